@@ -1,0 +1,1 @@
+"""The bytes floor: signed entries under keys, one creator each, bounded, shared on Redis."""

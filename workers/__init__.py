@@ -1,0 +1,1 @@
+"""The compute floor: descriptors, engines, primitives, kernels and the worker process."""
