@@ -1,0 +1,65 @@
+# Everything below needs only make and Python >= 3.11 with venv; the rest is installed into .venv/.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+PYTHON ?= python3
+VENV := .venv
+PY := $(VENV)/bin/python
+PIP := $(PY) -m pip --disable-pip-version-check -q
+PYTEST := $(PY) -m pytest
+
+# A stamp is written only after its step has succeeded: an interrupted installation is repeated, a changed
+# pyproject.toml installs anew.
+$(VENV)/.made:
+	@$(PY) -m pip --version >/dev/null 2>&1 || { echo "making $(VENV)/" >&2; $(PYTHON) -m venv --clear $(VENV); }
+	@touch $@
+
+define install
+	@echo "installing poolrt$(1) into $(VENV)/ (the first time takes a minute or two)" >&2
+	@$(PIP) install -e '.$(1)'
+	@touch $@
+endef
+
+$(VENV)/.for-run: pyproject.toml | $(VENV)/.made
+	$(call install,[onnx])
+
+$(VENV)/.for-test: pyproject.toml | $(VENV)/.made
+	$(call install,[onnx$(comma)test])
+
+$(VENV)/.for-lint: pyproject.toml | $(VENV)/.made
+	$(call install,[onnx$(comma)test$(comma)lint])
+
+comma := ,
+
+.PHONY: help run test test-all bench lint clean distclean
+
+help: ## show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+run: $(VENV)/.for-run ## ResNet-50 on a pool of workers, cold and then warm in a new process
+	@$(PY) examples/resnet50.py
+
+test: $(VENV)/.for-test ## the test suite, without the thorough tier (minutes)
+	@$(PYTEST) -q -m "not slow" tests
+
+test-all: $(VENV)/.for-test ## every test, the thorough tier included
+	@$(PYTEST) -q tests
+
+bench: $(VENV)/.for-test ## measure poolrt beside its rivals, print the ratios
+	@for b in benchmarks/*.py; do echo "== $$b"; $(PY) "$$b"; done
+
+lint: $(VENV)/.for-lint ## ruff, mypy (strict), pyright, import-linter
+	@$(PY) -m ruff check .
+	@$(PY) -m ruff format --check .
+	@$(PY) -m mypy
+	@$(PY) -m pyright
+	@$(VENV)/bin/lint-imports
+
+clean: ## remove what building and testing leave behind; keeps .venv/
+	@rm -rf build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@find . -name __pycache__ -type d -not -path './$(VENV)/*' -prune -exec rm -rf {} +
+
+distclean: clean ## clean, and remove .venv/ too
+	@rm -rf $(VENV)
