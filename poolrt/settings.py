@@ -1,0 +1,287 @@
+"""Settings: every knob of poolrt in one frozen record, and the only reader of the environment.
+
+Sources, nearest first: an argument, a ``POOLRT_*`` variable, a TOML file (``--config`` or ``POOLRT_CONFIG``), the
+defaults below. A value that is wrong is refused here, with the place it came from, before any process or socket exists.
+Nothing heavy is imported: this module stands on the path of every warm start.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Final
+
+_KIB: Final = 1024
+_SIZE_UNITS: Final[Mapping[str, int]] = {"": 1, "KIB": _KIB, "MIB": _KIB**2, "GIB": _KIB**3}
+
+
+class SettingsError(ValueError):
+    """A setting is unknown, of the wrong type or out of range. Raised while settings are read.
+
+    ``source`` is the file, the variable or "argument"; ``key`` is the setting; the message says what is expected.
+    """
+
+    def __init__(self, source: str, key: str, reason: str) -> None:
+        super().__init__(source, key, reason)
+        self.source = source
+        self.key = key
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.source}: {self.key}: {self.reason}" if self.key else f"{self.source}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """A string; where a pattern is given it must match in full."""
+
+    expected: str
+    pattern: str = ""
+
+    def parse(self, value: object) -> str:
+        if not isinstance(value, str) or (self.pattern and not re.fullmatch(self.pattern, value)):
+            raise ValueError
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class _Integer:
+    """An integer of at least ``low``."""
+
+    low: int
+
+    @property
+    def expected(self) -> str:
+        return f"integer >= {self.low}"
+
+    def parse(self, value: object) -> int:
+        number = int(value) if isinstance(value, str) else value
+        if isinstance(number, bool) or not isinstance(number, int) or number < self.low:
+            raise ValueError
+        return number
+
+
+@dataclass(frozen=True, slots=True)
+class _Size:
+    """A number of bytes of at least ``low``: an integer, or text with the unit KiB, MiB or GiB."""
+
+    low: int
+
+    @property
+    def expected(self) -> str:
+        return f"number of bytes >= {self.low}, as an integer or as text like '512 MiB'"
+
+    def parse(self, value: object) -> int:
+        if isinstance(value, str):
+            match = re.fullmatch(r"\s*(\d+)\s*([A-Za-z]*)\s*", value)
+            if match is None or match[2].upper() not in _SIZE_UNITS:
+                raise ValueError
+            value = int(match[1]) * _SIZE_UNITS[match[2].upper()]
+        return _Integer(self.low).parse(value)
+
+
+@dataclass(frozen=True, slots=True)
+class _Seconds:
+    """A time in seconds from ``low`` to ``high``."""
+
+    low: float
+    high: float
+
+    @property
+    def expected(self) -> str:
+        return f"seconds from {self.low:g} to {self.high:g}"
+
+    def parse(self, value: object) -> float:
+        number = float(value) if isinstance(value, str) else value
+        if isinstance(number, bool) or not isinstance(number, int | float) or not self.low <= number <= self.high:
+            raise ValueError
+        return float(number)
+
+
+@dataclass(frozen=True, slots=True)
+class _Flag:
+    """True or false; in the environment 1 or 0, true or false, yes or no."""
+
+    expected: str = "true or false"
+
+    def parse(self, value: object) -> bool:
+        if isinstance(value, str):
+            words = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
+            if value.lower() not in words:
+                raise ValueError
+            return words[value.lower()]
+        if not isinstance(value, bool):
+            raise ValueError
+        return value
+
+
+_Kind = _Text | _Integer | _Size | _Seconds | _Flag
+
+
+def _knob(default: Any, section: str, kind: _Kind, env: str = "") -> Any:
+    """Declare a setting: default, table in the TOML file, what it accepts, its variable where not POOLRT_<NAME>."""
+    return field(default=default, metadata={"section": section, "kind": kind, "env": env})
+
+
+_PATH: Final = _Text("path as text")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything that can be configured. Make one with `load`; an empty text means "not set, use the built-in way"."""
+
+    #: Redis server as redis://, rediss:// or unix:// URL; empty: the embedded server of this user.
+    redis_url: str = _knob(
+        "", "cache", _Text("URL starting with redis://, rediss:// or unix://, or ''", r"((rediss?|unix)://.+)?")
+    )
+    #: Binary for the embedded server; empty: valkey-server or redis-server of the system, else the bundled one.
+    redis_server: str = _knob("", "cache", _PATH)
+    #: Prefix that keeps the entries of different uses of one server apart.
+    namespace: str = _knob(
+        "default", "cache", _Text("1 to 64 of the characters A-Z a-z 0-9 _ . -", r"[A-Za-z0-9_.-]{1,64}")
+    )
+    #: Folder of the key file, the embedded server and the node's files; empty: $XDG_CACHE_HOME/poolrt, ~/.cache/poolrt.
+    home: str = _knob("", "cache", _PATH)
+    #: File with the secret that entries are signed with; empty: made in the home folder on first use, mode 0600.
+    key_file: str = _knob("", "cache", _PATH)
+    #: Most entries kept; 0 clears the cache and turns it off.
+    capacity: int = _knob(1024, "cache", _Integer(0), "POOLRT_PRIMITIVE_CACHE_CAPACITY")
+    #: Most bytes kept; 0: no limit in bytes.
+    capacity_bytes: int = _knob(0, "cache", _Size(0), "POOLRT_PRIMITIVE_CACHE_BYTES")
+    #: Term of a creator's lease; a dead creator delays its waiters by this at most.
+    lease_s: float = _knob(10.0, "cache", _Seconds(0.1, 600))
+    #: Longest that one creation may take, renewals included.
+    create_timeout_s: float = _knob(300.0, "cache", _Seconds(1, 86400))
+    #: Bound on one exchange with Redis.
+    redis_timeout_s: float = _knob(0.5, "cache", _Seconds(0.01, 60))
+
+    #: Worker processes; 0: one for each core.
+    workers: int = _knob(0, "pool", _Integer(0))
+    #: Threads of one worker; 0: cores divided by workers.
+    threads: int = _knob(0, "pool", _Integer(0))
+    #: Engine that graphs run on where they name none.
+    engine: str = _knob("cpu", "pool", _Text("'cpu', 'opencl' or 'opencl:INDEX'", r"cpu|opencl(:[0-9]+)?"))
+    #: Shared memory for tensors; pages are taken as they are touched.
+    arena_bytes: int = _knob(4 * _KIB**3, "pool", _Size(_KIB**2))
+    #: Longest that the coordinator and its workers may take to come up.
+    start_timeout_s: float = _knob(60.0, "pool", _Seconds(1, 3600))
+    #: Times that a run is repeated after its worker died, before it is given up.
+    retries: int = _knob(2, "pool", _Integer(0))
+    #: Strongest instruction set that kernels are made for, to share entries with weaker hosts; empty: this host's.
+    max_cpu_isa: str = _knob(
+        "", "pool", _Text("'x86-64', 'x86-64-v2', 'x86-64-v3', 'x86-64-v4' or ''", r"(x86-64(-v[234])?)?")
+    )
+    #: Whether plain functions may be sent to the workers, pickled, besides graphs.
+    functions: bool = _knob(True, "pool", _Flag())
+
+    #: Verbose lines on standard output: none, executions, executions and creations, or with times.
+    verbose: str = _knob(
+        "0",
+        "log",
+        _Text("'0', '1', '2', 'profile', 'profile_create' or 'profile_exec'", r"[012]|profile(_create|_exec)?"),
+    )
+    #: Whether loading shows a progress bar on a terminal.
+    progress: bool = _knob(True, "log", _Flag())
+
+    @classmethod
+    def load(
+        cls,
+        config: str | os.PathLike[str] | None = None,
+        *,
+        environ: Mapping[str, str] | None = None,
+        **arguments: object,
+    ) -> Settings:
+        """Return the settings from arguments, environment, configuration file and defaults, in this order.
+
+        An argument that is None counts as not given. ``config`` defaults to ``POOLRT_CONFIG``. Raises SettingsError,
+        naming source and key, for an unknown, ill-typed or out-of-range value and for an unreadable file.
+        """
+        env = os.environ if environ is None else environ
+        values: dict[str, Any] = {}
+        path = config if config is not None else env.get("POOLRT_CONFIG") or None
+        if path is not None:
+            values.update(_from_file(Path(path)))
+        for name, knob in _KNOBS.items():
+            variable = env_name(name)
+            if env.get(variable):
+                values[name] = _parse(knob.metadata["kind"], env[variable], variable, "")
+        for name, value in arguments.items():
+            if name not in _KNOBS:
+                raise SettingsError("argument", name, f"no such setting; known: {', '.join(sorted(_KNOBS))}")
+            if value is not None:
+                plain = os.fspath(value) if isinstance(value, os.PathLike) else value
+                values[name] = _parse(_KNOBS[name].metadata["kind"], plain, "argument", name)
+        return cls(**values)
+
+    @property
+    def home_path(self) -> Path:
+        """The folder that holds the key file, the embedded server and the node's files (not created here)."""
+        if self.home:
+            return Path(self.home).expanduser()
+        return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "poolrt"
+
+    @property
+    def key_path(self) -> Path | None:
+        """The operator's key file, or None where the store makes its own."""
+        return Path(self.key_file).expanduser() if self.key_file else None
+
+
+_KNOBS: Final = {knob.name: knob for knob in fields(Settings)}
+
+
+def env_name(setting: str) -> str:
+    """Return the environment variable that carries a setting."""
+    return str(_KNOBS[setting].metadata["env"]) or f"POOLRT_{setting.upper()}"
+
+
+def section(setting: str) -> str:
+    """Return the table of the configuration file that holds a setting."""
+    return str(_KNOBS[setting].metadata["section"])
+
+
+def unknown_variables(environ: Mapping[str, str] | None = None) -> list[str]:
+    """Return the ``POOLRT_*`` variables that no setting reads, sorted: most often a spelling mistake."""
+    known = {env_name(name) for name in _KNOBS} | {"POOLRT_CONFIG"}
+    return sorted(
+        name
+        for name in (os.environ if environ is None else environ)
+        if name.startswith("POOLRT_") and name not in known
+    )
+
+
+def _parse(kind: _Kind, value: object, source: str, key: str) -> Any:
+    try:
+        return kind.parse(value)
+    except ValueError:
+        raise SettingsError(source, key, f"expected {kind.expected}, got {value!r}") from None
+
+
+def _from_file(path: Path) -> dict[str, Any]:
+    import tomllib
+
+    try:
+        with path.expanduser().open("rb") as file:
+            tables = tomllib.load(file)
+    except OSError as error:
+        raise SettingsError(str(path), "", f"cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(str(path), "", f"is not TOML: {error}") from error
+    sections = sorted({section(name) for name in _KNOBS})
+    values: dict[str, Any] = {}
+    for table, entries in tables.items():
+        if table not in sections:
+            raise SettingsError(str(path), f"[{table}]", f"no such table; known: {', '.join(sections)}")
+        if not isinstance(entries, dict):
+            raise SettingsError(str(path), table, f"expected a table [{table}], got {entries!r}")
+        known = [name for name in _KNOBS if section(name) == table]
+        for key, value in entries.items():
+            if key not in known:
+                raise SettingsError(str(path), f"[{table}] {key}", f"no such setting; known: {', '.join(known)}")
+            kind: _Kind = _KNOBS[key].metadata["kind"]
+            if isinstance(value, str) and not isinstance(kind, _Text | _Size):
+                raise SettingsError(str(path), f"[{table}] {key}", f"expected {kind.expected}, got {value!r}")
+            values[key] = _parse(kind, value, str(path), f"[{table}] {key}")
+    return values

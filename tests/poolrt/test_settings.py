@@ -1,0 +1,170 @@
+"""Settings: where a value comes from, what is refused, and that the files in configs/ are really read."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from poolrt.settings import Settings, SettingsError, env_name, section, unknown_variables
+from poolrt.workers.engines.target import ISA_LEVELS
+
+ROOT = Path(__file__).resolve().parents[2]
+CONFIGS = ROOT / "configs"
+
+
+def _write(folder: Path, text: str) -> Path:
+    path = folder / "x.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_an_argument_wins_over_the_environment_which_wins_over_the_file_which_wins_over_the_default(
+    tmp_path: Path,
+) -> None:
+    config = _write(tmp_path, "[cache]\ncapacity = 3\n")
+    env = {"POOLRT_PRIMITIVE_CACHE_CAPACITY": "2"}
+    assert Settings.load(environ={}).capacity == 1024
+    assert Settings.load(config, environ={}).capacity == 3
+    assert Settings.load(config, environ=env).capacity == 2
+    assert Settings.load(config, environ=env, capacity=1).capacity == 1
+
+
+def test_an_argument_of_none_and_an_empty_variable_count_as_not_given() -> None:
+    assert Settings.load(environ={"POOLRT_WORKERS": ""}, workers=None).workers == 0
+
+
+def test_poolrt_config_names_the_file(tmp_path: Path) -> None:
+    config = _write(tmp_path, "[pool]\nworkers = 5\n")
+    assert Settings.load(environ={"POOLRT_CONFIG": str(config)}).workers == 5
+
+
+def test_the_written_out_defaults_are_the_built_in_ones_and_complete() -> None:
+    path = CONFIGS / "default.toml"
+    assert Settings.load(path, environ={}) == Settings()
+    tables = tomllib.loads(path.read_text(encoding="utf-8"))
+    written = {(table, key) for table, entries in tables.items() for key in entries}
+    assert written == {(section(knob.name), knob.name) for knob in fields(Settings)}
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in CONFIGS.glob("*.toml")))
+def test_every_file_in_configs_is_accepted_and_each_of_its_values_arrives(name: str) -> None:
+    path = CONFIGS / name
+    settings = Settings.load(path, environ={})
+    for table, entries in tomllib.loads(path.read_text(encoding="utf-8")).items():
+        for key, value in entries.items():
+            assert section(key) == table
+            if key.endswith("_bytes") and isinstance(value, str):
+                number, unit = value.split()
+                value = int(number) * {"MiB": 1024**2, "GiB": 1024**3}[unit]
+            assert getattr(settings, key) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[cache]\ncapacity = 'abc'\n", "{path}: [cache] capacity: expected integer >= 0, got 'abc'"),
+        ("[cache]\ncapacity = '7'\n", "{path}: [cache] capacity: expected integer >= 0, got '7'"),
+        ("[cache]\ncapacity = -1\n", "{path}: [cache] capacity: expected integer >= 0, got -1"),
+        ("[cache]\ncapacity = true\n", "{path}: [cache] capacity: expected integer >= 0, got True"),
+        ("[pool]\nengine = 'cuda'\n", "{path}: [pool] engine: expected 'cpu', 'opencl' or 'opencl:INDEX', got 'cuda'"),
+        ("[cache]\nlease_s = nan\n", "{path}: [cache] lease_s: expected seconds from 0.1 to 600, got nan"),
+        ("[log]\nprogress = 1\n", "{path}: [log] progress: expected true or false, got 1"),
+        ("[pool]\narena_bytes = '9 apples'\n", "{path}: [pool] arena_bytes: expected number of bytes >= 1048576"),
+        ("[cache]\ncapcity = 1\n", "{path}: [cache] capcity: no such setting; known: redis_url"),
+        ("[cahce]\ncapacity = 1\n", "{path}: [cahce]: no such table; known: cache, log, pool"),
+        ("pool = 3\n", "{path}: pool: expected a table [pool], got 3"),
+        ("[cache\n", "{path}: is not TOML: "),
+    ],
+)
+def test_a_wrong_file_is_refused_naming_file_table_and_key(tmp_path: Path, text: str, message: str) -> None:
+    path = _write(tmp_path, text)
+    with pytest.raises(SettingsError) as caught:
+        Settings.load(path, environ={})
+    assert str(caught.value).startswith(message.format(path=path))
+
+
+def test_a_missing_file_is_refused_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "none.toml"
+    with pytest.raises(SettingsError, match="cannot be read: No such file") as caught:
+        Settings.load(path, environ={})
+    assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("POOLRT_PRIMITIVE_CACHE_CAPACITY", "many"),
+        ("POOLRT_PRIMITIVE_CACHE_BYTES", "-1"),
+        ("POOLRT_THREADS", "1.5"),
+        ("POOLRT_NAMESPACE", "a b"),
+        ("POOLRT_REDIS_URL", "localhost:6379"),
+        ("POOLRT_VERBOSE", "3"),
+        ("POOLRT_FUNCTIONS", "maybe"),
+        ("POOLRT_MAX_CPU_ISA", "avx512"),
+        ("POOLRT_LEASE_S", "inf"),
+    ],
+)
+def test_a_wrong_variable_is_refused_by_its_name(variable: str, value: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        Settings.load(environ={variable: value})
+    assert str(caught.value).startswith(f"{variable}: expected ")
+    assert repr(value) in str(caught.value)
+
+
+def test_variables_are_read_as_the_type_of_their_setting() -> None:
+    env = {
+        "POOLRT_PRIMITIVE_CACHE_BYTES": "2GiB",
+        "POOLRT_LEASE_S": "1.5",
+        "POOLRT_FUNCTIONS": "no",
+        "POOLRT_REDIS_URL": "unix:///run/redis.sock",
+    }
+    settings = Settings.load(environ=env)
+    assert (settings.capacity_bytes, settings.lease_s, settings.functions) == (2 * 1024**3, 1.5, False)
+    assert settings.redis_url == "unix:///run/redis.sock"
+
+
+def test_every_setting_has_its_own_variable_and_the_documented_names_are_among_them() -> None:
+    names = [env_name(knob.name) for knob in fields(Settings)]
+    assert len(set(names)) == len(names)
+    documented = {
+        "REDIS_URL",
+        "NAMESPACE",
+        "HOME",
+        "KEY_FILE",
+        "PRIMITIVE_CACHE_CAPACITY",
+        "PRIMITIVE_CACHE_BYTES",
+        "VERBOSE",
+    }
+    assert {f"POOLRT_{name}" for name in documented} <= set(names)
+
+
+def test_an_argument_that_is_no_setting_is_refused() -> None:
+    with pytest.raises(SettingsError, match="argument: wrokers: no such setting"):
+        Settings.load(environ={}, wrokers=2)
+
+
+def test_a_misspelt_variable_is_reported_and_a_known_one_is_not() -> None:
+    assert unknown_variables({"POOLRT_WROKERS": "2", "POOLRT_WORKERS": "2", "POOLRT_CONFIG": "", "HOME": "/"}) == [
+        "POOLRT_WROKERS"
+    ]
+
+
+def test_the_instruction_sets_that_settings_accept_are_those_the_engine_knows() -> None:
+    for level in ISA_LEVELS:
+        assert Settings.load(environ={}, max_cpu_isa=level).max_cpu_isa == level
+
+
+def test_reading_settings_imports_nothing_heavy() -> None:
+    # Given a fresh interpreter, when settings are read, then none of these has been loaded.
+    heavy = "numpy numba llvmlite redis pyopencl rich onnx asyncio tomllib importlib.metadata"
+    code = (
+        "import sys; from poolrt.settings import Settings; Settings.load(environ={});"
+        f"print(sorted(set('{heavy}'.split()) & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
+    assert done.stdout == "[]\n"
