@@ -1,0 +1,45 @@
+"""Data types by oneDNN's short names, their sizes, and the NumPy names that users write."""
+
+from __future__ import annotations
+
+from typing import Final
+
+#: short name -> (bytes an element, NumPy name or None where NumPy has no such type)
+_TYPES: Final[dict[str, tuple[int, str | None]]] = {
+    "f64": (8, "float64"),
+    "f32": (4, "float32"),
+    "f16": (2, "float16"),
+    "bf16": (2, None),
+    "s64": (8, "int64"),
+    "s32": (4, "int32"),
+    "s8": (1, "int8"),
+    "u8": (1, "uint8"),
+    "bool": (1, "bool"),
+}
+_BY_NUMPY: Final = {numpy_name: short for short, (_, numpy_name) in _TYPES.items() if numpy_name}
+
+
+def data_type(name: object) -> str:
+    """Return the short name of a data type given by short or NumPy name (or a NumPy dtype).
+
+    Raises ValueError naming the types that exist.
+    """
+    text = str(getattr(name, "name", name))
+    if text in _TYPES:
+        return text
+    if text in _BY_NUMPY:
+        return _BY_NUMPY[text]
+    raise ValueError(f"unknown data type {text!r}; known: {', '.join(_TYPES)}")
+
+
+def item_size(dtype: str) -> int:
+    """Return the bytes of one element."""
+    return _TYPES[dtype][0]
+
+
+def numpy_name(dtype: str) -> str:
+    """Return the NumPy name of a data type; raise ValueError where NumPy has none."""
+    name = _TYPES[dtype][1]
+    if name is None:
+        raise ValueError(f"data type {dtype} has no NumPy equivalent")
+    return name

@@ -1,0 +1,19 @@
+"""The CPU engine of one process: realizes native objects and keeps each one mapped once, however many primitives use it."""
+
+from __future__ import annotations
+
+from ..kernels.native.object_loader import NativeKernel, load_object
+
+
+class CpuEngine:
+    """Maps native kernels into this process. It owns the mappings: kernels must not outlive it."""
+
+    def __init__(self) -> None:
+        self._kernels: dict[bytes, NativeKernel] = {}
+
+    def realize(self, binary: bytes) -> NativeKernel:
+        """Return the callable kernel of a native object. Raises ObjectError where the object is malformed."""
+        kernel = self._kernels.get(binary)
+        if kernel is None:
+            kernel = self._kernels[binary] = load_object(binary)
+        return kernel

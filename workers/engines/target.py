@@ -1,0 +1,84 @@
+"""Targets: the machine half of a key. A CPU target is an ISA *level* that code is compiled for, not the host's name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+#: ISA level -> the /proc/cpuinfo flags it needs beyond the level before it (x86-64 psABI, section 3.1.1), weakest first.
+ISA_LEVELS: Final[dict[str, frozenset[str]]] = {
+    "x86-64": frozenset({"sse2"}),
+    "x86-64-v2": frozenset({"cx16", "lahf_lm", "popcnt", "pni", "sse4_1", "sse4_2", "ssse3"}),
+    "x86-64-v3": frozenset({"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave"}),
+    "x86-64-v4": frozenset({"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What code is made for: engine kind, runtime kind and a device identity of named fields, all stable across hosts."""
+
+    engine_kind: str
+    runtime: str
+    device: tuple[tuple[str, str], ...]
+
+    @property
+    def isa(self) -> str:
+        """The ISA level of a CPU target. Raises ValueError for other kinds."""
+        for name, value in self.device:
+            if name == "isa":
+                return value
+        raise ValueError(f"a target of engine kind {self.engine_kind} has no ISA level")
+
+    def isa_at_least(self, level: str) -> bool:
+        """Return whether a CPU target includes an ISA level."""
+        order = list(ISA_LEVELS)
+        return order.index(self.isa) >= order.index(level)
+
+    def fields(self) -> dict[str, object]:
+        """Return the named fields for a key."""
+        return {"engine": self.engine_kind, "runtime": self.runtime, "device": dict(self.device)}
+
+    def to_wire(self) -> list[object]:
+        """Return plain data for a message."""
+        return [self.engine_kind, self.runtime, [list(pair) for pair in self.device]]
+
+    @classmethod
+    def from_wire(cls, wire: list[object]) -> Target:
+        """Rebuild from `to_wire`'s data."""
+        kind, runtime, device = wire
+        if not isinstance(device, list):
+            raise ValueError("a target's device identity must be a list of pairs")
+        return cls(str(kind), str(runtime), tuple((str(name), str(value)) for name, value in device))
+
+
+def host_isa(flags: frozenset[str] | None = None) -> str:
+    """Return the highest ISA level whose features this host has. Raises RuntimeError on a machine that is not x86-64."""
+    have = flags if flags is not None else _cpu_flags()
+    found = None
+    for level, needed in ISA_LEVELS.items():
+        if not needed <= have:
+            break
+        found = level
+    if found is None:
+        raise RuntimeError("poolrt's native kernels need an x86-64 processor; /proc/cpuinfo lists no sse2")
+    return found
+
+
+def cpu_target(max_isa: str | None = None) -> Target:
+    """Return the CPU target of this host, capped at ``max_isa`` where given. Raises ValueError for an unknown level."""
+    level = host_isa()
+    if max_isa is not None:
+        order = list(ISA_LEVELS)
+        if max_isa not in order:
+            raise ValueError(f"unknown ISA level {max_isa!r}; known: {', '.join(order)}")
+        level = min(level, max_isa, key=order.index)
+    return Target("cpu", "native", (("isa", level),))
+
+
+def _cpu_flags() -> frozenset[str]:
+    with open("/proc/cpuinfo", encoding="ascii", errors="replace") as lines:
+        for line in lines:
+            if line.startswith("flags"):
+                return frozenset(line.partition(":")[2].split())
+    return frozenset()

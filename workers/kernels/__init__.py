@@ -1,0 +1,1 @@
+"""Kernel sources and compilers, one folder an engine kind."""

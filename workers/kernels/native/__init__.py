@@ -1,0 +1,1 @@
+"""Native CPU kernels: generators, code generation (creators only) and the object loader (workers)."""

@@ -1,0 +1,1 @@
+"""OpenCL kernels: sources, building (creators only) and realizing (workers)."""

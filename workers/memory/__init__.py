@@ -1,0 +1,1 @@
+"""Memory that kernels address: private buffers and views of the shared arena."""

@@ -1,0 +1,23 @@
+"""Aligned private memory of one process: workspaces, scratchpads and tables that kernels address directly."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+from typing import Final
+
+#: Bytes that kernels may read past the end of a buffer.
+SLACK: Final = 64
+
+
+class Buffer:
+    """Zeroed, page-aligned memory that lives as long as this object; `address` is its first byte."""
+
+    __slots__ = ("_hold", "_map", "address", "nbytes")
+
+    def __init__(self, nbytes: int, content: bytes = b"") -> None:
+        self.nbytes = nbytes
+        self._map = mmap.mmap(-1, max(nbytes, len(content)) + SLACK, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        self._map[: len(content)] = content
+        self._hold = ctypes.c_char.from_buffer(self._map)
+        self.address: int = ctypes.addressof(self._hold)

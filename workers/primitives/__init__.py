@@ -1,0 +1,1 @@
+"""Operations: their implementations, best first, and the cached form of a primitive."""

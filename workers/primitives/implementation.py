@@ -1,0 +1,35 @@
+"""What an implementation of an operation is: pure code that accepts a descriptor, completes its layouts and describes a program.
+
+Each operation's module lists its implementations best first in `IMPLEMENTATIONS`; a primitive descriptor takes the first
+that accepts. Nothing here or there imports a compiler: the asking process needs none.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, TypeVar
+
+from ..desc import OpDesc, PrimitiveAttr
+from ..engines.target import Target
+from .program import Program
+
+Op = TypeVar("Op", bound=OpDesc)
+
+
+class Implementation(Protocol[Op]):
+    """One way to compute one operation on one kind of engine."""
+
+    #: Unique name, which is part of the key: ``<family>:<what sets it apart>``.
+    name: str
+    engine_kind: str
+
+    def reject(self, op: Op, attr: PrimitiveAttr, target: Target) -> str | None:
+        """Return why this implementation cannot compute ``op`` (layouts may be ``any``), or None when it can."""
+        ...
+
+    def complete(self, op: Op, attr: PrimitiveAttr, target: Target) -> Op:
+        """Return ``op`` with every layout ``any`` chosen."""
+        ...
+
+    def program(self, op: Op, attr: PrimitiveAttr, target: Target) -> Program:
+        """Describe kernels, launches, tables and scratchpad for a completed ``op``."""
+        ...

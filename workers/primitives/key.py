@@ -1,0 +1,72 @@
+"""The key of a primitive: everything that its compiled form depends on, as named fields, and nothing else.
+
+Left out on purpose: the engine's index and the host's name (an entry serves every device of one identity), process and
+thread ids, addresses, and names of tensors. Versions are read from metadata folders, so that no compiler is imported.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from poolrt.cachestore import Key
+
+from .primitive_desc import PrimitiveDesc
+
+SCHEMA: Final = 1
+#: Distributions whose version can change the code they generate, by engine kind.
+_TOOLCHAIN: Final = {"cpu": ("numba", "llvmlite", "numpy"), "opencl": ()}
+_SOURCES: Final = {"cpu": ("native", "*.py"), "opencl": ("opencl", "*.cl")}
+
+
+def primitive_key(pd: PrimitiveDesc) -> Key:
+    """Return the key of a primitive descriptor."""
+    kind = pd.target.engine_kind
+    return Key(
+        {
+            "schema": SCHEMA,
+            "primitive": pd.op.kind,
+            "operation": pd.op.fields(),
+            "attributes": pd.attr.fields(),
+            "implementation": pd.implementation.name,
+            "source": source_digest(kind),
+            "target": pd.target.fields(),
+            "toolchain": toolchain(kind),
+        }
+    )
+
+
+@lru_cache(maxsize=8)
+def source_digest(engine_kind: str) -> str:
+    """Return the SHA-256 over all kernel sources of an engine kind and the modules that describe programs.
+
+    The whole folder is taken rather than one file: it contains the transitive closure of what a kernel is generated from.
+    """
+    folder, pattern = _SOURCES[engine_kind]
+    here = Path(__file__).parent
+    files = sorted((here.parent / "kernels" / folder).glob(pattern)) + sorted(here.glob("*.py"))
+    digest = hashlib.sha256()
+    for file in files:
+        content = file.read_bytes()
+        digest.update(f"{file.name}\0{len(content)}\0".encode())
+        digest.update(content)
+    return digest.hexdigest()
+
+
+@lru_cache(maxsize=8)
+def toolchain(engine_kind: str) -> dict[str, str]:
+    """Return the versions of the packages that generate code for an engine kind, without importing them."""
+    return {name: _version(name) for name in _TOOLCHAIN[engine_kind]}
+
+
+def _version(package: str) -> str:
+    spec = find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
+        return "absent"
+    root = Path(next(iter(spec.submodule_search_locations))).parent
+    for folder in root.glob(f"{package}-*.dist-info"):
+        return folder.name.removesuffix(".dist-info").removeprefix(f"{package}-")
+    return "unknown"

@@ -1,0 +1,80 @@
+"""Primitive descriptors: an operation, its attributes and the implementation chosen for a target."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from ..desc import MemoryDesc, OpDesc, PrimitiveAttr, op_from_wire, post_op_src
+from ..engines.target import Target
+from .implementation import Implementation
+from .program import Program
+
+
+class UnsupportedPrimitive(ValueError):
+    """No implementation accepts a descriptor. Raised by `primitive_desc`; says why each one declined."""
+
+
+@dataclass(frozen=True, slots=True)
+class PrimitiveDesc:
+    """A completed operation descriptor with its attributes, target and implementation. Equal ones make equal keys."""
+
+    op: OpDesc
+    attr: PrimitiveAttr
+    target: Target
+    implementation: Implementation[Any]
+
+    def impl_name(self) -> str:
+        """Return the name of the implementation chosen."""
+        return self.implementation.name
+
+    def memories(self) -> dict[int, MemoryDesc]:
+        """Return the completed memory descriptor of every execution argument, post-op sources included."""
+        extra = {post_op_src(i): p.src1 for i, p in enumerate(self.attr.post_ops) if p.src1 is not None}
+        return {**self.op.memories(), **extra}
+
+    def program(self) -> Program:
+        """Describe the primitive's kernels and launches."""
+        return self.implementation.program(self.op, self.attr, self.target)
+
+    def to_wire(self) -> list[object]:
+        """Return plain data for a message to a creator."""
+        return [self.op.to_wire(), self.attr.to_wire(), self.target.to_wire(), self.implementation.name]
+
+    @classmethod
+    def from_wire(cls, wire: list[Any]) -> PrimitiveDesc:
+        """Rebuild from `to_wire`'s data. Raises ValueError where it is malformed or names an unknown implementation."""
+        op, attr = op_from_wire(wire[0]), PrimitiveAttr.from_wire(wire[1])
+        for implementation in implementations(op.kind, str(wire[2][0])):
+            if implementation.name == wire[3]:
+                return cls(op, attr, Target.from_wire(wire[2]), implementation)
+        raise ValueError(f"no implementation {wire[3]!r} of {op.kind} for engine kind {wire[2][0]!r}")
+
+
+def implementations(kind: str, engine_kind: str) -> tuple[Implementation[Any], ...]:
+    """Return the implementations of a primitive kind for an engine kind, best first."""
+    module = import_module(f".{kind}", __package__)
+    listed: tuple[Implementation[Any], ...] = module.IMPLEMENTATIONS
+    return tuple(i for i in listed if i.engine_kind == engine_kind)
+
+
+def primitive_descs(op: OpDesc, attr: PrimitiveAttr, target: Target) -> list[PrimitiveDesc]:
+    """Return the primitive descriptors of every implementation that accepts, best first."""
+    found = []
+    for implementation in implementations(op.kind, target.engine_kind):
+        if implementation.reject(op, attr, target) is None:
+            found.append(PrimitiveDesc(implementation.complete(op, attr, target), attr, target, implementation))
+    return found
+
+
+def primitive_desc(op: OpDesc, attr: PrimitiveAttr, target: Target) -> PrimitiveDesc:
+    """Return the primitive descriptor of the best implementation. Raises UnsupportedPrimitive with every reason."""
+    reasons = []
+    for implementation in implementations(op.kind, target.engine_kind):
+        reason = implementation.reject(op, attr, target)
+        if reason is None:
+            return PrimitiveDesc(implementation.complete(op, attr, target), attr, target, implementation)
+        reasons.append(f"{implementation.name}: {reason}")
+    why = "; ".join(reasons) or "there is no implementation for this engine kind"
+    raise UnsupportedPrimitive(f"{op.kind} on engine kind {target.engine_kind} is not supported ({why})")

@@ -1,0 +1,62 @@
+"""A primitive as data: its kernels, the launches that run them, constant tables and the scratchpad it books.
+
+An implementation *describes* a primitive with a `Program`; a creator compiles the program's kernels into an *entry*;
+a worker realizes the entry and binds memory to its launches. Neither step needs code of the operation itself, so a
+worker that only runs cached primitives imports no operation and no compiler.
+
+Arguments of a launch are tuples ``(where, value)``:
+
+``("i", n)`` an int64 · ``("f", x)`` a float64 · ``("m", (arg, offset))`` the address of an execution argument plus bytes
+``("s", offset)`` an address in the scratchpad · ``("t", offset)`` an address in the constant tables
+
+A native kernel is called as ``kernel(begin, end, *arguments)`` over sub-ranges of ``work`` independent items: any split
+of ``range(work)`` gives the same result, and launches run one after the other. An OpenCL kernel has no work range; it is
+enqueued over ``global_size`` in groups of ``local_size``, with int64 as ``long``, float64 as ``float`` and addresses as
+``__global`` buffers followed by a ``long`` offset in bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+Value: TypeAlias = "None | bool | int | float | str | tuple[Value, ...]"
+LaunchArgument: TypeAlias = "tuple[str, int | float | tuple[int, int]]"
+
+
+@dataclass(frozen=True, slots=True)
+class KernelSpec:
+    """Names one kernel: the generator module (or ``.cl`` file) that makes it, and the parameters it is specialised for."""
+
+    generator: str
+    params: tuple[tuple[str, Value], ...] = ()
+
+    @classmethod
+    def of(cls, generator: str, **params: Value) -> KernelSpec:
+        """Return the spec with its parameters in canonical order."""
+        return cls(generator, tuple(sorted(params.items())))
+
+    def fields(self) -> dict[str, object]:
+        """Return the named fields for a key."""
+        return {"generator": self.generator, "params": dict(self.params)}
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One call of kernel number ``kernel`` over ``work`` independent items (CPU) or an ND-range (OpenCL)."""
+
+    kernel: int
+    args: tuple[LaunchArgument, ...]
+    work: int = 1
+    global_size: tuple[int, ...] = ()
+    local_size: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """All that executing a primitive needs, except compiled code: ``scratchpad`` in bytes, ``tables`` as raw bytes."""
+
+    kernels: tuple[KernelSpec, ...]
+    launches: tuple[Launch, ...]
+    tables: bytes = b""
+    scratchpad: int = 0

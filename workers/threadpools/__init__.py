@@ -1,0 +1,1 @@
+"""Threadpools: what a CPU stream computes on."""
