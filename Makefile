@@ -55,7 +55,7 @@ lint: $(VENV)/.for-lint ## ruff, mypy (strict), pyright, import-linter
 	@$(PY) -m ruff format --check .
 	@$(PY) -m mypy
 	@$(PY) -m pyright
-	@$(VENV)/bin/lint-imports
+	@$(VENV)/bin/lint-imports --no-logo
 
 clean: ## remove what building and testing leave behind; keeps .venv/
 	@rm -rf build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,0 +1,87 @@
+"""The three floors: the contracts hold on this tree, and each of them catches a violation planted in a copy."""
+
+from __future__ import annotations
+
+import ast
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+FLOORS = ("poolrt", "workers", "cachestore")
+
+
+def _lint_imports(folder: Path) -> subprocess.CompletedProcess[str]:
+    # From the copy's root, so that the copy and not the installed package is analysed.
+    code = (
+        "import sys; sys.path.insert(0, '.');"
+        "from importlinter.cli import lint_imports; sys.exit(lint_imports(no_cache=True, no_logo=True))"
+    )
+    words = [sys.executable, "-c", code]
+    return subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=100, check=False)
+
+
+def _copy(target: Path) -> Path:
+    """Copy what the contracts speak of, links as links."""
+    for floor in FLOORS:
+        shutil.copytree(ROOT / floor, target / floor, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", target)
+    return target
+
+
+def test_the_contracts_hold() -> None:
+    done = _lint_imports(ROOT)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("floor", "line", "contract"),
+    [
+        ("cachestore", "from poolrt import workers as seen", "cachestore imports nothing of ours"),
+        ("cachestore", "from poolrt.settings import Settings as seen", "cachestore imports nothing of ours"),
+        ("cachestore", "import poolrt.workers.desc.planted as seen", "cachestore imports nothing of ours"),
+        (
+            "workers",
+            "from poolrt.settings import Settings as seen",
+            "workers imports cachestore and nothing else of ours",
+        ),
+        ("workers", "from poolrt.planted import THING as seen", "workers imports cachestore and nothing else of ours"),
+        ("workers", "import poolrt as seen", "the lower floors do not import the face itself"),
+        ("cachestore", "import poolrt as seen", "the lower floors do not import the face itself"),
+    ],
+)
+def test_a_planted_violation_breaks_the_contract(tmp_path: Path, floor: str, line: str, contract: str) -> None:
+    # Given a copy with a room that nobody has listed anywhere, and an import that goes up a floor
+    copy = _copy(tmp_path)
+    (copy / "poolrt" / "planted.py").write_text("THING = 1\n")
+    (copy / "workers" / "desc" / "planted.py").write_text("THING = 1\n")
+    (copy / floor / "violation.py").write_text(f"{line}\n\n__all__ = ['seen']\n")
+    # When the contracts are checked
+    done = _lint_imports(copy)
+    # Then the one that forbids it says so
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert f"{contract} BROKEN" in done.stdout, done.stdout
+    assert "violation" in done.stdout
+
+
+def test_a_permitted_import_breaks_nothing(tmp_path: Path) -> None:
+    copy = _copy(tmp_path)
+    (copy / "workers" / "permitted.py").write_text("import poolrt.cachestore as seen\n\n__all__ = ['seen']\n")
+    done = _lint_imports(copy)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_no_module_names_a_lower_floor_bare() -> None:
+    # A bare `import workers` works only where nobody else has a folder of that name.
+    for folder in (*FLOORS, "tests", "examples", "benchmarks"):
+        for path in (ROOT / folder).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                names: list[str] = []
+                if isinstance(node, ast.Import):
+                    names = [alias.name for alias in node.names]
+                elif isinstance(node, ast.ImportFrom) and node.level == 0:
+                    names = [node.module or ""]
+                assert not [name for name in names if name.partition(".")[0] in ("workers", "cachestore")], path

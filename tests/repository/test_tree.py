@@ -1,0 +1,83 @@
+"""House rules that a reader relies on: size and names of modules, links, no left-overs of a machine."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDERS = ("poolrt", "workers", "cachestore", "tests", "examples", "benchmarks")
+MOST_LINES = 500
+BANNED_NAMES = frozenset({"util", "utils", "common", "helper", "helpers", "misc"})
+
+
+def _modules() -> list[Path]:
+    found = []
+    for folder in FOLDERS:
+        # os.walk does not follow the links, so that each file is met once.
+        for place, _, names in os.walk(ROOT / folder):
+            found += [Path(place) / name for name in names if name.endswith((".py", ".cl", ".lua"))]
+    return sorted(found)
+
+
+def test_the_walk_meets_all_three_floors() -> None:
+    met = {path.relative_to(ROOT).parts[0] for path in _modules()}
+    assert {"poolrt", "workers", "cachestore", "tests"} <= met
+
+
+def test_no_file_has_more_than_500_lines() -> None:
+    long = {
+        str(path.relative_to(ROOT)): lines
+        for path in _modules()
+        if (lines := len(path.read_bytes().splitlines())) > MOST_LINES
+    }
+    assert not long
+
+
+def test_no_module_or_folder_is_named_for_nothing() -> None:
+    named = [path for path in _modules() if BANNED_NAMES & {*path.relative_to(ROOT).parts, path.stem}]
+    assert not named
+
+
+def test_no_module_repeats_the_name_of_its_folder() -> None:
+    stutter = [path for path in _modules() if path.stem == path.parent.name]
+    assert not stutter
+
+
+def test_each_module_says_in_one_line_what_it_is() -> None:
+    mute = []
+    for path in _modules():
+        if path.suffix == ".py" and not ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))):
+            mute.append(str(path.relative_to(ROOT)))
+    assert not mute
+
+
+@pytest.mark.parametrize("floor", ["workers", "cachestore"])
+def test_the_lower_floors_are_relative_links_into_the_package(floor: str) -> None:
+    assert os.readlink(ROOT / "poolrt" / floor) == f"../{floor}"
+
+
+def test_only_settings_reads_the_environment() -> None:
+    # Whoever starts a process may pass an environment on or set one for its children; nobody else may look a value up.
+    reads = re.compile(r"os\.(environ\.get|getenv)\(|os\.environ\[[^]]+\](?!\s*=)")
+    readers = [
+        str(path.relative_to(ROOT))
+        for path in _modules()
+        if path.relative_to(ROOT).parts[0] in ("poolrt", "workers", "cachestore")
+        and path.name != "settings.py"
+        and reads.search(path.read_text(encoding="utf-8"))
+    ]
+    assert readers == ["poolrt/cli/doctor/command.py"]
+
+
+def test_every_link_in_the_documents_leads_somewhere() -> None:
+    broken = []
+    for document in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]:
+        for target in re.findall(r"\]\(([^)#\s]+)", document.read_text(encoding="utf-8")):
+            if "://" not in target and not (document.parent / target).exists():
+                broken.append(f"{document.name}: {target}")
+    assert not broken
