@@ -1,0 +1,50 @@
+"""Functions of one variable as oneDNN defines them; alpha and beta are its parameters."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+_erf = np.vectorize(math.erf, otypes=[np.float64])
+
+
+def _logistic(x: Array) -> Array:
+    small = np.exp(-np.abs(x))
+    return np.asarray(np.where(x >= 0, 1 / (1 + small), small / (1 + small)))
+
+
+def _softplus(x: Array) -> Array:
+    return np.asarray(np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x))))
+
+
+FUNCTIONS: dict[str, Callable[[Array, float, float], Array]] = {
+    "relu": lambda x, a, b: np.where(x > 0, x, a * x),
+    "tanh": lambda x, a, b: np.tanh(x),
+    "elu": lambda x, a, b: np.where(x > 0, x, a * np.expm1(np.minimum(x, 0))),
+    "square": lambda x, a, b: x * x,
+    "abs": lambda x, a, b: np.abs(x),
+    "sqrt": lambda x, a, b: np.sqrt(x),
+    "linear": lambda x, a, b: a * x + b,
+    "logistic": lambda x, a, b: _logistic(x),
+    "exp": lambda x, a, b: np.exp(x),
+    "log": lambda x, a, b: np.log(x),
+    "clip": lambda x, a, b: np.minimum(np.maximum(x, a), b),
+    "gelu_erf": lambda x, a, b: 0.5 * x * (1 + _erf(x / math.sqrt(2))) if x.size else x,
+    "hardswish": lambda x, a, b: x * np.clip(a * x + b, 0, 1),
+    "hardsigmoid": lambda x, a, b: np.clip(a * x + b, 0, 1),
+    "softplus": lambda x, a, b: _softplus(a * x) / a,
+    "swish": lambda x, a, b: x * _logistic(a * x),
+    "mish": lambda x, a, b: x * np.tanh(_softplus(x)),
+}
+
+
+def eltwise(algorithm: str, x: Array, alpha: float, beta: float) -> Array:
+    """Return f(x) in float64; invalid arguments (log of a negative number) give NaN without a warning."""
+    with np.errstate(all="ignore"):
+        return np.asarray(FUNCTIONS[algorithm](x, alpha, beta))

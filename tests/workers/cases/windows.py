@@ -1,0 +1,107 @@
+"""Cases of convolution and pooling."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from poolrt.workers.desc import Arg, Convolution, Pooling, PrimitiveAttr
+
+from .case import EPSILON, Array, Case, chains, integers, plain, post_op_args
+
+
+def convolution_cases() -> list[Case]:
+    # name, batch, IC, OC, spatial, kernel, strides, dilations, left, right, groups, bias
+    problems: list[tuple[Any, ...]] = [
+        ("3x3", 1, 16, 32, (14, 14), (3, 3), (1, 1), (0, 0), (1, 1), (1, 1), 1, True),
+        ("3x3 wide", 1, 64, 64, (28, 28), (3, 3), (1, 1), (0, 0), (1, 1), (1, 1), 1, True),
+        ("3x3/2 odd", 2, 32, 48, (15, 17), (3, 3), (2, 2), (0, 0), (1, 1), (1, 1), 1, True),
+        ("1x1", 1, 64, 32, (7, 7), (1, 1), (1, 1), (0, 0), (0, 0), (0, 0), 1, False),
+        ("1x1 batch 3", 3, 32, 64, (5, 9), (1, 1), (1, 1), (0, 0), (0, 0), (0, 0), 1, True),
+        ("1x1/2", 1, 64, 128, (14, 14), (1, 1), (2, 2), (0, 0), (0, 0), (0, 0), 1, True),
+        ("first 7x7/2", 1, 3, 64, (37, 37), (7, 7), (2, 2), (0, 0), (3, 3), (3, 3), 1, True),
+        ("first 3x3 one channel", 2, 1, 8, (9, 11), (3, 3), (1, 1), (0, 0), (1, 1), (1, 1), 1, True),
+        ("first 11x11/4 unpadded", 1, 3, 96, (51, 51), (11, 11), (4, 4), (0, 0), (0, 0), (0, 0), 1, True),
+        ("odd channels", 2, 17, 23, (6, 6), (3, 3), (1, 1), (0, 0), (1, 1), (1, 1), 1, True),
+        ("24 to 112 channels", 1, 24, 112, (9, 9), (1, 1), (1, 1), (0, 0), (0, 0), (0, 0), 1, True),
+        ("asymmetric padding", 1, 16, 16, (8, 9), (3, 3), (2, 2), (0, 0), (0, 0), (1, 2), 1, True),
+        ("left padding only", 1, 16, 16, (8, 9), (3, 3), (1, 1), (0, 0), (2, 1), (0, 0), 1, False),
+        ("dilation 1", 1, 16, 32, (12, 12), (3, 3), (1, 1), (1, 1), (2, 2), (2, 2), 1, True),
+        ("dilation uneven", 1, 16, 16, (13, 11), (3, 2), (1, 2), (2, 1), (3, 0), (1, 2), 1, True),
+        ("5x5", 1, 32, 32, (27, 27), (5, 5), (1, 1), (0, 0), (2, 2), (2, 2), 1, True),
+        ("1x7", 1, 32, 32, (17, 17), (1, 7), (1, 1), (0, 0), (0, 3), (0, 3), 1, True),
+        ("kernel of the whole image", 1, 32, 64, (6, 6), (6, 6), (1, 1), (0, 0), (0, 0), (0, 0), 1, True),
+        ("1x1 image", 1, 64, 40, (1, 1), (1, 1), (1, 1), (0, 0), (0, 0), (0, 0), 1, True),
+        ("2 groups", 1, 32, 64, (9, 9), (5, 5), (1, 1), (0, 0), (2, 2), (2, 2), 2, True),
+        ("4 groups of 24 to 68", 1, 96, 272, (7, 7), (1, 1), (1, 1), (0, 0), (0, 0), (0, 0), 4, True),
+        ("3 groups of 5 to 7", 2, 15, 21, (6, 5), (3, 3), (1, 1), (0, 0), (1, 1), (1, 1), 3, True),
+        ("depthwise", 1, 32, 32, (14, 14), (3, 3), (1, 1), (0, 0), (1, 1), (1, 1), 32, True),
+        ("depthwise/2 odd channels", 2, 37, 37, (11, 13), (3, 3), (2, 2), (0, 0), (1, 1), (1, 1), 37, True),
+        ("depthwise 136 channels", 1, 136, 136, (14, 14), (3, 3), (1, 1), (0, 0), (1, 1), (1, 1), 136, False),
+        ("depthwise multiplier 2", 1, 12, 24, (8, 8), (3, 3), (1, 1), (0, 0), (1, 1), (1, 1), 12, True),
+        ("1 spatial dimension", 2, 16, 32, (29,), (3,), (1,), (0,), (1,), (1,), 1, True),
+        ("1 spatial dimension strided", 1, 5, 7, (31,), (4,), (3,), (1,), (2,), (0,), 1, True),
+        ("3 spatial dimensions", 1, 16, 16, (5, 6, 7), (3, 3, 3), (1, 1, 1), (0, 0, 0), (1, 1, 1), (1, 1, 1), 1, True),
+        (
+            "3 spatial dimensions strided",
+            2,
+            4,
+            6,
+            (7, 6, 5),
+            (2, 3, 1),
+            (2, 1, 2),
+            (0, 1, 0),
+            (0, 1, 0),
+            (1, 2, 0),
+            2,
+            True,
+        ),
+        ("wide rows", 1, 16, 16, (3, 131), (3, 3), (1, 1), (0, 0), (1, 1), (1, 1), 1, True),
+        ("empty batch", 0, 16, 16, (4, 4), (3, 3), (1, 1), (0, 0), (1, 1), (1, 1), 1, True),
+    ]
+    found = []
+    for index, (name, n, ic, oc, size, kernel, strides, dilations, left, right, groups, bias) in enumerate(problems):
+        out = tuple(
+            (s + a + b - ((k - 1) * (d + 1) + 1)) // st + 1
+            for s, k, st, d, a, b in zip(size, kernel, strides, dilations, left, right, strict=True)
+        )
+        src, weights, dst = plain(n, ic, *size), plain(oc, ic // groups, *kernel), plain(n, oc, *out)
+        op = Convolution(src, weights, plain(oc) if bias else None, dst, strides, dilations, left, right, groups)
+        args: dict[int, Array] = {Arg.SRC: integers(src.dims, name), Arg.WEIGHTS: integers(weights.dims, name, "w")}
+        if bias:
+            args[Arg.BIAS] = integers((oc,), name, "b")
+        title, steps = chains(dst)[index % 4]
+        found.append(Case(name + title, op, {**args, **post_op_args(steps)}, PrimitiveAttr(steps)))
+    return found
+
+
+def pooling_cases() -> list[Case]:
+    # name, batch, C, spatial, kernel, strides, dilations, left, right
+    problems: list[tuple[Any, ...]] = [
+        ("3x3/2 padded", 1, 64, (28, 28), (3, 3), (2, 2), (0, 0), (1, 1), (1, 1)),
+        ("3x3/2 right padding", 1, 32, (13, 13), (3, 3), (2, 2), (0, 0), (0, 0), (1, 1)),
+        ("3x3/1", 2, 48, (9, 7), (3, 3), (1, 1), (0, 0), (1, 1), (1, 1)),
+        ("2x2/2", 1, 16, (10, 10), (2, 2), (2, 2), (0, 0), (0, 0), (0, 0)),
+        ("odd channels", 2, 19, (11, 9), (3, 2), (2, 1), (0, 0), (1, 0), (0, 1)),
+        ("one channel", 1, 1, (5, 5), (3, 3), (1, 1), (0, 0), (0, 0), (0, 0)),
+        ("dilated", 1, 20, (12, 11), (3, 2), (1, 2), (1, 2), (2, 0), (1, 3)),
+        ("global", 2, 40, (7, 7), (7, 7), (1, 1), (0, 0), (0, 0), (0, 0)),
+        ("global large", 1, 33, (31, 31), (31, 31), (1, 1), (0, 0), (0, 0), (0, 0)),
+        ("1 spatial dimension", 3, 17, (23,), (4,), (3,), (0,), (1,), (2,)),
+        ("3 spatial dimensions", 1, 18, (5, 6, 7), (2, 3, 3), (2, 1, 2), (0, 0, 1), (1, 1, 0), (0, 1, 2)),
+        ("wide rows", 1, 5, (3, 150), (3, 5), (1, 2), (0, 0), (1, 2), (1, 2)),
+        ("window longer than the source", 1, 4, (2, 3), (5, 5), (1, 1), (0, 0), (2, 2), (2, 2)),
+        ("empty batch", 0, 16, (4, 4), (3, 3), (1, 1), (0, 0), (1, 1), (1, 1)),
+    ]
+    found = []
+    for name, n, c, size, kernel, strides, dilations, left, right in problems:
+        out = tuple(
+            (s + a + b - ((k - 1) * (d + 1) + 1)) // st + 1
+            for s, k, st, d, a, b in zip(size, kernel, strides, dilations, left, right, strict=True)
+        )
+        for algorithm in ("max", "avg_include_padding", "avg_exclude_padding"):
+            src, dst = plain(n, c, *size), plain(n, c, *out)
+            op = Pooling(src, dst, algorithm, kernel, strides, dilations, left, right)
+            # Integers: sums are exact, and all values negative tells a padding of 0 from one of minus infinity.
+            values = integers(src.dims, name, algorithm, low=-90, high=-1 if algorithm == "max" else 90)
+            found.append(Case(f"{algorithm} {name}", op, {Arg.SRC: values}, rtol=2 * EPSILON))
+    return found
