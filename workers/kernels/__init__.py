@@ -1,1 +1,1 @@
-"""Kernel sources and compilers, one folder an engine kind."""
+"""Kernels: generators of native code and OpenCL sources, and what turns their binaries into callables."""

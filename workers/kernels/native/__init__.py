@@ -1,1 +1,1 @@
-"""Native CPU kernels: generators, code generation (creators only) and the object loader (workers)."""
+"""Native kernels: generators, the compiler that creators use and the loader that workers use."""

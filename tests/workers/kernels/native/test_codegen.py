@@ -1,0 +1,159 @@
+"""Code generation: objects are made for a level, never for the host, and need nothing of Python."""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+from collections.abc import Callable, Iterator
+from types import ModuleType
+
+import llvmlite.binding as llvm
+import numba
+import numpy as np
+import pytest
+
+from poolrt.workers.engines.target import ISA_LEVELS
+from poolrt.workers.kernels.native import codegen, vec
+from poolrt.workers.kernels.native.codegen import CompileError, compile_function, compile_kernel
+from poolrt.workers.primitives.program import KernelSpec
+
+I = numba.types.int64  # noqa: E741
+SIGNATURE = numba.types.void(I, I, I, I)
+
+
+def square(begin: int, end: int, src: int, dst: int) -> None:
+    for i in range(begin, end):
+        x = vec.vload(src + i * 64)
+        vec.vstore(dst + i * 64, vec.vmul(x, x))
+
+
+def test_the_same_function_gives_the_same_bytes_twice() -> None:
+    assert compile_function("k", square, SIGNATURE, "x86-64-v3") == compile_function(
+        "k", square, SIGNATURE, "x86-64-v3"
+    )
+
+
+@pytest.mark.parametrize(("isa", "register"), [("x86-64", "xmm"), ("x86-64-v3", "ymm"), ("x86-64-v4", "zmm")])
+def test_a_level_uses_its_own_registers_and_none_above(isa: str, register: str) -> None:
+    text = disassemble(compile_function("k", square, SIGNATURE, isa))
+    wider = {"xmm": "[yz]mm", "ymm": "zmm", "zmm": "(?!)"}[register]
+    assert register in text
+    assert not re.search(wider, text)
+
+
+def test_functions_that_a_kernel_calls_are_compiled_for_its_level_too() -> None:
+    # Given a kernel with a helper, compiled for two levels one after the other
+    def make() -> Callable[..., None]:
+        @numba.njit
+        def double(x: float) -> float:
+            return x + x
+
+        def kernel(begin: int, end: int, src: int, dst: int) -> None:
+            for i in range(begin, end):
+                vec.fstore(dst + i * 4, double(vec.fload(src + i * 4)))
+
+        return kernel
+
+    # When / Then both compile, without a register of the other
+    for isa in ("x86-64-v4", "x86-64-v3"):
+        assert compile_function("k", make(), SIGNATURE, isa)
+
+
+def test_the_process_keeps_its_own_cpu_target() -> None:
+    before = numba.core.registry.cpu_target.target_context
+    compile_function("k", square, SIGNATURE, "x86-64-v3")
+    assert numba.core.registry.cpu_target.target_context is before
+    assert numba.njit(lambda x: np.ones(x).sum())(3) == 3.0
+
+
+def test_a_kernel_that_allocates_is_refused() -> None:
+    def allocates(begin: int, end: int, src: int, dst: int) -> None:
+        vec.fstore(dst, np.float32(np.ones(end).sum()))
+
+    with pytest.raises(CompileError, match=r"kernel allocator: Numba rejects it"):
+        compile_function("allocator", allocates, SIGNATURE, "x86-64-v3")
+
+
+@numba.extending.intrinsic
+def process_id(_: object) -> object:
+    def emit(context: object, builder: vec.Builder, sig: object, args: object) -> vec.Value:
+        return vec.call(builder, "getpid", result=vec.I64)
+
+    return I(), emit
+
+
+def test_a_call_outside_of_the_c_and_math_library_is_refused_with_its_name() -> None:
+    def asks(begin: int, end: int, src: int, dst: int) -> None:
+        vec.fstore(dst, np.float32(process_id()))
+
+    with pytest.raises(CompileError, match=r"kernel asker: it needs getpid"):
+        compile_function("asker", asks, SIGNATURE, "x86-64-v3")
+
+
+def test_a_kernel_that_does_not_type_carries_the_compilers_log() -> None:
+    def wrong(begin: int, end: int, src: int, dst: int) -> None:
+        vec.vstore(dst, begin)
+
+    with pytest.raises(CompileError) as caught:
+        compile_function("wrong", wrong, SIGNATURE, "x86-64-v3")
+    assert "Cannot cast int64" in caught.value.log
+
+
+def test_an_argument_that_is_no_number_of_64_bits_is_refused() -> None:
+    with pytest.raises(CompileError, match="int64 or float64"):
+        compile_function("k", square, numba.types.void(I, I, I, numba.types.float32), "x86-64-v3")
+
+
+def test_a_kernel_may_call_the_math_library() -> None:
+    def powers(begin: int, end: int, src: int, dst: int) -> None:
+        for i in range(begin, end):
+            vec.fstore(dst + i * 4, np.float32(math.pow(vec.fload(src + i * 4), 0.75)))
+
+    assert b"pow" in compile_function("k", powers, SIGNATURE, "x86-64-v3")
+
+
+@pytest.fixture
+def generator() -> Iterator[ModuleType]:
+    name = f"{codegen.__package__}.a_generator"
+    module = ModuleType(name)
+    sys.modules[name] = module
+    yield module
+    del sys.modules[name]
+
+
+def test_a_spec_names_generator_and_parameters(generator: ModuleType) -> None:
+    def make(isa: str, factor: int) -> tuple[Callable[..., None], object]:
+        def scale(begin: int, end: int, src: int, dst: int) -> None:
+            vec.fstore(dst, vec.fload(src) * np.float32(factor))
+
+        return scale, SIGNATURE
+
+    generator.make = make  # type: ignore[attr-defined]
+    two, three = (compile_kernel(KernelSpec.of("a_generator", factor=n), "x86-64-v3") for n in (2, 3))
+    assert two != three
+    with pytest.raises(CompileError, match=r"a_generator\(other=1\): its generator failed"):
+        compile_kernel(KernelSpec.of("a_generator", other=1), "x86-64-v3")
+
+
+@pytest.mark.parametrize("name", ["no_such_generator", "os.path", "..codegen"])
+def test_a_generator_that_does_not_exist_is_a_compile_error(name: str) -> None:
+    with pytest.raises(CompileError, match="generator"):
+        compile_kernel(KernelSpec.of(name), "x86-64-v3")
+
+
+def test_an_unknown_level_is_a_compile_error() -> None:
+    with pytest.raises(CompileError, match=", ".join(ISA_LEVELS)):
+        compile_kernel(KernelSpec.of("vec"), "x86-64-v9")
+
+
+def disassemble(binary: bytes) -> str:
+    """Return the names of registers and instructions of an object's code."""
+    import subprocess
+    import tempfile
+
+    assert llvm.ObjectFileRef.from_data(binary)
+    with tempfile.NamedTemporaryFile(suffix=".o") as file:
+        file.write(binary)
+        file.flush()
+        return subprocess.run(["objdump", "-d", file.name], capture_output=True, text=True, check=True).stdout

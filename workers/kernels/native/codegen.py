@@ -1,0 +1,195 @@
+"""Compile a kernel spec into a position-independent native object for an ISA level.
+
+Guarantees: the object is made for the level's processor, never for the host (a v3 object holds no 512-bit register); it
+exports exactly `poolrt_entry`; it leaves undefined only symbols that `object_loader` resolves; equal specs give equal
+bytes. A kernel that would need Python or Numba's runtime (arrays allocated, exceptions raised) is refused.
+
+Numba's own target follows the host and keeps the host's features even when another processor is named, so each level
+has a target context with its own LLVM target machine. It replaces the process's CPU target only while a kernel is
+compiled, under Numba's compiler lock, because functions that a kernel calls find their target through that singleton.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any, Final
+
+import llvmlite.binding as llvm
+from numba.core import codegen, compiler, cpu, registry, types, typing
+from numba.core.compiler_lock import global_compiler_lock
+from numba.core.errors import NumbaError
+from numba.core.runtime import rtsys
+from numba.core.typing.templates import Signature
+
+from ...engines.target import ISA_LEVELS
+from ...primitives.program import KernelSpec
+from .object_loader import ALLOWED_SYMBOLS, ENTRY_SYMBOL
+
+_DECLARATION: Final = re.compile(r"^declare [^@]*@(\"[^\"]+\"|[\w.$-]+)\(", re.MULTILINE)
+_GLOBAL: Final = re.compile(r"^@(\"[^\"]+\"|[\w.$-]+) = external ", re.MULTILINE)
+
+
+class CompileError(Exception):
+    """A kernel could not be compiled. Raised in the creator; ``log`` is the compiler's own message."""
+
+    def __init__(self, kernel: str, reason: str, log: str = "") -> None:
+        super().__init__(kernel, reason, log)
+        self.kernel = kernel
+        self.reason = reason
+        self.log = log
+
+    def __str__(self) -> str:
+        return f"kernel {self.kernel}: {self.reason}" + (f"\n{self.log}" if self.log else "")
+
+
+def compile_kernel(spec: KernelSpec, isa: str) -> bytes:
+    """Return the ELF object of a kernel for an ISA level, exporting ``poolrt_entry``. Raises CompileError."""
+    name = f"{spec.generator}({', '.join(f'{k}={v!r}' for k, v in spec.params)})"
+    if isa not in ISA_LEVELS:
+        raise CompileError(name, f"unknown ISA level {isa!r}; known: {', '.join(ISA_LEVELS)}")
+    if not spec.generator.isidentifier():
+        raise CompileError(name, f"{spec.generator!r} is no generator's name")
+    try:
+        generator = import_module(f".{spec.generator}", __package__)
+        function, signature = generator.make(isa, **dict(spec.params))
+    except (ImportError, AttributeError, TypeError, ValueError) as error:
+        raise CompileError(name, "its generator failed", f"{type(error).__name__}: {error}") from error
+    return compile_function(name, function, signature, isa)
+
+
+@global_compiler_lock  # type: ignore[untyped-decorator]
+def compile_function(name: str, function: Callable[..., None], signature: Signature, isa: str) -> bytes:
+    """Compile one Python function of int64 and float64 arguments, without a result. Raises CompileError."""
+    for argument in signature.args:
+        if argument not in (types.int64, types.float64):
+            raise CompileError(name, f"arguments are int64 or float64, not {argument}")
+    target = _level(isa)
+    with _as_cpu_target(target):
+        try:
+            result = compiler.compile_extra(
+                target.typing_context, target, function, signature.args, types.void, _flags(), {}
+            )
+        except NumbaError as error:
+            raise CompileError(name, "Numba rejects it", str(error)) from error
+    symbol = result.fndesc.llvm_func_name
+    return _emit(name, result.library._final_module.clone(), symbol, target._internal_codegen._tm)
+
+
+class _LevelCodegen(codegen.AOTCPUCodegen):  # type: ignore[misc]
+    """Numba's ahead-of-time code generator for one named processor with exactly that processor's features."""
+
+
+class _LevelContext(cpu.CPUContext):  # type: ignore[misc]
+    """A CPU target context that lowers for an ISA level and never makes executable code in this process."""
+
+    def __init__(self, typing_context: typing.Context, isa: str) -> None:
+        self._isa = isa
+        super().__init__(typing_context, "cpu")
+
+    def init(self) -> None:
+        self.is32bit = False
+        self._internal_codegen = _LevelCodegen(f"poolrt.{self._isa}", cpu_name=self._isa)
+
+    def post_lowering(self, mod: Any, library: Any) -> None:
+        """Link nothing: a kernel that needs Numba's runtime is refused by its undefined symbols."""
+
+    def create_cpython_wrapper(self, *args: Any, **options: Any) -> None:
+        """Make none, for the functions that a kernel calls either."""
+
+    def create_cfunc_wrapper(self, *args: Any, **options: Any) -> None:
+        """Make none, for the functions that a kernel calls either."""
+
+    def get_executable(self, library: Any, fndesc: Any, env: Any) -> object:
+        """Optimise a function and return a token that names it to its callers; nothing is loaded.
+
+        Numba's dispatchers accept only a built-in function; the method of a new list is a unique one.
+        """
+        library.finalize()
+        return [].append
+
+
+_levels: Final[dict[str, _LevelContext]] = {}  # compiler state, filled under Numba's global lock like Numba's own
+
+
+def _level(isa: str) -> _LevelContext:
+    context = _levels.get(isa)
+    if context is None:
+        # The runtime must be set up by a context that can run code, whichever context asks first.
+        rtsys.initialize(registry.cpu_target.target_context)
+        context = _LevelContext(typing.Context(), isa)
+        with _as_cpu_target(context):
+            context.refresh()
+        _levels[isa] = context
+    return context
+
+
+@contextmanager
+def _as_cpu_target(context: _LevelContext) -> Iterator[None]:
+    """Let functions called by a kernel compile for ``context``: they ask the singleton for its two cached contexts."""
+    target = registry.cpu_target
+    saved = target.typing_context, target.target_context
+    names = "_toplevel_typing_context", "_toplevel_target_context"
+    try:
+        vars(target).update(zip(names, (context.typing_context, context), strict=True))
+        yield
+    finally:
+        vars(target).update(zip(names, saved, strict=True))
+
+
+def _flags() -> compiler.Flags:
+    flags = compiler.Flags()
+    flags.no_cpython_wrapper = True
+    flags.no_cfunc_wrapper = True
+    flags.enable_pyobject = False
+    flags.nrt = False
+    flags.release_gil = True
+    flags.error_model = "numpy"
+    return flags
+
+
+def _emit(name: str, module: llvm.ModuleRef, symbol: str, machine: llvm.TargetMachine) -> bytes:
+    """Add the packed entry, hide everything else, drop what is unused and emit the object."""
+    kernel = module.get_function(symbol)
+    kinds = [str(argument.type) for argument in kernel.arguments]
+    loads, passed = [], [f"{kinds[0]} %ret", f"{kinds[1]} %exc"]
+    for slot, kind in enumerate(kinds[2:]):
+        loads.append(f"  %p{slot} = getelementptr i64, ptr %blob, i64 {slot}\n  %v{slot} = load {kind}, ptr %p{slot}")
+        passed.append(f"{kind} %v{slot}")
+    body = "\n".join(loads)
+    entry = llvm.parse_assembly(
+        'source_filename = "poolrt"\n'
+        f'target triple = "{module.triple}"\n'
+        f'target datalayout = "{module.data_layout}"\n'
+        f'declare i32 @"{symbol}"({", ".join(kinds)})\n'
+        f"define i32 @{ENTRY_SYMBOL}(ptr %ret, ptr %exc, ptr %blob) {{\n{body}\n"
+        f'  %status = tail call i32 @"{symbol}"({", ".join(passed)})\n  ret i32 %status\n}}\n'
+    )
+    entry.link_in(module)
+    module = entry
+    for function in module.functions:
+        if not function.is_declaration:
+            function.add_function_attribute("nounwind")  # no unwind tables: nothing unwinds through a kernel
+            if function.name != ENTRY_SYMBOL:
+                function.linkage = "internal"
+    for variable in module.global_variables:
+        if not variable.is_declaration:
+            variable.linkage = "internal"
+    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=0))
+    passes = llvm.create_new_module_pass_manager()
+    passes.add_global_dead_code_eliminate_pass()
+    passes.add_strip_dead_prototype_pass()
+    passes.add_strip_symbols_pass()  # Numba's names carry counters of this process
+    passes.run(module, builder)
+    _refuse_undefined(name, str(module))
+    emitted: bytes = machine.emit_object(module)
+    return emitted
+
+
+def _refuse_undefined(name: str, text: str) -> None:
+    declared = [match.strip('"') for pattern in (_DECLARATION, _GLOBAL) for match in pattern.findall(text)]
+    missing = sorted(s for s in declared if not s.startswith("llvm.") and s not in ALLOWED_SYMBOLS)
+    if missing:
+        raise CompileError(name, f"it needs {', '.join(missing)}: a kernel may call only the C and math library", "")

@@ -1,0 +1,329 @@
+"""Explicit vectors of 16 floats for Numba functions: what LLVM's vectoriser would have to guess is written down.
+
+Every function here is a Numba intrinsic. An *address* is an int64 in bytes. A level without 512-bit registers gets the
+same code: LLVM splits a vector into two or four registers. Comparisons with NaN are stated where they matter.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+import llvmlite.ir as ir
+from numba.core import types
+from numba.extending import intrinsic, models, register_model
+
+LANES: Final = 16
+#: Bytes of one vector.
+WIDTH: Final = 4 * LANES
+
+I1: Final = ir.IntType(1)
+I8: Final = ir.IntType(8)
+I32: Final = ir.IntType(32)
+I64: Final = ir.IntType(64)
+F32: Final = ir.FloatType()
+VF: Final = ir.VectorType(F32, LANES)
+VI: Final = ir.VectorType(I32, LANES)
+VM: Final = ir.VectorType(I1, LANES)
+
+Builder = ir.IRBuilder
+Value = ir.Value
+
+
+class VectorType(types.Type):  # type: ignore[misc]
+    """Numba's type of a vector of 16 float32."""
+
+    def __init__(self) -> None:
+        super().__init__(name="poolrt.f32x16")
+
+
+vector: Final = VectorType()
+
+
+@register_model(VectorType)
+class _VectorModel(models.PrimitiveModel):  # type: ignore[misc]
+    def __init__(self, manager: Any, kind: VectorType) -> None:
+        super().__init__(manager, kind, VF)
+
+
+def constant(value: float) -> ir.Constant:
+    """Return a vector constant with one value in every lane."""
+    return ir.Constant(VF, [ir.Constant(F32, value)] * LANES)
+
+
+def call(builder: Builder, name: str, *args: Value, result: ir.Type = VF) -> Value:
+    """Call an LLVM intrinsic by its full name."""
+    kind = ir.FunctionType(result, [a.type for a in args])
+    function = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
+    return builder.call(function, list(args))
+
+
+def splat(builder: Builder, scalar: Value) -> Value:
+    """Return a vector with ``scalar`` in every lane."""
+    kind = ir.VectorType(scalar.type, LANES)
+    undefined = ir.Constant(kind, ir.Undefined)
+    first = builder.insert_element(undefined, scalar, I32(0))
+    return builder.shuffle_vector(first, undefined, ir.Constant(VI, [0] * LANES))
+
+
+def fma(builder: Builder, a: Value, b: Value, c: Value) -> Value:
+    """Return a * b + c, fused where the level can, as two operations where it cannot."""
+    return call(builder, "llvm.fmuladd.v16f32", a, b, c)
+
+
+def pointer(builder: Builder, address: Value, kind: ir.Type) -> Value:
+    """Return an address as a pointer to ``kind``."""
+    return builder.inttoptr(address, kind.as_pointer())
+
+
+def load(builder: Builder, address: Value) -> Value:
+    """Load a vector from an address that need not be aligned."""
+    return builder.load(pointer(builder, address, VF), align=4)
+
+
+def store(builder: Builder, address: Value, value: Value) -> None:
+    """Store a vector to an address that need not be aligned."""
+    builder.store(value, pointer(builder, address, VF), align=4)
+
+
+def lanes_below(builder: Builder, count: Value) -> Value:
+    """Return a mask of the lanes whose number is below ``count`` (int64)."""
+    numbers = ir.Constant(VI, list(range(LANES)))
+    return builder.icmp_signed("<", numbers, splat(builder, builder.trunc(count, I32)))
+
+
+@intrinsic
+def vload(_: Any, address: types.Integer) -> Any:
+    """Load 16 floats from an address, aligned or not."""
+    return vector(types.int64), lambda context, b, sig, a: load(b, a[0])
+
+
+@intrinsic
+def vstore(_: Any, address: types.Integer, value: VectorType) -> Any:
+    """Store 16 floats to an address, aligned or not."""
+
+    def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+        store(b, a[0], a[1])
+        return context.get_dummy_value()
+
+    return types.void(types.int64, vector), emit
+
+
+@intrinsic
+def vload_part(_: Any, address: types.Integer, count: types.Integer) -> Any:
+    """Load the first ``count`` (0 to 16) floats, zeros in the other lanes; memory behind them is not touched."""
+
+    def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+        where, mask = pointer(b, a[0], VF), lanes_below(b, a[1])
+        return call(b, "llvm.masked.load.v16f32.p0", where, I32(4), mask, constant(0.0))
+
+    return vector(types.int64, types.int64), emit
+
+
+@intrinsic
+def vstore_part(_: Any, address: types.Integer, value: VectorType, count: types.Integer) -> Any:
+    """Store the first ``count`` (0 to 16) lanes; memory behind them is not touched."""
+
+    def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+        where, mask = pointer(b, a[0], VF), lanes_below(b, a[2])
+        call(b, "llvm.masked.store.v16f32.p0", a[1], where, I32(4), mask, result=ir.VoidType())
+        return context.get_dummy_value()
+
+    return types.void(types.int64, vector, types.int64), emit
+
+
+@intrinsic
+def vkeep(_: Any, value: VectorType, count: types.Integer) -> Any:
+    """Return the first ``count`` (0 to 16) lanes of a vector, zeros in the others."""
+    return vector(vector, types.int64), lambda context, b, sig, a: b.select(lanes_below(b, a[1]), a[0], constant(0.0))
+
+
+@intrinsic
+def vbroadcast(_: Any, address: types.Integer) -> Any:
+    """Load one float and return it in every lane."""
+    return vector(types.int64), lambda context, b, sig, a: splat(b, b.load(pointer(b, a[0], F32), align=4))
+
+
+@intrinsic
+def vset(_: Any, scalar: types.Float) -> Any:
+    """Return a float32 in every lane."""
+    return vector(types.float32), lambda context, b, sig, a: splat(b, a[0])
+
+
+@intrinsic
+def fload(_: Any, address: types.Integer) -> Any:
+    """Load one float32."""
+    return types.float32(types.int64), lambda context, b, sig, a: b.load(pointer(b, a[0], F32), align=4)
+
+
+@intrinsic
+def fstore(_: Any, address: types.Integer, value: types.Float) -> Any:
+    """Store one float32."""
+
+    def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+        b.store(a[1], pointer(b, a[0], F32), align=4)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.float32), emit
+
+
+@intrinsic
+def iload(_: Any, address: types.Integer) -> Any:
+    """Load one int64: an item of a table."""
+    return types.int64(types.int64), lambda context, b, sig, a: b.load(pointer(b, a[0], I64), align=8)
+
+
+@intrinsic
+def prefetch(_: Any, address: types.Integer) -> Any:
+    """Ask for the cache line of an address, for reading, in the second-level cache."""
+
+    def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+        call(b, "llvm.prefetch.p0", pointer(b, a[0], I8), I32(0), I32(2), I32(1), result=ir.VoidType())
+        return context.get_dummy_value()
+
+    return types.void(types.int64), emit
+
+
+def _binary(doc: str, emit_value: Any) -> Any:
+    def typed(_: Any, x: VectorType, y: VectorType) -> Any:
+        return vector(vector, vector), lambda context, b, sig, a: emit_value(b, a[0], a[1])
+
+    typed.__doc__ = doc
+    return intrinsic(typed)
+
+
+def _unary(doc: str, emit_value: Any) -> Any:
+    def typed(_: Any, x: VectorType) -> Any:
+        return vector(vector), lambda context, b, sig, a: emit_value(b, a[0])
+
+    typed.__doc__ = doc
+    return intrinsic(typed)
+
+
+def maximum(b: Builder, x: Value, y: Value) -> Value:
+    """Return x where x > y, else y: one instruction; y where either is NaN."""
+    return b.select(b.fcmp_ordered(">", x, y), x, y)
+
+
+def minimum(b: Builder, x: Value, y: Value) -> Value:
+    """Return x where x < y, else y: one instruction; y where either is NaN."""
+    return b.select(b.fcmp_ordered("<", x, y), x, y)
+
+
+def relu(b: Builder, x: Value) -> Value:
+    """Return max(0, x); NaN stays NaN."""
+    return maximum(b, constant(0.0), x)
+
+
+vadd = _binary("Return x + y.", lambda b, x, y: b.fadd(x, y))
+vsub = _binary("Return x - y.", lambda b, x, y: b.fsub(x, y))
+vmul = _binary("Return x * y.", lambda b, x, y: b.fmul(x, y))
+vdiv = _binary("Return x / y.", lambda b, x, y: b.fdiv(x, y))
+vmax = _binary("Return x where x > y, else y (y where either is NaN).", maximum)
+vmin = _binary("Return x where x < y, else y (y where either is NaN).", minimum)
+vcopysign = _binary("Return x with the signs of y.", lambda b, x, y: call(b, "llvm.copysign.v16f32", x, y))
+vrelu = _unary("Return max(0, x); NaN stays NaN.", relu)
+vneg = _unary("Return -x.", lambda b, x: b.fneg(x))
+vabs = _unary("Return |x|.", lambda b, x: call(b, "llvm.fabs.v16f32", x))
+vsqrt = _unary("Return the square roots, correctly rounded.", lambda b, x: call(b, "llvm.sqrt.v16f32", x))
+
+
+@intrinsic
+def vfma(_: Any, x: VectorType, y: VectorType, z: VectorType) -> Any:
+    """Return x * y + z, fused where the level has FMA."""
+    return vector(vector, vector, vector), lambda context, b, sig, a: fma(b, *a)
+
+
+@intrinsic
+def vselect_gt(_: Any, x: VectorType, y: VectorType, yes: VectorType, no: VectorType) -> Any:
+    """Return ``yes`` where x > y, else ``no`` (``no`` where either is NaN)."""
+
+    def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+        return b.select(b.fcmp_ordered(">", a[0], a[1]), a[2], a[3])
+
+    return vector(vector, vector, vector, vector), emit
+
+
+@intrinsic
+def vsum(_: Any, value: VectorType) -> Any:
+    """Return the sum of the lanes, added pairwise."""
+
+    def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+        return b.extract_element(_fold(b, a[0], b.fadd), I32(0))
+
+    return types.float32(vector), emit
+
+
+@intrinsic
+def vmax_lane(_: Any, value: VectorType) -> Any:
+    """Return the largest lane."""
+
+    def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+        return b.extract_element(_fold(b, a[0], lambda x, y: maximum(b, x, y)), I32(0))
+
+    return types.float32(vector), emit
+
+
+def _fold(b: Builder, value: Value, combine: Any) -> Value:
+    """Combine the upper half of the lanes into the lower half, four times; lane 0 holds the result."""
+    undefined = ir.Constant(VF, ir.Undefined)
+    for distance in (8, 4, 2, 1):
+        lanes = ir.Constant(VI, [(lane + distance) % LANES for lane in range(LANES)])
+        value = combine(value, b.shuffle_vector(value, undefined, lanes))
+    return value
+
+
+def emit_exp(b: Builder, x: Value) -> Value:
+    """Return exp(x) to 1 ulp (Cephes' expf): 2**n times a polynomial on [-ln2/2, ln2/2]; NaN stays NaN.
+
+    The argument is clamped where the result has become 0 or infinity.
+    """
+    x = maximum(b, constant(-104.0), minimum(b, constant(89.0), x))
+    n = call(b, "llvm.rint.v16f32", b.fmul(x, constant(1.44269504088896341)))
+    r = fma(b, n, constant(-0.693359375), x)
+    r = fma(b, n, constant(2.12194440e-4), r)
+    p = constant(1.9875691500e-4)
+    for c in (1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1):
+        p = fma(b, p, r, constant(c))
+    p = b.fadd(fma(b, p, b.fmul(r, r), r), constant(1.0))
+    # 2**n in two factors: n reaches 128 (one above the largest exponent) and -150 (results below the normal range).
+    exponent = b.fptosi(n, VI)
+    half = b.ashr(exponent, _ints(1))
+    for part in (half, b.sub(exponent, half)):
+        p = b.fmul(p, b.bitcast(b.shl(b.add(part, _ints(127)), _ints(23)), VF))
+    return p
+
+
+def emit_log(b: Builder, x: Value) -> Value:
+    """Return ln(x) to 2 ulp (Cephes' logf): -inf at 0, NaN below it, infinity and NaN unchanged."""
+    tiny = b.fcmp_ordered("<", x, constant(1.17549435e-38))
+    scaled = b.select(tiny, b.fmul(x, constant(8388608.0)), x)
+    bits = b.bitcast(scaled, VI)
+    exponent = b.sub(b.lshr(bits, _ints(23)), _ints(126))
+    exponent = b.select(tiny, b.sub(exponent, _ints(23)), exponent)
+    mantissa = b.bitcast(b.or_(b.and_(bits, _ints(0x007FFFFF)), _ints(0x3F000000)), VF)
+    low = b.fcmp_ordered("<", mantissa, constant(math.sqrt(0.5)))
+    n = b.sitofp(b.select(low, b.sub(exponent, _ints(1)), exponent), VF)
+    m = b.fsub(b.select(low, b.fadd(mantissa, mantissa), mantissa), constant(1.0))
+    p = constant(7.0376836292e-2)
+    for c in (
+        -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1, -1.6668057665e-1, 2.0000714765e-1,
+        -2.4999993993e-1, 3.3333331174e-1,
+    ):  # fmt: skip
+        p = fma(b, p, m, constant(c))
+    square = b.fmul(m, m)
+    y = b.fmul(b.fmul(p, m), square)
+    y = fma(b, n, constant(-2.12194440e-4), y)
+    y = fma(b, square, constant(-0.5), y)
+    y = fma(b, n, constant(0.693359375), b.fadd(m, y))
+    y = b.select(b.fcmp_ordered("<", x, constant(math.inf)), y, x)
+    y = b.select(b.fcmp_ordered("==", x, constant(0.0)), constant(-math.inf), y)
+    return b.select(b.fcmp_ordered("<", x, constant(0.0)), constant(math.nan), y)
+
+
+def _ints(value: int) -> ir.Constant:
+    return ir.Constant(VI, [value] * LANES)
+
+
+vexp = _unary("Return exp(x) to 1 ulp; 0 and infinity where float32 ends; NaN stays NaN.", emit_exp)
+vlog = _unary("Return ln(x) to 2 ulp; -inf at 0, NaN below.", emit_log)
