@@ -57,10 +57,11 @@ def compile_kernel(spec: KernelSpec, isa: str) -> bytes:
         function, signature = generator.make(isa, **dict(spec.params))
     except (ImportError, AttributeError, TypeError, ValueError) as error:
         raise CompileError(name, "its generator failed", f"{type(error).__name__}: {error}") from error
-    return compile_function(name, function, signature, isa)
+    binary: bytes = compile_function(name, function, signature, isa)
+    return binary
 
 
-@global_compiler_lock  # type: ignore[untyped-decorator]
+@global_compiler_lock
 def compile_function(name: str, function: Callable[..., None], signature: Signature, isa: str) -> bytes:
     """Compile one Python function of int64 and float64 arguments, without a result. Raises CompileError."""
     for argument in signature.args:
@@ -78,11 +79,11 @@ def compile_function(name: str, function: Callable[..., None], signature: Signat
     return _emit(name, result.library._final_module.clone(), symbol, target._internal_codegen._tm)
 
 
-class _LevelCodegen(codegen.AOTCPUCodegen):  # type: ignore[misc]
+class _LevelCodegen(codegen.AOTCPUCodegen):
     """Numba's ahead-of-time code generator for one named processor with exactly that processor's features."""
 
 
-class _LevelContext(cpu.CPUContext):  # type: ignore[misc]
+class _LevelContext(cpu.CPUContext):
     """A CPU target context that lowers for an ISA level and never makes executable code in this process."""
 
     def __init__(self, typing_context: typing.Context, isa: str) -> None:
@@ -140,7 +141,7 @@ def _as_cpu_target(context: _LevelContext) -> Iterator[None]:
 
 
 def _flags() -> compiler.Flags:
-    flags = compiler.Flags()
+    flags: Any = compiler.Flags()
     flags.no_cpython_wrapper = True
     flags.no_cfunc_wrapper = True
     flags.enable_pyobject = False

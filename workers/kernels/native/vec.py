@@ -7,9 +7,10 @@ same code: LLVM splits a vector into two or four registers. Comparisons with NaN
 from __future__ import annotations
 
 import math
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import llvmlite.ir as ir
+from llvmlite.ir import IRBuilder, Value as Value
 from numba.core import types
 from numba.extending import intrinsic, models, register_model
 
@@ -26,11 +27,10 @@ VF: Final = ir.VectorType(F32, LANES)
 VI: Final = ir.VectorType(I32, LANES)
 VM: Final = ir.VectorType(I1, LANES)
 
-Builder = ir.IRBuilder
-Value = ir.Value
+Builder: TypeAlias = IRBuilder
 
 
-class VectorType(types.Type):  # type: ignore[misc]
+class VectorType(types.Type):
     """Numba's type of a vector of 16 float32."""
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ vector: Final = VectorType()
 
 
 @register_model(VectorType)
-class _VectorModel(models.PrimitiveModel):  # type: ignore[misc]
+class _VectorModel(models.PrimitiveModel):
     def __init__(self, manager: Any, kind: VectorType) -> None:
         super().__init__(manager, kind, VF)
 
@@ -278,6 +278,23 @@ def emit_exp(b: Builder, x: Value) -> Value:
 
     The argument is clamped where the result has become 0 or infinity.
     """
+    p, exponent = _reduced_exp(b, x)
+    p = b.fadd(p, constant(1.0))
+    for factor in _powers_of_two(b, exponent):
+        p = b.fmul(p, factor)
+    return p
+
+
+def emit_expm1(b: Builder, x: Value) -> Value:
+    """Return exp(x) - 1 to 3 ulp for x up to 88, near 0 too; NaN stays NaN."""
+    p, exponent = _reduced_exp(b, x)
+    low, high = _powers_of_two(b, exponent)
+    scale = b.fmul(low, high)
+    return fma(b, scale, p, b.fsub(scale, constant(1.0)))
+
+
+def _reduced_exp(b: Builder, x: Value) -> tuple[Value, Value]:
+    """Return exp(r) - 1 and n (int32) of x = n ln2 + r; x is clamped where exp(x) has become 0 or infinity."""
     x = maximum(b, constant(-104.0), minimum(b, constant(89.0), x))
     n = call(b, "llvm.rint.v16f32", b.fmul(x, constant(1.44269504088896341)))
     r = fma(b, n, constant(-0.693359375), x)
@@ -285,13 +302,14 @@ def emit_exp(b: Builder, x: Value) -> Value:
     p = constant(1.9875691500e-4)
     for c in (1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1):
         p = fma(b, p, r, constant(c))
-    p = b.fadd(fma(b, p, b.fmul(r, r), r), constant(1.0))
-    # 2**n in two factors: n reaches 128 (one above the largest exponent) and -150 (results below the normal range).
-    exponent = b.fptosi(n, VI)
+    return fma(b, p, b.fmul(r, r), r), b.fptosi(n, VI)
+
+
+def _powers_of_two(b: Builder, exponent: Value) -> tuple[Value, Value]:
+    """Return 2**n as two factors: n reaches 128 (one above the largest exponent) and -150 (below the normal range)."""
     half = b.ashr(exponent, _ints(1))
-    for part in (half, b.sub(exponent, half)):
-        p = b.fmul(p, b.bitcast(b.shl(b.add(part, _ints(127)), _ints(23)), VF))
-    return p
+    low, high = (b.bitcast(b.shl(b.add(part, _ints(127)), _ints(23)), VF) for part in (half, b.sub(exponent, half)))
+    return low, high
 
 
 def emit_log(b: Builder, x: Value) -> Value:
