@@ -1,4 +1,4 @@
-"""Settings: every knob of poolrt in one frozen record, and the only reader of the environment.
+"""Settings: every knob of poolrt in one frozen record, and the reader of the environment.
 
 Sources, nearest first: an argument, a ``POOLRT_*`` variable, a TOML file (``--config`` or ``POOLRT_CONFIG``), the
 defaults below. A value that is wrong is refused here, with the place it came from, before any process or socket exists.
@@ -141,7 +141,9 @@ class Settings:
     redis_server: str = _knob("", "cache", _PATH)
     #: Prefix that keeps the entries of different uses of one server apart.
     namespace: str = _knob(
-        "default", "cache", _Text("1 to 64 of the characters A-Z a-z 0-9 _ . -", r"[A-Za-z0-9_.-]{1,64}")
+        "default",
+        "cache",
+        _Text("1 to 64 of A-Z a-z 0-9 _ . -, not starting with . or -", r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}"),
     )
     #: Folder of the key file, the embedded server and the node's files; empty: $XDG_CACHE_HOME/poolrt, ~/.cache/poolrt.
     home: str = _knob("", "cache", _PATH)
@@ -151,12 +153,16 @@ class Settings:
     capacity: int = _knob(1024, "cache", _Integer(0), "POOLRT_PRIMITIVE_CACHE_CAPACITY")
     #: Most bytes kept; 0: no limit in bytes.
     capacity_bytes: int = _knob(0, "cache", _Size(0), "POOLRT_PRIMITIVE_CACHE_BYTES")
+    #: Bytes that one process keeps in memory.
+    memory_bytes: int = _knob(256 * _KIB**2, "cache", _Size(0))
+    #: Bytes that the node keeps in files.
+    files_bytes: int = _knob(2 * _KIB**3, "cache", _Size(0))
     #: Term of a creator's lease; a dead creator delays its waiters by this at most.
-    lease_s: float = _knob(10.0, "cache", _Seconds(0.1, 600))
-    #: Longest that one creation may take, renewals included.
-    create_timeout_s: float = _knob(300.0, "cache", _Seconds(1, 86400))
+    lease_s: float = _knob(4.0, "cache", _Seconds(0.1, 600))
+    #: Longest that a busy creator keeps its lease by renewing it.
+    creation_limit_s: float = _knob(600.0, "cache", _Seconds(1, 86400))
     #: Bound on one exchange with Redis.
-    redis_timeout_s: float = _knob(0.5, "cache", _Seconds(0.01, 60))
+    io_timeout_s: float = _knob(0.5, "cache", _Seconds(0.01, 60))
 
     #: Worker processes; 0: one for each core.
     workers: int = _knob(0, "pool", _Integer(0))
@@ -201,9 +207,9 @@ class Settings:
         """
         env = os.environ if environ is None else environ
         values: dict[str, Any] = {}
-        path = config if config is not None else env.get("POOLRT_CONFIG") or None
+        path = config_file(config, env)
         if path is not None:
-            values.update(_from_file(Path(path)))
+            values.update(_from_file(path))
         for name, knob in _KNOBS.items():
             variable = env_name(name)
             if env.get(variable):
@@ -223,13 +229,26 @@ class Settings:
             return Path(self.home).expanduser()
         return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "poolrt"
 
-    @property
-    def key_path(self) -> Path | None:
-        """The operator's key file, or None where the store makes its own."""
-        return Path(self.key_file).expanduser() if self.key_file else None
+    def store_arguments(self) -> dict[str, Any]:
+        """Return the arguments of `poolrt.cachestore.CacheStore.connect` that say the same."""
+        same = ("namespace", "capacity", "capacity_bytes", "memory_bytes", "files_bytes")
+        times = ("lease_s", "creation_limit_s", "io_timeout_s")
+        return {
+            "url": self.redis_url or None,
+            "home": str(self.home_path),
+            "key_file": os.path.expanduser(self.key_file) or None,
+            "redis_server": os.path.expanduser(self.redis_server) or None,
+            **{name: getattr(self, name) for name in (*same, *times)},
+        }
 
 
 _KNOBS: Final = {knob.name: knob for knob in fields(Settings)}
+
+
+def config_file(config: str | os.PathLike[str] | None, environ: Mapping[str, str] | None = None) -> Path | None:
+    """Return the configuration file that is read: the one given, else that of ``POOLRT_CONFIG``, else none."""
+    named = config if config is not None else (os.environ if environ is None else environ).get("POOLRT_CONFIG")
+    return Path(named).expanduser() if named else None
 
 
 def env_name(setting: str) -> str:
@@ -263,7 +282,7 @@ def _from_file(path: Path) -> dict[str, Any]:
     import tomllib
 
     try:
-        with path.expanduser().open("rb") as file:
+        with path.open("rb") as file:
             tables = tomllib.load(file)
     except OSError as error:
         raise SettingsError(str(path), "", f"cannot be read: {error.strerror}") from error

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from poolrt.cachestore.options import StoreOptions, options_from_environment
 from poolrt.settings import Settings, SettingsError, env_name, section, unknown_variables
 from poolrt.workers.engines.target import ISA_LEVELS
 
@@ -126,6 +127,16 @@ def test_variables_are_read_as_the_type_of_their_setting() -> None:
     settings = Settings.load(environ=env)
     assert (settings.capacity_bytes, settings.lease_s, settings.functions) == (2 * 1024**3, 1.5, False)
     assert settings.redis_url == "unix:///run/redis.sock"
+
+
+def test_the_stores_own_defaults_are_those_of_the_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    # Given the store's way to its options and the settings' way, both without arguments or variables
+    for knob in fields(Settings):
+        monkeypatch.delenv(env_name(knob.name), raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    expected = options_from_environment()
+    # Then they lead to the same options
+    assert StoreOptions(**Settings.load(environ={}).store_arguments()) == expected
 
 
 def test_every_setting_has_its_own_variable_and_the_documented_names_are_among_them() -> None:

@@ -1,0 +1,10 @@
+"""`python -m poolrt`: the same as the command `poolrt`."""
+
+from __future__ import annotations
+
+import sys
+
+from poolrt.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

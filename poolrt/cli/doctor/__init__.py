@@ -1,0 +1,1 @@
+"""`poolrt doctor`: what this machine offers and what is wrong."""

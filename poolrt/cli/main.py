@@ -1,0 +1,120 @@
+"""The command `poolrt`: parses the line, runs one command, turns every outcome into an exit status.
+
+Status 0: done. 1: the job failed, with a one-line reason on standard error. 2: wrong usage. 130: interrupted.
+A command's own module is imported only when it is chosen, so that `poolrt --help` and a typing mistake answer at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Final, cast
+
+from poolrt.settings import Settings, SettingsError
+from poolrt.version import VERSION
+
+from .report import JobFailed, Report, UsageError
+
+#: Command -> (module of this package, one line for the list). Each module offers `configure(parser)` and `execute`.
+COMMANDS: Final[dict[str, tuple[str, str]]] = {
+    "run": ("run.command", "run an ONNX model on a pool of workers"),
+    "cache": ("cache.command", "look into the shared kernel cache, bound it, clear it"),
+    "doctor": ("doctor.command", "tell what this machine offers and what is wrong"),
+}
+
+_EPILOG: Final = """\
+examples:
+  poolrt doctor
+  poolrt run resnet50.onnx --random-inputs 0 --top 5
+  poolrt cache stats --json
+
+exit status: 0 done, 1 the job failed, 2 wrong usage
+"""
+
+Execute = Callable[[argparse.Namespace, Settings, Report], int]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit status; ``arguments`` defaults to those of the process."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    options = make_parser(words).parse_args(words)
+    report = Report(as_json=options.json)
+    try:
+        status = _carry_out(options, report)
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:
+        # The reader has gone (`| head`): nothing more can be said to it, not even by the interpreter's own last flush.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+def _carry_out(options: argparse.Namespace, report: Report) -> int:
+    try:
+        settings = Settings.load(options.config, **{name: getattr(options, name) for name in options.overrides})
+        return cast("Execute", options.execute)(options, settings, report)
+    except (UsageError, SettingsError) as error:
+        return _refuse(error, 2, report)
+    except JobFailed as error:
+        return _refuse(error, 1, report)
+    except KeyboardInterrupt:
+        print("poolrt: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        raise
+    except Exception as error:
+        # The edge of the program: a person gets one line, --traceback shows the whole.
+        if options.traceback:
+            raise
+        return _refuse(error, 1, report)
+
+
+def _refuse(error: Exception, status: int, report: Report) -> int:
+    text = " ".join(str(error).split()) or type(error).__name__
+    if not isinstance(error, UsageError | JobFailed | SettingsError):
+        text = f"{type(error).__name__}: {text}" if not _is_ours(error) else text
+    print(f"poolrt: {text}", file=sys.stderr)
+    if report.as_json:
+        print(json.dumps({"error": {"type": type(error).__name__, "message": text}}))
+    return status
+
+
+def _is_ours(error: Exception) -> bool:
+    return type(error).__module__.partition(".")[0] == "poolrt"
+
+
+def make_parser(words: Sequence[str]) -> argparse.ArgumentParser:
+    """Return the parser for a command line; only the command that ``words`` choose is described in full."""
+    parser = argparse.ArgumentParser(
+        prog="poolrt",
+        description="Numeric graphs on a pool of worker processes; every kernel is compiled once and shared.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"poolrt {VERSION}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    chosen = next((word for word in words if word in COMMANDS), None)
+    for name, (module, line) in COMMANDS.items():
+        command = commands.add_parser(
+            name, help=line, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+        )
+        if name == chosen:
+            importlib.import_module(f".{module}", __package__).configure(command)
+    return parser
+
+
+def add_common(parser: argparse.ArgumentParser, execute: Execute, overrides: Sequence[str] = ()) -> None:
+    """Give a command the options that all have, and the function that carries it out.
+
+    ``overrides`` names the options that, where given, take precedence over the setting of the same name.
+    """
+    group = parser.add_argument_group("everywhere")
+    group.add_argument("--json", action="store_true", help="one JSON object on standard output, text on standard error")
+    group.add_argument("--config", metavar="FILE.toml", help="settings file (default: POOLRT_CONFIG)")
+    group.add_argument("--traceback", action="store_true", help="show where an unexpected error came from")
+    parser.set_defaults(execute=execute, overrides=tuple(overrides))

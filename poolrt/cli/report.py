@@ -1,0 +1,84 @@
+"""What a command says: text for people on standard error, or ONE JSON object on standard output.
+
+With ``--json`` nothing else is ever written to standard output, so ``poolrt ... --json | jq`` works whatever happens;
+without it the result is text on standard output and remarks go to standard error.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+class UsageError(Exception):
+    """The command line asks for what cannot be: exit status 2. The message says what to write instead."""
+
+
+class JobFailed(Exception):
+    """The job was understood and failed: exit status 1. The message is the one-line reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Where one command's words go."""
+
+    as_json: bool
+
+    def say(self, line: str = "") -> None:
+        """Write a line of the human-readable result."""
+        print(line, file=sys.stderr if self.as_json else sys.stdout)
+
+    def remark(self, line: str) -> None:
+        """Write a line beside the result: progress, hints."""
+        print(line, file=sys.stderr)
+
+    def result(self, value: Mapping[str, Any]) -> None:
+        """Write the result for programs, where it was asked for."""
+        if self.as_json:
+            print(json.dumps(_plain(value), allow_nan=False))
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON can say it: numbers that are not finite become null."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(name): _plain(member) for name, member in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(member) for member in value]
+    return value
+
+
+def table(rows: Sequence[Sequence[str]], *, right: frozenset[int] = frozenset()) -> list[str]:
+    """Return rows as aligned lines; the columns named in ``right`` are flush right."""
+    if not rows:
+        return []
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    cells = [
+        [
+            cell.rjust(width) if column in right else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        for row in rows
+    ]
+    return ["  ".join(row).rstrip() for row in cells]
+
+
+def bytes_text(count: int) -> str:
+    """Return a number of bytes for people: ``17 B``, ``4.2 MiB``."""
+    if count < 1024:
+        return f"{count} B"
+    if count < 1024**2:
+        return f"{count / 1024:.1f} KiB"
+    if count < 1024**3:
+        return f"{count / 1024**2:.1f} MiB"
+    return f"{count / 1024**3:.1f} GiB"
+
+
+def seconds_text(seconds: float) -> str:
+    """Return a time for people: ``3.1 ms``, ``2.40 s``."""
+    return f"{seconds * 1e3:.1f} ms" if seconds < 1 else f"{seconds:.2f} s"

@@ -1,0 +1,1 @@
+"""`poolrt run`: run an ONNX model on a pool of workers."""

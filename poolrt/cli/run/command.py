@@ -1,0 +1,155 @@
+"""`poolrt run`: load an ONNX model on a pool, run it, compare and keep the results."""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from poolrt.cli.main import add_common
+from poolrt.cli.report import Report, UsageError, bytes_text, seconds_text
+from poolrt.settings import Settings
+
+_DESCRIPTION: Final = """\
+Run an ONNX model on a pool of worker processes.
+
+Every kernel that the model needs is taken from the shared cache; those that nobody has made yet are created, spread
+over the workers, and kept for all later runs. A second run of the same model creates nothing.
+"""
+_EPILOG: Final = """\
+examples:
+  poolrt run resnet50.onnx --random-inputs 0 --top 5
+  poolrt run model.onnx --input image=cat.npy --save out.npz
+  poolrt run model.onnx --input image=cat.npy --expect expected.npz     fails where they differ
+  poolrt run model.onnx --random-inputs 0 --workers 4 --repeat 200 --json
+  poolrt run model.onnx --random-inputs 0 --engine opencl:0
+
+random inputs are numpy.random.default_rng(SEED).standard_normal(shape), drawn in the order of the model's inputs
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Describe the command's options."""
+    parser.description = _DESCRIPTION
+    parser.epilog = _EPILOG
+    parser.add_argument("model", type=Path, metavar="MODEL.onnx", help="the model")
+    values = parser.add_argument_group("inputs and outputs")
+    values.add_argument(
+        "--input", action="append", default=[], metavar="NAME=FILE.npy", help="value of one input; repeat for more"
+    )
+    values.add_argument("--random-inputs", type=_natural, metavar="SEED", help="random values for the inputs not given")
+    values.add_argument(
+        "--expect",
+        type=Path,
+        metavar="FILE",
+        help="expected outputs (.npz, or one in .npy or .pb): exit 1 where they differ",
+    )
+    values.add_argument("--rtol", type=_tolerance, default=1e-3, help="relative tolerance of --expect (default: 1e-3)")
+    values.add_argument("--atol", type=_tolerance, default=1e-7, help="absolute tolerance of --expect (default: 1e-7)")
+    values.add_argument("--top", type=_positive, metavar="K", help="show the K largest values of each output")
+    values.add_argument("--save", type=Path, metavar="OUT.npz", help="write the outputs")
+    pool = parser.add_argument_group("pool")
+    pool.add_argument("--workers", type=_positive, metavar="N", help="worker processes (default: one for each core)")
+    pool.add_argument("--threads", type=_positive, metavar="N", help="threads of one worker (default: cores / workers)")
+    pool.add_argument("--engine", metavar="ENGINE", help="cpu, opencl or opencl:INDEX (default: cpu)")
+    pool.add_argument(
+        "--repeat", type=_positive, default=1, metavar="K", help="run K times, all submitted at once (default: 1)"
+    )
+    add_common(parser, _execute, overrides=("workers", "threads", "engine"))
+
+
+def _execute(options: argparse.Namespace, settings: Settings, report: Report) -> int:
+    # Everything that can be refused is refused before a process is started.
+    if not options.model.is_file():
+        raise UsageError(f"{options.model}: no such file")
+    if options.save and not options.save.parent.is_dir():
+        raise UsageError(f"--save {options.save}: there is no folder {options.save.parent}")
+    from poolrt import Pool, load_onnx
+
+    from . import measure, tensors
+
+    graph = load_onnx(options.model)
+    graph.engine = settings.engine
+    specs = [tensors.TensorSpec(name, dims, "float32") for name, dims in graph.inputs.items()]
+    inputs = tensors.read_inputs(options.input, options.random_inputs, specs)
+    expected = tensors.read_expected(options.expect, list(graph.outputs)) if options.expect else {}
+
+    with Pool(settings=settings) as pool:
+        started = time.perf_counter()
+        model = pool.load(graph)
+        load_s = time.perf_counter() - started
+        workers = pool.stats()["workers"]
+        tolerance = measure.Tolerance(options.rtol, options.atol)
+        measured = measure.repeat(model, inputs, expected, tolerance, options.repeat, len(workers))
+        workers = pool.stats()["workers"]
+        primitives = dict(model.primitives)
+    if options.save:
+        tensors.save(options.save, measured.results)
+
+    found: dict[str, Any] = {
+        "model": str(options.model),
+        "nodes": len(graph.to_ir().nodes),
+        "engine": settings.engine,
+        "primitives": primitives,
+        "load_s": load_s,
+        "first_run_s": measured.run_s[0],
+        "median_run_s": statistics.median(measured.run_s[1:] or measured.run_s),
+        "runs_per_s": options.repeat / measured.wall_s,
+        "outputs": {name: {"shape": list(a.shape), "dtype": str(a.dtype)} for name, a in measured.results.items()},
+        "workers": [{name: worker[name] for name in ("pid", "numba_imported", "rss_bytes")} for worker in workers],
+    }
+    if options.expect:
+        found["max_abs_error"] = measured.max_abs_error
+    if options.top:
+        found["top"] = {name: tensors.top(array, options.top) for name, array in measured.results.items()}
+    _tell(found, options, report)
+    report.result(found)
+    return 0
+
+
+def _tell(found: Mapping[str, Any], options: argparse.Namespace, report: Report) -> None:
+    made = found["primitives"]
+    reused = ", ".join(f"{made[tier]} from {tier}" for tier in ("memory", "files", "redis") if made[tier])
+    report.say(f"{found['model']}: {found['nodes']} nodes on {found['engine']}, {len(found['workers'])} workers")
+    report.say(f"primitives  {made['total']}: {made['created']} created{', ' + reused if reused else ''}")
+    report.say(f"load        {seconds_text(found['load_s'])}")
+    report.say(f"first run   {seconds_text(found['first_run_s'])}")
+    if options.repeat > 1:
+        report.say(f"median run  {seconds_text(found['median_run_s'])} ({found['runs_per_s']:.1f} runs/s)")
+    report.say(
+        f"memory      {bytes_text(sum(worker['rss_bytes'] for worker in found['workers']))} resident in all workers"
+    )
+    for name, output in found["outputs"].items():
+        report.say(f"output      {name} {output['dtype']}{output['shape']}")
+        for index, value in found.get("top", {}).get(name, []):
+            report.say(f"            {index:>6}  {value:.6g}")
+    if options.expect:
+        report.say(
+            f"error       {found['max_abs_error']:.3g} at most, within rtol {options.rtol:g}, atol {options.atol:g}"
+        )
+    if options.save:
+        report.say(f"saved       {options.save}")
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"expected an integer of at least 1, got {text}")
+    return number
+
+
+def _natural(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError(f"expected an integer of at least 0, got {text}")
+    return number
+
+
+def _tolerance(text: str) -> float:
+    number = float(text)
+    if not 0 <= number < float("inf"):
+        raise argparse.ArgumentTypeError(f"expected a finite number of at least 0, got {text}")
+    return number

@@ -1,0 +1,93 @@
+"""Repeated runs of one model: every result checked, every run timed."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import numpy as np
+
+from .tensors import Array, compare
+
+#: Bound on the wait for a callback of a future that has its result already.
+_CALLBACK_S: Final = 10.0
+
+
+class Runnable(Protocol):
+    """What a loaded model offers here."""
+
+    def submit(self, **inputs: Array) -> Future[dict[str, Array]]:
+        """Start a run."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """How far a result may be from what is expected: ``atol + rtol * |expected|``."""
+
+    rtol: float
+    atol: float
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """The first run's results (copied out of shared memory), the time of each run in seconds, the wall time of all."""
+
+    results: Mapping[str, Array]
+    run_s: tuple[float, ...]
+    wall_s: float
+    max_abs_error: float
+
+
+def repeat(
+    model: Runnable,
+    inputs: Mapping[str, Array],
+    expected: Mapping[str, Array],
+    tolerance: Tolerance,
+    count: int,
+    in_flight: int,
+) -> Measurement:
+    """Run a model ``count`` times, the first alone and then ``in_flight`` at a time, and compare each result.
+
+    Raises JobFailed on the first result that differs too much, and whatever a run raises. A run's time is from its
+    submission to the moment when its result is there.
+    """
+    started = time.perf_counter()
+    waiting: deque[_Running] = deque()
+    run_s: list[float] = []
+    largest = 0.0
+    first: dict[str, Array] = {}
+    submitted = 0
+    while submitted < count or waiting:
+        while submitted < count and len(waiting) < (in_flight if run_s else 1):
+            waiting.append(_start(model, inputs))
+            submitted += 1
+        running = waiting.popleft()
+        results = running.results.result()
+        run_s.append(running.finished.result(_CALLBACK_S) - running.started)
+        largest = max(largest, compare(results, expected, tolerance.rtol, tolerance.atol))
+        if not first:
+            first = {name: np.array(array) for name, array in results.items()}
+        del results, running
+    return Measurement(first, tuple(run_s), time.perf_counter() - started, largest)
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    """A run under way; ``finished`` gets the moment when its results came, which a slower one before it may outlast."""
+
+    results: Future[dict[str, Array]]
+    started: float
+    finished: Future[float]
+
+
+def _start(model: Runnable, inputs: Mapping[str, Array]) -> _Running:
+    finished: Future[float] = Future()
+    started = time.perf_counter()
+    results = model.submit(**inputs)
+    results.add_done_callback(lambda _: finished.set_result(time.perf_counter()))
+    return _Running(results, started, finished)

@@ -1,0 +1,120 @@
+"""The cache's findings: folder, key, embedded server, a server elsewhere. Nothing is made or started by looking."""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from poolrt.cachestore.redis.embedded import EmbeddedServer
+from poolrt.cli.doctor.finding import Finding, State
+from poolrt.cli.doctor.store import findings
+from poolrt.settings import Settings
+
+
+def _found(settings: Settings) -> dict[str, Finding]:
+    return {finding.name: finding for finding in findings(settings)}
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    """Settings with a home folder that is not there yet."""
+    return Settings(home=str(tmp_path / "home"))
+
+
+def test_an_empty_machine_is_healthy_and_looking_makes_nothing(settings: Settings, tmp_path: Path) -> None:
+    found = _found(settings)
+    assert {finding.state for finding in found.values()} == {State.OK}
+    assert "not there yet" in found["cache folder"].seen
+    assert "made on first use" in found["signing key"].seen
+    assert "not running" in found["embedded redis"].seen
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_running_embedded_server_is_seen(settings: Settings) -> None:
+    server = EmbeddedServer(os.path.join(settings.home, "redis"))
+    server.ensure()
+    try:
+        finding = _found(settings)["embedded redis"]
+    finally:
+        server.down()
+    assert finding.state is State.OK
+    assert finding.seen == f"running on {server.socket_path}"
+
+
+def test_a_home_that_is_a_file_fails(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("")
+    assert _found(Settings(home=str(path)))["cache folder"].state is State.FAIL
+
+
+def test_a_home_that_others_may_write_to_is_warned_of(tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)
+    finding = _found(Settings(home=str(tmp_path)))["cache folder"]
+    assert finding.state is State.WARN
+    assert finding.advice == f"chmod 700 {tmp_path}"
+
+
+@pytest.mark.parametrize(("content", "mode", "reason"), [(b"x" * 32, 0o644, "chmod 600"), (b"short", 0o600, "5")])
+def test_a_key_file_that_the_store_would_refuse_fails(
+    settings: Settings, tmp_path: Path, content: bytes, mode: int, reason: str
+) -> None:
+    path = tmp_path / "key"
+    path.write_bytes(content)
+    path.chmod(mode)
+    finding = _found(replace(settings, key_file=str(path)))["signing key"]
+    assert finding.state is State.FAIL
+    assert reason in finding.seen
+
+
+def test_an_operators_key_file_that_is_missing_fails(settings: Settings, tmp_path: Path) -> None:
+    finding = _found(replace(settings, key_file=str(tmp_path / "none")))["signing key"]
+    assert finding.state is State.FAIL
+
+
+def test_a_server_binary_that_is_none_fails(settings: Settings) -> None:
+    finding = _found(replace(settings, redis_server="/no/such/server"))["redis binary"]
+    assert finding.state is State.FAIL
+    assert finding.seen == "/no/such/server is not a program"
+
+
+def test_a_redis_that_is_not_there_is_warned_of_without_its_password(settings: Settings) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        url = f"redis://user:secret@127.0.0.1:{taken.getsockname()[1]}/0"
+        finding = _found(replace(settings, redis_url=url))["redis server"]
+    assert finding.state is State.WARN
+    assert "refused" in finding.seen
+    assert "secret" not in finding.seen
+
+
+def test_a_redis_that_accepts_and_never_answers_does_not_hang(settings: Settings) -> None:
+    with socket.socket() as deaf:
+        deaf.bind(("127.0.0.1", 0))
+        deaf.listen()
+        url = f"redis://127.0.0.1:{deaf.getsockname()[1]}/0"
+        finding = _found(replace(settings, redis_url=url, io_timeout_s=0.1))["redis server"]
+    assert finding.state is State.WARN
+
+
+def test_a_redis_that_answers_is_timed(settings: Settings) -> None:
+    server = EmbeddedServer(os.path.join(settings.home, "redis"))
+    server.ensure()
+    try:
+        finding = _found(replace(settings, redis_url=server.url))["redis server"]
+    finally:
+        server.down()
+    assert finding.state is State.OK
+    assert "answers in" in finding.seen
+
+
+def test_a_namespace_that_the_store_reserves_fails(settings: Settings) -> None:
+    finding = _found(replace(settings, namespace="redis"))["cache"]
+    assert finding.state is State.FAIL
+
+
+def test_a_cache_that_is_turned_off_is_warned_of(settings: Settings) -> None:
+    assert _found(replace(settings, capacity=0))["cache"].state is State.WARN

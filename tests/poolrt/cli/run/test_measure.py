@@ -1,0 +1,62 @@
+"""Repeated runs: how many at a time, what is timed, that each result is checked."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from poolrt.cli.report import JobFailed
+from poolrt.cli.run.measure import Tolerance, repeat
+from poolrt.cli.run.tensors import Array
+
+TOLERANCE = Tolerance(rtol=0.0, atol=0.0)
+
+
+class Doubling:
+    """Doubles its input on threads; from run ``wrong_from`` on it is off by one. Counts the runs under way."""
+
+    def __init__(self, executor: ThreadPoolExecutor, wrong_from: int = 10**9) -> None:
+        self._executor = executor
+        self._wrong_from = wrong_from
+        self._lock = threading.Lock()
+        self._under_way = 0
+        self.most = 0
+        self.runs = 0
+
+    def submit(self, **inputs: Array) -> Future[dict[str, Array]]:
+        with self._lock:
+            self._under_way += 1
+            self.most = max(self.most, self._under_way)
+            run, self.runs = self.runs, self.runs + 1
+        future = self._executor.submit(self._run, inputs["x"], run)
+        future.add_done_callback(self._ended)
+        return future
+
+    def _run(self, x: Array, run: int) -> dict[str, Array]:
+        return {"y": 2 * x + (run >= self._wrong_from)}
+
+    def _ended(self, _: Future[dict[str, Array]]) -> None:
+        with self._lock:
+            self._under_way -= 1
+
+
+@pytest.mark.parametrize(("count", "in_flight"), [(1, 1), (1, 4), (20, 1), (20, 3)])
+def test_all_runs_are_timed_and_no_more_are_under_way_than_asked_for(count: int, in_flight: int) -> None:
+    x = np.arange(4.0)
+    with ThreadPoolExecutor(4) as executor:
+        model = Doubling(executor)
+        measured = repeat(model, {"x": x}, {"y": 2 * x}, TOLERANCE, count, in_flight)
+    assert model.runs == len(measured.run_s) == count
+    assert model.most <= in_flight
+    assert all(0 < seconds <= measured.wall_s for seconds in measured.run_s)
+    assert measured.max_abs_error == 0
+    np.testing.assert_array_equal(measured.results["y"], 2 * x)
+
+
+def test_a_wrong_result_of_a_late_run_fails_too() -> None:
+    x = np.arange(4.0)
+    with ThreadPoolExecutor(2) as executor, pytest.raises(JobFailed, match="output y differs"):
+        repeat(Doubling(executor, wrong_from=7), {"x": x}, {"y": 2 * x}, TOLERANCE, 8, 2)

@@ -1,0 +1,167 @@
+"""Tensors from files: what is read, what is refused and how, and when two results count as equal."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+
+from poolrt.cli.report import JobFailed, UsageError
+from poolrt.cli.run.tensors import TensorSpec, compare, read_expected, read_inputs, save, top
+
+SPECS = [TensorSpec("a", (2, 3), "float32"), TensorSpec("b", (4,), "float32")]
+
+
+def _npy(folder: Path, array: np.ndarray[tuple[int, ...], np.dtype[np.generic]], name: str = "x.npy") -> Path:
+    path = folder / name
+    np.save(path, array)
+    return path
+
+
+def test_random_inputs_are_those_that_the_help_promises() -> None:
+    generator = np.random.default_rng(7)
+    first, second = generator.standard_normal((2, 3)).astype("f4"), generator.standard_normal((4,)).astype("f4")
+    values = read_inputs([], 7, SPECS)
+    assert list(values) == ["a", "b"]
+    np.testing.assert_array_equal(values["a"], first)
+    np.testing.assert_array_equal(values["b"], second)
+
+
+def test_a_given_input_does_not_shift_the_random_ones(tmp_path: Path) -> None:
+    given = np.ones((2, 3), "f4")
+    values = read_inputs([f"a={_npy(tmp_path, given)}"], 7, SPECS)
+    np.testing.assert_array_equal(values["a"], given)
+    np.testing.assert_array_equal(values["b"], read_inputs([], 7, SPECS)["b"])
+
+
+def test_a_name_may_hold_an_equals_sign(tmp_path: Path) -> None:
+    path = _npy(tmp_path, np.zeros(1, "f4"))
+    assert list(read_inputs([f"x=y={path}"], None, [TensorSpec("x=y", (1,), "float32")])) == ["x=y"]
+
+
+@pytest.mark.parametrize(
+    ("assignments", "seed", "message"),
+    [
+        (["a"], 0, "--input a: expected NAME=FILE.npy"),
+        (["c={npy}"], 0, "--input c: the model has no such input; it has a float32[2, 3], b float32[4]"),
+        (["a={npy}", "a={npy}"], 0, "--input a: given twice"),
+        (["a={npy}"], None, "no value for b float32[4]: give --input NAME=FILE.npy or --random-inputs SEED"),
+        (["b={npy}"], 0, "--input b: {npy} has shape [2, 3], the model wants [4]"),
+        (["a={f64}"], 0, "--input a: {f64} holds float64, the model wants float32"),
+        (["a=/nowhere/x.npy"], 0, "/nowhere/x.npy: No such file or directory"),
+        (["a={text}"], 0, "{text}: not an array file of NumPy: "),
+        (["a={pickle}"], 0, "{pickle}: not an array file of NumPy: "),
+        (["a={npz}"], 0, "{npz}: holds several arrays; expected one, as written by numpy.save"),
+    ],
+)
+def test_a_wrong_input_is_refused_in_one_line(
+    tmp_path: Path, assignments: list[str], seed: int | None, message: str
+) -> None:
+    text, npz = tmp_path / "text.npy", tmp_path / "many.npz"
+    text.write_text("hello")
+    np.savez(npz, x=np.zeros(1))
+    names = {
+        "npy": _npy(tmp_path, np.zeros((2, 3), "f4")),
+        "f64": _npy(tmp_path, np.zeros((2, 3)), "f64.npy"),
+        "pickle": tmp_path / "pickle.npy",
+        "text": text,
+        "npz": npz,
+    }
+    np.save(names["pickle"], np.array([{}]), allow_pickle=True)
+    with pytest.raises(UsageError) as caught:
+        read_inputs([line.format(**names) for line in assignments], seed, SPECS)
+    assert str(caught.value).startswith(message.format(**names))
+
+
+def test_an_onnx_tensor_is_read_with_its_name(tmp_path: Path) -> None:
+    array = np.arange(6, dtype="f4").reshape(2, 3)
+    path = tmp_path / "output_0.pb"
+    path.write_bytes(numpy_helper.from_array(array, "second").SerializeToString())
+    expected = read_expected(path, ["first", "second"])
+    assert list(expected) == ["second"]
+    np.testing.assert_array_equal(expected["second"], array)
+
+
+def test_a_tensor_of_another_name_stands_for_the_first_output(tmp_path: Path) -> None:
+    path = tmp_path / "output_0.pb"
+    path.write_bytes(numpy_helper.from_array(np.zeros(1, "f4"), "elsewhere").SerializeToString())
+    assert list(read_expected(path, ["first", "second"])) == ["first"]
+
+
+def test_a_broken_onnx_tensor_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.pb"
+    whole = numpy_helper.from_array(np.zeros(100, "f4"), "x").SerializeToString()
+    for content in (whole[:50], b"\xff" * 40, onnx.TensorProto(data_type=1, dims=[3]).SerializeToString()):
+        path.write_bytes(content)
+        with pytest.raises(UsageError, match="not an ONNX tensor"):
+            read_expected(path, ["x"])
+
+
+def test_an_archive_gives_each_output_by_name_and_refuses_names_that_the_model_lacks(tmp_path: Path) -> None:
+    path = tmp_path / "e.npz"
+    np.savez(path, y=np.ones(2))
+    assert list(read_expected(path, ["x", "y"])) == ["y"]
+    with pytest.raises(UsageError, match="names y; the model's outputs are x"):
+        read_expected(path, ["x"])
+    np.savez(path)
+    with pytest.raises(UsageError, match="holds no array"):
+        read_expected(path, ["x"])
+
+
+def _flipped(path: Path) -> bytes:
+    np.savez_compressed(path, x=np.arange(1000.0))
+    content = bytearray(path.read_bytes())
+    content[200:220] = bytes(20)
+    return bytes(content)
+
+
+def test_a_broken_archive_is_refused(tmp_path: Path) -> None:
+    path, plain = tmp_path / "e.npz", _npy(tmp_path, np.zeros(3))
+    flipped = _flipped(path)
+    with zipfile.ZipFile(tmp_path / "text.npz", "w") as archive:
+        archive.writestr("readme.txt", "hello")
+    broken = [b"PK\x03\x04 not really", b"", plain.read_bytes(), flipped, (tmp_path / "text.npz").read_bytes()]
+    for content in broken:
+        path.write_bytes(content)
+        with pytest.raises(UsageError, match=r"e\.npz: not an archive of NumPy arrays: "):
+            read_expected(path, ["x"])
+
+
+def test_results_within_tolerance_give_the_largest_absolute_error() -> None:
+    expected = {"y": np.array([1.0, 100.0, np.inf, np.nan])}
+    result = {"y": np.array([1.0005, 100.05, np.inf, np.nan], "f4"), "other": np.zeros(1)}
+    assert compare(result, expected, 1e-3, 0) == pytest.approx(0.05, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("value", "wanted"),
+    [(1.0021, 1.0), (np.nan, 1.0), (1.0, np.nan), (np.inf, 1.0), (np.inf, -np.inf), (-np.inf, np.inf)],
+)
+def test_a_result_that_differs_fails_and_tells_the_place(value: float, wanted: float) -> None:
+    expected, result = np.ones((2, 2)), np.ones((2, 2), "f4")
+    expected[1, 0], result[1, 0] = wanted, value
+    with pytest.raises(JobFailed, match=r"output y differs .* in 1 of 4 values; at \[1, 0\]"):
+        compare({"y": result}, {"y": expected}, 1e-3, 1e-3)
+
+
+def test_a_result_of_another_shape_fails_rather_than_being_broadcast() -> None:
+    with pytest.raises(JobFailed, match=r"output y has shape \[1\], expected \[3\]"):
+        compare({"y": np.ones(1)}, {"y": np.ones(3)}, 1, 1)
+
+
+def test_results_are_saved_in_full_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "out.npz"
+    save(path, {"y/z": np.arange(3)})
+    with np.load(path) as archive:
+        np.testing.assert_array_equal(archive["y/z"], np.arange(3))
+    with pytest.raises(JobFailed, match="--save"):
+        save(tmp_path / "none" / "out.npz", {"y": np.arange(3)})
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["out.npz"]
+
+
+def test_the_largest_values_come_first_with_their_flat_index() -> None:
+    assert top(np.array([[0.5, 2.0], [2.0, -1.0]]), 3) == [(1, 2.0), (2, 2.0), (0, 0.5)]
