@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
-_erf = np.vectorize(math.erf, otypes=[np.float64])
+_erfc = np.vectorize(math.erfc, otypes=[np.float64])
 
 
 def _logistic(x: Array) -> Array:
@@ -24,7 +24,8 @@ def _softplus(x: Array) -> Array:
 
 
 FUNCTIONS: dict[str, Callable[[Array, float, float], Array]] = {
-    "relu": lambda x, a, b: np.where(x > 0, x, a * x),
+    # A negative slope of 0 gives 0 at minus infinity too, where the product would be NaN.
+    "relu": lambda x, a, b: np.where(x > 0, x, a * x) if a else np.maximum(x, 0),
     "tanh": lambda x, a, b: np.tanh(x),
     "elu": lambda x, a, b: np.where(x > 0, x, a * np.expm1(np.minimum(x, 0))),
     "square": lambda x, a, b: x * x,
@@ -35,7 +36,7 @@ FUNCTIONS: dict[str, Callable[[Array, float, float], Array]] = {
     "exp": lambda x, a, b: np.exp(x),
     "log": lambda x, a, b: np.log(x),
     "clip": lambda x, a, b: np.minimum(np.maximum(x, a), b),
-    "gelu_erf": lambda x, a, b: 0.5 * x * (1 + _erf(x / math.sqrt(2))) if x.size else x,
+    "gelu_erf": lambda x, a, b: 0.5 * x * _erfc(-x / math.sqrt(2)),
     "hardswish": lambda x, a, b: x * np.clip(a * x + b, 0, 1),
     "hardsigmoid": lambda x, a, b: np.clip(a * x + b, 0, 1),
     "softplus": lambda x, a, b: _softplus(a * x) / a,
@@ -45,6 +46,9 @@ FUNCTIONS: dict[str, Callable[[Array, float, float], Array]] = {
 
 
 def eltwise(algorithm: str, x: Array, alpha: float, beta: float) -> Array:
-    """Return f(x) in float64; invalid arguments (log of a negative number) give NaN without a warning."""
+    """Return f(x) in float64; invalid arguments (log of a negative number) give NaN without a warning.
+
+    The parameters are float32 values, as they are for every engine.
+    """
     with np.errstate(all="ignore"):
-        return np.asarray(FUNCTIONS[algorithm](x, alpha, beta))
+        return np.asarray(FUNCTIONS[algorithm](x, float(np.float32(alpha)), float(np.float32(beta))))

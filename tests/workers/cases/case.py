@@ -48,11 +48,11 @@ class Case:
             narrow = want.astype(np.float32)
             special = ~np.isfinite(narrow)
             agree = (narrow == got) | (np.isnan(narrow) & np.isnan(got))
-            error = np.abs(got.astype(np.float64) - want) - self.atol - self.rtol * np.abs(want)
-            wrong = np.where(special, ~agree, ~(error <= 0))
+            error = np.abs(got.astype(np.float64) - want)
+            wrong = np.where(special, ~agree, ~(error <= self.atol + self.rtol * np.abs(want)))
         if wrong.any():
             at = tuple(int(i) for i in np.argwhere(wrong)[0])
-            worst = np.nanmax(np.where(special, 0, np.abs(got - want)), initial=0)
+            worst = np.nanmax(np.where(special, 0, error), initial=0)
             message = (
                 f"{wrong.sum()} of {wrong.size} wrong, first at {at}: {got[at]!r}, not {want[at]!r}; worst {worst}"
             )

@@ -10,7 +10,8 @@ import math
 from typing import Any, Final, TypeAlias
 
 import llvmlite.ir as ir
-from llvmlite.ir import IRBuilder, Value as Value
+from llvmlite.ir import IRBuilder
+from llvmlite.ir import Value as Value
 from numba.core import types
 from numba.extending import intrinsic, models, register_model
 
@@ -136,6 +137,36 @@ def vstore_part(_: Any, address: types.Integer, value: VectorType, count: types.
 def vkeep(_: Any, value: VectorType, count: types.Integer) -> Any:
     """Return the first ``count`` (0 to 16) lanes of a vector, zeros in the others."""
     return vector(vector, types.int64), lambda context, b, sig, a: b.select(lanes_below(b, a[1]), a[0], constant(0.0))
+
+
+@intrinsic
+def vkeep_or(_: Any, value: VectorType, count: types.Integer, other: VectorType) -> Any:
+    """Return the first ``count`` (0 to 16) lanes of a vector, those of ``other`` behind them."""
+
+    def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+        return b.select(lanes_below(b, a[1]), a[0], a[2])
+
+    return vector(vector, types.int64, vector), emit
+
+
+@intrinsic
+def vgather(
+    _: Any, address: types.Integer, first: types.Integer, step: types.Integer, limit: types.Integer, other: VectorType
+) -> Any:
+    """Load the floats at indices first, first + step, ... (16 of them) that lie in [0, limit), ``other`` elsewhere."""
+
+    def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+        base, first_index, stride, end, fill = a
+        wide = ir.VectorType(I64, LANES)
+        numbers = ir.Constant(wide, list(range(LANES)))
+        index = b.add(splat(b, first_index), b.mul(numbers, splat(b, stride)))
+        # An unsigned comparison sees negative indices beyond every limit.
+        mask = b.icmp_unsigned("<", index, splat(b, end))
+        places = b.add(splat(b, base), b.shl(index, ir.Constant(wide, [2] * LANES)))
+        where = b.inttoptr(places, ir.VectorType(F32.as_pointer(), LANES))
+        return call(b, "llvm.masked.gather.v16f32.v16p0", where, I32(4), mask, fill)
+
+    return vector(types.int64, types.int64, types.int64, types.int64, vector), emit
 
 
 @intrinsic

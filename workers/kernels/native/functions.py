@@ -1,0 +1,200 @@
+"""Functions of one and two variables on vectors, as oneDNN defines them: what eltwise, binary and post-ops emit.
+
+NaN arguments give NaN (except in max and min, which return their second operand). The transcendental functions are
+polynomials of Cephes' form with relative errors of a few units in the last place, near 0 and in their tails too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Final
+
+from numba.core import types
+from numba.extending import intrinsic
+
+from .vec import (
+    Builder,
+    Value,
+    call,
+    constant,
+    emit_exp,
+    emit_expm1,
+    emit_log,
+    fma,
+    load,
+    maximum,
+    minimum,
+    splat,
+    vector,
+)
+
+Step = tuple[Any, ...]
+
+
+def _relu(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
+    # Not alpha * x where alpha is 0: the product with minus infinity would be NaN.
+    negative = b.fmul(alpha, x)
+    zero = constant(0.0)
+    leaks = b.fcmp_unordered("!=", alpha, zero)
+    not_a_number = b.fcmp_unordered("uno", x, x)
+    return b.select(b.fcmp_ordered(">", x, zero), x, b.select(b.or_(leaks, not_a_number), negative, zero))
+
+
+def _tanh(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
+    size = call(b, "llvm.fabs.v16f32", x)
+    square = b.fmul(x, x)
+    p = constant(-5.70498872745e-3)
+    for c in (2.06390887954e-2, -5.37397155531e-2, 1.33314422036e-1, -3.33332819422e-1):
+        p = fma(b, p, square, constant(c))
+    small = fma(b, b.fmul(p, square), x, x)
+    grown = b.fadd(emit_exp(b, b.fadd(size, size)), constant(1.0))
+    large = b.fsub(constant(1.0), b.fdiv(constant(2.0), grown))
+    large = call(b, "llvm.copysign.v16f32", large, x)
+    return b.select(b.fcmp_ordered("<", size, constant(0.625)), small, large)
+
+
+def _elu(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
+    negative = b.fmul(alpha, emit_expm1(b, minimum(b, constant(0.0), x)))
+    return b.select(b.fcmp_ordered(">", x, constant(0.0)), x, negative)
+
+
+def _logistic(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
+    """Return 1 / (1 + exp(-x)) through exp(-|x|), which keeps its precision where the result is small."""
+    small = emit_exp(b, b.fneg(call(b, "llvm.fabs.v16f32", x)))
+    above = b.select(b.fcmp_ordered("<", x, constant(0.0)), small, constant(1.0))
+    return b.fdiv(above, b.fadd(small, constant(1.0)))
+
+
+def _softplus(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
+    """Return ln(1 + exp(z)) / alpha, z = alpha x: (max(z, 0) + ln(1 + u)) / alpha with u = exp(-|z|).
+
+    The logarithm is corrected for the rounding of 1 + u; max(z, 0) / alpha is x or 0, which cannot overflow.
+    """
+    z = b.fmul(alpha, x)
+    u = emit_exp(b, b.fneg(call(b, "llvm.fabs.v16f32", z)))
+    rounded = b.fadd(u, constant(1.0))
+    lost = b.fsub(u, b.fsub(rounded, constant(1.0)))
+    curve = b.fadd(emit_log(b, rounded), b.fdiv(lost, rounded))
+    line = b.select(b.fcmp_ordered(">", z, constant(0.0)), x, constant(0.0))
+    return b.fadd(line, b.fdiv(curve, alpha))
+
+
+def _clip(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
+    return minimum(b, beta, maximum(b, alpha, x))
+
+
+def _gelu_erf(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
+    """Return x/2 erfc(-x/sqrt2), erfc by Chebyshev fitting (Numerical Recipes, 3rd ed., 6.2.2), relative error 1.2e-7.
+
+    The exponent x*x/2 is taken with the rounding error of its product; beyond 15 erfc is 0 in float32.
+    """
+    size = minimum(b, constant(15.0), call(b, "llvm.fabs.v16f32", x))
+    z = b.fmul(size, constant(math.sqrt(0.5)))
+    t = b.fdiv(constant(2.0), b.fadd(z, constant(2.0)))
+    p = constant(0.17087277)
+    for c in (
+        -0.82215223, 1.48851587, -1.13520398, 0.27886807, -0.18628806, 0.09678418, 0.37409196, 1.00002368, -1.26551223,
+    ):  # fmt: skip
+        p = fma(b, p, t, constant(c))
+    half = b.fmul(size, constant(0.5))
+    exponent = b.fmul(half, size)
+    lost = fma(b, half, size, b.fneg(exponent))
+    tail = b.fmul(b.fmul(t, emit_exp(b, p)), emit_exp(b, b.fneg(exponent)))
+    tail = b.fsub(tail, b.fmul(tail, lost))
+    both = b.select(b.fcmp_ordered(">", x, constant(0.0)), b.fsub(constant(2.0), tail), tail)
+    return b.fmul(b.fmul(x, constant(0.5)), both)
+
+
+def _hardsigmoid(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
+    line = fma(b, alpha, x, beta)
+    return minimum(b, constant(1.0), maximum(b, constant(0.0), line))
+
+
+def _mish(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
+    """Return x tanh(ln(1 + e)) = x e (e + 2) / (e (e + 2) + 2) with e = exp(x); the quotient is 1 from x = 20."""
+    e = emit_exp(b, minimum(b, constant(20.0), x))
+    product = b.fmul(e, b.fadd(e, constant(2.0)))
+    return b.fmul(x, b.fdiv(product, b.fadd(product, constant(2.0))))
+
+
+Function = Callable[[Builder, Value, Value, Value], Value]
+ELTWISE: Final[dict[str, Function]] = {
+    "relu": _relu,
+    "tanh": _tanh,
+    "elu": _elu,
+    "square": lambda b, x, alpha, beta: b.fmul(x, x),
+    "abs": lambda b, x, alpha, beta: call(b, "llvm.fabs.v16f32", x),
+    "sqrt": lambda b, x, alpha, beta: call(b, "llvm.sqrt.v16f32", x),
+    "linear": lambda b, x, alpha, beta: fma(b, alpha, x, beta),
+    "logistic": _logistic,
+    "exp": lambda b, x, alpha, beta: emit_exp(b, x),
+    "log": lambda b, x, alpha, beta: emit_log(b, x),
+    "clip": _clip,
+    "gelu_erf": _gelu_erf,
+    "hardswish": lambda b, x, alpha, beta: b.fmul(x, _hardsigmoid(b, x, alpha, beta)),
+    "hardsigmoid": _hardsigmoid,
+    "softplus": _softplus,
+    "swish": lambda b, x, alpha, beta: b.fmul(x, _logistic(b, b.fmul(alpha, x), alpha, beta)),
+    "mish": _mish,
+}
+BINARY: Final[dict[str, Callable[[Builder, Value, Value], Value]]] = {
+    "add": lambda b, x, y: b.fadd(x, y),
+    "sub": lambda b, x, y: b.fsub(x, y),
+    "mul": lambda b, x, y: b.fmul(x, y),
+    "div": lambda b, x, y: b.fdiv(x, y),
+    "max": maximum,
+    "min": minimum,
+}
+
+
+def emit_chain(b: Builder, steps: tuple[Step, ...], value: Value, other: Value | None) -> Value:
+    """Return a vector after post-ops: ("eltwise", algorithm, alpha, beta) or ("binary", algorithm) with ``other``."""
+    for kind, algorithm, *parameters in steps:
+        if kind == "eltwise":
+            alpha, beta = parameters
+            value = ELTWISE[algorithm](b, value, constant(alpha), constant(beta))
+        elif other is None:
+            raise ValueError("a binary post-op without its second source")
+        else:
+            value = BINARY[algorithm](b, value, other)
+    return value
+
+
+def eltwise(algorithm: str) -> Any:
+    """Return an intrinsic f(vector x, float32 alpha, float32 beta) -> vector."""
+    emit = ELTWISE[algorithm]
+
+    def typed(_: Any, x: Any, alpha: Any, beta: Any) -> Any:
+        def code(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+            return emit(b, a[0], splat(b, a[1]), splat(b, a[2]))
+
+        return vector(vector, types.float32, types.float32), code
+
+    return intrinsic(typed)
+
+
+def binary(algorithm: str) -> Any:
+    """Return an intrinsic f(vector x, vector y) -> vector."""
+    emit = BINARY[algorithm]
+
+    def typed(_: Any, x: Any, y: Any) -> Any:
+        return vector(vector, vector), lambda context, b, sig, a: emit(b, a[0], a[1])
+
+    return intrinsic(typed)
+
+
+def post_ops(steps: tuple[Step, ...]) -> Any:
+    """Return an intrinsic f(vector value, int64 address of the binary step's second source) -> vector.
+
+    The address is read only where the chain has a binary step.
+    """
+    reads = any(kind == "binary" for kind, *_ in steps)
+
+    def typed(_: Any, value: Any, address: Any) -> Any:
+        def code(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+            return emit_chain(b, steps, a[0], load(b, a[1]) if reads else None)
+
+        return vector(vector, types.int64), code
+
+    return intrinsic(typed)
