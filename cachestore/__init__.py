@@ -1,1 +1,34 @@
 """The bytes floor: signed entries under keys, one creator each, bounded, shared on Redis."""
+
+from __future__ import annotations
+
+from .errors import (
+    CreationFailed,
+    CreationTimeout,
+    EntryCorrupt,
+    EntryForged,
+    KeyFileRefused,
+    StoreError,
+    StoreUnavailable,
+)
+from .key import ABSENT, Key
+from .options import StoreOptions
+from .stats import Stats
+from .store import CacheStore, Found, Outcome
+
+__all__ = [
+    "ABSENT",
+    "CacheStore",
+    "CreationFailed",
+    "CreationTimeout",
+    "EntryCorrupt",
+    "EntryForged",
+    "Found",
+    "Key",
+    "KeyFileRefused",
+    "Outcome",
+    "Stats",
+    "StoreError",
+    "StoreOptions",
+    "StoreUnavailable",
+]

@@ -1,0 +1,64 @@
+"""The gate between bytes at rest and everything above: only verified entries of the right key pass.
+
+An entry that is corrupt, forged or of another key with the same digest is counted, removed from where it came, and then
+simply not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgpack
+
+from .entry import FAILURE, Entry, EntryCodec, EntryMeta
+from .errors import CreationFailed, EntryCorrupt, EntryForged, StoreError
+from .key import Key
+from .stats import Tally
+
+
+class Admission:
+    """Open entries and failures; seal failures."""
+
+    def __init__(self, codec: Callable[[], EntryCodec], tally: Tally) -> None:
+        self._codec = codec
+        self._tally = tally
+
+    def admit(self, key: Key, blob: bytes | None, discard: Callable[[bytes], object]) -> Entry | None:
+        """Return the entry of `key` in `blob`; call `discard(blob)` when it is bad, and return None."""
+        if blob is None:
+            return None
+        try:
+            entry = self._codec().open(blob, key)
+        except (EntryCorrupt, EntryForged) as error:
+            self.refuse(error)
+            entry = None
+        if entry is None:
+            discard(blob)
+        return entry
+
+    def check(self, digest: str, blob: bytes) -> Entry:
+        """Return the entry stored under `digest`; raise EntryCorrupt or EntryForged, without counting."""
+        return self._codec().unpack(blob, digest)
+
+    def refuse(self, error: EntryCorrupt | EntryForged) -> None:
+        """Count a bad entry."""
+        self._tally.add("forged" if isinstance(error, EntryForged) else "corrupt")
+
+    def seal_failure(self, key: Key, failure: CreationFailed) -> bytes:
+        """Return a failure as signed bytes that only this key's waiters accept."""
+        payload: bytes = msgpack.packb(failure.to_wire())
+        return self._codec().pack(key.canonical, payload, EntryMeta(0, 0.0, 0.0, "", ""), FAILURE)
+
+    def open_failure(self, key: Key, blob: bytes) -> CreationFailed | None:
+        """Return a signed failure; None, and counted, when it is not genuine."""
+        try:
+            entry = self._codec().open(blob, key, FAILURE)
+        except (EntryCorrupt, EntryForged) as error:
+            self.refuse(error)
+            return None
+        if entry is None:
+            return None
+        wire: Any = msgpack.unpackb(entry.payload)
+        failure = StoreError.from_wire(wire)
+        return failure if isinstance(failure, CreationFailed) else None

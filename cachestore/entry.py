@@ -1,0 +1,121 @@
+"""Bytes at rest: one signed, self-describing entry.
+
+    prefix   magic "PLRE", format version, kind, key id (8), lengths of header, key and payload, CRC-32 of all these
+    header   msgpack: fence, created, seconds, creator, toolchain
+    key      the full canonical key
+    payload
+    tag      HMAC-SHA256 over a label, the namespace and everything above
+
+Guarantees: nothing but the fixed prefix is read before the tag has been checked, and the full key is compared by the
+caller's `unpack(..., key)`, so a value can be moved neither to another key nor to another namespace.
+
+Corrupt or forged: the prefix is protected by its own check sum, so a byte flipped anywhere in it, the key id included,
+is *corrupt*. Only an intact prefix that names another signing key is *forged*. Under our own key id every failure is
+*corrupt*: someone without the key who copies our id can do no better than a damaged disk.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+import zlib
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgpack
+
+from .errors import EntryCorrupt, EntryForged
+from .key import Key
+from .signing import KEY_ID_SIZE, TAG_SIZE, SigningKey
+
+_MAGIC: Final = b"PLRE"
+_FORMAT: Final = 1
+#: magic, format version, kind, key id, lengths of header, key and payload; its CRC-32 follows.
+_PREFIX: Final = struct.Struct(f">4sBB{KEY_ID_SIZE}sIIQ")
+_CRC: Final = struct.Struct(">I")
+_BODY: Final = _PREFIX.size + _CRC.size
+
+#: Kinds of signed messages; a failure can never be taken for a value.
+VALUE: Final = 1
+FAILURE: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class EntryMeta:
+    """Where an entry comes from.
+
+    `fence` orders results of one key (0: made without Redis), `created` is seconds since the epoch, `seconds` what the
+    creation took, `creator` the host's name, `toolchain` what made it.
+    """
+
+    fence: int
+    created: float
+    seconds: float
+    creator: str
+    toolchain: str
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One verified entry."""
+
+    meta: EntryMeta
+    key: bytes
+    payload: bytes
+
+
+class EntryCodec:
+    """Pack, sign, verify and unpack the entries of one namespace."""
+
+    __slots__ = ("_context", "_signing")
+
+    def __init__(self, signing: SigningKey, namespace: str) -> None:
+        name = namespace.encode()
+        self._signing = signing
+        self._context: bytes = b"poolrt entry\0" + struct.pack(">I", len(name)) + name
+
+    def pack(self, key: bytes, payload: bytes, meta: EntryMeta, kind: int = VALUE) -> bytes:
+        """Return the signed entry of `payload` under the canonical key `key`."""
+        header: bytes = msgpack.packb((meta.fence, meta.created, meta.seconds, meta.creator, meta.toolchain))
+        prefix = _PREFIX.pack(_MAGIC, _FORMAT, kind, self._signing.id, len(header), len(key), len(payload))
+        message = b"".join((self._context, prefix, _CRC.pack(zlib.crc32(prefix)), header, key, payload))
+        return message[len(self._context) :] + self._signing.sign(message)
+
+    def unpack(self, blob: bytes, digest: str = "", kind: int = VALUE) -> Entry:
+        """Verify `blob` and return what it holds.
+
+        `digest` is the name it was stored under; when given, the entry's key must have it. Raises EntryCorrupt and
+        EntryForged, as the module's docstring defines them.
+        """
+        if len(blob) < _BODY + TAG_SIZE:
+            raise EntryCorrupt(digest, f"only {len(blob)} bytes")
+        prefix = blob[: _PREFIX.size]
+        if _CRC.unpack_from(blob, _PREFIX.size)[0] != zlib.crc32(prefix):
+            raise EntryCorrupt(digest, "the prefix has a wrong check sum")
+        magic, version, found, key_id, header_size, key_size, payload_size = _PREFIX.unpack(prefix)
+        if magic != _MAGIC or version != _FORMAT:
+            raise EntryCorrupt(digest, "another format")
+        if key_id != self._signing.id:
+            raise EntryForged(digest, key_id.hex())
+        end = _BODY + header_size + key_size + payload_size
+        if len(blob) != end + TAG_SIZE:
+            raise EntryCorrupt(digest, "the lengths do not add up")
+        if not self._signing.matches(self._context + memoryview(blob)[:end], blob[end:]):
+            raise EntryCorrupt(digest, "the signature does not match")
+        if found != kind:
+            raise EntryCorrupt(digest, "another kind of message")
+        key_start = _BODY + header_size
+        key = blob[key_start : key_start + key_size]
+        if digest and hashlib.sha256(key).hexdigest() != digest:
+            raise EntryCorrupt(digest, "it belongs under another digest")
+        return Entry(_meta(blob[_BODY:key_start]), key, blob[key_start + key_size : end])
+
+    def open(self, blob: bytes, key: Key, kind: int = VALUE) -> Entry | None:
+        """Verify `blob` and return it if it is the entry of `key`; None for another key of the same digest."""
+        entry = self.unpack(blob, key.digest, kind)
+        return entry if entry.key == key.canonical else None
+
+
+def _meta(header: bytes) -> EntryMeta:
+    fields: Any = msgpack.unpackb(header, use_list=False)
+    return EntryMeta(*fields)

@@ -1,0 +1,54 @@
+"""Locks on files that wait no longer than they are told.
+
+`flock` belongs to the open file, not to the process: a forked child shares it, and the kernel frees it when the last
+descriptor is closed, however the process ends. A plain blocking `flock` would wait for ever for a stopped holder.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import time
+from typing import Final
+
+#: Default bound, in seconds, for locks that are only held for a few system calls.
+SHORT_S: Final = 2.0
+#: First and longest pause, in seconds, between two attempts.
+_FIRST_PAUSE_S: Final = 0.0005
+_LONGEST_PAUSE_S: Final = 0.01
+
+
+def try_lock(descriptor: int) -> bool:
+    """Take the exclusive lock of an open file if it is free."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def lock_file(descriptor: int, path: str, seconds: float = SHORT_S) -> None:
+    """Take the exclusive lock of an open file; raise TimeoutError (an OSError) after `seconds`."""
+    deadline = time.monotonic() + seconds
+    pause = _FIRST_PAUSE_S
+    while not try_lock(descriptor):
+        if time.monotonic() >= deadline:
+            raise TimeoutError(errno.ETIMEDOUT, f"locked by another process for more than {seconds:g} s", path)
+        time.sleep(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE_S)
+
+
+def unlock_file(descriptor: int) -> None:
+    """Free the lock, also where a forked child still holds a copy of the descriptor."""
+    fcntl.flock(descriptor, fcntl.LOCK_UN)
+
+
+def is_same_file(descriptor: int, path: str) -> bool:
+    """Tell whether `path` still names the open file."""
+    try:
+        named = os.stat(path)
+    except FileNotFoundError:
+        return False
+    held = os.fstat(descriptor)
+    return (held.st_dev, held.st_ino) == (named.st_dev, named.st_ino)

@@ -1,0 +1,211 @@
+"""The node's tier: entries as files, shared by all processes of the user, readable without any connection.
+
+    <home>/<namespace>/state                             what the node's processes agree on (see node_state)
+    <home>/<namespace>/journal                           counts and uses for Redis (see journal)
+    <home>/<namespace>/entries/<generation>/<digest>     one signed entry each
+    <home>/<namespace>/unpublished/<digest>              empty: this entry still has to go to Redis
+    <home>/<namespace>/creating/<digest>                 the turn to create it (see turn)
+
+Guarantees: a file appears complete or not at all, and never replaces another; the generation stands in the path, so a
+creator that was at work during a `clear` cannot bring back what was cleared. It is the fallback and the durable queue
+while Redis is away: an entry made then is marked, and the next process with a connection publishes it.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from .folders import make_folder
+from .turn import TurnWait
+
+#: Age, in seconds, at which a draft or a turn that nobody holds counts as left behind by a crash.
+_ABANDONED_S: Final = 3600.0
+#: Most puts of one process between two looks at the size of the folder.
+_MOST_PUTS_BETWEEN_SWEEPS: Final = 32
+
+
+@dataclass(frozen=True, slots=True)
+class FileStatus:
+    """One entry's file: size in bytes, times in seconds since the epoch."""
+
+    digest: str
+    bytes: int
+    last_use: float
+
+
+class FilesTier:
+    """Read, write and bound the entry files of one namespace.
+
+    Every method raises OSError when the folder cannot be used; entries are opaque bytes here.
+    """
+
+    def __init__(self, folder: str, capacity_bytes: int) -> None:
+        self._folder = folder
+        self._entries = os.path.join(folder, "entries")
+        self._unpublished = os.path.join(folder, "unpublished")
+        self._creating = os.path.join(folder, "creating")
+        self._capacity_bytes = capacity_bytes
+        self._puts_until_sweep = 0
+
+    def get(self, generation: int, digest: str, use: bool = True) -> bytes | None:
+        """Return an entry's bytes, None if it is not here; `use` makes it the most recently used."""
+        try:
+            descriptor = os.open(self._path(generation, digest), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except FileNotFoundError:
+            return None
+        try:
+            size = os.fstat(descriptor).st_size
+            data = os.read(descriptor, size)
+            while len(data) < size and (more := os.read(descriptor, size - len(data))):
+                data += more
+            if use:
+                os.utime(descriptor)
+            return data
+        finally:
+            os.close(descriptor)
+
+    def put(self, generation: int, digest: str, blob: bytes, capacity: int, unpublished: bool = False) -> None:
+        """Keep an entry unless there is one already, and drop the least recently used past `capacity` entries.
+
+        `unpublished` marks it for Redis.
+        """
+        if len(blob) > self._capacity_bytes:
+            return
+        path = self._path(generation, digest)
+        draft = f"{path}.{os.urandom(8).hex()}"
+        self._write(draft, blob)
+        try:
+            os.link(draft, path)
+        except FileExistsError:
+            pass
+        finally:
+            os.unlink(draft)
+        if unpublished:
+            self.mark_unpublished(digest)
+        self._puts_until_sweep -= 1
+        if self._puts_until_sweep < 0:
+            self._puts_until_sweep = min(_MOST_PUTS_BETWEEN_SWEEPS, capacity // 8)
+            self.sweep(generation, capacity)
+
+    def remove(self, generation: int, digest: str) -> bool:
+        """Remove an entry; tell whether it was there."""
+        _unlink(os.path.join(self._unpublished, digest))
+        return _unlink(self._path(generation, digest))
+
+    def remove_if(self, generation: int, digest: str, blob: bytes) -> None:
+        """Remove an entry if it still has these bytes; another process may have put a good one in its place."""
+        if self.get(generation, digest) == blob:
+            self.remove(generation, digest)
+
+    def listing(self, generation: int) -> list[FileStatus]:
+        """Return the entries of a generation, least recently used first."""
+        found = []
+        for item in _scan(os.path.join(self._entries, _name(generation))):
+            status = _lstat(item)
+            if status is not None and "." not in item.name and stat.S_ISREG(status.st_mode):
+                found.append(FileStatus(item.name, status.st_size, status.st_mtime))
+        found.sort(key=lambda status: status.last_use)
+        return found
+
+    def sweep(self, generation: int, capacity: int) -> None:
+        """Drop entries past the capacities, older generations, and what crashed processes left behind."""
+        listing = self.listing(generation)
+        total = sum(status.bytes for status in listing)
+        for index, status in enumerate(listing):
+            if len(listing) - index <= capacity and total <= self._capacity_bytes:
+                break
+            self.remove(generation, status.digest)
+            total -= status.bytes
+        for item in _scan(self._entries):
+            if len(item.name) == 16 and item.name < _name(generation):
+                self._remove_generation(item.path)
+        for folder in (os.path.join(self._entries, _name(generation)), self._creating):
+            for item in _scan(folder):
+                status_ = _lstat(item)
+                left_over = "." in item.name or folder == self._creating
+                if left_over and status_ is not None and time.time() - status_.st_mtime > _ABANDONED_S:
+                    _unlink(item.path)
+
+    def unpublished(self) -> list[str]:
+        """Return the digests of entries that have to go to Redis."""
+        return [item.name for item in _scan(self._unpublished)]
+
+    def mark_unpublished(self, digest: str) -> None:
+        """Remember that an entry has to go to Redis."""
+        path = os.path.join(self._unpublished, digest)
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except FileNotFoundError:
+            make_folder(self._unpublished)
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        os.close(descriptor)
+
+    def mark_published(self, digest: str) -> None:
+        """Forget that an entry had to go to Redis."""
+        _unlink(os.path.join(self._unpublished, digest))
+
+    def turn(self, digest: str, stale_after: float) -> TurnWait:
+        """Return the wait for this node's turn to create an entry."""
+        return TurnWait(os.path.join(self._creating, digest), stale_after)
+
+    def _path(self, generation: int, digest: str) -> str:
+        return f"{self._entries}/{generation:016x}/{digest}"
+
+    def _write(self, path: str, blob: bytes) -> None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        try:
+            descriptor = os.open(path, flags, 0o600)
+        except FileNotFoundError:
+            make_folder(os.path.dirname(path))
+            descriptor = os.open(path, flags, 0o600)
+        try:
+            rest = memoryview(blob)
+            while rest:
+                rest = rest[os.write(descriptor, rest) :]
+        except OSError:
+            _unlink(path)
+            raise
+        finally:
+            os.close(descriptor)
+
+    def _remove_generation(self, folder: str) -> None:
+        for item in _scan(folder):
+            _unlink(item.path)
+            _unlink(os.path.join(self._unpublished, item.name))
+        try:
+            os.rmdir(folder)
+        except OSError:
+            # A late creator has just put something there; the next sweep gets it.
+            return
+
+
+def _name(generation: int) -> str:
+    return f"{generation:016x}"
+
+
+def _scan(folder: str) -> Iterator[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as items:
+            yield from list(items)
+    except FileNotFoundError:
+        return
+
+
+def _lstat(item: os.DirEntry[str]) -> os.stat_result | None:
+    try:
+        return item.stat(follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+
+
+def _unlink(path: str) -> bool:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        return False
+    return True

@@ -1,0 +1,153 @@
+"""Look at everything stored: list it, and check it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from .admission import Admission
+from .entry import Entry
+from .errors import EntryCorrupt, EntryForged
+from .key import Key
+from .node import Node
+from .node_state import NodeState
+from .redis.tier import Listed, RedisTier
+
+#: Fields of a key that say what kind of thing it names, in order of preference.
+_KIND_FIELDS: Final = ("primitive", "kind", "name")
+
+
+@dataclass(frozen=True, slots=True)
+class EntryInfo:
+    """One stored entry.
+
+    `kind` is the key's field `primitive`, `kind` or `name`, whichever is first there and text; `bytes` the size at
+    rest; `age_s` and `last_use_s` are seconds ago; `seconds` is what its creation took. `None` stands for what a bad
+    entry does not tell.
+    """
+
+    digest: str
+    kind: str | None
+    bytes: int
+    age_s: float | None
+    last_use_s: float
+    seconds: float | None
+    creator: str | None
+    toolchain: str | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the fields as a dictionary."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One bad entry that `verify` removed: where it was and what was wrong."""
+
+    digest: str
+    tier: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyReport:
+    """What `verify` looked at. `redis_checked` is None when Redis did not answer."""
+
+    files_checked: int
+    redis_checked: int | None
+    problems: tuple[Problem, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the fields as a dictionary."""
+        return asdict(self)
+
+
+class Inspection:
+    """List and check the entries of Redis and of this node's files."""
+
+    def __init__(self, node: Node, admission: Admission) -> None:
+        self._node = node
+        self._admission = admission
+
+    def entries(self, tier: RedisTier | None) -> list[EntryInfo]:
+        """Return what is stored, most recently used first: all of Redis, or this node's files without it."""
+        state = self._node.state()
+        now = time.time()
+        files = self._node.listing(state)
+        listed = (
+            tier.listing() if tier is not None else [Listed(file.digest, file.bytes, file.last_use) for file in files]
+        )
+        blobs = self._blobs(state, tier, [item.digest for item in listed], {file.digest for file in files})
+        found = [self._info(item, blob, now) for item, blob in zip(listed, blobs, strict=True)]
+        found.reverse()
+        return found
+
+    def verify(self, tier: RedisTier | None) -> VerifyReport:
+        """Check every entry; remove the bad ones and report them. Raises StoreUnavailable when Redis goes away."""
+        state = self._node.state()
+        problems: list[Problem] = []
+        files = self._node.listing(state)
+        for file in files:
+            blob = self._node.get_blob(state, file.digest, use=False)
+            problem = self._problem(file.digest, "files", blob) if blob is not None else None
+            if problem is not None:
+                self._node.remove(state, file.digest)
+                problems.append(problem)
+        if tier is None:
+            return VerifyReport(len(files), None, tuple(problems))
+        digests = [item.digest for item in tier.listing()]
+        for digest, blob in zip(digests, tier.get_many(digests), strict=True):
+            problem = self._problem(digest, "redis", blob)
+            if problem is not None:
+                tier.remove(digest, blob)
+                problems.append(problem)
+        return VerifyReport(len(files), len(digests), tuple(problems))
+
+    def _blobs(
+        self, state: NodeState, tier: RedisTier | None, digests: list[str], in_files: set[str]
+    ) -> Iterator[bytes | None]:
+        """Yield the bytes of entries in order, from files where they are there."""
+        remote = [digest for digest in digests if digest not in in_files]
+        from_redis = dict(zip(remote, tier.get_many(remote), strict=True)) if tier is not None else {}
+        for digest in digests:
+            yield self._node.get_blob(state, digest, use=False) if digest in in_files else from_redis.get(digest)
+
+    def _info(self, item: Listed, blob: bytes | None, now: float) -> EntryInfo:
+        entry = self._good(item.digest, blob)
+        meta = entry.meta if entry is not None else None
+        return EntryInfo(
+            digest=item.digest,
+            kind=_kind(entry) if entry is not None else None,
+            bytes=item.bytes,
+            age_s=max(0.0, now - meta.created) if meta is not None else None,
+            last_use_s=max(0.0, now - item.last_use),
+            seconds=meta.seconds if meta is not None else None,
+            creator=meta.creator if meta is not None else None,
+            toolchain=meta.toolchain if meta is not None else None,
+        )
+
+    def _good(self, digest: str, blob: bytes | None) -> Entry | None:
+        if blob is None:
+            return None
+        try:
+            return self._admission.check(digest, blob)
+        except (EntryCorrupt, EntryForged):
+            # Listing changes nothing; `verify` and the next look-up count and remove it.
+            return None
+
+    def _problem(self, digest: str, tier: str, blob: bytes | None) -> Problem | None:
+        if blob is None:
+            return Problem(digest, tier, "listed, but its value is gone")
+        try:
+            self._admission.check(digest, blob)
+        except (EntryCorrupt, EntryForged) as error:
+            self._admission.refuse(error)
+            return Problem(digest, tier, str(error))
+        return None
+
+
+def _kind(entry: Entry) -> str | None:
+    fields = Key.from_canonical(entry.key).fields
+    return next((fields[name] for name in _KIND_FIELDS if isinstance(fields.get(name), str)), None)

@@ -1,0 +1,114 @@
+"""What processes without a connection have counted and used, until one with a connection folds it into Redis.
+
+Lines of text in one append-only file per namespace and node: `<counter> <count>` or `use <digest>`. Writers and folders
+take the file's lock for a few microseconds. The file is bounded: past `_MAX_BYTES` it is rewritten with equal lines
+added up, which is never longer than the number of counters and of different entries.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Final
+
+from .file_lock import lock_file
+from .folders import make_folder
+from .stats import COUNTERS, Batch, merge
+
+#: Size, in bytes, at which the journal is added up.
+_MAX_BYTES: Final = 256 * 1024
+#: Uses that survive an adding up; older ones are forgotten first.
+_MAX_USES: Final = 2048
+#: Longest wait, in seconds, for another process's few system calls.
+_LOCK_S: Final = 0.2
+
+
+class Journal:
+    """Append counts and uses, and take them all out again. Every method raises OSError when the file cannot be used."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def append(self, batch: Batch) -> None:
+        """Add one batch."""
+        data = _encode(batch)
+        if not data:
+            return
+        descriptor = self._locked(os.O_RDWR | os.O_APPEND | os.O_CREAT)
+        try:
+            os.write(descriptor, data)
+            if os.fstat(descriptor).st_size > _MAX_BYTES:
+                total = _decode(_read(descriptor))
+                os.ftruncate(descriptor, 0)
+                os.write(descriptor, _encode(Batch(total.counts, total.uses[-_MAX_USES:])))
+        finally:
+            os.close(descriptor)
+
+    def read(self) -> Batch:
+        """Return the sum of everything in the journal."""
+        try:
+            descriptor = self._locked(os.O_RDONLY)
+        except FileNotFoundError:
+            return Batch({}, ())
+        try:
+            return _decode(_read(descriptor))
+        finally:
+            os.close(descriptor)
+
+    def take(self) -> Batch:
+        """Return the sum of everything in the journal and empty it."""
+        try:
+            descriptor = self._locked(os.O_RDWR)
+        except FileNotFoundError:
+            return Batch({}, ())
+        try:
+            data = _read(descriptor)
+            if data:
+                os.ftruncate(descriptor, 0)
+            return _decode(data)
+        finally:
+            os.close(descriptor)
+
+    def _locked(self, flags: int) -> int:
+        try:
+            descriptor = os.open(self._path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        except FileNotFoundError:
+            if not flags & os.O_CREAT:
+                raise
+            make_folder(os.path.dirname(self._path))
+            descriptor = os.open(self._path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            lock_file(descriptor, self._path, _LOCK_S)
+        except OSError:
+            os.close(descriptor)
+            raise
+        return descriptor
+
+
+def _read(descriptor: int) -> bytes:
+    chunks = []
+    offset = 0
+    while chunk := os.pread(descriptor, 1 << 20, offset):
+        chunks.append(chunk)
+        offset += len(chunk)
+    return b"".join(chunks)
+
+
+def _encode(batch: Batch) -> bytes:
+    lines = [f"{name} {count}\n" for name, count in batch.counts.items()]
+    lines += [f"use {digest}\n" for digest in batch.uses]
+    return "".join(lines).encode()
+
+
+def _decode(data: bytes) -> Batch:
+    return merge(_batches(data))
+
+
+def _batches(data: bytes) -> Iterator[Batch]:
+    """Yield one batch a line; a line that was torn by a crash or a full disk is left out."""
+    for line in data.decode("ascii", "replace").splitlines():
+        name, _, value = line.partition(" ")
+        if name == "use" and len(value) == 64:
+            yield Batch({}, (value,))
+        elif name in COUNTERS and value.isdigit():
+            yield Batch({name: int(value)}, ())

@@ -1,0 +1,216 @@
+"""Identity of a cached object: a table of named fields with one canonical byte string.
+
+The canonical form is msgpack with dictionaries sorted by their packed keys and the smallest encodings: every value is
+framed by its length and carries its type, so no two different tables share bytes. What counts as different:
+
+- `1`, `1.0`, `True`, `"1"` and `b"1"` all differ;
+- a list and a tuple of the same items are the same (both mean "a sequence"); `fields` gives tuples back;
+- `-0.0` differs from `0.0`, since code generated from them differs; all NaNs are one value, since their bits carry no
+  meaning;
+- text is compared by code points, without Unicode normalisation.
+
+Nothing here depends on the process: no `hash()`, no addresses, no order of insertion.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import math
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgpack
+
+#: What a field may hold. Dictionaries may have any of the scalars as keys.
+Value = None | bool | int | float | str | bytes | tuple["Value", ...] | list["Value"] | Mapping[Any, "Value"]
+
+#: Deepest nesting of sequences and dictionaries.
+MAX_DEPTH: Final = 64
+
+#: msgpack extension code of an integer outside 64 bits: its big-endian two's complement, as short as possible.
+_BIG_INTEGER: Final = 1
+
+_NAN: Final = float("nan")
+
+
+class _Absent:
+    """Stands in a difference for a field that one of the two keys does not have."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "ABSENT"
+
+
+ABSENT: Final = _Absent()
+
+
+class Key:
+    """Name a cached object by what it was made from.
+
+    `fields` maps names to None, bool, int, float, str, bytes, and tuples, lists and dictionaries of these.
+    Raises TypeError for any other type (the message names the field) and ValueError for text that is not valid Unicode
+    or nesting deeper than `MAX_DEPTH`.
+    """
+
+    __slots__ = ("_canonical", "_digest")
+
+    def __init__(self, fields: Mapping[str, Any]) -> None:
+        for name in fields:
+            if not isinstance(name, str):
+                raise TypeError(f"a key's field names are text, not {type(name).__name__}: {name!r}")
+        self._canonical: bytes = _pack(_normal(fields, "", 0))
+        self._digest: str | None = None
+
+    @classmethod
+    def from_canonical(cls, canonical: bytes) -> Key:
+        """Return the key with these canonical bytes.
+
+        Raises ValueError when they are not the canonical form of any key.
+        """
+        try:
+            fields = _unpack(canonical)
+        except (ValueError, TypeError, msgpack.UnpackException, RecursionError) as error:
+            raise ValueError(f"not the canonical bytes of a key: {error}") from None
+        try:
+            key = cls(fields)
+        except (TypeError, AttributeError) as error:
+            raise ValueError(f"not the canonical bytes of a key: {error}") from None
+        if key._canonical != canonical:
+            raise ValueError("not the canonical bytes of a key: another encoding of the same fields")
+        return key
+
+    @property
+    def canonical(self) -> bytes:
+        """The canonical bytes; equal keys have equal bytes and the other way round."""
+        return self._canonical
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the canonical bytes, 64 hexadecimal characters."""
+        if self._digest is None:
+            self._digest = hashlib.sha256(self._canonical).hexdigest()
+        return self._digest
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The fields as a new dictionary, sequences as tuples."""
+        fields: dict[str, Any] = _unpack(self._canonical)
+        return fields
+
+    def diff(self, other: Key) -> dict[str, tuple[Any, Any]]:
+        """Return what differs from `other`: path of the field -> (value here, value there).
+
+        Dictionaries and sequences of equal length are followed to the differing leaves: `"toolchain.numba"`,
+        `"dims[2]"`. A field that one side lacks stands as `ABSENT`. Equal keys give an empty dictionary.
+        """
+        differences: dict[str, tuple[Any, Any]] = {}
+        _compare(self.fields, other.fields, "", differences)
+        return differences
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Key) and self._canonical == other._canonical
+
+    def __hash__(self) -> int:
+        return hash(self._canonical)
+
+    def __repr__(self) -> str:
+        return f"<Key {self.digest[:12]} {self.fields!r}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Key.from_canonical, (self._canonical,)
+
+
+def _normal(value: Any, where: str, depth: int) -> Any:
+    """Return `value` as msgpack is to see it: base types only, sorted dictionaries, one NaN."""
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        number = int(value)
+        if -(1 << 63) <= number < 1 << 64:
+            return number
+        return msgpack.ExtType(_BIG_INTEGER, number.to_bytes(number.bit_length() // 8 + 1, "big", signed=True))
+    if isinstance(value, float):
+        return _NAN if math.isnan(value) else float(value)
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, bytes):
+        return bytes(value)
+    if depth >= MAX_DEPTH:
+        raise ValueError(f"field {where} is nested deeper than {MAX_DEPTH}")
+    if isinstance(value, (tuple, list)):
+        return [_normal(item, f"{where}[{index}]", depth + 1) for index, item in enumerate(value)]
+    if isinstance(value, Mapping):
+        items = []
+        for name, item in value.items():
+            if name is not None and not isinstance(name, (bool, int, float, str, bytes)):
+                raise TypeError(f"field {where or 'table'} has a dictionary key of type {type(name).__name__}")
+            plain = _normal(name, where, depth)
+            items.append((_pack(plain), plain, _normal(item, _join(where, name), depth + 1)))
+        items.sort(key=lambda item: item[0])
+        if any(one[0] == other[0] for one, other in itertools.pairwise(items)):
+            raise ValueError(f"field {where or 'table'} has the same dictionary key twice")
+        return _Pairs(items)
+    raise TypeError(
+        f"field {where} is a {type(value).__name__}; a key holds None, bool, int, float, str, bytes and tuples, lists "
+        "and dictionaries of these"
+    )
+
+
+class _Pairs:
+    """A dictionary ready for packing: (packed key, key, value), sorted."""
+
+    __slots__ = ("items",)
+
+    def __init__(self, items: list[tuple[bytes, Any, Any]]) -> None:
+        self.items = items
+
+
+def _pack(value: Any) -> bytes:
+    packer = msgpack.Packer(use_bin_type=True, autoreset=False, strict_types=True)
+    try:
+        _pack_into(packer, value)
+    except UnicodeEncodeError as error:
+        raise ValueError(f"text in a key is not valid Unicode: {error}") from None
+    return bytes(packer.bytes())
+
+
+def _pack_into(packer: msgpack.Packer, value: Any) -> None:
+    if isinstance(value, _Pairs):
+        packer.pack_map_header(len(value.items))
+        for _, name, item in value.items:
+            packer.pack(name)
+            _pack_into(packer, item)
+    elif isinstance(value, list):
+        packer.pack_array_header(len(value))
+        for item in value:
+            _pack_into(packer, item)
+    else:
+        packer.pack(value)
+
+
+def _unpack(canonical: bytes) -> Any:
+    return msgpack.unpackb(canonical, use_list=False, strict_map_key=False, ext_hook=_big_integer)
+
+
+def _big_integer(code: int, data: bytes) -> int:
+    if code != _BIG_INTEGER:
+        raise ValueError(f"unknown extension {code}")
+    return int.from_bytes(data, "big", signed=True)
+
+
+def _join(where: str, name: object) -> str:
+    text = name if isinstance(name, str) else repr(name)
+    return f"{where}.{text}" if where else text
+
+
+def _compare(here: Any, there: Any, where: str, differences: dict[str, tuple[Any, Any]]) -> None:
+    if isinstance(here, dict) and isinstance(there, dict):
+        for name in [*here, *(name for name in there if name not in here)]:
+            _compare(here.get(name, ABSENT), there.get(name, ABSENT), _join(where, name), differences)
+    elif isinstance(here, tuple) and isinstance(there, tuple) and len(here) == len(there):
+        for index, (one, other) in enumerate(zip(here, there, strict=True)):
+            _compare(one, other, f"{where}[{index}]", differences)
+    elif here is ABSENT or there is ABSENT or _pack(_normal(here, where, 0)) != _pack(_normal(there, where, 0)):
+        differences[where] = (here, there)

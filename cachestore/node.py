@@ -1,0 +1,136 @@
+"""This node's share of the store: verified entries in files, the state that processes agree on, and the journal.
+
+Where the folder cannot be used (read-only, full disk) every call here goes on without it and counts `degraded`: the
+node tier costs speed, never a result.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeVar
+
+from .admission import Admission
+from .entry import Entry
+from .files import FileStatus, FilesTier
+from .journal import Journal
+from .key import Key
+from .node_state import UNSET, NodeState, NodeStateFile
+from .options import StoreOptions
+from .stats import Batch, Tally
+from .turn import TurnWait
+
+T = TypeVar("T")
+
+
+class Node:
+    """What this node knows and keeps of one namespace."""
+
+    def __init__(self, options: StoreOptions, admission: Admission, tally: Tally) -> None:
+        self._options = options
+        self._admission = admission
+        self._tally = tally
+        self._state_file = NodeStateFile(os.path.join(options.folder, "state"))
+        self._files = FilesTier(options.folder, options.files_bytes)
+        self._journal = Journal(os.path.join(options.folder, "journal"))
+        self._alone = NodeState()
+
+    def state(self) -> NodeState:
+        """Return what the node's processes agree on; the same object as long as nothing has changed."""
+        return self._or(self._state_file.read, self._alone)
+
+    def change(self, step: Callable[[NodeState], NodeState]) -> NodeState:
+        """Change the state for all processes of the node."""
+        state = self._or(lambda: self._state_file.change(step), None)
+        if state is None:
+            state = self._alone = step(self._alone)
+        return state
+
+    def capacity(self, state: NodeState) -> int:
+        """Return the capacity that holds, in entries."""
+        return self._options.capacity if state.capacity == UNSET else state.capacity
+
+    def capacity_bytes(self, state: NodeState) -> int:
+        """Return the capacity that holds, in bytes; 0 means no limit."""
+        return self._options.capacity_bytes if state.capacity_bytes == UNSET else state.capacity_bytes
+
+    def get(self, state: NodeState, key: Key) -> Entry | None:
+        """Return the verified entry of a key."""
+        entry = self._or(lambda: self._get(state, key), None)
+        return entry[0] if entry is not None else None
+
+    def get_blob(self, state: NodeState, digest: str, use: bool = True) -> bytes | None:
+        """Return an entry's bytes as they are; `use` tells whether that counts as a use."""
+        return self._or(lambda: self._files.get(state.generation, digest, use), None)
+
+    def put(self, state: NodeState, digest: str, blob: bytes, unpublished: bool = False) -> None:
+        """Keep an entry; `unpublished` if Redis does not have it."""
+        limit = self.capacity_bytes(state)
+        if limit == 0 or len(blob) <= limit:
+            capacity = self.capacity(state)
+            self._or(lambda: self._files.put(state.generation, digest, blob, capacity, unpublished), None)
+
+    def remove(self, state: NodeState, digest: str) -> bool:
+        """Remove an entry; tell whether it was there."""
+        return self._or(lambda: self._files.remove(state.generation, digest), False)
+
+    def note_removal(self) -> None:
+        """Make the other processes of the node forget what they have in memory."""
+        self.change(lambda state: replace(state, removals=state.removals + 1))
+
+    def sweep(self, state: NodeState) -> None:
+        """Drop what no longer fits or belongs to an older generation."""
+        capacity = self.capacity(state)
+        self._or(lambda: self._files.sweep(state.generation, capacity), None)
+
+    def turn(self, digest: str) -> TurnWait:
+        """Return the wait for the turn to create an entry on this node."""
+        return self._files.turn(digest, self._options.lease_s)
+
+    def listing(self, state: NodeState) -> list[FileStatus]:
+        """Return the entries here, least recently used first."""
+        return self._or(lambda: self._files.listing(state.generation), [])
+
+    def unpublished(self) -> list[str]:
+        """Return the digests that have to go to Redis."""
+        return self._or(self._files.unpublished, [])
+
+    def mark_published(self, digest: str) -> None:
+        """Note that Redis has had an entry."""
+        self._or(lambda: self._files.mark_published(digest), None)
+
+    def journal_append(self, batch: Batch) -> bool:
+        """Write counts and uses down for a process with a connection; False when that was not possible."""
+        return self._or(lambda: self._append(batch), False)
+
+    def journal_take(self) -> Batch:
+        """Take everything out of the journal."""
+        return self._or(self._journal.take, Batch({}, ()))
+
+    def journal_read(self) -> Batch:
+        """Return what is in the journal."""
+        return self._or(self._journal.read, Batch({}, ()))
+
+    def close(self) -> None:
+        """Close the state file."""
+        self._state_file.close()
+
+    def _append(self, batch: Batch) -> bool:
+        self._journal.append(batch)
+        return True
+
+    def _get(self, state: NodeState, key: Key) -> tuple[Entry | None] | None:
+        blob = self._files.get(state.generation, key.digest)
+
+        def discard(bad: bytes) -> None:
+            self._files.remove_if(state.generation, key.digest, bad)
+
+        return (self._admission.admit(key, blob, discard),) if blob is not None else None
+
+    def _or(self, action: Callable[[], T], otherwise: T) -> T:
+        try:
+            return action()
+        except OSError:
+            self._tally.add("degraded")
+            return otherwise

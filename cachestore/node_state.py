@@ -1,0 +1,135 @@
+"""What all processes of a node know about a namespace without asking Redis: one small file, read by `pread`.
+
+It holds the generation (raised by every `clear`; entries of older generations do not count), the capacity with the
+revision that it was set in, and a count of removals. A process compares the raw bytes with those it saw last, so a hit
+in memory learns of a `clear` by a neighbour at the cost of one system call, and no connection is needed.
+
+Generations and revisions are microseconds since the epoch, never less than one more than the last: of two places that
+disagree (a Redis that lost its memory, a node that was cut off) the higher number is the later word.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import time
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from .file_lock import lock_file, unlock_file
+from .folders import make_folder
+
+#: magic, generation, revision, capacity, capacity in bytes, removals; its CRC-32 follows.
+_RECORD: Final = struct.Struct(">8sQQqqQ")
+_CRC: Final = struct.Struct(">I")
+_SIZE: Final = _RECORD.size + _CRC.size
+_MAGIC: Final = b"PLRNODE1"
+#: Reads of a record that another process is just writing.
+_READ_ATTEMPTS: Final = 5
+
+#: A capacity that nobody has set yet: the caller's default holds.
+UNSET: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class NodeState:
+    """The shared facts of one namespace on one node."""
+
+    generation: int = 0
+    revision: int = 0
+    capacity: int = UNSET
+    capacity_bytes: int = UNSET
+    removals: int = 0
+
+
+class NodeStateFile:
+    """Read and change the state that the processes of a node share.
+
+    Every method raises OSError when the folder cannot be used.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._descriptor = -1
+        # Bytes and their meaning in one reference, so that threads never see one without the other.
+        self._last: tuple[bytes, NodeState] = (b"", NodeState())
+
+    def read(self) -> NodeState:
+        """Return the present state; a file that is missing or damaged begins anew."""
+        if self._descriptor < 0:
+            self._open()
+        for _ in range(_READ_ATTEMPTS):
+            raw = os.pread(self._descriptor, _SIZE, 0)
+            last = self._last
+            if raw == last[0]:
+                return last[1]
+            state = _decode(raw)
+            if state is not None:
+                self._last = (raw, state)
+                return state
+        return self.change(lambda state: state)
+
+    def reopen_if_deleted(self) -> None:
+        """Open the file anew when its folder was deleted under us, so that processes agree again."""
+        if self._descriptor >= 0 and os.fstat(self._descriptor).st_nlink == 0:
+            self.close()
+
+    def change(self, step: Callable[[NodeState], NodeState]) -> NodeState:
+        """Replace the state by `step(state)`, one process at a time, and return the new one."""
+        self.reopen_if_deleted()
+        if self._descriptor < 0:
+            self._open()
+        # An own description, since a lock on the shared one would also be held by every forked child.
+        descriptor = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            lock_file(descriptor, self._path)
+            before = _decode(os.pread(descriptor, _SIZE, 0))
+            # A damaged file may have lost a clear: a new generation never shows what was cleared.
+            after = step(before if before is not None else NodeState(generation=later_than(0)))
+            if after != before:
+                os.pwrite(descriptor, _encode(after), 0)
+            return after
+        finally:
+            os.close(descriptor)
+
+    def close(self) -> None:
+        """Close the file; the next call opens it again."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+            self._last = (b"", NodeState())
+
+    def _open(self) -> None:
+        make_folder(os.path.dirname(self._path))
+        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            if os.fstat(descriptor).st_size == 0:
+                lock_file(descriptor, self._path)
+                if os.fstat(descriptor).st_size == 0:
+                    os.pwrite(descriptor, _encode(NodeState()), 0)
+                unlock_file(descriptor)
+        except OSError:
+            os.close(descriptor)
+            raise
+        self._descriptor = descriptor
+
+
+def later_than(number: int) -> int:
+    """Return a generation or revision after `number`."""
+    return max(number + 1, time.time_ns() // 1000)
+
+
+def _encode(state: NodeState) -> bytes:
+    record = _RECORD.pack(
+        _MAGIC, state.generation, state.revision, state.capacity, state.capacity_bytes, state.removals
+    )
+    return record + _CRC.pack(zlib.crc32(record))
+
+
+def _decode(raw: bytes) -> NodeState | None:
+    if len(raw) != _SIZE or _CRC.unpack_from(raw, _RECORD.size)[0] != zlib.crc32(raw[: _RECORD.size]):
+        return None
+    magic, generation, revision, capacity, capacity_bytes, removals = _RECORD.unpack_from(raw)
+    return NodeState(generation, revision, capacity, capacity_bytes, removals) if magic == _MAGIC else None

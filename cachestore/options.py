@@ -1,0 +1,112 @@
+"""What a store can be told, and where a program that tells it nothing finds the answers."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from typing import Final
+
+#: Entries kept when nobody sets a capacity.
+DEFAULT_CAPACITY: Final = 1024
+DEFAULT_NAMESPACE: Final = "default"
+#: Names in the home folder that a namespace cannot have.
+_RESERVED: Final = ("redis", "signing.key")
+_NAMESPACE: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class StoreOptions:
+    """Everything a store can be told; times in seconds.
+
+    `url` None means the embedded server; `key_file` None means `signing.key` in `home`, made on first use. `capacity`
+    (entries) and `capacity_bytes` (0: no limit) hold until `set_capacity` has been called in the namespace. `lease_s`
+    is how long a silent creator keeps its lease, `creation_limit_s` how long a busy one does, and `timeout_s` how
+    long a caller waits for another creator when it does not say. `toolchain` is written into the entries made here.
+    """
+
+    home: str
+    url: str | None = None
+    namespace: str = DEFAULT_NAMESPACE
+    key_file: str | None = None
+    capacity: int = DEFAULT_CAPACITY
+    capacity_bytes: int = 0
+    memory_bytes: int = 256 << 20
+    files_bytes: int = 2 << 30
+    lease_s: float = 4.0
+    creation_limit_s: float = 600.0
+    timeout_s: float = 600.0
+    io_timeout_s: float = 0.5
+    redis_server: str | None = None
+    toolchain: str = ""
+
+    def __post_init__(self) -> None:
+        if not _NAMESPACE.fullmatch(self.namespace) or self.namespace in _RESERVED:
+            raise ValueError(
+                f"namespace {self.namespace!r} is not usable: 1 to 64 of A-Z a-z 0-9 _ . - not beginning with . or -, "
+                f"and not {' or '.join(_RESERVED)}"
+            )
+        if self.capacity < 0 or self.capacity_bytes < 0:
+            raise ValueError("a capacity is not negative")
+        if min(self.lease_s, self.creation_limit_s, self.timeout_s, self.io_timeout_s) <= 0:
+            raise ValueError("lease, limit and time-outs are positive numbers of seconds")
+
+    @property
+    def folder(self) -> str:
+        """The namespace's folder on this node."""
+        return os.path.join(self.home, self.namespace)
+
+    @property
+    def server_folder(self) -> str:
+        """The embedded server's folder."""
+        return os.path.join(self.home, "redis")
+
+
+def default_home() -> str:
+    """Return the user's cache folder for poolrt."""
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return os.path.join(base, "poolrt")
+
+
+def options_from_environment(
+    url: str | None = None,
+    namespace: str | None = None,
+    home: str | None = None,
+    key_file: str | None = None,
+    capacity: int | None = None,
+    capacity_bytes: int | None = None,
+    redis_server: str | None = None,
+    **more: float | str,
+) -> StoreOptions:
+    """Return options with arguments first, then the environment, then the defaults.
+
+    Reads `POOLRT_REDIS_URL`, `POOLRT_NAMESPACE`, `POOLRT_HOME`, `POOLRT_KEY_FILE`, `POOLRT_PRIMITIVE_CACHE_CAPACITY`,
+    `POOLRT_PRIMITIVE_CACHE_BYTES` and `POOLRT_REDIS_SERVER`. `more` are other fields of StoreOptions. Raises
+    ValueError for values that cannot be used, naming the variable.
+    """
+    environ = os.environ
+    return StoreOptions(
+        home=os.path.abspath(home or environ.get("POOLRT_HOME") or default_home()),
+        url=url or environ.get("POOLRT_REDIS_URL") or None,
+        namespace=namespace or environ.get("POOLRT_NAMESPACE") or DEFAULT_NAMESPACE,
+        key_file=key_file or environ.get("POOLRT_KEY_FILE") or None,
+        capacity=_number(capacity, "POOLRT_PRIMITIVE_CACHE_CAPACITY", DEFAULT_CAPACITY),
+        capacity_bytes=_number(capacity_bytes, "POOLRT_PRIMITIVE_CACHE_BYTES", 0),
+        redis_server=redis_server or environ.get("POOLRT_REDIS_SERVER") or None,
+        **more,  # type: ignore[arg-type]
+    )
+
+
+def _number(given: int | None, variable: str, default: int) -> int:
+    if given is not None:
+        return given
+    text = os.environ.get(variable, "").strip()
+    if not text:
+        return default
+    try:
+        number = int(text)
+    except ValueError:
+        raise ValueError(f"{variable} is {text!r}, not a number") from None
+    if number < 0:
+        raise ValueError(f"{variable} is negative")
+    return number

@@ -1,0 +1,112 @@
+"""What a store is made of in one process. A forked child gets new ones."""
+
+from __future__ import annotations
+
+import os
+import threading
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from .admission import Admission
+from .entry import EntryCodec
+from .flights import Flights
+from .ledger import Ledger
+from .limits import Limits
+from .memory import MemoryTier
+from .node import Node
+from .node_state import NodeState
+from .options import StoreOptions
+from .signing import load_key
+from .stats import Tally
+
+if TYPE_CHECKING:
+    from .inspection import Inspection
+    from .redis.link import RedisLink
+    from .redis.tier import RedisTier
+    from .single_creator import SingleCreator
+
+
+class Parts:
+    """Build and hold the parts, opening nothing.
+
+    Those that a hit in memory or files can do without are built, and their modules imported, on need.
+    """
+
+    def __init__(self, options: StoreOptions) -> None:
+        self._options = options
+        self._lock = threading.RLock()
+        self._codec: EntryCodec | None = None
+        self._seen: NodeState | None = None
+        self._link: RedisLink | None = None
+        self.tally = Tally()
+        self.memory = MemoryTier(options.capacity, options.memory_bytes)
+        self.flights: Flights[bytes] = Flights()
+        self.admission = Admission(self.codec, self.tally)
+        self.node = Node(options, self.admission, self.tally)
+        self.limits = Limits(self.link, self.node)
+        self.ledger = Ledger(self.node, self.limits, self.admission, self.tally)
+
+    @cached_property
+    def creator(self) -> SingleCreator:
+        """The way to an entry that is not on this node."""
+        from .single_creator import SingleCreator
+
+        return SingleCreator(self._options, self.limits, self.node, self.admission, self.codec, self.tally)
+
+    @cached_property
+    def inspection(self) -> Inspection:
+        """Listing and checking."""
+        from .inspection import Inspection
+
+        return Inspection(self.node, self.admission)
+
+    def link(self) -> RedisLink:
+        """Return the way to Redis; nothing is connected by that."""
+        if self._link is None:
+            from .redis.embedded import EmbeddedServer
+            from .redis.lease import Terms
+            from .redis.link import RedisLink
+
+            options = self._options
+            with self._lock:
+                if self._link is None:
+                    self._link = RedisLink(
+                        options.url,
+                        EmbeddedServer(options.server_folder, options.redis_server),
+                        options.namespace,
+                        Terms(options.lease_s, options.creation_limit_s),
+                        (options.capacity, options.capacity_bytes),
+                        options.io_timeout_s,
+                    )
+        return self._link
+
+    def tier_if_connected(self) -> RedisTier | None:
+        """Return the tier if this process has a connection already."""
+        return self.limits.tier() if self._link is not None and self._link.connected else None
+
+    def codec(self) -> EntryCodec:
+        """Return the codec, reading or making the signing key the first time. Raises KeyFileRefused."""
+        if self._codec is None:
+            with self._lock:
+                if self._codec is None:
+                    given = self._options.key_file
+                    signing = load_key(given or os.path.join(self._options.home, "signing.key"), make=True)
+                    self._codec = EntryCodec(signing, self._options.namespace)
+        return self._codec
+
+    def follow(self, state: NodeState) -> None:
+        """Forget what is in memory when the node's processes have agreed on something new."""
+        if state is not self._seen:
+            if self._seen != state:
+                self.memory.reset(self.node.capacity(state))
+            self._seen = state
+
+    def close(self) -> None:
+        """Close files and connections; they open again on the next need."""
+        if self._link is not None:
+            self._link.close()
+        self.node.close()
+
+    def forget(self) -> None:
+        """Let go of what a forked child has inherited, without touching the parent's connections."""
+        self.node.close()

@@ -1,0 +1,144 @@
+"""Commands to one Redis, with every wait bounded and every failure turned into `StoreUnavailable`.
+
+The client's own defaults would wait a minute for a frozen server, so time-outs and retries are set here; the answer
+of a failing Redis is never a redis-py exception above this room. Scripts are sent as plain EVALSHA (the client's
+script objects ask SCRIPT EXISTS first, one more round trip) and loaded when Redis does not know them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+from urllib.parse import urlsplit, urlunsplit
+
+from poolrt.cachestore.errors import StoreFull, StoreUnavailable
+
+from .breaker import CircuitBreaker
+from .scripts import Script
+
+#: Longest wait, in seconds, for a connection.
+_CONNECT_S: Final = 0.25
+#: Longest time, in seconds, that one blocking read waits for news; a flushed stream would never answer.
+BLOCK_S: Final = 0.25
+
+Command = tuple[bytes | str | float, ...]
+
+
+class RedisConnection:
+    """Talk to the Redis at `url`; `name` is how messages call it (without a password).
+
+    Thread-safe. `io_timeout_s` bounds every answer.
+    """
+
+    def __init__(self, url: str, name: str, io_timeout_s: float, breaker: CircuitBreaker) -> None:
+        # Imported here: the client costs 80 ms, and a process that finds everything in files never needs it.
+        import redis
+        from redis.backoff import NoBackoff
+        from redis.retry import Retry
+
+        self.name = name
+        self._breaker = breaker
+        self._errors: tuple[type[Exception], ...] = (redis.RedisError, OSError)
+        self._unknown_script = redis.exceptions.NoScriptError
+        self._full = redis.exceptions.OutOfMemoryError
+        self._answer_errors = redis.ResponseError
+
+        def client(timeout: float) -> Any:
+            made: Any = redis.Redis.from_url(
+                url,
+                socket_timeout=timeout,
+                socket_connect_timeout=min(_CONNECT_S, timeout),
+                retry=Retry(NoBackoff(), 1),
+                protocol=2,
+                driver_info=None,
+            )
+            # Answers as they come: the client's reshaping changes with its versions.
+            made.response_callbacks.clear()
+            return made
+
+        try:
+            self._client = client(io_timeout_s)
+            self._blocking = client(io_timeout_s + BLOCK_S)
+        except (ValueError, TypeError) as error:
+            raise StoreUnavailable(name, str(error)) from None
+
+    def command(self, *command: bytes | str | float) -> Any:
+        """Run one command and return its answer."""
+        return self._guarded(self._client.execute_command, *command)
+
+    def wait_command(self, *command: bytes | str | float) -> Any:
+        """Run one command that blocks for at most `BLOCK_S` seconds."""
+        return self._guarded(self._blocking.execute_command, *command)
+
+    def script(self, script: Script, keys: Sequence[str], arguments: Sequence[bytes | str | float]) -> Any:
+        """Run a script and return its answer."""
+        return self._guarded(self._run_script, script, keys, arguments)
+
+    def batch(self, commands: Sequence[Command]) -> list[Any]:
+        """Run several commands in one round trip; raise the first failure."""
+        return self._guarded(self._run_batch, commands)  # type: ignore[no-any-return]
+
+    def batch_and_script(
+        self, commands: Sequence[Command], script: Script, keys: Sequence[str], arguments: Sequence[Any]
+    ) -> Any:
+        """Run commands and then a script in one round trip; return the script's answer."""
+        return self._guarded(self._run_batch_and_script, commands, script, keys, arguments)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+        self._blocking.close()
+
+    def _run_script(self, script: Script, keys: Sequence[str], arguments: Sequence[Any]) -> Any:
+        try:
+            return self._client.execute_command("EVALSHA", script.sha, len(keys), *keys, *arguments)
+        except self._unknown_script:
+            # SCRIPT LOAD rather than EVAL: an ACL can then forbid EVAL.
+            self._client.execute_command("SCRIPT LOAD", script.source)
+            return self._client.execute_command("EVALSHA", script.sha, len(keys), *keys, *arguments)
+
+    def _run_batch(self, commands: Sequence[Command]) -> list[Any]:
+        pipeline = self._client.pipeline(transaction=False)
+        for command in commands:
+            pipeline.execute_command(*command)
+        answers: list[Any] = pipeline.execute(raise_on_error=True)
+        return answers
+
+    def _run_batch_and_script(
+        self, commands: Sequence[Command], script: Script, keys: Sequence[str], arguments: Sequence[Any]
+    ) -> Any:
+        pipeline = self._client.pipeline(transaction=False)
+        for command in commands:
+            pipeline.execute_command(*command)
+        pipeline.execute_command("EVALSHA", script.sha, len(keys), *keys, *arguments)
+        answers = pipeline.execute(raise_on_error=False)
+        for answer in answers[:-1]:
+            if isinstance(answer, Exception):
+                raise answer
+        if isinstance(answers[-1], self._unknown_script):
+            return self._run_script(script, keys, arguments)
+        if isinstance(answers[-1], Exception):
+            raise answers[-1]
+        return answers[-1]
+
+    def _guarded(self, run: Any, *arguments: Any) -> Any:
+        try:
+            answer = run(*arguments)
+        except self._errors as error:
+            # Redis 6.2 reports a full memory inside a script as a plain error; 7.0's own class lacks the word.
+            if isinstance(error, self._full) or (isinstance(error, self._answer_errors) and "OOM" in str(error)):
+                raise StoreFull(self.name, str(error)) from None
+            reason = f"{type(error).__name__}: {error}"
+            self._breaker.failed(reason)
+            raise StoreUnavailable(self.name, reason) from None
+        self._breaker.succeeded()
+        return answer
+
+
+def public_name(url: str) -> str:
+    """Return a URL without its password."""
+    parts = urlsplit(url)
+    if parts.password is None:
+        return url
+    host = parts.netloc.rpartition("@")[2]
+    return urlunsplit(parts._replace(netloc=f"{parts.username or ''}:***@{host}"))

@@ -1,0 +1,224 @@
+"""A private Redis for all processes of one user on one machine, started on first use.
+
+    <folder>/redis.conf, redis.log, redis.pid, data/    configuration, log and append-only file
+    <folder>/redis.sock                                 the socket (elsewhere where this path is too long for one)
+    <folder>/start.lock                                 held by the process that starts it
+    <folder>/run.lock                                   held by the server, through a descriptor that it inherits
+
+Guarantees: of processes that start at once, one starts the server and all use it; it lives as long as it holds
+`run.lock`, which the kernel frees however it ends, so a stale socket or process id file never deceives; it is
+reachable only through a socket in a folder that no other user can enter. It outlives its starter and keeps its data
+over restarts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import socket
+import stat
+import subprocess
+import time
+from typing import Final
+
+from poolrt.cachestore.errors import StoreUnavailable
+from poolrt.cachestore.file_lock import lock_file, try_lock
+from poolrt.cachestore.folders import make_folder
+
+from .server_binary import find_server
+
+#: Bounds, in seconds: on starting (a long append-only file has to be read), on stopping, and on one answer.
+START_S: Final = 10.0
+STOP_S: Final = 10.0
+_PING_S: Final = 0.5
+#: Pause, in seconds, while another server or its saving child still holds the run lock, and between looks at a new one.
+_HELD_PAUSE_S: Final = 0.02
+_START_PAUSE_S: Final = 0.001
+#: Longest path of a unix socket on Linux, in bytes, without the terminating zero.
+_MAX_SOCKET_PATH: Final = 107
+
+_CONFIG: Final = """\
+port 0
+unixsocket {socket}
+unixsocketperm 700
+dir {data}
+pidfile {pid}
+logfile {log}
+daemonize yes
+databases 1
+appendonly yes
+appendfsync everysec
+no-appendfsync-on-rewrite yes
+auto-aof-rewrite-min-size 256mb
+aof-use-rdb-preamble yes
+save ""
+rdbcompression no
+stop-writes-on-bgsave-error no
+maxmemory-policy noeviction
+lua-time-limit 2000
+"""
+
+
+class EmbeddedServer:
+    """The server that lives in `folder`; `program` overrides the search for a binary."""
+
+    def __init__(self, folder: str, program: str | None = None) -> None:
+        self._folder = os.path.abspath(folder)
+        self._program = program
+
+    @property
+    def socket_path(self) -> str:
+        """Where the server listens."""
+        path = os.path.join(self._folder, "redis.sock")
+        if len(os.fsencode(path)) <= _MAX_SOCKET_PATH:
+            return path
+        name = hashlib.sha256(os.fsencode(self._folder)).hexdigest()[:16]
+        # A fixed place: XDG_RUNTIME_DIR differs between a user's sessions, and all must find the one server.
+        return f"/tmp/poolrt-{os.geteuid()}-{name}/redis.sock"
+
+    @property
+    def url(self) -> str:
+        """The server's URL, as the client takes it."""
+        from urllib.parse import quote
+
+        return f"unix://{quote(self.socket_path)}"
+
+    def is_running(self) -> bool:
+        """Tell whether the server answers."""
+        return _ask(self.socket_path, b"PING\r\n", _PING_S) == b"+PONG\r\n"
+
+    def ensure(self, seconds: float = START_S) -> None:
+        """Start the server unless it runs, and wait up to `seconds` for its answer.
+
+        Raises StoreUnavailable when there is no program, the folder is not private, or there is no answer in time; a
+        server that is still reading its data goes on with that, and a later call finds it.
+        """
+        if self.is_running():
+            return
+        deadline = time.monotonic() + seconds
+        try:
+            _private_folder(self._folder)
+            _private_folder(self._file("data"))
+            _private_folder(os.path.dirname(self.socket_path))
+            descriptor = os.open(self._file("start.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                lock_file(descriptor, self._file("start.lock"), seconds)
+                self._start(deadline)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise StoreUnavailable("embedded", f"the server cannot be started in {self._folder}: {error}") from error
+
+    def down(self) -> bool:
+        """Stop the server and wait for its end; tell whether it was running.
+
+        Raises StoreUnavailable when it does not end in time.
+        """
+        try:
+            descriptor = os.open(self._file("run.lock"), os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        try:
+            if try_lock(descriptor):
+                return False
+            _ask(self.socket_path, b"SHUTDOWN\r\n", STOP_S)
+            lock_file(descriptor, self._file("run.lock"), STOP_S)
+        except OSError as error:
+            raise StoreUnavailable("embedded", f"the server in {self._folder} does not stop: {error}") from error
+        finally:
+            os.close(descriptor)
+        return True
+
+    def _file(self, name: str) -> str:
+        return os.path.join(self._folder, name)
+
+    def _start(self, deadline: float) -> None:
+        started = False
+        while not self.is_running():
+            if time.monotonic() > deadline:
+                raise StoreUnavailable("embedded", f"no answer in time; see {self._file('redis.log')}")
+            lock = os.open(self._file("run.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                # Held: it is loading or frozen, or a saving child of a server that was killed is not done yet.
+                if try_lock(lock):
+                    if started:
+                        raise StoreUnavailable("embedded", f"the server ended; see {self._file('redis.log')}")
+                    self._spawn(lock)
+                    started = True
+            finally:
+                os.close(lock)
+            time.sleep(_START_PAUSE_S if started else _HELD_PAUSE_S)
+
+    def _spawn(self, lock: int) -> None:
+        """Start a server that inherits the run lock; it detaches itself, so its starter has no child to wait for."""
+        self._remove_stale()
+        program = find_server(self._program)
+        self._write_config()
+        environment = {"PATH": "/usr/bin:/bin", "LC_ALL": "C"}
+        if "LD_LIBRARY_PATH" in os.environ:
+            environment["LD_LIBRARY_PATH"] = os.environ["LD_LIBRARY_PATH"]
+        try:
+            subprocess.run(
+                [program, self._file("redis.conf")],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                cwd="/",
+                env=environment,
+                pass_fds=(lock,),
+                timeout=START_S,
+                check=True,
+            )
+        except subprocess.CalledProcessError as error:
+            told = error.stdout.decode("utf-8", "replace").strip()[-500:]
+            raise StoreUnavailable("embedded", f"{program} ended with {error.returncode}: {told}") from None
+        except subprocess.TimeoutExpired:
+            raise StoreUnavailable("embedded", f"{program} did not detach itself") from None
+
+    def _remove_stale(self) -> None:
+        """Remove what a killed server left; the caller holds the run lock, so none is alive."""
+        data = self._file("data")
+        drafts = [os.path.join(data, name) for name in os.listdir(data) if name.startswith("temp-")]
+        for path in (self.socket_path, *drafts):
+            try:
+                os.unlink(path)
+            except FileNotFoundError:
+                continue
+
+    def _write_config(self) -> None:
+        text = _CONFIG.format(
+            socket=_quoted(self.socket_path),
+            data=_quoted(self._file("data")),
+            pid=_quoted(self._file("redis.pid")),
+            log=_quoted(self._file("redis.log")),
+        )
+        descriptor = os.open(self._file("redis.conf"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            file.write(text)
+
+
+def _private_folder(path: str) -> None:
+    """Make a folder that only we can enter; refuse one that belongs to someone else."""
+    make_folder(path)
+    status = os.lstat(path)
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
+        raise PermissionError(f"{path} is not a folder of user {os.geteuid()}")
+    if status.st_mode & 0o077:
+        os.chmod(path, 0o700)
+
+
+def _quoted(text: str) -> str:
+    """Return text as redis.conf takes it."""
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _ask(path: str, command: bytes, seconds: float) -> bytes | None:
+    """Send one inline command; return the answer, empty when the server closed, None when there is none to ask."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(seconds)
+        try:
+            connection.connect(path)
+            connection.sendall(command)
+            return connection.recv(64)
+        except OSError:
+            return None

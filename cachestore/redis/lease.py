@@ -1,0 +1,204 @@
+"""A creator's right with a term: ask for it, keep it, and end it with a value or a failure.
+
+Guarantees, all checked inside the scripts, so no clock or pause of a client can break them: one holder at a time;
+only the holder's nonce can publish, fail or renew; whoever waits is told by a stream that lives on for late readers;
+a creator that comes back after its lease was taken cannot replace anything newer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from poolrt.cachestore.errors import StoreFull
+
+from .connection import BLOCK_S, RedisConnection
+from .schema import Schema
+from .scripts import Scripts
+
+#: Time, in milliseconds, that wake streams, uploads and oversized values live.
+LEFTOVER_LIFE_MS: Final = 30_000
+#: Extra wait, in seconds, beyond a lease's end, so that the look afterwards finds it expired.
+_AFTER_EXPIRY_S: Final = 0.005
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """How long leases last: `term_s` until a silent holder loses one, `limit_s` until a busy one does."""
+
+    term_s: float
+    limit_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What Redis said beside its answer: the generation and the revision of the capacity."""
+
+    generation: int
+    revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class Owned:
+    """The lease is ours."""
+
+    seen: Seen
+    fence: int
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Someone else has the lease."""
+
+    seen: Seen
+    fence: int
+    left_s: float
+    owner: str
+    nonce: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Present:
+    """There is a value: get it."""
+
+    seen: Seen
+
+
+@dataclass(frozen=True, slots=True)
+class Off:
+    """The capacity is 0."""
+
+    seen: Seen
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The lease that we waited for is over; `failure` is the creator's signed failure, None after a success.
+
+    `retry`: the creator gave up without a result for us.
+    """
+
+    failure: bytes | None
+    retry: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """Redis's word on a publication (see publish.lua) and the digests it dropped to make room."""
+
+    word: str
+    seen: Seen
+    dropped: tuple[str, ...]
+
+
+class LeaseDesk:
+    """Ask for, keep and end leases in one namespace."""
+
+    def __init__(
+        self, connection: RedisConnection, schema: Schema, scripts: Scripts, terms: Terms, defaults: tuple[int, int]
+    ) -> None:
+        self._connection = connection
+        self._schema = schema
+        self._scripts = scripts
+        self._term_ms = round(terms.term_s * 1000)
+        self._limit_ms = round(terms.limit_s * 1000)
+        self._defaults = defaults
+
+    def acquire(
+        self, digest: str, nonce: str, owner: str, waited_for: int | None
+    ) -> Owned | Held | Present | Off | Ended:
+        """Ask for the lease of an entry; `waited_for` is the fence of the lease that the caller waited for."""
+        schema = self._schema
+        keys = [schema.value(digest), schema.lease(digest), schema.meta]
+        if waited_for is not None:
+            keys.append(schema.wake(digest, waited_for))
+        answer = self._connection.script(
+            self._scripts.acquire, keys, (nonce, self._term_ms, self._limit_ms, self._defaults[0], owner)
+        )
+        word, seen = answer[0], Seen(int(answer[1]), int(answer[2]))
+        if word == b"OWN":
+            return Owned(seen, int(answer[3]))
+        if word == b"WAIT":
+            return Held(seen, int(answer[3]), answer[4] / 1000, answer[5].decode("utf-8", "replace"), answer[6])
+        if word == b"HIT":
+            return Present(seen)
+        if word == b"OFF":
+            return Off(seen)
+        return Ended(answer[4] if answer[3] == b"err" else None, retry=False)
+
+    def wait(self, digest: str, held: Held, longest_s: float) -> Ended | None:
+        """Wait for the end of a lease, for one slice of at most `BLOCK_S` seconds; None when there is no news yet."""
+        wait_s = min(max(held.left_s, 0.0) + _AFTER_EXPIRY_S, BLOCK_S, longest_s)
+        stream = self._schema.wake(digest, held.fence)
+        answer = self._connection.wait_command(
+            "XREAD", "COUNT", 1, "BLOCK", max(1, round(wait_s * 1000)), "STREAMS", stream, "0-0"
+        )
+        fields = _first_event(answer)
+        if fields is None:
+            return None
+        return Ended(fields.get(b"e", b"") if fields.get(b"s") == b"err" else None, fields.get(b"s") == b"retry")
+
+    def renew(self, digest: str, nonce: str) -> bool:
+        """Prolong our lease; False when it is over."""
+        return bool(self._connection.script(self._scripts.renew, [self._schema.lease(digest)], (nonce, self._term_ms)))
+
+    def publish(self, digest: str, nonce: str, fence: int, generation: int, blob: bytes) -> Published:
+        """Put a value in its place and end our lease, if we still have it.
+
+        Raises StoreFull when Redis has no memory for it even after making room.
+        """
+        schema = self._schema
+        upload = schema.upload(nonce)
+        keys = [
+            upload,
+            schema.value(digest),
+            schema.lease(digest),
+            schema.wake(digest, fence),
+            schema.order,
+            schema.sizes,
+            schema.meta,
+            schema.counters,
+        ]
+        arguments = (digest, nonce, generation, len(blob), *self._defaults, schema.prefix, LEFTOVER_LIFE_MS)
+        for attempt in range(2):
+            try:
+                answer = self._connection.batch_and_script(
+                    [("SET", upload, blob, "PX", LEFTOVER_LIFE_MS)], self._scripts.publish, keys, arguments
+                )
+            except StoreFull:
+                if attempt:
+                    raise
+                self._make_room()
+                continue
+            if answer[0] != b"NOVAL":
+                dropped = tuple(digest.decode() for digest in answer[3:])
+                return Published(answer[0].decode(), Seen(int(answer[1]), int(answer[2])), dropped)
+        raise StoreFull(self._connection.name, "the value did not stay")
+
+    def fail(self, digest: str, nonce: str | bytes, fence: int, failure: bytes | None) -> bool:
+        """End a lease without a value: with a signed failure for those who wait, or with None to let one of them try.
+
+        Returns False when the lease is no longer that of `nonce`.
+        """
+        arguments = (nonce, "retry" if failure is None else "err", failure or b"", LEFTOVER_LIFE_MS)
+        keys = [self._schema.lease(digest), self._schema.wake(digest, fence)]
+        return bool(self._connection.script(self._scripts.fail, keys, arguments))
+
+    def _make_room(self) -> None:
+        """Drop an eighth of the entries."""
+        schema = self._schema
+        entries = int(self._connection.command("ZCARD", schema.order))
+        leave = max(0, entries - max(4, entries // 8))
+        self._connection.script(
+            self._scripts.limits,
+            schema.bookkeeping,
+            (schema.prefix, 0, 0, -1, -1, *self._defaults, entries - leave + 1, 0, leave),
+        )
+
+
+def _first_event(answer: list[list[Any]] | None) -> dict[bytes, bytes] | None:
+    """Return the fields of the first event in an XREAD answer: [[stream, [[id, [name, value, ...]]]]]."""
+    if not answer:
+        return None
+    fields: list[bytes] = answer[0][1][0][1]
+    return dict(zip(fields[::2], fields[1::2], strict=True))

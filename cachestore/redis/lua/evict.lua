@@ -1,0 +1,34 @@
+-- Drop entries, and keep to the capacities.
+--
+-- KEYS used by the caller: <order> sorted set digest -> tick of last use, <sizes> hash digest -> bytes,
+-- <meta> hash with `bytes`, `capacity`, `capacity_bytes`, <counters> hash with `evictions`.
+-- The values `<prefix>:v:<digest>` are not declared as keys; they carry the same hash tag and so live in the same slot.
+local function drop(prefix, order, sizes, meta, digest)
+  local size = tonumber(redis.call('HGET', sizes, digest) or '0')
+  redis.call('ZREM', order, digest)
+  redis.call('HDEL', sizes, digest)
+  redis.call('UNLINK', prefix .. ':v:' .. digest)
+  redis.call('HINCRBY', meta, 'bytes', -size)
+end
+
+local function capacities(meta, default_capacity, default_bytes)
+  local set = redis.call('HMGET', meta, 'capacity', 'capacity_bytes', 'generation', 'revision')
+  return tonumber(set[1] or default_capacity), tonumber(set[2] or default_bytes), set[3] or '0', set[4] or '0'
+end
+
+-- Drop the least recently used until the capacities hold, at most `limit` entries; `keep` is spared. Return what was dropped.
+local function evict(prefix, order, sizes, meta, counters, capacity, capacity_bytes, keep, limit)
+  local dropped = {}
+  while #dropped < limit do
+    local bytes = tonumber(redis.call('HGET', meta, 'bytes') or '0')
+    if redis.call('ZCARD', order) <= capacity and (capacity_bytes == 0 or bytes <= capacity_bytes) then break end
+    local oldest = redis.call('ZRANGE', order, 0, 1)
+    local digest = oldest[1]
+    if digest == keep then digest = oldest[2] end
+    if not digest then break end
+    drop(prefix, order, sizes, meta, digest)
+    dropped[#dropped + 1] = digest
+  end
+  if #dropped > 0 and counters then redis.call('HINCRBY', counters, 'evictions', #dropped) end
+  return dropped
+end

@@ -1,0 +1,32 @@
+-- Bring together what a node and Redis know of generation and capacity, and drop what no longer fits. Needs: evict.
+--
+-- KEYS  1 <prefix>:z  order    2 <prefix>:s  sizes    3 <prefix>:m  meta    4 <prefix>:c  counters
+-- ARGV  1 prefix  2 generation  3 revision  4 capacity, -1 unset  5 capacity in bytes, -1 unset
+--       6 default capacity  7 default capacity in bytes  8 most entries to drop in this call  9 1: go on clearing
+--       10 (optional) most entries to leave, to make room when Redis has no more memory
+-- Returns {more to drop (0, 1, or 2: go on clearing), generation, revision, capacity, capacity in bytes, dropped digests...};
+-- capacities that were never set are -1. The higher generation and the higher revision win.
+local order, sizes, meta, counters = unpack(KEYS)
+local known = redis.call('HMGET', meta, 'generation', 'revision')
+local clearing = ARGV[9] == '1'
+if tonumber(ARGV[2]) > tonumber(known[1] or '0') then
+  redis.call('HSET', meta, 'generation', ARGV[2])
+  clearing = true
+end
+if tonumber(ARGV[3]) > tonumber(known[2] or '0') then
+  redis.call('HSET', meta, 'revision', ARGV[3])
+  if tonumber(ARGV[4]) >= 0 then redis.call('HSET', meta, 'capacity', ARGV[4]) end
+  if tonumber(ARGV[5]) >= 0 then redis.call('HSET', meta, 'capacity_bytes', ARGV[5]) end
+end
+local capacity, capacity_bytes, generation, revision = capacities(meta, ARGV[6], ARGV[7])
+local limit = tonumber(ARGV[8])
+local room = math.min(capacity, tonumber(ARGV[10] or capacity))
+local dropped
+if clearing then
+  dropped = evict(ARGV[1], order, sizes, meta, nil, 0, 0, '', limit)
+else
+  dropped = evict(ARGV[1], order, sizes, meta, counters, room, capacity_bytes, '', limit)
+end
+local more = #dropped == limit and (clearing and 2 or 1) or 0
+local set = redis.call('HMGET', meta, 'capacity', 'capacity_bytes')
+return {more, generation, revision, set[1] or '-1', set[2] or '-1', unpack(dropped)}

@@ -1,0 +1,57 @@
+-- Put an uploaded value in its place, end the lease and wake those who wait. Needs: clock, evict.
+--
+-- KEYS  1 <prefix>:u:<nonce>           uploaded value, expires
+--       2 <prefix>:v:<digest>          value
+--       3 <prefix>:l:<digest>          lease
+--       4 <prefix>:w:<digest>:<fence>  wake stream of the caller's lease
+--       5 <prefix>:z                   order, sorted set digest -> tick of last use
+--       6 <prefix>:s                   sizes, hash digest -> bytes
+--       7 <prefix>:m                   meta
+--       8 <prefix>:c                   counters
+-- ARGV  1 digest  2 nonce  3 generation  4 bytes  5 default capacity  6 default capacity in bytes  7 prefix
+--       8 how long wake streams and oversized values live (ms)
+-- Returns {word, generation, revision, dropped digests...}:
+--   OK         published                  LATE       published without a lease (it was lost, or there was none)
+--   DUP        there is a value already   LOST       someone else holds a newer lease
+--   CLEARED    cleared or off meanwhile   TRANSIENT  larger than the capacity in bytes: kept only for those who wait
+--   NOVAL      the upload is not there
+local upload, value, lease, wake, order, sizes, meta, counters = unpack(KEYS)
+local digest, nonce, size, life = ARGV[1], ARGV[2], tonumber(ARGV[4]), ARGV[8]
+local capacity, capacity_bytes, generation, revision = capacities(meta, ARGV[5], ARGV[6])
+local holder = redis.call('HGET', lease, 'nonce')
+local own = holder == nonce
+
+local function finish(status, word, dropped)
+  if own then
+    redis.call('DEL', lease)
+    redis.call('XADD', wake, '*', 's', status)
+    redis.call('PEXPIRE', wake, life)
+  end
+  return {word, generation, revision, unpack(dropped or {})}
+end
+
+if redis.call('EXISTS', value) == 1 then
+  redis.call('UNLINK', upload)
+  return finish('ok', 'DUP')
+end
+if holder and not own then
+  redis.call('UNLINK', upload)
+  return {'LOST', generation, revision}
+end
+if generation ~= ARGV[3] or capacity == 0 then
+  redis.call('UNLINK', upload)
+  return finish('retry', 'CLEARED')
+end
+if redis.call('EXISTS', upload) == 0 then return {'NOVAL', generation, revision} end
+redis.call('RENAME', upload, value)
+if capacity_bytes > 0 and size > capacity_bytes then
+  redis.call('PEXPIRE', value, life)
+  return finish('ok', 'TRANSIENT')
+end
+redis.call('PERSIST', value)
+local before = tonumber(redis.call('HGET', sizes, digest) or '0')
+redis.call('ZADD', order, format_number(tick(meta)), digest)
+redis.call('HSET', sizes, digest, size)
+redis.call('HINCRBY', meta, 'bytes', size - before)
+local dropped = evict(ARGV[7], order, sizes, meta, counters, capacity, capacity_bytes, digest, 64)
+return finish('ok', own and 'OK' or 'LATE', dropped)

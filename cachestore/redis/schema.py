@@ -1,0 +1,49 @@
+"""Names of everything a namespace has in Redis.
+
+    poolrt:{NS}:v:<digest>          value: one signed entry
+    poolrt:{NS}:u:<nonce>           value on its way in; expires
+    poolrt:{NS}:l:<digest>          lease, hash; expires
+    poolrt:{NS}:w:<digest>:<fence>  wake stream of one lease; expires
+    poolrt:{NS}:z                   order: sorted set digest -> tick of last use
+    poolrt:{NS}:s                   sizes: hash digest -> bytes
+    poolrt:{NS}:m                   meta: hash clock, generation, revision, capacity, capacity_bytes, bytes
+    poolrt:{NS}:c                   counters: hash, named as in `stats.COUNTERS`
+
+The braces are a hash tag: one namespace lives in one slot of a cluster, so that scripts may touch all of it.
+"""
+
+from __future__ import annotations
+
+
+class Schema:
+    """Make the names of one namespace."""
+
+    __slots__ = ("counters", "meta", "order", "prefix", "sizes")
+
+    def __init__(self, namespace: str) -> None:
+        self.prefix = f"poolrt:{{{namespace}}}"
+        self.order = f"{self.prefix}:z"
+        self.sizes = f"{self.prefix}:s"
+        self.meta = f"{self.prefix}:m"
+        self.counters = f"{self.prefix}:c"
+
+    @property
+    def bookkeeping(self) -> list[str]:
+        """Order, sizes, meta and counters, as limits.lua takes them."""
+        return [self.order, self.sizes, self.meta, self.counters]
+
+    def value(self, digest: str) -> str:
+        """Name the value of an entry."""
+        return f"{self.prefix}:v:{digest}"
+
+    def upload(self, nonce: str) -> str:
+        """Name a value on its way in."""
+        return f"{self.prefix}:u:{nonce}"
+
+    def lease(self, digest: str) -> str:
+        """Name the lease of an entry."""
+        return f"{self.prefix}:l:{digest}"
+
+    def wake(self, digest: str, fence: int) -> str:
+        """Name the wake stream of one lease."""
+        return f"{self.prefix}:w:{digest}:{fence}"

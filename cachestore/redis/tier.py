@@ -1,0 +1,150 @@
+"""The shared tier: values, order of use, capacities and counters of one namespace in Redis."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from poolrt.cachestore.node_state import NodeState
+from poolrt.cachestore.signing import TAG_SIZE
+from poolrt.cachestore.stats import COUNTERS, Batch
+
+from .connection import Command, RedisConnection
+from .lease import LeaseDesk, Terms
+from .schema import Schema
+from .scripts import Scripts
+
+#: Values asked for in one round trip; keeps answers to a few megabytes.
+_VALUES_PER_TRIP: Final = 16
+#: Digests in one touch.
+_TOUCHES_PER_TRIP: Final = 512
+#: Entries dropped in one script call; keeps Redis's pauses to some milliseconds.
+_DROPS_PER_CALL: Final = 500
+
+
+@dataclass(frozen=True, slots=True)
+class SharedLimits:
+    """Generation, revision and capacities in Redis (-1: never set)."""
+
+    generation: int
+    revision: int
+    capacity: int
+    capacity_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """One entry's bookkeeping: size in bytes, tick of last use in seconds since the epoch."""
+
+    digest: str
+    bytes: int
+    last_use: float
+
+
+class RedisTier:
+    """Everything but the leases; those are at `leases`. Every method raises StoreUnavailable."""
+
+    def __init__(self, connection: RedisConnection, namespace: str, terms: Terms, defaults: tuple[int, int]) -> None:
+        self._connection = connection
+        self._schema = Schema(namespace)
+        self._scripts = Scripts()
+        self._defaults = defaults
+        self.leases = LeaseDesk(connection, self._schema, self._scripts, terms, defaults)
+
+    @property
+    def name(self) -> str:
+        """The server, as messages name it."""
+        return self._connection.name
+
+    def ping(self) -> None:
+        """Get an answer from the server."""
+        self._connection.command("PING")
+
+    def get(self, digest: str) -> bytes | None:
+        """Return the bytes of one entry."""
+        value: bytes | None = self._connection.command("GET", self._schema.value(digest))
+        return value
+
+    def get_many(self, digests: Sequence[str]) -> Iterator[bytes | None]:
+        """Yield the bytes of several entries in order, a few per round trip."""
+        for start in range(0, len(digests), _VALUES_PER_TRIP):
+            names = [self._schema.value(digest) for digest in digests[start : start + _VALUES_PER_TRIP]]
+            yield from self._connection.batch([("GET", name) for name in names])
+
+    def remove(self, digest: str, blob: bytes | None = None) -> bool:
+        """Remove an entry; with `blob`, only if it still is that one. Tell whether there was something to remove."""
+        schema = self._schema
+        tail = b"" if blob is None else blob[-TAG_SIZE:]
+        keys = [schema.value(digest), schema.order, schema.sizes, schema.meta]
+        return bool(self._connection.script(self._scripts.remove, keys, (digest, schema.prefix, tail)))
+
+    def touch(self, digests: Sequence[str]) -> list[str]:
+        """Mark entries as used, oldest use first; return those that Redis does not have."""
+        missing: list[str] = []
+        for start in range(0, len(digests), _TOUCHES_PER_TRIP):
+            part = digests[start : start + _TOUCHES_PER_TRIP]
+            answer = self._connection.script(self._scripts.touch, [self._schema.order, self._schema.meta], part)
+            missing += [digest.decode() for digest in answer]
+        return missing
+
+    def count(self, batch: Batch) -> None:
+        """Add counts to the namespace's counters."""
+        commands: list[Command] = [
+            ("HINCRBY", self._schema.counters, name, count) for name, count in batch.counts.items() if count
+        ]
+        if commands:
+            self._connection.batch(commands)
+
+    def counts(self) -> dict[str, int]:
+        """Return the namespace's counters."""
+        values = self._connection.command("HMGET", self._schema.counters, *COUNTERS)
+        return {name: int(value or 0) for name, value in zip(COUNTERS, values, strict=True)}
+
+    def size(self) -> tuple[int, int]:
+        """Return the number of entries and the sum of their sizes in bytes."""
+        entries, total = self._connection.batch([("ZCARD", self._schema.order), ("HGET", self._schema.meta, "bytes")])
+        return int(entries), int(total or 0)
+
+    def settle(self, state: NodeState) -> tuple[SharedLimits, list[str]]:
+        """Tell Redis what this node knows of generation and capacities, and drop what no longer fits.
+
+        Returns what holds now and the digests that were dropped.
+        """
+        dropped: list[str] = []
+        clearing = 0
+        while True:
+            answer = self._connection.script(
+                self._scripts.limits,
+                self._schema.bookkeeping,
+                (
+                    self._schema.prefix,
+                    state.generation,
+                    state.revision,
+                    state.capacity,
+                    state.capacity_bytes,
+                    *self._defaults,
+                    _DROPS_PER_CALL,
+                    clearing,
+                ),
+            )
+            dropped += [digest.decode() for digest in answer[5:]]
+            clearing = int(answer[0] == 2)
+            if answer[0] == 0:
+                return SharedLimits(*(int(value) for value in answer[1:5])), dropped
+
+    def listing(self) -> list[Listed]:
+        """Return the bookkeeping of every entry, least recently used first."""
+        answer = self._connection.command("ZRANGE", self._schema.order, 0, -1, "WITHSCORES")
+        digests = answer[::2]
+        sizes: list[bytes | None] = []
+        for start in range(0, len(digests), _TOUCHES_PER_TRIP):
+            sizes += self._connection.command("HMGET", self._schema.sizes, *digests[start : start + _TOUCHES_PER_TRIP])
+        return [
+            Listed(digest.decode(), int(size or 0), float(tick) / 1e6)
+            for digest, tick, size in zip(digests, answer[1::2], sizes, strict=True)
+        ]
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._connection.close()

@@ -1,0 +1,115 @@
+"""The key that signs entries, and the file it lives in.
+
+Cached machine code is code execution for whoever can write it, so every entry is signed with a key that only the user
+(or the operator, for many nodes) holds. The file is made on first use, atomically and with mode 0600: of several
+processes that start at once, one makes it and all read the same bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import stat
+from typing import Final
+
+from .errors import KeyFileRefused
+from .folders import make_folder
+
+#: Random bytes in a key that we make; written as hexadecimal text.
+_NEW_KEY_BYTES: Final = 32
+#: Shortest and longest key material, in bytes, that is accepted from a file.
+_MIN_MATERIAL: Final = 16
+_MAX_MATERIAL: Final = 4096
+
+#: Bytes of a signature.
+TAG_SIZE: Final = 32
+#: Bytes of a key's public name.
+KEY_ID_SIZE: Final = 8
+
+
+class SigningKey:
+    """Sign and check with HMAC-SHA256.
+
+    `id` names the key in every entry without giving it away: the first 8 bytes of a labelled SHA-256 of the material.
+    """
+
+    __slots__ = ("_material", "id")
+
+    def __init__(self, material: bytes) -> None:
+        if not _MIN_MATERIAL <= len(material) <= _MAX_MATERIAL:
+            raise ValueError(f"a signing key has {_MIN_MATERIAL} to {_MAX_MATERIAL} bytes, not {len(material)}")
+        self._material = material
+        self.id: bytes = hashlib.sha256(b"poolrt signing key id\0" + material).digest()[:KEY_ID_SIZE]
+
+    def sign(self, message: bytes) -> bytes:
+        """Return the 32-byte tag of `message`."""
+        return hmac.digest(self._material, message, "sha256")
+
+    def matches(self, message: bytes, tag: bytes) -> bool:
+        """Tell in constant time whether `tag` is the tag of `message`."""
+        return hmac.compare_digest(self.sign(message), tag)
+
+    def __repr__(self) -> str:
+        return f"<SigningKey {self.id.hex()}>"
+
+
+def load_key(path: str, make: bool) -> SigningKey:
+    """Read the signing key in `path`; with `make`, make the file first if there is none.
+
+    The material is the file's content without one line end at its end. Raises KeyFileRefused when the file is missing
+    (and `make` is false), is not a regular file of ours or root's, is open to group or others, or is too short or long.
+    """
+    while True:
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except FileNotFoundError:
+            if not make:
+                raise KeyFileRefused(path, "there is no such file") from None
+            _make_key_file(path)
+            continue
+        except OSError as error:
+            raise KeyFileRefused(path, error.strerror or str(error)) from error
+        try:
+            _check_file(path, os.fstat(descriptor))
+            content = os.read(descriptor, _MAX_MATERIAL + 3)
+        finally:
+            os.close(descriptor)
+        material = content[:-2] if content.endswith(b"\r\n") else content.removesuffix(b"\n")
+        try:
+            return SigningKey(material)
+        except ValueError as error:
+            raise KeyFileRefused(path, str(error)) from None
+
+
+def _check_file(path: str, status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise KeyFileRefused(path, "it is not a regular file")
+    if status.st_uid not in (os.geteuid(), 0):
+        raise KeyFileRefused(path, f"it belongs to user {status.st_uid}, not to user {os.geteuid()} or root")
+    if status.st_mode & 0o077:
+        mode = stat.S_IMODE(status.st_mode)
+        raise KeyFileRefused(path, f"its mode {mode:04o} lets group or others in; run: chmod 600 {path}")
+
+
+def _make_key_file(path: str) -> None:
+    """Put a new random key at `path` unless another process did so first."""
+    folder = os.path.dirname(os.path.abspath(path))
+    draft = f"{path}.{os.urandom(8).hex()}"
+    try:
+        make_folder(folder)
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(descriptor, os.urandom(_NEW_KEY_BYTES).hex().encode() + b"\n")
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        try:
+            # A link never replaces: the first process wins and the content is complete when the name appears.
+            os.link(draft, path)
+        except FileExistsError:
+            pass
+        finally:
+            os.unlink(draft)
+    except OSError as error:
+        raise KeyFileRefused(path, f"it cannot be made: {error.strerror or error}") from error

@@ -1,0 +1,162 @@
+"""The store's counters: their names, what each means, and the tally that one process keeps until it can hand it on.
+
+hits.memory/files/redis  look-ups answered by that tier
+misses                   look-ups that no tier could answer
+creations                results made, by whichever way
+waits                    callers that got the result of another creator that was already at work
+takeovers                leases taken from a creator that died, hung or stopped renewing
+creation_errors          creators that failed
+evictions                entries dropped for capacity
+corrupt, forged          entries refused (see `entry`)
+degraded                 calls that needed Redis and went on without it
+seconds_saved            creation time of the entries that hits in files or Redis brought back (not those in memory)
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, TypedDict
+
+#: Where an answer came from, nearest first.
+TIERS: Final = ("memory", "files", "redis")
+
+#: Names of the counters as they are kept (seconds as whole microseconds, so that sums stay exact).
+COUNTERS: Final = (
+    "hits.memory",
+    "hits.files",
+    "hits.redis",
+    "misses",
+    "creations",
+    "waits",
+    "takeovers",
+    "creation_errors",
+    "evictions",
+    "corrupt",
+    "forged",
+    "degraded",
+    "saved_us",
+)
+
+
+class Hits(TypedDict):
+    """Hits by tier."""
+
+    memory: int
+    files: int
+    redis: int
+
+
+class Stats(TypedDict):
+    """What `CacheStore.stats()` returns; a `capacity_bytes` of 0 means no limit in bytes."""
+
+    entries: int
+    bytes: int
+    capacity: int
+    capacity_bytes: int
+    hits: Hits
+    misses: int
+    creations: int
+    waits: int
+    takeovers: int
+    creation_errors: int
+    evictions: int
+    corrupt: int
+    forged: int
+    degraded: int
+    seconds_saved: float
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Counts and uses taken out of a tally, oldest use first."""
+
+    counts: dict[str, int]
+    uses: tuple[str, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.counts or self.uses)
+
+
+class Tally:
+    """Add up counts and uses of entries among the threads of one process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts: dict[str, int] = {}
+        self._uses: dict[str, None] = {}
+        self._pending = 0
+
+    def add(self, name: str, count: int = 1) -> None:
+        """Count `name`, one of `COUNTERS`."""
+        with self._lock:
+            self._counts[name] = self._counts.get(name, 0) + count
+            self._pending += 1
+
+    def use(self, digest: str, tier: str, saved_s: float = 0.0) -> None:
+        """Count a hit of `tier` and remember the entry as the most recently used."""
+        name = f"hits.{tier}"
+        with self._lock:
+            self._counts[name] = self._counts.get(name, 0) + 1
+            if saved_s > 0.0:
+                self._counts["saved_us"] = self._counts.get("saved_us", 0) + round(saved_s * 1e6)
+            self._uses.pop(digest, None)
+            self._uses[digest] = None
+            self._pending += 1
+
+    @property
+    def pending(self) -> int:
+        """Number of `add` and `use` calls since the last `take`."""
+        return self._pending
+
+    def take(self) -> Batch:
+        """Return everything and start again from nothing."""
+        with self._lock:
+            batch = Batch(self._counts, tuple(self._uses))
+            self._counts, self._uses, self._pending = {}, {}, 0
+        return batch
+
+    def put_back(self, batch: Batch) -> None:
+        """Add a batch again that could not be handed on; its uses count as older than present ones."""
+        with self._lock:
+            for name, count in batch.counts.items():
+                self._counts[name] = self._counts.get(name, 0) + count
+            newer = self._uses
+            self._uses = dict.fromkeys(digest for digest in batch.uses if digest not in newer)
+            self._uses.update(newer)
+            self._pending += 1
+
+
+def merge(batches: Iterable[Batch]) -> Batch:
+    """Return the sum of batches given oldest first."""
+    tally = Tally()
+    for batch in batches:
+        for name, count in batch.counts.items():
+            tally.add(name, count)
+        for digest in batch.uses:
+            tally._uses.pop(digest, None)
+            tally._uses[digest] = None
+    return tally.take()
+
+
+def as_stats(counts: dict[str, int], entries: int, bytes_: int, capacity: int, capacity_bytes: int) -> Stats:
+    """Return the public form of counters named as in `COUNTERS`; missing ones are 0."""
+    count = {name: counts.get(name, 0) for name in COUNTERS}
+    return Stats(
+        entries=entries,
+        bytes=bytes_,
+        capacity=capacity,
+        capacity_bytes=capacity_bytes,
+        hits=Hits(memory=count["hits.memory"], files=count["hits.files"], redis=count["hits.redis"]),
+        misses=count["misses"],
+        creations=count["creations"],
+        waits=count["waits"],
+        takeovers=count["takeovers"],
+        creation_errors=count["creation_errors"],
+        evictions=count["evictions"],
+        corrupt=count["corrupt"],
+        forged=count["forged"],
+        degraded=count["degraded"],
+        seconds_saved=count["saved_us"] / 1e6,
+    )

@@ -1,0 +1,365 @@
+"""The store: bytes under keys, made once and shared, whatever happens to Redis.
+
+A look-up goes memory, this node's files, Redis. A hit in memory or files needs no connection and imports no client;
+that is what a warm start lives on. All methods can be called from several threads, and in a forked child, which
+begins with an empty memory and connections of its own.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import time
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from .errors import CreationFailed, CreationTimeout, StoreUnavailable
+from .key import Key
+from .node_state import NodeState
+from .options import StoreOptions, options_from_environment
+from .parts import Parts
+from .stats import Stats, as_stats, merge
+
+if TYPE_CHECKING:
+    from .inspection import EntryInfo, VerifyReport
+    from .redis.link import LinkStatus
+    from .redis.tier import RedisTier
+    from .single_creator import Obtained, Source
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A payload and the tier that had it: "memory", "files" or "redis"."""
+
+    value: bytes
+    source: Source
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A payload, where it came from, and the seconds that the call took.
+
+    `source` is "memory", "files", "redis", "waited" (another creator was at work) or "created".
+    """
+
+    value: bytes
+    source: Source
+    seconds: float
+
+
+class CacheStore:
+    """Keep bytes under keys for all processes of a namespace.
+
+    Nothing is opened, made or connected before the first call needs it. Use it as a context manager, or call `close`.
+    """
+
+    def __init__(self, options: StoreOptions) -> None:
+        self._options = options
+        self._pid = os.getpid()
+        self._parts = Parts(options)
+        atexit.register(_close_at_exit, weakref.ref(self))
+
+    @classmethod
+    def connect(cls, url: str | None = None, **options: Any) -> Self:
+        """Return a store; arguments come before environment variables, these before the defaults.
+
+        `url` None and no `POOLRT_REDIS_URL` means the embedded server. `options` are the other fields of
+        `StoreOptions`, such as `namespace`, `home` and `key_file`. Nothing is connected yet: `ping` tells whether
+        Redis answers. Raises ValueError for values that cannot be used.
+        """
+        return cls(options_from_environment(url, **options))
+
+    @property
+    def options(self) -> StoreOptions:
+        """What the store was told."""
+        return self._options
+
+    def get(self, key: Key) -> bytes | None:
+        """Return the payload of a key, or None."""
+        found = self.get_many([key])[0]
+        return found.value if found is not None else None
+
+    def get_many(self, keys: Sequence[Key]) -> list[Found | None]:
+        """Return the payloads of several keys in order, asking Redis for all the rest at once."""
+        parts, state = self._enter()
+        if parts.node.capacity(state) == 0:
+            parts.tally.add("misses", len(keys))
+            parts.ledger.write_down()
+            return [None] * len(keys)
+        found = [self._find_here(parts, state, key) for key in keys]
+        rest = [index for index, item in enumerate(found) if item is None]
+        if rest:
+            for index, item in zip(rest, self._find_there(parts, state, [keys[index] for index in rest]), strict=True):
+                found[index] = item
+        return found
+
+    def get_or_create(self, key: Key, create: Callable[[], bytes], timeout: float | None = None) -> bytes:
+        """Return the payload of a key, made by `create` if nobody has it or is making it. See `fetch_or_create`."""
+        return self.fetch_or_create(key, create, timeout).value
+
+    def fetch_or_create(self, key: Key, create: Callable[[], bytes], timeout: float | None = None) -> Outcome:
+        """Return the payload of a key and where it came from; `create()` makes it if nobody has it or is making it.
+
+        Over all threads, processes and hosts one `create` runs per key while nothing fails. `timeout` bounds the wait
+        for another creator, in seconds (None: the store's `timeout_s`); a `create` of ours is not interrupted. Raises
+        CreationFailed with the creator's type, message and log, in every caller that waited for it, and
+        CreationTimeout. A Redis that is slow or dead raises nothing: the payload is then made on this node.
+        """
+        begin = time.monotonic()
+        deadline = begin + (self._options.timeout_s if timeout is None else timeout)
+        parts, state = self._enter()
+        if parts.node.capacity(state) == 0:
+            try:
+                obtained = parts.creator.create_uncached(create)
+            finally:
+                parts.ledger.write_down()
+            return Outcome(obtained.payload, obtained.source, time.monotonic() - begin)
+        while True:
+            found = self._find_here(parts, state, key)
+            if found is not None:
+                return Outcome(found.value, found.source, time.monotonic() - begin)
+            flight, leads = parts.flights.join(key.canonical)
+            if leads:
+                # The last flight may have landed between the look and the join.
+                payload = parts.memory.get(key)
+                if payload is not None:
+                    parts.flights.end(key.canonical, flight, payload, None)
+                    continue
+                payload, source = self._lead(parts, flight, key, create, deadline)
+                return Outcome(payload, source, time.monotonic() - begin)
+            parts.tally.add("misses")
+            payload = flight.wait(deadline - time.monotonic())
+            if payload is not None:
+                parts.tally.add("waits")
+                parts.ledger.after_memory()
+                return Outcome(payload, "waited", time.monotonic() - begin)
+            if time.monotonic() >= deadline:
+                raise CreationTimeout(key.digest, time.monotonic() - begin)
+
+    def remove(self, key: Key) -> bool:
+        """Remove a key everywhere; tell whether it was there. Counts nothing."""
+        parts, state = self._enter()
+        there = parts.memory.get(key) is not None
+        parts.memory.remove(key.digest)
+        there |= parts.node.remove(state, key.digest)
+        parts.node.note_removal()
+        tier = parts.limits.tier()
+        if tier is not None:
+            try:
+                there |= tier.remove(key.digest)
+            except StoreUnavailable:
+                parts.tally.add("degraded")
+        return there
+
+    def clear(self) -> None:
+        """Remove everything; creations that are under way are not kept either. Reaches Redis later if it is away."""
+        parts, _ = self._enter()
+        parts.limits.clear()
+        self._enter()
+
+    def set_capacity(self, capacity: int | None = None, bytes: int | None = None) -> None:
+        """Keep at most `capacity` entries and `bytes` bytes (0: no limit in bytes) in the namespace, from now on.
+
+        None leaves a limit as it is. Lowering drops the least recently used; a capacity of 0 clears the store and
+        turns it off until it is raised again. Comes before every environment variable and `StoreOptions.capacity`.
+        """
+        for value in (capacity, bytes):
+            if value is not None and value < 0:
+                raise ValueError("a capacity is not negative")
+        parts, _ = self._enter()
+        parts.limits.set_capacity(capacity, bytes)
+        self._enter()
+
+    @property
+    def capacity(self) -> int:
+        """Most entries that the namespace keeps."""
+        parts, _ = self._enter()
+        return parts.node.capacity(self._settled(parts))
+
+    @property
+    def size(self) -> int:
+        """Number of entries in Redis, or in this node's files while Redis is away."""
+        parts, _ = self._enter()
+        return self._sizes(parts, parts.limits.tier())[0]
+
+    def stats(self) -> Stats:
+        """Return the counters of all processes of the namespace; without Redis, what this node has not handed on."""
+        parts, _ = self._enter()
+        state = self._settled(parts)
+        tier = parts.limits.tier()
+        counts: dict[str, int] | None = None
+        if tier is not None:
+            try:
+                parts.ledger.fold(tier)
+                counts = tier.counts()
+            except StoreUnavailable:
+                tier = None
+        if counts is None:
+            parts.ledger.write_down()
+            counts = merge([parts.node.journal_read()]).counts
+        entries, total = self._sizes(parts, tier)
+        return as_stats(counts, entries, total, parts.node.capacity(state), parts.node.capacity_bytes(state))
+
+    def entries(self) -> list[EntryInfo]:
+        """Return what is stored, most recently used first: all of Redis, or this node's files while Redis is away."""
+        parts, _ = self._enter()
+        try:
+            return parts.inspection.entries(parts.limits.tier())
+        except StoreUnavailable:
+            return parts.inspection.entries(None)
+
+    def verify(self) -> VerifyReport:
+        """Check every entry in this node's files and in Redis; remove the bad ones and report them."""
+        parts, _ = self._enter()
+        parts.memory.reset(parts.node.capacity(parts.node.state()))
+        try:
+            report = parts.inspection.verify(parts.limits.tier())
+        except StoreUnavailable:
+            report = parts.inspection.verify(None)
+        parts.ledger.write_down()
+        return report
+
+    def ping(self) -> None:
+        """Return when Redis answers; raise StoreUnavailable, with the URL and the reason, when it does not."""
+        self._enter()[0].link().require()
+
+    def status(self) -> LinkStatus:
+        """Ask Redis now, and tell what came of it."""
+        return self._enter()[0].link().status()
+
+    def down(self) -> bool:
+        """Stop the embedded server of this home; tell whether it was running. It starts again on the next need."""
+        from .redis.embedded import EmbeddedServer
+
+        self.close()
+        return EmbeddedServer(self._options.server_folder).down()
+
+    def close(self) -> None:
+        """Hand on what has been counted and close the connections; a later call opens them again."""
+        if self._pid != os.getpid():
+            return
+        parts = self._parts
+        tier = parts.tier_if_connected()
+        if tier is not None:
+            try:
+                parts.ledger.fold(tier)
+            except StoreUnavailable:
+                tier = None
+        if parts.tally.pending:
+            parts.ledger.write_down()
+        parts.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _enter(self) -> tuple[Parts, NodeState]:
+        """Return the parts that belong to this process, and the node's state after taking in what changed."""
+        if self._pid != os.getpid():
+            # A forked child: locks may be held by threads that do not exist here, and connections are the parent's.
+            self._parts.forget()
+            self._parts = Parts(self._options)
+            self._pid = os.getpid()
+        parts = self._parts
+        state = parts.node.state()
+        parts.follow(state)
+        return parts, state
+
+    def _find_here(self, parts: Parts, state: NodeState, key: Key) -> Found | None:
+        payload = parts.memory.get(key)
+        if payload is not None:
+            parts.tally.use(key.digest, "memory")
+            parts.ledger.after_memory()
+            return Found(payload, "memory")
+        entry = parts.node.get(state, key)
+        if entry is None:
+            return None
+        parts.memory.put(key, entry.payload)
+        parts.tally.use(key.digest, "files", entry.meta.seconds)
+        parts.ledger.write_down()
+        return Found(entry.payload, "files")
+
+    def _find_there(self, parts: Parts, state: NodeState, keys: list[Key]) -> list[Found | None]:
+        tier = parts.limits.tier()
+        found: list[Found | None] = []
+        if tier is not None:
+            try:
+                for key, blob in zip(keys, tier.get_many([key.digest for key in keys]), strict=True):
+                    found.append(self._admit(parts, state, tier, key, blob))
+            except StoreUnavailable:
+                tier = None
+        if tier is None:
+            parts.tally.add("degraded")
+            found += [None] * (len(keys) - len(found))
+        missed = found.count(None)
+        if missed:
+            parts.tally.add("misses", missed)
+        if tier is not None:
+            parts.ledger.after_redis(tier)
+        else:
+            parts.ledger.write_down()
+        return found
+
+    def _admit(self, parts: Parts, state: NodeState, tier: RedisTier, key: Key, blob: bytes | None) -> Found | None:
+        entry = parts.admission.admit(key, blob, lambda bad: tier.remove(key.digest, bad))
+        if entry is None or blob is None:
+            return None
+        parts.node.put(state, key.digest, blob)
+        parts.memory.put(key, entry.payload)
+        parts.tally.use(key.digest, "redis", entry.meta.seconds)
+        return Found(entry.payload, "redis")
+
+    def _lead(
+        self, parts: Parts, flight: Any, key: Key, create: Callable[[], bytes], deadline: float
+    ) -> tuple[bytes, Source]:
+        """Get the payload for this thread and all that have joined it."""
+        obtained: Obtained | None = None
+        failure: CreationFailed | None = None
+        try:
+            obtained = parts.creator.obtain(key, create, deadline)
+            if obtained.keep:
+                parts.memory.put(key, obtained.payload)
+            return obtained.payload, obtained.source
+        except CreationFailed as error:
+            failure = error
+            raise
+        finally:
+            parts.flights.end(key.canonical, flight, obtained.payload if obtained is not None else None, failure)
+            tier = parts.tier_if_connected()
+            if tier is not None:
+                parts.ledger.after_redis(tier)
+            else:
+                parts.ledger.write_down()
+
+    def _settled(self, parts: Parts) -> NodeState:
+        """Return the state after asking Redis, if it answers, what other nodes have decided."""
+        tier = parts.limits.tier()
+        if tier is not None:
+            try:
+                return parts.limits.settle(tier)
+            except StoreUnavailable:
+                return parts.node.state()
+        return parts.node.state()
+
+    def _sizes(self, parts: Parts, tier: RedisTier | None) -> tuple[int, int]:
+        """Return the number of entries and the sum of their bytes."""
+        if tier is not None:
+            try:
+                return tier.size()
+            except StoreUnavailable:
+                pass
+        files = parts.node.listing(parts.node.state())
+        return len(files), sum(file.bytes for file in files)
+
+
+def _close_at_exit(reference: weakref.ref[CacheStore]) -> None:
+    store = reference()
+    if store is not None:
+        store.close()

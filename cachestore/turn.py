@@ -1,0 +1,133 @@
+"""One creator on a node: a locked file per key, held while the entry is being made, by whichever way.
+
+The lease in Redis orders the hosts; the turn orders the processes of one host when Redis is away, or comes and goes. A
+creator with a lease takes the turn too, so a process that loses Redis half-way still finds it at work.
+
+Guarantees: a holder that is killed frees the turn at once (the kernel drops the lock); one that is stopped or hangs
+loses it when its heartbeat, the file's modification time, is older than `stale_after`; a failure is handed, signed,
+to everyone who waited, and to nobody who comes later. The file is removed at the end, so nothing is left behind.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from typing import Final
+
+from .file_lock import is_same_file, try_lock, unlock_file
+from .folders import make_folder
+
+#: First and longest pause, in seconds, between two looks at a turn that another process holds.
+_FIRST_PAUSE_S: Final = 0.001
+_LONGEST_PAUSE_S: Final = 0.02
+#: Longest failure, in bytes, that is read back.
+_MAX_FAILURE: Final = 1 << 20
+
+
+class Turn:
+    """The right of this process to create one entry on this node; a context manager that gives it back."""
+
+    def __init__(self, path: str, descriptor: int) -> None:
+        self._path = path
+        self._descriptor = descriptor
+        self._lock = threading.Lock()
+
+    def beat(self) -> bool:
+        """Show that the holder is at work; False once the turn is over."""
+        with self._lock:
+            if self._descriptor < 0:
+                return False
+            os.utime(self._descriptor)
+            return True
+
+    def fail(self, failure: bytes) -> None:
+        """Leave a signed failure for those who wait."""
+        with self._lock:
+            if self._descriptor >= 0:
+                os.pwrite(self._descriptor, failure, 0)
+
+    def end(self) -> None:
+        """Give the turn back; those who wait go on at once."""
+        with self._lock:
+            if self._descriptor < 0:
+                return
+            if is_same_file(self._descriptor, self._path):
+                os.unlink(self._path)
+            unlock_file(self._descriptor)
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+class TurnWait:
+    """Wait for the turn of one key.
+
+    `stale_after` is in seconds. After `take` has returned, `waited` tells whether another holder was at work meanwhile,
+    `took_over` whether that one had fallen silent, and `failure` holds its signed failure, if it left one.
+    """
+
+    def __init__(self, path: str, stale_after: float) -> None:
+        self._path = path
+        self._stale_after = stale_after
+        self.waited = False
+        self.took_over = False
+        self.failure: bytes | None = None
+
+    def take(self, deadline: float) -> Turn | None:
+        """Return the turn, or None when the former holder left a failure or the monotonic clock has passed `deadline`.
+
+        Raises OSError when the folder cannot be used.
+        """
+        pause = _FIRST_PAUSE_S
+        descriptor = self._open()
+        try:
+            while True:
+                if try_lock(descriptor):
+                    if is_same_file(descriptor, self._path):
+                        # A holder that ends takes the name away: one we waited for that did not has died.
+                        self.took_over |= self.waited
+                        os.ftruncate(descriptor, 0)
+                        os.utime(descriptor)
+                        turn, descriptor = Turn(self._path, descriptor), -1
+                        return turn
+                    # A holder ended between our opening and locking; what it left is in our file without a name.
+                    self.waited = True
+                    self.failure = os.pread(descriptor, _MAX_FAILURE, 0) or None
+                    if self.failure is not None:
+                        return None
+                    descriptor = self._reopen(descriptor)
+                    continue
+                self.waited = True
+                if time.monotonic() >= deadline:
+                    return None
+                if time.time() - os.fstat(descriptor).st_mtime > self._stale_after:
+                    self.took_over |= self._take_away(descriptor)
+                    descriptor = self._reopen(descriptor)
+                    continue
+                time.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE_S)
+        finally:
+            if descriptor >= 0:
+                os.close(descriptor)
+
+    def _take_away(self, descriptor: int) -> bool:
+        """Take the name from a silent holder's file, so that the next to open it makes a new one."""
+        if not is_same_file(descriptor, self._path):
+            return False
+        try:
+            os.unlink(self._path)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def _reopen(self, descriptor: int) -> int:
+        new = self._open()
+        os.close(descriptor)
+        return new
+
+    def _open(self) -> int:
+        try:
+            return os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except FileNotFoundError:
+            make_folder(os.path.dirname(self._path))
+            return os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
