@@ -58,7 +58,7 @@ def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
         ["run", "m.onnx", "--random-inputs", "-1"],
         ["run", "m.onnx", "--atol", "nan"],
         ["cache"],
-        ["cache", "capacity", "-3"],
+        ["cache", "frobnicate"],
     ],
 )
 def test_wrong_usage_ends_with_status_2_and_says_what_is_wrong(

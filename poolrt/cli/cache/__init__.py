@@ -1,0 +1,1 @@
+"""`poolrt cache`: look into the shared kernel cache, bound it, clear it."""

@@ -1,0 +1,257 @@
+"""`poolrt cache`: one function for each of its sub-commands."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from poolrt.cli.main import add_common
+from poolrt.cli.report import JobFailed, Report, UsageError, bytes_text, seconds_text, table
+from poolrt.settings import Settings
+
+if TYPE_CHECKING:
+    from poolrt.cachestore import CacheStore
+
+_DESCRIPTION: Final = """\
+Look into the shared kernel cache, bound it, clear it.
+
+All commands speak of one namespace (POOLRT_NAMESPACE) of one server: the embedded one of this user, which is started
+where it does not run, or the one at POOLRT_REDIS_URL. Counters cover all processes that ever used the namespace.
+"""
+_EPILOG: Final = """\
+examples:
+  poolrt cache stats
+  poolrt cache list --limit 20
+  poolrt cache show 3fa9                  any unambiguous beginning of a digest
+  poolrt cache capacity 4096 --bytes 2GiB
+  poolrt cache verify && echo all entries are sound
+  poolrt cache clear
+  poolrt cache down                       stop the embedded server; its data stay
+
+each action takes --json, and explains itself with --help
+"""
+
+_Execute = Callable[[argparse.Namespace, Settings, Report], int]
+
+#: Shortest beginning of a digest that `show` looks for.
+_SHORTEST_PREFIX: Final = 4
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Describe the sub-commands."""
+    parser.description = _DESCRIPTION
+    parser.epilog = _EPILOG
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+
+    def action(
+        name: str, line: str, examples: str, execute: _Execute, overrides: tuple[str, ...] = ()
+    ) -> argparse.ArgumentParser:
+        made: argparse.ArgumentParser = actions.add_parser(
+            name,
+            help=line,
+            description=f"{line[0].upper()}{line[1:]}.",
+            epilog=f"examples:\n{examples}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        add_common(made, execute, overrides)
+        return made
+
+    action(
+        "stats",
+        "tell entries, bytes, hits by tier, creations, waits, failures",
+        "  poolrt cache stats\n  poolrt cache stats --json | jq .creations",
+        _with_store(_stats),
+    )
+    listing = action(
+        "list",
+        "list what is stored, most recently used first",
+        "  poolrt cache list --limit 20\n  poolrt cache list --json | jq '.entries[].digest'",
+        _with_store(_list),
+    )
+    listing.add_argument("--limit", type=int, metavar="N", help="at most N entries")
+    show = action(
+        "show",
+        "show one entry and every field of its key",
+        "  poolrt cache show 3fa9          any unambiguous beginning of a digest",
+        _with_store(_show),
+    )
+    show.add_argument("key", metavar="KEY", help="the digest of a key, or its beginning")
+    capacity = action(
+        "capacity",
+        "tell or set how much is kept; 0 clears the cache and turns it off",
+        "  poolrt cache capacity\n  poolrt cache capacity 4096 --bytes 2GiB\n  poolrt cache capacity 0",
+        _with_store(_capacity),
+        ("capacity", "capacity_bytes"),
+    )
+    capacity.add_argument("capacity", nargs="?", metavar="N", help="most entries")
+    capacity.add_argument("--bytes", dest="capacity_bytes", metavar="B", help="most bytes, e.g. 512MiB; 0: no limit")
+    action(
+        "clear",
+        "remove every entry of the namespace, on this node and in Redis",
+        "  poolrt cache clear",
+        _with_store(_clear),
+    )
+    action(
+        "verify",
+        "check the signature of every entry and remove the bad ones; exit status 1 if there were any",
+        "  poolrt cache verify && echo all entries are sound",
+        _with_store(_verify),
+    )
+    action(
+        "down",
+        "stop the embedded server; its data stay, and the next need starts it again",
+        "  poolrt cache down",
+        _down,
+    )
+
+
+def _with_store(step: Callable[[argparse.Namespace, CacheStore, Report], int]) -> _Execute:
+    def execute(options: argparse.Namespace, settings: Settings, report: Report) -> int:
+        with _store(settings) as store:
+            # Without Redis the store would answer for this node only, and a person would take it for everything.
+            store.ping()
+            return step(options, store, report)
+
+    return execute
+
+
+def _store(settings: Settings) -> CacheStore:
+    from poolrt.cachestore import CacheStore
+
+    try:
+        return CacheStore.connect(**settings.store_arguments())
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+
+
+def _stats(options: argparse.Namespace, store: CacheStore, report: Report) -> int:
+    stats = store.stats()
+    limit = bytes_text(stats["capacity_bytes"]) if stats["capacity_bytes"] else "no limit"
+    hits = stats["hits"]
+    rows = [
+        ["entries", f"{stats['entries']} of {stats['capacity']}"],
+        ["bytes", f"{bytes_text(stats['bytes'])} ({limit})"],
+        ["hits", f"{hits['memory']} in memory, {hits['files']} in files, {hits['redis']} in redis"],
+        ["misses", str(stats["misses"])],
+        ["creations", f"{stats['creations']}, {stats['creation_errors']} failed"],
+        ["waits", f"{stats['waits']} for another creator, {stats['takeovers']} taken over from a dead one"],
+        ["evictions", str(stats["evictions"])],
+        ["refused", f"{stats['corrupt']} corrupt, {stats['forged']} forged"],
+        ["degraded", f"{stats['degraded']} calls without redis"],
+        ["saved", seconds_text(stats["seconds_saved"])],
+    ]
+    for line in table(rows):
+        report.say(line)
+    report.result(dict(stats))
+    return 0
+
+
+def _list(options: argparse.Namespace, store: CacheStore, report: Report) -> int:
+    if options.limit is not None and options.limit < 1:
+        raise UsageError(f"--limit {options.limit}: expected at least 1")
+    entries = store.entries()
+    shown = entries[: options.limit]
+    rows = [["digest", "kind", "size", "last used", "made in", "made by"]]
+    for entry in shown:
+        made_in = seconds_text(entry.seconds) if entry.seconds is not None else "?"
+        last_use = f"{_age(entry.last_use_s)} ago"
+        rows.append(
+            [entry.digest[:16], entry.kind or "?", bytes_text(entry.bytes), last_use, made_in, entry.creator or "?"]
+        )
+    for line in table(rows, right=frozenset({2, 3, 4})):
+        report.say(line)
+    report.say(f"{len(shown)} of {len(entries)} entries")
+    report.result({"count": len(entries), "entries": [entry.as_dict() for entry in shown]})
+    return 0
+
+
+def _show(options: argparse.Namespace, store: CacheStore, report: Report) -> int:
+    prefix = options.key.lower()
+    if len(prefix) < _SHORTEST_PREFIX or not all(digit in "0123456789abcdef" for digit in prefix):
+        raise UsageError(
+            f"{options.key}: expected {_SHORTEST_PREFIX} or more digits of a digest, as `poolrt cache list` shows them"
+        )
+    found = [entry for entry in store.entries() if entry.digest.startswith(prefix)]
+    if not found:
+        raise JobFailed(f"no entry begins with {prefix}")
+    if len(found) > 1:
+        raise JobFailed(
+            f"{len(found)} entries begin with {prefix}: {', '.join(entry.digest[:16] for entry in found[:5])}"
+        )
+    (entry,) = found
+    key = store.key_of(entry.digest)
+    if key is None:
+        raise JobFailed(f"entry {entry.digest} is not sound: poolrt cache verify removes it")
+    fields = {name: _readable(value) for name, value in key.fields.items()}
+    for line in table([[name, str(value)] for name, value in entry.as_dict().items()]):
+        report.say(line)
+    report.say("\nkey")
+    for line in table([[f"  {name}", str(value)] for name, value in fields.items()]):
+        report.say(line)
+    report.result({**entry.as_dict(), "key": fields})
+    return 0
+
+
+def _capacity(options: argparse.Namespace, store: CacheStore, report: Report) -> int:
+    if options.capacity is not None or options.capacity_bytes is not None:
+        # Checked and turned into numbers on the way through the settings.
+        wanted = store.options
+        store.set_capacity(
+            wanted.capacity if options.capacity is not None else None,
+            wanted.capacity_bytes if options.capacity_bytes is not None else None,
+        )
+    stats = store.stats()
+    limit = bytes_text(stats["capacity_bytes"]) if stats["capacity_bytes"] else "no limit in bytes"
+    report.say(
+        f"capacity {stats['capacity']} entries, {limit}; {stats['entries']} stored, {bytes_text(stats['bytes'])}"
+    )
+    report.result({name: stats[name] for name in ("capacity", "capacity_bytes", "entries", "bytes")})
+    return 0
+
+
+def _clear(options: argparse.Namespace, store: CacheStore, report: Report) -> int:
+    removed = store.size
+    store.clear()
+    report.say(f"{removed} entries removed")
+    report.result({"removed": removed})
+    return 0
+
+
+def _verify(options: argparse.Namespace, store: CacheStore, report: Report) -> int:
+    found = store.verify()
+    for problem in found.problems:
+        report.say(f"removed {problem.digest[:16]} from {problem.tier}: {problem.reason}")
+    checked = f"{found.files_checked} entries in files and {found.redis_checked} in redis checked"
+    report.say(f"{checked}, {len(found.problems)} removed")
+    report.result(found.as_dict())
+    return 1 if found.problems else 0
+
+
+def _down(options: argparse.Namespace, settings: Settings, report: Report) -> int:
+    if settings.redis_url:
+        raise UsageError("POOLRT_REDIS_URL leads to a server that poolrt did not start; stop it where it was started")
+    with _store(settings) as store:
+        stopped = store.down()
+    report.say("stopped" if stopped else "was not running")
+    report.result({"stopped": stopped})
+    return 0
+
+
+def _age(seconds: float) -> str:
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def _readable(value: Any) -> Any:
+    """Return a key's field as JSON can say it: bytes as hexadecimal digits."""
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, tuple | list):
+        return [_readable(member) for member in value]
+    if isinstance(value, dict):
+        return {str(name): _readable(member) for name, member in value.items()}
+    return value

@@ -1,0 +1,216 @@
+"""`poolrt cache`: each sub-command on a store of its own, with an embedded server of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from poolrt.cachestore import CacheStore, Key
+from poolrt.cli import main
+
+ACTIONS = ("stats", "list", "show", "capacity", "clear", "verify", "down")
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A home folder that every command of the test uses; its server is stopped at the end."""
+    for name in os.environ:
+        if name.startswith("POOLRT_"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("POOLRT_HOME", str(tmp_path))
+    yield tmp_path
+    monkeypatch.undo()
+    with CacheStore.connect(home=str(tmp_path)) as store:
+        store.down()
+
+
+@pytest.fixture
+def keys(home: Path) -> list[Key]:
+    """Three entries of 1, 2 and 3 kB, the last used last."""
+    made = [Key({"primitive": "convolution", "number": number, "blob": b"\x01\xff"}) for number in range(3)]
+    with CacheStore.connect() as store:
+        for number, key in enumerate(made):
+            store.get_or_create(key, lambda number=number: bytes(1000 * (number + 1)))
+    return made
+
+
+def _json(capsys: pytest.CaptureFixture[str], *words: str, status: int = 0) -> dict[str, Any]:
+    capsys.readouterr()
+    assert main(["cache", *words, "--json"]) == status
+    shown = capsys.readouterr().out
+    assert shown.count("\n") == 1
+    loaded = json.loads(shown)
+    assert isinstance(loaded, dict)
+    return loaded
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+def test_each_action_teaches_with_an_example_of_itself(action: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(["cache", action, "--help"])
+    shown = capsys.readouterr().out
+    assert left.value.code == 0
+    assert f"\n  poolrt cache {action}" in shown
+    assert "--json" in shown
+
+
+def test_stats_count_what_other_stores_did(keys: list[Key], capsys: pytest.CaptureFixture[str]) -> None:
+    with CacheStore.connect() as store:
+        assert store.get(keys[0]) is not None
+    told = _json(capsys, "stats")
+    assert (told["entries"], told["capacity"], told["creations"], told["misses"]) == (3, 1024, 3, 3)
+    assert told["hits"] == {"memory": 0, "files": 1, "redis": 0}
+    assert told["bytes"] >= 6000
+    assert set(told) == {
+        *("entries", "bytes", "capacity", "capacity_bytes", "hits", "misses", "creations", "waits", "takeovers"),
+        *("creation_errors", "evictions", "corrupt", "forged", "degraded", "seconds_saved"),
+    }
+
+
+def test_list_has_the_most_recently_used_first(keys: list[Key], capsys: pytest.CaptureFixture[str]) -> None:
+    told = _json(capsys, "list")
+    assert told["count"] == 3
+    assert [entry["digest"] for entry in told["entries"]] == [key.digest for key in reversed(keys)]
+    assert {entry["kind"] for entry in told["entries"]} == {"convolution"}
+    limited = _json(capsys, "list", "--limit", "1")
+    assert (limited["count"], len(limited["entries"])) == (3, 1)
+
+
+def test_list_is_a_table_for_people(keys: list[Key], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["cache", "list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split()[:3] == ["digest", "kind", "size"]
+    assert lines[1].startswith(keys[2].digest[:16])
+    assert lines[-1] == "3 of 3 entries"
+
+
+def test_show_tells_every_field_of_the_key(keys: list[Key], capsys: pytest.CaptureFixture[str]) -> None:
+    told = _json(capsys, "show", keys[1].digest[:12].upper())
+    assert told["digest"] == keys[1].digest
+    assert told["key"] == {"primitive": "convolution", "number": 1, "blob": "01ff"}
+    assert main(["cache", "show", keys[1].digest]) == 0
+    assert "  blob       01ff" in capsys.readouterr().out.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("prefix", "status", "reason"),
+    [
+        ("zzzz", 2, "expected 4 or more digits"),
+        ("abc", 2, "expected 4 or more digits"),
+        ("0" * 64, 1, "no entry begins with"),
+    ],
+)
+def test_show_refuses_what_is_no_digest_or_not_there(
+    keys: list[Key], prefix: str, status: int, reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["cache", "show", prefix]) == status
+    assert reason in capsys.readouterr().err
+
+
+def test_lowering_the_capacity_drops_the_least_recently_used(
+    keys: list[Key], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _json(capsys, "capacity", "2") | {"bytes": 0} == {
+        "capacity": 2,
+        "capacity_bytes": 0,
+        "entries": 2,
+        "bytes": 0,
+    }
+    assert {entry["digest"] for entry in _json(capsys, "list")["entries"]} == {keys[1].digest, keys[2].digest}
+    told = _json(capsys, "capacity", "--bytes", "4KiB")
+    assert (told["capacity"], told["capacity_bytes"], told["entries"]) == (2, 4096, 1)
+    assert _json(capsys, "capacity") == told
+
+
+def test_a_capacity_of_zero_clears_the_cache(keys: list[Key], capsys: pytest.CaptureFixture[str]) -> None:
+    assert _json(capsys, "capacity", "0")["entries"] == 0
+
+
+@pytest.mark.parametrize("words", [["-3"], ["many"], ["--bytes", "9 apples"], ["1.5"]])
+def test_a_wrong_capacity_is_refused_with_status_2(
+    home: Path, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["cache", "capacity", *words]) == 2
+    assert "argument: capacity" in capsys.readouterr().err
+    assert list(home.iterdir()) == []
+
+
+def test_clear_removes_everything(keys: list[Key], capsys: pytest.CaptureFixture[str]) -> None:
+    assert _json(capsys, "clear") == {"removed": 3}
+    assert _json(capsys, "list")["entries"] == []
+    with CacheStore.connect() as store:
+        assert store.get(keys[0]) is None
+
+
+def test_verify_finds_nothing_in_a_sound_store(keys: list[Key], capsys: pytest.CaptureFixture[str]) -> None:
+    assert _json(capsys, "verify") == {"files_checked": 3, "redis_checked": 3, "problems": []}
+
+
+def test_verify_removes_a_flipped_byte_and_ends_with_status_1(
+    home: Path, keys: list[Key], capsys: pytest.CaptureFixture[str]
+) -> None:
+    # Given one entry whose file has lost a bit
+    (file,) = [path for path in home.rglob("*") if path.is_file() and keys[0].digest in path.name]
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+    # When the store is verified, then that copy is found and removed, and the next look finds nothing
+    told = _json(capsys, "verify", status=1)
+    assert [(problem["digest"], problem["tier"]) for problem in told["problems"]] == [(keys[0].digest, "files")]
+    assert not file.exists()
+    assert _json(capsys, "verify")["problems"] == []
+    assert _json(capsys, "stats")["corrupt"] == 1
+
+
+def test_down_stops_the_server_and_its_data_stay(keys: list[Key], capsys: pytest.CaptureFixture[str]) -> None:
+    assert _json(capsys, "down") == {"stopped": True}
+    assert _json(capsys, "down") == {"stopped": False}
+    assert _json(capsys, "stats")["entries"] == 3
+
+
+def test_down_refuses_a_server_that_is_not_ours(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("POOLRT_REDIS_URL", "redis://127.0.0.1:1")
+    assert main(["cache", "down"]) == 2
+    assert "stop it where it was started" in capsys.readouterr().err
+
+
+def test_a_redis_that_is_not_there_ends_with_status_1_and_one_line(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("POOLRT_REDIS_URL", "redis://user:secret@127.0.0.1:1")
+    for action in ("stats", "list", "clear", "verify"):
+        assert main(["cache", action]) == 1
+        shown = capsys.readouterr()
+        assert shown.out == ""
+        assert shown.err.startswith("poolrt: the store's Redis at redis://user:***@127.0.0.1:1 is not available")
+        assert shown.err.count("\n") == 1
+
+
+@pytest.mark.slow
+def test_a_frozen_server_ends_with_status_1_in_bounded_time(
+    home: Path, keys: list[Key], capsys: pytest.CaptureFixture[str]
+) -> None:
+    pid = int((home / "redis" / "redis.pid").read_text())
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        assert main(["cache", "stats"]) == 1
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert "not available" in capsys.readouterr().err
+
+
+def test_a_key_file_that_others_can_read_is_refused(
+    home: Path, keys: list[Key], capsys: pytest.CaptureFixture[str]
+) -> None:
+    (home / "signing.key").chmod(0o644)
+    assert main(["cache", "verify"]) == 1
+    assert "chmod 600" in capsys.readouterr().err
+    (home / "signing.key").chmod(0o600)
