@@ -84,6 +84,14 @@ class Inspection:
         found.reverse()
         return found
 
+    def key_of(self, tier: RedisTier | None, digest: str) -> Key | None:
+        """Return the key that a stored entry carries; None where there is no sound entry of this digest."""
+        blob = self._node.get_blob(self._node.state(), digest, use=False)
+        entry = self._good(digest, blob)
+        if entry is None and tier is not None:
+            entry = self._good(digest, tier.get(digest))
+        return Key.from_canonical(entry.key) if entry is not None else None
+
     def verify(self, tier: RedisTier | None) -> VerifyReport:
         """Check every entry; remove the bad ones and report them. Raises StoreUnavailable when Redis goes away."""
         state = self._node.state()

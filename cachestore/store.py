@@ -117,6 +117,7 @@ class CacheStore:
             finally:
                 parts.ledger.write_down()
             return Outcome(obtained.payload, obtained.source, time.monotonic() - begin)
+        missed = False
         while True:
             found = self._find_here(parts, state, key)
             if found is not None:
@@ -130,7 +131,9 @@ class CacheStore:
                     continue
                 payload, source = self._lead(parts, flight, key, create, deadline)
                 return Outcome(payload, source, time.monotonic() - begin)
-            parts.tally.add("misses")
+            if not missed:
+                missed = True
+                parts.tally.add("misses")
             payload = flight.wait(deadline - time.monotonic())
             if payload is not None:
                 parts.tally.add("waits")
@@ -210,6 +213,14 @@ class CacheStore:
             return parts.inspection.entries(parts.limits.tier())
         except StoreUnavailable:
             return parts.inspection.entries(None)
+
+    def key_of(self, digest: str) -> Key | None:
+        """Return the key of a stored entry by its digest, or None where there is no sound one. Counts nothing."""
+        parts, _ = self._enter()
+        try:
+            return parts.inspection.key_of(parts.limits.tier(), digest)
+        except StoreUnavailable:
+            return parts.inspection.key_of(None, digest)
 
     def verify(self) -> VerifyReport:
         """Check every entry in this node's files and in Redis; remove the bad ones and report them."""
