@@ -1,0 +1,1 @@
+"""Graphs of primitives: building them, importing them, and making them ready for an engine."""

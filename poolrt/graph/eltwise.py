@@ -1,0 +1,32 @@
+"""The functions of one variable with the parameters that they take unless told otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from poolrt.workers.desc.attributes import ELTWISE_ALGORITHMS
+
+#: algorithm -> (alpha, beta); what is missing takes no parameters, 0 for both. None must be given.
+_DEFAULTS: Final[Mapping[str, tuple[float | None, float | None]]] = {
+    "elu": (1.0, 0.0),
+    "linear": (1.0, 0.0),
+    "clip": (None, None),
+    "hardswish": (1 / 6, 0.5),
+    "hardsigmoid": (1 / 6, 0.5),
+    "softplus": (1.0, 0.0),
+    "swish": (1.0, 0.0),
+}
+
+
+def parameters(algorithm: str, alpha: float | None, beta: float | None) -> tuple[float, float]:
+    """Return alpha and beta, the algorithm's own where None. Raises ValueError naming the argument."""
+    if algorithm not in ELTWISE_ALGORITHMS:
+        raise ValueError(f"algorithm: unknown {algorithm!r}; known: {', '.join(ELTWISE_ALGORITHMS)}")
+    result = []
+    for name, given, usual in zip(("alpha", "beta"), (alpha, beta), _DEFAULTS.get(algorithm, (0.0, 0.0)), strict=True):
+        chosen = usual if given is None else given
+        if chosen is None:
+            raise ValueError(f"{name}: {algorithm} needs it")
+        result.append(float(chosen))
+    return result[0], result[1]

@@ -1,0 +1,29 @@
+"""Passes: pure functions from graph to graph that leave every output's values (up to rounding) as they were."""
+
+from __future__ import annotations
+
+from poolrt.graph.ir import GraphIR
+
+from .affine import fold_affine, merge_affine
+from .constants import fold_constants
+from .dead import remove_dead
+from .identities import remove_identities
+from .inner_product import use_inner_product
+from .post_ops import fuse_post_ops
+
+__all__ = [
+    "PASSES", "fold_affine", "fold_constants", "fuse_post_ops", "merge_affine", "optimize", "remove_dead",
+    "remove_identities", "use_inner_product",
+]  # fmt: skip
+
+#: In this order: constants and identities hide what the later passes look for.
+PASSES = (
+    fold_constants, remove_identities, merge_affine, use_inner_product, fold_affine, fuse_post_ops, remove_dead,
+)  # fmt: skip
+
+
+def optimize(ir: GraphIR) -> GraphIR:
+    """Return the graph after every pass."""
+    for run in PASSES:
+        ir = run(ir)
+    return ir

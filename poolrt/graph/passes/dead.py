@@ -1,0 +1,21 @@
+"""Remove nodes and constants that no output depends on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from poolrt.graph.ir import GraphIR, Node
+
+
+def remove_dead(ir: GraphIR) -> GraphIR:
+    """Keep what outputs need; inputs stay, used or not, because they are the graph's interface."""
+    live = set(ir.output_values())
+    kept: list[Node] = []
+    for node in reversed(ir.nodes):
+        if node.output in live:
+            live.update(node.uses())
+            kept.append(node)
+    constants = {value: constant for value, constant in ir.constants.items() if value in live}
+    live.update(value for _, value in ir.inputs)
+    values = {value: dims for value, dims in ir.values.items() if value in live}
+    return replace(ir, values=values, constants=constants, nodes=tuple(reversed(kept)))

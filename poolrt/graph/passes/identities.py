@@ -1,0 +1,43 @@
+"""Remove nodes that change nothing, and all but the last of consecutive reshapes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from poolrt.graph.ir import GraphIR, Node
+
+from .rewriter import Rewriter
+
+
+def remove_identities(ir: GraphIR) -> GraphIR:
+    """Let the readers of a node that returns its source read the source itself."""
+    new = Rewriter(ir)
+    sources: dict[int, int] = {}
+    for node in ir.nodes:
+        node = new.renamed(node)
+        if node.kind == "reshape":
+            source = sources.get(node.inputs[0], node.inputs[0])
+            node = replace(node, inputs=(source,))
+            sources[node.output] = source
+        if _is_identity(node, ir):
+            new.rename(node.output, node.inputs[0])
+        else:
+            new.nodes.append(node)
+    return new.finish()
+
+
+def _is_identity(node: Node, ir: GraphIR) -> bool:
+    if node.post_ops:
+        return False
+    match node.kind:
+        case "reshape":
+            return ir.values[node.inputs[0]] == ir.values[node.output]
+        case "transpose":
+            perm = node.permutation()
+            return perm == tuple(range(len(perm)))
+        case "eltwise":
+            return (node.attrs["algorithm"], node.attrs["alpha"], node.attrs["beta"]) == ("linear", 1.0, 0.0)
+        case "sum" | "concat":
+            return len(node.inputs) == 1
+        case _:
+            return False

@@ -1,0 +1,24 @@
+"""Turn products with constant matrices into inner products, whose weights can be packed ahead of time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from poolrt.graph.ir import GraphIR
+
+from .rewriter import Rewriter
+
+
+def use_inner_product(ir: GraphIR) -> GraphIR:
+    """Replace each matmul of rank 2 whose weights (and bias, if any) are constants."""
+    new = Rewriter(ir)
+    for node in ir.nodes:
+        src, *rest = node.inputs
+        constants = [ir.constants[value] for value in rest if value in ir.constants]
+        if node.kind == "matmul" and len(ir.values[src]) == 2 and len(constants) == len(rest):
+            weights, *bias = constants
+            turned = [weights.transposed((1, 0)), *(b.reshaped((b.dims[-1],)) for b in bias)]
+            inputs = (src, *(new.constant(constant) for constant in turned))
+            node = replace(node, kind="inner_product", inputs=inputs)
+        new.nodes.append(node)
+    return new.finish()

@@ -1,0 +1,71 @@
+"""Fuse a relu and the addition of a residual into the operation whose result they take."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from poolrt.graph.ir import GraphIR, Node, PostOpUse
+
+from .rewriter import Rewriter
+
+_WITH_RELU = frozenset({"convolution", "inner_product", "batch_normalization", "sum", "binary"})
+_WITH_RESIDUAL = frozenset({"convolution", "inner_product", "batch_normalization"})
+_RELU = PostOpUse("eltwise", "relu")
+
+
+def fuse_post_ops(ir: GraphIR) -> GraphIR:
+    """Let nodes absorb the relu or addition that is the only reader of their result.
+
+    Nodes are visited from the last to the first. So of two candidates for one addition the later takes it (its other
+    operand is at hand by then), and what is absorbed has absorbed its own followers before. A fused node stands where
+    the last node that it absorbed stood, so that all it reads is computed before it.
+    """
+    nodes = {node.output: node for node in ir.nodes}
+    readers: dict[int, list[int]] = {value: [] for value in ir.values}
+    for node in ir.nodes:
+        for value in node.uses():
+            readers[value].append(node.output)
+    leaving = ir.output_values()
+    for node in reversed(ir.nodes):
+        root = nodes.get(node.output)
+        while root is not None and root.output not in leaving and len(readers[root.output]) == 1:
+            (follower,) = readers[root.output]
+            fused = _fuse(root, nodes[follower], ir)
+            if fused is None:
+                break
+            del nodes[root.output]
+            nodes[follower] = fused
+            for value in root.uses():
+                readers[value] = [follower if reader == root.output else reader for reader in readers[value]]
+            root = fused
+    return Rewriter(ir).finish(nodes.values())
+
+
+def _fuse(node: Node, follower: Node, ir: GraphIR) -> Node | None:
+    """Return ``node`` with ``follower`` and its post-ops in its chain, or None where that cannot be."""
+    if node.kind in _WITH_RELU and _is_relu(follower):
+        chain = (_RELU, *follower.post_ops)
+    elif node.kind in _WITH_RESIDUAL and (other := _added_to(node, follower, ir)) is not None:
+        chain = (PostOpUse("binary", "add", value=other), *follower.post_ops)
+    else:
+        return None
+    post_ops = (*node.post_ops, *chain)
+    if sum(post_op.kind == "binary" for post_op in post_ops) > 1:
+        return None
+    return replace(node, output=follower.output, post_ops=post_ops)
+
+
+def _is_relu(node: Node) -> bool:
+    return node.kind == "eltwise" and node.attrs["algorithm"] == "relu" and node.attrs["alpha"] == 0.0
+
+
+def _added_to(node: Node, follower: Node, ir: GraphIR) -> int | None:
+    """Return the other operand where ``follower`` adds two tensors of one shape, one of them ``node``'s result."""
+    is_add = follower.kind == "sum" or (follower.kind == "binary" and follower.attrs["algorithm"] == "add")
+    if not is_add or len(follower.inputs) != 2:
+        return None
+    first, second = follower.inputs
+    other = second if first == node.output else first
+    # A constant keeps its row-major layout; as a post-op it would have to follow the layout of the result.
+    same_shape = ir.values[other] == ir.values[node.output] == ir.values[follower.output]
+    return other if same_shape and other not in ir.constants else None

@@ -1,0 +1,69 @@
+"""The scratch copy of a graph that a pass changes before it freezes it again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import replace
+
+from poolrt.graph.constant import Constant
+from poolrt.graph.ir import Dims, GraphIR, Node
+
+
+class Rewriter:
+    """Collects the nodes of a new graph; values that are renamed on the way are renamed in all that follows."""
+
+    def __init__(self, ir: GraphIR) -> None:
+        self._ir = ir
+        self._values = dict(ir.values)
+        self._next = max(ir.values, default=-1) + 1
+        self._renamed: dict[int, int] = {}
+        self.constants = dict(ir.constants)
+        self.nodes: list[Node] = []
+
+    def value(self, dims: Dims) -> int:
+        """Add a value."""
+        value = self._next
+        self._next += 1
+        self._values[value] = dims
+        return value
+
+    def constant(self, constant: Constant) -> int:
+        """Add a constant."""
+        value = self.value(constant.dims)
+        self.constants[value] = constant
+        return value
+
+    def rename(self, old: int, new: int) -> None:
+        """Let every later reader of ``old`` (and the graph's outputs) read ``new``."""
+        self._renamed[old] = self.current(new)
+
+    def current(self, value: int) -> int:
+        """Return what a value is called by now."""
+        return self._renamed.get(value, value)
+
+    def renamed(self, node: Node) -> Node:
+        """Return a node that reads its values under their current names."""
+        if not any(value in self._renamed for value in node.uses()):
+            return node
+        post_ops = tuple(p if p.value is None else replace(p, value=self.current(p.value)) for p in node.post_ops)
+        return replace(node, inputs=tuple(map(self.current, node.inputs)), post_ops=post_ops)
+
+    def finish(self, nodes: Iterable[Node] | None = None, outputs: Iterable[tuple[str, int]] | None = None) -> GraphIR:
+        """Freeze the new graph."""
+        named = self._ir.outputs if outputs is None else outputs
+        return GraphIR(
+            self._ir.name,
+            self._ir.engine,
+            self._values,
+            self._ir.inputs,
+            tuple((name, self.current(value)) for name, value in named),
+            self.constants,
+            tuple(self.nodes if nodes is None else nodes),
+        )
+
+
+def only_reader(value: int, readers: Mapping[int, Sequence[Node]], leaving: AbstractSet[int]) -> Node | None:
+    """Return the one node that reads a value, once, where nothing else and no output does."""
+    found = readers[value]
+    return found[0] if len(found) == 1 and value not in leaving else None

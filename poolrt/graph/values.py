@@ -1,0 +1,63 @@
+"""Handles on the tensors of a graph, and the forms in which users give window arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from numpy.typing import ArrayLike
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Value:
+    """A tensor in a graph, made by `Graph.input` or an operation; it holds no data.
+
+    ``shape`` is its shape, ``dtype`` NumPy's name of its data type; ``owner`` identifies its graph.
+    """
+
+    shape: tuple[int, ...]
+    dtype: str
+    id: int = field(repr=False)
+    owner: object = field(repr=False)
+
+    @property
+    def ndim(self) -> int:
+        """The rank."""
+        return len(self.shape)
+
+
+#: What an operation takes: a tensor of the same graph, or what NumPy makes an array of, which becomes a constant.
+Operand: TypeAlias = "Value | ArrayLike"
+#: One number for all spatial dimensions, or one for each.
+Spatial: TypeAlias = "int | Iterable[int]"
+#: As `Spatial`, or a pair (before, after) for each spatial dimension.
+Padding: TypeAlias = "int | Iterable[int] | Iterable[tuple[int, int]]"
+
+
+def spatial(name: str, value: Spatial, count: int) -> tuple[int, ...]:
+    """Return one number for each of ``count`` spatial dimensions. Raises ValueError naming the argument."""
+    values = _each(value, count)
+    if len(values) != count or not all(map(_is_int, values)):
+        raise ValueError(f"{name}: expect one integer or {count}, got {value!r}")
+    return tuple(int(v) for v in values)
+
+
+def padding_sides(value: Padding, count: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the padding before and after each spatial dimension. Raises ValueError naming the argument."""
+    sides = [(v, v) if _is_int(v) else _each(v, 0) for v in _each(value, count)]
+    if len(sides) != count or not all(len(side) == 2 and all(map(_is_int, side)) for side in sides):
+        expected = f"one integer, {count} integers or {count} pairs (before, after)"
+        raise ValueError(f"padding: expect {expected}, got {value!r}")
+    return tuple(int(before) for before, _ in sides), tuple(int(after) for _, after in sides)
+
+
+def _each(value: Any, count: int) -> tuple[Any, ...]:
+    if _is_int(value):
+        return (value,) * count
+    return tuple(value) if isinstance(value, Iterable) else ()
+
+
+def _is_int(value: object) -> bool:
+    # NumPy's integers count; True and False do not.
+    return hasattr(value, "__index__") and not isinstance(value, bool)

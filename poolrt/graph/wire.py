@@ -1,0 +1,58 @@
+"""The wire form of a graph: plain data that a message carries to the coordinator; constants travel beside it.
+
+``values`` holds [dims, dtype] by value id, ``inputs`` and ``outputs`` [name, id], ``constants`` [id, bytes as row-major
+float32], ``nodes`` [kind, name, [input ids], output id, attributes, post-ops] in topological order. Attributes are the
+operation descriptor's fields that are no memories; the views ``reshape`` (to the dims of its output) and ``transpose``
+(``perm``) are nodes too. A post-op is ["eltwise", algorithm, alpha, beta] or ["binary", algorithm, id].
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .constant import Constant
+from .ir import Attribute, GraphIR, PostOpUse
+
+
+def wire_form(ir: GraphIR) -> tuple[dict[str, Any], list[Constant]]:
+    """Return the wire form of a graph, and its constants in the order of the wire's ``constants``.
+
+    Values are renumbered: inputs, then constants, then results, each in order of first use. Unused ones are left out.
+    """
+    numbers: dict[int, int] = {}
+    for _, value in ir.inputs:
+        numbers[value] = len(numbers)
+    read = [value for node in ir.nodes for value in node.uses()] + [value for _, value in ir.outputs]
+    constants = list(dict.fromkeys(value for value in read if value in ir.constants))
+    for value in (*constants, *(node.output for node in ir.nodes)):
+        numbers[value] = len(numbers)
+    wire = {
+        "name": ir.name,
+        "engine": ir.engine,
+        "values": [[list(ir.values[value]), "f32"] for value in numbers],
+        "inputs": [[name, numbers[value]] for name, value in ir.inputs],
+        "outputs": [[name, numbers[value]] for name, value in ir.outputs],
+        "constants": [[numbers[value], ir.constants[value].nbytes] for value in constants],
+        "nodes": [
+            [
+                node.kind,
+                node.name,
+                [numbers[value] for value in node.inputs],
+                numbers[node.output],
+                {name: _plain(attribute) for name, attribute in node.attrs.items()},
+                [_post_op(post_op, numbers) for post_op in node.post_ops],
+            ]
+            for node in ir.nodes
+        ],
+    }
+    return wire, [ir.constants[value] for value in constants]
+
+
+def _post_op(post_op: PostOpUse, numbers: dict[int, int]) -> list[Any]:
+    if post_op.value is not None:
+        return [post_op.kind, post_op.algorithm, numbers[post_op.value]]
+    return [post_op.kind, post_op.algorithm, post_op.alpha, post_op.beta]
+
+
+def _plain(attribute: Attribute) -> int | float | str | list[int]:
+    return list(attribute) if isinstance(attribute, tuple) else attribute
