@@ -1,0 +1,103 @@
+"""One node of a model as its operator sees it: operands, attributes, and how to refuse what is not supported."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from poolrt.graph.builder import Graph
+from poolrt.graph.errors import ModelError, UnsupportedNode
+from poolrt.graph.values import Value
+
+Array: TypeAlias = NDArray[Any]
+#: A tensor of the graph, or an array that is known while the model is loaded.
+Operand: TypeAlias = "Value | Array"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeCall:
+    """A node with its operands (None where an optional one is missing); ``outputs`` are those that somebody reads."""
+
+    graph: Graph
+    name: str
+    label: str
+    operator: str
+    opset: int
+    operands: tuple[Operand | None, ...]
+    attrs: Mapping[str, Any]
+    outputs: frozenset[int]
+    unique: Callable[[str], str]
+
+    def also(self, part: str) -> str:
+        """Return a name for a further node of the graph that this one needs."""
+        return self.unique(f"{self.name}/{part}")
+
+    def has(self, index: int) -> bool:
+        """Return whether an operand is given."""
+        return index < len(self.operands) and self.operands[index] is not None
+
+    def operand(self, index: int) -> Operand:
+        """Return an operand. Raises ModelError where it is missing."""
+        found = self.operands[index] if index < len(self.operands) else None
+        if found is None:
+            raise self.malformed(f"input {index} is missing")
+        return found
+
+    def tensor(self, index: int) -> Operand:
+        """Return an operand that is a float32 tensor. Raises UnsupportedNode for other types."""
+        found = self.operand(index)
+        if isinstance(found, np.ndarray) and found.dtype != np.float32:
+            raise self.unsupported(f"input {index} is of type {found.dtype}; only float32 is computed")
+        return found
+
+    def tensors(self) -> list[Operand]:
+        """Return all operands, which are float32 tensors."""
+        return [self.tensor(index) for index in range(len(self.operands))]
+
+    def shape(self, index: int) -> tuple[int, ...]:
+        """Return the shape of an operand."""
+        return tuple(self.operand(index).shape)
+
+    def known(self, index: int, what: str) -> Array:
+        """Return an operand that is known while the model is loaded. Raises UnsupportedNode where it is computed."""
+        found = self.operand(index)
+        if isinstance(found, Value):
+            raise self.unsupported(f"{what} is computed by the model; it must be constant")
+        return found
+
+    def known_integers(self, index: int, what: str) -> tuple[int, ...]:
+        """Return an operand of integers that is known while the model is loaded."""
+        return tuple(int(number) for number in self.known(index, what).reshape(-1))
+
+    def integers(self, name: str, default: Sequence[int] | None = None) -> tuple[int, ...]:
+        """Return an attribute of integers. Raises ModelError where it is missing and has no default."""
+        found = self.attrs.get(name, default)
+        if found is None:
+            raise self.malformed(f"attribute {name} is missing")
+        return tuple(int(number) for number in found)
+
+    def axes(self, index: int) -> tuple[int, ...] | None:
+        """Return axes given as attribute (until opset 12) or operand (since), None where they are not given."""
+        if "axes" in self.attrs:
+            return self.integers("axes")
+        return self.known_integers(index, "axes") if self.has(index) else None
+
+    def only_output(self, extra: str) -> None:
+        """Raise UnsupportedNode where an output beyond the first is read."""
+        if any(index > 0 for index in self.outputs):
+            raise self.unsupported(f"its output {extra} is used")
+
+    def unsupported(self, reason: str) -> UnsupportedNode:
+        """Return the error for something that poolrt does not have."""
+        return UnsupportedNode(self.label, self.operator, self.opset, reason)
+
+    def malformed(self, reason: str) -> ModelError:
+        """Return the error for a node that is not valid ONNX."""
+        return ModelError(f"node {self.label!r} ({self.operator}, opset {self.opset}): {reason}")
+
+
+Operator: TypeAlias = Callable[[NodeCall], Operand]

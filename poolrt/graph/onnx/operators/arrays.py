@@ -1,0 +1,84 @@
+"""Operators on what is known while a model is loaded: constants, shapes and the integers computed from them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from poolrt.graph.onnx.call import NodeCall, Operand, Operator
+from poolrt.graph.onnx.model_file import onnx_package, tensor
+from poolrt.graph.values import Value
+
+
+def constant(call: NodeCall) -> Operand:
+    """Return the value of a Constant node."""
+    for name, value in call.attrs.items():
+        match name:
+            case "value":
+                return tensor(value, None)
+            case "value_float" | "value_floats":
+                return np.asarray(value, np.float32)
+            case "value_int" | "value_ints":
+                return np.asarray(value, np.int64)
+            case _:
+                raise call.unsupported(f"attribute {name} is not supported")
+    raise call.malformed("it has no value")
+
+
+def constant_of_shape(call: NodeCall) -> Operand:
+    """Return one number seen through a shape; it takes no memory of that size."""
+    filling = call.attrs.get("value")
+    number = np.zeros(1, np.float32) if filling is None else tensor(filling, None)
+    return np.broadcast_to(number.reshape(()), call.known_integers(0, "shape"))
+
+
+def shape(call: NodeCall) -> Operand:
+    """Return the shape of a tensor."""
+    sizes = np.asarray(call.shape(0), np.int64)
+    return sizes[slice(call.attrs.get("start"), call.attrs.get("end"))]
+
+
+def gather(call: NodeCall) -> Operand:
+    """Pick from a known array."""
+    return np.take(call.known(0, "data"), call.known(1, "indices").astype(np.int64), axis=call.attrs.get("axis", 0))
+
+
+def cast(call: NodeCall) -> Operand:
+    """Convert a known array; a tensor may only be cast to what it is."""
+    target: np.dtype[Any] = np.dtype(onnx_package().helper.tensor_dtype_to_np_dtype(call.attrs["to"]))
+    found = call.operand(0)
+    if isinstance(found, Value):
+        if target != np.float32:
+            raise call.unsupported(f"a tensor cannot be cast to {target}; only float32 is computed")
+        return found
+    return found.astype(target)
+
+
+def slice_known(call: NodeCall) -> Operand:
+    """Slice a known array."""
+    if call.opset < 10:
+        starts, ends = call.integers("starts"), call.integers("ends")
+        axes, steps = call.integers("axes", range(len(starts))), (1,) * len(starts)
+    else:
+        starts, ends = call.known_integers(1, "starts"), call.known_integers(2, "ends")
+        axes = call.known_integers(3, "axes") if call.has(3) else tuple(range(len(starts)))
+        steps = call.known_integers(4, "steps") if call.has(4) else (1,) * len(starts)
+    data = call.known(0, "data")
+    index = [slice(None)] * data.ndim
+    for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
+        # An end before the first element, when walking backwards, cannot be written as a Python index.
+        stop = None if step < 0 and end < -data.shape[axis] else end
+        index[axis] = slice(start, stop, step)
+    return data[tuple(index)]
+
+
+OPERATORS: Final[Mapping[str, Operator]] = {
+    "Constant": constant,
+    "ConstantOfShape": constant_of_shape,
+    "Shape": shape,
+    "Gather": gather,
+    "Cast": cast,
+    "Slice": slice_known,
+}

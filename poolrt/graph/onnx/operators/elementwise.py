@@ -1,0 +1,157 @@
+"""Operators that work element by element."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import reduce
+from typing import Any, Final
+
+import numpy as np
+
+from poolrt.graph.onnx.call import Array, NodeCall, Operand, Operator
+from poolrt.graph.values import Value
+
+_LARGEST: Final = float(np.finfo(np.float32).max)
+
+
+def eltwise(algorithm: str, **parameters: tuple[str, float]) -> Operator:
+    """Return the operator of a function of one variable; alpha and beta come from attributes with defaults."""
+
+    def operator(call: NodeCall) -> Operand:
+        given = {name: float(call.attrs.get(attribute, usual)) for name, (attribute, usual) in parameters.items()}
+        return call.graph.eltwise(call.tensor(0), algorithm, **given, name=call.name)
+
+    return operator
+
+
+def fixed(algorithm: str, alpha: float | None = None, beta: float | None = None) -> Operator:
+    """Return the operator of a function of one variable whose parameters are fixed."""
+
+    def operator(call: NodeCall) -> Operand:
+        return call.graph.eltwise(call.tensor(0), algorithm, alpha, beta, name=call.name)
+
+    return operator
+
+
+def arithmetic(algorithm: str, on_arrays: Callable[[Any, Any], Any]) -> Operator:
+    """Return the operator of a function of two variables; known arrays are computed at once."""
+
+    def operator(call: NodeCall) -> Operand:
+        left, right = call.operand(0), _legacy_broadcast(call)
+        if not isinstance(left, Value) and not isinstance(right, Value):
+            return _on_arrays(on_arrays, left, right)
+        call.tensors()
+        return call.graph.binary(left, right, algorithm, name=call.name)
+
+    return operator
+
+
+def variadic(algorithm: str) -> Operator:
+    """Return the operator that combines any number of tensors, broadcasting them."""
+
+    def operator(call: NodeCall) -> Operand:
+        operands = call.tensors()
+        if algorithm == "add" and len({tuple(operand.shape) for operand in operands}) == 1:
+            return operands[0] if len(operands) == 1 else call.graph.sum(operands, name=call.name)
+
+        def combine(left: Operand, right: Operand) -> Operand:
+            return call.graph.binary(left, right, algorithm, name=call.also(algorithm))
+
+        return reduce(combine, operands)
+
+    return operator
+
+
+def clip(call: NodeCall) -> Operand:
+    """Limits are attributes until opset 10, operands since."""
+    limits = [-_LARGEST, _LARGEST]
+    for index, name in enumerate(("min", "max")):
+        if call.opset < 11:
+            limits[index] = float(call.attrs.get(name, limits[index]))
+        elif call.has(index + 1):
+            limits[index] = float(call.known(index + 1, name).reshape(()))
+    return call.graph.eltwise(call.tensor(0), "clip", *limits, name=call.name)
+
+
+def gelu(call: NodeCall) -> Operand:
+    """Only the exact form, with the error function."""
+    approximate = call.attrs.get("approximate", b"none")
+    if approximate != b"none":
+        raise call.unsupported(f"approximate={approximate.decode()!r} is not supported, only 'none' is")
+    return call.graph.eltwise(call.tensor(0), "gelu_erf", name=call.name)
+
+
+def power(call: NodeCall) -> Operand:
+    """Only the exponents that have a function of their own."""
+    base, exponent = call.operand(0), call.known(1, "the exponent")
+    if not isinstance(base, Value):
+        return np.power(base, exponent).astype(base.dtype)
+    algorithm = {2.0: "square", 0.5: "sqrt", 1.0: "linear"}.get(float(exponent.flat[0])) if exponent.size == 1 else None
+    if algorithm is None:
+        raise call.unsupported("only the exponents 0.5, 1 and 2 are supported")
+    return call.graph.eltwise(base, algorithm, name=call.name)
+
+
+def negative(call: NodeCall) -> Operand:
+    """A tensor times -1."""
+    source = call.operand(0)
+    return call.graph.eltwise(source, "linear", -1.0, name=call.name) if isinstance(source, Value) else -source
+
+
+def reciprocal(call: NodeCall) -> Operand:
+    """1 divided by a tensor."""
+    return call.graph.binary(np.ones(1, np.float32), call.tensor(0), "div", name=call.name)
+
+
+def _legacy_broadcast(call: NodeCall) -> Operand:
+    """Until opset 6 the second operand may be aligned at an axis of the first: append dimensions of 1 behind it."""
+    right = call.operand(1)
+    if call.opset >= 7 or not call.attrs.get("broadcast", 0) or "axis" not in call.attrs:
+        return right
+    ndims = len(call.shape(0))
+    behind = ndims - call.attrs["axis"] % ndims - len(right.shape)
+    dims = (*right.shape, *(1,) * behind)
+    return (
+        call.graph.reshape(right, dims, name=call.also("reshape")) if isinstance(right, Value) else right.reshape(dims)
+    )
+
+
+def _on_arrays(function: Callable[[Any, Any], Any], left: Array, right: Array) -> Array:
+    return np.asarray(function(left, right)).astype(left.dtype)
+
+
+def _divide(left: Array, right: Array) -> Array:
+    if left.dtype.kind == "f":
+        return np.asarray(left / right)
+    # ONNX divides integers as C does, towards zero.
+    return np.asarray(np.trunc(left / right))
+
+
+OPERATORS: Final[Mapping[str, Operator]] = {
+    "Relu": fixed("relu"),
+    "Tanh": fixed("tanh"),
+    "Sigmoid": fixed("logistic"),
+    "Exp": fixed("exp"),
+    "Log": fixed("log"),
+    "Sqrt": fixed("sqrt"),
+    "Abs": fixed("abs"),
+    "Softplus": fixed("softplus"),
+    "Mish": fixed("mish"),
+    "HardSwish": fixed("hardswish"),
+    "Elu": eltwise("elu", alpha=("alpha", 1.0)),
+    "LeakyRelu": eltwise("relu", alpha=("alpha", 0.01)),
+    "HardSigmoid": eltwise("hardsigmoid", alpha=("alpha", 0.2), beta=("beta", 0.5)),
+    "Swish": eltwise("swish", alpha=("alpha", 1.0)),
+    "Clip": clip,
+    "Gelu": gelu,
+    "Pow": power,
+    "Neg": negative,
+    "Reciprocal": reciprocal,
+    "Add": arithmetic("add", np.add),
+    "Sub": arithmetic("sub", np.subtract),
+    "Mul": arithmetic("mul", np.multiply),
+    "Div": arithmetic("div", _divide),
+    "Sum": variadic("add"),
+    "Max": variadic("max"),
+    "Min": variadic("min"),
+}

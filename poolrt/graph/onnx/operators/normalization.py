@@ -1,0 +1,55 @@
+"""Batch normalization, local response normalization and softmax."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Final
+
+from poolrt.graph.onnx.call import NodeCall, Operand, Operator
+from poolrt.graph.shapes import axis_of
+
+
+def batch_normalization(call: NodeCall) -> Operand:
+    """ONNX's order is src, scale, shift, mean, variance."""
+    call.only_output("of running statistics")
+    if call.attrs.get("training_mode", 0):
+        raise call.unsupported("training_mode is 1")
+    if call.opset < 9 and not call.attrs.get("spatial", 1):
+        raise call.unsupported("spatial=0 (statistics for each element) is not supported")
+    src, scale, shift, mean, variance = (call.tensor(index) for index in range(5))
+    epsilon = float(call.attrs.get("epsilon", 1e-5))
+    return call.graph.batch_normalization(src, mean, variance, scale, shift, epsilon=epsilon, name=call.name)
+
+
+def lrn(call: NodeCall) -> Operand:
+    """ONNX's bias is oneDNN's k."""
+    if "size" not in call.attrs:
+        raise call.malformed("attribute size is missing")
+    alpha, beta, bias = (float(call.attrs.get(n, d)) for n, d in (("alpha", 1e-4), ("beta", 0.75), ("bias", 1.0)))
+    return call.graph.lrn(call.tensor(0), call.attrs["size"], alpha, beta, bias, name=call.name)
+
+
+def softmax(algorithm: str) -> Operator:
+    """Until opset 12 everything from ``axis`` on is normalised together; since then ``axis`` alone."""
+
+    def operator(call: NodeCall) -> Operand:
+        src, sizes = call.tensor(0), call.shape(0)
+        if call.opset >= 13:
+            return call.graph.softmax(src, call.attrs.get("axis", -1), algorithm, name=call.name)
+        axis = axis_of(call.attrs.get("axis", 1), len(sizes))
+        if math.prod(sizes[axis + 1 :]) == 1:
+            return call.graph.softmax(src, axis, algorithm, name=call.name)
+        flat = call.graph.reshape(src, (math.prod(sizes[:axis]), math.prod(sizes[axis:])), name=call.also("flatten"))
+        result = call.graph.softmax(flat, 1, algorithm, name=call.name)
+        return call.graph.reshape(result, sizes, name=call.also("reshape"))
+
+    return operator
+
+
+OPERATORS: Final[Mapping[str, Operator]] = {
+    "BatchNormalization": batch_normalization,
+    "LRN": lrn,
+    "Softmax": softmax("accurate"),
+    "LogSoftmax": softmax("log"),
+}

@@ -1,0 +1,64 @@
+"""Matrix products."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from poolrt.graph.onnx.call import NodeCall, Operand, Operator
+from poolrt.graph.values import Value
+
+
+def gemm(call: NodeCall) -> Operand:
+    """Alpha * op(A) * op(B) + beta * C; with constant B and a row of constants for C it is an inner product."""
+    alpha, beta = float(call.attrs.get("alpha", 1.0)), float(call.attrs.get("beta", 1.0))
+    left, right = call.tensor(0), call.tensor(1)
+    turned = bool(call.attrs.get("transB", 0))
+    if call.attrs.get("transA", 0):
+        left = call.graph.transpose(left, (1, 0), name=call.also("A"))
+    extra = call.tensor(2) if call.has(2) and beta != 0.0 else None
+    outputs = right.shape[0 if turned else 1]
+    row = None if extra is None else _row(extra, outputs, beta)
+    if isinstance(right, Value):
+        right = call.graph.transpose(right, (1, 0), name=call.also("B")) if turned else right
+        result = _scaled(call, call.graph.matmul(left, right, name=call.name), alpha, "alpha")
+        row = None
+    else:
+        weights = right if turned else right.T
+        weights = weights if alpha == 1.0 else weights * np.float32(alpha)
+        result = call.graph.inner_product(left, weights, row, name=call.name)
+    if extra is None or row is not None:
+        return result
+    return call.graph.binary(result, _scaled(call, extra, beta, "beta"), "add", name=call.also("C"))
+
+
+def matmul(call: NodeCall) -> Operand:
+    """As NumPy's matmul, operands of rank 1 included."""
+    left, right = call.tensor(0), call.tensor(1)
+    rows, columns = len(left.shape) == 1, len(right.shape) == 1
+    if rows:
+        left = call.graph.unsqueeze(left, 0, name=call.also("A"))
+    if columns:
+        right = call.graph.unsqueeze(right, 1, name=call.also("B"))
+    result = call.graph.matmul(left, right, name=call.name)
+    dropped = [axis for axis, one in ((-2, rows), (-1, columns)) if one]
+    return call.graph.squeeze(result, dropped, name=call.also("squeeze")) if dropped else result
+
+
+def _row(extra: Operand, outputs: int, beta: float) -> np.ndarray[Any, Any] | None:
+    """Return a constant C that is the same for every row as a bias, else None."""
+    if isinstance(extra, Value) or extra.size not in (1, outputs) or extra.shape[-1:] not in ((), (1,), (outputs,)):
+        return None
+    if extra.size == outputs and extra.shape[-1:] != (outputs,):
+        return None
+    scaled = extra if beta == 1.0 else extra * np.float32(beta)
+    return scaled.reshape(-1) if scaled.size == outputs else np.broadcast_to(scaled.reshape(-1), (outputs,))
+
+
+def _scaled(call: NodeCall, operand: Operand, factor: float, part: str) -> Operand:
+    return operand if factor == 1.0 else call.graph.eltwise(operand, "linear", factor, name=call.also(part))
+
+
+OPERATORS: Final[Mapping[str, Operator]] = {"Gemm": gemm, "MatMul": matmul}

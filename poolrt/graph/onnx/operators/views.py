@@ -1,0 +1,101 @@
+"""Operators that move or rename data: reshapes, transpositions, concatenation, identities."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import numpy as np
+
+from poolrt.graph.onnx.call import NodeCall, Operand, Operator
+from poolrt.graph.shapes import axis_of
+from poolrt.graph.values import Value
+
+
+def reshaped(call: NodeCall, source: Operand, dims: Sequence[int]) -> Operand:
+    """Reshape a tensor in the graph, a known array at once."""
+    if isinstance(source, Value):
+        return call.graph.reshape(source, dims, name=call.name)
+    return source.reshape(tuple(dims))
+
+
+def reshape(call: NodeCall) -> Operand:
+    """A size of 0 keeps the source's, unless ``allowzero`` says that it means 0."""
+    wanted = call.integers("shape") if call.opset < 5 else call.known_integers(1, "shape")
+    sizes = call.shape(0)
+    if not call.attrs.get("allowzero", 0):
+        wanted = tuple(sizes[axis] if size == 0 else size for axis, size in enumerate(wanted))
+    return reshaped(call, call.operand(0), wanted)
+
+
+def flatten(call: NodeCall) -> Operand:
+    """Make a matrix: the dimensions before ``axis``, and the rest."""
+    sizes = call.shape(0)
+    axis = call.attrs.get("axis", 1)
+    axis = axis + len(sizes) if axis < 0 else axis
+    return reshaped(call, call.operand(0), (math.prod(sizes[:axis]), math.prod(sizes[axis:])))
+
+
+def squeeze(call: NodeCall) -> Operand:
+    """Without axes every dimension of 1 goes."""
+    axes, source = call.axes(1), call.operand(0)
+    if isinstance(source, Value):
+        return call.graph.squeeze(source, axes, name=call.name)
+    return np.squeeze(source, axes)
+
+
+def unsqueeze(call: NodeCall) -> Operand:
+    """Axes count in the result."""
+    axes, source = call.axes(1), call.operand(0)
+    if axes is None:
+        raise call.malformed("axes are missing")
+    if isinstance(source, Value):
+        return call.graph.unsqueeze(source, axes, name=call.name)
+    return np.expand_dims(source, axes)
+
+
+def transpose(call: NodeCall) -> Operand:
+    """Without ``perm`` the dimensions are reversed."""
+    source = call.operand(0)
+    perm = call.integers("perm", range(len(source.shape) - 1, -1, -1))
+    if isinstance(source, Value):
+        return call.graph.transpose(source, perm, name=call.name)
+    return source.transpose(perm)
+
+
+def concat(call: NodeCall) -> Operand:
+    """Until opset 3 the axis was 1 unless given; since then it must be."""
+    axis = call.attrs.get("axis", 1 if call.opset < 4 else None)
+    if axis is None:
+        raise call.malformed("attribute axis is missing")
+    operands = [call.operand(index) for index in range(len(call.operands))]
+    arrays = [operand for operand in operands if not isinstance(operand, Value)]
+    if len(arrays) == len(operands):
+        return np.concatenate(arrays, axis_of(axis, arrays[0].ndim))
+    return call.graph.concat(call.tensors(), axis, name=call.name)
+
+
+def identity(call: NodeCall) -> Operand:
+    """The operand itself goes by another name."""
+    return call.operand(0)
+
+
+def dropout(call: NodeCall) -> Operand:
+    """Nothing is dropped outside of training."""
+    call.only_output("mask")
+    if call.has(2) and bool(call.known(2, "training_mode").any()):
+        raise call.unsupported("training_mode is true")
+    return call.operand(0)
+
+
+OPERATORS: Final[Mapping[str, Operator]] = {
+    "Reshape": reshape,
+    "Flatten": flatten,
+    "Squeeze": squeeze,
+    "Unsqueeze": unsqueeze,
+    "Transpose": transpose,
+    "Concat": concat,
+    "Identity": identity,
+    "Dropout": dropout,
+}
