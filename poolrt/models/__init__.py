@@ -1,0 +1,9 @@
+"""Nine well-known networks with seeded weights and expected outputs: for examples, tests and benchmarks.
+
+The graphs are those that the onnx package ships without weights; nothing is downloaded.
+"""
+
+from .expected_output import Expected, expected
+from .light import NAMES, build, write
+
+__all__ = ["NAMES", "Expected", "build", "expected", "write"]

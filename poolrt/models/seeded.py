@@ -1,0 +1,44 @@
+"""Seeded tensors that come out the same everywhere and for ever.
+
+Only the raw stream of PCG64 is used, which NumPy promises to keep (NEP 19); its distributions may change. Each step
+from there is exact or correctly rounded float32 arithmetic.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+SEED: Final = 20180712
+
+
+def uniform(stream: int, shape: Sequence[int], low: float, high: float) -> NDArray[np.float32]:
+    """Return float32 values between ``low`` and ``high``; each ``stream`` number is a sequence of its own."""
+    count = math.prod(shape)
+    raw = np.random.PCG64(np.random.SeedSequence((SEED, stream))).random_raw((count + 1) // 2)
+    # The upper 24 bits of each half are an integer that float32 holds exactly.
+    values = (raw.astype("<u8", copy=False).view("<u4")[:count] >> 8).astype(np.float32)
+    values *= np.float32((high - low) / 2**24)
+    values += np.float32(low)
+    return values.reshape(tuple(shape))
+
+
+def spread(stream: int, shape: Sequence[int], deviation: float) -> NDArray[np.float32]:
+    """Return float32 values around 0 with a standard deviation, uniformly distributed."""
+    reach = math.sqrt(3.0) * deviation
+    return uniform(stream, shape, -reach, reach)
+
+
+def fingerprint(tensors: Iterable[tuple[str, NDArray[Any]]]) -> str:
+    """Return a digest of the names, shapes, first and last values of tensors; another way of making them shows."""
+    digest = hashlib.sha256()
+    for name, tensor in tensors:
+        flat = tensor.reshape(-1)
+        digest.update(f"{name}{tensor.shape}".encode())
+        digest.update(flat[:4].astype("<f4").tobytes() + flat[-4:].astype("<f4").tobytes())
+    return digest.hexdigest()
