@@ -6,6 +6,7 @@ import json
 import os
 import signal
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ def keys(home: Path) -> list[Key]:
     made = [Key({"primitive": "convolution", "number": number, "blob": b"\x01\xff"}) for number in range(3)]
     with CacheStore.connect() as store:
         for number, key in enumerate(made):
-            store.get_or_create(key, lambda number=number: bytes(1000 * (number + 1)))
+            store.get_or_create(key, partial(bytes, 1000 * (number + 1)))
     return made
 
 
