@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import zipfile
 from email.parser import Parser
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 FLOORS = ("poolrt", "workers", "cachestore")
 #: Files besides Python's that the package needs when it runs.
-DATA = (".cl", ".lua", ".toml")
+DATA = (".cl", ".lua", ".npz", ".toml")
 
 
 def _run(*words: str | Path, cwd: Path) -> str:
@@ -93,6 +94,7 @@ def test_the_installed_wheel_imports_and_its_command_answers(wheel: Path, tmp_pa
         str(wheel),
         cwd=tmp_path,
     )
+    (Path(target) / "libraries.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
     # A folder that would shadow a top-level `workers`
     (tmp_path / "workers").mkdir()
     (tmp_path / "workers" / "__init__.py").write_text("raise RuntimeError('somebody else's workers')\n")
