@@ -68,6 +68,7 @@ def _execute(options: argparse.Namespace, settings: Settings, report: Report) ->
     if options.save and not options.save.parent.is_dir():
         raise UsageError(f"--save {options.save}: there is no folder {options.save.parent}")
     from poolrt import Pool, load_onnx
+    from poolrt.cachestore import CacheStore
 
     from . import measure, tensors
 
@@ -77,6 +78,10 @@ def _execute(options: argparse.Namespace, settings: Settings, report: Report) ->
     inputs = tensors.read_inputs(options.input, options.random_inputs, specs)
     expected = tensors.read_expected(options.expect, list(graph.outputs)) if options.expect else {}
 
+    if settings.redis_url:
+        # A pool goes on without a Redis that fails; a person who names one that is not there wants to know.
+        with CacheStore.connect(**settings.store_arguments()) as store:
+            store.ping()
     with Pool(settings=settings) as pool:
         started = time.perf_counter()
         model = pool.load(graph)
