@@ -1,0 +1,72 @@
+"""Cut the output of a convolution into register tiles, and tiles into strips whose source fits in the cache. Pure."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+#: ISA level -> (vectors of 16 floats that its registers hold, of those the part that a broadcast value takes).
+_REGISTERS: Final = {"x86-64-v4": (32.0, 1.0), "x86-64-v3": (8.0, 0.5), "x86-64-v2": (4.0, 0.25), "x86-64": (4.0, 0.25)}
+#: ISA level -> positions of a large tile.
+_POSITIONS: Final = {"x86-64-v4": 14, "x86-64-v3": 6, "x86-64-v2": 2, "x86-64": 2}
+#: Most runs of a tile: each takes a register for its address.
+_RUNS: Final = 4
+#: Bytes that a strip's source, or all weights, may take to be read again from the second-level cache.
+_CACHE: Final = 512 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class Tiling:
+    """``kinds`` of tiles (runs of neighbours), output ``blocks`` computed at once, and (kind, row, column) of each tile."""
+
+    kinds: tuple[tuple[int, ...], ...]
+    blocks: int
+    places: tuple[tuple[int, int, int], ...]
+
+
+def tiling(isa: str, rows: int, columns: int, output_blocks: int) -> Tiling:
+    """Return the tiles that cover ``rows`` x ``columns`` positions: two kinds at most, sized as evenly as can be."""
+    most = _POSITIONS[isa]
+    runs = min(most // columns, _RUNS, rows)
+    if runs < 2:
+        sizes = _even(columns, most)
+        # Kernels are shared: a lone size comes with its even or odd neighbour, as 14 with 13.
+        large = sizes[0] if sizes[0] != sizes[-1] else min(sizes[0] + sizes[0] % 2, most)
+        kinds: tuple[tuple[int, ...], ...] = ((large,), (large - 1,)) if large > 1 else ((1,),)
+        starts = [sum(sizes[:i]) for i in range(len(sizes))]
+        line = [(0 if size == large else 1, start) for size, start in zip(sizes, starts, strict=True)]
+        places = tuple((kind, row, column) for row in range(rows) for kind, column in line)
+    else:
+        sizes = _even(rows, runs)
+        kinds = tuple((columns,) * count for count in sorted(set(sizes), reverse=True))
+        places = tuple((0 if size == sizes[0] else 1, sum(sizes[:i]), 0) for i, size in enumerate(sizes))
+    return Tiling(kinds, _blocks(isa, sum(kinds[0]), output_blocks), places)
+
+
+def strips(tiles: int, src_bytes: int, weight_bytes: int, passes: int) -> tuple[int, ...]:
+    """Return the first tile of each strip, and the end.
+
+    All output blocks of a strip are computed before the next strip: its source stays in the cache, but the weights are
+    read again for each strip. ``passes`` is how often the whole source would be read otherwise.
+    """
+    count = 1
+    if src_bytes > _CACHE:
+        cut = min(math.ceil(src_bytes / (_CACHE // 2)), tiles)
+        again = weight_bytes if weight_bytes > _CACHE else 0
+        if cut * again < passes * src_bytes:
+            count = cut
+    return tuple(tiles * i // count for i in range(count + 1))
+
+
+def _even(length: int, most: int) -> list[int]:
+    """Cut a length into as few pieces as possible of at most ``most``, whose sizes differ by one at most."""
+    base, extra = divmod(length, -(-length // most))
+    return [base + 1] * extra + [base] * (-(-length // most) - extra)
+
+
+def _blocks(isa: str, positions: int, output_blocks: int) -> int:
+    """Return the most output blocks whose accumulators and weights fit in the registers."""
+    vectors, broadcast = _REGISTERS[isa]
+    fitting = [n for n in (8, 4, 2, 1) if n <= output_blocks and positions * n + n + broadcast <= vectors]
+    return fitting[0] if fitting else 1
