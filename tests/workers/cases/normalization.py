@@ -8,7 +8,7 @@ import numpy as np
 
 from poolrt.workers.desc import Arg, BatchNormalization, Lrn, PrimitiveAttr, Softmax
 
-from .case import RELU, Array, Case, normals, plain
+from .case import EPSILON, RELU, Array, Case, normals, plain
 
 
 def batch_normalization_cases() -> list[Case]:
@@ -55,27 +55,21 @@ def softmax_cases() -> list[Case]:
         ((100000,), 0), ((1,), 0), ((0, 5), 1), ((5, 0), 1),
     ]  # fmt: skip
     for (dims, axis), algorithm in itertools.product(problems, ("accurate", "log")):
-        op = Softmax(plain(*dims), plain(*dims), axis, algorithm)
         values = normals(dims, "softmax", scale=6.0)
-        found.append(
-            Case(
-                f"{algorithm} {dims} axis {axis}",
-                op,
-                {Arg.SRC: values},
-                rtol=2e-6,
-                atol=2e-6 if algorithm == "log" else 1e-30,
-            )
-        )
+        found.append(_softmax(f"{algorithm} {dims} axis {axis}", values, axis, algorithm))
     for algorithm, shift in itertools.product(("accurate", "log"), (3e4, -3e4)):
-        op = Softmax(plain(3, 50), plain(3, 50), 1, algorithm)
         values = normals((3, 50), "shifted", scale=40.0) + np.float32(shift)
-        found.append(
-            Case(
-                f"{algorithm} around {shift:g}",
-                op,
-                {Arg.SRC: values},
-                rtol=2e-6,
-                atol=1.2e-38 if algorithm == "accurate" else 2e-6,
-            )
-        )
-    return found
+        found.append(_softmax(f"{algorithm} around {shift:g}", values, 1, algorithm))
+    infinite = normals((4, 21), "infinite")
+    infinite[0, 3], infinite[1, 5], infinite[2, :], infinite[3, 20] = -np.inf, np.nan, 1e38, np.inf
+    return [*found, _softmax("accurate with infinities", infinite, 1, "accurate")]
+
+
+def _softmax(name: str, values: Array, axis: int, algorithm: str) -> Case:
+    """Return a case; its error allows for the rounding of x - max, which becomes an exponent, and for 16 half units."""
+    finite = values[np.isfinite(values)]
+    spread = float(np.max(finite) - np.min(finite)) if finite.size and finite.size == values.size else 100.0
+    relative = (16 + spread) * EPSILON
+    op = Softmax(plain(*values.shape), plain(*values.shape), axis, algorithm)
+    log = algorithm == "log"
+    return Case(name, op, {Arg.SRC: values}, rtol=2e-6 if log else relative, atol=2e-6 if log else 1.2e-38)

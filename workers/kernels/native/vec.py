@@ -150,23 +150,63 @@ def vkeep_or(_: Any, value: VectorType, count: types.Integer, other: VectorType)
 
 
 @intrinsic
+def vload_inside(_: Any, address: types.Integer, first: types.Integer, limit: types.Integer, other: VectorType) -> Any:
+    """Load the floats at indices first to first + 15 that lie in [0, limit), ``other`` elsewhere, untouched there."""
+
+    def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+        base, index, end, fill = a
+        mask = _inside(b, index, I64(1), end)
+        where = pointer(b, b.add(base, b.shl(index, I64(2))), VF)
+        return call(b, "llvm.masked.load.v16f32.p0", where, I32(4), mask, fill)
+
+    return vector(types.int64, types.int64, types.int64, vector), emit
+
+
+@intrinsic
 def vgather(
     _: Any, address: types.Integer, first: types.Integer, step: types.Integer, limit: types.Integer, other: VectorType
 ) -> Any:
     """Load the floats at indices first, first + step, ... (16 of them) that lie in [0, limit), ``other`` elsewhere."""
 
     def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
-        base, first_index, stride, end, fill = a
-        wide = ir.VectorType(I64, LANES)
-        numbers = ir.Constant(wide, list(range(LANES)))
-        index = b.add(splat(b, first_index), b.mul(numbers, splat(b, stride)))
-        # An unsigned comparison sees negative indices beyond every limit.
-        mask = b.icmp_unsigned("<", index, splat(b, end))
-        places = b.add(splat(b, base), b.shl(index, ir.Constant(wide, [2] * LANES)))
+        base, index, step, end, fill = a
+        mask = _inside(b, index, step, end)
+        places = b.add(splat(b, base), b.shl(_steps(b, index, step), splat(b, I64(2))))
         where = b.inttoptr(places, ir.VectorType(F32.as_pointer(), LANES))
         return call(b, "llvm.masked.gather.v16f32.v16p0", where, I32(4), mask, fill)
 
     return vector(types.int64, types.int64, types.int64, types.int64, vector), emit
+
+
+@intrinsic
+def vcount_inside(_: Any, first: types.Integer, step: types.Integer, limit: types.Integer) -> Any:
+    """Return 1 in each lane whose index (first, first + step, ...) lies in [0, limit), 0 elsewhere."""
+
+    def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+        return b.select(_inside(b, *a), constant(1.0), constant(0.0))
+
+    return vector(types.int64, types.int64, types.int64), emit
+
+
+@intrinsic
+def veven(_: Any, low: VectorType, high: VectorType) -> Any:
+    """Return the lanes of even number of two vectors that follow one another."""
+
+    def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+        return b.shuffle_vector(a[0], a[1], ir.Constant(VI, list(range(0, 2 * LANES, 2))))
+
+    return vector(vector, vector), emit
+
+
+def _steps(b: Builder, first: Value, step: Value) -> Value:
+    """Return first, first + step, ... as a vector of 16 int64."""
+    numbers = ir.Constant(ir.VectorType(I64, LANES), list(range(LANES)))
+    return b.add(splat(b, first), b.mul(numbers, splat(b, step)))
+
+
+def _inside(b: Builder, first: Value, step: Value, limit: Value) -> Value:
+    """Return a mask of the indices first, first + step, ... in [0, limit); unsigned, a negative one is beyond."""
+    return b.icmp_unsigned("<", _steps(b, first, step), splat(b, limit))
 
 
 @intrinsic

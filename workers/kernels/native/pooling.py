@@ -1,0 +1,175 @@
+"""Pool windows over up to three spatial dimensions.
+
+The geometry stands in a table of int64: for each of depth, height and width the source size, destination size, kernel,
+stride, dilation (1 = dense) and left padding. A work item is one row of the destination. Three kernels: ``blocked``
+has 16 channels a vector; ``rows`` has 16 positions of a row a vector; ``whole`` reduces a channel's contiguous source
+to one element.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numba import njit, types
+
+from .vec import (
+    fstore,
+    iload,
+    vadd,
+    vcount_inside,
+    vdiv,
+    veven,
+    vgather,
+    vkeep,
+    vload,
+    vload_inside,
+    vmax,
+    vmax_lane,
+    vmul,
+    vset,
+    vstore,
+    vstore_part,
+    vsum,
+)
+
+#: Bytes of one dimension's entries in the table.
+_DIM = 48
+
+
+def make(isa: str, algorithm: str, part: str) -> tuple[Callable[..., None], Any]:
+    """Return a kernel for ``max``, ``avg_include_padding`` or ``avg_exclude_padding``, and its signature."""
+    makers = {"blocked": _blocked, "rows": _rows, "whole": _whole}
+    return makers[part](algorithm == "max", algorithm == "avg_include_padding")
+
+
+@njit(inline="always")
+def _dimension(table: int) -> tuple[int, int, int, int, int, int]:
+    """Return source size, destination size, kernel, stride, dilation and left padding of a dimension."""
+    return (
+        iload(table), iload(table + 8), iload(table + 16), iload(table + 24), iload(table + 32), iload(table + 40),
+    )  # fmt: skip
+
+
+@njit(inline="always")
+def _inside(first: int, step: int, window: int, size: int) -> tuple[int, int]:
+    """Return the range of window positions whose index first + position * step lies in [0, size)."""
+    low = 0
+    if first < 0:
+        low = (step - 1 - first) // step
+    high = window
+    if first + (window - 1) * step >= size:
+        high = (size - first + step - 1) // step
+    return low, max(low, high)
+
+
+def _blocked(takes_max: bool, counts_padding: bool) -> tuple[Callable[..., None], Any]:
+    combine = vmax if takes_max else vadd
+    start = np.float32(-np.inf if takes_max else 0.0)
+
+    def kernel(begin: int, end: int, src: int, dst: int, table: int, period: int, tail: int) -> None:
+        depth, out_depth, window_d, stride_d, step_d, left_d = _dimension(table)
+        height, out_height, window_h, stride_h, step_h, left_h = _dimension(table + _DIM)
+        width, out_width, window_w, stride_w, step_w, left_w = _dimension(table + 2 * _DIM)
+        for item in range(begin, end):
+            rest = item // out_height
+            first_h = (item - rest * out_height) * stride_h - left_h
+            block = rest // out_depth
+            first_d = (rest - block * out_depth) * stride_d - left_d
+            from_d, to_d = _inside(first_d, step_d, window_d, depth)
+            from_h, to_h = _inside(first_h, step_h, window_h, height)
+            lanes = tail if block % period == period - 1 else 16
+            target = dst + 64 * item * out_width
+            for w in range(out_width):
+                first_w = w * stride_w - left_w
+                from_w, to_w = _inside(first_w, step_w, window_w, width)
+                value = vset(start)
+                for d in range(from_d, to_d):
+                    plane = (block * depth + first_d + d * step_d) * height + first_h
+                    for h in range(from_h, to_h):
+                        line = src + 64 * ((plane + h * step_h) * width + first_w)
+                        for at in range(line + 64 * step_w * from_w, line + 64 * step_w * to_w, 64 * step_w):
+                            value = combine(vload(at), value)
+                if not takes_max:
+                    count = window_d * window_h * window_w
+                    if not counts_padding:
+                        count = max(1, (to_d - from_d) * (to_h - from_h) * (to_w - from_w))
+                    value = vdiv(value, vset(np.float32(count)))
+                vstore(target + 64 * w, vkeep(value, lanes))
+
+    return kernel, types.void(*[types.int64] * 7)
+
+
+def _rows(takes_max: bool, counts_padding: bool) -> tuple[Callable[..., None], Any]:
+    combine = vmax if takes_max else vadd
+    start = np.float32(-np.inf if takes_max else 0.0)
+
+    def kernel(begin: int, end: int, src: int, dst: int, table: int) -> None:
+        depth, out_depth, window_d, stride_d, step_d, left_d = _dimension(table)
+        height, out_height, window_h, stride_h, step_h, left_h = _dimension(table + _DIM)
+        width, out_width, window_w, stride_w, step_w, left_w = _dimension(table + 2 * _DIM)
+        nothing = vset(start)
+        for item in range(begin, end):
+            rest = item // out_height
+            first_h = (item - rest * out_height) * stride_h - left_h
+            channel = rest // out_depth
+            first_d = (rest - channel * out_depth) * stride_d - left_d
+            from_d, to_d = _inside(first_d, step_d, window_d, depth)
+            from_h, to_h = _inside(first_h, step_h, window_h, height)
+            for w in range(0, out_width, 16):
+                first_w = w * stride_w - left_w
+                value = nothing
+                for d in range(from_d, to_d):
+                    plane = (channel * depth + first_d + d * step_d) * height + first_h
+                    for h in range(from_h, to_h):
+                        line = src + 4 * (plane + h * step_h) * width
+                        for index in range(first_w, first_w + window_w * step_w, step_w):
+                            if stride_w == 1:
+                                seen = vload_inside(line, index, width, nothing)
+                            elif stride_w == 2:
+                                low = vload_inside(line, index, width, nothing)
+                                seen = veven(low, vload_inside(line, index + 16, width, nothing))
+                            else:
+                                seen = vgather(line, index, stride_w, width, nothing)
+                            value = combine(seen, value)
+                if not takes_max:
+                    count = vset(np.float32(window_d * window_h * window_w))
+                    if not counts_padding:
+                        count = vset(np.float32(0.0))
+                        for index in range(first_w, first_w + window_w * step_w, step_w):
+                            count = vadd(count, vcount_inside(index, stride_w, width))
+                        count = vmul(count, vset(np.float32((to_d - from_d) * (to_h - from_h))))
+                        count = vmax(count, vset(np.float32(1.0)))
+                    value = vdiv(value, count)
+                vstore_part(dst + 4 * (item * out_width + w), value, min(16, out_width - w))
+
+    return kernel, types.void(*[types.int64] * 5)
+
+
+def _whole(takes_max: bool, counts_padding: bool) -> tuple[Callable[..., None], Any]:
+    combine = vmax if takes_max else vadd
+    start = np.float32(-np.inf if takes_max else 0.0)
+
+    def kernel(begin: int, end: int, src: int, dst: int, length: int) -> None:
+        nothing = vset(start)
+        for item in range(begin, end):
+            line = src + 4 * item * length
+            first, second, third, fourth = nothing, nothing, nothing, nothing
+            at = 0
+            while at + 64 <= length:
+                first = combine(vload(line + 4 * at), first)
+                second = combine(vload(line + 4 * at + 64), second)
+                third = combine(vload(line + 4 * at + 128), third)
+                fourth = combine(vload(line + 4 * at + 192), fourth)
+                at += 64
+            while at < length:
+                first = combine(vload_inside(line, at, length, nothing), first)
+                at += 16
+            value = combine(combine(first, second), combine(third, fourth))
+            if takes_max:
+                fstore(dst + 4 * item, vmax_lane(value))
+            else:
+                fstore(dst + 4 * item, vsum(value) / np.float32(length))
+
+    return kernel, types.void(*[types.int64] * 5)
