@@ -18,7 +18,7 @@ _CACHE: Final = 512 << 10
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
-    """``kinds`` of tiles (runs of neighbours), output ``blocks`` computed at once, and (kind, row, column) of each tile."""
+    """``kinds`` of tiles (runs of neighbours), output ``blocks`` at once, and (kind, row, column) of each tile."""
 
     kinds: tuple[tuple[int, ...], ...]
     blocks: int

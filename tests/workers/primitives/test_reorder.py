@@ -1,0 +1,72 @@
+"""Reorder on the CPU engine: any layout to any other, exact, padding zeroed, the same for any cut of the work."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from poolrt.workers.desc import Arg, MemoryDesc, PrimitiveAttr, Reorder
+from poolrt.workers.desc.memory_desc import plain_tag
+from poolrt.workers.engines.target import cpu_target
+from poolrt.workers.primitives.primitive_desc import UnsupportedPrimitive, primitive_desc
+from tests.workers.cases import Case, cases, normals
+from tests.workers.native_runner import NativeRunner
+
+#: Layouts of weights that convolutions ask for, and blocks that do not divide one another.
+MORE = [
+    ((70, 3, 7, 7), "abcd", "Acdb16a"),
+    ((37, 1, 3, 3), "abcd", "Abcd16a"),
+    ((272, 24, 1, 1), "abcd", "ABcd16b68a"),
+    ((2, 40, 5, 5), "aBcd16b", "aBcd32b"),
+    ((1, 40, 5, 5), "aBcd16b", "aBcd24b"),
+    ((3, 4, 5, 6, 7, 2), "fadcbe", "cdefab"),
+    ((1, 200, 1, 1), "abcd", "aBcd16b"),
+    ((1, 3, 130, 130), "abcd", "acdb"),
+    ((20000,), "a", "a"),
+    ((), "", ""),
+]
+
+
+def case(dims: tuple[int, ...], source: str, target: str) -> Case:
+    op = Reorder(MemoryDesc(dims, "f32", source), MemoryDesc(dims, "f32", target))
+    return Case(f"{dims} {source} to {target}", op, {Arg.SRC: normals(dims)}, rtol=0.0, atol=0.0)
+
+
+@pytest.mark.parametrize("problem", [*cases("reorder"), *(case(*m) for m in MORE)], ids=str)
+def test_a_reorder_is_exact(native: NativeRunner, problem: Case, isa: str) -> None:
+    native.check(problem, isa)
+
+
+@st.composite
+def layouts(draw: st.DrawFn) -> tuple[tuple[int, ...], str, str]:
+    dims = tuple(draw(st.lists(st.integers(1, 21), min_size=1, max_size=4)))
+    letters = plain_tag(len(dims))
+
+    def tag() -> str:
+        order = list(draw(st.permutations(letters)))
+        blocks = draw(st.lists(st.tuples(st.sampled_from(letters), st.sampled_from([2, 3, 4, 16])), max_size=2))
+        named = {letter for letter, _ in blocks}
+        outer = "".join(letter.upper() if letter in named else letter for letter in order)
+        return outer + "".join(f"{size}{letter}" for letter, size in blocks)
+
+    return dims, tag(), tag()
+
+
+@settings(max_examples=150, deadline=None, derandomize=True, database=None)
+@given(layouts())
+def test_any_layout_reorders_to_any_other(native: NativeRunner, drawn: tuple[tuple[int, ...], str, str]) -> None:
+    native.check(case(*drawn), cpu_target().isa)
+
+
+@pytest.mark.parametrize(("source", "target"), [("f64", "f64"), ("f32", "s32")])
+def test_types_that_are_not_moved_are_refused(source: str, target: str) -> None:
+    op = Reorder(MemoryDesc((3, 4), source), MemoryDesc((3, 4), target, "ba"))
+    with pytest.raises(UnsupportedPrimitive, match=source):
+        primitive_desc(op, PrimitiveAttr(), cpu_target())
+
+
+def test_few_kernels_serve_every_reorder() -> None:
+    problems = [*cases("reorder"), *(case(*m) for m in MORE)]
+    specs = {spec for p in problems for spec in primitive_desc(p.op, PrimitiveAttr(), cpu_target()).program().kernels}
+    assert len(specs) == 3

@@ -1,0 +1,168 @@
+"""Describe a change of layout as nests of strided loops. Pure.
+
+Every dimension is cut at the block sizes of both layouts into digits; a digit has one stride in each layout. A padded
+dimension gives a nest for its whole blocks and one for the rest, and a nest that zeroes the last block beforehand.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass, replace
+from typing import Final
+
+from ..desc import MemoryDesc
+
+#: Contiguous or transposed lengths are cut here, so that work divides over threads.
+PIECE: Final = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """One loop: extent and the strides in elements of source and destination."""
+
+    extent: int
+    src: int
+    dst: int
+
+
+@dataclass(frozen=True, slots=True)
+class Nest:
+    """Loops, outermost in the destination first, from an offset in elements of source and destination."""
+
+    loops: tuple[Loop, ...]
+    src: int = 0
+    dst: int = 0
+
+
+class IncompatibleBlocks(ValueError):
+    """The block sizes of two layouts do not divide one another. Raised by `copies`."""
+
+
+def copies(src: MemoryDesc, dst: MemoryDesc) -> list[Nest]:
+    """Return the nests that together move every element from one layout to the other. Raises IncompatibleBlocks."""
+    parts = [_dimension(src, dst, dim) for dim in range(dst.ndims)]
+    nests = []
+    for choice in itertools.product(*parts):
+        loops = sorted((loop for nest in choice for loop in nest.loops), key=lambda loop: (-loop.dst, -loop.src))
+        nests.append(Nest(_merge(loops), sum(n.src for n in choice), sum(n.dst for n in choice)))
+    return nests
+
+
+def fills(src: MemoryDesc, dst: MemoryDesc) -> list[Nest]:
+    """Return the nests over the last block of each dimension that ``dst`` pads and ``src`` does not pad likewise."""
+    nests = []
+    strides = [_strides(dst, dim) for dim in range(dst.ndims)]
+    for dim in range(dst.ndims):
+        block = dst.layout.block_of(dim)
+        if dst.dims[dim] % block == 0 or _keeps_padding(src, dst, dim):
+            continue
+        loops = []
+        for other, digits in enumerate(strides):
+            extents = [(size, stride) for size, stride in digits[:-1]]
+            outer = (1 if other == dim else dst.padded_dims[other] // dst.layout.block_of(other), digits[-1][1])
+            loops += [Loop(size, 0, stride) for size, stride in (*extents, outer)]
+        loops.sort(key=lambda loop: -loop.dst)
+        nests.append(Nest(_merge(loops), 0, dst.dims[dim] // block * strides[dim][-1][1]))
+    return nests
+
+
+def pieces(nest: Nest) -> list[Nest]:
+    """Cut long innermost loops, so that a nest's outer loops have enough steps to share."""
+    found = [nest]
+    for unit in ("src", "dst"):
+        found = [piece for part in found for piece in _cut(part, unit)]
+    return found
+
+
+def _cut(nest: Nest, unit: str) -> list[Nest]:
+    for number, loop in enumerate(nest.loops):
+        if getattr(loop, unit) == 1 and loop.extent >= 2 * PIECE:
+            whole, rest = divmod(loop.extent, PIECE)
+            outer = Loop(whole, loop.src * PIECE, loop.dst * PIECE)
+            before, after = nest.loops[:number], nest.loops[number + 1 :]
+            cut = [replace(nest, loops=(*before, outer, replace(loop, extent=PIECE), *after))]
+            if rest:
+                start = whole * PIECE
+                loops = (*before, replace(loop, extent=rest), *after)
+                cut.append(Nest(loops, nest.src + start * loop.src, nest.dst + start * loop.dst))
+            return cut
+    return [nest]
+
+
+def _dimension(src: MemoryDesc, dst: MemoryDesc, dim: int) -> list[Nest]:
+    """Return nests of one dimension that cover its elements (its padding too where both layouts pad alike)."""
+    length = dst.padded_dims[dim] if _keeps_padding(src, dst, dim) else dst.dims[dim]
+    marks = sorted({1, *_marks(src, dim), *_marks(dst, dim)})
+    if any(b % a for a, b in itertools.pairwise(marks)):
+        raise IncompatibleBlocks(f"blocks {marks[1:]} of dimension {dim} do not divide one another")
+    found = []
+    start = 0
+    for number in reversed(range(len(marks))):
+        # All whole blocks of this size that are left; smaller digits run in full.
+        count = (length - start) // marks[number]
+        if count:
+            loops = [
+                Loop(b // a, _stride(src, dim, a), _stride(dst, dim, a))
+                for a, b in itertools.pairwise(marks[: number + 1])
+            ]
+            outer = Loop(count, _stride(src, dim, marks[number]), _stride(dst, dim, marks[number]))
+            found.append(Nest((*loops, outer), _place(src, dim, start), _place(dst, dim, start)))
+            start += count * marks[number]
+    return found
+
+
+def _keeps_padding(src: MemoryDesc, dst: MemoryDesc, dim: int) -> bool:
+    return src.layout.block_of(dim) == dst.layout.block_of(dim)
+
+
+def _marks(md: MemoryDesc, dim: int) -> list[int]:
+    """Return the sizes at which a layout cuts a dimension: products of its blocks, innermost first."""
+    sizes = [size for d, size in reversed(md.layout.blocks) if d == dim]
+    return list(itertools.accumulate(sizes, lambda a, b: a * b))
+
+
+def _strides(md: MemoryDesc, dim: int) -> list[tuple[int, int]]:
+    """Return (size, stride) of each inner block of a dimension, innermost first, and (0, stride) of the outer index."""
+    found = []
+    step = 1
+    for d, size in reversed(md.layout.blocks):
+        if d == dim:
+            found.append((size, step))
+        step *= size
+    return [*found, (0, md.outer_strides()[dim])]
+
+
+def _stride(md: MemoryDesc, dim: int, unit: int) -> int:
+    """Return the distance of two elements that lie ``unit`` apart, a size at which some layout cuts."""
+    for size, stride in _strides(md, dim):
+        if not size or unit < size:
+            return stride * unit
+        unit //= size
+    raise AssertionError("the outer index ends the loop")
+
+
+def _place(md: MemoryDesc, dim: int, index: int) -> int:
+    place = 0
+    for size, stride in _strides(md, dim):
+        place += (index % size if size else index) * stride
+        index = index // size if size else 0
+    return place
+
+
+def _merge(loops: list[Loop]) -> tuple[Loop, ...]:
+    """Drop loops of one step and join neighbours that are one loop in both layouts."""
+    merged: list[Loop] = []
+    for loop in loops:
+        if loop.extent == 1:
+            continue
+        if merged and (merged[-1].src, merged[-1].dst) == (loop.extent * loop.src, loop.extent * loop.dst):
+            merged[-1] = Loop(merged[-1].extent * loop.extent, loop.src, loop.dst)
+        else:
+            merged.append(loop)
+    return tuple(merged)
+
+
+def steps(loops: tuple[Loop, ...]) -> int:
+    """Return how often the body of loops runs."""
+    return math.prod(loop.extent for loop in loops)
