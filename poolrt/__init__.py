@@ -6,25 +6,37 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from . import errors
     from .graph.builder import Graph
     from .graph.errors import GraphError, ModelError, UnsupportedNode
     from .graph.onnx.importer import load_onnx
     from .graph.values import Value
+    from .model import Model, TensorSpec
+    from .pool import Pool, connect
 
-__all__ = ["Graph", "GraphError", "ModelError", "UnsupportedNode", "Value", "load_onnx"]
+__all__ = [
+    "Graph", "GraphError", "Model", "ModelError", "Pool", "TensorSpec", "UnsupportedNode", "Value", "connect", "errors",
+    "load_onnx",
+]  # fmt: skip
 
 #: Public name -> the module that has it. Imported on first use: a command or worker pays only for what it names.
 _HOMES: Final = {
     "Graph": ".graph.builder",
     "GraphError": ".graph.errors",
+    "Model": ".model",
     "ModelError": ".graph.errors",
+    "Pool": ".pool",
+    "TensorSpec": ".model",
     "UnsupportedNode": ".graph.errors",
     "Value": ".graph.values",
+    "connect": ".pool",
     "load_onnx": ".graph.onnx.importer",
 }
 
 
 def __getattr__(name: str) -> Any:
+    if name == "errors":
+        return import_module(".errors", __name__)
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     found = getattr(import_module(_HOMES[name], __name__), name)

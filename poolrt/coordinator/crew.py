@@ -1,0 +1,231 @@
+"""The workers: who is alive, what each has in flight, what waits, and what becomes of it when one dies.
+
+Guarantees: a run is answered exactly once; a dead worker's output slots are given up only after its death is certain,
+and the run is repeated into fresh ones; only the run that was being executed counts the death, those queued behind it
+do not; a function is never repeated, because it may have had effects.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from poolrt.arena import ArenaExhausted
+from poolrt.errors import ArenaFull, PoolError, WorkerLost
+from poolrt.workers.protocol import Kind
+
+from .instructions import Instruction, Role, Send, Spawn
+from .jobs import Job, Model
+from .leases import Leases
+from .placement import choose_for_function, choose_for_run, reserve_for_function
+
+#: Workers that may die in a row before one gets ready; then the pool gives up instead of starting processes for ever.
+STILLBORN_LIMIT: Final = 3
+
+
+@dataclass(slots=True, eq=False)
+class Worker:
+    """One worker process. ``jobs`` are in flight, in the order it executes them."""
+
+    number: int
+    ready: bool = False
+    process: int = 0
+    numba_imported: bool = False
+    runs: int = 0
+    models: set[int] = field(default_factory=set)
+    jobs: dict[int, Job] = field(default_factory=dict)
+    applying: bool = False
+    applied: bool = False
+
+    @property
+    def load(self) -> int:
+        """Pieces of work in flight."""
+        return len(self.jobs)
+
+
+class Crew:
+    """Keeps ``size`` workers alive and busy. ``fail(job, error)`` is called for a job that is given up."""
+
+    def __init__(
+        self,
+        size: int,
+        retries: int,
+        leases: Leases,
+        numbers: Iterator[int],
+        out: list[Instruction],
+        fail: Callable[[Job, PoolError], None],
+    ) -> None:
+        self.size = size
+        self.retries = retries
+        self.workers: dict[int, Worker] = {}
+        self.runs_waiting: deque[Job] = deque()
+        self.functions_waiting: deque[Job] = deque()
+        #: Workers that were replaced, in all.
+        self.deaths = 0
+        self._leases = leases
+        self._numbers = numbers
+        self._out = out
+        self._fail = fail
+        self._stillborn = 0
+        self._hopeless = False
+
+    def muster(self) -> None:
+        """Start as many workers as are missing."""
+        while len(self.workers) < self.size and not self._hopeless:
+            number = next(self._numbers)
+            self.workers[number] = Worker(number)
+            self._out.append(Spawn(number, Role.WORKER))
+
+    def submit(self, job: Job) -> None:
+        """Queue a job; `dispatch` gives it to a worker or gives it up."""
+        if job.model is not None:
+            job.model.users += 1
+        (self.functions_waiting if job.kind is Kind.APPLY else self.runs_waiting).append(job)
+
+    def mark_ready(self, number: int, process: int) -> None:
+        """A worker has come up."""
+        worker = self.workers[number]
+        worker.ready, worker.process = True, process
+        self._stillborn = 0
+
+    def finish(self, number: int, token: int) -> Job | None:
+        """A worker has ended a job, well or not: return it, or None where it had no such job."""
+        worker = self.workers[number]
+        job = worker.jobs.pop(token, None)
+        if job is None:
+            return None
+        if job.kind is Kind.APPLY:
+            worker.applying = False
+        worker.runs += job.kind in (Kind.EXECUTE, Kind.APPLY)
+        if job.model is not None:
+            job.model.users -= 1
+        return job
+
+    def bury(self, number: int) -> None:
+        """A worker is certainly dead: start another, repeat or give up what it had in flight."""
+        worker = self.workers.pop(number)
+        self.deaths += 1
+        if not worker.ready:
+            self._stillborn += 1
+            self._hopeless = self._stillborn >= STILLBORN_LIMIT
+        jobs = list(worker.jobs.values())
+        if jobs:
+            jobs[0].deaths += 1
+        for job in reversed(jobs):
+            self._retry(job)
+        self.muster()
+
+    def withdraw(self, client: int) -> None:
+        """Forget what a client had queued; what is in flight goes on, and nobody is told of its end."""
+        for queue in (self.runs_waiting, self.functions_waiting):
+            for job in [j for j in queue if j.client == client]:
+                queue.remove(job)
+                self._let_go(job)
+
+    def dispatch(self) -> None:
+        """Give waiting jobs to workers, as far as there is room for them."""
+        workers = self.workers.values()
+        if self._hopeless and not any(w.ready for w in workers):
+            self._give_up()
+        self._dispatch_functions()
+        reserved = reserve_for_function(workers) if self.functions_waiting else None
+        while self.runs_waiting:
+            job = self.runs_waiting[0]
+            chosen = choose_for_run(workers, job.model.number if job.model else 0, reserved)
+            if chosen is None:
+                break
+            if job.kind is Kind.EXECUTE and job.model is not None:
+                try:
+                    job.outputs = self._leases.take(job.model.output_sizes, job.holder)
+                except ArenaExhausted as error:
+                    if any(w.jobs for w in workers):
+                        break  # what ends may give memory back
+                    self.runs_waiting.popleft()
+                    job.model.users -= 1
+                    self._fail(job, arena_full(job.label, error))
+                    continue
+            self.runs_waiting.popleft()
+            self._give(self.workers[chosen.number], job)
+        self._dispatch_functions()
+
+    def drop_model(self, model: Model) -> None:
+        """Tell the workers that have a model to forget it."""
+        for worker in self.workers.values():
+            if model.number in worker.models:
+                worker.models.discard(model.number)
+                self._out.append(Send(worker.number, [Kind.DROP, model.number]))
+
+    def _dispatch_functions(self) -> None:
+        while self.functions_waiting:
+            chosen = choose_for_function(self.workers.values(), bool(self.runs_waiting))
+            if chosen is None:
+                return
+            self._give(self.workers[chosen.number], self.functions_waiting.popleft())
+
+    def _give(self, worker: Worker, job: Job) -> None:
+        worker.jobs[job.token] = job
+        worker.applying = worker.applied = job.kind is Kind.APPLY
+        model = job.model
+        if model is not None and model.number not in worker.models:
+            worker.models.add(model.number)
+            self._out.append(Send(worker.number, [Kind.MODEL, model.number, model.plan, model.entries, model.constants]))
+        number = model.number if model else 0
+        message: list[object]
+        if job.kind is Kind.EXECUTE:
+            message = [Kind.EXECUTE, job.token, number, job.inputs, job.outputs]
+        elif job.kind is Kind.REORDER:
+            message = [Kind.REORDER, job.token, number, job.constant, job.inputs[0], job.outputs[0]]
+        elif job.kind is Kind.APPLY:
+            message = [Kind.APPLY, job.token, job.payload]
+        else:
+            message = [Kind.PROBE, job.token, job.engine]
+        self._out.append(Send(worker.number, message))
+
+    def _retry(self, job: Job) -> None:
+        if job.kind is Kind.EXECUTE:
+            for offset in job.outputs:
+                self._leases.release(offset, job.holder)
+            job.outputs = []
+        if (job.kind is Kind.APPLY and job.deaths) or job.deaths > self.retries:
+            if job.model is not None:
+                job.model.users -= 1
+            self._fail(job, _lost(job))
+        else:
+            (self.functions_waiting if job.kind is Kind.APPLY else self.runs_waiting).appendleft(job)
+
+    def _give_up(self) -> None:
+        for queue in (self.runs_waiting, self.functions_waiting):
+            while queue:
+                job = queue.popleft()
+                if job.model is not None:
+                    job.model.users -= 1
+                self._fail(job, self._never_started(job))
+
+    def _let_go(self, job: Job) -> None:
+        if job.model is not None:
+            job.model.users -= 1
+        self._leases.end(job.holder)
+
+    def _never_started(self, job: Job) -> WorkerLost:
+        return WorkerLost(
+            f"{job.label}: {self._stillborn} worker processes in a row died while they started; "
+            "what they wrote to standard error says why",
+            job.label, 0, self._stillborn,
+        )  # fmt: skip
+
+
+def arena_full(label: str, error: ArenaExhausted) -> ArenaFull:
+    """Return the error that a client gets when shared memory is too small."""
+    return ArenaFull(f"{label}: {error}", error.needed, error.free, error.nbytes)
+
+
+def _lost(job: Job) -> WorkerLost:
+    steps = job.model.steps if job.model else 0
+    if job.kind is Kind.APPLY:
+        text = f"{job.label}: the worker process that executed it died; functions are not repeated"
+    else:
+        of = f" (a model of {steps} steps)" if steps else ""
+        text = f"{job.label}{of}: {job.deaths} worker processes died one after the other while they executed it"
+    return WorkerLost(text, job.label, steps, job.deaths)

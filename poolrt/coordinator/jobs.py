@@ -1,0 +1,53 @@
+"""A piece of work for a worker, from the moment it is wanted until somebody has been told of its end."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+
+from poolrt.workers.protocol import Kind
+
+
+@dataclass(slots=True, eq=False)
+class Model:
+    """A loaded graph: what each worker is sent before its first run. ``constants`` are offsets, sizes are bytes."""
+
+    number: int
+    client: int
+    name: str
+    steps: int
+    plan: list[object]
+    entries: list[bytes]
+    constants: list[int]
+    input_sizes: list[int]
+    output_sizes: list[int]
+    #: Jobs that need it; it is dropped when it is no longer wanted and this is 0.
+    users: int = 0
+    wanted: bool = True
+
+
+@dataclass(slots=True, eq=False)
+class Job:
+    """``kind`` is the message that starts it: EXECUTE, REORDER, APPLY or PROBE. ``label`` names it in errors."""
+
+    kind: Kind
+    token: int
+    label: str
+    #: Who is told of a run or function, and the number of the client's request; 0 for work of a load.
+    client: int = 0
+    request: int = 0
+    load: int = 0
+    model: Model | None = None
+    inputs: list[int] = field(default_factory=list)
+    outputs: list[int] = field(default_factory=list)
+    #: Number of the constant to reorder.
+    constant: int = 0
+    payload: bytes = b""
+    engine: str = ""
+    #: Workers that died while they executed it.
+    deaths: int = 0
+
+    @property
+    def holder(self) -> Hashable:
+        """The holder of leases on the slots that a worker may touch for this job."""
+        return ("job", self.token)

@@ -1,0 +1,92 @@
+"""Who holds which slot of the arena: reference counts kept as leases of holders, so that a holder's end gives all back."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+from poolrt.arena import Allocator
+
+
+class NotHeld(LookupError):
+    """A holder names a slot that it has no lease on. Raised by `Leases`; from a client it is a breach of protocol."""
+
+    def __init__(self, offset: int) -> None:
+        super().__init__(offset)
+        self.offset = offset
+
+    def __str__(self) -> str:
+        return f"no lease on a slot at offset {self.offset}"
+
+
+class Leases:
+    """Slots and their holders: a client, a run under way, a model. A slot is free again when its last lease ends."""
+
+    def __init__(self, allocator: Allocator) -> None:
+        self.allocator = allocator
+        self._references: dict[int, int] = {}
+        self._held: dict[Hashable, dict[int, int]] = {}
+
+    def take(self, sizes: Sequence[int], holder: Hashable) -> list[int]:
+        """Return the offsets of new slots for tensors of ``sizes`` bytes. Takes all or none; raises ArenaExhausted."""
+        taken: list[int] = []
+        try:
+            for size in sizes:
+                taken.append(self.allocator.take(size))
+        except MemoryError:
+            for offset in taken:
+                self.allocator.give(offset)
+            raise
+        held = self._held.setdefault(holder, {})
+        for offset in taken:
+            self._references[offset] = 1
+            held[offset] = 1
+        return taken
+
+    def holds(self, holder: Hashable, offset: int, nbytes: int) -> bool:
+        """Return whether a holder has a lease on a slot that is large enough for ``nbytes``."""
+        return offset in self._held.get(holder, ()) and self.allocator.size(offset) >= nbytes
+
+    def share(self, offset: int, holder: Hashable) -> None:
+        """Add a lease on a slot. Raises NotHeld where nobody has one."""
+        if offset not in self._references:
+            raise NotHeld(offset)
+        held = self._held.setdefault(holder, {})
+        held[offset] = held.get(offset, 0) + 1
+        self._references[offset] += 1
+
+    def release(self, offset: int, holder: Hashable) -> None:
+        """End one lease. Raises NotHeld."""
+        held = self._held.get(holder)
+        count = held.get(offset, 0) if held else 0
+        if held is None or not count:
+            raise NotHeld(offset)
+        if count > 1:
+            held[offset] = count - 1
+        else:
+            del held[offset]
+            if not held:
+                del self._held[holder]
+        self._drop(offset, 1)
+
+    def hand_over(self, offsets: Sequence[int], giver: Hashable, taker: Hashable) -> None:
+        """Turn one lease on each slot into another holder's. Raises NotHeld."""
+        for offset in offsets:
+            self.share(offset, taker)
+            self.release(offset, giver)
+
+    def end(self, holder: Hashable) -> None:
+        """End all leases of a holder; it need not have any."""
+        for offset, count in self._held.pop(holder, {}).items():
+            self._drop(offset, count)
+
+    def holders(self) -> list[Hashable]:
+        """Return everyone who has a lease."""
+        return list(self._held)
+
+    def _drop(self, offset: int, count: int) -> None:
+        left = self._references[offset] - count
+        if left:
+            self._references[offset] = left
+        else:
+            del self._references[offset]
+            self.allocator.give(offset)

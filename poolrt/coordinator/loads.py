@@ -1,0 +1,285 @@
+"""Loads: how a graph of a client becomes a model.
+
+    probe the engine's target (OpenCL only) -> lower -> look up -> create what is missing -> hand out slots for constants
+    -> reorder those that the plan wants in another layout -> tell the client
+
+Constants are written by the client while look-up and creation go on. At most `STAGING_BYTES` of them wait for their
+reorder at a time, so that the same warm slots serve one constant after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from poolrt.arena import ArenaExhausted
+from poolrt.errors import GraphRefused, PoolError, PoolRefused
+from poolrt.workers.protocol import Kind
+
+from .creations import Creation, Creations
+from .crew import Crew, arena_full
+from .entry_memory import EntryMemory
+from .instructions import Forget, Instruction, LookUp, Lower, LoweredGraph, Send
+from .jobs import Job, Model
+from .leases import Leases
+
+#: Bytes of constants that are written but not yet in their final layout.
+STAGING_BYTES: Final = 64 * 1024 * 1024
+#: Where an entry may come from, as reports count it. One that another process was just creating counts as shared.
+SOURCES: Final = ("created", "memory", "files", "redis")
+
+
+@dataclass(slots=True, eq=False)
+class Load:
+    """One load under way. ``staged`` maps a constant's number to its slot, until it is in its final layout."""
+
+    number: int
+    client: int
+    request: int
+    name: str
+    engine: str
+    graph: dict[str, Any] | None
+    lowered: LoweredGraph | None = None
+    entries: list[bytes | None] = field(default_factory=list)
+    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SOURCES, 0))
+    final: list[int] = field(default_factory=list)
+    model: Model | None = None
+    granted: int = 0
+    staged: dict[int, int] = field(default_factory=dict)
+    staged_bytes: int = 0
+    written: set[int] = field(default_factory=set)
+    unsettled: int = 0
+
+    @property
+    def missing(self) -> int:
+        """Primitives whose entry is not here yet."""
+        return self.entries.count(None)
+
+
+class Loads:
+    """All loads under way. ``done(model)`` takes over a model that is ready, ``drop(model)`` one that will never be."""
+
+    def __init__(
+        self,
+        crew: Crew,
+        creations: Creations,
+        memory: EntryMemory,
+        leases: Leases,
+        numbers: Iterator[int],
+        out: list[Instruction],
+        done: Callable[[Model], None],
+        drop: Callable[[Model], None],
+    ) -> None:
+        self.under_way: dict[int, Load] = {}
+        self._by_request: dict[tuple[int, int], Load] = {}
+        self._targets: dict[str, list[Any]] = {}
+        self._crew = crew
+        self._creations = creations
+        self._memory = memory
+        self._leases = leases
+        self._numbers = numbers
+        self._out = out
+        self._done = done
+        self._drop = drop
+
+    def start(self, client: int, request: int, graph: dict[str, Any]) -> None:
+        """A client wants a graph loaded. Raises PoolRefused where the request's number is in use."""
+        if (client, request) in self._by_request:
+            raise PoolRefused(f"request {request} is in use")
+        engine = graph.get("engine") or "cpu"
+        name = graph.get("name")
+        load = Load(next(self._numbers), client, request, str(name), str(engine), graph)
+        self.under_way[load.number] = self._by_request[client, request] = load
+        if load.engine == "cpu" or load.engine in self._targets:
+            self._lower(load)
+        else:
+            token = next(self._numbers)
+            self._crew.submit(Job(Kind.PROBE, token, f"engine {load.engine}", load=load.number, engine=load.engine))
+
+    def probed(self, job: Job, target: Any) -> None:
+        """A worker has told the target of an engine."""
+        load = self.under_way.get(job.load)
+        if not isinstance(target, list):
+            self.fail(job.load, GraphRefused(f"engine {job.engine} has no target"))
+            return
+        self._targets[job.engine] = target
+        if load is not None:
+            self._lower(load)
+
+    def lowered(self, number: int, graph: LoweredGraph) -> None:
+        """A graph has become a plan: reserve its constants, and look for its primitives."""
+        load = self.under_way.get(number)
+        if load is None:
+            self._out.append(Forget(number))
+            return
+        load.lowered = graph
+        try:
+            load.final = self._leases.take([c.nbytes for c in graph.constants], ("model", number))
+        except ArenaExhausted as error:
+            self.fail(number, arena_full(f"constants of {load.name}", error))
+            return
+        load.unsettled = len(graph.constants)
+        load.entries = [self._memory.get(p.digest) for p in graph.primitives]
+        load.counts["memory"] = sum(entry is not None for entry in load.entries)
+        unknown = [i for i, entry in enumerate(load.entries) if entry is None]
+        self._out.append(LookUp(number, unknown) if unknown else Forget(number))
+        self._advance(load)
+
+    def looked_up(self, number: int, found: dict[int, tuple[bytes, str]]) -> None:
+        """The store has answered; what it does not have is created."""
+        load = self.under_way.get(number)
+        self._out.append(Forget(number))
+        if load is None or load.lowered is None:
+            return
+        for index, primitive in enumerate(load.lowered.primitives):
+            if index in found:
+                entry, source = found[index]
+                self._memory.put(primitive.digest, entry)
+                self._fill(load, index, entry, source)
+            elif load.entries[index] is None:
+                self._creations.want(primitive, number, index)
+        if load.missing:
+            self.report_progress([number])
+        self.schedule()
+        self._advance(load)
+
+    def created(self, creation: Creation, entry: bytes, source: str) -> None:
+        """A creator has delivered; everyone who waits gets the entry."""
+        self._memory.put(creation.primitive.digest, entry)
+        loads = dict.fromkeys(number for number, _ in creation.waiting)
+        for number, index in creation.waiting:
+            if number in self.under_way:
+                self._fill(self.under_way[number], index, entry, source)
+        self.report_progress(list(loads))
+        for number in loads:
+            if number in self.under_way:
+                self._advance(self.under_way[number])
+
+    def schedule(self) -> None:
+        """Get waiting creations under way."""
+        self.report_progress(list(dict.fromkeys(self._creations.schedule())))
+
+    def written(self, client: int, request: int, constants: list[int]) -> None:
+        """A client has written constants into the slots that it was given. Raises PoolRefused for others."""
+        load = self._by_request.get((client, request))
+        if load is None:
+            return  # the load has failed meanwhile
+        for index in constants:
+            if load.lowered is None or index >= load.granted or index in load.written:
+                raise PoolRefused(f"constant {index} was not asked for")
+            load.written.add(index)
+            if load.lowered.constants[index].reorder is None:
+                load.unsettled -= 1
+            elif load.model is not None:
+                self._reorder(load, load.model, index)
+        self._advance(load)
+
+    def reordered(self, job: Job) -> None:
+        """A constant is in its final layout."""
+        self._leases.end(job.holder)
+        load = self.under_way.get(job.load)
+        if load is None or load.lowered is None:
+            return
+        load.unsettled -= 1
+        load.staged_bytes -= load.lowered.constants[job.constant].raw_nbytes
+        self._leases.release(load.staged.pop(job.constant), ("load", load.number))
+        self._advance(load)
+
+    def fail(self, number: int, error: PoolError) -> None:
+        """Give a load up and tell its client."""
+        load = self.under_way.get(number)
+        if load is not None:
+            self._end(load)
+            if load.model is not None:
+                self._drop(load.model)
+            else:
+                self._leases.end(("model", number))
+            self._out.append(Send(load.client, [Kind.FAILED, load.request, error.to_wire()]))
+
+    def withdraw(self, client: int) -> None:
+        """Give all loads of a client up."""
+        for load in [load for load in self.under_way.values() if load.client == client]:
+            self.fail(load.number, PoolRefused("the client has gone"))
+
+    def report_progress(self, numbers: list[int]) -> None:
+        """Tell clients how far their loads are."""
+        for number in numbers:
+            load = self.under_way.get(number)
+            if load is not None:
+                total = len(load.entries)
+                names = self._creations.under_way(number)
+                self._out.append(Send(load.client, [Kind.PROGRESS, load.request, total, total - load.missing, names]))
+
+    def _lower(self, load: Load) -> None:
+        if load.graph is not None:
+            self._out.append(Lower(load.number, load.graph, self._targets.get(load.engine)))
+            load.graph = None
+
+    def _fill(self, load: Load, index: int, entry: bytes, source: str) -> None:
+        if load.entries[index] is None:
+            load.entries[index] = entry
+            load.counts[source if source in SOURCES else "redis"] += 1
+
+    def _advance(self, load: Load) -> None:
+        """Do what has become possible: hand out slots, make the model, reorder, finish."""
+        lowered = load.lowered
+        if lowered is None or not self._stage(load, lowered):
+            return
+        if load.model is None and not load.missing:
+            entries = [entry for entry in load.entries if entry is not None]
+            inputs, outputs = ([port[3] for port in ports] for ports in (lowered.inputs, lowered.outputs))
+            load.model = Model(
+                load.number, load.client, load.name, lowered.steps, lowered.plan, entries, load.final, inputs, outputs
+            )
+            for index in sorted(load.written):
+                if lowered.constants[index].reorder is not None:
+                    self._reorder(load, load.model, index)
+        if load.model is not None and not load.unsettled:
+            self._end(load)
+            self._done(load.model)
+            report = {"primitives": {"total": len(load.entries), **load.counts}}
+            ports = [lowered.inputs, lowered.outputs]
+            self._out.append(Send(load.client, [Kind.LOADED, load.request, load.number, *ports, report]))
+
+    def _stage(self, load: Load, lowered: LoweredGraph) -> bool:
+        """Hand out slots for constants as far as staging allows; return False where the load has failed of it."""
+        grants: list[list[int]] = []
+        while load.granted < len(lowered.constants):
+            constant = lowered.constants[load.granted]
+            offset = load.final[load.granted]
+            if constant.reorder is not None:
+                if load.staged and load.staged_bytes + constant.raw_nbytes > STAGING_BYTES:
+                    break
+                try:
+                    offset = self._leases.take([constant.raw_nbytes], ("load", load.number))[0]
+                except ArenaExhausted as error:
+                    if load.staged:
+                        break
+                    self.fail(load.number, arena_full(f"constant {load.granted} of {load.name}", error))
+                    return False
+                load.staged[load.granted] = offset
+                load.staged_bytes += constant.raw_nbytes
+            grants.append([load.granted, constant.value, offset])
+            load.granted += 1
+        if grants:
+            self._out.append(Send(load.client, [Kind.STAGE, load.request, grants]))
+        return True
+
+    def _reorder(self, load: Load, model: Model, index: int) -> None:
+        token = next(self._numbers)
+        source, destination = load.staged[index], load.final[index]
+        job = Job(Kind.REORDER, token, f"constant {index} of {load.name}", load=load.number, model=model, constant=index)
+        job.inputs, job.outputs = [source], [destination]
+        # Leases of its own: whatever becomes of the load, nobody else gets these slots while a worker may touch them.
+        self._leases.share(source, job.holder)
+        self._leases.share(destination, job.holder)
+        self._crew.submit(job)
+
+    def _end(self, load: Load) -> None:
+        del self.under_way[load.number]
+        del self._by_request[load.client, load.request]
+        self._creations.withdraw(load.number)
+        self._leases.end(("load", load.number))
+        if load.lowered is None:
+            self._out.append(Forget(load.number))

@@ -1,0 +1,126 @@
+"""What would hold the loop up, done in one thread beside it: lowering graphs, asking the store, taking stock."""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from poolrt.errors import GraphRefused, PoolError
+
+from .instructions import Forget, LookUp, Lower, LoweredGraph, PrimitiveToLoad, Survey
+from .placement import creation_cost
+
+if TYPE_CHECKING:
+    from poolrt.cachestore import CacheStore, Key
+
+#: What a task has come to: the name of the stimulus to give, and its arguments.
+Outcome: TypeAlias = tuple[str, tuple[Any, ...]]
+_STOP_S: Final = 1.0
+
+
+class Lookups:
+    """Carries out tasks in order and keeps their outcomes for `take`; ``store_options`` are `CacheStore.connect`'s.
+
+    `fileno` is readable while there are outcomes.
+    """
+
+    def __init__(self, store_options: Mapping[str, Any], max_isa: str | None) -> None:
+        self._store_options = dict(store_options)
+        self._max_isa = max_isa
+        self._tasks: queue.SimpleQueue[Lower | LookUp | Forget | Survey | None] = queue.SimpleQueue()
+        self._outcomes: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
+        self._event = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._keys: dict[int, tuple[Key, ...]] = {}
+        self._thread = threading.Thread(target=self._work, name="poolrt-lookups", daemon=True)
+        self._thread.start()
+
+    def fileno(self) -> int:
+        """Return the descriptor to watch for outcomes."""
+        return self._event
+
+    def submit(self, task: Lower | LookUp | Forget | Survey) -> None:
+        """Queue a task."""
+        self._tasks.put(task)
+
+    def take(self) -> list[Outcome]:
+        """Return the outcomes that are there."""
+        try:
+            os.eventfd_read(self._event)
+        except BlockingIOError:
+            return []
+        found = []
+        while not self._outcomes.empty():
+            found.append(self._outcomes.get())
+        return found
+
+    def close(self) -> None:
+        """Stop after the task under way; wait for it a second at most."""
+        self._tasks.put(None)
+        self._thread.join(_STOP_S)
+
+    def _work(self) -> None:
+        from poolrt.cachestore import CacheStore
+
+        with CacheStore.connect(**self._store_options) as store:
+            from poolrt.graph import lower as _  # noqa: F401 - imported while there is nothing to do yet
+
+            while (task := self._tasks.get()) is not None:
+                if isinstance(task, Forget):
+                    self._keys.pop(task.load, None)
+                    continue
+                self._outcomes.put(self._outcome(store, task))
+                os.eventfd_write(self._event, 1)
+
+    def _outcome(self, store: CacheStore, task: Lower | LookUp | Survey) -> Outcome:
+        try:
+            if isinstance(task, Lower):
+                return "lowered", (task.load, self._lower(task))
+            if isinstance(task, LookUp):
+                return "looked_up", (task.load, self._look_up(store, task))
+            return "surveyed", (task.peer, task.request, {**_resident(task.facts), "cache": dict(store.stats())})
+        except PoolError as error:
+            failed = error
+        except Exception as error:  # noqa: BLE001 - whatever it is belongs to one load, whose client is told
+            failed = PoolError(f"{type(error).__name__}: {error}")
+        if isinstance(task, Survey):
+            return "surveyed", (task.peer, task.request, {**_resident(task.facts), "cache": {"error": str(failed)}})
+        return "refused", (task.load, failed)
+
+    def _lower(self, task: Lower) -> LoweredGraph:
+        from poolrt.graph.lower import LoweringError, lower
+        from poolrt.workers.engines.target import Target, cpu_target
+
+        target = cpu_target(self._max_isa) if task.target is None else Target.from_wire(task.target)
+        try:
+            lowered = lower(task.graph, target)
+        except LoweringError as error:
+            raise GraphRefused(f"graph {task.graph.get('name')!r}: {error}") from error
+        self._keys[task.load] = lowered.keys
+        plan = lowered.plan
+        wire = plan.to_wire()
+        primitives = tuple(
+            PrimitiveToLoad(key.digest, f"{pd.op.kind} ({pd.impl_name()})", pd.to_wire(), creation_cost(pd.op.kind))
+            for pd, key in zip(lowered.primitives, lowered.keys, strict=True)
+        )
+        inputs, outputs = ([[p.name, list(p.dims), p.dtype, p.nbytes] for p in ports] for ports in (plan.inputs, plan.outputs))
+        return LoweredGraph(wire, len(plan.steps), primitives, plan.constants, inputs, outputs)
+
+    def _look_up(self, store: CacheStore, task: LookUp) -> dict[int, tuple[bytes, str]]:
+        keys = self._keys.get(task.load, ())
+        found = store.get_many([keys[i] for i in task.primitives])
+        return {i: (hit.value, hit.source) for i, hit in zip(task.primitives, found, strict=True) if hit is not None}
+
+
+def _resident(facts: dict[str, Any]) -> dict[str, Any]:
+    """Add each worker's resident memory, in bytes; 0 for one that is not there."""
+    for worker in facts["workers"]:
+        worker["rss_bytes"] = 0
+        try:
+            with open(f"/proc/{worker['pid']}/statm", encoding="ascii") as file:
+                worker["rss_bytes"] = int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE")
+        except OSError:
+            pass  # it has just died, or is not born yet
+    return facts

@@ -1,0 +1,264 @@
+"""The coordinator's body: one epoll loop that turns what happens into stimuli and carries the instructions out.
+
+Not asyncio: a round trip through this loop costs about half of one through a protocol there, and its imports would
+double the coordinator's start.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import select
+import socket
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final
+
+from poolrt.arena import make_arena
+from poolrt.settings import Settings
+from poolrt.workers.channel import Channel, ChannelError
+from poolrt.workers.memory.arena_view import ArenaView
+from poolrt.workers.protocol import VERSION, Kind, checked
+
+from .instructions import HangUp, Instruction, Kill, Send, Spawn
+from .lookups import Lookups
+from .peers import STRANGER_LIMIT, Peer, credentials, death_of
+from .processes import Processes
+from .quota import Quota, thread_variables
+from .state import State
+
+#: Messages taken from one peer before the others get their turn.
+TURN: Final = 64
+TICK_S: Final = 1.0
+#: Bytes of free slots that stay resident; beyond, memory is returned to the system while nothing runs.
+RESIDENT: Final = 256 * 1024 * 1024
+
+
+class Loop:
+    """Runs a coordinator until its last client has gone, or, with a ``listener``, until it is told to stop."""
+
+    def __init__(
+        self, settings: Settings, nursery: tuple[int, socket.socket], listener: socket.socket | None = None
+    ) -> None:
+        quota = Quota.of(settings)
+        self._settings = settings
+        self._listener = listener
+        self._facts = {"workers": quota.workers, "threads": quota.threads, "engine": settings.engine}
+        self._epoll = select.epoll()
+        self._actions: dict[int, Callable[[], object]] = {}
+        self._peers: dict[int, Peer] = {}
+        self._numbers = itertools.count(1)
+        self._instructions: deque[Instruction] = deque()
+        self._performing = False
+        self._partings: deque[tuple[int, str]] = deque()
+        self._stopping = False
+        self._arena_fd = make_arena(settings.arena_bytes)
+        self._arena = ArenaView(self._arena_fd)
+        store = settings.store_arguments()
+        options = {"threads": quota.threads, "environment": thread_variables(quota.threads), "store": store}
+        self._processes = Processes(
+            nursery, self._arena_fd, options, self._watch, self._unwatch, self._process_joined, self._process_died
+        )
+        self.state = State(
+            self._numbers,
+            arena_bytes=self._arena.nbytes,
+            workers=quota.workers,
+            creators=quota.creators,
+            retries=settings.retries,
+            capacity=settings.capacity,
+            functions=settings.functions,
+        )
+        self._perform(self.state.started())
+        self._lookups = Lookups(store, settings.max_cpu_isa or None)
+        self._watch(self._lookups.fileno(), self._take_outcomes)
+        if listener is not None:
+            listener.setblocking(False)
+            self._watch(listener.fileno(), self._accept)
+
+    def adopt(self, sock: socket.socket) -> None:
+        """Add a client that is connected already."""
+        channel = Channel(sock, limit=STRANGER_LIMIT)
+        peer = self._add_peer(next(self._numbers), channel, client=True)
+        peer.pidfd = death_of(credentials(sock)[0])
+        if peer.pidfd >= 0:
+            self._watch(peer.pidfd, lambda: self._partings.append((peer.number, "its process has died")))
+
+    def run(self) -> None:
+        """Serve until there is nobody left to serve, or until `stop`; then end every process."""
+        try:
+            next_tick = time.monotonic() + TICK_S
+            while not self._stopping:
+                for fd, _ in self._epoll.poll(max(0.0, next_tick - time.monotonic())):
+                    action = self._actions.get(fd)
+                    if action is not None:
+                        action()
+                while self._partings:
+                    self._part(*self._partings.popleft())
+                now = time.monotonic()
+                if now >= next_tick:
+                    next_tick = now + TICK_S
+                    self._tick(now)
+        finally:
+            self._close()
+
+    def stop(self) -> None:
+        """Make `run` return after what it is doing now."""
+        self._stopping = True
+
+    def _perform(self, instructions: list[Instruction]) -> None:
+        """Carry instructions out in the order of the stimuli that led to them, also where one leads to a stimulus."""
+        self._instructions.extend(instructions)
+        if self._performing:
+            return
+        self._performing = True
+        try:
+            while self._instructions:
+                step = self._instructions.popleft()
+                if isinstance(step, Send):
+                    self._send(step.peer, step.message)
+                elif isinstance(step, Spawn):
+                    self._processes.spawn(step.peer, step.role)
+                elif isinstance(step, Kill):
+                    self._processes.kill(step.peer)
+                elif isinstance(step, HangUp):
+                    self._partings.append((step.peer, step.reason))
+                else:
+                    self._lookups.submit(step)
+        finally:
+            self._performing = False
+
+    def _send(self, number: int, message: list[Any], fds: tuple[int, ...] = ()) -> None:
+        peer = self._peers.get(number)
+        if peer is None:
+            return
+        try:
+            peer.channel.send(message, fds)
+        except (ChannelError, ValueError) as error:  # it has gone, does not read, or the message is beyond the limit
+            self._partings.append((number, str(error)))
+        self._heed(peer)
+
+    def _heed(self, peer: Peer) -> None:
+        events = peer.wanted_events()
+        if events != peer.events:
+            peer.events = events
+            self._epoll.modify(peer.fd, events)
+
+    def _hear(self, peer: Peer) -> bool:
+        """Take some of a peer's messages; return whether there may be more."""
+        channel = peer.channel
+        try:
+            if channel.queued:
+                channel.flush()
+                self._heed(peer)
+            for _ in range(TURN):
+                message = channel.receive()
+                if message is None:
+                    return False
+                kind = checked(message)
+                if not peer.client:
+                    self._perform(self.state.process_said(peer.number, kind, message))
+                elif peer.known and kind is not Kind.STOP:
+                    self._perform(self.state.client_said(peer.number, kind, message))
+                else:
+                    self._greet(peer, kind, message)
+        except ChannelError as error:
+            self._partings.append((peer.number, str(error)))
+            return False
+        return True
+
+    def _greet(self, peer: Peer, kind: Kind, message: list[Any]) -> None:
+        """Take the messages that concern the coordinator itself."""
+        if kind is Kind.STOP and self._listener is not None:
+            self.stop()
+        elif kind is Kind.HELLO and message[1] == VERSION and not peer.known:
+            peer.known = True
+            peer.channel.trust()
+            self._perform(self.state.client_joined(peer.number))
+            self._send(peer.number, [Kind.WELCOME, VERSION, self._arena.nbytes, self._facts], (self._arena_fd,))
+        else:
+            self._partings.append((peer.number, f"this coordinator speaks version {VERSION}"))
+
+    def _accept(self) -> None:
+        if self._listener is None:
+            return
+        try:
+            sock, _ = self._listener.accept()
+        except OSError:
+            return  # whoever it was has gone again
+        if credentials(sock)[1] == os.geteuid():
+            self.adopt(sock)
+        else:
+            sock.close()
+
+    def _part(self, number: int, reason: str) -> None:
+        """Close a connection: a client is gone by that, a process is made to end."""
+        peer = self._forget(number)
+        if peer is None:
+            return
+        if not peer.client:
+            if reason != "idle":
+                self._processes.kill(number)
+            return
+        self._perform(self.state.client_left(number))
+        if self._listener is None and not any(p.client for p in self._peers.values()):
+            self.stop()
+
+    def _process_joined(self, number: int, channel: Channel) -> None:
+        self._add_peer(number, channel, client=False)
+
+    def _process_died(self, number: int) -> None:
+        """A process is certainly dead: hear its last words, then bury it."""
+        peer = self._peers.get(number)
+        if peer is not None:
+            while self._hear(peer):
+                pass
+            self._forget(number)
+        self._perform(self.state.process_died(number))
+
+    def _take_outcomes(self) -> None:
+        for name, arguments in self._lookups.take():
+            if name == "surveyed":
+                self._send(arguments[0], [Kind.STATUS, *arguments[1:]])
+            else:
+                self._perform(getattr(self.state, name)(*arguments))
+
+    def _tick(self, now: float) -> None:
+        self._perform(self.state.ticked(now))
+        self._processes.tick(now)
+        for offset, nbytes in self.state.trimmed(RESIDENT):
+            self._arena.give_back(offset, nbytes)
+
+    def _add_peer(self, number: int, channel: Channel, *, client: bool) -> Peer:
+        peer = Peer(number, channel, channel.fileno(), client, known=not client)
+        self._peers[number] = peer
+        self._watch(peer.fd, lambda: self._hear(peer))
+        return peer
+
+    def _forget(self, number: int) -> Peer | None:
+        peer = self._peers.pop(number, None)
+        if peer is not None:
+            self._unwatch(peer.fd)
+            peer.channel.close()
+            if peer.pidfd >= 0:
+                self._unwatch(peer.pidfd)
+                os.close(peer.pidfd)
+        return peer
+
+    def _watch(self, fd: int, action: Callable[[], object]) -> None:
+        self._actions[fd] = action
+        self._epoll.register(fd, select.EPOLLIN)
+
+    def _unwatch(self, fd: int) -> None:
+        del self._actions[fd]
+        self._epoll.unregister(fd)
+
+    def _close(self) -> None:
+        for number in list(self._peers):
+            self._forget(number)
+        if self._listener is not None:
+            self._listener.close()
+        self._processes.close()
+        self._lookups.close()
+        self._epoll.close()
+        os.close(self._arena_fd)

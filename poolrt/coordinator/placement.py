@@ -1,0 +1,72 @@
+"""Which worker gets a piece of work, and which creation goes first: pure decisions on what is known now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final, Protocol
+
+#: Runs given to one worker at a time: the next lies ready when the first ends, so that no wake-up passes in idleness.
+RUNS_IN_FLIGHT: Final = 2
+
+#: Seconds, roughly, to compile what a primitive kind takes; only the order matters.
+_COSTS: Final[Mapping[str, float]] = {
+    "convolution": 4.0,
+    "matmul": 3.0,
+    "inner_product": 3.0,
+    "lrn": 1.5,
+    "pooling": 1.0,
+    "softmax": 1.0,
+}
+
+
+class Placed(Protocol):
+    """What placement needs to know of a worker."""
+
+    number: int
+    ready: bool
+    #: Models that it has been sent.
+    models: set[int]
+    #: Whether it executes a function of a user, whose length nobody knows.
+    applying: bool
+    #: Whether the last work it was given was a function.
+    applied: bool
+
+    @property
+    def load(self) -> int:
+        """Pieces of work in flight."""
+        ...
+
+
+def choose_for_run(workers: Iterable[Placed], model: int, reserved: int | None) -> Placed | None:
+    """Return the worker for a run of ``model``, or None where all are busy.
+
+    The least loaded one; among equals one that has the model; among those the first, whose caches are warm.
+    """
+    best: Placed | None = None
+    rank: tuple[int, bool, int] | None = None
+    for worker in workers:
+        if not worker.ready or worker.applying or worker.load >= RUNS_IN_FLIGHT or worker.number == reserved:
+            continue
+        own = (worker.load, model not in worker.models, worker.number)
+        if rank is None or own < rank:
+            best, rank = worker, own
+    return best
+
+
+def choose_for_function(workers: Iterable[Placed], runs_wait: bool) -> Placed | None:
+    """Return an idle worker for a function, or None. While runs wait, one that has just done a function is left to them."""
+    for worker in workers:
+        if worker.ready and worker.load == 0 and not (runs_wait and worker.applied):
+            return worker
+    return None
+
+
+def reserve_for_function(workers: Iterable[Placed]) -> int | None:
+    """Return the worker that should take no more runs because a function waits, so that runs cannot starve functions."""
+    fit = [w for w in workers if w.ready and not w.applying and not w.applied]
+    return min(fit, key=lambda w: (w.load, w.number)).number if fit else None
+
+
+def creation_cost(kind: str, kernels: int = 1) -> float:
+    """Return what creating a primitive costs, as a weight: the longest creations are started first."""
+    return _COSTS.get(kind, 0.5) * max(1, kernels)

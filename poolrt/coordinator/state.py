@@ -1,0 +1,320 @@
+"""The coordinator's mind: stimuli in, instructions out. No I/O, no clock, no thread.
+
+Each public method is a stimulus: something that has happened. It returns what is to be done about it, in order. So
+every promise about retries, leases and fairness can be tested with any order of events, without a process or a socket.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from poolrt.arena import Allocator, ArenaExhausted
+from poolrt.errors import CreationFailed, FunctionFailed, PoolError, PoolRefused, RunFailed
+from poolrt.workers.channel import MalformedMessage, Message
+from poolrt.workers.protocol import Kind
+
+from .creations import Creations
+from .crew import Crew, arena_full
+from .entry_memory import EntryMemory
+from .instructions import HangUp, Instruction, Kill, LoweredGraph, Send, Survey
+from .jobs import Job, Model
+from .leases import Leases, NotHeld
+from .loads import Loads
+
+#: Runs and functions that one client may have unanswered; a client of ours stays far below.
+CLIENT_LIMIT: Final = 4096
+
+
+@dataclass(slots=True, eq=False)
+class Client:
+    """One connected client: its loaded models, and how many of its requests are unanswered."""
+
+    number: int
+    models: dict[int, Model] = field(default_factory=dict)
+    unanswered: int = 0
+
+
+class State:
+    """Everything that the coordinator knows. ``numbers`` gives numbers never given before, shared with the loop."""
+
+    def __init__(
+        self,
+        numbers: Iterator[int],
+        arena_bytes: int,
+        workers: int,
+        creators: int,
+        retries: int,
+        capacity: int,
+        functions: bool,
+    ) -> None:
+        self.clients: dict[int, Client] = {}
+        self.leases = Leases(Allocator(arena_bytes))
+        self._out: list[Instruction] = []
+        self._functions = functions
+        self._numbers = numbers
+        self.crew = Crew(workers, retries, self.leases, numbers, self._out, self._job_failed)
+        self.creations = Creations(creators, numbers, self._out)
+        memory = EntryMemory(capacity)
+        done, drop = self._model_ready, self._drop
+        self.loads = Loads(self.crew, self.creations, memory, self.leases, numbers, self._out, done, drop)
+
+    def started(self) -> list[Instruction]:
+        """The coordinator is up."""
+        self.crew.muster()
+        return self._taken()
+
+    def client_joined(self, number: int) -> list[Instruction]:
+        """A client has connected and said hello."""
+        self.clients[number] = Client(number)
+        return self._taken()
+
+    def client_left(self, number: int) -> list[Instruction]:
+        """A client has gone: give back all that it held; what workers do for it ends unheard."""
+        client = self.clients.pop(number, None)
+        if client is not None:
+            self.crew.withdraw(number)
+            self.loads.withdraw(number)
+            for model in client.models.values():
+                self._drop(model)
+            self.leases.end(("client", number))
+            self.crew.dispatch()
+        return self._taken()
+
+    def client_said(self, number: int, kind: Kind, message: Message) -> list[Instruction]:
+        """A client has sent a valid message. One that breaks the rules costs it the connection, nobody else anything."""
+        client = self.clients.get(number)
+        if client is None:
+            return self._taken()
+        try:
+            self._obey(client, kind, message)
+        except (NotHeld, PoolRefused) as error:
+            self._out.append(HangUp(number, str(error)))
+        return self._taken()
+
+    def process_said(self, number: int, kind: Kind, message: Message) -> list[Instruction]:
+        """A worker or creator has sent a valid message."""
+        try:
+            if number in self.crew.workers:
+                self._worker_said(number, kind, message)
+            elif number in self.creations.creators:
+                self._creator_said(number, kind, message)
+        except MalformedMessage:
+            self._out.append(Kill(number))
+        return self._taken()
+
+    def process_died(self, number: int) -> list[Instruction]:
+        """A process is certainly dead: it can write to no slot any more."""
+        if number in self.crew.workers:
+            self.crew.bury(number)
+            self.crew.dispatch()
+        elif number in self.creations.creators:
+            for creation, error in self.creations.bury(number):
+                for load, _ in creation.waiting:
+                    self.loads.fail(load, error)
+            self.loads.schedule()
+        return self._taken()
+
+    def lowered(self, load: int, graph: LoweredGraph) -> list[Instruction]:
+        """A graph has been made ready for its target."""
+        self.loads.lowered(load, graph)
+        self.crew.dispatch()
+        return self._taken()
+
+    def refused(self, load: int, error: PoolError) -> list[Instruction]:
+        """A graph cannot be made ready, or the store's answer cannot be had."""
+        self.loads.fail(load, error)
+        return self._taken()
+
+    def looked_up(self, load: int, found: dict[int, tuple[bytes, str]]) -> list[Instruction]:
+        """The store has answered with the entries it has, each with where it came from."""
+        self.loads.looked_up(load, found)
+        self.crew.dispatch()
+        return self._taken()
+
+    def ticked(self, now: float) -> list[Instruction]:
+        """Time has passed; ``now`` is in seconds of a steady clock."""
+        self.creations.tick(now)
+        return self._taken()
+
+    def trimmed(self, keep: int) -> list[tuple[int, int]]:
+        """Return free slots, as offset and size, whose pages may be returned to the system, beyond ``keep`` bytes."""
+        busy = any(w.jobs for w in self.crew.workers.values()) or self.loads.under_way
+        return [] if busy else self.leases.allocator.trim(keep)
+
+    def facts(self) -> dict[str, Any]:
+        """Return what can be told without asking anybody."""
+        workers = self.crew.workers.values()
+        return {
+            "workers": [
+                {
+                    "pid": w.process,
+                    "state": "starting" if not w.ready else "busy" if w.jobs else "idle",
+                    "runs": w.runs,
+                    "numba_imported": w.numba_imported,
+                }
+                for w in workers
+            ],
+            "queue": {
+                "waiting": len(self.crew.runs_waiting) + len(self.crew.functions_waiting),
+                "in_flight": sum(w.load for w in workers),
+                "creating": self.creations.waiting + sum(c.creation is not None for c in self.creations.creators.values()),
+            },
+            "arena": {"bytes": self.leases.allocator.nbytes, "used": self.leases.allocator.used},
+            "clients": len(self.clients),
+            "workers_lost": self.crew.deaths,
+        }
+
+    def _obey(self, client: Client, kind: Kind, message: Message) -> None:
+        if kind is Kind.RUN:
+            self._run(client, *message[1:])
+        elif kind is Kind.RELEASE:
+            self._release(client, message[1])
+        elif kind is Kind.ALLOCATE:
+            self._allocate(client, *message[1:])
+        elif kind is Kind.CALL:
+            self._call(client, *message[1:])
+        elif kind is Kind.LOAD:
+            self.loads.start(client.number, *message[1:])
+        elif kind is Kind.WRITTEN:
+            self.loads.written(client.number, *message[1:])
+        elif kind is Kind.UNLOAD:
+            model = client.models.pop(message[1], None)
+            if model is not None:
+                self._drop(model)
+        elif kind is Kind.STATISTICS:
+            self._out.append(Survey(client.number, message[1], self.facts()))
+        else:
+            raise PoolRefused(f"a client does not send {kind.name}")
+        self.crew.dispatch()
+
+    def _run(self, client: Client, request: int, number: int, inputs: list[int], released: list[int]) -> None:
+        self._release(client, released)
+        model = client.models.get(number)
+        if model is None:
+            raise PoolRefused(f"a run of model {number}, which is not loaded")
+        if len(inputs) != len(model.input_sizes):
+            raise PoolRefused(f"model {model.name} has {len(model.input_sizes)} inputs, got {len(inputs)}")
+        holder = ("client", client.number)
+        for offset, size in zip(inputs, model.input_sizes, strict=True):
+            if not self.leases.holds(holder, offset, size):
+                raise NotHeld(offset)
+        self._count(client)
+        job = Job(Kind.EXECUTE, next(self._numbers), model.name, client.number, request, model=model, inputs=inputs)
+        for offset in inputs:
+            self.leases.share(offset, job.holder)
+        self.crew.submit(job)
+
+    def _call(self, client: Client, request: int, payload: bytes) -> None:
+        if not self._functions:
+            self._fail_request(client.number, request, PoolRefused("functions are turned off (the setting functions)"))
+            return
+        self._count(client)
+        token = next(self._numbers)
+        self.crew.submit(Job(Kind.APPLY, token, "function", client.number, request, payload=payload))
+
+    def _allocate(self, client: Client, request: int, sizes: list[int]) -> None:
+        try:
+            offsets = self.leases.take(sizes, ("client", client.number))
+        except ArenaExhausted as error:
+            self._fail_request(client.number, request, arena_full("shared memory for a tensor", error))
+        else:
+            self._out.append(Send(client.number, [Kind.ALLOCATED, request, offsets]))
+
+    def _release(self, client: Client, offsets: list[int]) -> None:
+        for offset in offsets:
+            self.leases.release(offset, ("client", client.number))
+
+    def _count(self, client: Client) -> None:
+        if client.unanswered >= CLIENT_LIMIT:
+            raise PoolRefused(f"more than {CLIENT_LIMIT} requests of one client are unanswered")
+        client.unanswered += 1
+
+    def _worker_said(self, number: int, kind: Kind, message: Message) -> None:
+        if kind is Kind.READY:
+            self.crew.mark_ready(number, message[1])
+        elif kind in (Kind.FINISHED, Kind.ANSWER, Kind.THREW, Kind.BROKEN):
+            job = self.crew.finish(number, message[1])
+            if job is None:
+                raise MalformedMessage(f"a worker ended work {message[1]}, which it was not given")
+            if kind in (Kind.FINISHED, Kind.ANSWER):
+                self.crew.workers[number].numba_imported = message[-1]
+            self._job_ended(job, kind, message)
+        else:
+            raise MalformedMessage(f"a worker does not send {kind.name}")
+        self.crew.dispatch()
+
+    def _creator_said(self, number: int, kind: Kind, message: Message) -> None:
+        if kind is Kind.READY:
+            self.creations.mark_ready(number)
+        elif kind in (Kind.CREATED, Kind.BROKEN):
+            creation = self.creations.finish(number, message[1])
+            if creation is None:
+                raise MalformedMessage(f"a creator ended work {message[1]}, which it was not given")
+            if kind is Kind.CREATED:
+                self.loads.created(creation, message[2], message[3])
+            else:
+                label, (cause, text, log) = creation.primitive.label, message[2:]
+                for load, _ in creation.waiting:
+                    failed = CreationFailed(f"creating {label} failed: {cause}: {text}", label, cause, log)
+                    self.loads.fail(load, failed)
+        else:
+            raise MalformedMessage(f"a creator does not send {kind.name}")
+        self.loads.schedule()
+        self.crew.dispatch()
+
+    def _job_ended(self, job: Job, kind: Kind, message: Message) -> None:
+        if kind is Kind.BROKEN:
+            cause, text, log = message[2:]
+            self._job_failed(job, RunFailed(f"{job.label}: {cause}: {text}", cause, log))
+        elif kind is Kind.THREW:
+            self._answer(job, [Kind.RAISED, job.request, message[2], message[3]])
+        elif job.kind is Kind.EXECUTE:
+            if job.client in self.clients:
+                self.leases.hand_over(job.outputs, job.holder, ("client", job.client))
+            self._answer(job, [Kind.DONE, job.request, job.outputs])
+        elif job.kind is Kind.REORDER:
+            self.loads.reordered(job)
+        elif job.kind is Kind.PROBE:
+            self.loads.probed(job, message[2])
+        elif type(message[2]) is bytes:
+            self._answer(job, [Kind.RETURNED, job.request, message[2]])
+        else:
+            self._job_failed(job, FunctionFailed("a worker answered with what is not a value", ""))
+        self._forget_if_unused(job.model)
+
+    def _job_failed(self, job: Job, error: PoolError) -> None:
+        self.leases.end(job.holder)
+        if job.load:
+            self.loads.fail(job.load, error)
+        else:
+            self._answer(job, [Kind.FAILED, job.request, error.to_wire()])
+        self._forget_if_unused(job.model)
+
+    def _answer(self, job: Job, message: list[Any]) -> None:
+        self.leases.end(job.holder)
+        client = self.clients.get(job.client)
+        if client is not None:
+            client.unanswered -= 1
+            self._out.append(Send(client.number, message))
+
+    def _fail_request(self, client: int, request: int, error: PoolError) -> None:
+        self._out.append(Send(client, [Kind.FAILED, request, error.to_wire()]))
+
+    def _model_ready(self, model: Model) -> None:
+        self.clients[model.client].models[model.number] = model
+
+    def _drop(self, model: Model) -> None:
+        model.wanted = False
+        self._forget_if_unused(model)
+
+    def _forget_if_unused(self, model: Model | None) -> None:
+        if model is not None and not model.wanted and not model.users:
+            self.crew.drop_model(model)
+            self.leases.end(("model", model.number))
+
+    def _taken(self) -> list[Instruction]:
+        out = self._out[:]
+        self._out.clear()
+        return out

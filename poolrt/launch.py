@@ -1,0 +1,73 @@
+"""Start a coordinator for this process, and see to it that it ends."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import sys
+from dataclasses import dataclass
+
+from poolrt.errors import CoordinatorLost
+from poolrt.workers.channel import pair
+
+#: Seconds that a coordinator gets to end its processes and itself once its client has gone.
+_END_S = 3.0
+
+
+@dataclass(slots=True)
+class Coordinator:
+    """A coordinator process that this process has started; ``pid`` is 0 once it has ended."""
+
+    pid: int
+
+    def end(self) -> None:
+        """Wait for its end, which follows from closing the connection; kill it where it takes too long."""
+        if not self.pid:
+            return
+        try:
+            pidfd = os.pidfd_open(self.pid)
+        except ProcessLookupError:
+            self.pid = 0  # somebody else has waited for all children of this process
+            return
+        try:
+            poll = select.poll()
+            poll.register(pidfd, select.POLLIN)
+            if not poll.poll(_END_S * 1000):
+                signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+                poll.poll(_END_S * 1000)
+            os.waitpid(self.pid, 0)
+        except ChildProcessError:
+            pass  # as above
+        finally:
+            self.pid = 0
+            os.close(pidfd)
+
+
+def start_coordinator() -> tuple[socket.socket, Coordinator]:
+    """Start a coordinator and return the socket to it. It imports what it needs while the caller goes on.
+
+    It has a session of its own, so that an interruption from the terminal reaches this process only, which then ends
+    it in order. Raises CoordinatorLost where it cannot be started.
+    """
+    if not sys.executable:
+        raise CoordinatorLost("this Python does not know its own executable, which a coordinator is started with")
+    ours, theirs = pair()
+    # The same modules as here are found there, wherever this process got them from.
+    places = [os.path.abspath(place) for place in sys.path]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(place for place in places if os.pathsep not in place)}
+    command = [sys.executable, "-P", "-m", "poolrt.coordinator", "3"]
+    actions = [
+        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+        (os.POSIX_SPAWN_DUP2, 2, 1),
+        (os.POSIX_SPAWN_DUP2, theirs.fileno(), 3),
+    ]
+    try:
+        pid = os.posix_spawn(sys.executable, command, environment, file_actions=actions, setsid=True)
+    except OSError as error:
+        ours.close()
+        raise CoordinatorLost(f"{sys.executable} cannot be started: {error.strerror}") from error
+    finally:
+        theirs.close()
+    return ours, Coordinator(pid)

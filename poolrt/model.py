@@ -1,0 +1,254 @@
+"""A graph that is loaded on a pool: run it, once or many times."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from poolrt.errors import ArenaFull, PoolClosed, error_from_wire
+from poolrt.workers.channel import Message
+from poolrt.workers.protocol import Kind
+
+from .client import Client, Request
+from .shared_memory import SharedMemory
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from numpy.typing import NDArray
+
+#: Runs that one model may have under way; `submit` waits for one to end before it starts another.
+IN_FLIGHT: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSpec:
+    """An input or output of a model: its name, shape, and NumPy data type."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    nbytes: int
+
+
+class Model:
+    """A loaded graph. Made by `Pool.load`; its memory on the pool is freed when it is closed or no longer referred to.
+
+    ``inputs`` and ``outputs`` say what it takes and gives, ``report`` where its primitives came from:
+    ``{"primitives": {"total", "created", "memory", "files", "redis"}, "load_s"}``.
+    """
+
+    def __init__(self, client: Client, memory: SharedMemory, name: str, loaded: Message, report: dict[str, Any]) -> None:
+        _, _, number, inputs, outputs, _ = loaded
+        self.name = name
+        self.inputs = tuple(_spec(port) for port in inputs)
+        self.outputs = tuple(_spec(port) for port in outputs)
+        self.report = report
+        self._client = client
+        self._memory = memory
+        self._number: int = number
+        self._running = 0
+        self._counting = threading.Lock()
+        # Runs under way keep the model: what is unloaded is never in use.
+        self._unload = weakref.finalize(self, _unload, client, number)
+        self._unload.atexit = False
+
+    def run(self, /, **inputs: Any) -> dict[str, NDArray[Any]]:
+        """Run on one array for each input and return the outputs by name.
+
+        Inputs are arrays of exactly the shape and data type of `inputs`; one made by `Pool.empty`, or an output of a run,
+        is used where it lies, any other is copied once. Outputs are views into shared memory, which is given back when they
+        are dropped; copy what is to be kept for long. Raises ValueError for a wrong name or shape, TypeError for a wrong
+        data type, and the errors of `poolrt.errors`.
+        """
+        run = _Run(self, inputs)
+        answer = self._client.next_answer(run.begin(future=None))
+        return run.results(answer)
+
+    def submit(self, /, **inputs: Any) -> Future[dict[str, NDArray[Any]]]:
+        """Start a run and return a future of what `run` returns. Waits while `IN_FLIGHT` runs are under way.
+
+        An input that is used where it lies must not be changed until the future is done.
+        """
+        from concurrent.futures import Future
+
+        run = _Run(self, inputs)
+        if not self._client.in_own_thread:
+            self._client.wait_while(lambda: self._running >= IN_FLIGHT)
+        future: Future[dict[str, NDArray[Any]]] = Future()
+        future.set_running_or_notify_cancel()
+        run.begin(future)
+        return future
+
+    def map(
+        self, batches: Iterable[Mapping[str, Any]], in_flight: int | None = None
+    ) -> Iterator[dict[str, NDArray[Any]]]:
+        """Run on each of ``batches`` (inputs by name) and yield the outputs in order.
+
+        At most ``in_flight`` batches (default 8) are taken in advance, so that endless ones take no endless memory.
+        """
+        limit = 8 if in_flight is None else in_flight
+        if limit < 1:
+            raise ValueError(f"in_flight must be at least 1, got {limit}")
+        under_way: deque[tuple[_Run, Request]] = deque()
+        try:
+            for inputs in batches:
+                if len(under_way) >= limit:
+                    run, request = under_way.popleft()
+                    yield run.results(self._client.next_answer(request))
+                run = _Run(self, inputs)
+                under_way.append((run, run.begin(future=None)))
+            while under_way:
+                run, request = under_way.popleft()
+                yield run.results(self._client.next_answer(request))
+        finally:
+            for run, _ in under_way:
+                run.abandon()
+
+    def close(self) -> None:
+        """Free the model's memory on the pool. Runs that are under way end as usual; further ones are an error."""
+        self._unload()
+
+    def __repr__(self) -> str:
+        inputs = ", ".join(f"{s.name}: {s.dtype}{list(s.shape)}" for s in self.inputs)
+        outputs = ", ".join(f"{s.name}: {s.dtype}{list(s.shape)}" for s in self.outputs)
+        return f"<poolrt.Model {self.name} ({inputs}) -> ({outputs})>"
+
+    def _check(self, inputs: Mapping[str, Any]) -> list[NDArray[Any]]:
+        """Return the inputs in order, as arrays of the right shape and data type."""
+        import numpy
+
+        if not self._unload.alive:
+            raise PoolClosed(f"model {self.name} is closed")
+        if len(inputs) != len(self.inputs) or any(spec.name not in inputs for spec in self.inputs):
+            wanted = ", ".join(f"{s.name} {s.dtype}{list(s.shape)}" for s in self.inputs)
+            given = ", ".join(inputs) or "none"
+            raise ValueError(f"model {self.name} takes the inputs {wanted}; given: {given}")
+        arrays = []
+        for spec in self.inputs:
+            value = inputs[spec.name]
+            array = value if isinstance(value, numpy.ndarray) else numpy.asarray(value, spec.dtype)
+            if array.dtype != spec.dtype:
+                raise TypeError(f"input {spec.name} of model {self.name} must be of dtype {spec.dtype}, got {array.dtype}")
+            if array.shape != spec.shape:
+                raise ValueError(f"input {spec.name} of model {self.name} must be of shape {spec.shape}, got {array.shape}")
+            arrays.append(array)
+        return arrays
+
+    def _count(self, difference: int) -> None:
+        with self._counting:
+            self._running += difference
+
+    def _take_slots(self, sizes: list[int]) -> list[int]:
+        """Return slots for inputs; where memory is short, runs under way are waited for first."""
+        while True:
+            running = self._running
+            try:
+                return self._memory.take(sizes)
+            except ArenaFull:
+                if not running or self._client.in_own_thread:
+                    raise
+                self._client.wait_while(lambda: self._running >= running)
+
+
+class _Run:
+    """One run: its input slots until it has ended, and its outputs until somebody has them."""
+
+    __slots__ = ("_abandoned", "_answer", "_arrays", "_borrowed", "_future", "_model")
+
+    def __init__(self, model: Model, inputs: Mapping[str, Any]) -> None:
+        self._model: Model | None = model
+        self._arrays = model._check(inputs)
+        self._borrowed: list[tuple[int, int]] = []
+        self._future: Future[dict[str, NDArray[Any]]] | None = None
+        self._answer: Message | None = None
+        self._abandoned = False
+
+    def begin(self, future: Future[dict[str, NDArray[Any]]] | None) -> Request:
+        """Bring the inputs to shared memory and send the run."""
+        model = self._owner()
+        client, memory = model._client, model._memory
+        places = [memory.offset_of(a) if a.flags.c_contiguous else None for a in self._arrays]
+        copied = [number for number, place in enumerate(places) if place is None]
+        sizes = [self._arrays[number].nbytes for number in copied]
+        slots = model._take_slots(sizes) if sizes else []
+        self._borrowed = list(zip(slots, sizes, strict=True))
+        self._future = future
+        model._count(1)
+        try:
+            for number, offset in zip(copied, slots, strict=True):
+                array = self._arrays[number]
+                target = memory.bytes_at(offset, array.nbytes).view(array.dtype).reshape(array.shape)
+                target[...] = array
+                places[number] = offset
+            request = Request(self._settle, self._resolve if future is not None else None)
+            return client.begin(Kind.RUN, model._number, places, client.released(), request=request)
+        except BaseException:
+            if self._answer is None:
+                model._count(-1)
+                # Whether it was sent is unknown after an interruption, so its slots are not used again.
+                self._borrowed = []
+            raise
+
+    def results(self, answer: Message) -> dict[str, NDArray[Any]]:
+        """Return the outputs of a run that has ended well."""
+        model = self._owner()
+        self._model = None
+        return {
+            spec.name: model._memory.array(offset, spec.shape, spec.dtype)
+            for spec, offset in zip(model.outputs, answer[2], strict=True)
+        }
+
+    def abandon(self) -> None:
+        """Give the outputs back as soon as they are there: nobody wants them."""
+        self._abandoned = True
+        if self._answer is not None:
+            self._discard(self._answer)
+
+    def _settle(self, answer: Message) -> None:
+        """The run has ended: its inputs are free. Called once, by whoever reads the answer."""
+        model = self._owner()
+        self._answer = answer
+        model._count(-1)
+        for offset, nbytes in self._borrowed:
+            model._memory.give(offset, nbytes)
+        self._borrowed = []
+        self._arrays = []
+        if self._abandoned:
+            self._discard(answer)
+
+    def _resolve(self, answer: Message) -> None:
+        future = self._future
+        if future is None:
+            return
+        if answer[0] == Kind.FAILED:
+            future.set_exception(error_from_wire(answer[2]))
+        else:
+            future.set_result(self.results(answer))
+
+    def _discard(self, answer: Message) -> None:
+        model = self._owner()
+        if answer[0] == Kind.DONE:
+            for offset in answer[2]:
+                model._memory.release(offset)
+
+    def _owner(self) -> Model:
+        if self._model is None:
+            raise PoolClosed("this run has ended")
+        return self._model
+
+
+def _spec(port: list[Any]) -> TensorSpec:
+    from poolrt.workers.desc.data_type import numpy_name
+
+    name, dims, dtype, nbytes = port
+    return TensorSpec(name, tuple(dims), numpy_name(dtype), nbytes)
+
+
+def _unload(client: Client, number: int) -> None:
+    """Tell the pool that a model is gone. Runs in finalizers, so it must neither wait nor fail for a pool that is closed."""
+    client.whisper([Kind.UNLOAD, number])

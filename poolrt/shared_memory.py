@@ -1,0 +1,157 @@
+"""The client's part of the arena: slots it holds leases on, and NumPy arrays that live in them.
+
+An array gives its slot back when it and every view of it are gone. Slots of inputs are kept for the next input of their
+size, so that a steady stream of runs asks the coordinator for nothing and writes to warm memory only.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from poolrt.arena import slot_size
+from poolrt.errors import ArenaFull
+from poolrt.workers.memory.arena_view import ArenaView
+from poolrt.workers.protocol import Kind
+
+from .client import Client
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+#: Bytes of slots kept for later inputs, and their part of the arena at most.
+_KEPT: Final = 256 * 1024 * 1024
+_KEPT_PART: Final = 8
+#: Released slots that are gathered before the coordinator is told without another occasion; or this many bytes.
+_BATCH: Final = 16
+_BATCH_BYTES: Final = 1024 * 1024
+
+
+class SharedMemory:
+    """Maps the arena of a connection and keeps account of this client's slots. Safe for use by several threads."""
+
+    def __init__(self, client: Client, fd: int) -> None:
+        """Map the arena behind ``fd``, which is closed."""
+        try:
+            self._view = ArenaView(fd)
+        finally:
+            os.close(fd)
+        self._client = client
+        self._lock = threading.Lock()
+        self._kept: dict[int, list[int]] = {}
+        self._kept_bytes = 0
+        self._kept_limit = min(_KEPT, self._view.nbytes // _KEPT_PART)
+        #: Offset -> bytes usable, of slots that an array of ours lives in.
+        self._lived_in: dict[int, int] = {}
+        self._released_bytes = 0
+
+    def take(self, sizes: Sequence[int]) -> list[int]:
+        """Return the offsets of slots for tensors of ``sizes`` bytes. Raises ArenaFull."""
+        found: list[int] = []
+        missing: list[int] = []
+        with self._lock:
+            for nbytes in sizes:
+                kept = self._kept.get(slot_size(nbytes))
+                if kept:
+                    found.append(kept.pop())
+                    self._kept_bytes -= slot_size(nbytes)
+                else:
+                    found.append(-1)
+                    missing.append(nbytes)
+        if missing:
+            try:
+                offsets = iter(self._allocate(missing))
+            except BaseException:
+                for offset, nbytes in zip(found, sizes, strict=True):
+                    if offset >= 0:
+                        self.give(offset, nbytes)
+                raise
+            found = [offset if offset >= 0 else next(offsets) for offset in found]
+        return found
+
+    def give(self, offset: int, nbytes: int) -> None:
+        """Take back a slot for ``nbytes`` that nothing refers to any more: keep it for later, or release it."""
+        size = slot_size(nbytes)
+        with self._lock:
+            if self._kept_bytes + size <= self._kept_limit:
+                self._kept.setdefault(size, []).append(offset)
+                self._kept_bytes += size
+                return
+        self._release(offset, nbytes)
+
+    def array(self, offset: int, shape: Sequence[int], dtype: str, *, keep: bool = False) -> NDArray[Any]:
+        """Return a writable array, row-major, that owns this client's lease on a slot.
+
+        The slot is released, or with ``keep`` kept for later inputs, when the array and all views of it are gone.
+        """
+        import numpy
+
+        kind = numpy.dtype(dtype)
+        count = 1
+        for extent in shape:
+            count *= extent
+        nbytes = count * kind.itemsize
+        # The buffer object is what all views refer to in the end, so its end is theirs.
+        buffer = self._view.buffer(offset, max(nbytes, 1))
+        self._lived_in[offset] = nbytes
+        weakref.finalize(buffer, self._ended, offset, nbytes, keep).atexit = False
+        return numpy.frombuffer(buffer, kind, count).reshape(shape)
+
+    def bytes_at(self, offset: int, nbytes: int) -> NDArray[Any]:
+        """Return a view, for writing, on a slot that stays with the caller."""
+        import numpy
+
+        return numpy.frombuffer(self._view.buffer(offset, max(nbytes, 1)), numpy.uint8, nbytes)
+
+    def offset_of(self, array: NDArray[Any]) -> int | None:
+        """Return the offset of the slot whose start ``array`` begins at, where it is one of ours; None otherwise."""
+        offset: int = array.__array_interface__["data"][0] - self._view.address
+        return offset if self._lived_in.get(offset, -1) >= array.nbytes else None
+
+    def release(self, offset: int) -> None:
+        """Give up a slot that was never used."""
+        self._release(offset, 0)
+
+    def _allocate(self, sizes: list[int]) -> list[int]:
+        while True:
+            try:
+                offsets: list[int] = self._client.ask(Kind.ALLOCATE, sizes)[2]
+                return offsets
+            except ArenaFull:
+                if not self._give_up_kept():
+                    raise
+
+    def _give_up_kept(self) -> bool:
+        """Release the slots kept for later; return whether there were any."""
+        with self._lock:
+            kept = [offset for offsets in self._kept.values() for offset in offsets]
+            self._kept.clear()
+            self._kept_bytes = 0
+        for offset in kept:
+            self._client.release(offset)
+        self._client.flush()
+        return bool(kept)
+
+    def _ended(self, offset: int, nbytes: int, keep: bool) -> None:
+        """An array has ended. Runs wherever the garbage collector does: it must not wait for a lock."""
+        del self._lived_in[offset]
+        if keep and self._lock.acquire(blocking=False):
+            try:
+                size = slot_size(nbytes)
+                if self._kept_bytes + size <= self._kept_limit:
+                    self._kept.setdefault(size, []).append(offset)
+                    self._kept_bytes += size
+                    return
+            finally:
+                self._lock.release()
+        self._release(offset, nbytes)
+
+    def _release(self, offset: int, nbytes: int) -> None:
+        self._client.release(offset)
+        self._released_bytes += nbytes
+        if self._released_bytes >= _BATCH_BYTES or self._client.unreleased >= _BATCH:
+            self._released_bytes = 0
+            self._client.flush()

@@ -1,0 +1,216 @@
+"""Messages between processes: msgpack arrays over AF_UNIX SEQPACKET, with file descriptors where needed.
+
+Guarantees: nothing here ever blocks; what the socket does not take is queued, up to a bound; a message longer than a
+frame is split and put together again, up to a bound; anything malformed raises `MalformedMessage` and harms no other
+connection. Queue and pipe objects that pickle are not used: a pickle from a peer is code execution, and slower.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+from array import array
+from collections import deque
+from typing import Any, Final
+
+import msgpack
+
+#: Payload bytes of one frame: far below the smallest default SO_SNDBUF (about 208 KiB), which bounds a SEQPACKET packet.
+FRAME: Final = 64 * 1024
+#: Longest message, in bytes, that is sent or accepted.
+MAX_MESSAGE: Final = 256 * 1024 * 1024
+#: Bytes that may wait for a peer that does not read; more is refused.
+MAX_QUEUED: Final = 2 * MAX_MESSAGE
+#: File descriptors that may travel with one message.
+MAX_FDS: Final = 4
+
+_LAST: Final = b"\0"
+_MORE: Final = b"\1"
+
+Message = list[Any]
+
+
+class ChannelError(Exception):
+    """Root of what a channel raises."""
+
+
+class ChannelClosed(ChannelError):
+    """The peer has gone, or this side has closed the channel."""
+
+
+class ChannelFull(ChannelError):
+    """The peer does not read and the queue has reached its bound."""
+
+
+class MalformedMessage(ChannelError):
+    """The peer sent what is not a message of this protocol: close the connection."""
+
+
+class Channel:
+    """One end of a connection. Not safe for concurrent sends or concurrent receives."""
+
+    __slots__ = ("_buffer", "_fds", "_parts", "_queue", "_queued", "_size", "_socket", "_view", "accepts_fds", "limit")
+
+    def __init__(self, sock: socket.socket, *, accepts_fds: bool = False, limit: int = MAX_MESSAGE) -> None:
+        sock.setblocking(False)
+        self._socket = sock
+        #: Whether file descriptors may come with messages; otherwise the kernel closes them.
+        self.accepts_fds = accepts_fds
+        self._buffer = bytearray(FRAME + 2)  # one byte more than any valid frame, so that a longer one is noticed
+        self._view = memoryview(self._buffer)
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._queue: deque[tuple[bytes, tuple[int, ...]]] = deque()
+        self._queued = 0
+        self._fds: deque[int] = deque()
+        #: Longest message accepted, in bytes.
+        self.limit = limit
+
+    def fileno(self) -> int:
+        """Return the file descriptor of the socket, -1 once closed."""
+        return self._socket.fileno()
+
+    @property
+    def queued(self) -> int:
+        """Bytes that wait until the socket takes more: the caller should watch for writability and `flush`."""
+        return self._queued
+
+    def trust(self) -> None:
+        """Accept messages up to `MAX_MESSAGE` from now on."""
+        self.limit = MAX_MESSAGE
+
+    def send(self, message: Message, fds: tuple[int, ...] = ()) -> None:
+        """Send a message, or queue what the socket does not take now. ``fds`` travel with it and stay open here until sent.
+
+        Raises ChannelClosed, ChannelFull, and ValueError for a message beyond `MAX_MESSAGE`.
+        """
+        data: bytes = msgpack.packb(message)
+        if len(data) <= FRAME:
+            frames = [_LAST + data]
+        else:
+            if len(data) > MAX_MESSAGE:
+                raise ValueError(f"a message of {len(data)} bytes exceeds the limit of {MAX_MESSAGE}")
+            cuts = range(0, len(data), FRAME)
+            frames = [(_MORE if at + FRAME < len(data) else _LAST) + data[at : at + FRAME] for at in cuts]
+        if self._queued + len(data) > MAX_QUEUED:
+            raise ChannelFull(f"{self._queued} bytes wait for a peer that does not read")
+        if not self._queue and len(frames) == 1 and self._put(frames[0], fds):
+            return
+        for frame in frames:
+            self._queue.append((frame, fds))
+            self._queued += len(frame)
+            fds = ()
+        self.flush()
+
+    def flush(self) -> bool:
+        """Send what is queued as far as the socket takes it; return whether the queue is empty. Raises ChannelClosed."""
+        queue = self._queue
+        while queue:
+            frame, fds = queue[0]
+            if not self._put(frame, fds):
+                return False
+            queue.popleft()
+            self._queued -= len(frame)
+        return True
+
+    def receive(self) -> Message | None:
+        """Return the next message, or None where nothing (complete) has arrived. Raises ChannelClosed, MalformedMessage."""
+        while True:
+            size = self._take()
+            if size is None:
+                return None
+            if size > FRAME + 1:
+                raise MalformedMessage(f"a frame longer than {FRAME} bytes")
+            mark = self._buffer[0]
+            if mark == 0 and not self._parts:
+                return _decode(self._view[1:size])
+            if mark > 1:
+                raise MalformedMessage(f"a frame marked {mark}")
+            self._size += size - 1
+            if self._size > self.limit:
+                raise MalformedMessage(f"a message longer than {self.limit} bytes")
+            self._parts.append(bytes(self._view[1:size]))
+            if mark == 0:
+                whole = b"".join(self._parts)
+                self._parts.clear()
+                self._size = 0
+                return _decode(whole)
+
+    def take_fd(self) -> int:
+        """Return the next file descriptor that came with a message; the caller owns it. Raises MalformedMessage if none did."""
+        if not self._fds:
+            raise MalformedMessage("a message came without its file descriptor")
+        return self._fds.popleft()
+
+    def wait(self, timeout: float | None, *, to_receive: bool = True, to_send: bool = False) -> bool:
+        """Wait until a receive or (``to_send``) a flush may get on, or the peer has gone; False after ``timeout`` seconds."""
+        poll = select.poll()
+        poll.register(self._socket, (select.POLLIN if to_receive else 0) | (select.POLLOUT if to_send else 0))
+        return bool(poll.poll(None if timeout is None else max(0.0, timeout) * 1000))
+
+    def shut_down(self) -> None:
+        """Make every wait, here and at the peer, return: the connection has ended. The socket stays open until `close`."""
+        try:
+            self._socket.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass  # it has ended already
+
+    def close(self) -> None:
+        """Close the socket and every file descriptor that nobody took. May be repeated."""
+        self._socket.close()
+        self._queue.clear()
+        self._queued = 0
+        while self._fds:
+            os.close(self._fds.popleft())
+
+    def _put(self, frame: bytes, fds: tuple[int, ...]) -> bool:
+        try:
+            if fds:
+                socket.send_fds(self._socket, [frame], list(fds))
+            else:
+                self._socket.send(frame)
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            raise ChannelClosed(f"the peer has gone ({error.strerror})") from error
+        return True
+
+    def _take(self) -> int | None:
+        try:
+            if self.accepts_fds:
+                size = self._take_with_fds()
+            else:
+                size = self._socket.recv_into(self._buffer)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            raise ChannelClosed(f"the peer has gone ({error.strerror})") from error
+        if size == 0:
+            raise ChannelClosed("the peer has gone")
+        return size
+
+    def _take_with_fds(self) -> int:
+        fds = array("i")
+        space = socket.CMSG_SPACE(MAX_FDS * fds.itemsize)
+        size, ancillary, _, _ = self._socket.recvmsg_into([self._buffer], space, socket.MSG_CMSG_CLOEXEC)
+        for level, kind, data in ancillary:
+            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                fds.frombytes(data[: len(data) - len(data) % fds.itemsize])
+        self._fds.extend(fds)
+        return size
+
+
+def pair() -> tuple[socket.socket, socket.socket]:
+    """Return two connected sockets for channels; neither is inherited unless it is passed on."""
+    return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+
+
+def _decode(data: bytes | memoryview) -> Message:
+    try:
+        message = msgpack.unpackb(data)
+    except (ValueError, TypeError, msgpack.UnpackException) as error:
+        raise MalformedMessage(f"not msgpack: {error}") from error
+    if not isinstance(message, list) or not message:
+        raise MalformedMessage("a message must be an array")
+    return message

@@ -1,0 +1,191 @@
+"""The worker process: realizes models on first use, runs them on memory of the arena, and applies functions of users.
+
+It imports no compiler, no NumPy and no Redis: what it runs is machine code from entries. Only a function of a user, or an
+OpenCL engine, brings in more.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import traceback
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+from .channel import MAX_MESSAGE, Channel, ChannelClosed, Message
+from .engines.cpu import CpuEngine
+from .memory.arena_view import ArenaView
+from .plan import ExecutionPlan
+from .plan_runner import PlanRunner
+from .protocol import Kind, checked
+
+if TYPE_CHECKING:
+    from .engines.opencl import OpenClEngine
+
+
+class Runner(Protocol):
+    """A model made ready on one engine of this process."""
+
+    def run(self, inputs: list[int], outputs: list[int]) -> None:
+        """Execute the plan on row-major inputs and outputs given by address."""
+        ...
+
+    def reorder_constant(self, number: int, source: int, destination: int) -> None:
+        """Bring a constant into its final layout."""
+        ...
+
+    def close(self) -> None:
+        """Free what the runner holds."""
+        ...
+
+
+def main(sock: socket.socket, descriptors: list[int], options: dict[str, Any]) -> None:
+    """Work until the other end closes."""
+    arena = ArenaView(descriptors[0])
+    os.close(descriptors[0])
+    worker = _Worker(Channel(sock), arena, int(options["threads"]))
+    try:
+        worker.work()
+    except ChannelClosed:
+        pass
+
+
+class _Model:
+    """A model as it was sent; its runner is made on first use."""
+
+    __slots__ = ("constants", "entries", "plan", "runner")
+
+    def __init__(self, plan: list[Any], entries: list[bytes], constants: list[int]) -> None:
+        self.plan = plan
+        self.entries = entries
+        self.constants = constants
+        self.runner: Runner | None = None
+
+
+class _Worker:
+    def __init__(self, channel: Channel, arena: ArenaView, threads: int) -> None:
+        self._channel = channel
+        self._arena = arena
+        self._threads = threads
+        self._engine = CpuEngine()
+        self._opencl_engines: dict[int, OpenClEngine] = {}
+        self._models: dict[int, _Model] = {}
+        self._actions: dict[Kind, Callable[[Message], Message | None]] = {
+            Kind.EXECUTE: self._execute,
+            Kind.REORDER: self._reorder,
+            Kind.APPLY: _apply,
+            Kind.PROBE: self._probe,
+            Kind.MODEL: self._take_model,
+            Kind.DROP: self._drop_model,
+        }
+
+    def work(self) -> None:
+        channel = self._channel
+        channel.send([Kind.READY, os.getpid(), len(os.listdir("/proc/self/task"))])
+        while channel.wait(None):
+            while (message := channel.receive()) is not None:
+                answer = self._answer(checked(message), message)
+                if answer is not None:
+                    channel.send(answer)
+                    while channel.queued:
+                        # The coordinator never waits for a worker, so it will take this.
+                        channel.wait(None, to_send=True)
+                        channel.flush()
+
+    def _answer(self, kind: Kind, message: Message) -> Message | None:
+        action = self._actions.get(kind)
+        if action is None:
+            raise ValueError(f"a worker is not sent {kind.name}")
+        try:
+            return action(message)
+        except Exception as error:  # noqa: BLE001 - it is the answer to whoever asked
+            return [Kind.BROKEN, message[1], type(error).__name__, str(error), traceback.format_exc()]
+
+    def _execute(self, message: Message) -> Message:
+        _, token, number, inputs, outputs = message
+        model = self._models[number]
+        runner = model.runner or self._realize(model)
+        base = self._arena.address
+        runner.run([base + offset for offset in inputs], [base + offset for offset in outputs])
+        return [Kind.FINISHED, token, "numba" in sys.modules]
+
+    def _reorder(self, message: Message) -> Message:
+        _, token, number, constant, source, destination = message
+        model = self._models[number]
+        runner = model.runner or self._realize(model)
+        runner.reorder_constant(constant, self._arena.address + source, self._arena.address + destination)
+        return [Kind.FINISHED, token, "numba" in sys.modules]
+
+    def _take_model(self, message: Message) -> None:
+        _, number, plan, entries, constants = message
+        self._models[number] = _Model(plan, entries, constants)
+
+    def _drop_model(self, message: Message) -> None:
+        model = self._models.pop(message[1], None)
+        if model is not None and model.runner is not None:
+            model.runner.close()
+
+    def _realize(self, model: _Model) -> Runner:
+        plan = ExecutionPlan.from_wire(model.plan)
+        constants = [self._arena.address + offset for offset in model.constants]
+        if plan.engine == "cpu":
+            model.runner = PlanRunner(plan, model.entries, self._engine, constants, self._threads)
+        else:
+            from .opencl_runner import OpenClPlanRunner
+
+            model.runner = OpenClPlanRunner(plan, model.entries, self._opencl(_index(plan.engine)), constants)
+        return model.runner
+
+    def _opencl(self, index: int) -> OpenClEngine:
+        from .engines.opencl import OpenClEngine
+
+        if index not in self._opencl_engines:
+            self._opencl_engines[index] = OpenClEngine(index, self._threads)
+        return self._opencl_engines[index]
+
+    def _probe(self, message: Message) -> Message:
+        from .engines.opencl import opencl_target, runtime
+
+        _, token, engine = message
+        index = _index(engine)
+        runtime(self._threads)
+        return [Kind.ANSWER, token, opencl_target(index).to_wire(), "numba" in sys.modules]
+
+
+def _index(engine: str) -> int:
+    """Return the device number of an engine ``opencl`` or ``opencl:INDEX``. Raises ValueError for any other text."""
+    kind, _, index = engine.partition(":")
+    if kind != "opencl":
+        raise ValueError(f"there is no engine {engine!r}; known: cpu, opencl, opencl:INDEX")
+    return int(index or 0)
+
+
+def _apply(message: Message) -> Message:
+    """Call a function of a user. Its own exception is an answer, also one that is meant to end a process."""
+    import dill
+    import msgpack
+
+    token, payload = message[1:]
+    try:
+        places, call = msgpack.unpackb(payload)
+        sys.path.extend(place for place in places if place not in sys.path)
+        function, args, kwargs = dill.loads(call)
+        value = dill.dumps(function(*args, **kwargs))
+        if len(value) > MAX_MESSAGE // 2:
+            raise ValueError(f"the function returned {len(value)} bytes, more than {MAX_MESSAGE // 2}: use a graph, or less")
+    except BaseException as error:  # noqa: BLE001 - SystemExit and KeyboardInterrupt of a user's function too
+        return [Kind.THREW, token, _portable(error), traceback.format_exc()]
+    return [Kind.ANSWER, token, value, "numba" in sys.modules]
+
+
+def _portable(error: BaseException) -> bytes:
+    """Return an exception as bytes, empty where it cannot travel."""
+    import dill
+
+    try:
+        data: bytes = dill.dumps(error)
+        dill.loads(data)
+    except Exception:  # noqa: BLE001 - a user's class may fail in any way; its text travels instead
+        return b""
+    return data
