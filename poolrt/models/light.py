@@ -14,9 +14,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from poolrt.graph.errors import ModelError
-from poolrt.graph.onnx.model_file import onnx_package, read_model
-
+from ..graph.errors import ModelError
+from ..graph.onnx.model_file import onnx_package, read_model
 from .expected_output import expected
 from .seeded import fingerprint, spread, uniform
 

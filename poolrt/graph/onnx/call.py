@@ -9,9 +9,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from poolrt.graph.builder import Graph
-from poolrt.graph.errors import ModelError, UnsupportedNode
-from poolrt.graph.values import Value
+from ..builder import Graph
+from ..errors import ModelError, UnsupportedNode
+from ..values import Value
 
 Array: TypeAlias = NDArray[Any]
 #: A tensor of the graph, or an array that is known while the model is loaded.

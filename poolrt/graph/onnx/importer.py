@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from poolrt.graph.builder import Graph
-from poolrt.graph.errors import GraphError, ModelError, UnsupportedNode
-from poolrt.graph.values import Value
-
+from ..builder import Graph
+from ..errors import GraphError, ModelError, UnsupportedNode
+from ..values import Value
 from .call import NodeCall, Operand
 from .model_file import FLOAT, onnx_package, read_model, tensor
 from .operators import OPERATORS

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from poolrt.graph.errors import ModelError
+from ..errors import ModelError
 
 Array: TypeAlias = NDArray[Any]
 #: TensorProto.DataType -> little-endian NumPy type of its raw data (onnx.proto, "message TensorProto").

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from poolrt.graph.ir import GraphIR
-
+from ..ir import GraphIR
 from .affine import fold_affine, merge_affine
 from .constants import fold_constants
 from .dead import remove_dead

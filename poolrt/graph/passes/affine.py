@@ -12,9 +12,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from poolrt.graph.constant import Constant
-from poolrt.graph.ir import Dims, GraphIR, Node
-
+from ..constant import Constant
+from ..ir import Dims, GraphIR, Node
 from .rewriter import Rewriter, only_reader
 
 _BY_WEIGHTS = ("convolution", "inner_product")

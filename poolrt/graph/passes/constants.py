@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from poolrt.graph.ir import GraphIR
-
+from ..ir import GraphIR
 from .rewriter import Rewriter
 
 

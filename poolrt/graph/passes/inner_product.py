@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from poolrt.graph.ir import GraphIR
-
+from ..ir import GraphIR
 from .rewriter import Rewriter
 
 

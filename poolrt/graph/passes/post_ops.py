@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from poolrt.graph.ir import GraphIR, Node, PostOpUse
-
+from ..ir import GraphIR, Node, PostOpUse
 from .rewriter import Rewriter
 
 _WITH_RELU = frozenset({"convolution", "inner_product", "batch_normalization", "sum", "binary"})

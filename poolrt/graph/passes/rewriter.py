@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
-from poolrt.graph.constant import Constant
-from poolrt.graph.ir import Dims, GraphIR, Node
+from ..constant import Constant
+from ..ir import Dims, GraphIR, Node
 
 
 class Rewriter:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from poolrt.graph.onnx.call import Operator
-
+from ..call import Operator
 from . import arrays, elementwise, normalization, products, views, windows
 
 OPERATORS: Final[Mapping[str, Operator]] = {

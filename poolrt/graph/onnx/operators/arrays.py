@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from poolrt.graph.onnx.call import NodeCall, Operand, Operator
-from poolrt.graph.onnx.model_file import onnx_package, tensor
-from poolrt.graph.values import Value
+from ...values import Value
+from ..call import NodeCall, Operand, Operator
+from ..model_file import onnx_package, tensor
 
 
 def constant(call: NodeCall) -> Operand:

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from poolrt.graph.onnx.call import Array, NodeCall, Operand, Operator
-from poolrt.graph.values import Value
+from ...values import Value
+from ..call import Array, NodeCall, Operand, Operator
 
 _LARGEST: Final = float(np.finfo(np.float32).max)
 

@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import Final
 
-from poolrt.graph.onnx.call import NodeCall, Operand, Operator
-from poolrt.graph.shapes import axis_of
+from ...shapes import axis_of
+from ..call import NodeCall, Operand, Operator
 
 
 def batch_normalization(call: NodeCall) -> Operand:

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from poolrt.graph.onnx.call import NodeCall, Operand, Operator
-from poolrt.graph.values import Value
+from ...values import Value
+from ..call import NodeCall, Operand, Operator
 
 
 def gemm(call: NodeCall) -> Operand:

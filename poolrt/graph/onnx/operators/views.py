@@ -8,9 +8,9 @@ from typing import Final
 
 import numpy as np
 
-from poolrt.graph.onnx.call import NodeCall, Operand, Operator
-from poolrt.graph.shapes import axis_of
-from poolrt.graph.values import Value
+from ...shapes import axis_of
+from ...values import Value
+from ..call import NodeCall, Operand, Operator
 
 
 def reshaped(call: NodeCall, source: Operand, dims: Sequence[int]) -> Operand:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from poolrt.graph.onnx.call import NodeCall, Operand, Operator
+from ..call import NodeCall, Operand, Operator
 
 
 def convolution(call: NodeCall) -> Operand:
