@@ -9,6 +9,7 @@ from ..desc import Arg, BatchNormalization, PrimitiveAttr
 from ..engines.target import Target
 from .blocks import CHUNK, LANES, channel_tail, follow, is_blocked, refuse_different, refuse_permuted
 from .chain import chain, chain_source, refuse_chain
+from .opencl.batch_normalization import OPENCL_IMPLEMENTATIONS
 from .program import KernelSpec, Launch, LaunchArgument, Program
 
 
@@ -58,4 +59,4 @@ class NativeBatchNormalization:
 
 
 CPU_IMPLEMENTATIONS = (NativeBatchNormalization(),)
-IMPLEMENTATIONS = (*CPU_IMPLEMENTATIONS,)
+IMPLEMENTATIONS = (*CPU_IMPLEMENTATIONS, *OPENCL_IMPLEMENTATIONS)

@@ -8,6 +8,7 @@ import math
 from ..desc import Arg, Concat, MemoryDesc, PrimitiveAttr, multiple_src
 from ..engines.target import Target
 from .blocks import CHUNK, LANES, follow, is_blocked, refuse, refuse_different
+from .opencl.concat import OPENCL_IMPLEMENTATIONS
 from .program import KernelSpec, Launch, LaunchArgument, Program
 
 #: Sources that one launch of the kernel copies.
@@ -71,4 +72,4 @@ def _launch(sources: list[tuple[int, int, int]], row: int, lines: int) -> Launch
 
 
 CPU_IMPLEMENTATIONS = (NativeConcat(),)
-IMPLEMENTATIONS = (*CPU_IMPLEMENTATIONS,)
+IMPLEMENTATIONS = (*CPU_IMPLEMENTATIONS, *OPENCL_IMPLEMENTATIONS)

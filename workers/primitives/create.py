@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
+from ..engines.target import Target
 from .entry import pack_entry
 from .primitive_desc import PrimitiveDesc
 from .program import KernelSpec
@@ -13,21 +14,28 @@ class PrimitiveCreator:
     """Compiles primitives; keeps what it has compiled, so that primitives sharing a kernel share the compilation."""
 
     def __init__(self) -> None:
-        self._compiled: dict[tuple[KernelSpec, str], bytes] = {}
+        self._compiled: dict[tuple[KernelSpec, Target], bytes] = {}
 
     def create(self, pd: PrimitiveDesc) -> bytes:
         """Return the entry of a primitive descriptor. Raises the compiler's error where a kernel does not compile."""
-        program = pd.program()
-        if pd.target.engine_kind == "cpu":
-            binaries = [self._native(spec, pd.target.isa) for spec in program.kernels]
-            return pack_entry(pd.impl_name(), "cpu", program, binaries, [])
-        build = import_module("..kernels.opencl.build", __package__)
-        binaries, names = build.compile_program(program, pd.target)
-        return pack_entry(pd.impl_name(), pd.target.engine_kind, program, binaries, names)
+        program, kind = pd.program(), pd.target.engine_kind
+        binaries = [self._binary(spec, pd.target) for spec in program.kernels]
+        names = [spec.generator for spec in program.kernels] if kind == "opencl" else []
+        return pack_entry(pd.impl_name(), kind, program, binaries, names)
 
-    def _native(self, spec: KernelSpec, isa: str) -> bytes:
-        found = self._compiled.get((spec, isa))
+    def _binary(self, spec: KernelSpec, target: Target) -> bytes:
+        found = self._compiled.get((spec, target))
         if found is None:
-            codegen = import_module("..kernels.native.codegen", __package__)
-            found = self._compiled[spec, isa] = codegen.compile_kernel(spec, isa)
+            found = self._compiled[spec, target] = _compile(spec, target)
         return found
+
+
+def _compile(spec: KernelSpec, target: Target) -> bytes:
+    binary: bytes
+    if target.engine_kind == "cpu":
+        codegen = import_module("..kernels.native.codegen", __package__)
+        binary = codegen.compile_kernel(spec, target.isa)
+    else:
+        build = import_module("..kernels.opencl.build", __package__)
+        binary = build.compile_kernel(spec, target)
+    return binary

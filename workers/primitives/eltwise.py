@@ -8,6 +8,7 @@ from ..desc import Arg, Eltwise, PrimitiveAttr
 from ..engines.target import Target
 from .blocks import follow, refuse, refuse_different, span
 from .chain import chain, chain_source, refuse_chain
+from .opencl.eltwise import OPENCL_IMPLEMENTATIONS
 from .program import KernelSpec, Launch, Program
 
 
@@ -40,4 +41,4 @@ class NativeEltwise:
 
 
 CPU_IMPLEMENTATIONS = (NativeEltwise(),)
-IMPLEMENTATIONS = (*CPU_IMPLEMENTATIONS,)
+IMPLEMENTATIONS = (*CPU_IMPLEMENTATIONS, *OPENCL_IMPLEMENTATIONS)

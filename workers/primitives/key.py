@@ -19,7 +19,11 @@ from .primitive_desc import PrimitiveDesc
 SCHEMA: Final = 1
 #: Distributions whose version can change the code they generate, by engine kind.
 _TOOLCHAIN: Final = {"cpu": ("numba", "llvmlite", "numpy"), "opencl": ()}
-_SOURCES: Final = {"cpu": ("native", "*.py"), "opencl": ("opencl", "*.cl")}
+#: What kernels are generated from, and what describes the programs, in the folder above this one.
+_SOURCES: Final = {
+    "cpu": ("kernels/native/*.py", "primitives/*.py"),
+    "opencl": ("kernels/opencl/*.cl", "kernels/opencl/*.py", "primitives/*.py", "primitives/opencl/*.py"),
+}
 
 
 def primitive_key(pd: PrimitiveDesc) -> Key:
@@ -45,13 +49,12 @@ def source_digest(engine_kind: str) -> str:
 
     The whole folder is taken rather than one file: it contains the transitive closure of what a kernel is generated from.
     """
-    folder, pattern = _SOURCES[engine_kind]
-    here = Path(__file__).parent
-    files = sorted((here.parent / "kernels" / folder).glob(pattern)) + sorted(here.glob("*.py"))
+    root = Path(__file__).parents[1]
+    files = sorted(file for pattern in _SOURCES[engine_kind] for file in root.glob(pattern))
     digest = hashlib.sha256()
     for file in files:
         content = file.read_bytes()
-        digest.update(f"{file.name}\0{len(content)}\0".encode())
+        digest.update(f"{file.relative_to(root).as_posix()}\0{len(content)}\0".encode())
         digest.update(content)
     return digest.hexdigest()
 

@@ -8,6 +8,7 @@ import math
 from ..desc import Arg, PrimitiveAttr, Softmax
 from ..engines.target import Target
 from .blocks import LANES, channel_blocks, channel_tail, follow, is_blocked, refuse_different, refuse_permuted
+from .opencl.softmax import OPENCL_IMPLEMENTATIONS
 from .program import KernelSpec, Launch, Program
 
 
@@ -73,4 +74,4 @@ def _strided(op: Softmax) -> tuple[str, tuple[int, ...], int]:
 
 
 CPU_IMPLEMENTATIONS = (NativeSoftmax(),)
-IMPLEMENTATIONS = (*CPU_IMPLEMENTATIONS,)
+IMPLEMENTATIONS = (*CPU_IMPLEMENTATIONS, *OPENCL_IMPLEMENTATIONS)

@@ -1,1 +1,1 @@
-"""OpenCL kernels: sources, building (creators only) and realizing (workers)."""
+"""OpenCL kernels: sources, how a creator builds them, how a worker realizes what was built."""

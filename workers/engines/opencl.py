@@ -1,0 +1,157 @@
+"""OpenCL devices of this process, and the engine that owns context and queue on one of them.
+
+Drivers are started once a process, on first use, and read their settings then: the first caller decides the number of
+threads. A process forked from one that has used OpenCL must not use it (PoCL hangs), which gives an error here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .opencl_identity import device_identity, processor_flags
+from .pocl import PLATFORM as POCL
+from .pocl import name_processor, private_cache, processor_name
+from .target import Target
+
+if TYPE_CHECKING:
+    import pyopencl
+
+
+class EngineUnavailable(RuntimeError):
+    """There is no such OpenCL engine in this process. Names what was found, and why devices were left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A device that can be used: the driver's handle and the target that its binaries are made for."""
+
+    handle: pyopencl.Device
+    target: Target
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """The drivers of one process: usable devices in a stable order, and why others are not among them."""
+
+    process: int
+    threads: int
+    cache: Path
+    devices: tuple[Device, ...]
+    refused: tuple[str, ...]
+
+
+def runtime(threads: int = 1) -> Runtime:
+    """Return the drivers of this process; the first call starts them, its CPU devices with ``threads`` threads.
+
+    Raises EngineUnavailable in a process forked from one that had started them.
+    """
+    started = _process().start(max(1, threads))
+    if started.process != os.getpid():
+        raise EngineUnavailable(
+            f"process {os.getpid()} was forked from one that uses OpenCL: start it with spawn or forkserver"
+        )
+    return started
+
+
+def count() -> int:
+    """Return the number of usable OpenCL devices, 0 where there is no driver."""
+    return len(runtime().devices)
+
+
+def opencl_target(index: int = 0) -> Target:
+    """Return the target of device ``index``. Raises EngineUnavailable where there is no such device."""
+    return _device(runtime(), index).target
+
+
+class OpenClEngine:
+    """One device with a context and an in-order queue of its own; realizes program binaries, each one once."""
+
+    def __init__(self, index: int = 0, threads: int = 1) -> None:
+        import pyopencl as cl
+
+        device = _device(runtime(threads), index)
+        self.target = device.target
+        self.device = device.handle
+        self.context = cl.Context([device.handle])
+        self.queue = cl.CommandQueue(self.context, device.handle)
+        self._programs: dict[bytes, pyopencl.Program] = {}
+
+    def realize(self, binary: bytes) -> pyopencl.Program:
+        """Return the program of a binary made for this engine's target. Raises RealizeError where it is refused."""
+        from ..kernels.opencl.realize import realize_program
+
+        digest = hashlib.sha256(binary).digest()
+        program = self._programs.get(digest)
+        if program is None:
+            program = self._programs[digest] = realize_program(self.context, self.device, binary)
+        return program
+
+
+class _Process:
+    """Holds the one `Runtime` of a process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._started: Runtime | None = None
+
+    def start(self, threads: int) -> Runtime:
+        with self._lock:
+            if self._started is None:
+                os.environ["POCL_MAX_PTHREAD_COUNT"] = os.environ["CL_CONFIG_CPU_TBB_NUM_WORKERS"] = str(threads)
+                cache = private_cache()
+                os.environ["POCL_CACHE_DIR"] = str(cache)
+                self._started = Runtime(os.getpid(), threads, cache, *_devices())
+            return self._started
+
+
+@lru_cache(maxsize=1)
+def _process() -> _Process:
+    return _Process()
+
+
+def _devices() -> tuple[tuple[Device, ...], tuple[str, ...]]:
+    import pyopencl as cl
+
+    found: list[Device] = []
+    refused: list[str] = []
+    try:
+        platforms = cl.get_platforms()
+    except cl.Error as error:  # the loader's way to say that there is none
+        return (), (str(error),)
+    for platform in sorted(platforms, key=lambda p: (p.name, p.vendor, p.version)):
+        try:
+            handles = platform.get_devices()
+        except cl.Error as error:
+            refused.append(f"{platform.name}: {error}")
+            continue
+        for handle in handles:
+            try:
+                found.append(_usable(handle))
+            except EngineUnavailable as error:
+                refused.append(f"{handle.name.strip()} ({platform.name}): {error}")
+    return tuple(found), tuple(refused)
+
+
+def _usable(handle: pyopencl.Device) -> Device:
+    if not handle.available or not handle.compiler_available:
+        raise EngineUnavailable("the device or its compiler is not available")
+    processor = None
+    if handle.platform.name == POCL and handle.version.rstrip().endswith("-generic"):
+        processor = processor_name(processor_flags())
+        if processor is None or not name_processor(handle.int_ptr, processor):
+            raise EngineUnavailable("this version of PoCL does not know the processor and cannot compile for it")
+    return Device(handle, Target("opencl", "opencl", device_identity(handle, processor)))
+
+
+def _device(drivers: Runtime, index: int) -> Device:
+    if 0 <= index < len(drivers.devices):
+        return drivers.devices[index]
+    names = [f"opencl:{i} {dict(d.target.device)['name']}" for i, d in enumerate(drivers.devices)]
+    found = "; ".join([*names, *(f"left out: {reason}" for reason in drivers.refused)])
+    raise EngineUnavailable(f"there is no engine opencl:{index} (found: {found or 'no platform, no device'})")

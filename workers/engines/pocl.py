@@ -1,0 +1,113 @@
+"""What PoCL needs before its first use: a private cache folder, and a processor's name where its LLVM knows none.
+
+The folder: PoCL trusts a file in its cache over the binary that it is given, so a folder shared with other processes,
+or left by a dead one, can replace good code by a torn file (SIGBUS). Each process has its own, under a lock that tells
+the living from the dead; whoever comes next sweeps the dead.
+
+The name: PoCL asks LLVM for the host's processor. For one that is newer than that LLVM the answer is ``generic``, which
+the compiler then refuses (``unknown target CPU 'generic'``), so nothing can be built at all (pocl issue 1049). There is
+no setting for it; the name is therefore put into the device's record. It must agree with the built-in library that PoCL
+itself picks by feature: code for a lesser processor cannot take in that library, and LLVM ends the process.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import fcntl
+import os
+import shutil
+import struct
+import tempfile
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+PLATFORM: Final = "Portable Computing Language"
+#: Feature that decides PoCL's built-in library -> LLVM processor with the same vectors, and all flags that it may use.
+_PROCESSORS: Final[tuple[tuple[str, str, frozenset[str]], ...]] = (
+    ("avx512f", "skylake-avx512", frozenset({"avx2", "fma", "bmi2", "avx512bw", "avx512cd", "avx512dq", "avx512vl"})),
+    ("avx2", "haswell", frozenset({"fma", "f16c", "bmi1", "bmi2", "movbe", "abm"})),
+    ("avx", "sandybridge", frozenset({"popcnt", "cx16"})),
+    ("sse4_1", "penryn", frozenset({"ssse3", "cx16"})),
+    ("sse2", "x86-64", frozenset()),
+)
+#: Bytes of the device record that are searched: the two names lie about 640 bytes into it.
+_RECORD: Final = 2048
+_UNKNOWN: Final = b"generic\0"
+_PREFIX: Final = "poolrt-pocl-"
+
+
+def private_cache() -> Path:
+    """Make this process's own cache folder, removed when it exits, and sweep the folders of processes that died."""
+    root = Path(tempfile.gettempdir())
+    for folder in root.glob(f"{_PREFIX}{os.getuid()}-*"):
+        _sweep(folder)
+    cache = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getuid()}-", dir=root))
+    lock = os.open(cache / "starting", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    os.rename(cache / "starting", cache / "alive")  # only now: whoever can open it and lock it may sweep the folder
+    owner = os.getpid()
+
+    def remove() -> None:
+        if os.getpid() == owner:
+            shutil.rmtree(cache, ignore_errors=True)
+
+    atexit.register(remove)
+    return cache
+
+
+def processor_name(flags: frozenset[str]) -> str | None:
+    """Return the LLVM processor for a host's features, or None where PoCL's library needs more than they give."""
+    for feature, name, needed in _PROCESSORS:
+        if feature in flags:
+            return name if needed <= flags else None
+    return None
+
+
+def name_processor(device: int, name: str) -> bool:
+    """Give the PoCL device at address ``device`` a processor name in place of ``generic``. Return whether it was done.
+
+    The record holds the pointers to the target triple and to the processor name side by side; unless exactly one such
+    pair is found nothing is touched. Memory is read through /proc, where a wrong pointer is an error, not a fault.
+    """
+    with open("/proc/self/mem", "rb", buffering=0) as memory:
+
+        def read(address: int, size: int) -> bytes:
+            try:
+                memory.seek(address)
+                return memory.read(size)
+            except (OSError, OverflowError, ValueError):
+                return b""
+
+        found = _name_fields(read(device, _RECORD), read)
+    if len(found) != 1:
+        return False
+    libc = ctypes.CDLL(None)
+    libc.strdup.restype = ctypes.c_void_p  # from malloc: the record may be freed by its owner
+    ctypes.c_void_p.from_address(device + found[0]).value = libc.strdup(name.encode())
+    return True
+
+
+def _name_fields(record: bytes, read: Callable[[int, int], bytes]) -> list[int]:
+    words = struct.unpack(f"<{len(record) // 8}Q", record[: len(record) // 8 * 8])
+    return [
+        8 * (index + 1)
+        for index, (triple, name) in enumerate(pairwise(words))
+        if read(name, len(_UNKNOWN)) == _UNKNOWN and read(triple, 7) == b"x86_64-"
+    ]
+
+
+def _sweep(folder: Path) -> None:
+    try:
+        lock = os.open(folder / "alive", os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return  # being made or removed by another process, or not ours
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(folder, ignore_errors=True)
+    except BlockingIOError:
+        pass  # its process lives
+    finally:
+        os.close(lock)

@@ -1,0 +1,100 @@
+"""Build a kernel into a program binary that other processes can use without compiling anything.
+
+PoCL compiles a kernel for each work-group size and grid class when it is first enqueued, and its binary holds what has
+been compiled by then. So every declared variant is enqueued here, on the smallest problem (every size 1, scratch
+memory), before the binary is taken; else each consumer would compile again. Small grids go first: after a large one
+PoCL reuses its code and never makes the small variant. Other drivers' binaries are complete anyway.
+
+pyopencl's own cache is bypassed: it takes locks that are never recovered and reads pickles.
+"""
+
+from __future__ import annotations
+
+import warnings
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
+
+from ...engines.opencl import EngineUnavailable, OpenClEngine, runtime
+from ...engines.target import Target
+from ...primitives.program import KernelSpec
+from .source import kernel_source
+
+if TYPE_CHECKING:
+    import pyopencl
+
+#: The same for every kernel; argument information lets this module call kernels that it knows nothing about.
+BUILD_OPTIONS: Final = ("-cl-std=CL1.2", "-cl-kernel-arg-info", "-w")
+#: Grid class -> work-items along the first dimension, in groups or more; PoCL's limit lies between 65472 and 65536.
+GRIDS: Final = {"small": 1, "large": 65536}
+#: Bytes of scratch memory: more than any kernel touches for sizes of 1.
+_SCRATCH: Final = 1 << 16
+
+
+class KernelBuildError(RuntimeError):
+    """An OpenCL kernel does not compile. Raised by `compile_kernel`; carries the compiler's log."""
+
+
+def compile_kernel(spec: KernelSpec, target: Target) -> bytes:
+    """Return the program binary of one kernel for a target that this process has a device for.
+
+    Raises KernelBuildError with the compiler's log, or EngineUnavailable where no device has the target's identity.
+    """
+    import pyopencl as cl
+
+    engine = _engine(target)
+    program = cl.Program(engine.context, kernel_source(spec))
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", cl.CompilerWarning)
+            program.build(options=list(BUILD_OPTIONS), devices=[engine.device], cache_dir=False)  # type: ignore[arg-type]
+        kernel = cl.Kernel(program, spec.generator)
+        for global_size, local_size in launch_variants(spec):
+            _enqueue(engine, kernel, global_size, local_size)
+        engine.queue.finish()
+    except cl.Error as error:
+        raise KernelBuildError(f"OpenCL kernel {spec.generator} {dict(spec.params)}: {error}") from error
+    binaries: Any = program.get_info(cl.program_info.BINARIES)
+    return bytes(binaries[0])
+
+
+def launch_variants(spec: KernelSpec) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Return (global size, local size) of one launch for each variant that a spec declares, small grids first.
+
+    Raises ValueError where the spec declares none or an unknown grid class.
+    """
+    params: dict[str, Any] = dict(spec.params)
+    local, grids = params.get("local"), params.get("grids", ("small",))
+    if not isinstance(local, tuple) or not local or not set(grids) <= GRIDS.keys():
+        raise ValueError(
+            f"kernel {spec.generator}: declare local sizes and grids of {', '.join(GRIDS)}, got {local}, {grids}"
+        )
+    return [((max(local[0], least), *local[1:]), local) for grid, least in GRIDS.items() if grid in grids]
+
+
+@lru_cache(maxsize=4)
+def _engine(target: Target) -> OpenClEngine:
+    for index, device in enumerate(runtime().devices):
+        if device.target == target:
+            return OpenClEngine(index)
+    raise EngineUnavailable(f"no OpenCL device of this process has the identity {dict(target.device)}")
+
+
+def _enqueue(
+    engine: OpenClEngine, kernel: pyopencl.Kernel, global_size: tuple[int, ...], local_size: tuple[int, ...]
+) -> None:
+    import numpy
+    import pyopencl as cl
+
+    scratch = cl.Buffer(engine.context, cl.mem_flags.READ_WRITE, _SCRATCH)
+    cl.enqueue_fill_buffer(engine.queue, scratch, b"\0", 0, _SCRATCH)
+    info = cl.kernel_arg_info
+    for index in range(kernel.num_args):
+        kind, name = (str(kernel.get_arg_info(index, field)) for field in (info.TYPE_NAME, info.NAME))
+        if kind.endswith("*"):
+            value: Any = scratch
+        elif kind == "float":
+            value = numpy.float32(1.0)
+        else:
+            value = numpy.int64(not name.endswith("_offset"))
+        kernel.set_arg(index, value)
+    cl.enqueue_nd_range_kernel(engine.queue, kernel, global_size, local_size)

@@ -1,0 +1,54 @@
+"""Turn a program binary into kernels of this process's context, and set their arguments with explicit types.
+
+A kernel realized from a binary cannot be asked for the types of its arguments, so they follow the launch: whole numbers
+are ``long``, fractions ``float``, memory a buffer and a ``long`` offset in bytes.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pyopencl
+
+
+class RealizeError(RuntimeError):
+    """A driver refuses a program binary, or a kernel is not in it. Raised while realizing; a miss of the right key."""
+
+
+def realize_program(context: pyopencl.Context, device: pyopencl.Device, binary: bytes) -> pyopencl.Program:
+    """Return the program of a binary in ``context``. The bytes must have been authenticated: they are machine code."""
+    import pyopencl as cl
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", cl.CompilerWarning)
+            program = cl.Program(context, [device], [binary])
+            program.build()
+            return program
+    except cl.Error as error:
+        raise RealizeError(f"the driver refuses a program binary of {len(binary)} bytes: {error}") from error
+
+
+def realize_kernel(program: pyopencl.Program, name: str) -> pyopencl.Kernel:
+    """Return a new kernel object, with arguments of its own. Raises RealizeError where the program has none such."""
+    import pyopencl as cl
+
+    try:
+        return cl.Kernel(program, name)
+    except cl.Error as error:
+        raise RealizeError(f"a program binary has no kernel {name!r}: {error}") from error
+
+
+def set_number(kernel: pyopencl.Kernel, index: int, value: int | float, real: bool) -> None:
+    """Set argument ``index`` to a ``float`` (real) or ``long``."""
+    import numpy
+
+    kernel.set_arg(index, numpy.float32(value) if real else numpy.int64(value))
+
+
+def set_memory(kernel: pyopencl.Kernel, index: int, buffer: pyopencl.Buffer, offset: int) -> None:
+    """Set arguments ``index`` and ``index + 1`` to a buffer and an offset in bytes."""
+    kernel.set_arg(index, buffer)
+    set_number(kernel, index + 1, offset, real=False)

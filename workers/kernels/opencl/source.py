@@ -1,0 +1,55 @@
+"""The source text of a kernel: its parameters as macros, the prelude, and the file that the spec names.
+
+The kernel in ``<generator>.cl`` is called like the file. A parameter ``x`` becomes the macro ``X``: integers and truth
+values as numbers, floats as exact hexadecimal literals, text as it stands. Three parameters mean something else:
+
+``local`` the work-group size that the kernel is launched with · ``grids`` which grid classes, ``small`` unless given ·
+``post_ops`` the chain, ``("eltwise", algorithm, alpha, beta)`` or ``("binary", algorithm)`` each, at most one binary
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Final
+
+from ...primitives.program import KernelSpec, Value
+
+_RESERVED: Final = frozenset({"local", "grids", "post_ops"})
+
+
+def kernel_source(spec: KernelSpec) -> str:
+    """Return the whole text that is compiled for a kernel; it includes nothing else."""
+    here = Path(__file__).parent
+    params = dict(spec.params)
+    macros = [f"#define {name.upper()} {literal(value)}" for name, value in params.items() if name not in _RESERVED]
+    prelude = (here / "prelude.cl").read_text(encoding="ascii")
+    body = (here / f"{spec.generator}.cl").read_text(encoding="ascii")
+    return "\n".join([*macros, *_chain(params.get("post_ops", ())), prelude, body])
+
+
+def literal(value: Value) -> str:
+    """Return a parameter's value as OpenCL C text. Raises TypeError for values that have no such form."""
+    if isinstance(value, bool):
+        return str(int(value))
+    if isinstance(value, float):
+        if math.isnan(value):
+            return "NAN"
+        return ("-" if value < 0 else "") + "INFINITY" if math.isinf(value) else f"{value.hex()}f"
+    if isinstance(value, (int, str)):
+        return str(value)
+    raise TypeError(f"a kernel parameter must be a number or text, got {value!r}")
+
+
+def _chain(steps: Value) -> list[str]:
+    calls = []
+    if not isinstance(steps, tuple):
+        raise TypeError(f"post_ops must be a tuple, got {steps!r}")
+    for step in steps:
+        if not isinstance(step, tuple):
+            raise TypeError(f"a post-op must be a tuple, got {step!r}")
+        kind, algorithm, *constants = step
+        extra = ["other"] if kind == "binary" else [literal(c) for c in constants]
+        calls.append(f"x = {kind}_{algorithm}({', '.join(['x', *extra])});")
+    binary = sum(isinstance(step, tuple) and step[0] == "binary" for step in steps)
+    return [f"#define POST_BINARY {binary}", f"#define POST_OPS(x, other) {' '.join(calls)}"]

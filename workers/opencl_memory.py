@@ -1,0 +1,83 @@
+"""Memory that OpenCL kernels address: host memory as it is where the device works on it, else a device buffer.
+
+Whether the device works on host memory is tried, not believed: a buffer over host memory is written by the host after
+it was made and by the device afterwards, and each must see what the other wrote without any mapping. CPU drivers pass;
+where one does not, bytes are transferred before and after a run.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Final
+
+from .memory.buffer import SLACK, Buffer
+
+if TYPE_CHECKING:
+    import pyopencl
+
+    from .engines.opencl import OpenClEngine
+
+#: Least bytes of a buffer: drivers refuse empty ones.
+_LEAST: Final = 64
+#: Buffers over host memory that are kept, so that inputs in the same places need no new ones.
+_KEPT: Final = 256
+
+
+def shares_host_memory(engine: OpenClEngine) -> bool:
+    """Return whether host and device see each other's writes to a buffer over host memory, without mapping it."""
+    import pyopencl as cl
+
+    if not (engine.device.host_unified_memory and engine.device.type & cl.device_type.CPU):
+        return False
+    host, seen = Buffer(_LEAST), bytearray(_LEAST)
+    view = host_view(host.address, _LEAST)
+    buffer = _over(engine, host.address, _LEAST)
+    view[0] = 7
+    cl.enqueue_copy(engine.queue, seen, buffer)
+    cl.enqueue_fill_buffer(engine.queue, buffer, b"\x09", 0, _LEAST)
+    engine.queue.finish()
+    return seen[0] == 7 and view[0] == 9
+
+
+def host_view(address: int, nbytes: int) -> memoryview:
+    """Return the writable bytes at an address of this process, which must stay mapped while the view lives."""
+    return memoryview((ctypes.c_ubyte * nbytes).from_address(address)).cast("B")
+
+
+def device_buffer(engine: OpenClEngine, nbytes: int, content: bytes = b"") -> pyopencl.Buffer:
+    """Return a new buffer of the device with slack at its end, filled with ``content`` where given."""
+    import pyopencl as cl
+
+    buffer = cl.Buffer(engine.context, cl.mem_flags.READ_WRITE, max(nbytes, len(content)) + SLACK)
+    if content:
+        cl.enqueue_copy(engine.queue, buffer, content)
+    return buffer
+
+
+class HostBuffers:
+    """Buffers over host memory, kept by address and size; the least recently used are dropped."""
+
+    def __init__(self, engine: OpenClEngine) -> None:
+        self._engine = engine
+        self._buffers: OrderedDict[tuple[int, int], pyopencl.Buffer] = OrderedDict()
+
+    def at(self, address: int, nbytes: int) -> pyopencl.Buffer:
+        """Return the buffer over ``nbytes`` at ``address``."""
+        key = (address, nbytes)
+        buffer = self._buffers.get(key)
+        if buffer is None:
+            buffer = _over(self._engine, address, nbytes) if nbytes else device_buffer(self._engine, 0)
+            self._buffers[key] = buffer
+            if len(self._buffers) > _KEPT:
+                self._buffers.popitem(last=False)
+        else:
+            self._buffers.move_to_end(key)
+        return buffer
+
+
+def _over(engine: OpenClEngine, address: int, nbytes: int) -> pyopencl.Buffer:
+    import pyopencl as cl
+
+    flags = cl.mem_flags.READ_WRITE | cl.mem_flags.USE_HOST_PTR
+    return cl.Buffer(engine.context, flags, hostbuf=host_view(address, nbytes))

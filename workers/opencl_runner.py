@@ -1,0 +1,150 @@
+"""Executes a plan on an OpenCL engine of this process: all steps into one in-order queue, one wait at the end of a run.
+
+Arguments that stay are set once; inputs and outputs are set again only when they moved. Where the device works on host
+memory nothing is copied; elsewhere constants are uploaded before the first run, inputs before and outputs after each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from .desc.args import Arg
+from .opencl_memory import HostBuffers, device_buffer, host_view, shares_host_memory
+from .opencl_primitive import BoundLaunch, RealizedOpenClPrimitive, bind_launches
+from .plan import ExecutionPlan, PlaceKind, Port, Step
+from .plan_runner import KernelFailed
+from .primitives.entry import parse_entry
+
+if TYPE_CHECKING:
+    import pyopencl
+
+    from .engines.opencl import OpenClEngine
+
+
+class OpenClPlanRunner:
+    """Owns workspace and scratchpad of one plan on one device. Not safe for concurrent runs.
+
+    ``entries`` are the plan's primitives in order, ``constants`` the addresses of its constants in their final layout.
+    The number of threads is the engine's: OpenCL's drivers take theirs when they are started.
+    """
+
+    def __init__(
+        self, plan: ExecutionPlan, entries: Sequence[bytes], engine: OpenClEngine, constants: Sequence[int]
+    ) -> None:
+        if len(entries) != plan.primitives or len(constants) != len(plan.constants):
+            raise ValueError("a plan needs one entry for each primitive and one address for each constant")
+        self.plan = plan
+        self._engine = engine
+        self._shared = shares_host_memory(engine)
+        self._host = HostBuffers(engine)
+        self._primitives = [RealizedOpenClPrimitive(parse_entry(entry), engine) for entry in entries]
+        self._workspace = device_buffer(engine, plan.workspace)
+        self._scratchpad = device_buffer(engine, max((p.entry.scratchpad for p in self._primitives), default=0))
+        self._addresses = list(constants)
+        self._constants = [self._buffer(a, c.nbytes) for a, c in zip(constants, plan.constants, strict=True)]
+        self._uploaded = self._shared
+        self._ports: dict[tuple[PlaceKind, int], pyopencl.Buffer] = {}
+        self._moving: dict[tuple[PlaceKind, int], list[tuple[BoundLaunch, int]]] = {}
+        self._launches: list[tuple[str, BoundLaunch]] = []
+        for step in plan.steps:
+            self._bind(step)
+
+    def run(self, inputs: Sequence[int], outputs: Sequence[int]) -> None:
+        """Execute all steps on row-major inputs and outputs given by address. Raises KernelFailed naming the step."""
+        import pyopencl as cl
+
+        self._upload_constants()
+        name = "inputs"
+        try:
+            self._given(PlaceKind.INPUT, self.plan.inputs, inputs)
+            self._given(PlaceKind.OUTPUT, self.plan.outputs, outputs)
+            for name, launch in self._launches:  # noqa: B007 - told when a launch fails
+                launch.enqueue(self._engine.queue)
+            name = "outputs"
+            if not self._shared:
+                self._fetch(outputs)
+            self._engine.queue.finish()
+        except cl.Error as error:
+            raise KernelFailed(f"step {name!r} failed: {error}") from error
+
+    def reorder_constant(self, number: int, source: int, destination: int) -> None:
+        """Write constant ``number`` from its row-major form at ``source`` into its final layout at ``destination``."""
+        import pyopencl as cl
+
+        constant = self.plan.constants[number]
+        if constant.reorder is None:
+            raise ValueError(f"constant {number} needs no reorder")
+        src, dst = self._buffer(source, constant.raw_nbytes), self._buffer(destination, constant.nbytes)
+        places = {int(Arg.SRC): (src, 0), int(Arg.DST): (dst, 0)}
+        try:
+            if not self._shared:
+                cl.enqueue_copy(self._engine.queue, src, host_view(source, constant.raw_nbytes))
+            for launch in bind_launches(self._primitives[constant.reorder], places, self._scratchpad):
+                launch.enqueue(self._engine.queue)
+            if not self._shared:
+                cl.enqueue_copy(self._engine.queue, host_view(destination, constant.nbytes), dst)
+            self._engine.queue.finish()
+        except cl.Error as error:
+            raise KernelFailed(f"step 'constant {number}' failed: {error}") from error
+
+    def close(self) -> None:
+        """Release the buffers and kernels."""
+        self._engine.queue.finish()
+        self._launches.clear()
+        self._moving.clear()
+        self._ports.clear()
+
+    def _buffer(self, address: int, nbytes: int) -> pyopencl.Buffer:
+        return self._host.at(address, nbytes) if self._shared else device_buffer(self._engine, nbytes)
+
+    def _bind(self, step: Step) -> None:
+        places: dict[int, tuple[pyopencl.Buffer, int] | None] = {}
+        for arg, place in step.args:
+            if place.kind is PlaceKind.WORK:
+                places[arg] = (self._workspace, place.value)
+            elif place.kind is PlaceKind.CONSTANT:
+                places[arg] = (self._constants[place.value], 0)
+            else:
+                places[arg] = None
+        located = dict(step.args)
+        for launch in bind_launches(self._primitives[step.primitive], places, self._scratchpad):
+            self._launches.append((step.name, launch))
+            for index, arg in launch.moving:
+                place = located[arg]
+                self._moving.setdefault((place.kind, place.value), []).append((launch, index))
+
+    def _given(self, kind: PlaceKind, ports: Sequence[Port], addresses: Sequence[int]) -> None:
+        """Point every launch at this run's inputs or outputs; upload inputs where memory is not shared."""
+        import pyopencl as cl
+
+        for number, (port, address) in enumerate(zip(ports, addresses, strict=True)):
+            place = (kind, number)
+            known = self._ports.get(place)
+            buffer = (
+                self._host.at(address, port.nbytes) if self._shared else known or self._buffer(address, port.nbytes)
+            )
+            if buffer is not known:
+                self._ports[place] = buffer
+                for launch, index in self._moving.get(place, ()):
+                    launch.move(index, buffer)
+            if kind is PlaceKind.INPUT and not self._shared and port.nbytes:
+                cl.enqueue_copy(self._engine.queue, buffer, host_view(address, port.nbytes), is_blocking=False)
+
+    def _fetch(self, outputs: Sequence[int]) -> None:
+        import pyopencl as cl
+
+        for number, (port, address) in enumerate(zip(self.plan.outputs, outputs, strict=True)):
+            if port.nbytes:
+                source = self._ports[PlaceKind.OUTPUT, number]
+                cl.enqueue_copy(self._engine.queue, host_view(address, port.nbytes), source, is_blocking=False)
+
+    def _upload_constants(self) -> None:
+        import pyopencl as cl
+
+        if self._uploaded:
+            return
+        for buffer, address, constant in zip(self._constants, self._addresses, self.plan.constants, strict=True):
+            if constant.nbytes:
+                cl.enqueue_copy(self._engine.queue, buffer, host_view(address, constant.nbytes))
+        self._uploaded = True

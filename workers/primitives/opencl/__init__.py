@@ -1,0 +1,1 @@
+"""OpenCL implementations of the operations: pure descriptions, one file an operation."""
