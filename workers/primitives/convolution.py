@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from .convolution_blocked import NativeBlockedConvolution
-from .opencl.convolution import OPENCL_IMPLEMENTATIONS
+from .convolution_depthwise import NativeDepthwiseConvolution
+from .convolution_direct import NativeDirectConvolution
+from .convolution_few import NativeFewChannelsConvolution
 
-CPU_IMPLEMENTATIONS = (NativeBlockedConvolution(),)
-IMPLEMENTATIONS = (*CPU_IMPLEMENTATIONS, *OPENCL_IMPLEMENTATIONS)
+CPU_IMPLEMENTATIONS = (
+    NativeFewChannelsConvolution(),
+    NativeDepthwiseConvolution(),
+    NativeBlockedConvolution(),
+    NativeDirectConvolution(),
+)
+IMPLEMENTATIONS = (*CPU_IMPLEMENTATIONS,)

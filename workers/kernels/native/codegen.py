@@ -73,8 +73,8 @@ def compile_function(name: str, function: Callable[..., None], signature: Signat
             result = compiler.compile_extra(
                 target.typing_context, target, function, signature.args, types.void, _flags(), {}
             )
-        except NumbaError as error:
-            raise CompileError(name, "Numba rejects it", str(error)) from error
+        except (NumbaError, TypeError, ValueError, LookupError, RuntimeError) as error:
+            raise CompileError(name, "Numba rejects it", f"{type(error).__name__}: {error}") from error
     symbol = result.fndesc.llvm_func_name
     return _emit(name, result.library._final_module.clone(), symbol, target._internal_codegen._tm)
 

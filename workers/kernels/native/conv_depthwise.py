@@ -1,0 +1,99 @@
+"""Depthwise convolution: every channel has its own kernel, so 16 channels side by side are 16 independent lanes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numba
+import numpy as np
+from numba.core import types
+
+from .vec import vadd, vector, vfma, vkeep, vload, vload_part, vmax, vset, vstore
+
+
+def make(isa: str, ragged: bool) -> tuple[Callable[..., None], Any]:
+    """Return the kernel; ``ragged`` where the last block holds fewer than 16 channels.
+
+    Arguments: addresses of src, weights (blocks, kernel, 16), bias (0: none), dst, residual (0: none); channels and
+    blocks of an image; height and width of src and dst; kernel, stride, dilation (1: dense) and padding in rows and
+    columns; the lower bounds before and after the residual is added. One item of work is a row of one block.
+    """
+
+    @numba.njit
+    def finish(value: vector, to: int, residual: int, low: vector, bound: vector, lanes: int) -> None:
+        if residual != 0:
+            value = vadd(vmax(low, value), vload(residual))
+        value = vmax(bound, value)
+        if ragged:
+            value = vkeep(value, lanes)
+        vstore(to, value)
+
+    def depthwise(
+        begin: int, end: int, src: int, weights: int, bias: int, dst: int, residual: int, channels: int, blocks: int,
+        height: int, width: int, out_height: int, out_width: int, kernel_h: int, kernel_w: int, stride_h: int,
+        stride_w: int, dilation_h: int, dilation_w: int, top: int, left: int, low: float, bound: float,
+    ) -> None:  # fmt: skip
+        lower = vset(np.float32(low))
+        upper = vset(np.float32(bound))
+        reach = (kernel_w - 1) * dilation_w
+        # Columns in [inner, outer) read no padding.
+        inner = min(out_width, (left + stride_w - 1) // stride_w)
+        outer = max(inner, min(out_width, (width - 1 - reach + left) // stride_w + 1))
+        column = stride_w * 64
+        for item in range(begin, end):
+            oh = item % out_height
+            block = (item // out_height) % blocks
+            lanes = channels - block * 16
+            start = vset(np.float32(0.0))
+            if bias != 0:
+                start = vload_part(bias + block * 64, lanes)
+            h = oh * stride_h - top
+            first = max(0, (dilation_h - 1 - h) // dilation_h)
+            last = min(kernel_h, (height - 1 - h) // dilation_h + 1)
+            plane = src + (item // out_height) * height * width * 64
+            taps = weights + block * kernel_h * kernel_w * 64
+            to = dst + item * out_width * 64
+            other = 0
+            if residual != 0:
+                other = residual + item * out_width * 64
+            ow = 0
+            while ow < out_width:
+                w = ow * stride_w - left
+                if inner <= ow and ow + 4 <= outer:
+                    sum0 = start
+                    sum1 = start
+                    sum2 = start
+                    sum3 = start
+                    for kh in range(first, last):
+                        at = plane + ((h + kh * dilation_h) * width + w) * 64
+                        tap = taps + kh * kernel_w * 64
+                        for _ in range(kernel_w):
+                            factor = vload(tap)
+                            sum0 = vfma(vload(at), factor, sum0)
+                            sum1 = vfma(vload(at + column), factor, sum1)
+                            sum2 = vfma(vload(at + 2 * column), factor, sum2)
+                            sum3 = vfma(vload(at + 3 * column), factor, sum3)
+                            at += dilation_w * 64
+                            tap += 64
+                    finish(sum0, to, other, lower, upper, lanes)
+                    finish(sum1, to + 64, other + 64 * (other != 0), lower, upper, lanes)
+                    finish(sum2, to + 128, other + 128 * (other != 0), lower, upper, lanes)
+                    finish(sum3, to + 192, other + 192 * (other != 0), lower, upper, lanes)
+                    step = 4
+                else:
+                    sum0 = start
+                    for kh in range(first, last):
+                        row = plane + (h + kh * dilation_h) * width * 64
+                        for kw in range(kernel_w):
+                            position = w + kw * dilation_w
+                            if 0 <= position < width:
+                                sum0 = vfma(vload(row + position * 64), vload(taps + (kh * kernel_w + kw) * 64), sum0)
+                    finish(sum0, to, other, lower, upper, lanes)
+                    step = 1
+                ow += step
+                to += step * 64
+                if other != 0:
+                    other += step * 64
+
+    return depthwise, types.void(*[types.int64] * 21, types.float64, types.float64)

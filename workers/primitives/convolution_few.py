@@ -1,0 +1,75 @@
+"""Convolution of a few input channels, as the first one of an image network: pixels with their channels side by side."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from ..desc import Arg, Convolution, PrimitiveAttr
+from ..engines.target import Target
+from .blocks import blocked_tag, refuse
+from .convolution_blocked import Walk, Window, chosen, ints, reduce, refuse_operands
+from .convolution_chain import refuse_bounded
+from .program import KernelSpec, Launch, Program
+
+#: With more input channels a padded block of 16 wastes less than it gains.
+_MOST = 8
+
+
+class NativeFewChannelsConvolution:
+    """1 or 2 spatial dimensions, one group, at most 8 input channels in any plain layout; blocked destination."""
+
+    name = "native:few_channels"
+    engine_kind = "cpu"
+
+    def reject(self, op: Convolution, attr: PrimitiveAttr, target: Target) -> str | None:
+        if op.src.ndims not in (3, 4) or op.groups != 1 or op.src.dims[1] > _MOST:
+            return f"more than {_MOST} input channels, groups, or spatial dimensions other than 1 and 2"
+        op = self.complete(op, attr, target)
+        if op.src.layout.blocks or op.dst.tag != blocked_tag(op.dst.ndims):
+            return f"layouts {op.src.tag} and {op.dst.tag}; only plain and blocks of 16 channels are supported"
+        if op.weights.tag != _weights_tag(op.weights.ndims):
+            return f"weights layout {op.weights.tag}; only {_weights_tag(op.weights.ndims)} is supported"
+        return refuse(op.src, op.dst) or refuse_operands(op) or refuse_bounded(attr, op.dst)
+
+    def complete(self, op: Convolution, attr: PrimitiveAttr, target: Target) -> Convolution:
+        weights, dst = chosen(op.weights, _weights_tag(op.weights.ndims)), chosen(op.dst, blocked_tag(op.dst.ndims))
+        return dataclasses.replace(
+            op, src=chosen(op.src, ""), weights=weights, dst=dst, bias=op.bias and chosen(op.bias, "")
+        )
+
+    def program(self, op: Convolution, attr: PrimitiveAttr, target: Target) -> Program:
+        if op.dst.elements == 0:
+            return Program((), ())
+        window = Window.of(op)
+        channels = op.src.dims[1]
+        rows, columns = ((o - 1) * s + r + 1 for o, s, r in zip(window.out, window.stride, window.reach, strict=True))
+        strides = op.src.outer_strides()
+        image_stride, channel_stride, row_stride, column_stride = (
+            4 * s for s in (*strides[:2], *((0,) if op.src.ndims == 3 else ()), *strides[2:])
+        )
+        sizes = (
+            channels, window.height, window.width, image_stride, channel_stride, row_stride, column_stride,
+            rows, columns, *window.pad,
+        )  # fmt: skip
+        images = op.src.dims[0]
+        copy = Launch(0, (("m", (int(Arg.SRC), 0)), ("s", 0), *ints(sizes)), images * rows)
+        pixel = channels * 4
+        line = columns * pixel
+        dense = window.dilation[1] == 1
+        taps = 1 if dense else window.kernel[1]
+        offsets = [
+            kh * window.dilation[0] * line + kw * window.dilation[1] * pixel
+            for kh in range(window.kernel[0])
+            for kw in range(taps)
+        ]
+        # Neighbouring taps of a dense kernel read neighbouring pixels: a row of the kernel is one run of lanes.
+        lanes = window.kernel[1] * channels if dense else channels
+        walk = Walk(window.stride[0] * line, window.stride[1] * pixel, rows * line, rows * line, lanes)
+        run = reduce(op, attr, target, window.out, offsets, walk, ("s", 0))
+        kernels = (KernelSpec.of("conv_interleave"), run.kernel)
+        return Program(kernels, (copy, dataclasses.replace(run.launch, kernel=1)), run.tables, images * rows * line)
+
+
+def _weights_tag(ndims: int) -> str:
+    """Return the tag with 16 outputs side by side, then input channels: ``Acdb16a`` for 4."""
+    return f"A{'cdefghijkl'[: ndims - 2]}b16a"
