@@ -6,6 +6,7 @@ from .convolution_blocked import NativeBlockedConvolution
 from .convolution_depthwise import NativeDepthwiseConvolution
 from .convolution_direct import NativeDirectConvolution
 from .convolution_few import NativeFewChannelsConvolution
+from .opencl.convolution import OPENCL_IMPLEMENTATIONS
 
 CPU_IMPLEMENTATIONS = (
     NativeFewChannelsConvolution(),
@@ -13,4 +14,4 @@ CPU_IMPLEMENTATIONS = (
     NativeBlockedConvolution(),
     NativeDirectConvolution(),
 )
-IMPLEMENTATIONS = (*CPU_IMPLEMENTATIONS,)
+IMPLEMENTATIONS = (*CPU_IMPLEMENTATIONS, *OPENCL_IMPLEMENTATIONS)

@@ -7,6 +7,7 @@ import struct
 from ..desc import Arg, MemoryDesc, PrimitiveAttr, Reorder, item_size
 from ..engines.target import Target
 from .loop_nest import PIECE, IncompatibleBlocks, Loop, Nest, copies, fills, pieces, steps
+from .opencl.reorder import OPENCL_IMPLEMENTATIONS
 from .program import KernelSpec, Launch, LaunchArgument, Program
 
 #: A launch has at least about so many items of work where its nest allows; the other loops run inside of an item.
@@ -106,4 +107,4 @@ def _shifted(place: LaunchArgument, nbytes: int) -> LaunchArgument:
 
 
 CPU_IMPLEMENTATIONS = (NativeReorder(),)
-IMPLEMENTATIONS = (*CPU_IMPLEMENTATIONS,)
+IMPLEMENTATIONS = (*CPU_IMPLEMENTATIONS, *OPENCL_IMPLEMENTATIONS)
