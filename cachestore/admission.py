@@ -47,7 +47,7 @@ class Admission:
 
     def seal_failure(self, key: Key, failure: CreationFailed) -> bytes:
         """Return a failure as signed bytes that only this key's waiters accept."""
-        payload: bytes = msgpack.packb(failure.to_wire())
+        payload: bytes = msgpack.Packer().pack(failure.to_wire())
         return self._codec().pack(key.canonical, payload, EntryMeta(0, 0.0, 0.0, "", ""), FAILURE)
 
     def open_failure(self, key: Key, blob: bytes) -> CreationFailed | None:

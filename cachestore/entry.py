@@ -76,7 +76,8 @@ class EntryCodec:
 
     def pack(self, key: bytes, payload: bytes, meta: EntryMeta, kind: int = VALUE) -> bytes:
         """Return the signed entry of `payload` under the canonical key `key`."""
-        header: bytes = msgpack.packb((meta.fence, meta.created, meta.seconds, meta.creator, meta.toolchain))
+        fields = (meta.fence, meta.created, meta.seconds, meta.creator, meta.toolchain)
+        header: bytes = msgpack.Packer().pack(fields)
         prefix = _PREFIX.pack(_MAGIC, _FORMAT, kind, self._signing.id, len(header), len(key), len(payload))
         message = b"".join((self._context, prefix, _CRC.pack(zlib.crc32(prefix)), header, key, payload))
         return message[len(self._context) :] + self._signing.sign(message)

@@ -25,6 +25,8 @@ from .turn import TurnWait
 
 #: Age, in seconds, at which a draft or a turn that nobody holds counts as left behind by a crash.
 _ABANDONED_S: Final = 3600.0
+#: A full folder is emptied by one part in this many below its capacity.
+_SPARE_SHARE: Final = 16
 #: Most puts of one process between two looks at the size of the folder.
 _MOST_PUTS_BETWEEN_SWEEPS: Final = 32
 
@@ -50,6 +52,9 @@ class FilesTier:
         self._unpublished = os.path.join(folder, "unpublished")
         self._creating = os.path.join(folder, "creating")
         self._capacity_bytes = capacity_bytes
+        # What the last sweep found plus our own puts since; what other processes put is seen by the next sweep.
+        self._known_entries = 0
+        self._known_bytes = 0
         self._puts_until_sweep = 0
 
     def get(self, generation: int, digest: str, use: bool = True) -> bytes | None:
@@ -64,7 +69,7 @@ class FilesTier:
             while len(data) < size and (more := os.read(descriptor, size - len(data))):
                 data += more
             if use:
-                os.utime(descriptor)
+                _mark_used(descriptor)
             return data
         finally:
             os.close(descriptor)
@@ -88,8 +93,10 @@ class FilesTier:
         if unpublished:
             self.mark_unpublished(digest)
         self._puts_until_sweep -= 1
-        if self._puts_until_sweep < 0:
-            self._puts_until_sweep = min(_MOST_PUTS_BETWEEN_SWEEPS, capacity // 8)
+        self._known_entries += 1
+        self._known_bytes += len(blob)
+        full = self._known_entries > capacity or self._known_bytes > self._capacity_bytes
+        if full or self._puts_until_sweep < 0:
             self.sweep(generation, capacity)
 
     def remove(self, generation: int, digest: str) -> bool:
@@ -115,12 +122,21 @@ class FilesTier:
     def sweep(self, generation: int, capacity: int) -> None:
         """Drop entries past the capacities, older generations, and what crashed processes left behind."""
         listing = self.listing(generation)
-        total = sum(status.bytes for status in listing)
-        for index, status in enumerate(listing):
-            if len(listing) - index <= capacity and total <= self._capacity_bytes:
+        entries, total = len(listing), sum(status.bytes for status in listing)
+        if entries > capacity or total > self._capacity_bytes:
+            # A little more than needed, so that a full folder is not read again for every new entry.
+            entries_goal = capacity - capacity // _SPARE_SHARE
+            bytes_goal = self._capacity_bytes - self._capacity_bytes // _SPARE_SHARE
+        else:
+            entries_goal, bytes_goal = entries, total
+        for status in listing:
+            if entries <= entries_goal and total <= bytes_goal:
                 break
             self.remove(generation, status.digest)
+            entries -= 1
             total -= status.bytes
+        self._known_entries, self._known_bytes = entries, total
+        self._puts_until_sweep = _MOST_PUTS_BETWEEN_SWEEPS
         for item in _scan(self._entries):
             if len(item.name) == 16 and item.name < _name(generation):
                 self._remove_generation(item.path)
@@ -167,6 +183,7 @@ class FilesTier:
             rest = memoryview(blob)
             while rest:
                 rest = rest[os.write(descriptor, rest) :]
+            _mark_used(descriptor)
         except OSError:
             _unlink(path)
             raise
@@ -201,6 +218,12 @@ def _lstat(item: os.DirEntry[str]) -> os.stat_result | None:
         return item.stat(follow_symlinks=False)
     except FileNotFoundError:
         return None
+
+
+def _mark_used(descriptor: int) -> None:
+    """Set the time of last use; the kernel's own time stamps are some milliseconds coarse."""
+    now = time.time_ns()
+    os.utime(descriptor, ns=(now, now))
 
 
 def _unlink(path: str) -> bool:

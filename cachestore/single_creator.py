@@ -126,9 +126,6 @@ class SingleCreator:
                 return self.create_uncached(request.create)
             if isinstance(answer, Owned):
                 self._limits.note(tier, answer.seen)
-                if waited_for is not None:
-                    # Nobody ended the lease that we waited for: its holder fell silent.
-                    self._tally.add("takeovers")
                 return self._create_here(self._node.state(), request, _Lease(tier, digest, nonce, answer))
             if request.left <= 0:
                 raise request.timeout()
@@ -189,7 +186,7 @@ class SingleCreator:
                     self._miss(request)
                     request.waited = True
                 if wait.took_over and lease is None:
-                    # Under a lease the takeover of the lease has been counted.
+                    # Under a lease the takeover of the lease has been counted, by its script.
                     self._tally.add("takeovers")
                 if wait.failure is not None:
                     failure = self._admission.open_failure(request.key, wait.failure)

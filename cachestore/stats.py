@@ -17,10 +17,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final, TypedDict
+from typing import Final, Literal, TypedDict
 
 #: Where an answer came from, nearest first.
-TIERS: Final = ("memory", "files", "redis")
+TIERS: Final[tuple[Literal["memory", "files", "redis"], ...]] = ("memory", "files", "redis")
 
 #: Names of the counters as they are kept (seconds as whole microseconds, so that sums stay exact).
 COUNTERS: Final = (

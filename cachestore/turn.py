@@ -80,12 +80,13 @@ class TurnWait:
         """
         pause = _FIRST_PAUSE_S
         descriptor = self._open()
+        saw_holder = False
         try:
             while True:
                 if try_lock(descriptor):
                     if is_same_file(descriptor, self._path):
                         # A holder that ends takes the name away: one we waited for that did not has died.
-                        self.took_over |= self.waited
+                        self.took_over |= saw_holder
                         os.ftruncate(descriptor, 0)
                         os.utime(descriptor)
                         turn, descriptor = Turn(self._path, descriptor), -1
@@ -95,14 +96,14 @@ class TurnWait:
                     self.failure = os.pread(descriptor, _MAX_FAILURE, 0) or None
                     if self.failure is not None:
                         return None
-                    descriptor = self._reopen(descriptor)
+                    descriptor, saw_holder = self._reopen(descriptor), False
                     continue
-                self.waited = True
+                self.waited = saw_holder = True
                 if time.monotonic() >= deadline:
                     return None
                 if time.time() - os.fstat(descriptor).st_mtime > self._stale_after:
                     self.took_over |= self._take_away(descriptor)
-                    descriptor = self._reopen(descriptor)
+                    descriptor, saw_holder = self._reopen(descriptor), False
                     continue
                 time.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE_S)

@@ -34,13 +34,14 @@ class RedisConnection:
         # Imported here: the client costs 80 ms, and a process that finds everything in files never needs it.
         import redis
         from redis.backoff import NoBackoff
+        from redis.exceptions import NoScriptError, OutOfMemoryError
         from redis.retry import Retry
 
         self.name = name
         self._breaker = breaker
         self._errors: tuple[type[Exception], ...] = (redis.RedisError, OSError)
-        self._unknown_script = redis.exceptions.NoScriptError
-        self._full = redis.exceptions.OutOfMemoryError
+        self._unknown_script = NoScriptError
+        self._full = OutOfMemoryError
         self._answer_errors = redis.ResponseError
 
         def client(timeout: float) -> Any:

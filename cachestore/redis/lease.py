@@ -16,7 +16,7 @@ from .connection import BLOCK_S, RedisConnection
 from .schema import Schema
 from .scripts import Scripts
 
-#: Time, in milliseconds, that wake streams, uploads and oversized values live.
+#: Time, in milliseconds, that wake streams, uploads and oversized values live, and that a lease's hash outlives it.
 LEFTOVER_LIFE_MS: Final = 30_000
 #: Extra wait, in seconds, beyond a lease's end, so that the look afterwards finds it expired.
 _AFTER_EXPIRY_S: Final = 0.005
@@ -109,12 +109,11 @@ class LeaseDesk:
     ) -> Owned | Held | Present | Off | Ended:
         """Ask for the lease of an entry; `waited_for` is the fence of the lease that the caller waited for."""
         schema = self._schema
-        keys = [schema.value(digest), schema.lease(digest), schema.meta]
+        keys = [schema.value(digest), schema.lease(digest), schema.meta, schema.counters]
         if waited_for is not None:
             keys.append(schema.wake(digest, waited_for))
-        answer = self._connection.script(
-            self._scripts.acquire, keys, (nonce, self._term_ms, self._limit_ms, self._defaults[0], owner)
-        )
+        arguments = (nonce, self._term_ms, self._limit_ms, self._defaults[0], owner, LEFTOVER_LIFE_MS)
+        answer = self._connection.script(self._scripts.acquire, keys, arguments)
         word, seen = answer[0], Seen(int(answer[1]), int(answer[2]))
         if word == b"OWN":
             return Owned(seen, int(answer[3]))
@@ -140,7 +139,8 @@ class LeaseDesk:
 
     def renew(self, digest: str, nonce: str) -> bool:
         """Prolong our lease; False when it is over."""
-        return bool(self._connection.script(self._scripts.renew, [self._schema.lease(digest)], (nonce, self._term_ms)))
+        arguments = (nonce, self._term_ms, LEFTOVER_LIFE_MS)
+        return bool(self._connection.script(self._scripts.renew, [self._schema.lease(digest)], arguments))
 
     def publish(self, digest: str, nonce: str, fence: int, generation: int, blob: bytes) -> Published:
         """Put a value in its place and end our lease, if we still have it.

@@ -2,7 +2,7 @@
 
     poolrt:{NS}:v:<digest>          value: one signed entry
     poolrt:{NS}:u:<nonce>           value on its way in; expires
-    poolrt:{NS}:l:<digest>          lease, hash; expires
+    poolrt:{NS}:l:<digest>          lease, hash; expires some time after the lease
     poolrt:{NS}:w:<digest>:<fence>  wake stream of one lease; expires
     poolrt:{NS}:z                   order: sorted set digest -> tick of last use
     poolrt:{NS}:s                   sizes: hash digest -> bytes

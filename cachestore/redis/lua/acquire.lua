@@ -1,10 +1,12 @@
 -- Ask for the lease to create one entry. Needs: clock.
 --
 -- KEYS  1 <prefix>:v:<digest>          value
---       2 <prefix>:l:<digest>          lease, hash: nonce, fence, owner, until (ms, hard limit); expires
+--       2 <prefix>:l:<digest>          lease, hash: nonce, fence, owner, expires (ms), limit (ms)
 --       3 <prefix>:m                   meta, hash: clock, capacity, generation, revision
---       4 <prefix>:w:<digest>:<fence>  (optional) wake stream of the lease that the caller waited for
+--       4 <prefix>:c                   counters
+--       5 <prefix>:w:<digest>:<fence>  (optional) wake stream of the lease that the caller waited for
 -- ARGV  1 nonce  2 term (ms)  3 hard limit (ms)  4 default capacity  5 owner
+--       6 how long the hash outlives the lease (ms), so that taking one over is noticed, and counted
 -- Returns {word, generation, revision, ...}:
 --   OFF                                 the capacity is 0
 --   DONE, status, failure               the lease that the caller waited for has ended meanwhile; without this answer a
@@ -14,8 +16,8 @@
 --   WAIT, fence, ms left, owner, nonce  someone else holds it
 local set = redis.call('HMGET', KEYS[3], 'capacity', 'generation', 'revision')
 local generation, revision = set[2] or '0', set[3] or '0'
-if KEYS[4] then
-  local ended = redis.call('XRANGE', KEYS[4], '-', '+', 'COUNT', 1)
+if KEYS[5] then
+  local ended = redis.call('XRANGE', KEYS[5], '-', '+', 'COUNT', 1)
   if ended[1] then
     local event = ended[1][2]
     if event[2] ~= 'retry' then return {'DONE', generation, revision, event[2], event[4] or ''} end
@@ -23,13 +25,17 @@ if KEYS[4] then
 end
 if tonumber(set[1] or ARGV[4]) == 0 then return {'OFF', generation, revision} end
 if redis.call('EXISTS', KEYS[1]) == 1 then return {'HIT', generation, revision} end
-local lease = redis.call('HMGET', KEYS[2], 'nonce', 'fence', 'owner')
+local now = now_ms()
+local lease = redis.call('HMGET', KEYS[2], 'nonce', 'fence', 'owner', 'expires')
 if lease[1] == ARGV[1] then return {'OWN', generation, revision, lease[2]} end
 if lease[1] then
-  return {'WAIT', generation, revision, lease[2], redis.call('PTTL', KEYS[2]), lease[3], lease[1]}
+  local left = tonumber(lease[4]) - now
+  if left > 0 then return {'WAIT', generation, revision, lease[2], left, lease[3], lease[1]} end
+  redis.call('HINCRBY', KEYS[4], 'takeovers', 1)
 end
 local fence = format_number(tick(KEYS[3]))
+local term, limit = tonumber(ARGV[2]), tonumber(ARGV[3])
 redis.call('HSET', KEYS[2], 'nonce', ARGV[1], 'fence', fence, 'owner', ARGV[5],
-  'until', format_number(now_ms() + ARGV[3]))
-redis.call('PEXPIRE', KEYS[2], ARGV[2])
+  'expires', format_number(now + math.min(term, limit)), 'limit', format_number(now + limit))
+redis.call('PEXPIRE', KEYS[2], term + ARGV[6])
 return {'OWN', generation, revision, fence}

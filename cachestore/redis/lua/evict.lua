@@ -8,7 +8,8 @@ local function drop(prefix, order, sizes, meta, digest)
   redis.call('ZREM', order, digest)
   redis.call('HDEL', sizes, digest)
   redis.call('UNLINK', prefix .. ':v:' .. digest)
-  redis.call('HINCRBY', meta, 'bytes', -size)
+  -- Not -size: Lua writes the negative zero of an unlisted entry as -0, which is no number for Redis.
+  redis.call('HINCRBY', meta, 'bytes', 0 - size)
 end
 
 local function capacities(meta, default_capacity, default_bytes)

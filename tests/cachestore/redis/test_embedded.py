@@ -1,0 +1,191 @@
+"""The embedded server: one for all, private, found again after any end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from poolrt.cachestore import StoreUnavailable
+from poolrt.cachestore.redis.embedded import EmbeddedServer
+from poolrt.cachestore.redis.server_binary import find_server
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """Return a folder whose server is stopped at the end."""
+    yield tmp_path / "redis"
+    EmbeddedServer(str(tmp_path / "redis")).down()
+
+
+def pid_of(folder: Path) -> int:
+    """Return the server's process."""
+    return int((folder / "redis.pid").read_text())
+
+
+def tell(server: EmbeddedServer, *command: str) -> object:
+    """Run one command."""
+    import redis
+
+    with redis.Redis.from_url(server.url) as client:
+        return client.execute_command(*command)
+
+
+def test_it_starts_once_and_stops_on_request(folder: Path) -> None:
+    server = EmbeddedServer(str(folder))
+    assert not server.is_running()
+    server.ensure()
+    pid = pid_of(folder)
+    server.ensure()
+    assert (server.is_running(), pid_of(folder)) == (True, pid)
+    assert server.down()
+    assert not server.is_running()
+    assert not server.down()
+
+
+def test_stopping_what_never_ran_is_no_error(tmp_path: Path) -> None:
+    assert not EmbeddedServer(str(tmp_path / "nothing")).down()
+
+
+def test_its_folder_and_socket_are_private(folder: Path) -> None:
+    folder.mkdir(mode=0o755)
+    server = EmbeddedServer(str(folder))
+    server.ensure()
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert os.stat(server.socket_path).st_mode & 0o077 == 0
+    assert tell(server, "CONFIG", "GET", "port") == {b"port": b"0"}
+
+
+def test_processes_that_start_at_once_share_one_server(folder: Path) -> None:
+    code = """
+import sys
+from poolrt.cachestore.redis.embedded import EmbeddedServer
+server = EmbeddedServer(sys.argv[1])
+print("ready", flush=True)
+sys.stdin.readline()
+server.ensure()
+print(open(sys.argv[1] + "/redis.pid").read().strip(), server.is_running())
+"""
+    command = [sys.executable, "-c", code, str(folder)]
+    starters = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(8)]
+    for starter in starters:
+        assert starter.stdout is not None
+        assert starter.stdout.readline() == "ready\n"
+    for starter in starters:
+        assert starter.stdin is not None
+        starter.stdin.write("\n")
+        starter.stdin.flush()
+    said = {starter.communicate(timeout=30)[0] for starter in starters}
+    assert said == {f"{pid_of(folder)} True\n"}
+    assert (folder / "redis.log").read_text().count("Redis is starting") == 1
+
+
+def test_it_outlives_a_kill_with_its_data(folder: Path) -> None:
+    server = EmbeddedServer(str(folder))
+    server.ensure()
+    tell(server, "SET", "name", "value")
+    pid = pid_of(folder)
+    os.kill(pid, signal.SIGKILL)
+    deadline = time.monotonic() + 10
+    while server.is_running():
+        assert time.monotonic() < deadline
+    server.ensure()
+    assert pid_of(folder) != pid
+    assert tell(server, "GET", "name") == b"value"
+
+
+def test_a_stop_keeps_its_data(folder: Path) -> None:
+    server = EmbeddedServer(str(folder))
+    server.ensure()
+    tell(server, "SET", "name", "value")
+    server.down()
+    server.ensure()
+    assert tell(server, "GET", "name") == b"value"
+
+
+def test_a_path_too_long_for_a_socket_is_no_obstacle(tmp_path: Path) -> None:
+    folder = tmp_path / ("long " * 12) / ("name" * 20) / "redis"
+    server = EmbeddedServer(str(folder))
+    place = Path(server.socket_path).parent
+    try:
+        server.ensure()
+        assert len(server.socket_path) <= 107
+        assert place.stat().st_mode & 0o777 == 0o700
+        assert EmbeddedServer(str(folder)).is_running()
+    finally:
+        server.down()
+        place.rmdir()
+
+
+@pytest.mark.parametrize("name", ["with space", 'with"quote', "with\\backslash", "with#hash", "ünïcode"])
+def test_any_folder_name_will_do(tmp_path: Path, name: str) -> None:
+    server = EmbeddedServer(str(tmp_path / name))
+    try:
+        server.ensure()
+        assert (tmp_path / name / "data").is_dir()
+        assert tell(server, "PING") in (b"PONG", True)
+    finally:
+        server.down()
+
+
+def test_a_folder_of_someone_else_is_refused(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can give folders away")
+    folder = tmp_path / "redis"
+    folder.mkdir()
+    os.chown(folder, 12345, -1)
+    with pytest.raises(StoreUnavailable, match="not a folder of user"):
+        EmbeddedServer(str(folder)).ensure()
+
+
+def test_a_program_that_does_not_exist_is_a_clear_error(tmp_path: Path) -> None:
+    with pytest.raises(StoreUnavailable, match="/no/such/server is not a program"):
+        EmbeddedServer(str(tmp_path / "redis"), "/no/such/server").ensure()
+
+
+def test_a_program_that_fails_is_a_clear_error(tmp_path: Path) -> None:
+    with pytest.raises(StoreUnavailable, match="ended with 1"):
+        EmbeddedServer(str(tmp_path / "redis"), "/bin/false").ensure()
+
+
+def test_a_program_that_is_no_server_is_given_up_in_time(tmp_path: Path) -> None:
+    begin = time.monotonic()
+    with pytest.raises(StoreUnavailable):
+        EmbeddedServer(str(tmp_path / "redis"), "/bin/true").ensure(seconds=0.5)
+    assert time.monotonic() - begin < 5.0
+
+
+def test_a_frozen_server_is_given_up_in_time(folder: Path) -> None:
+    server = EmbeddedServer(str(folder))
+    server.ensure()
+    os.kill(pid_of(folder), signal.SIGSTOP)
+    begin = time.monotonic()
+    try:
+        with pytest.raises(StoreUnavailable):
+            server.ensure(seconds=0.5)
+    finally:
+        os.kill(pid_of(folder), signal.SIGCONT)
+    assert time.monotonic() - begin < 5.0
+    assert (folder / "redis.log").read_text().count("Redis is starting") == 1
+
+
+def test_the_search_finds_a_server_and_prefers_the_chosen_one() -> None:
+    assert os.access(find_server(None), os.X_OK)
+    assert find_server("/bin/true") == "/bin/true"
+
+
+def test_a_server_on_the_path_that_is_too_old_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, version in (("redis-server", "5.0.14"), ("valkey-server", "7.2.5")):
+        program = tmp_path / name
+        program.write_text(f"#!/bin/sh\necho 'Server v={version} sha=0'\n")
+        program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    assert find_server(None) == str(tmp_path / "valkey-server")
+    (tmp_path / "valkey-server").unlink()
+    assert find_server(None) != str(tmp_path / "redis-server")

@@ -1,0 +1,301 @@
+"""The lease protocol, step by step: who may publish, who is told what, and what comes too late."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import pytest
+
+from poolrt.cachestore import StoreUnavailable
+from poolrt.cachestore.node_state import NodeState
+from poolrt.cachestore.redis.breaker import CircuitBreaker
+from poolrt.cachestore.redis.connection import RedisConnection
+from poolrt.cachestore.redis.lease import Ended, Held, Off, Owned, Present, Terms
+from poolrt.cachestore.redis.tier import RedisTier
+from poolrt.cachestore.stats import Batch
+
+from ..server import RedisServer
+
+D1, D2, D3 = ("1" * 64, "2" * 64, "3" * 64)
+MakeTier = Callable[..., RedisTier]
+
+
+@pytest.fixture
+def make_tier(redis_server: RedisServer, namespace: str) -> Iterator[MakeTier]:
+    """Return a maker of tiers on one namespace."""
+    made: list[RedisTier] = []
+
+    def make(term_s: float = 10.0, limit_s: float = 60.0, capacity: int = 100, capacity_bytes: int = 0) -> RedisTier:
+        connection = RedisConnection(redis_server.url, redis_server.url, 0.5, CircuitBreaker())
+        made.append(RedisTier(connection, namespace, Terms(term_s, limit_s), (capacity, capacity_bytes)))
+        return made[-1]
+
+    yield make
+    for tier in made:
+        tier.close()
+
+
+@pytest.fixture
+def tier(make_tier: MakeTier) -> RedisTier:
+    """Return a tier."""
+    return make_tier()
+
+
+def own(tier: RedisTier, digest: str, nonce: str) -> Owned:
+    """Return the lease, which must be free."""
+    answer = tier.leases.acquire(digest, nonce, "owner", None)
+    assert isinstance(answer, Owned)
+    return answer
+
+
+def held(tier: RedisTier, digest: str, nonce: str, waited_for: int | None = None) -> Held:
+    """Return who holds the lease, which someone must."""
+    answer = tier.leases.acquire(digest, nonce, "owner", waited_for)
+    assert isinstance(answer, Held)
+    return answer
+
+
+def expire(tier: RedisTier, digest: str) -> None:
+    """Let a lease run out."""
+    deadline = time.monotonic() + 5.0
+    while int(tier._connection.command("HGET", tier._schema.lease(digest), "expires")) >= redis_ms(tier):
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def redis_ms(tier: RedisTier) -> int:
+    """Return the server's time in milliseconds."""
+    seconds, micros = tier._connection.command("TIME")
+    return int(seconds) * 1000 + int(micros) // 1000
+
+
+def test_one_holds_the_lease_and_the_others_are_told_who(tier: RedisTier) -> None:
+    lease = own(tier, D1, "a")
+    other = held(tier, D1, "b")
+    assert (other.fence, other.owner, other.nonce) == (lease.fence, "owner", b"a")
+    assert 9.0 < other.left_s <= 10.0
+
+
+def test_asking_twice_with_one_nonce_gives_the_same_lease(tier: RedisTier) -> None:
+    assert own(tier, D1, "a") == own(tier, D1, "a")
+
+
+def test_fences_grow_over_all_keys(tier: RedisTier) -> None:
+    fences = [own(tier, digest, "a").fence for digest in (D1, D2, D3)]
+    assert fences == sorted(set(fences))
+
+
+def test_a_published_value_is_there_and_the_lease_is_over(tier: RedisTier) -> None:
+    lease = own(tier, D1, "a")
+    assert tier.leases.publish(D1, "a", lease.fence, 0, b"value").word == "OK"
+    assert tier.get(D1) == b"value"
+    assert isinstance(tier.leases.acquire(D1, "b", "owner", None), Present)
+    assert not tier.leases.renew(D1, "a")
+    assert tier.size() == (1, 5)
+
+
+def test_a_waiter_is_woken_by_the_value(tier: RedisTier, make_tier: MakeTier) -> None:
+    lease = own(tier, D1, "a")
+    other = make_tier()
+    waited_for = held(other, D1, "b")
+    news: list[Ended | None] = []
+
+    def wait() -> None:
+        while not news or news[-1] is None:
+            news.append(other.leases.wait(D1, waited_for, 10.0))
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    tier.leases.publish(D1, "a", lease.fence, 0, b"value")
+    thread.join(10)
+    assert news[-1] == Ended(None, retry=False)
+
+
+def test_a_waiter_gets_the_failure_and_the_next_may_try(tier: RedisTier) -> None:
+    lease = own(tier, D1, "a")
+    waited_for = held(tier, D1, "b")
+    assert tier.leases.fail(D1, "a", lease.fence, b"signed failure")
+    assert tier.leases.wait(D1, waited_for, 1.0) == Ended(b"signed failure", retry=False)
+    own(tier, D1, "c")
+
+
+def test_a_waiter_whose_wait_ran_out_as_the_creator_failed_does_not_create(tier: RedisTier) -> None:
+    # Given a waiter that has not read the stream when the lease ends
+    lease = own(tier, D1, "a")
+    waited_for = held(tier, D1, "b").fence
+    tier.leases.fail(D1, "a", lease.fence, b"signed failure")
+    # When it asks for the lease again, Then it is told how the one it waited for has ended
+    assert tier.leases.acquire(D1, "b", "owner", waited_for) == Ended(b"signed failure", retry=False)
+
+
+def test_a_creator_that_gives_up_lets_a_waiter_try(tier: RedisTier) -> None:
+    lease = own(tier, D1, "a")
+    waited_for = held(tier, D1, "b")
+    assert tier.leases.fail(D1, "a", lease.fence, None)
+    assert tier.leases.wait(D1, waited_for, 1.0) == Ended(None, retry=True)
+    assert isinstance(tier.leases.acquire(D1, "b", "owner", waited_for.fence), Owned)
+
+
+def test_a_lease_runs_out_unless_it_is_renewed(make_tier: MakeTier) -> None:
+    tier = make_tier(term_s=0.2)
+    own(tier, D1, "a")
+    deadline = time.monotonic() + 0.6
+    while time.monotonic() < deadline:
+        assert tier.leases.renew(D1, "a")
+        time.sleep(0.02)
+    expire(tier, D1)
+    own(tier, D1, "b")
+    assert not tier.leases.renew(D1, "a")
+    assert tier.counts()["takeovers"] == 1
+
+
+def test_no_renewal_goes_past_the_hard_limit(make_tier: MakeTier) -> None:
+    tier = make_tier(term_s=5.0, limit_s=0.2)
+    own(tier, D1, "a")
+    deadline = time.monotonic() + 5.0
+    while tier.leases.renew(D1, "a"):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    expire(tier, D1)
+    own(tier, D1, "b")
+
+
+def test_a_late_creator_changes_nothing_while_another_is_at_work(make_tier: MakeTier) -> None:
+    tier = make_tier(term_s=0.05)
+    late = own(tier, D1, "late")
+    expire(tier, D1)
+    newer = own(make_tier(), D1, "newer")
+    assert tier.leases.publish(D1, "late", late.fence, 0, b"late").word == "LOST"
+    assert not tier.leases.fail(D1, "late", late.fence, b"failure")
+    assert not tier.leases.renew(D1, "late")
+    assert tier.leases.publish(D1, "newer", newer.fence, 0, b"newer").word == "OK"
+    assert tier.leases.publish(D1, "late", late.fence, 0, b"late").word == "DUP"
+    assert tier.get(D1) == b"newer"
+
+
+def test_a_late_creator_is_welcome_when_nobody_has_taken_over(make_tier: MakeTier) -> None:
+    tier = make_tier(term_s=0.05)
+    late = own(tier, D1, "late")
+    expire(tier, D1)
+    assert tier.leases.publish(D1, "late", late.fence, 0, b"late").word == "OK"
+    assert tier.get(D1) == b"late"
+
+
+def test_a_value_made_without_a_lease_is_welcome_when_there_is_none(tier: RedisTier) -> None:
+    assert tier.leases.publish(D1, "a", 0, 0, b"made alone").word == "LATE"
+    own(tier, D2, "b")
+    assert tier.leases.publish(D2, "c", 0, 0, b"made alone").word == "LOST"
+
+
+def test_a_value_made_before_a_clear_is_not_published(tier: RedisTier) -> None:
+    lease = own(tier, D1, "a")
+    waited_for = held(tier, D1, "b")
+    tier.settle(NodeState(generation=5))
+    assert tier.leases.publish(D1, "a", lease.fence, 0, b"old").word == "CLEARED"
+    assert tier.get(D1) is None
+    assert tier.leases.wait(D1, waited_for, 1.0) == Ended(None, retry=True)
+
+
+def test_a_value_larger_than_the_capacity_in_bytes_only_serves_those_who_wait(make_tier: MakeTier) -> None:
+    tier = make_tier(capacity_bytes=10)
+    lease = own(tier, D1, "a")
+    assert tier.leases.publish(D1, "a", lease.fence, 0, b"x" * 11).word == "TRANSIENT"
+    assert tier.get(D1) == b"x" * 11
+    assert 0 < tier._connection.command("PTTL", tier._schema.value(D1)) <= 30_000
+    assert tier.size() == (0, 0)
+
+
+def test_a_capacity_of_zero_is_told(make_tier: MakeTier) -> None:
+    assert isinstance(make_tier(capacity=0).leases.acquire(D1, "a", "owner", None), Off)
+
+
+def put(tier: RedisTier, digest: str, size: int = 5) -> tuple[str, ...]:
+    """Publish a value; return what was dropped for it."""
+    return tier.leases.publish(
+        digest, f"nonce {digest}", own(tier, digest, f"nonce {digest}").fence, 0, b"x" * size
+    ).dropped
+
+
+def test_the_least_recently_used_goes_first_and_is_named(make_tier: MakeTier) -> None:
+    tier = make_tier(capacity=2)
+    put(tier, D1)
+    put(tier, D2)
+    assert tier.touch([D1]) == []
+    assert put(tier, D3) == (D2,)
+    assert [item.digest for item in tier.listing()] == [D1, D3]
+    assert tier.counts()["evictions"] == 1
+
+
+def test_the_capacity_in_bytes_holds_and_the_books_balance(make_tier: MakeTier) -> None:
+    tier = make_tier(capacity_bytes=100)
+    for number in range(20):
+        put(tier, f"{number:064x}", 7 * number % 50 + 1)
+        listed = tier.listing()
+        assert tier.size() == (len(listed), sum(item.bytes for item in listed))
+        assert tier.size()[1] <= 100
+        assert listed[-1].digest == f"{number:064x}"
+
+
+def test_a_value_on_its_way_is_never_dropped_for_itself(make_tier: MakeTier) -> None:
+    tier = make_tier(capacity=1)
+    put(tier, D1)
+    assert put(tier, D2) == (D1,)
+    assert tier.get(D2) is not None
+
+
+def test_touching_tells_what_is_not_there(tier: RedisTier) -> None:
+    put(tier, D1)
+    assert tier.touch([D2, D1, D3]) == [D2, D3]
+
+
+def test_removing_a_bad_value_spares_the_good_one_in_its_place(tier: RedisTier) -> None:
+    put(tier, D1)
+    assert not tier.remove(D1, b"bad value with another end")
+    assert tier.get(D1) is not None
+    assert tier.remove(D1)
+    assert not tier.remove(D1)
+    assert tier.size() == (0, 0)
+
+
+def test_node_and_redis_agree_on_the_later_word(tier: RedisTier) -> None:
+    node = NodeState(generation=5, revision=9, capacity=7, capacity_bytes=70)
+    shared, _ = tier.settle(node)
+    assert (shared.generation, shared.revision, shared.capacity, shared.capacity_bytes) == (5, 9, 7, 70)
+    shared, _ = tier.settle(replace(node, generation=4, revision=8, capacity=1))
+    assert (shared.generation, shared.revision, shared.capacity) == (5, 9, 7)
+
+
+def test_clearing_more_than_one_call_may_drop(make_tier: MakeTier) -> None:
+    tier = make_tier(capacity=2000)
+    for number in range(1100):
+        tier.leases.publish(f"{number:064x}", f"n{number}", 0, 0, b"x")
+    shared, dropped = tier.settle(NodeState(generation=5))
+    assert (len(dropped), tier.size(), shared.generation) == (1100, (0, 0), 5)
+    assert tier.counts()["evictions"] == 0
+
+
+def test_counts_add_up(tier: RedisTier) -> None:
+    tier.count(Batch({"misses": 2, "saved_us": 10**12}, ()))
+    tier.count(Batch({"misses": 3}, ()))
+    counts = tier.counts()
+    assert (counts["misses"], counts["saved_us"], counts["waits"]) == (5, 10**12, 0)
+
+
+def test_scripts_are_loaded_again_after_redis_forgot_them(tier: RedisTier) -> None:
+    lease = own(tier, D1, "a")
+    tier._connection.command("SCRIPT FLUSH")
+    assert tier.leases.renew(D1, "a")
+    tier._connection.command("SCRIPT FLUSH")
+    assert tier.leases.publish(D1, "a", lease.fence, 0, b"x").word == "OK"
+
+
+def test_a_server_that_is_not_there_is_unavailable() -> None:
+    breaker = CircuitBreaker()
+    connection = RedisConnection("unix:///nobody", "unix:///nobody", 0.5, breaker)
+    with pytest.raises(StoreUnavailable):
+        connection.command("PING")
+    assert not breaker.allows()
+    connection.close()

@@ -1,0 +1,180 @@
+"""The node's files: complete or not there, never replaced, bounded; and the turn to create one."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from poolrt.cachestore.files import FilesTier
+from poolrt.cachestore.turn import Turn, TurnWait
+
+DIGESTS = [f"{number:064x}" for number in range(40)]
+
+
+@pytest.fixture
+def tier(tmp_path: Path) -> FilesTier:
+    """Return a tier with room for a thousand bytes."""
+    return FilesTier(str(tmp_path), 1000)
+
+
+def test_an_entry_comes_back_until_it_is_removed(tier: FilesTier) -> None:
+    assert tier.get(1, DIGESTS[0]) is None
+    tier.put(1, DIGESTS[0], b"blob", 10)
+    assert tier.get(1, DIGESTS[0]) == b"blob"
+    assert tier.remove(1, DIGESTS[0])
+    assert not tier.remove(1, DIGESTS[0])
+    assert tier.get(1, DIGESTS[0]) is None
+
+
+def test_an_entry_never_replaces_another(tier: FilesTier) -> None:
+    tier.put(1, DIGESTS[0], b"newer", 10)
+    tier.put(1, DIGESTS[0], b"late", 10)
+    assert tier.get(1, DIGESTS[0]) == b"newer"
+
+
+def test_another_generation_does_not_see_it(tier: FilesTier) -> None:
+    tier.put(1, DIGESTS[0], b"old", 10)
+    assert tier.get(2, DIGESTS[0]) is None
+    tier.sweep(2, 10)
+    assert tier.get(1, DIGESTS[0]) is None
+
+
+def test_past_its_capacity_the_least_recently_used_goes(tier: FilesTier, tmp_path: Path) -> None:
+    for index, digest in enumerate(DIGESTS[:4]):
+        tier.put(1, digest, b"x", 4)
+        os.utime(tmp_path / "entries" / f"{1:016x}" / digest, (index, index))
+    tier.get(1, DIGESTS[0])
+    tier.put(1, DIGESTS[4], b"x", 4)
+    assert {status.digest for status in tier.listing(1)} == {DIGESTS[0], *DIGESTS[2:5]}
+
+
+def test_bytes_are_bounded_too(tier: FilesTier) -> None:
+    for digest in DIGESTS[:8]:
+        tier.put(1, digest, b"x" * 300, 8)
+    assert sum(status.bytes for status in tier.listing(1)) <= 1000
+    tier.put(1, DIGESTS[9], b"x" * 1001, 8)
+    assert tier.get(1, DIGESTS[9]) is None
+
+
+def test_what_a_crash_left_behind_is_swept_after_a_while(tier: FilesTier, tmp_path: Path) -> None:
+    tier.put(1, DIGESTS[0], b"x", 10)
+    folder = tmp_path / "entries" / f"{1:016x}"
+    young, old = folder / f"{DIGESTS[1]}.aa", folder / f"{DIGESTS[1]}.bb"
+    for draft in (young, old):
+        draft.write_bytes(b"half")
+    os.utime(old, (1, 1))
+    tier.sweep(1, 10)
+    assert (young.exists(), old.exists()) == (True, False)
+    assert [status.digest for status in tier.listing(1)] == [DIGESTS[0]]
+
+
+def test_a_bad_entry_is_removed_only_if_it_is_still_that_one(tier: FilesTier) -> None:
+    tier.put(1, DIGESTS[0], b"good", 10)
+    tier.remove_if(1, DIGESTS[0], b"bad")
+    assert tier.get(1, DIGESTS[0]) == b"good"
+    tier.remove_if(1, DIGESTS[0], b"good")
+    assert tier.get(1, DIGESTS[0]) is None
+
+
+def test_unpublished_entries_are_remembered_until_they_are_published(tier: FilesTier) -> None:
+    tier.put(1, DIGESTS[0], b"x", 10, unpublished=True)
+    tier.put(1, DIGESTS[1], b"x", 10)
+    assert tier.unpublished() == [DIGESTS[0]]
+    tier.mark_published(DIGESTS[0])
+    assert tier.unpublished() == []
+
+
+def take(wait: TurnWait) -> Turn:
+    """Return the turn, which must be there."""
+    turn = wait.take(time.monotonic() + 10)
+    assert turn is not None
+    return turn
+
+
+def test_a_turn_leaves_nothing_behind(tier: FilesTier, tmp_path: Path) -> None:
+    wait = tier.turn(DIGESTS[0], 5)
+    take(wait).end()
+    assert not wait.waited
+    assert os.listdir(tmp_path / "creating") == []
+
+
+def test_a_second_one_waits_for_the_first(tier: FilesTier) -> None:
+    turn = take(tier.turn(DIGESTS[0], 5))
+    wait = tier.turn(DIGESTS[0], 5)
+    taken: list[Turn] = []
+    thread = threading.Thread(target=lambda: taken.append(take(wait)))
+    thread.start()
+    while not wait.waited:
+        time.sleep(0.001)
+    assert taken == []
+    turn.end()
+    thread.join(10)
+    taken[0].end()
+    assert not wait.took_over
+
+
+def test_a_failure_reaches_those_who_waited_and_nobody_later(tier: FilesTier) -> None:
+    turn = take(tier.turn(DIGESTS[0], 5))
+    wait = tier.turn(DIGESTS[0], 5)
+    thread = threading.Thread(target=wait.take, args=(time.monotonic() + 10,))
+    thread.start()
+    while not wait.waited:
+        time.sleep(0.001)
+    turn.fail(b"signed failure")
+    turn.end()
+    thread.join(10)
+    assert wait.failure == b"signed failure"
+    later = tier.turn(DIGESTS[0], 5)
+    take(later).end()
+    assert later.failure is None
+
+
+def test_waiting_ends_at_the_deadline(tier: FilesTier) -> None:
+    turn = take(tier.turn(DIGESTS[0], 60))
+    assert tier.turn(DIGESTS[0], 60).take(time.monotonic() + 0.05) is None
+    turn.end()
+
+
+def test_a_silent_holder_loses_its_turn_and_cannot_harm_the_next(tier: FilesTier, tmp_path: Path) -> None:
+    silent = take(tier.turn(DIGESTS[0], 5))
+    os.utime(tmp_path / "creating" / DIGESTS[0], (1, 1))
+    wait = tier.turn(DIGESTS[0], 5)
+    turn = take(wait)
+    assert wait.took_over
+    # When the silent one ends after all, the name still belongs to its successor
+    silent.fail(b"late")
+    silent.end()
+    assert os.listdir(tmp_path / "creating") == [DIGESTS[0]]
+    turn.end()
+    assert not turn.beat()
+
+
+def test_a_holder_that_beats_keeps_its_turn(tier: FilesTier, tmp_path: Path) -> None:
+    turn = take(tier.turn(DIGESTS[0], 5))
+    os.utime(tmp_path / "creating" / DIGESTS[0], (1, 1))
+    assert turn.beat()
+    assert tier.turn(DIGESTS[0], 5).take(time.monotonic() + 0.05) is None
+    turn.end()
+
+
+def test_a_killed_holder_frees_its_turn_at_once(tier: FilesTier, tmp_path: Path) -> None:
+    code = """
+import sys, time
+from poolrt.cachestore.files import FilesTier
+turn = FilesTier(sys.argv[1], 1000).turn(sys.argv[2], 60).take(time.monotonic() + 10)
+print("mine", flush=True)
+sys.stdin.read()
+"""
+    command = [sys.executable, "-c", code, str(tmp_path), DIGESTS[0]]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "mine\n"
+        process.send_signal(signal.SIGKILL)
+    take(tier.turn(DIGESTS[0], 60)).end()

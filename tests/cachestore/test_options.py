@@ -1,0 +1,76 @@
+"""Options: arguments, then environment, then defaults; what cannot be used is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from poolrt.cachestore.options import StoreOptions, options_from_environment
+
+VARIABLES = {
+    "POOLRT_REDIS_URL": "redis://somewhere",
+    "POOLRT_NAMESPACE": "ns",
+    "POOLRT_HOME": "/a/home",
+    "POOLRT_KEY_FILE": "/a/key",
+    "POOLRT_PRIMITIVE_CACHE_CAPACITY": "12",
+    "POOLRT_PRIMITIVE_CACHE_BYTES": "3456",
+    "POOLRT_REDIS_SERVER": "/a/server",
+}
+
+
+@pytest.fixture(autouse=True)
+def empty_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Begin without any of the variables."""
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_without_arguments_and_variables_there_are_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "/a/cache")
+    options = options_from_environment()
+    assert options == StoreOptions(home="/a/cache/poolrt")
+    assert (options.capacity, options.capacity_bytes, options.url, options.key_file) == (1024, 0, None, None)
+
+
+def test_variables_come_before_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in VARIABLES.items():
+        monkeypatch.setenv(name, value)
+    assert options_from_environment() == StoreOptions(
+        home="/a/home",
+        url="redis://somewhere",
+        namespace="ns",
+        key_file="/a/key",
+        capacity=12,
+        capacity_bytes=3456,
+        redis_server="/a/server",
+    )
+
+
+def test_arguments_come_before_variables(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name, value in VARIABLES.items():
+        monkeypatch.setenv(name, value)
+    options = options_from_environment("redis://other", "mine", str(tmp_path), "/k", 0, 0, "/s", lease_s=2.5)
+    assert options == StoreOptions(str(tmp_path), "redis://other", "mine", "/k", 0, 0, redis_server="/s", lease_s=2.5)
+
+
+@pytest.mark.parametrize("text", ["many", "-1", "1.5"])
+def test_a_variable_that_is_no_capacity_is_refused_by_name(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv("POOLRT_PRIMITIVE_CACHE_CAPACITY", text)
+    with pytest.raises(ValueError, match="POOLRT_PRIMITIVE_CACHE_CAPACITY"):
+        options_from_environment()
+
+
+@pytest.mark.parametrize(
+    "name", ["", "..", "a/b", "redis", "signing.key", ".hidden", "-x", "a" * 65, "ä", "a}b", "a\n"]
+)
+def test_a_namespace_that_is_no_safe_name_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="namespace"):
+        StoreOptions(home="/h", namespace=name)
+
+
+def test_times_and_capacities_must_make_sense() -> None:
+    with pytest.raises(ValueError, match="positive"):
+        StoreOptions(home="/h", lease_s=0.0)
+    with pytest.raises(ValueError, match="negative"):
+        StoreOptions(home="/h", capacity=-1)

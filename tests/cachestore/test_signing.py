@@ -1,0 +1,87 @@
+"""The signing key's file: made once, private, and refused when it is not."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from poolrt.cachestore import KeyFileRefused
+from poolrt.cachestore.signing import SigningKey, load_key
+
+LOADER = """
+import sys
+from poolrt.cachestore.signing import load_key
+print("ready", flush=True)
+sys.stdin.readline()
+print(load_key(sys.argv[1], make=True).id.hex())
+"""
+
+
+def test_processes_that_start_at_once_agree_on_one_key(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "signing.key"
+    command = [sys.executable, "-c", LOADER, str(path)]
+    processes = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(8)]
+    for process in processes:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    ids = {process.communicate("\n", timeout=30)[0] for process in processes}
+    assert len(ids) == 1
+    assert ids.pop().strip() == load_key(str(path), make=False).id.hex()
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert os.listdir(path.parent) == [path.name]
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o660, 0o620, 0o666])
+def test_a_file_open_to_others_is_refused_with_the_remedy(tmp_path: Path, mode: int) -> None:
+    path = tmp_path / "key"
+    path.write_bytes(b"x" * 32)
+    path.chmod(mode)
+    with pytest.raises(KeyFileRefused, match="chmod 600"):
+        load_key(str(path), make=True)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_a_file_of_another_user_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "key"
+    path.write_bytes(b"x" * 32)
+    path.chmod(0o600)
+    os.chown(path, 12345, -1)
+    with pytest.raises(KeyFileRefused, match="belongs to user 12345"):
+        load_key(str(path), make=True)
+
+
+@pytest.mark.parametrize("content", [b"", b"short", b"x" * 5000])
+def test_a_file_that_holds_no_usable_key_is_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "key"
+    path.write_bytes(content)
+    path.chmod(0o600)
+    with pytest.raises(KeyFileRefused, match="bytes"):
+        load_key(str(path), make=True)
+
+
+def test_a_folder_is_not_a_key(tmp_path: Path) -> None:
+    with pytest.raises(KeyFileRefused, match="regular file"):
+        load_key(str(tmp_path), make=True)
+
+
+def test_a_missing_file_is_refused_unless_it_may_be_made(tmp_path: Path) -> None:
+    path = tmp_path / "key"
+    with pytest.raises(KeyFileRefused, match="no such file"):
+        load_key(str(path), make=False)
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("end", [b"", b"\n", b"\r\n"])
+def test_one_line_end_does_not_belong_to_the_key(tmp_path: Path, end: bytes) -> None:
+    path = tmp_path / "key"
+    path.write_bytes(b"k" * 32 + end)
+    path.chmod(0o400)
+    assert load_key(str(path), make=False).id == SigningKey(b"k" * 32).id
+
+
+def test_a_key_does_not_show_itself() -> None:
+    assert "secret" not in repr(SigningKey(b"secret" * 6))

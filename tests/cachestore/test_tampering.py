@@ -1,0 +1,184 @@
+"""Damaged and forged entries, in files and in Redis: never served, counted, removed, created anew."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from poolrt.cachestore import CacheStore, Key
+from poolrt.cachestore.entry import EntryCodec, EntryMeta
+from poolrt.cachestore.signing import SigningKey
+
+from .conftest import StoreMaker
+from .server import RedisServer
+
+KEY = Key({"primitive": "test", "n": 1})
+META = EntryMeta(1, 0.0, 0.0, "", "")
+
+Tamper = Callable[[bytes], bytes]
+
+
+def flipped(position: int) -> Tamper:
+    """Return what flips one bit of the byte at a position."""
+
+    def tamper(blob: bytes) -> bytes:
+        bad = bytearray(blob)
+        bad[position] ^= 0x10
+        return bytes(bad)
+
+    return tamper
+
+
+def forged(namespace: str) -> bytes:
+    """Return an entry that someone with another key has made."""
+    return EntryCodec(SigningKey(b"someone else's key"), namespace).pack(KEY.canonical, b"evil", META)
+
+
+def entry_file(home: Path) -> Path:
+    """Return the file of the only entry."""
+    (path,) = home.glob("*/entries/*/*")
+    return path
+
+
+#: A byte of the magic, the key id, the lengths, the prefix's check sum, the header, the key, the payload and the tag.
+REGIONS = [0, 8, 16, 31, 36, 60, -40, -1]
+
+
+@pytest.mark.parametrize("position", REGIONS)
+def test_a_flipped_bit_in_a_file_is_noticed(make_store: StoreMaker, home: Path, position: int) -> None:
+    make_store(url="unix:///nobody").get_or_create(KEY, lambda: b"x" * 100)
+    path = entry_file(home)
+    path.write_bytes(flipped(position)(path.read_bytes()))
+    store = make_store(url="unix:///nobody")
+    outcome = store.fetch_or_create(KEY, lambda: b"x" * 100)
+    assert (outcome.source, outcome.value) == ("created", b"x" * 100)
+    stats = store.stats()
+    assert (stats["corrupt"], stats["forged"], stats["misses"], stats["creations"]) == (1, 0, 2, 2)
+    assert make_store(url="unix:///nobody").get(KEY) == b"x" * 100
+
+
+@pytest.mark.parametrize("position", REGIONS)
+def test_a_flipped_bit_in_redis_is_noticed(
+    make_store: StoreMaker, redis_server: RedisServer, namespace: str, tmp_path: Path, home: Path, position: int
+) -> None:
+    make_store().get_or_create(KEY, lambda: b"x" * 100)
+    name = f"poolrt:{{{namespace}}}:v:{KEY.digest}"
+    key_file = str(home / "signing.key")
+    with redis_server.client() as client:
+        client.set(name, flipped(position)(client.get(name)))
+        store = make_store(home=str(tmp_path / "other"), key_file=key_file)
+        assert store.fetch_or_create(KEY, lambda: b"x" * 100).source == "created"
+        assert client.strlen(name) > 0
+    stats = store.stats()
+    assert (stats["corrupt"], stats["forged"], stats["misses"], stats["creations"]) == (1, 0, 2, 2)
+    assert stats["entries"] == 1
+    assert make_store(home=str(tmp_path / "third"), key_file=key_file).fetch_or_create(KEY, bytes).source == "redis"
+
+
+def test_a_forged_file_is_refused(make_store: StoreMaker, home: Path, namespace: str) -> None:
+    make_store(url="unix:///nobody").get_or_create(KEY, lambda: b"good")
+    entry_file(home).write_bytes(forged(namespace))
+    store = make_store(url="unix:///nobody")
+    assert store.get(KEY) is None
+    assert not list(home.glob("*/entries/*/*"))
+    assert store.get_or_create(KEY, lambda: b"good") == b"good"
+    stats = store.stats()
+    assert (stats["corrupt"], stats["forged"], stats["creations"]) == (0, 1, 2)
+
+
+def test_a_forged_value_in_redis_is_refused(make_store: StoreMaker, redis_server: RedisServer, namespace: str) -> None:
+    store = make_store()
+    store.ping()
+    name = f"poolrt:{{{namespace}}}:v:{KEY.digest}"
+    with redis_server.client() as client:
+        client.set(name, forged(namespace))
+        assert store.get(KEY) is None
+        assert client.get(name) is None
+        client.set(name, forged(namespace))
+        assert store.fetch_or_create(KEY, lambda: b"good").source == "created"
+    stats = store.stats()
+    assert (stats["corrupt"], stats["forged"], stats["misses"], stats["creations"]) == (0, 2, 2, 1)
+    assert stats["degraded"] == 0
+
+
+def test_a_genuine_entry_moved_to_another_key_is_refused(
+    make_store: StoreMaker, redis_server: RedisServer, namespace: str
+) -> None:
+    store = make_store()
+    store.get_or_create(KEY, lambda: b"of KEY")
+    other = Key({"n": 2})
+    prefix = f"poolrt:{{{namespace}}}:v:"
+    with redis_server.client() as client:
+        client.set(prefix + other.digest, client.get(prefix + KEY.digest))
+    assert store.get_or_create(other, lambda: b"of other") == b"of other"
+    assert store.stats()["corrupt"] == 1
+
+
+class CollidingKey(Key):
+    """A key that pretends to have the digest of KEY."""
+
+    __slots__ = ()
+
+    @property
+    def digest(self) -> str:
+        """The digest of KEY."""
+        return KEY.digest
+
+
+@pytest.mark.parametrize("away", [False, True])
+def test_two_keys_with_one_digest_never_get_each_others_payload(make_store: StoreMaker, away: bool) -> None:
+    options: dict[str, Any] = {"url": "unix:///nobody"} if away else {}
+    colliding = CollidingKey({"other": 1})
+    for _ in range(2):
+        assert make_store(**options).get_or_create(KEY, lambda: b"of KEY") == b"of KEY"
+        # The codec names entries by their key's true digest, so this one is refused on each later look-up.
+        assert make_store(**options).get_or_create(colliding, lambda: b"of the other") == b"of the other"
+
+
+def test_a_bad_entry_in_files_is_replaced_from_redis(make_store: StoreMaker, home: Path) -> None:
+    make_store().get_or_create(KEY, lambda: b"good")
+    path = entry_file(home)
+    path.write_bytes(b"rubbish")
+    store = make_store()
+    assert store.fetch_or_create(KEY, lambda: b"again").source == "redis"
+    assert make_store().fetch_or_create(KEY, lambda: b"again").source == "files"
+    assert store.stats()["corrupt"] == 1
+
+
+def test_entries_signed_with_a_former_key_are_forged_and_replaced(make_store: StoreMaker, tmp_path: Path) -> None:
+    for number in (1, 2):
+        key_file = tmp_path / f"key{number}"
+        key_file.write_bytes(bytes([number]) * 32)
+        key_file.chmod(0o600)
+        assert make_store(key_file=str(key_file)).fetch_or_create(KEY, lambda: b"x").source == "created"
+    # Once in files and once in Redis
+    assert make_store().stats()["forged"] == 2
+
+
+def test_verify_finds_and_removes_the_bad_ones(
+    make_store: StoreMaker, redis_server: RedisServer, namespace: str, home: Path
+) -> None:
+    store: CacheStore = make_store()
+    keys = [Key({"n": number}) for number in range(6)]
+    for key in keys:
+        store.get_or_create(key, lambda: b"payload")
+    folder = next(home.glob("*/entries/*"))
+    (folder / keys[0].digest).write_bytes(forged(namespace))
+    (folder / keys[1].digest).write_bytes(b"rubbish")
+    prefix = f"poolrt:{{{namespace}}}:v:"
+    with redis_server.client() as client:
+        client.set(prefix + keys[2].digest, b"rubbish")
+        client.delete(prefix + keys[3].digest)
+    report = store.verify()
+    assert (report.files_checked, report.redis_checked) == (6, 6)
+    assert {(problem.digest, problem.tier) for problem in report.problems} == {
+        (keys[0].digest, "files"),
+        (keys[1].digest, "files"),
+        (keys[2].digest, "redis"),
+        (keys[3].digest, "redis"),
+    }
+    assert (store.stats()["corrupt"], store.stats()["forged"], store.size) == (2, 1, 4)
+    assert store.verify().problems == ()
