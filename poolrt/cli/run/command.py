@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -41,6 +40,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--input", action="append", default=[], metavar="NAME=FILE.npy", help="value of one input; repeat for more"
     )
     values.add_argument("--random-inputs", type=_natural, metavar="SEED", help="random values for the inputs not given")
+    values.add_argument("--batch", type=_positive, metavar="N", help="size of a first dimension left open (default: 1)")
+    values.add_argument(
+        "--shape", type=_shape, action="append", default=[], metavar="NAME=D,D,...", help="shape of an input left open"
+    )
     values.add_argument(
         "--expect",
         type=Path,
@@ -56,7 +59,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     pool.add_argument("--threads", type=_positive, metavar="N", help="threads of one worker (default: cores / workers)")
     pool.add_argument("--engine", metavar="ENGINE", help="cpu, opencl or opencl:INDEX (default: cpu)")
     pool.add_argument(
-        "--repeat", type=_positive, default=1, metavar="K", help="run K times, all submitted at once (default: 1)"
+        "--repeat",
+        type=_positive,
+        default=1,
+        metavar="K",
+        help="run K times, one after the other on each worker (default: 1)",
     )
     add_common(parser, _execute, overrides=("workers", "threads", "engine"))
 
@@ -72,25 +79,20 @@ def _execute(options: argparse.Namespace, settings: Settings, report: Report) ->
 
     from . import measure, tensors
 
-    graph = load_onnx(options.model)
-    graph.engine = settings.engine
-    specs = [tensors.TensorSpec(name, dims, "float32") for name, dims in graph.inputs.items()]
-    inputs = tensors.read_inputs(options.input, options.random_inputs, specs)
+    graph = load_onnx(options.model, batch=options.batch, shapes=dict(options.shape), engine=settings.engine)
+    ports = [tensors.Port(name, dims, "float32") for name, dims in graph.inputs.items()]
+    inputs = tensors.read_inputs(options.input, options.random_inputs, ports)
     expected = tensors.read_expected(options.expect, list(graph.outputs)) if options.expect else {}
+    tolerance = measure.Tolerance(options.rtol, options.atol)
 
     if settings.redis_url:
         # A pool goes on without a Redis that fails; a person who names one that is not there wants to know.
         with CacheStore.connect(**settings.store_arguments()) as store:
             store.ping()
-    with Pool(settings=settings) as pool:
-        started = time.perf_counter()
+    with Pool(options.workers, options.threads, options.engine, config=options.config) as pool:
         model = pool.load(graph)
-        load_s = time.perf_counter() - started
+        measured = measure.repeat(model, inputs, expected, tolerance, options.repeat, pool.workers)
         workers = pool.stats()["workers"]
-        tolerance = measure.Tolerance(options.rtol, options.atol)
-        measured = measure.repeat(model, inputs, expected, tolerance, options.repeat, len(workers))
-        workers = pool.stats()["workers"]
-        primitives = dict(model.primitives)
     if options.save:
         tensors.save(options.save, measured.results)
 
@@ -98,8 +100,8 @@ def _execute(options: argparse.Namespace, settings: Settings, report: Report) ->
         "model": str(options.model),
         "nodes": len(graph.to_ir().nodes),
         "engine": settings.engine,
-        "primitives": primitives,
-        "load_s": load_s,
+        "primitives": model.report["primitives"],
+        "load_s": model.report["load_s"],
         "first_run_s": measured.run_s[0],
         "median_run_s": statistics.median(measured.run_s[1:] or measured.run_s),
         "runs_per_s": options.repeat / measured.wall_s,
@@ -137,6 +139,13 @@ def _tell(found: Mapping[str, Any], options: argparse.Namespace, report: Report)
         )
     if options.save:
         report.say(f"saved       {options.save}")
+
+
+def _shape(text: str) -> tuple[str, tuple[int, ...]]:
+    name, separator, dims = text.rpartition("=")
+    if not separator or not all(size.isdecimal() for size in dims.split(",")):
+        raise argparse.ArgumentTypeError(f"expected NAME=D,D,..., got {text}")
+    return name, tuple(int(size) for size in dims.split(","))
 
 
 def _positive(text: str) -> int:

@@ -19,7 +19,7 @@ Array = NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)
-class TensorSpec:
+class Port:
     """What a graph says of one of its inputs or outputs."""
 
     name: str
@@ -30,30 +30,30 @@ class TensorSpec:
         return f"{self.name} {self.dtype}{list(self.dims)}"
 
 
-def read_inputs(assignments: Sequence[str], seed: int | None, specs: Sequence[TensorSpec]) -> dict[str, Array]:
+def read_inputs(assignments: Sequence[str], seed: int | None, ports: Sequence[Port]) -> dict[str, Array]:
     """Return a value for each input of a graph: from ``NAME=FILE``, the rest random where there is a seed.
 
     Random inputs are standard normal, drawn in the graph's order from ``numpy.random.default_rng(seed)``, one generator
     for all, so that another program can make the same ones. Raises UsageError for an unknown name, a missing value, an
     unreadable file, a wrong shape or data type.
     """
-    known = {spec.name: spec for spec in specs}
+    known = {port.name: port for port in ports}
     values: dict[str, Array] = {}
     for assignment in assignments:
         name, separator, path = assignment.rpartition("=")
         if not separator or not path:
             raise UsageError(f"--input {assignment}: expected NAME=FILE.npy")
         if name not in known:
-            raise UsageError(f"--input {name}: the model has no such input; it has {_listing(specs)}")
+            raise UsageError(f"--input {name}: the model has no such input; it has {_listing(ports)}")
         if name in values:
             raise UsageError(f"--input {name}: given twice")
         values[name] = _checked(_read_named(Path(path))[1], known[name], path)
     if seed is not None:
         generator = np.random.default_rng(seed)
-        for spec in specs:
-            drawn = generator.standard_normal(spec.dims).astype(spec.dtype)
-            values.setdefault(spec.name, drawn)
-    missing = [spec for spec in specs if spec.name not in values]
+        for port in ports:
+            drawn = generator.standard_normal(port.dims).astype(port.dtype)
+            values.setdefault(port.name, drawn)
+    missing = [port for port in ports if port.name not in values]
     if missing:
         raise UsageError(f"no value for {_listing(missing)}: give --input NAME=FILE.npy or --random-inputs SEED")
     return values
@@ -123,16 +123,16 @@ def top(result: Array, count: int) -> list[tuple[int, float]]:
     return [(int(index), float(flat[index])) for index in order]
 
 
-def _listing(specs: Sequence[TensorSpec]) -> str:
-    return ", ".join(str(spec) for spec in specs)
+def _listing(ports: Sequence[Port]) -> str:
+    return ", ".join(str(port) for port in ports)
 
 
-def _checked(array: Array, spec: TensorSpec, source: str) -> Array:
-    if array.dtype != np.dtype(spec.dtype):
-        raise UsageError(f"--input {spec.name}: {source} holds {array.dtype}, the model wants {spec.dtype}")
-    if array.shape != spec.dims:
+def _checked(array: Array, port: Port, source: str) -> Array:
+    if array.dtype != np.dtype(port.dtype):
+        raise UsageError(f"--input {port.name}: {source} holds {array.dtype}, the model wants {port.dtype}")
+    if array.shape != port.dims:
         raise UsageError(
-            f"--input {spec.name}: {source} has shape {list(array.shape)}, the model wants {list(spec.dims)}"
+            f"--input {port.name}: {source} has shape {list(array.shape)}, the model wants {list(port.dims)}"
         )
     return array
 

@@ -11,9 +11,9 @@ import pytest
 from onnx import numpy_helper
 
 from poolrt.cli.report import JobFailed, UsageError
-from poolrt.cli.run.tensors import TensorSpec, compare, read_expected, read_inputs, save, top
+from poolrt.cli.run.tensors import Port, compare, read_expected, read_inputs, save, top
 
-SPECS = [TensorSpec("a", (2, 3), "float32"), TensorSpec("b", (4,), "float32")]
+PORTS = [Port("a", (2, 3), "float32"), Port("b", (4,), "float32")]
 
 
 def _npy(folder: Path, array: np.ndarray[tuple[int, ...], np.dtype[np.generic]], name: str = "x.npy") -> Path:
@@ -25,7 +25,7 @@ def _npy(folder: Path, array: np.ndarray[tuple[int, ...], np.dtype[np.generic]],
 def test_random_inputs_are_those_that_the_help_promises() -> None:
     generator = np.random.default_rng(7)
     first, second = generator.standard_normal((2, 3)).astype("f4"), generator.standard_normal((4,)).astype("f4")
-    values = read_inputs([], 7, SPECS)
+    values = read_inputs([], 7, PORTS)
     assert list(values) == ["a", "b"]
     np.testing.assert_array_equal(values["a"], first)
     np.testing.assert_array_equal(values["b"], second)
@@ -33,14 +33,14 @@ def test_random_inputs_are_those_that_the_help_promises() -> None:
 
 def test_a_given_input_does_not_shift_the_random_ones(tmp_path: Path) -> None:
     given = np.ones((2, 3), "f4")
-    values = read_inputs([f"a={_npy(tmp_path, given)}"], 7, SPECS)
+    values = read_inputs([f"a={_npy(tmp_path, given)}"], 7, PORTS)
     np.testing.assert_array_equal(values["a"], given)
-    np.testing.assert_array_equal(values["b"], read_inputs([], 7, SPECS)["b"])
+    np.testing.assert_array_equal(values["b"], read_inputs([], 7, PORTS)["b"])
 
 
 def test_a_name_may_hold_an_equals_sign(tmp_path: Path) -> None:
     path = _npy(tmp_path, np.zeros(1, "f4"))
-    assert list(read_inputs([f"x=y={path}"], None, [TensorSpec("x=y", (1,), "float32")])) == ["x=y"]
+    assert list(read_inputs([f"x=y={path}"], None, [Port("x=y", (1,), "float32")])) == ["x=y"]
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_a_wrong_input_is_refused_in_one_line(
     }
     np.save(names["pickle"], np.array([{}]), allow_pickle=True)
     with pytest.raises(UsageError) as caught:
-        read_inputs([line.format(**names) for line in assignments], seed, SPECS)
+        read_inputs([line.format(**names) for line in assignments], seed, PORTS)
     assert str(caught.value).startswith(message.format(**names))
 
 
