@@ -1,4 +1,4 @@
-"""Convolution of a few input channels, as the first one of an image network: pixels with their channels side by side."""
+"""Convolution of few input channels, as the first of an image network: pixels with their channels side by side."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import numba
 import numpy as np
 from numba.core import types
 
-from .vec import vadd, vector, vfma, vkeep, vload, vload_part, vmax, vset, vstore
+from .vec import vadd, vfma, vkeep, vload, vload_part, vmax, vset, vstore
 
 
 def make(isa: str, ragged: bool) -> tuple[Callable[..., None], Any]:
@@ -21,7 +21,7 @@ def make(isa: str, ragged: bool) -> tuple[Callable[..., None], Any]:
     """
 
     @numba.njit
-    def finish(value: vector, to: int, residual: int, low: vector, bound: vector, lanes: int) -> None:
+    def finish(value: Any, to: int, residual: int, low: Any, bound: Any, lanes: int) -> None:
         if residual != 0:
             value = vadd(vmax(low, value), vload(residual))
         value = vmax(bound, value)

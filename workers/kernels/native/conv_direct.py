@@ -1,4 +1,4 @@
-"""Convolution straight from its definition, one output at a time: any groups, dilation and padding, up to three dimensions.
+"""Convolution straight from its definition, output by output: any groups, dilation and padding, up to 3 dimensions.
 
 It is slow and serves what the blocked kernels do not take.
 """

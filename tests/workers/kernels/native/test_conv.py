@@ -1,0 +1,62 @@
+"""The batch-reduce kernel's machine code: its hot loops keep every vector in registers."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from poolrt.workers.kernels.native.codegen import compile_kernel
+from poolrt.workers.primitives.convolution_tiles import tiling
+from poolrt.workers.primitives.program import KernelSpec
+
+SHAPES = [(56, 56), (7, 7), (1, 49), (5, 5), (3, 3), (2, 2), (1, 1), (9, 9), (1, 3)]
+
+
+def loops_with_multiplications(binary: bytes, folder: Path) -> list[list[str]]:
+    """Return the instructions of each innermost loop that multiplies vectors."""
+    (folder / "k.o").write_bytes(binary)
+    listing = subprocess.run(
+        ["objdump", "-d", "--no-show-raw-insn", str(folder / "k.o")], capture_output=True, text=True, check=True
+    ).stdout
+    lines = [line for line in listing.splitlines() if re.match(r"\s+[0-9a-f]+:", line)]
+    places = {int(line.split(":")[0], 16): number for number, line in enumerate(lines)}
+    found = []
+    for number, line in enumerate(lines):
+        jump = re.search(r"\sj\w+\s+([0-9a-f]+)", line)
+        start = places.get(int(jump[1], 16)) if jump else None
+        if start is not None and start <= number:
+            body = lines[start : number + 1]
+            inner = not any(re.search(r"\sj\w+\s", other) for other in body[:-1])
+            if inner and any("fmadd" in other or "mulps" in other for other in body):
+                found.append(body)
+    return found
+
+
+@pytest.mark.skipif(shutil.which("objdump") is None, reason="needs objdump")
+@pytest.mark.parametrize("isa", ["x86-64-v3", "x86-64-v4"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_no_vector_lives_on_the_stack_inside_of_a_loop(shape: tuple[int, int], isa: str, tmp_path: Path) -> None:
+    """A spilled accumulator makes each step wait for memory: a third of the speed, depending on the stack's place."""
+    tiles = tiling(isa, *shape, output_blocks=16)
+    params: dict[str, Any] = {"tiles": tiles.kinds, "blocks": tiles.blocks, "step": 64, "ragged": False}
+    loops = loops_with_multiplications(compile_kernel(KernelSpec.of("conv", **params), isa), tmp_path)
+    assert len(loops) >= len(tiles.kinds)
+    for body in loops:
+        assert not [line for line in body if re.search("[xyz]mm", line) and "(%rsp" in line]
+
+
+@pytest.mark.parametrize("isa", ["x86-64", "x86-64-v3", "x86-64-v4"])
+def test_tiles_cover_every_position_once(isa: str) -> None:
+    for rows, columns in [*SHAPES, (1, 131), (3, 29), (17, 6), (112, 112), (11, 4)]:
+        tiles = tiling(isa, rows, columns, 4)
+        seen: list[tuple[int, int]] = []
+        for kind, row, column in tiles.places:
+            for run, length in enumerate(tiles.kinds[kind]):
+                seen.extend((row + run, column + i) for i in range(length))
+        assert sorted(seen) == [(r, c) for r in range(rows) for c in range(columns)]
+        assert len(tiles.kinds) <= 2

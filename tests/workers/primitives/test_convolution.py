@@ -1,0 +1,152 @@
+"""Convolution on the CPU engine: every implementation against the definition, its choice, and the work it describes."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from poolrt.workers.desc import Arg, Convolution, MemoryDesc, PostOp, PrimitiveAttr
+from poolrt.workers.engines.target import cpu_target
+from poolrt.workers.primitives.primitive_desc import UnsupportedPrimitive, primitive_desc, primitive_descs
+from poolrt.workers.primitives.program import KernelSpec
+from tests.workers.cases import Case, cases, integers
+from tests.workers.native_runner import NativeRunner
+
+
+def open_layouts(case: Case) -> Case:
+    """Return a case with the layouts of src, weights and dst left to the implementation."""
+    op: Any = case.op
+    changed = {name: getattr(op, name).with_tag("any") for name in ("src", "weights", "dst")}
+    return dataclasses.replace(case, op=dataclasses.replace(op, **changed))
+
+
+def completed(case: Case, isa: str) -> list[Case]:
+    """Return a case once for each implementation that takes it, in the layouts which that one chooses."""
+    found = []
+    opened = open_layouts(case)
+    for pd in primitive_descs(opened.op, PrimitiveAttr(), cpu_target(isa)):
+        dst = pd.memories()[Arg.DST]
+        steps = tuple(dataclasses.replace(p, src1=dst) if p.src1 else p for p in case.attr.post_ops)
+        name = f"{case.name} {pd.impl_name()}"
+        found.append(dataclasses.replace(case, name=name, op=pd.op, attr=PrimitiveAttr(steps)))
+    return found
+
+
+@pytest.mark.parametrize("case", cases("convolution"), ids=str)
+def test_every_implementation_computes_the_definition(native: NativeRunner, case: Case, isa: str) -> None:
+    variants = completed(case, isa)
+    assert variants
+    for variant in variants:
+        native.check(variant, isa)
+
+
+@pytest.mark.parametrize("case", [*cases("convolution")[::4], *cases("convolution", "blocked")[::4]], ids=str)
+def test_layouts_that_are_given_are_kept(native: NativeRunner, case: Case, isa: str) -> None:
+    native.check(case, isa)
+
+
+@st.composite
+def problems(draw: st.DrawFn) -> Case:
+    spatial = draw(st.integers(1, 2))
+    groups = draw(st.sampled_from([1, 1, 1, 2, 3, 16]))
+    ic, oc = (groups * draw(st.sampled_from([1, 3, 8, 16, 17, 32, 48])) for _ in range(2))
+    if groups == 16:
+        ic = oc = draw(st.sampled_from([16, 32]))
+        groups = draw(st.sampled_from([ic, 2]))
+
+    def each(low: int, high: int) -> tuple[int, ...]:
+        return tuple(draw(st.integers(low, high)) for _ in range(spatial))
+
+    kernel, strides, dilations, left, right = each(1, 4), each(1, 3), each(0, 1), each(0, 2), each(0, 2)
+    reach = tuple((k - 1) * (d + 1) + 1 for k, d in zip(kernel, dilations, strict=True))
+    size = tuple(max(s, r) for s, r in zip(each(1, 31), reach, strict=True))
+    out = tuple((s + a + b - r) // st_ + 1 for s, r, st_, a, b in zip(size, reach, strides, left, right, strict=True))
+    n = draw(st.integers(1, 2))
+    src, weights, dst = ((n, ic, *size), (oc, ic // groups, *kernel), (n, oc, *out))
+    bias = MemoryDesc((oc,), "f32") if draw(st.booleans()) else None
+    op = Convolution(
+        MemoryDesc(src, "f32"), MemoryDesc(weights, "f32"), bias, MemoryDesc(dst, "f32"), strides, dilations, left,
+        right, groups,
+    )  # fmt: skip
+    args = {Arg.SRC: integers(src), Arg.WEIGHTS: integers(weights), Arg.BIAS: integers((oc,))}
+    if bias is None:
+        del args[Arg.BIAS]
+    steps = draw(st.sampled_from([(), (PostOp("eltwise", "relu"),)]))
+    return Case(repr(op), op, {int(k): v for k, v in args.items()}, PrimitiveAttr(steps))
+
+
+@settings(max_examples=25, deadline=None, derandomize=True, database=None)
+@given(problems())
+def test_random_shapes(native: NativeRunner, case: Case) -> None:
+    isa = cpu_target().isa
+    for variant in completed(case, isa):
+        native.check(variant, isa)
+
+
+def convolution(
+    ic: int, oc: int, size: int, kernel: int, stride: int = 1, groups: int = 1, rank: int = 2
+) -> Convolution:
+    pad = kernel // 2
+    out = (size + 2 * pad - kernel) // stride + 1
+
+    def md(*dims: int) -> MemoryDesc:
+        return MemoryDesc(dims, "f32", "any")
+
+    return Convolution(
+        md(1, ic, *(size,) * rank), md(oc, ic // groups, *(kernel,) * rank), None, md(1, oc, *(out,) * rank),
+        (stride,) * rank, (0,) * rank, (pad,) * rank, (pad,) * rank, groups,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("op", "name", "weights"),
+    [
+        (convolution(64, 64, 56, 3), "native:blocked", "ABcd16b16a"),
+        (convolution(3, 64, 224, 7, 2), "native:few_channels", "Acdb16a"),
+        (convolution(272, 272, 14, 3, groups=272), "native:depthwise", "Abcd16a"),
+        (convolution(96, 256, 27, 5, groups=2), "native:blocked", "ABcd16b16a"),
+        (convolution(16, 16, 9, 3, rank=3), "native:direct", "abcde"),
+    ],
+)
+def test_the_best_implementation_is_chosen(op: Convolution, name: str, weights: str) -> None:
+    pd = primitive_desc(op, PrimitiveAttr(), cpu_target())
+    assert (pd.impl_name(), pd.memories()[Arg.WEIGHTS].tag) == (name, weights)
+
+
+@pytest.mark.parametrize(
+    "step",
+    [PostOp("eltwise", "tanh"), PostOp("eltwise", "relu", 0.1), PostOp("binary", "mul", src1=MemoryDesc((1,), "f32"))],
+)
+def test_post_ops_that_are_not_supported_are_refused_with_a_reason(step: PostOp) -> None:
+    with pytest.raises(UnsupportedPrimitive, match=step.algorithm if step.alpha == 0 else "relu"):
+        primitive_desc(convolution(16, 16, 8, 3), PrimitiveAttr((step,)), cpu_target())
+
+
+def test_few_kernels_serve_all_convolutions_of_a_residual_network() -> None:
+    specs: set[KernelSpec] = set()
+    for stage, width in enumerate((64, 128, 256, 512)):
+        size = 56 >> stage
+        inputs = 64 if stage == 0 else 2 * width
+        stride = 1 if stage == 0 else 2
+        for op in (
+            convolution(inputs, width, size * stride, 1, stride),
+            convolution(width, width, size, 3),
+            convolution(width, 4 * width, size, 1),
+            convolution(4 * width, width, size, 1),
+            convolution(inputs, 4 * width, size * stride, 1, stride),
+        ):
+            dst = MemoryDesc(op.dst.dims, "f32", "aBcd16b")
+            for chain in (
+                (),
+                (PostOp("eltwise", "relu"),),
+                (PostOp("binary", "add", src1=dst), PostOp("eltwise", "relu")),
+            ):
+                specs.update(primitive_desc(op, PrimitiveAttr(chain), cpu_target("x86-64-v4")).program().kernels)
+    specs.update(
+        primitive_desc(convolution(3, 64, 224, 7, 2), PrimitiveAttr(), cpu_target("x86-64-v4")).program().kernels
+    )
+    assert len(specs) <= 8
