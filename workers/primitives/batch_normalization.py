@@ -34,7 +34,7 @@ class NativeBatchNormalization:
         positions = math.prod(op.dst.dims[2:])
         blocks = -(-channels // LANES)
         padded = blocks * LANES
-        prepare = (
+        prepare: tuple[LaunchArgument, ...] = (
             *(("m", (arg, 0)) for arg in (Arg.MEAN, Arg.VARIANCE, Arg.SCALE, Arg.SHIFT)),
             ("s", 0), ("i", channels), ("i", padded), ("f", float(op.epsilon)),
         )  # fmt: skip

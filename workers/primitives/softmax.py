@@ -9,7 +9,7 @@ from ..desc import Arg, PrimitiveAttr, Softmax
 from ..engines.target import Target
 from .blocks import LANES, channel_blocks, channel_tail, follow, is_blocked, refuse_different, refuse_permuted
 from .opencl.softmax import OPENCL_IMPLEMENTATIONS
-from .program import KernelSpec, Launch, Program
+from .program import KernelSpec, Launch, LaunchArgument, Program
 
 
 class NativeSoftmax:
@@ -36,7 +36,7 @@ class NativeSoftmax:
             return Program((), ())
         part, numbers, work = _row(op) if _is_row(op) else _strided(op)
         kernel = KernelSpec.of("softmax", part=part, logarithm=op.algorithm == "log")
-        args = (("m", (Arg.SRC, 0)), ("m", (Arg.DST, 0)), *(("i", n) for n in numbers))
+        args: tuple[LaunchArgument, ...] = (("m", (Arg.SRC, 0)), ("m", (Arg.DST, 0)), *(("i", n) for n in numbers))
         return Program((kernel,), (Launch(0, args, work),))
 
 

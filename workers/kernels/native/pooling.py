@@ -64,6 +64,25 @@ def _inside(first: int, step: int, window: int, size: int) -> tuple[int, int]:
     return low, max(low, high)
 
 
+@njit(inline="always")
+def _see(line: int, index: int, stride: int, width: int, nothing: Any) -> Any:
+    """Return the elements at index, index + stride, ... of a row, ``nothing`` where they lie outside of it."""
+    if stride == 1:
+        if index >= 0 and index + 16 <= width:
+            seen = vload(line + 4 * index)
+        else:
+            seen = vload_inside(line, index, width, nothing)
+    elif stride == 2:
+        if index >= 0 and index + 32 <= width:
+            seen = veven(vload(line + 4 * index), vload(line + 4 * index + 64))
+        else:
+            low = vload_inside(line, index, width, nothing)
+            seen = veven(low, vload_inside(line, index + 16, width, nothing))
+    else:
+        seen = vgather(line, index, stride, width, nothing)
+    return seen
+
+
 def _blocked(takes_max: bool, counts_padding: bool) -> tuple[Callable[..., None], Any]:
     combine = vmax if takes_max else vadd
     start = np.float32(-np.inf if takes_max else 0.0)
@@ -125,13 +144,7 @@ def _rows(takes_max: bool, counts_padding: bool) -> tuple[Callable[..., None], A
                     for h in range(from_h, to_h):
                         line = src + 4 * (plane + h * step_h) * width
                         for index in range(first_w, first_w + window_w * step_w, step_w):
-                            if stride_w == 1:
-                                seen = vload_inside(line, index, width, nothing)
-                            elif stride_w == 2:
-                                low = vload_inside(line, index, width, nothing)
-                                seen = veven(low, vload_inside(line, index + 16, width, nothing))
-                            else:
-                                seen = vgather(line, index, stride_w, width, nothing)
+                            seen = _see(line, index, stride_w, width, nothing)
                             value = combine(seen, value)
                 if not takes_max:
                     count = vset(np.float32(window_d * window_h * window_w))
