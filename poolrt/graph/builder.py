@@ -36,9 +36,6 @@ class Graph:
 
     def __init__(self, name: str = "graph", engine: str = "cpu") -> None:
         """Start an empty graph for an engine: ``cpu``, ``opencl`` or ``opencl:<index>``."""
-        kind, colon, index = engine.partition(":")
-        if kind not in _ENGINE_KINDS or (colon and not index.isdecimal()):
-            raise GraphError(f"graph {name!r}: engine: expect cpu, opencl or opencl:<index>, got {engine!r}")
         self.name = name
         self.engine = engine
         self._assembly = Assembly()
@@ -48,6 +45,18 @@ class Graph:
     def __repr__(self) -> str:
         counts = f"{len(self._inputs)} inputs, {len(self._assembly.nodes)} nodes, {len(self._outputs)} outputs"
         return f"<poolrt.Graph {self.name!r}: {counts}>"
+
+    @property
+    def engine(self) -> str:
+        """The engine that the graph is for; setting another raises GraphError where there is none of that name."""
+        return self._engine
+
+    @engine.setter
+    def engine(self, engine: str) -> None:
+        kind, colon, index = engine.partition(":")
+        if kind not in _ENGINE_KINDS or (colon and not index.isdecimal()):
+            raise GraphError(f"graph {self.name!r}: engine: expect cpu, opencl or opencl:<index>, got {engine!r}")
+        self._engine = engine
 
     @property
     def inputs(self) -> dict[str, tuple[int, ...]]:

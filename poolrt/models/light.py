@@ -55,7 +55,7 @@ def build(name: str, check: bool = True) -> Any:
     Raises ValueError for an unknown name, and ModelError where onnx is missing, ships no such graph, or (with
     ``check``) where the weights are not those that the expected output was computed with.
     """
-    model, _, _ = read_model(_graph_file(name))
+    model = read_model(_graph_file(name)).proto
     graph = model.graph
     weights = dict(_weights(name, graph))
     if check and fingerprint(weights.items()) != expected(name).fingerprint:
@@ -77,7 +77,7 @@ def build(name: str, check: bool = True) -> Any:
 
 def weights_of(name: str) -> dict[str, NDArray[np.float32]]:
     """Return the seeded weights of a network by name."""
-    model, _, _ = read_model(_graph_file(name))
+    model = read_model(_graph_file(name)).proto
     return dict(_weights(name, model.graph))
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from ..builder import Graph
 from ..errors import GraphError, ModelError, UnsupportedNode
 from ..values import Value
 from .call import NodeCall, Operand
-from .model_file import FLOAT, onnx_package, read_model, tensor
+from .model_file import FLOAT, ModelFile, onnx_package, read_model
 from .operators import OPERATORS
 
 _DOMAINS = ("", "ai.onnx")
@@ -29,36 +28,34 @@ def load_onnx(
 
     ``batch`` is the size of a first dimension that the model leaves open (1 unless given); ``shapes`` gives the whole
     shape of inputs by name. Initialisers that are listed as inputs too are constants. Inputs and outputs keep the
-    model's names.
+    model's names. Large weights stay in the file, which is mapped, until the graph is loaded into a pool: do not
+    overwrite it in place before.
 
     Raises ModelError where the model cannot be read or needs ``shapes``, and UnsupportedNode (a ModelError) that names
     the first node that poolrt cannot compute. Needs the ``onnx`` extra: ``pip install 'poolrt[onnx]'``.
     """
-    proto, label, folder = read_model(model)
-    stem = Path(label).stem if folder is not None else proto.graph.name
+    file = read_model(model)
     try:
-        graph = Graph(name or stem or "model", engine)
-        return _Import(proto, graph, folder).run(batch, dict(shapes or {}))
+        return _Import(file, Graph(name or file.name, engine)).run(batch, dict(shapes or {}))
     except UnsupportedNode:
         raise
     except GraphError as error:
-        raise ModelError(f"{label}: {error}") from error
+        raise ModelError(f"{file.label}: {error}") from error
 
 
 class _Import:
-    def __init__(self, model: Any, graph: Graph, folder: Path | None) -> None:
-        self.proto = model.graph
+    def __init__(self, file: ModelFile, graph: Graph) -> None:
+        self.file = file
+        self.proto = file.proto.graph
         self.graph = graph
-        self.folder = folder
-        self.opset = max((int(o.version) for o in model.opset_import if o.domain in _DOMAINS), default=1)
+        self.opset = max((int(o.version) for o in file.proto.opset_import if o.domain in _DOMAINS), default=1)
         self.found: dict[str, Operand] = {}
         self.names: set[str] = set()
 
     def run(self, batch: int | None, shapes: dict[str, Sequence[int]]) -> Graph:
         if self.proto.sparse_initializer:
             raise ModelError("it has sparse initialisers, which are not supported")
-        for initializer in self.proto.initializer:
-            self.found[initializer.name] = tensor(initializer, self.folder)
+        self.found.update(self.file.initializers())
         for declared in self.proto.input:
             if declared.name not in self.found:
                 dims = _input_shape(declared, batch, shapes.pop(declared.name, None))

@@ -1,9 +1,11 @@
-"""Read ONNX models and their tensors; large tensors are viewed where the parser left them, not copied again."""
+"""Read ONNX models and their tensors; large tensors are views into the file and are not copied."""
 
 from __future__ import annotations
 
+import mmap
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, TypeAlias
@@ -12,11 +14,37 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ModelError
+from .detached import detach
 
 Array: TypeAlias = NDArray[Any]
 #: TensorProto.DataType -> little-endian NumPy type of its raw data (onnx.proto, "message TensorProto").
 _RAW_TYPES: Final = {1: "<f4", 2: "u1", 3: "i1", 6: "<i4", 7: "<i8", 9: "?", 10: "<f2", 11: "<f8"}
 FLOAT: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFile:
+    """A parsed model: its ``ModelProto``, a label for messages, and where the data of its large tensors is.
+
+    ``folder`` holds tensors in files of their own, ``detached`` the raw data of initialisers by number.
+    """
+
+    proto: Any
+    label: str
+    folder: Path | None = None
+    detached: Mapping[int, memoryview] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """A name for the graph: the file's, or the graph's own."""
+        return Path(self.label).stem if self.folder is not None else self.proto.graph.name or "model"
+
+    def initializers(self) -> dict[str, Array]:
+        """Return the initialisers by name. Raises ModelError naming the tensor that is malformed or missing."""
+        found = {}
+        for number, initializer in enumerate(self.proto.graph.initializer):
+            found[initializer.name] = tensor(initializer, self.folder, self.detached.get(number))
+        return found
 
 
 def onnx_package() -> ModuleType:
@@ -28,47 +56,52 @@ def onnx_package() -> ModuleType:
     return onnx
 
 
-def read_model(source: str | os.PathLike[str] | bytes | Any) -> tuple[Any, str, Path | None]:
-    """Return the model, a name for messages and the folder of its external data.
+def read_model(source: str | os.PathLike[str] | bytes | Any) -> ModelFile:
+    """Return the model at a path, in bytes, or that an ``onnx.ModelProto`` is. Raises ModelError in one line.
 
-    ``source`` is a path, the bytes of a model or an ``onnx.ModelProto``. Raises ModelError in one line.
+    A file is mapped: it must not be overwritten in place while its graph is in use. To rename another over it is fine.
     """
     onnx = onnx_package()
     if isinstance(source, onnx.ModelProto):
-        return source, "model", None
+        return ModelFile(source, "model")
     if isinstance(source, (bytes, bytearray, memoryview)):
-        return _parse(onnx, bytes(source), "model"), "model", None
+        return _parse(onnx, memoryview(source), "model", None)
     path = Path(source)
     try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise ModelError(f"{path}: cannot be read: {error.strerror or error}") from error
-    return _parse(onnx, content, str(path)), str(path), path.parent
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            content = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b"")
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    return _parse(onnx, content, str(path), path.parent)
 
 
-def tensor(proto: Any, folder: Path | None) -> Array:
+def tensor(proto: Any, folder: Path | None, detached: memoryview | None = None) -> Array:
     """Return a TensorProto as an array. Raises ModelError naming the tensor."""
     dims: Sequence[int] = tuple(proto.dims)
     raw_type = _RAW_TYPES.get(proto.data_type)
     try:
         if proto.data_location == 1:
             return _external(proto, np.dtype(raw_type), dims, folder)
-        if raw_type is not None and proto.HasField("raw_data"):
-            return np.frombuffer(proto.raw_data, raw_type).reshape(dims)
+        if raw_type is not None and (detached is not None or proto.HasField("raw_data")):
+            return np.frombuffer(proto.raw_data if detached is None else detached, raw_type).reshape(dims)
+        if detached is not None:
+            proto.raw_data = bytes(detached)
         values: Array = onnx_package().numpy_helper.to_array(proto)
         return values
     except (ValueError, TypeError, OSError) as error:
         raise ModelError(f"tensor {proto.name!r}: {error}") from error
 
 
-def _parse(onnx: ModuleType, content: bytes, name: str) -> Any:
+def _parse(onnx: ModuleType, content: memoryview, label: str, folder: Path | None) -> ModelFile:
+    rest, detached = detach(content)
     try:
-        model = onnx.ModelProto.FromString(content)
+        model = onnx.ModelProto.FromString(bytes(rest))
     except Exception as error:
-        raise ModelError(f"{name}: not an ONNX model: {error}") from error
+        raise ModelError(f"{label}: not an ONNX model: {error}") from error
     if not model.HasField("graph"):
-        raise ModelError(f"{name}: not an ONNX model: it holds no graph")
-    return model
+        raise ModelError(f"{label}: not an ONNX model: it holds no graph")
+    return ModelFile(model, label, folder, detached)
 
 
 def _external(proto: Any, dtype: np.dtype[Any], dims: Sequence[int], folder: Path | None) -> Array:
