@@ -25,7 +25,7 @@ class Tiling:
     places: tuple[tuple[int, int, int], ...]
 
 
-def tiling(isa: str, rows: int, columns: int, output_blocks: int) -> Tiling:
+def tiling(isa: str, rows: int, columns: int, blocks: int) -> Tiling:
     """Return the tiles that cover ``rows`` x ``columns`` positions: two kinds at most, sized as evenly as can be."""
     most = _POSITIONS[isa]
     runs = min(most // columns, _RUNS, rows)
@@ -41,7 +41,7 @@ def tiling(isa: str, rows: int, columns: int, output_blocks: int) -> Tiling:
         sizes = _even(rows, runs)
         kinds = tuple((columns,) * count for count in sorted(set(sizes), reverse=True))
         places = tuple((0 if size == sizes[0] else 1, sum(sizes[:i]), 0) for i, size in enumerate(sizes))
-    return Tiling(kinds, _blocks(isa, sum(kinds[0]), output_blocks), places)
+    return Tiling(kinds, output_blocks(isa, sum(kinds[0]), blocks), places)
 
 
 def strips(tiles: int, src_bytes: int, weight_bytes: int, passes: int) -> tuple[int, ...]:
@@ -65,8 +65,14 @@ def _even(length: int, most: int) -> list[int]:
     return [base + 1] * extra + [base] * (-(-length // most) - extra)
 
 
-def _blocks(isa: str, positions: int, output_blocks: int) -> int:
-    """Return the most output blocks whose accumulators and weights fit in the registers."""
+def output_blocks(isa: str, positions: int, most: int) -> int:
+    """Return the largest number of output blocks, up to ``most``, whose sums and weights fit in the registers."""
     vectors, broadcast = _REGISTERS[isa]
-    fitting = [n for n in (8, 4, 2, 1) if n <= output_blocks and positions * n + n + broadcast <= vectors]
+    fitting = [n for n in (8, 4, 2, 1) if n <= most and positions * n + n + broadcast <= vectors]
     return fitting[0] if fitting else 1
+
+
+def tile_positions(isa: str, rows: int) -> int:
+    """Return the positions of a tile of a product with so many rows: 1, or an even number, so that few kernels do."""
+    size = _even(rows, _POSITIONS[isa])[0]
+    return size if size == 1 else size + size % 2

@@ -31,43 +31,66 @@ class NativeReorder:
         return op
 
     def program(self, op: Reorder, attr: PrimitiveAttr, target: Target) -> Program:
-        build = _Builder()
+        build = NestBuilder()
         if op.dst.elements == 0:
             return build.program()
-        source, to = ("m", (int(Arg.SRC), 0)), ("m", (int(Arg.DST), 0))
+        source: LaunchArgument = ("m", (int(Arg.SRC), 0))
+        to: LaunchArgument = ("m", (int(Arg.DST), 0))
         try:
             build.move(op.src, op.dst, source, to)
         except IncompatibleBlocks:
             # Blocks that do not divide one another: through row-major memory, whose blocks divide everything.
             plain = op.src.with_tag("")
-            build.move(op.src, plain, source, ("s", 0))
-            build.move(plain, op.dst, ("s", 0), to)
-            build.scratchpad = plain.nbytes
+            between = build.book(plain.nbytes)
+            build.move(op.src, plain, source, between)
+            build.move(plain, op.dst, between, to)
         return build.program()
 
 
-class _Builder:
-    """Collects kernels, launches and tables."""
+class NestBuilder:
+    """Collects the kernels, launches, tables and scratchpad of a program, with the launches that move memory.
 
-    def __init__(self) -> None:
-        self.scratchpad = 0
+    ``tables`` are bytes that the tables begin with.
+    """
+
+    def __init__(self, tables: bytes = b"") -> None:
+        self._scratchpad = 0
         self._kernels: list[KernelSpec] = []
         self._launches: list[Launch] = []
-        self._tables = b""
+        self._tables = tables
 
     def program(self) -> Program:
-        return Program(tuple(self._kernels), tuple(self._launches), self._tables, self.scratchpad)
+        """Return what was collected."""
+        return Program(tuple(self._kernels), tuple(self._launches), self._tables, self._scratchpad)
+
+    def book(self, nbytes: int) -> LaunchArgument:
+        """Book scratchpad, aligned to 64 bytes and with 64 bytes to over-read, and return its place."""
+        start = self._scratchpad
+        self._scratchpad += (nbytes + 127) // 64 * 64
+        return ("s", start)
+
+    def table(self, values: list[int]) -> int:
+        """Add int64 values to the tables and return their offset."""
+        start = len(self._tables)
+        self._tables += struct.pack(f"<{len(values)}q", *values)
+        return start
+
+    def launch(self, kernel: KernelSpec, args: tuple[LaunchArgument, ...], work: int) -> None:
+        """Add a launch of a kernel, which may have been added before."""
+        if kernel not in self._kernels:
+            self._kernels.append(kernel)
+        self._launches.append(Launch(self._kernels.index(kernel), args, work))
 
     def move(self, src: MemoryDesc, dst: MemoryDesc, source: LaunchArgument, to: LaunchArgument) -> None:
         """Add the launches that move ``src`` at one place to ``dst`` at another. Raises IncompatibleBlocks."""
         nests = copies(src, dst)
         for nest in fills(src, dst):
-            self._launch("fill", nest, to, to)
+            self._nest("fill", nest, to, to)
         for nest in nests:
             for piece in pieces(nest):
-                self._launch("", piece, source, to)
+                self._nest("", piece, source, to)
 
-    def _launch(self, mode: str, nest: Nest, source: LaunchArgument, to: LaunchArgument) -> None:
+    def _nest(self, mode: str, nest: Nest, source: LaunchArgument, to: LaunchArgument) -> None:
         loops = list(nest.loops)
         column = _take(loops, next((i for i, loop in enumerate(loops) if loop.dst == 1), None))
         if mode == "fill" or column.src == 1 or column.extent == 1:
@@ -84,17 +107,13 @@ class _Builder:
         for number in (1, 0):
             if loops and steps(tuple(loops[:-1])) >= _ITEMS:
                 inside[number] = loops.pop()
-        spec = KernelSpec.of("reorder", mode=mode)
-        if spec not in self._kernels:
-            self._kernels.append(spec)
-        table = [value for loop in reversed(loops) for value in (loop.extent, loop.src * 4, loop.dst * 4)]
+        table = self.table([value for loop in reversed(loops) for value in (loop.extent, loop.src * 4, loop.dst * 4)])
         pair = [value for loop in inside for value in (loop.extent, loop.src * 4, loop.dst * 4)]
         args: tuple[LaunchArgument, ...] = (
-            _shifted(source, nest.src * 4), _shifted(to, nest.dst * 4), ("t", len(self._tables)),
+            _shifted(source, nest.src * 4), _shifted(to, nest.dst * 4), ("t", table),
             *(("i", value) for value in (len(loops), *pair, *innermost)),
         )  # fmt: skip
-        self._tables += struct.pack(f"<{len(table)}q", *table)
-        self._launches.append(Launch(self._kernels.index(spec), args, steps(tuple(loops))))
+        self.launch(KernelSpec.of("reorder", mode=mode), args, steps(tuple(loops)))
 
 
 def _take(loops: list[Loop], index: int | None) -> Loop:

@@ -44,6 +44,23 @@ def transpose_part(_: Any, src: Any, row: Any, dst: Any, column: Any, columns: A
     return types.void(*[types.int64] * 5), emit
 
 
+@intrinsic
+def gather_rows(_: Any, src: Any, row: Any, last: Any, dst: Any, column: Any) -> Any:
+    """As `transpose`, with rows behind number ``last`` read from that one."""
+
+    def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+        source, row_step, limit, target, column_step = a
+        rows = []
+        for j in range(LANES):
+            number = b.select(b.icmp_signed("<", I64(j), limit), I64(j), limit)
+            rows.append(load(b, b.add(source, b.mul(row_step, number))))
+        for k, value in enumerate(_transposed(b, rows)):
+            store(b, b.add(target, b.mul(column_step, I64(k))), value)
+        return context.get_dummy_value()
+
+    return types.void(*[types.int64] * 5), emit
+
+
 def _transposed(b: Builder, rows: list[Value]) -> list[Value]:
     """Exchange the off-diagonal halves of ever larger blocks: four rounds of two-source shuffles."""
     size = 1

@@ -42,7 +42,7 @@ def loops_with_multiplications(binary: bytes, folder: Path) -> list[list[str]]:
 @pytest.mark.parametrize("shape", SHAPES)
 def test_no_vector_lives_on_the_stack_inside_of_a_loop(shape: tuple[int, int], isa: str, tmp_path: Path) -> None:
     """A spilled accumulator makes each step wait for memory: a third of the speed, depending on the stack's place."""
-    tiles = tiling(isa, *shape, output_blocks=16)
+    tiles = tiling(isa, *shape, blocks=16)
     params: dict[str, Any] = {"tiles": tiles.kinds, "blocks": tiles.blocks, "step": 64, "ragged": False}
     loops = loops_with_multiplications(compile_kernel(KernelSpec.of("conv", **params), isa), tmp_path)
     assert len(loops) >= len(tiles.kinds)

@@ -1,0 +1,207 @@
+"""The register tile of convolutions and products: positions times blocks of 16 outputs, summed over many inputs.
+
+A tile accumulates ``T`` steps; step t reads ``lanes`` floats at every position of the tile, starting at offset t of a
+table, and as many rows of 16 weights for each block. The inner loop is not unrolled, on purpose: it has one load for
+each block and one broadcast for each position, needs no spill, and unrolled versions are slower because LLVM then
+hoists loads until accumulators go to the stack.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import llvmlite.ir as ir
+from numba.core import types
+from numba.extending import intrinsic
+
+from .vec import (
+    F32,
+    I8,
+    I32,
+    I64,
+    VF,
+    WIDTH,
+    Builder,
+    Value,
+    call,
+    constant,
+    fma,
+    lanes_below,
+    load,
+    maximum,
+    pointer,
+    splat,
+    store,
+)  # fmt: skip
+
+#: In place of the distance to a residual where none is added: no distance of two float addresses is odd.
+NO_RESIDUAL: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class TileShape:
+    """What is compiled into a tile.
+
+    ``runs`` are lengths of runs of neighbouring positions, ``step`` bytes apart in the source; ``lane`` bytes lie from
+    one input to the next. ``tail`` says what becomes of lanes behind the last output: "none" there are none, "zero"
+    they are stored as zeros, "keep" they are not stored, nor are positions beyond the number of rows.
+    """
+
+    runs: tuple[int, ...]
+    blocks: int
+    step: int
+    lane: int
+    tail: str
+
+
+class _Arguments(NamedTuple):
+    """Arguments of a tile: addresses; distances in bytes; counts in items; the two lower bounds as floats."""
+
+    T: Value
+    lanes: Value
+    src: Value
+    offsets: Value
+    run: Value  #: from run to run in the source
+    weights: Value
+    weight_block: Value
+    weight_row: Value
+    dst: Value
+    dst_block: Value
+    dst_step: Value  #: from position to position
+    rows: Value  #: positions that are stored, where the tail is kept
+    bias: Value
+    biased: Value  #: outputs from the first of the tile that have a bias
+    count: Value  #: outputs from the first of the tile
+    to_residual: Value  #: distance from dst, or NO_RESIDUAL
+    low: Value  #: bound before the residual is added
+    bound: Value
+
+
+def make_tile(shape: TileShape) -> Any:
+    """Return the intrinsic that computes one tile; its arguments are those of `_Arguments`, in order."""
+
+    @intrinsic
+    def tile(
+        _: Any, T: Any, lanes: Any, src: Any, offsets: Any, run: Any, weights: Any, weight_block: Any,
+        weight_row: Any, dst: Any, dst_block: Any, dst_step: Any, rows: Any, bias: Any, biased: Any, count: Any,
+        to_residual: Any, low: Any, bound: Any,
+    ) -> Any:  # fmt: skip
+        def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+            arguments = _Arguments(*a)
+            _emit_stores(b, shape, arguments, _emit_sums(b, shape, arguments))
+            return context.get_dummy_value()
+
+        return types.void(*[types.int64] * 16, types.float32, types.float32), emit
+
+    return tile
+
+
+def _emit_sums(b: Builder, shape: TileShape, a: _Arguments) -> list[Value]:
+    """Return the sums, position by position, the blocks of one position side by side."""
+    blocks = range(shape.blocks)
+    start = [_bias(b, b.add(a.bias, I64(WIDTH * j)), b.sub(a.biased, I64(16 * j))) for j in blocks]
+    entry = b.block
+    outer, inner, latch, done = (b.append_basic_block(name) for name in ("step", "lane", "next", "store"))
+    b.branch(outer)
+
+    b.position_at_end(outer)
+    t = _phi(b, I64, I64(0), entry)
+    first_row = _phi(b, I64, a.weights, entry)
+    carried = [_phi(b, VF, start[j], entry) for _ in range(sum(shape.runs)) for j in blocks]
+    begin = b.add(a.src, b.load(pointer(b, b.add(a.offsets, b.shl(t, I64(3))), I64), align=8))
+    b.branch(inner)
+
+    b.position_at_end(inner)
+    left = _phi(b, I64, a.lanes, outer)
+    row = _phi(b, I64, first_row, outer)
+    source = _phi(b, I64, begin, outer)
+    sums = [_phi(b, VF, value, outer) for value in carried]
+    row_bytes = pointer(b, row, I8)
+    factors = [_load(b, row_bytes, b.mul(a.weight_block, I64(j)), VF) for j in blocks]
+    new: list[Value] = []
+    for index, length in enumerate(shape.runs):
+        base = pointer(b, b.add(source, b.mul(a.run, I64(index))) if index else source, I8)
+        for position in range(length):
+            value = splat(b, _load(b, base, I64(position * shape.step), F32))
+            new += [fma(b, value, factors[j], sums[len(new) + j]) for j in blocks]
+    left_next, row_next = b.sub(left, I64(1)), b.add(row, a.weight_row)
+    source_next = b.add(source, I64(shape.lane))
+    for phi, value in zip((left, row, source, *sums), (left_next, row_next, source_next, *new), strict=True):
+        phi.add_incoming(value, inner)
+    b.cbranch(b.icmp_signed(">", left_next, I64(0)), inner, latch)
+
+    b.position_at_end(latch)
+    t_next = b.add(t, I64(1))
+    for phi, value in zip((t, first_row, *carried), (t_next, row_next, *new), strict=True):
+        phi.add_incoming(value, latch)
+    b.cbranch(b.icmp_signed("<", t_next, a.T), outer, done)
+    b.position_at_end(done)
+    return new
+
+
+def _emit_stores(b: Builder, shape: TileShape, a: _Arguments, sums: list[Value]) -> None:
+    low, bound = splat(b, a.low), splat(b, a.bound)
+    masks = [lanes_below(b, b.sub(a.count, I64(16 * j))) for j in range(shape.blocks)]
+
+    def rows(has_residual: bool, part: bool) -> None:
+        for position in range(len(sums) // shape.blocks):
+            to = b.add(a.dst, b.mul(a.dst_step, I64(position)))
+            values = sums[position * shape.blocks :][: shape.blocks]
+            if shape.tail == "keep":
+                with b.if_then(b.icmp_signed(">", a.rows, I64(position))):
+                    blocks(to, values, has_residual, part)
+            else:
+                blocks(to, values, has_residual, part)
+
+    def blocks(to: Value, values: list[Value], has_residual: bool, part: bool) -> None:
+        for j, value in enumerate(values):
+            at = b.add(to, b.mul(a.dst_block, I64(j)))
+            mask = masks[j] if part else None
+            if has_residual:
+                value = b.fadd(maximum(b, low, value), _masked_load(b, b.add(at, a.to_residual), mask))
+            value = maximum(b, bound, value)
+            if shape.tail == "zero":
+                value = b.select(masks[j], value, constant(0.0))
+            _masked_store(b, at, value, mask)
+
+    with b.if_else(b.icmp_signed("!=", a.to_residual, I64(NO_RESIDUAL))) as branches:
+        for branch, has_residual in zip(branches, (True, False), strict=True):
+            with branch:
+                if shape.tail != "keep":
+                    rows(has_residual, part=False)
+                    continue
+                with b.if_else(b.icmp_signed("<", a.count, I64(16 * shape.blocks))) as (partly, whole):
+                    with partly:
+                        rows(has_residual, part=True)
+                    with whole:
+                        rows(has_residual, part=False)
+
+
+def _phi(b: Builder, kind: ir.Type, value: Value, block: Value) -> Value:
+    phi = b.phi(kind)
+    phi.add_incoming(value, block)
+    return phi
+
+
+def _load(b: Builder, base: Value, distance: Value, kind: ir.Type) -> Value:
+    return b.load(b.bitcast(b.gep(base, [distance]), kind.as_pointer()), align=4)
+
+
+def _bias(b: Builder, address: Value, count: Value) -> Value:
+    """Load the lanes below ``count``, zeros in the others; with none, the address is not touched."""
+    return call(b, "llvm.masked.load.v16f32.p0", pointer(b, address, VF), I32(4), lanes_below(b, count), constant(0.0))
+
+
+def _masked_load(b: Builder, address: Value, mask: Value | None) -> Value:
+    if mask is None:
+        return load(b, address)
+    return call(b, "llvm.masked.load.v16f32.p0", pointer(b, address, VF), I32(4), mask, constant(0.0))
+
+
+def _masked_store(b: Builder, address: Value, value: Value, mask: Value | None) -> None:
+    if mask is None:
+        store(b, address, value)
+    else:
+        where = pointer(b, address, VF)
+        call(b, "llvm.masked.store.v16f32.p0", value, where, I32(4), mask, result=ir.VoidType())
