@@ -166,6 +166,10 @@ ERRORS: list[tuple[Callable[[Graph, Value], object], str]] = [
     (lambda g, x: g.output("y", ones(3)), "output 'y': value: expect a value of this graph"),
     (lambda g, x: g.to_wire(), "graph 'g': it has no output"),
     (lambda g, x: Graph("g", "gpu"), "graph 'g': engine: expect cpu, opencl or opencl:<index>, got 'gpu'"),
+    (
+        lambda g, x: setattr(g, "engine", "cpu:1x"),
+        "graph 'g': engine: expect cpu, opencl or opencl:<index>, got 'cpu:1x",
+    ),
     (lambda g, x: Graph("g", "opencl:"), "graph 'g': engine: expect cpu, opencl or opencl:<index>, got 'opencl:'"),
 ]
 

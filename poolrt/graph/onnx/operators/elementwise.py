@@ -65,12 +65,50 @@ def variadic(algorithm: str) -> Operator:
 def clip(call: NodeCall) -> Operand:
     """Limits are attributes until opset 10, operands since."""
     limits = [-_LARGEST, _LARGEST]
-    for index, name in enumerate(("min", "max")):
+    computed: list[tuple[int, str]] = []
+    for index, (name, opposite) in enumerate((("min", "max"), ("max", "min"))):
         if call.opset < 11:
             limits[index] = float(call.attrs.get(name, limits[index]))
         elif call.has(index + 1):
-            limits[index] = float(call.known(index + 1, name).reshape(()))
-    return call.graph.eltwise(call.tensor(0), "clip", *limits, name=call.name)
+            given = call.tensor(index + 1)
+            if isinstance(given, Value):
+                computed.append((index + 1, opposite))
+            else:
+                limits[index] = float(given.reshape(()))
+    result = call.graph.eltwise(call.tensor(0), "clip", *limits, name=call.name)
+    for index, algorithm in computed:
+        result = call.graph.binary(result, call.tensor(index), algorithm, name=call.also(algorithm))
+    return result
+
+
+def prelu(call: NodeCall) -> Operand:
+    """The positive part, and the negative part times a slope."""
+    source = call.tensor(0)
+    negative_part = call.graph.binary(source, 0.0, "min", name=call.also("min"))
+    scaled = call.graph.binary(negative_part, call.tensor(1), "mul", name=call.also("mul"))
+    return call.graph.binary(call.graph.eltwise(source, "relu", name=call.also("relu")), scaled, "add", name=call.name)
+
+
+def selu(call: NodeCall) -> Operand:
+    """An elu, scaled."""
+    alpha, gamma = float(call.attrs.get("alpha", 1.67326319)), float(call.attrs.get("gamma", 1.05070102))
+    inner = call.graph.eltwise(call.tensor(0), "elu", alpha, name=call.also("elu"))
+    return call.graph.eltwise(inner, "linear", gamma, name=call.name)
+
+
+def mean(call: NodeCall) -> Operand:
+    """The sum, divided by the number of tensors."""
+    total = variadic("add")(call)
+    return call.graph.eltwise(total, "linear", 1 / len(call.operands), name=call.also("mean"))
+
+
+def softsign(call: NodeCall) -> Operand:
+    """X / (1 + |x|)."""
+    source = call.tensor(0)
+    divisor = call.graph.eltwise(
+        call.graph.eltwise(source, "abs", name=call.also("abs")), "linear", 1.0, 1.0, name=call.also("add")
+    )
+    return call.graph.binary(source, divisor, "div", name=call.name)
 
 
 def gelu(call: NodeCall) -> Operand:
@@ -143,6 +181,10 @@ OPERATORS: Final[Mapping[str, Operator]] = {
     "HardSigmoid": eltwise("hardsigmoid", alpha=("alpha", 0.2), beta=("beta", 0.5)),
     "Swish": eltwise("swish", alpha=("alpha", 1.0)),
     "Clip": clip,
+    "PRelu": prelu,
+    "Selu": selu,
+    "Softsign": softsign,
+    "Mean": mean,
     "Gelu": gelu,
     "Pow": power,
     "Neg": negative,
