@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from .case import Case, blocked, integers, normals
+from .case import Array, Case, blocked, integers, normals
 from .movement import concat_cases, reorder_cases
 from .normalization import batch_normalization_cases, lrn_cases, softmax_cases
 from .pointwise import binary_cases, eltwise_cases, sum_cases
 from .products import inner_product_cases, matmul_cases
 from .windows import convolution_cases, pooling_cases
 
-__all__ = ["Case", "blocked", "cases", "integers", "normals"]
+__all__ = ["Array", "Case", "blocked", "cases", "integers", "normals"]
 
 _MAKERS: Final[dict[str, Callable[[], list[Case]]]] = {
     "batch_normalization": batch_normalization_cases,

@@ -24,7 +24,7 @@ from poolrt.workers.desc import (
 from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.primitives.primitive_desc import UnsupportedPrimitive, primitive_desc
 from poolrt.workers.primitives.program import KernelSpec
-from tests.workers.cases import Case, cases, integers, normals
+from tests.workers.cases import Array, Case, cases, integers, normals
 from tests.workers.native_runner import NativeRunner
 
 KINDS = ("batch_normalization", "binary", "concat", "eltwise", "lrn", "pooling", "softmax", "sum")
@@ -115,7 +115,7 @@ def test_a_destination_left_open_takes_the_layout_of_the_source(kind: str) -> No
 def test_eltwise_takes_any_permutation_and_applies_its_chain(tag: str, isa: str, native: NativeRunner) -> None:
     layout = md(2, 19, 3, 5, tag=tag)
     steps = (PostOp("binary", "mul", src1=layout), PostOp("eltwise", "linear", 2.0, 1.0))
-    args = {Arg.SRC: integers(layout.dims), post_op_src(0): integers(layout.dims, "other")}
+    args: dict[int, Array] = {Arg.SRC: integers(layout.dims), post_op_src(0): integers(layout.dims, "other")}
     native.check(Case(tag, Eltwise(layout, layout, "abs"), args, PrimitiveAttr(steps)), isa)
 
 
@@ -124,7 +124,7 @@ def test_a_row_major_channel_vector_combines_with_blocked_channels(isa: str, nat
     wide = md(2, 19, 3, 5, tag=BLOCKED)
     for algorithm in ("mul", "div"):
         op = Binary(wide, md(1, 19, 1, 1), md(2, 19, 3, 5, tag="any"), algorithm)
-        args = {Arg.SRC: normals(wide.dims), Arg.SRC_1: integers((1, 19, 1, 1), low=1, high=9)}
+        args: dict[int, Array] = {Arg.SRC: normals(wide.dims), Arg.SRC_1: integers((1, 19, 1, 1), low=1, high=9)}
         native.check(Case(algorithm, op, args), isa)
 
 
@@ -133,7 +133,7 @@ def test_batch_normalization_adds_a_residual_before_relu(tag: str, isa: str, nat
     case = next(c for c in cases("batch_normalization") if c.name == "(2, 19, 5, 7)")
     layout = md(2, 19, 5, 7, tag=tag)
     steps = (PostOp("binary", "add", src1=layout), RELU)
-    args = {**case.args, post_op_src(0): normals(layout.dims, "residual")}
+    args: dict[int, Array] = {**case.args, post_op_src(0): normals(layout.dims, "residual")}
     op = BatchNormalization(layout, layout, 1e-5)
     native.check(Case(f"residual {tag}", op, args, PrimitiveAttr(steps), rtol=1e-6, atol=4e-6), isa)
 
@@ -143,7 +143,13 @@ def test_batch_normalization_keeps_its_precision_around_a_large_mean(tag: str, i
     layout = md(1, 5, 4, 4, tag=tag)
     ones = np.ones(5, np.float32)
     src = np.float32(1e5) + integers(layout.dims)
-    args = {Arg.SRC: src, Arg.MEAN: 1e5 * ones, Arg.VARIANCE: 4 * ones, Arg.SCALE: ones, Arg.SHIFT: 0 * ones}
+    args: dict[int, Array] = {
+        Arg.SRC: src,
+        Arg.MEAN: 1e5 * ones,
+        Arg.VARIANCE: 4 * ones,
+        Arg.SCALE: ones,
+        Arg.SHIFT: 0 * ones,
+    }
     native.check(Case("large mean", BatchNormalization(layout, layout, 0.0), args, rtol=1e-6), isa)
 
 
@@ -152,3 +158,21 @@ def test_lrn_reaches_to_the_end_of_the_neighbouring_block(size: int, isa: str, n
     layout = md(1, 60, 2, 3, tag=BLOCKED)
     op = Lrn(layout, layout, size, 1.0, 0.75, 1.0)
     native.check(Case(f"size {size}", op, {Arg.SRC: normals(layout.dims)}, rtol=4e-6), isa)
+
+
+def test_batch_normalization_leaves_padded_lanes_zero_where_its_post_op_does_not(
+    isa: str, native: NativeRunner
+) -> None:
+    case = next(c for c in cases("batch_normalization", "blocked") if c.name == "(2, 19, 5, 7) blocked")
+    logistic = PrimitiveAttr((PostOp("eltwise", "logistic"),))
+    native.check(dataclasses.replace(case, attr=logistic, rtol=4e-6), isa)
+
+
+@pytest.mark.parametrize("tag", ["", BLOCKED])
+@pytest.mark.parametrize("algorithm", ["max", "avg_include_padding", "avg_exclude_padding"])
+def test_pooling_windows_may_lie_outside_of_the_source(
+    algorithm: str, tag: str, isa: str, native: NativeRunner
+) -> None:
+    src, dst = md(1, 3, 1, 2, tag=tag), md(1, 3, 5, 6, tag=tag)
+    op = Pooling(src, dst, algorithm, (1, 1), (1, 1), (0, 0), (2, 2), (2, 2))
+    native.check(Case(algorithm, op, {Arg.SRC: integers(src.dims)}), isa)

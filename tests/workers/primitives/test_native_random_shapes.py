@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
@@ -23,10 +21,9 @@ from poolrt.workers.desc import (
 )
 from poolrt.workers.engines.target import host_isa
 from poolrt.workers.primitives.blocks import blocked_tag
-from tests.workers.cases import Case, integers, normals
+from tests.workers.cases import Array, Case, integers, normals
 from tests.workers.native_runner import NativeRunner
 
-Draw = Callable[[st.SearchStrategy[int]], int]
 SHARED = [HealthCheck.function_scoped_fixture]
 CHANNELS = st.sampled_from((1, 2, 15, 16, 17, 31, 32, 40))
 
@@ -109,9 +106,11 @@ def test_sum_and_eltwise(native: NativeRunner, md: MemoryDesc, count: int) -> No
 def test_normalizations(native: NativeRunner, md: MemoryDesc, size: int) -> None:
     lrn = Lrn(md, md, size, 0.5, 0.75, 1.0)
     native.check(Case(str(lrn), lrn, {Arg.SRC: normals(md.dims)}, rtol=4e-6), host_isa())
-    channel = {arg: integers((md.dims[1],), arg, low=1) for arg in (Arg.MEAN, Arg.VARIANCE, Arg.SCALE, Arg.SHIFT)}
     op = BatchNormalization(md, md, 1e-3)
-    native.check(Case(str(op), op, {Arg.SRC: integers(md.dims), **channel}, rtol=1e-6, atol=1e-5), host_isa())
+    args: dict[int, Array] = {Arg.SRC: integers(md.dims)}
+    for arg in (Arg.MEAN, Arg.VARIANCE, Arg.SCALE, Arg.SHIFT):
+        args[arg] = integers((md.dims[1],), arg, low=1)
+    native.check(Case(str(op), op, args, rtol=1e-6, atol=1e-5), host_isa())
 
 
 @pytest.mark.parametrize("length", [1, 15, 16, 17, 4095, 4096, 4097, 8193])

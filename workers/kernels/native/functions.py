@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from numba.core import types
-from numba.extending import intrinsic
 
 from .vec import (
     Builder,
@@ -22,6 +21,7 @@ from .vec import (
     emit_expm1,
     emit_log,
     fma,
+    intrinsic,
     load,
     maximum,
     minimum,

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic
 
 from .vec import (
     LANES,
@@ -25,6 +24,7 @@ from .vec import (
     emit_exp,
     emit_log,
     fma,
+    intrinsic,
     splat,
     vdiv,
     vector,

@@ -11,13 +11,16 @@ from typing import Any, Final, TypeAlias
 
 import llvmlite.ir as ir
 from llvmlite.ir import IRBuilder
-from llvmlite.ir import Value as Value
+from llvmlite.ir.values import Value as IRValue
+from numba import extending
 from numba.core import types
-from numba.extending import intrinsic, models, register_model
 
 LANES: Final = 16
 #: Bytes of one vector.
 WIDTH: Final = 4 * LANES
+
+#: Numba's decorator, for which type checkers take a typing function for the function that kernels call.
+intrinsic: Final[Any] = extending.intrinsic
 
 I1: Final = ir.IntType(1)
 I8: Final = ir.IntType(8)
@@ -29,6 +32,7 @@ VI: Final = ir.VectorType(I32, LANES)
 VM: Final = ir.VectorType(I1, LANES)
 
 Builder: TypeAlias = IRBuilder
+Value: TypeAlias = IRValue
 
 
 class VectorType(types.Type):
@@ -41,8 +45,8 @@ class VectorType(types.Type):
 vector: Final = VectorType()
 
 
-@register_model(VectorType)
-class _VectorModel(models.PrimitiveModel):
+@extending.register_model(VectorType)
+class _VectorModel(extending.models.PrimitiveModel):
     def __init__(self, manager: Any, kind: VectorType) -> None:
         super().__init__(manager, kind, VF)
 
