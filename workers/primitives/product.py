@@ -15,6 +15,8 @@ from .reorder import NestBuilder
 
 #: Bytes of packed rows that are multiplied by all columns before the next rows: they stay in the second-level cache.
 _STRIP: Final = 512 << 10
+#: Least panels of a strip: fewer would read the columns from memory too often.
+_STRIP_PANELS: Final = 4
 #: So many panels of rows are worth a packed copy of row-major columns.
 _WORTH_PACKING: Final = 3
 
@@ -67,7 +69,7 @@ def describe(shape: Shape, right: MemoryDesc, bias: bool, attr: PrimitiveAttr, i
         source, right_block, right_row, right_matrix = ("t", 0), 0, 0, 0
     batch = [(a * left_matrix, b * right_matrix, c * shape.rows * shape.columns * 4) for a, b, c in shape.batch]
     table = build.table([value for entry in batch for value in entry])
-    strip_panels = max(1, min(panels, _STRIP // max(panel, 1)))
+    strip_panels = min(panels, max(_STRIP_PANELS, _STRIP // max(panel, 1)))
     strips = -(-panels // strip_panels)
     low, bound = bounds(attr)
     sizes = (
