@@ -37,7 +37,9 @@ def pack_entry(
     implementation: str, engine_kind: str, program: Program, binaries: list[bytes], kernel_names: list[str]
 ) -> bytes:
     """Return the entry of a compiled program."""
-    launches = [[run.kernel, [list(a) for a in run.args], run.work, run.global_size, run.local_size] for run in program.launches]
+    launches = [
+        [run.kernel, [list(a) for a in run.args], run.work, run.global_size, run.local_size] for run in program.launches
+    ]
     packed: bytes = msgpack.packb(
         {
             "format": FORMAT,
