@@ -26,17 +26,23 @@ class OpenClPlanRunner:
     """Owns workspace and scratchpad of one plan on one device. Not safe for concurrent runs.
 
     ``entries`` are the plan's primitives in order, ``constants`` the addresses of its constants in their final layout.
-    The number of threads is the engine's: OpenCL's drivers take theirs when they are started.
+    ``shared`` says whether the device works on host memory; unless given, that is tried. The number of threads is the
+    engine's: OpenCL's drivers take theirs when they are started.
     """
 
     def __init__(
-        self, plan: ExecutionPlan, entries: Sequence[bytes], engine: OpenClEngine, constants: Sequence[int]
+        self,
+        plan: ExecutionPlan,
+        entries: Sequence[bytes],
+        engine: OpenClEngine,
+        constants: Sequence[int],
+        shared: bool | None = None,
     ) -> None:
         if len(entries) != plan.primitives or len(constants) != len(plan.constants):
             raise ValueError("a plan needs one entry for each primitive and one address for each constant")
         self.plan = plan
         self._engine = engine
-        self._shared = shares_host_memory(engine)
+        self._shared = shares_host_memory(engine) if shared is None else shared
         self._host = HostBuffers(engine)
         self._primitives = [RealizedOpenClPrimitive(parse_entry(entry), engine) for entry in entries]
         self._workspace = device_buffer(engine, plan.workspace)

@@ -130,6 +130,8 @@ def _devices() -> tuple[tuple[Device, ...], tuple[str, ...]]:
         except cl.Error as error:
             refused.append(f"{platform.name}: {error}")
             continue
+        if not handles:
+            refused.append(f"{platform.name}: no device")
         for handle in handles:
             try:
                 found.append(_usable(handle))

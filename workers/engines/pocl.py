@@ -81,7 +81,7 @@ def name_processor(device: int, name: str) -> bool:
             except (OSError, OverflowError, ValueError):
                 return b""
 
-        found = _name_fields(read(device, _RECORD), read)
+        found = find_names(read(device, _RECORD), read)
     if len(found) != 1:
         return False
     libc = ctypes.CDLL(None)
@@ -90,7 +90,8 @@ def name_processor(device: int, name: str) -> bool:
     return True
 
 
-def _name_fields(record: bytes, read: Callable[[int, int], bytes]) -> list[int]:
+def find_names(record: bytes, read: Callable[[int, int], bytes]) -> list[int]:
+    """Return the offsets in a device record of pointers to ``generic`` right after one to a triple."""
     words = struct.unpack(f"<{len(record) // 8}Q", record[: len(record) // 8 * 8])
     return [
         8 * (index + 1)

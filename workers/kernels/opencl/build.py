@@ -5,12 +5,14 @@ been compiled by then. So every declared variant is enqueued here, on the smalle
 memory), before the binary is taken; else each consumer would compile again. Small grids go first: after a large one
 PoCL reuses its code and never makes the small variant. Other drivers' binaries are complete anyway.
 
-pyopencl's own cache is bypassed: it takes locks that are never recovered and reads pickles.
+Binaries are compressed, to about half: an entry is hashed each time it is read. pyopencl's own cache is bypassed: it
+takes locks that are never recovered and reads pickles.
 """
 
 from __future__ import annotations
 
 import warnings
+import zlib
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -35,7 +37,7 @@ class KernelBuildError(RuntimeError):
 
 
 def compile_kernel(spec: KernelSpec, target: Target) -> bytes:
-    """Return the program binary of one kernel for a target that this process has a device for.
+    """Return the compressed program binary of one kernel for a target that this process has a device for.
 
     Raises KernelBuildError with the compiler's log, or EngineUnavailable where no device has the target's identity.
     """
@@ -54,7 +56,7 @@ def compile_kernel(spec: KernelSpec, target: Target) -> bytes:
     except cl.Error as error:
         raise KernelBuildError(f"OpenCL kernel {spec.generator} {dict(spec.params)}: {error}") from error
     binaries: Any = program.get_info(cl.program_info.BINARIES)
-    return bytes(binaries[0])
+    return zlib.compress(binaries[0])
 
 
 def launch_variants(spec: KernelSpec) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:

@@ -7,20 +7,34 @@ are ``long``, fractions ``float``, memory a buffer and a ``long`` offset in byte
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING
+import zlib
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     import pyopencl
+
+
+#: Bytes of a program binary at most; PoCL itself writes none larger.
+LARGEST: Final = 256 << 20
 
 
 class RealizeError(RuntimeError):
     """A driver refuses a program binary, or a kernel is not in it. Raised while realizing; a miss of the right key."""
 
 
-def realize_program(context: pyopencl.Context, device: pyopencl.Device, binary: bytes) -> pyopencl.Program:
-    """Return the program of a binary in ``context``. The bytes must have been authenticated: they are machine code."""
+def realize_program(
+    context: pyopencl.Context, device: pyopencl.Device, compressed: bytes, largest: int = LARGEST
+) -> pyopencl.Program:
+    """Return the program of a compressed binary in ``context``. It must have been authenticated: it is machine code."""
     import pyopencl as cl
 
+    try:
+        unpacking = zlib.decompressobj()
+        binary = unpacking.decompress(compressed, largest)
+    except zlib.error as error:
+        raise RealizeError(f"{len(compressed)} bytes are no compressed program binary: {error}") from error
+    if not unpacking.eof:
+        raise RealizeError(f"a program binary of {len(compressed)} bytes is cut short or has more than {largest} bytes")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", cl.CompilerWarning)

@@ -1,0 +1,50 @@
+"""Every operation on OpenCL: created in one process, run in another that compiles nothing, float64 references."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from poolrt.workers.desc import Arg
+from poolrt.workers.desc.operations import OPERATIONS
+from tests.references import reference, unpack
+from tests.workers.cases import cases
+
+from .processes import Server
+
+KINDS = sorted(OPERATIONS)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_results_are_right_and_the_consumer_compiles_nothing(
+    kind: str, creating: Server, running: Server, entries: Path
+) -> None:
+    check(kind, {}, creating, running, entries)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("width", "device_type"), [("4", "GPU"), ("8", "CPU")])
+def test_programs_for_other_devices_are_right_too(
+    kind: str, width: str, device_type: str, creating: Server, running: Server, entries: Path
+) -> None:
+    check(kind, {"vector_width": width, "type": device_type}, creating, running, entries)
+
+
+def check(kind: str, identity: dict[str, str], creating: Server, running: Server, entries: Path) -> None:
+    # Given entries of every case that OpenCL accepts
+    refused = creating.ask([kind, identity])
+    blocked = [i for i, case in enumerate(cases(kind)) if any(md.layout.blocks for md in case.memories().values())]
+    assert refused == blocked
+    # When another process runs them
+    answer = running.ask(kind)
+    # Then each result is right, nothing else was written, and no kernel had to be compiled
+    assert len(answer["done"]) == len(cases(kind)) - len(refused)
+    for number in answer["done"]:
+        case = cases(kind)[number]
+        md = case.memories()[Arg.DST]
+        case.check(unpack(np.load(entries / f"{kind}-{number}.npy"), md), reference(case.op, case.attr, case.args))
+    assert not answer["damage"]
+    assert answer["compiled"] == 0
