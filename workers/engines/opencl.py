@@ -14,6 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .opencl_drivers import announce_drivers
 from .opencl_identity import device_identity, processor_flags
 from .pocl import PLATFORM as POCL
 from .pocl import name_processor, private_cache, processor_name
@@ -106,6 +107,7 @@ class _Process:
                 os.environ["POCL_MAX_PTHREAD_COUNT"] = os.environ["CL_CONFIG_CPU_TBB_NUM_WORKERS"] = str(threads)
                 cache = private_cache()
                 os.environ["POCL_CACHE_DIR"] = str(cache)
+                announce_drivers(cache / "vendors")
                 self._started = Runtime(os.getpid(), threads, cache, *_devices())
             return self._started
 

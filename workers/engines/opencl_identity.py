@@ -79,8 +79,6 @@ def processor_flags() -> frozenset[str]:
 
 def _uuid(device: pyopencl.Device) -> str:
     """Return the device's UUID where the driver knows one; PoCL does not."""
-    import pyopencl as cl
-
     if device.platform.name == POCL:
         return ""
     ask = ctypes.CDLL(import_module("pyopencl._cl").__file__).clGetDeviceInfo
