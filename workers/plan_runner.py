@@ -45,6 +45,8 @@ class PlanRunner:
         self._result_address = ctypes.addressof(self._result)
         self._moving: dict[tuple[PlaceKind, int], list[tuple[ArgumentBlock, int, int]]] = {}
         self._calls: list[tuple[str, Callable[[int, int, int], int], list[int]]] = []
+        # The calls know their argument blocks by address only.
+        self._bound: list[BoundPrimitive] = []
         for step in plan.steps:
             self._bind(step)
 
@@ -80,6 +82,7 @@ class PlanRunner:
             else:
                 addresses[arg] = None
         bound = BoundPrimitive(self._primitives[step.primitive], addresses, self._scratchpad.address, self._threads)
+        self._bound.append(bound)
         for arg, place in step.args:
             if arg in bound.moving:
                 self._moving.setdefault((place.kind, place.value), []).extend(bound.moving[arg])
