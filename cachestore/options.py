@@ -22,7 +22,8 @@ class StoreOptions:
     `url` None means the embedded server; `key_file` None means `signing.key` in `home`, made on first use. `capacity`
     (entries) and `capacity_bytes` (0: no limit) hold until `set_capacity` has been called in the namespace. `lease_s`
     is how long a silent creator keeps its lease, `creation_limit_s` how long a busy one does, and `timeout_s` how
-    long a caller waits for another creator when it does not say. `toolchain` is written into the entries made here.
+    long a caller waits for another creator when it does not say. An embedded server stops after `server_idle_s` without
+    clients (0: never). `toolchain` is written into the entries made here.
     """
 
     home: str
@@ -38,6 +39,7 @@ class StoreOptions:
     timeout_s: float = 600.0
     io_timeout_s: float = 0.5
     redis_server: str | None = None
+    server_idle_s: float = 900.0
     toolchain: str = ""
 
     def __post_init__(self) -> None:
@@ -48,6 +50,8 @@ class StoreOptions:
             )
         if self.capacity < 0 or self.capacity_bytes < 0:
             raise ValueError("a capacity is not negative")
+        if self.server_idle_s < 0:
+            raise ValueError("an idle time is not negative")
         if min(self.lease_s, self.creation_limit_s, self.timeout_s, self.io_timeout_s) <= 0:
             raise ValueError("lease, limit and time-outs are positive numbers of seconds")
 

@@ -72,7 +72,7 @@ class Parts:
                 if self._link is None:
                     self._link = RedisLink(
                         options.url,
-                        EmbeddedServer(options.server_folder, options.redis_server),
+                        EmbeddedServer(options.server_folder, options.redis_server, options.server_idle_s),
                         options.namespace,
                         Terms(options.lease_s, options.creation_limit_s),
                         (options.capacity, options.capacity_bytes),

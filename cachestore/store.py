@@ -158,7 +158,11 @@ class CacheStore:
         return there
 
     def clear(self) -> None:
-        """Remove everything; creations that are under way are not kept either. Reaches Redis later if it is away."""
+        """Remove everything; creations that are under way are not kept either.
+
+        Holds at once for the processes of this node, for another node when it next asks Redis for anything, and reaches
+        Redis later if it is away.
+        """
         parts, _ = self._enter()
         parts.limits.clear()
         self._enter()
@@ -302,7 +306,10 @@ class CacheStore:
         found: list[Found | None] = []
         if tier is not None:
             try:
-                for key, blob in zip(keys, tier.get_many([key.digest for key in keys]), strict=True):
+                seen, blobs = tier.look_up([key.digest for key in keys])
+                parts.limits.note(tier, seen)
+                state = parts.node.state()
+                for key, blob in zip(keys, blobs, strict=True):
                     found.append(self._admit(parts, state, tier, key, blob))
             except StoreUnavailable:
                 tier = None

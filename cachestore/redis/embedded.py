@@ -7,8 +7,8 @@
 
 Guarantees: of processes that start at once, one starts the server and all use it; it lives as long as it holds
 `run.lock`, which the kernel frees however it ends, so a stale socket or process id file never deceives; it is
-reachable only through a socket in a folder that no other user can enter. It outlives its starter and keeps its data
-over restarts.
+reachable only through a socket in a folder that no other user can enter. It outlives its starter, keeps its data over
+restarts, and is stopped when nobody has used it for a while (see `idle_watch`).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import os
 import socket
 import stat
 import subprocess
+import sys
 import time
 from typing import Final
 
@@ -25,6 +26,7 @@ from poolrt.cachestore.errors import StoreUnavailable
 from poolrt.cachestore.file_lock import lock_file, try_lock
 from poolrt.cachestore.folders import make_folder
 
+from . import idle_watch
 from .server_binary import find_server
 
 #: Bounds, in seconds: on starting (a long append-only file has to be read), on stopping, and on one answer.
@@ -60,11 +62,16 @@ lua-time-limit 2000
 
 
 class EmbeddedServer:
-    """The server that lives in `folder`; `program` overrides the search for a binary."""
+    """The server that lives in `folder`.
 
-    def __init__(self, folder: str, program: str | None = None) -> None:
+    `program` overrides the search for a binary; whoever starts the server decides with `idle_s` how many seconds it
+    lives on without any client (0: until it is stopped).
+    """
+
+    def __init__(self, folder: str, program: str | None = None, idle_s: float = 0.0) -> None:
         self._folder = os.path.abspath(folder)
         self._program = program
+        self._idle_s = idle_s
 
     @property
     def socket_path(self) -> str:
@@ -148,6 +155,24 @@ class EmbeddedServer:
             finally:
                 os.close(lock)
             time.sleep(_START_PAUSE_S if started else _HELD_PAUSE_S)
+        if started and self._idle_s > 0:
+            self._watch()
+
+    def _watch(self) -> None:
+        """Start the idle watch, which detaches itself once it is connected."""
+        command = [sys.executable, "-I", "-S", idle_watch.__file__, self.socket_path, str(self._idle_s)]
+        try:
+            subprocess.run(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                cwd="/",
+                timeout=START_S,
+                check=True,
+            )
+        except subprocess.SubprocessError as error:
+            raise StoreUnavailable("embedded", f"the idle watch of the server does not start: {error}") from None
 
     def _spawn(self, lock: int) -> None:
         """Start a server that inherits the run lock; it detaches itself, so its starter has no child to wait for."""

@@ -14,6 +14,14 @@ The braces are a hash tag: one namespace lives in one slot of a cluster, so that
 
 from __future__ import annotations
 
+from typing import Final
+
+#: Every command that the store sends, in ACL form.
+_COMMANDS: Final = (
+    "+ping +hello +auth +get +set +del +unlink +exists +rename +persist +pexpire +hget +hset +hmget +hdel +hincrby "
+    "+zadd +zrem +zcard +zrange +xadd +xrange +xread +time +evalsha +script|load"
+)
+
 
 class Schema:
     """Make the names of one namespace."""
@@ -31,6 +39,11 @@ class Schema:
     def bookkeeping(self) -> list[str]:
         """Order, sizes, meta and counters, as limits.lua takes them."""
         return [self.order, self.sizes, self.meta, self.counters]
+
+    @property
+    def acl_rule(self) -> str:
+        """What a Redis user needs, as ACL SETUSER takes it: these commands, on these keys, nothing else."""
+        return f"resetkeys ~{self.prefix}:* resetchannels -@all {_COMMANDS}"
 
     def value(self, digest: str) -> str:
         """Name the value of an entry."""

@@ -11,7 +11,7 @@ from poolrt.cachestore.signing import TAG_SIZE
 from poolrt.cachestore.stats import COUNTERS, Batch
 
 from .connection import Command, RedisConnection
-from .lease import LeaseDesk, Terms
+from .lease import LeaseDesk, Seen, Terms
 from .schema import Schema
 from .scripts import Scripts
 
@@ -65,6 +65,11 @@ class RedisTier:
         """Return the bytes of one entry."""
         value: bytes | None = self._connection.command("GET", self._schema.value(digest))
         return value
+
+    def look_up(self, digests: Sequence[str]) -> tuple[Seen, list[bytes | None]]:
+        """Return what Redis says of generation and capacity, and the bytes of several entries in order."""
+        generation, revision = self._connection.command("HMGET", self._schema.meta, "generation", "revision")
+        return Seen(int(generation or 0), int(revision or 0)), list(self.get_many(digests))
 
     def get_many(self, digests: Sequence[str]) -> Iterator[bytes | None]:
         """Yield the bytes of several entries in order, a few per round trip."""

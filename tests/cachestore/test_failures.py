@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from poolrt.cachestore import CacheStore, Key, StoreUnavailable
+from poolrt.cachestore import CacheStore, CreationFailed, Key, StoreUnavailable
+from poolrt.cachestore.redis.schema import Schema
 
 from .actor import payload_of
 from .conftest import StoreMaker
@@ -199,6 +200,27 @@ def test_a_password_does_not_show_in_messages(make_store: StoreMaker) -> None:
         store.ping()
     assert "hunter2" not in str(caught.value)
     assert caught.value.url == "redis://user:***@127.0.0.1:1/0"
+
+
+def test_a_user_with_no_more_than_the_rule_can_do_everything(
+    own_server: RedisServer, make_store: StoreMaker, namespace: str
+) -> None:
+    with own_server.client() as client:
+        client.execute_command("ACL", "SETUSER", "poolrt", "on", ">secret", *Schema(namespace).acl_rule.split())
+        client.execute_command("ACL", "SETUSER", "default", "off")
+        store = make_store(url=own_server.url.replace("unix://", "unix://poolrt:secret@"))
+        store.ping()
+        store.set_capacity(3)
+        for fields in FIELDS[:6]:
+            store.get_or_create(Key(fields), lambda: b"x")
+        with pytest.raises(CreationFailed):
+            store.get_or_create(Key({"n": "bad"}), lambda: bytes(-1))
+        assert len(store.entries()) == 3
+        assert store.verify().redis_checked == 3
+        assert store.remove(Key(FIELDS[5]))
+        store.clear()
+        stats = store.stats()
+        assert (stats["creations"], stats["evictions"], stats["degraded"], stats["entries"]) == (6, 3, 0, 0)
 
 
 @pytest.mark.parametrize("url", ["http://somewhere", "not a url"])

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -132,6 +132,63 @@ def test_any_folder_name_will_do(tmp_path: Path, name: str) -> None:
         assert tell(server, "PING") in (b"PONG", True)
     finally:
         server.down()
+
+
+def watches(folder: Path) -> list[str]:
+    """Return the idle watches of a folder's server that are running."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            command = (process / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if b"idle_watch" in command and str(folder).encode() in command:
+            found.append(process.name)
+    return found
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Return as soon as `condition()` holds; fail when it does not in time."""
+    deadline = time.monotonic() + 10.0
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_without_clients_it_stops_after_a_while_and_starts_again_with_its_data(folder: Path) -> None:
+    server = EmbeddedServer(str(folder), idle_s=0.3)
+    server.ensure()
+    tell(server, "SET", "name", "value")
+    wait_until(lambda: not (folder / "redis.pid").exists())
+    wait_until(lambda: not watches(folder))
+    server.ensure()
+    assert tell(server, "GET", "name") == b"value"
+
+
+def test_a_client_keeps_it_alive(folder: Path) -> None:
+    import redis
+
+    server = EmbeddedServer(str(folder), idle_s=0.2)
+    server.ensure()
+    pid = pid_of(folder)
+    with redis.Redis.from_url(server.url) as client:
+        begin = time.monotonic()
+        while time.monotonic() - begin < 0.8:
+            assert client.ping()
+            time.sleep(0.05)
+        assert pid_of(folder) == pid
+
+
+@pytest.mark.parametrize("end", ["down", "kill"])
+def test_its_watch_ends_with_it(folder: Path, end: str) -> None:
+    server = EmbeddedServer(str(folder), idle_s=60.0)
+    server.ensure()
+    assert len(watches(folder)) == 1
+    if end == "down":
+        server.down()
+    else:
+        os.kill(pid_of(folder), signal.SIGKILL)
+    wait_until(lambda: not watches(folder))
 
 
 def test_a_folder_of_someone_else_is_refused(tmp_path: Path) -> None:
