@@ -48,7 +48,7 @@ test-all: $(VENV)/.for-test ## every test, the thorough tier included
 	@$(PYTEST) -q tests
 
 bench: $(VENV)/.for-test ## measure poolrt beside its rivals, print the ratios
-	@for b in benchmarks/*.py; do echo "== $$b"; $(PY) "$$b"; done
+	@for b in $(filter-out benchmarks/measure.py,$(wildcard benchmarks/*.py)); do echo "== $$b"; $(PY) "$$b"; done
 
 lint: $(VENV)/.for-lint ## ruff, mypy (strict), pyright, import-linter
 	@$(PY) -m ruff check .

@@ -1,0 +1,77 @@
+"""From the start of `python` to the first result of a small cached kernel, beside `import numpy` alone."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from measure import alternate, record, seconds
+
+_FIRST_RESULT = """
+import numpy
+from poolrt.cachestore import CacheStore
+from poolrt.workers.desc import Arg, Eltwise, MemoryDesc, PrimitiveAttr
+from poolrt.workers.engines.cpu import CpuEngine
+from poolrt.workers.engines.target import cpu_target
+from poolrt.workers.memory.memory import Memory
+from poolrt.workers.primitives.primitive import Primitive
+from poolrt.workers.primitives.primitive_desc import primitive_desc
+
+md = MemoryDesc((64, 100), "f32")
+pd = primitive_desc(Eltwise(md, md, "relu"), PrimitiveAttr(), cpu_target())
+with CacheStore.connect() as store:
+    primitive = Primitive(pd, CpuEngine(), store)
+    src, dst = Memory(md), Memory(md)
+    src.numpy()[:] = numpy.arange(-3200, 3200).reshape(64, 100)
+    primitive.execute({Arg.SRC: src, Arg.DST: dst})
+    if (dst.numpy() != numpy.maximum(src.numpy(), 0)).any():
+        raise SystemExit("wrong result")
+print(primitive.source)
+"""
+
+
+def main(rounds: int = 15) -> None:
+    """Print both medians and their ratio."""
+    with tempfile.TemporaryDirectory() as home:
+        environment = {**os.environ, "POOLRT_HOME": home}
+
+        def python(code: str) -> str:
+            done = subprocess.run(
+                [sys.executable, "-c", code], env=environment, check=True, capture_output=True, text=True
+            )
+            return done.stdout.strip()
+
+        try:
+            python(_FIRST_RESULT)  # creates the kernel
+            source = python(_FIRST_RESULT)
+            if source != "files":
+                raise SystemExit(f"expected a hit in the node's files, got {source}")
+            found = alternate(
+                {
+                    "numpy": lambda: seconds(lambda: python("import numpy")),
+                    "poolrt": lambda: seconds(lambda: python(_FIRST_RESULT)),
+                },
+                rounds,
+            )
+        finally:
+            subprocess.run(
+                [sys.executable, "-m", "poolrt", "cache", "down"], env=environment, check=True, capture_output=True
+            )
+    ratio = found["poolrt"] / found["numpy"]
+    record(
+        "Start of python to the first result of a small cached kernel",
+        [
+            f"python, import numpy: {found['numpy'] * 1e3:.0f} ms",
+            f"python, import poolrt, first result: {found['poolrt'] * 1e3:.0f} ms",
+            f"ratio: {ratio:.2f} (goal: at most 2)",
+        ],
+    )
+
+
+if __name__ == "__main__":
+    main()
