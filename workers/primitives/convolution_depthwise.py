@@ -8,8 +8,9 @@ from ..desc import Arg, Convolution, PrimitiveAttr
 from ..engines.target import Target
 from .blocks import blocked_tag, refuse
 from .chain import chain_source
-from .convolution_blocked import Window, chosen, ints, refuse_operands
+from .convolution_blocked import chosen, ints, refuse_operands
 from .convolution_chain import bounds, refuse_bounded
+from .convolution_window import Window
 from .program import KernelSpec, Launch, LaunchArgument, Program
 
 

@@ -7,9 +7,11 @@ import dataclasses
 from ..desc import Arg, Convolution, PrimitiveAttr
 from ..engines.target import Target
 from .blocks import blocked_tag, refuse
-from .convolution_blocked import Walk, Window, chosen, ints, reduce, refuse_operands
+from .convolution_blocked import Walk, chosen, in_place, ints, reduce, refuse_operands
 from .convolution_chain import refuse_bounded
-from .program import KernelSpec, Launch, Program
+from .convolution_window import Window
+from .program import KernelSpec, Program
+from .reorder import NestBuilder
 
 #: With more input channels a padded block of 16 wastes less than it gains.
 _MOST = 8
@@ -52,7 +54,10 @@ class NativeFewChannelsConvolution:
             rows, columns, *window.pad,
         )  # fmt: skip
         images = op.src.dims[0]
-        copy = Launch(0, (("m", (int(Arg.SRC), 0)), ("s", 0), *ints(sizes)), images * rows)
+        build = NestBuilder()
+        copied = build.book(images * rows * columns * channels * 4)
+        copy = (("m", (int(Arg.SRC), 0)), copied, *ints(sizes))
+        build.launch(KernelSpec.of("conv_interleave"), copy, images * rows)
         pixel = channels * 4
         line = columns * pixel
         dense = window.dilation[1] == 1
@@ -65,9 +70,9 @@ class NativeFewChannelsConvolution:
         # Neighbouring taps of a dense kernel read neighbouring pixels: a row of the kernel is one run of lanes.
         lanes = window.kernel[1] * channels if dense else channels
         walk = Walk(window.stride[0] * line, window.stride[1] * pixel, rows * line, rows * line, lanes)
-        run = reduce(op, attr, target, window.out, offsets, walk, ("s", 0))
-        kernels = (KernelSpec.of("conv_interleave"), run.kernel)
-        return Program(kernels, (copy, dataclasses.replace(run.launch, kernel=1)), run.tables, images * rows * line)
+        operands = in_place(op, attr, copied, len(offsets) * lanes * 64)
+        reduce(build, op, attr, target, window.out, offsets, walk, operands)
+        return build.program()
 
 
 def _weights_tag(ndims: int) -> str:
