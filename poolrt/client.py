@@ -262,21 +262,25 @@ class Client:
                 self._turn.notify_all()
 
     def _read(self, timeout: float | None) -> None:
-        """Wait for messages and take them. Only for the thread that leads."""
+        """Wait for a message, ``timeout`` seconds at most, and take it. Only for the thread that leads."""
         channel = self._channel
+        if timeout is not None:
+            try:
+                if not channel.wait(timeout):
+                    return
+            except (OSError, ValueError):
+                pass  # closed by another thread: receiving says so
+        channel.mark()
         try:
-            if not channel.wait(timeout):
-                return
-        except (OSError, ValueError):
-            pass  # closed by another thread: receiving says so
-        try:
-            while (message := channel.receive()) is not None:
+            message = channel.receive(block=timeout is None)
+            if message is not None:
                 self._take(message)
         except (ChannelClosed, MalformedMessage) as error:
             self._lose(CoordinatorLost(f"the coordinator has gone ({error}); what it wrote to standard error says why"))
         except BaseException:
-            # An interruption here may have cost a message, and whoever waits for it would wait for ever.
-            self._lose(PoolClosed("the pool was interrupted while it took an answer"))
+            if not channel.untouched:
+                # The interruption may have cost a message, and whoever waits for it would wait for ever.
+                self._lose(PoolClosed("the pool was interrupted while it took an answer"))
             raise
         if self._followers:
             with self._turn:

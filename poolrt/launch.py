@@ -1,4 +1,7 @@
-"""Start a coordinator for this process, and see to it that it ends."""
+"""Start a coordinator for this process, and see to it that it ends.
+
+Imports next to nothing: the coordinator is started before the rest of the client is imported, and comes up beside that.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +10,19 @@ import select
 import signal
 import socket
 import sys
-from dataclasses import dataclass
 
-from poolrt.errors import CoordinatorLost
-from poolrt.workers.channel import pair
 
 #: Seconds that a coordinator gets to end its processes and itself once its client has gone.
 _END_S = 3.0
 
 
-@dataclass(slots=True)
 class Coordinator:
     """A coordinator process that this process has started; ``pid`` is 0 once it has ended."""
 
-    pid: int
+    __slots__ = ("pid",)
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
 
     def end(self) -> None:
         """Wait for its end, which follows from closing the connection; kill it where it takes too long."""
@@ -49,11 +51,11 @@ def start_coordinator() -> tuple[socket.socket, Coordinator]:
     """Start a coordinator and return the socket to it. It imports what it needs while the caller goes on.
 
     It has a session of its own, so that an interruption from the terminal reaches this process only, which then ends
-    it in order. Raises CoordinatorLost where it cannot be started.
+    it in order. Raises OSError where it cannot be started.
     """
     if not sys.executable:
-        raise CoordinatorLost("this Python does not know its own executable, which a coordinator is started with")
-    ours, theirs = pair()
+        raise FileNotFoundError("this Python does not know its own executable, which a coordinator is started with")
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     # The same modules as here are found there, wherever this process got them from.
     places = [os.path.abspath(place) for place in sys.path]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(place for place in places if os.pathsep not in place)}
@@ -65,9 +67,9 @@ def start_coordinator() -> tuple[socket.socket, Coordinator]:
     ]
     try:
         pid = os.posix_spawn(sys.executable, command, environment, file_actions=actions, setsid=True)
-    except OSError as error:
+    except OSError:
         ours.close()
-        raise CoordinatorLost(f"{sys.executable} cannot be started: {error.strerror}") from error
+        raise
     finally:
         theirs.close()
     return ours, Coordinator(pid)

@@ -66,7 +66,12 @@ class Model:
         data type, and the errors of `poolrt.errors`.
         """
         run = _Run(self, inputs)
-        answer = self._client.next_answer(run.begin(future=None))
+        request = run.begin(future=None)
+        try:
+            answer = self._client.next_answer(request)
+        except BaseException:
+            run.abandon()  # interrupted: what it gives is wanted by nobody
+            raise
         return run.results(answer)
 
     def submit(self, /, **inputs: Any) -> Future[dict[str, NDArray[Any]]]:
@@ -98,13 +103,17 @@ class Model:
         try:
             for inputs in batches:
                 if len(under_way) >= limit:
-                    run, request = under_way.popleft()
-                    yield run.results(self._client.next_answer(request))
+                    run, request = under_way[0]
+                    answer = self._client.next_answer(request)
+                    under_way.popleft()
+                    yield run.results(answer)
                 run = _Run(self, inputs)
                 under_way.append((run, run.begin(future=None)))
             while under_way:
-                run, request = under_way.popleft()
-                yield run.results(self._client.next_answer(request))
+                run, request = under_way[0]
+                answer = self._client.next_answer(request)
+                under_way.popleft()
+                yield run.results(answer)
         finally:
             for run, _ in under_way:
                 run.abandon()
@@ -158,14 +167,16 @@ class Model:
 class _Run:
     """One run: its input slots until it has ended, and its outputs until somebody has them."""
 
-    __slots__ = ("_abandoned", "_answer", "_arrays", "_borrowed", "_future", "_model")
+    __slots__ = ("_abandoned", "_arrays", "_borrowed", "_ended", "_future", "_model", "_unclaimed")
 
     def __init__(self, model: Model, inputs: Mapping[str, Any]) -> None:
         self._model: Model | None = model
         self._arrays = model._check(inputs)
         self._borrowed: list[tuple[int, int]] = []
         self._future: Future[dict[str, NDArray[Any]]] | None = None
-        self._answer: Message | None = None
+        #: The offsets of the outputs, until somebody takes them: popped once, by whoever comes first.
+        self._unclaimed: deque[list[int]] = deque()
+        self._ended = False
         self._abandoned = False
 
     def begin(self, future: Future[dict[str, NDArray[Any]]] | None) -> Request:
@@ -188,7 +199,7 @@ class _Run:
             request = Request(self._settle, self._resolve if future is not None else None)
             return client.begin(Kind.RUN, model._number, places, client.released(), request=request)
         except BaseException:
-            if self._answer is None:
+            if not self._ended:
                 model._count(-1)
                 # Whether it was sent is unknown after an interruption, so its slots are not used again.
                 self._borrowed = []
@@ -197,6 +208,7 @@ class _Run:
     def results(self, answer: Message) -> dict[str, NDArray[Any]]:
         """Return the outputs of a run that has ended well."""
         model = self._owner()
+        self._unclaimed.pop()
         self._model = None
         return {
             spec.name: model._memory.array(offset, spec.shape, spec.dtype)
@@ -206,20 +218,21 @@ class _Run:
     def abandon(self) -> None:
         """Give the outputs back as soon as they are there: nobody wants them."""
         self._abandoned = True
-        if self._answer is not None:
-            self._discard(self._answer)
+        self._discard()
 
     def _settle(self, answer: Message) -> None:
         """The run has ended: its inputs are free. Called once, by whoever reads the answer."""
         model = self._owner()
-        self._answer = answer
+        self._ended = True
         model._count(-1)
+        if answer[0] == Kind.DONE:
+            self._unclaimed.append(answer[2])
         for offset, nbytes in self._borrowed:
             model._memory.give(offset, nbytes)
         self._borrowed = []
         self._arrays = []
         if self._abandoned:
-            self._discard(answer)
+            self._discard()
 
     def _resolve(self, answer: Message) -> None:
         future = self._future
@@ -230,11 +243,14 @@ class _Run:
         else:
             future.set_result(self.results(answer))
 
-    def _discard(self, answer: Message) -> None:
+    def _discard(self) -> None:
         model = self._owner()
-        if answer[0] == Kind.DONE:
-            for offset in answer[2]:
-                model._memory.release(offset)
+        try:
+            offsets = self._unclaimed.pop()
+        except IndexError:
+            return
+        for offset in offsets:
+            model._memory.release(offset)
 
     def _owner(self) -> Model:
         if self._model is None:

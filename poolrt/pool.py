@@ -1,43 +1,27 @@
-"""The pool: worker processes that run graphs, and functions, for this process."""
+"""The pool: worker processes that run graphs, and functions, for this process.
+
+Importing this module costs next to nothing, so that the coordinator can be started before anything else is imported.
+"""
 
 from __future__ import annotations
 
-import os
-import sys
-import threading
-import time
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import fields
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, ParamSpec, Self, TypeVar
-
-from poolrt.errors import CoordinatorLost, FunctionFailed, PoolError, error_from_wire
-from poolrt.settings import Settings
-from poolrt.workers.channel import Channel, Message
-from poolrt.workers.protocol import Kind
-
-from .client import Client, Request
-from .launch import Coordinator, start_coordinator
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
-    import socket
+    import os
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from concurrent.futures import Future
+    from types import TracebackType
 
     from numpy.typing import NDArray
 
+    from .functions import Functions
     from .graph.builder import Graph
     from .model import Model
-    from .shared_memory import SharedMemory
+    from .session import Session
 
 P = ParamSpec("P")
 T = TypeVar("T")
-#: What is told of a load: primitives in all, ready, and the names of those being created.
-Progress = Callable[[int, int, list[str]], None]
-#: Functions under way; `Pool.submit` waits for one to end before it sends another.
-FUNCTIONS_IN_FLIGHT: Final = 256
-#: Bytes of constants that are written before the workers are told, so that they reorder beside the writing.
-_WRITE_BATCH: Final = 8 * 1024 * 1024
 
 
 class Pool:
@@ -45,7 +29,8 @@ class Pool:
 
     Use it in a ``with`` block. ``workers``, ``threads`` (of each worker) and ``engine`` come before the environment, this
     before the configuration file ``config``; ``settings`` are any others of `poolrt.settings.Settings`. Nothing is waited
-    for here: the processes start while the caller goes on. All methods may be called from several threads.
+    for here: the processes start while the caller goes on. All methods may be called from several threads. Raises
+    SettingsError, and CoordinatorLost where no process can be started.
     """
 
     def __init__(
@@ -57,74 +42,37 @@ class Pool:
         config: str | os.PathLike[str] | None = None,
         **settings: Any,
     ) -> None:
-        chosen = Settings.load(config, workers=workers, threads=threads, engine=engine, **settings)
-        sock, coordinator = start_coordinator()
-        # The coordinator may have another home directory and working directory than this process.
-        home = {"home": str(chosen.home_path.absolute())}
-        configure = [Kind.CONFIGURE, {knob.name: getattr(chosen, knob.name) for knob in fields(chosen)} | home]
-        self._start(sock, coordinator, [configure], chosen)
+        from .launch import start_coordinator
 
-    @classmethod
-    def _connected(cls, sock: socket.socket, settings: Settings) -> Self:
-        pool = cls.__new__(cls)
-        pool._start(sock, None, [], settings)
-        return pool
-
-    def _start(
-        self, sock: socket.socket, coordinator: Coordinator | None, greeting: list[Message], settings: Settings
-    ) -> None:
-        self._coordinator = coordinator
-        self._settings = settings
-        self._functions = 0
-        self._counting = threading.Lock()
-        self._shared: SharedMemory | None = None
-        self._facts: dict[str, Any] = {}
         try:
-            self._client = Client(Channel(sock, accepts_fds=True), greeting, settings.start_timeout_s)
-        except PoolError:
-            sock.close()
-            if coordinator is not None:
-                coordinator.end()
-            raise
+            sock, coordinator = start_coordinator()
+        except OSError as error:
+            from .errors import CoordinatorLost
 
-    def load(self, graph: Graph, progress: bool | Progress | None = None) -> Model:
+            raise CoordinatorLost(f"the coordinator cannot be started: {error}") from error
+        from .session import Session, settings_for
+        from .settings import Settings
+
+        def load() -> Settings:
+            return Settings.load(config, workers=workers, threads=threads, engine=engine, **settings)
+
+        self._open(Session(sock, settings_for(sock, coordinator, load), coordinator))
+
+    def _open(self, session: Session) -> None:
+        self._session = session
+        self._applied: Functions | None = None
+
+    def load(self, graph: Graph, progress: bool | Callable[[int, int, list[str]], None] | None = None) -> Model:
         """Make a graph ready to run and return it as a model.
 
-        Primitives that the cache does not have are created, spread over the cores. ``progress`` is called as that goes
-        on; True shows a bar, False none, None one where standard error is a terminal. A graph for the engine ``cpu`` goes
-        to the pool's own engine where that is another. Raises the errors of `poolrt.errors`: GraphRefused, ArenaFull,
-        CreationFailed, CreatorLost, WorkerLost.
+        Primitives that the cache does not have are created, spread over the cores. ``progress(total, ready, names)`` is
+        called as that goes on; True shows a bar, False none, None one where standard error is a terminal. A graph for the
+        engine ``cpu`` goes to the pool's own engine where that is another. Raises the errors of `poolrt.errors`:
+        GraphRefused, ArenaFull, CreationFailed, CreatorLost, WorkerLost, PoolClosed.
         """
-        from .model import Model
+        from .loading import load
 
-        started = time.perf_counter()
-        wire, constants = graph.to_wire()
-        if wire["engine"] == "cpu" and self._settings.engine != "cpu":
-            wire["engine"] = self._settings.engine
-        by_value = {value: constant for (value, _), constant in zip(wire["constants"], constants, strict=True)}
-        memory = self._memory()
-        request = self._client.begin(Kind.LOAD, wire, request=Request())
-        with self._watched(wire["name"], progress) as show:
-            while True:
-                answer = self._client.next_answer(request)
-                if answer[0] == Kind.LOADED:
-                    break
-                if answer[0] == Kind.PROGRESS:
-                    show(*answer[2:])
-                    continue
-                written, nbytes = [], 0
-                for number, value, offset in answer[2]:
-                    constant = by_value[value]
-                    constant.write_into(memory.bytes_at(offset, constant.nbytes))
-                    written.append(number)
-                    nbytes += constant.nbytes
-                    if nbytes >= _WRITE_BATCH:
-                        self._client.tell(Kind.WRITTEN, request.number, written)
-                        written, nbytes = [], 0
-                if written:
-                    self._client.tell(Kind.WRITTEN, request.number, written)
-        report = {**answer[5], "load_s": time.perf_counter() - started}
-        return Model(self._client, memory, wire["name"], answer, report)
+        return load(self._session, graph, progress)
 
     def empty(self, shape: int | Sequence[int], dtype: Any = "float32") -> NDArray[Any]:
         """Return an array, uninitialised and row-major, in shared memory: as an input it is not copied. Raises ArenaFull."""
@@ -134,12 +82,12 @@ class Pool:
         kind = numpy.dtype(dtype)
         if kind.hasobject:
             raise TypeError("shared memory holds no Python objects")
+        if any(extent < 0 for extent in dims):
+            raise ValueError(f"negative dimensions are not allowed: {dims}")
         nbytes = kind.itemsize
         for extent in dims:
-            if extent < 0:
-                raise ValueError(f"negative dimensions are not allowed: {dims}")
             nbytes *= extent
-        memory = self._memory()
+        memory = self._session.memory
         return memory.array(memory.take([nbytes])[0], dims, kind.str, keep=True)
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
@@ -148,26 +96,7 @@ class Pool:
         Function, arguments and result travel by dill. Its exceptions are raised here; if the worker dies, WorkerLost:
         a function is not called twice, because it may have had effects. Waits while 256 functions are under way.
         """
-        from concurrent.futures import Future
-
-        import dill
-        import msgpack
-
-        self._memory()
-        payload = msgpack.packb([[place for place in sys.path if place], dill.dumps((fn, args, kwargs))])
-        future: Future[T] = Future()
-        if not self._client.in_own_thread:
-            self._client.wait_while(lambda: self._functions >= FUNCTIONS_IN_FLIGHT)
-        future.set_running_or_notify_cancel()
-        self._count(1)
-        request = Request(self._function_ended, lambda answer: _resolve(future, answer))
-        try:
-            self._client.begin(Kind.CALL, payload, request=request)
-        except BaseException:
-            if not request.done:
-                self._count(-1)
-            raise
-        return future
+        return self._functions().submit(fn, args, kwargs)
 
     def map(
         self, fn: Callable[..., T], *iterables: Iterable[Any], timeout: float | None = None, chunksize: int = 1
@@ -177,40 +106,37 @@ class Pool:
         At most 256 calls are under way; ``chunksize`` items travel together. Raises TimeoutError where a result is not there
         ``timeout`` seconds after this call.
         """
-        if chunksize < 1:
-            raise ValueError(f"chunksize must be at least 1, got {chunksize}")
-        deadline = None if timeout is None else time.monotonic() + timeout
-        return self._mapped(fn, zip(*iterables, strict=False), deadline, chunksize)
+        return self._functions().map(fn, iterables, timeout, chunksize)
 
     def stats(self) -> dict[str, Any]:
         """Return what the pool is doing: ``workers`` (pid, state, runs, rss_bytes, numba_imported), ``queue`` (waiting,
-        in_flight, creating), ``arena`` (bytes, used), ``cache`` (the store's counters) and ``workers_lost``."""
-        self._memory()
-        facts: dict[str, Any] = self._client.ask(Kind.STATISTICS)[2]
+        in_flight, creating), ``arena`` (bytes, used), ``cache`` (the store's counters), ``clients``, ``workers_lost``."""
+        from poolrt.workers.protocol import Kind
+
+        facts: dict[str, Any] = self._session.client.ask(Kind.STATISTICS)[2]
         return facts
 
     @property
     def workers(self) -> int:
         """Number of worker processes."""
-        self._memory()
-        return int(self._facts["workers"])
+        return int(self._session.facts["workers"])
+
+    @property
+    def threads(self) -> int:
+        """Number of threads of each worker."""
+        return int(self._session.facts["threads"])
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Close the pool, as `concurrent.futures.Executor` spells it. With ``wait``, functions under way are waited for."""
-        if wait and not cancel_futures and not self._client.closed:
-            try:
-                self._client.wait_while(lambda: self._functions > 0)
-            except PoolError:
-                pass  # it has ended already
+        if self._applied is not None and wait and not cancel_futures:
+            self._applied.wait_for_all()
         self.close()
 
     def close(self) -> None:
         """End the connection, and the processes of a pool that has its own. Runs under way are given up. May be repeated."""
-        self._client.close()
-        if self._coordinator is not None:
-            self._coordinator.end()
+        self._session.close()
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> Pool:
         return self
 
     def __exit__(
@@ -218,40 +144,12 @@ class Pool:
     ) -> None:
         self.close()
 
-    def _memory(self) -> SharedMemory:
-        """Return the shared memory; the first call waits until the coordinator is up."""
-        if self._shared is None:
-            from .shared_memory import SharedMemory
+    def _functions(self) -> Functions:
+        if self._applied is None:
+            from .functions import Functions
 
-            fd, _, self._facts = self._client.welcome()
-            self._shared = SharedMemory(self._client, fd)
-        return self._shared
-
-    def _watched(self, name: str, progress: bool | Progress | None) -> Any:
-        from .progress import watch
-
-        return watch(name, self._settings.progress if progress is None else progress, forced=progress is True)
-
-    def _function_ended(self, answer: Message) -> None:
-        self._count(-1)
-
-    def _count(self, difference: int) -> None:
-        with self._counting:
-            self._functions += difference
-
-    def _mapped(
-        self, fn: Callable[..., T], items: Iterator[tuple[Any, ...]], deadline: float | None, chunksize: int
-    ) -> Iterator[T]:
-        from itertools import islice
-
-        under_way: deque[Future[list[T]]] = deque()
-        chunks = iter(lambda: list(islice(items, chunksize)), [])
-        for chunk in chunks:
-            if len(under_way) >= FUNCTIONS_IN_FLIGHT:
-                yield from under_way.popleft().result(_left(deadline))
-            under_way.append(self.submit(_call_each, fn, chunk))
-        while under_way:
-            yield from under_way.popleft().result(_left(deadline))
+            self._applied = Functions(self._session)
+        return self._applied
 
 
 def connect(path: str | os.PathLike[str], **settings: Any) -> Pool:
@@ -259,48 +157,27 @@ def connect(path: str | os.PathLike[str], **settings: Any) -> Pool:
 
     Raises CoordinatorLost where nobody listens there, or somebody of another user.
     """
+    import os
     import socket
 
     from .coordinator.peers import credentials
+    from .errors import CoordinatorLost
+    from .session import Session
+    from .settings import Settings
 
     chosen = Settings.load(None, **settings)
+    place = os.fspath(path)
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
-        sock.connect(os.fspath(path))
+        sock.connect(place)
         if credentials(sock)[1] != os.geteuid():
-            raise CoordinatorLost(f"the coordinator at {os.fspath(path)} belongs to another user")
+            raise CoordinatorLost(f"the coordinator at {place} belongs to another user")
     except OSError as error:
         sock.close()
-        raise CoordinatorLost(f"no coordinator listens at {os.fspath(path)}: {error.strerror}") from error
+        raise CoordinatorLost(f"no coordinator listens at {place}: {error.strerror}") from error
     except CoordinatorLost:
         sock.close()
         raise
-    return Pool._connected(sock, chosen)
-
-
-def _call_each(fn: Callable[..., T], chunk: list[tuple[Any, ...]]) -> list[T]:
-    return [fn(*items) for items in chunk]
-
-
-def _left(deadline: float | None) -> float | None:
-    return None if deadline is None else max(0.0, deadline - time.monotonic())
-
-
-def _resolve(future: Future[Any], answer: Message) -> None:
-    """Give a future the outcome of a function."""
-    import dill
-
-    if answer[0] == Kind.FAILED:
-        future.set_exception(error_from_wire(answer[2]))
-        return
-    try:
-        value = dill.loads(answer[2]) if answer[2] else FunctionFailed("a function failed:\n" + answer[3], answer[3])
-    except Exception as error:  # noqa: BLE001 - loading runs code of the user; the future is told
-        future.set_exception(error)
-        return
-    if answer[0] == Kind.RAISED:
-        if not isinstance(value, FunctionFailed):
-            value.add_note(f"in a worker process:\n{answer[3]}")
-        future.set_exception(value)
-    else:
-        future.set_result(value)
+    pool = Pool.__new__(Pool)
+    pool._open(Session(sock, chosen, None))
+    return pool

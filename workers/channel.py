@@ -1,6 +1,6 @@
 """Messages between processes: msgpack arrays over AF_UNIX SEQPACKET, with file descriptors where needed.
 
-Guarantees: nothing here ever blocks; what the socket does not take is queued, up to a bound; a message longer than a
+Guarantees: only `wait` and a `receive` that is told to block; what the socket does not take is queued, up to a bound; a message longer than a
 frame is split and put together again, up to a bound; anything malformed raises `MalformedMessage` and harms no other
 connection. Queue and pipe objects that pickle are not used: a pickle from a peer is code execution, and slower.
 """
@@ -27,6 +27,7 @@ MAX_FDS: Final = 4
 
 _LAST: Final = b"\0"
 _MORE: Final = b"\1"
+_UNTOUCHED: Final = 255
 
 Message = list[Any]
 
@@ -53,7 +54,8 @@ class Channel:
     __slots__ = ("_buffer", "_fds", "_parts", "_queue", "_queued", "_size", "_socket", "_view", "accepts_fds", "limit")
 
     def __init__(self, sock: socket.socket, *, accepts_fds: bool = False, limit: int = MAX_MESSAGE) -> None:
-        sock.setblocking(False)
+        # Blocking by itself, so that a wait for a message is one system call; every other call says MSG_DONTWAIT.
+        sock.setblocking(True)
         self._socket = sock
         #: Whether file descriptors may come with messages; otherwise the kernel closes them.
         self.accepts_fds = accepts_fds
@@ -114,10 +116,14 @@ class Channel:
             self._queued -= len(frame)
         return True
 
-    def receive(self) -> Message | None:
-        """Return the next message, or None where nothing (complete) has arrived. Raises ChannelClosed, MalformedMessage."""
+    def receive(self, *, block: bool = False) -> Message | None:
+        """Return the next message. Without ``block``, None where nothing complete has arrived.
+
+        Raises ChannelClosed, MalformedMessage.
+        """
+        flags = 0 if block else socket.MSG_DONTWAIT
         while True:
-            size = self._take()
+            size = self._take(flags)
             if size is None:
                 return None
             if size > FRAME + 1:
@@ -136,6 +142,15 @@ class Channel:
                 self._parts.clear()
                 self._size = 0
                 return _decode(whole)
+
+    def mark(self) -> None:
+        """Note that everything received so far has been dealt with; see `untouched`."""
+        self._buffer[0] = _UNTOUCHED
+
+    @property
+    def untouched(self) -> bool:
+        """Whether nothing has been received since `mark`: a receive that was interrupted has then lost nothing."""
+        return self._buffer[0] == _UNTOUCHED
 
     def take_fd(self) -> int:
         """Return the next file descriptor that came with a message; the caller owns it. Raises MalformedMessage if none did."""
@@ -167,21 +182,21 @@ class Channel:
     def _put(self, frame: bytes, fds: tuple[int, ...]) -> bool:
         try:
             if fds:
-                socket.send_fds(self._socket, [frame], list(fds))
+                socket.send_fds(self._socket, [frame], list(fds), socket.MSG_DONTWAIT)
             else:
-                self._socket.send(frame)
+                self._socket.send(frame, socket.MSG_DONTWAIT)
         except BlockingIOError:
             return False
         except OSError as error:
             raise ChannelClosed(f"the peer has gone ({error.strerror})") from error
         return True
 
-    def _take(self) -> int | None:
+    def _take(self, flags: int) -> int | None:
         try:
             if self.accepts_fds:
-                size = self._take_with_fds()
+                size = self._take_with_fds(flags)
             else:
-                size = self._socket.recv_into(self._buffer)
+                size = self._socket.recv_into(self._buffer, 0, flags)
         except BlockingIOError:
             return None
         except OSError as error:
@@ -190,10 +205,10 @@ class Channel:
             raise ChannelClosed("the peer has gone")
         return size
 
-    def _take_with_fds(self) -> int:
+    def _take_with_fds(self, flags: int) -> int:
         fds = array("i")
         space = socket.CMSG_SPACE(MAX_FDS * fds.itemsize)
-        size, ancillary, _, _ = self._socket.recvmsg_into([self._buffer], space, socket.MSG_CMSG_CLOEXEC)
+        size, ancillary, _, _ = self._socket.recvmsg_into([self._buffer], space, flags | socket.MSG_CMSG_CLOEXEC)
         for level, kind, data in ancillary:
             if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
                 fds.frombytes(data[: len(data) - len(data) % fds.itemsize])

@@ -23,13 +23,15 @@ def main(sock: socket.socket, descriptors: list[int], options: dict[str, Any]) -
     with CacheStore.connect(**options["store"]) as store:
         channel.send([Kind.READY, os.getpid(), len(os.listdir("/proc/self/task"))])
         try:
-            while channel.wait(None):
-                while (message := channel.receive()) is not None:
-                    if checked(message) is not Kind.CREATE:
-                        raise ValueError(f"a creator is not sent kind {message[0]}")
-                    channel.send(_create(store, creator, message))
-                    while not channel.flush():
-                        channel.wait(None, to_send=True)
+            while True:
+                message = channel.receive(block=True)
+                if message is None:
+                    continue
+                if checked(message) is not Kind.CREATE:
+                    raise ValueError(f"a creator is not sent kind {message[0]}")
+                channel.send(_create(store, creator, message))
+                while not channel.flush():
+                    channel.wait(None, to_receive=False, to_send=True)
         except ChannelClosed:
             pass
 

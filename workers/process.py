@@ -83,15 +83,17 @@ class _Worker:
     def work(self) -> None:
         channel = self._channel
         channel.send([Kind.READY, os.getpid(), len(os.listdir("/proc/self/task"))])
-        while channel.wait(None):
-            while (message := channel.receive()) is not None:
-                answer = self._answer(checked(message), message)
-                if answer is not None:
-                    channel.send(answer)
-                    while channel.queued:
-                        # The coordinator never waits for a worker, so it will take this.
-                        channel.wait(None, to_send=True)
-                        channel.flush()
+        while True:
+            message = channel.receive(block=True)
+            if message is None:
+                continue
+            answer = self._answer(checked(message), message)
+            if answer is not None:
+                channel.send(answer)
+                while channel.queued:
+                    # The coordinator never waits for a worker, so it will take this.
+                    channel.wait(None, to_receive=False, to_send=True)
+                    channel.flush()
 
     def _answer(self, kind: Kind, message: Message) -> Message | None:
         action = self._actions.get(kind)

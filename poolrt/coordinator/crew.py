@@ -117,12 +117,17 @@ class Crew:
             self._retry(job)
         self.muster()
 
-    def withdraw(self, client: int) -> None:
-        """Forget what a client had queued; what is in flight goes on, and nobody is told of its end."""
+    def withdraw(self, client: int) -> list[Job]:
+        """Take back what a client had queued and return it. What is in flight goes on, and nobody is told of its end."""
+        withdrawn: list[Job] = []
         for queue in (self.runs_waiting, self.functions_waiting):
             for job in [j for j in queue if j.client == client]:
                 queue.remove(job)
-                self._let_go(job)
+                withdrawn.append(job)
+                self._leases.end(job.holder)
+                if job.model is not None:
+                    job.model.users -= 1
+        return withdrawn
 
     def dispatch(self) -> None:
         """Give waiting jobs to workers, as far as there is room for them."""
@@ -202,11 +207,6 @@ class Crew:
                 if job.model is not None:
                     job.model.users -= 1
                 self._fail(job, self._never_started(job))
-
-    def _let_go(self, job: Job) -> None:
-        if job.model is not None:
-            job.model.users -= 1
-        self._leases.end(job.holder)
 
     def _never_started(self, job: Job) -> WorkerLost:
         return WorkerLost(

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import os
 import socket
+from typing import TYPE_CHECKING
 
+import poolrt.workers.process  # noqa: F401 - see serve_client
 from poolrt.workers.channel import Channel, ChannelError
 from poolrt.workers.nursery import start_nursery
 from poolrt.workers.protocol import Kind, checked
+
+if TYPE_CHECKING:
+    from poolrt.settings import Settings
 
 #: Seconds that the client which started this process gets to send its settings.
 _CONFIGURE_S = 30.0
@@ -15,10 +20,9 @@ _CONFIGURE_S = 30.0
 
 def serve_client(sock: socket.socket) -> int:
     """Serve the client at the other end of a socket until it has gone; return the exit status."""
-    # First of all, while there is one thread: what the nursery imports, it imports beside this process.
+    # First of all, while there is one thread. What both need is imported before, the rest by each beside the other.
     nursery = start_nursery()
-    from poolrt.settings import Settings
-
+    from .configuration import Configuration
     from .loop import Loop
 
     channel = Channel(sock)
@@ -28,13 +32,13 @@ def serve_client(sock: socket.socket) -> int:
             return 1
     except ChannelError:
         return 1
-    loop = Loop(Settings(**message[1]), nursery)
+    loop = Loop(Configuration(**message[1]), nursery)
     loop.adopt(sock)
     loop.run()
     return 0
 
 
-def serve_path(path: str | os.PathLike[str], settings: object = None) -> int:
+def serve_path(path: str | os.PathLike[str], settings: Settings) -> int:
     """Listen for clients of this user at ``path`` until SIGTERM, SIGINT or a client's stop; return the exit status.
 
     Raises OSError where the path is taken or cannot be made.
@@ -42,15 +46,13 @@ def serve_path(path: str | os.PathLike[str], settings: object = None) -> int:
     nursery = start_nursery()
     import signal
 
-    from poolrt.settings import Settings
-
+    from .configuration import Configuration
     from .loop import Loop
     from .peers import listen
 
-    chosen = settings if isinstance(settings, Settings) else Settings.load()
     listener = listen(os.fspath(path))
     try:
-        loop = Loop(chosen, nursery, listener)
+        loop = Loop(Configuration.of(settings), nursery, listener)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: loop.stop())
         loop.run()

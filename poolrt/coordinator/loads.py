@@ -32,7 +32,10 @@ SOURCES: Final = ("created", "memory", "files", "redis")
 
 @dataclass(slots=True, eq=False)
 class Load:
-    """One load under way. ``staged`` maps a constant's number to its slot, until it is in its final layout."""
+    """One load under way. ``staged`` maps a constant's number to its slot, until it is in its final layout.
+
+    ``aside`` says whether something is kept aside for it where graphs are lowered.
+    """
 
     number: int
     client: int
@@ -50,6 +53,7 @@ class Load:
     staged_bytes: int = 0
     written: set[int] = field(default_factory=set)
     unsettled: int = 0
+    aside: bool = False
 
     @property
     def missing(self) -> int:
@@ -113,7 +117,7 @@ class Loads:
         if load is None:
             self._out.append(Forget(number))
             return
-        load.lowered = graph
+        load.lowered, load.aside = graph, True
         try:
             load.final = self._leases.take([c.nbytes for c in graph.constants], ("model", number))
         except ArenaExhausted as error:
@@ -123,15 +127,18 @@ class Loads:
         load.entries = [self._memory.get(p.digest) for p in graph.primitives]
         load.counts["memory"] = sum(entry is not None for entry in load.entries)
         unknown = [i for i, entry in enumerate(load.entries) if entry is None]
-        self._out.append(LookUp(number, unknown) if unknown else Forget(number))
+        if unknown:
+            self._out.append(LookUp(number, unknown))
+        else:
+            self._forget(load)
         self._advance(load)
 
     def looked_up(self, number: int, found: dict[int, tuple[bytes, str]]) -> None:
         """The store has answered; what it does not have is created."""
         load = self.under_way.get(number)
-        self._out.append(Forget(number))
         if load is None or load.lowered is None:
             return
+        self._forget(load)
         for index, primitive in enumerate(load.lowered.primitives):
             if index in found:
                 entry, source = found[index]
@@ -281,5 +288,9 @@ class Loads:
         del self._by_request[load.client, load.request]
         self._creations.withdraw(load.number)
         self._leases.end(("load", load.number))
-        if load.lowered is None:
+        self._forget(load)
+
+    def _forget(self, load: Load) -> None:
+        if load.aside:
+            load.aside = False
             self._out.append(Forget(load.number))

@@ -7,6 +7,7 @@ double the coordinator's start.
 from __future__ import annotations
 
 import itertools
+import mmap
 import os
 import select
 import socket
@@ -16,20 +17,16 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from poolrt.arena import make_arena
-from poolrt.settings import Settings
 from poolrt.workers.channel import Channel, ChannelError
-from poolrt.workers.memory.arena_view import ArenaView
 from poolrt.workers.protocol import VERSION, Kind, checked
 
+from .configuration import Configuration
 from .instructions import HangUp, Instruction, Kill, Send, Spawn
 from .lookups import Lookups
 from .peers import STRANGER_LIMIT, Peer, credentials, death_of
 from .processes import Processes
-from .quota import Quota, thread_variables
 from .state import State
 
-#: Messages taken from one peer before the others get their turn.
-TURN: Final = 64
 TICK_S: Final = 1.0
 #: Bytes of free slots that stay resident; beyond, memory is returned to the system while nothing runs.
 RESIDENT: Final = 256 * 1024 * 1024
@@ -39,12 +36,10 @@ class Loop:
     """Runs a coordinator until its last client has gone, or, with a ``listener``, until it is told to stop."""
 
     def __init__(
-        self, settings: Settings, nursery: tuple[int, socket.socket], listener: socket.socket | None = None
+        self, configuration: Configuration, nursery: tuple[int, socket.socket], listener: socket.socket | None = None
     ) -> None:
-        quota = Quota.of(settings)
-        self._settings = settings
         self._listener = listener
-        self._facts = {"workers": quota.workers, "threads": quota.threads, "engine": settings.engine}
+        self._facts = {name: getattr(configuration, name) for name in ("workers", "threads", "engine")}
         self._epoll = select.epoll()
         self._actions: dict[int, Callable[[], object]] = {}
         self._peers: dict[int, Peer] = {}
@@ -53,24 +48,23 @@ class Loop:
         self._performing = False
         self._partings: deque[tuple[int, str]] = deque()
         self._stopping = False
-        self._arena_fd = make_arena(settings.arena_bytes)
-        self._arena = ArenaView(self._arena_fd)
-        store = settings.store_arguments()
-        options = {"threads": quota.threads, "environment": thread_variables(quota.threads), "store": store}
+        self._arena_fd = make_arena(configuration.arena_bytes)
+        self._arena = mmap.mmap(self._arena_fd, 0, flags=mmap.MAP_SHARED)
+        options = {"threads": configuration.threads, "store": configuration.store}
         self._processes = Processes(
             nursery, self._arena_fd, options, self._watch, self._unwatch, self._process_joined, self._process_died
         )
         self.state = State(
             self._numbers,
-            arena_bytes=self._arena.nbytes,
-            workers=quota.workers,
-            creators=quota.creators,
-            retries=settings.retries,
-            capacity=settings.capacity,
-            functions=settings.functions,
+            arena_bytes=len(self._arena),
+            workers=configuration.workers,
+            creators=configuration.creators,
+            retries=configuration.retries,
+            capacity=configuration.capacity,
+            functions=configuration.functions,
         )
         self._perform(self.state.started())
-        self._lookups = Lookups(store, settings.max_cpu_isa or None)
+        self._lookups = Lookups(configuration.store, configuration.max_cpu_isa or None)
         self._watch(self._lookups.fileno(), self._take_outcomes)
         if listener is not None:
             listener.setblocking(False)
@@ -145,23 +139,23 @@ class Loop:
             self._epoll.modify(peer.fd, events)
 
     def _hear(self, peer: Peer) -> bool:
-        """Take some of a peer's messages; return whether there may be more."""
+        """Take one of a peer's messages; return whether there may be more."""
         channel = peer.channel
         try:
             if channel.queued:
                 channel.flush()
                 self._heed(peer)
-            for _ in range(TURN):
-                message = channel.receive()
-                if message is None:
-                    return False
-                kind = checked(message)
-                if not peer.client:
-                    self._perform(self.state.process_said(peer.number, kind, message))
-                elif peer.known and kind is not Kind.STOP:
-                    self._perform(self.state.client_said(peer.number, kind, message))
-                else:
-                    self._greet(peer, kind, message)
+            # One message a turn: epoll tells again of what is left, which costs no more than finding out that nothing is.
+            message = channel.receive()
+            if message is None:
+                return False
+            kind = checked(message)
+            if not peer.client:
+                self._perform(self.state.process_said(peer.number, kind, message))
+            elif peer.known and kind is not Kind.STOP:
+                self._perform(self.state.client_said(peer.number, kind, message))
+            else:
+                self._greet(peer, kind, message)
         except ChannelError as error:
             self._partings.append((peer.number, str(error)))
             return False
@@ -175,7 +169,7 @@ class Loop:
             peer.known = True
             peer.channel.trust()
             self._perform(self.state.client_joined(peer.number))
-            self._send(peer.number, [Kind.WELCOME, VERSION, self._arena.nbytes, self._facts], (self._arena_fd,))
+            self._send(peer.number, [Kind.WELCOME, VERSION, len(self._arena), self._facts], (self._arena_fd,))
         else:
             self._partings.append((peer.number, f"this coordinator speaks version {VERSION}"))
 
@@ -227,7 +221,7 @@ class Loop:
         self._perform(self.state.ticked(now))
         self._processes.tick(now)
         for offset, nbytes in self.state.trimmed(RESIDENT):
-            self._arena.give_back(offset, nbytes)
+            self._arena.madvise(mmap.MADV_REMOVE, offset, nbytes)
 
     def _add_peer(self, number: int, channel: Channel, *, client: bool) -> Peer:
         peer = Peer(number, channel, channel.fileno(), client, known=not client)
@@ -261,4 +255,5 @@ class Loop:
         self._processes.close()
         self._lookups.close()
         self._epoll.close()
+        self._arena.close()
         os.close(self._arena_fd)

@@ -19,6 +19,7 @@ from poolrt.workers.channel import Channel, ChannelClosed, MalformedMessage, pai
 from poolrt.workers.nursery import start_nursery
 from poolrt.workers.protocol import Kind, checked
 
+from .configuration import thread_variables
 from .instructions import Role
 
 #: Seconds that everything gets to end by itself before it is killed.
@@ -42,6 +43,7 @@ class _Nursery:
     pid: int
     #: Children that were asked for and not born yet.
     expected: dict[int, str]
+    gone: bool = False
 
 
 class Processes:
@@ -119,8 +121,7 @@ class Processes:
     def close(self) -> None:
         """End all processes and wait for their end; kill what does not end by itself."""
         self._close_warm()
-        self._unwatch(self._plain.channel.fileno())
-        self._plain.channel.close()
+        self._leave(self._plain)
         until = time.monotonic() + GRACE_S
         while not _reaped(self._plain.pid):
             if time.monotonic() > until:
@@ -145,8 +146,10 @@ class Processes:
     def _send_bear(self, nursery: _Nursery, number: int, role: str, theirs: socket.socket) -> None:
         descriptors = (theirs.fileno(), self._arena) if role == Role.WORKER.value else (theirs.fileno(),)
         nursery.expected[number] = role
+        environment = thread_variables(self._options["threads"] if role == Role.WORKER.value else 1)
+        options = {**self._options, "environment": environment, "descriptors": len(descriptors)}
         try:
-            nursery.channel.send([Kind.BEAR, number, role, {**self._options, "descriptors": len(descriptors)}], descriptors)
+            nursery.channel.send([Kind.BEAR, number, role, options], descriptors)
             while nursery.channel.queued:
                 # A nursery does nothing but read; it is waited for here, so that the descriptors can be closed.
                 nursery.channel.wait(None, to_send=True)
@@ -158,7 +161,7 @@ class Processes:
     def _hear(self, nursery: _Nursery) -> None:
         """Take a nursery's news."""
         try:
-            while (message := nursery.channel.receive()) is not None:
+            while not nursery.gone and (message := nursery.channel.receive()) is not None:
                 kind = checked(message)
                 if kind is Kind.READY:
                     self._warmed(nursery, threads=message[2])
@@ -211,19 +214,23 @@ class Processes:
         warm, self._warm = self._warm, None
         if warm is None:
             return
-        self._unwatch(warm.channel.fileno())
-        warm.channel.close()
+        self._leave(warm)
         waiting, self._warm_waiting = self._warm_waiting, []
         for number in [*warm.expected, *waiting]:
             self._bury(number)
+
+    def _leave(self, nursery: _Nursery) -> None:
+        """Close the connection to a nursery, which ends it and its children."""
+        nursery.gone = True
+        self._unwatch(nursery.channel.fileno())
+        nursery.channel.close()
 
     def _lost(self, nursery: _Nursery) -> None:
         """A nursery has gone. The kernel kills its children, whose pidfds tell; those it had not borne yet are reported here."""
         if nursery is self._warm:
             self._close_warm()
             return
-        self._unwatch(nursery.channel.fileno())
-        nursery.channel.close()
+        self._leave(nursery)
         os.kill(nursery.pid, signal.SIGKILL)
         os.waitpid(nursery.pid, 0)
         self._plain = self._adopt(*_start_anew())

@@ -74,7 +74,8 @@ class State:
         """A client has gone: give back all that it held; what workers do for it ends unheard."""
         client = self.clients.pop(number, None)
         if client is not None:
-            self.crew.withdraw(number)
+            for job in self.crew.withdraw(number):
+                self._forget_if_unused(job.model)
             self.loads.withdraw(number)
             for model in client.models.values():
                 self._drop(model)

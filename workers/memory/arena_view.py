@@ -30,7 +30,3 @@ class ArenaView:
     def buffer(self, offset: int, nbytes: int) -> Any:
         """Return a writable buffer object (it can be weakly referenced) on ``nbytes`` bytes at an offset."""
         return (ctypes.c_char * nbytes).from_buffer(self._map, offset)
-
-    def give_back(self, offset: int, nbytes: int) -> None:
-        """Return the pages of a range to the system; they read as zeros afterwards. Whole pages only."""
-        self._map.madvise(mmap.MADV_REMOVE, offset, nbytes)

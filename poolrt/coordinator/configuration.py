@@ -1,0 +1,61 @@
+"""What a coordinator is told: how many processes and threads, how much memory, which store."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from poolrt.settings import Settings
+
+#: What thread pools of libraries read when they are loaded. OpenCL drivers are told by the engine.
+_THREAD_VARIABLES: Final = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "BLIS_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+    "NUMBA_NUM_THREADS",
+)
+
+
+class Configuration(NamedTuple):
+    """The settings that concern a coordinator, resolved by whoever starts it: it reads no environment and no file.
+
+    ``threads`` are those of one worker, ``creators`` processes at most, ``store`` the arguments of `CacheStore.connect`.
+    """
+
+    workers: int
+    threads: int
+    creators: int
+    arena_bytes: int
+    engine: str
+    retries: int
+    capacity: int
+    functions: bool
+    max_cpu_isa: str
+    store: dict[str, Any]
+
+    @classmethod
+    def of(cls, settings: Settings) -> Configuration:
+        """Return what the settings ask for; what they leave open fills the cores of this process once."""
+        cores = len(os.sched_getaffinity(0))
+        workers = settings.workers or max(1, cores // max(1, settings.threads))
+        store = settings.store_arguments()
+        return cls(
+            workers=workers,
+            threads=settings.threads or max(1, cores // workers),
+            creators=cores,
+            arena_bytes=settings.arena_bytes,
+            engine=settings.engine,
+            retries=settings.retries,
+            capacity=settings.capacity,
+            functions=settings.functions,
+            max_cpu_isa=settings.max_cpu_isa,
+            store={**store, "home": os.path.abspath(store["home"])},
+        )
+
+
+def thread_variables(threads: int) -> dict[str, str]:
+    """Return the environment that keeps libraries to a number of threads."""
+    return dict.fromkeys(_THREAD_VARIABLES, str(threads))

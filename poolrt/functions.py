@@ -1,0 +1,112 @@
+"""Plain functions in worker processes, as `concurrent.futures.Executor` calls them."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future
+from itertools import islice
+from typing import Any, Final, TypeVar
+
+import dill
+import msgpack
+
+from poolrt.workers.channel import Message
+from poolrt.workers.protocol import Kind
+
+from .client import Request
+from .errors import FunctionFailed, PoolError, error_from_wire
+from .session import Session
+
+T = TypeVar("T")
+#: Functions under way; one more waits for one of them to end.
+IN_FLIGHT: Final = 256
+
+
+class Functions:
+    """Sends functions, with their arguments, by dill, and resolves futures with what comes back."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._under_way = 0
+        self._counting = threading.Lock()
+
+    def submit(self, fn: Callable[..., T], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Future[T]:
+        """Call a function in a worker; see `Pool.submit`."""
+        client = self._session.client
+        payload = msgpack.packb([[place for place in sys.path if place], dill.dumps((fn, args, dict(kwargs)))])
+        if not client.in_own_thread:
+            client.wait_while(lambda: self._under_way >= IN_FLIGHT)
+        future: Future[T] = Future()
+        future.set_running_or_notify_cancel()
+        request = Request(lambda _: self._count(-1), lambda answer: _resolve(future, answer))
+        self._count(1)
+        try:
+            client.begin(Kind.CALL, payload, request=request)
+        except BaseException:
+            if not request.done:
+                self._count(-1)
+            raise
+        return future
+
+    def map(
+        self, fn: Callable[..., T], iterables: tuple[Iterable[Any], ...], timeout: float | None, chunksize: int
+    ) -> Iterator[T]:
+        """Call a function for many items; see `Pool.map`."""
+        if chunksize < 1:
+            raise ValueError(f"chunksize must be at least 1, got {chunksize}")
+        deadline = None if timeout is None else time.monotonic() + timeout
+        items = zip(*iterables, strict=False)
+        return self._results(fn, iter(lambda: list(islice(items, chunksize)), []), deadline)
+
+    def wait_for_all(self) -> None:
+        """Wait until no function is under way, or the pool is closed."""
+        try:
+            self._session.client.wait_while(lambda: self._under_way > 0)
+        except PoolError:
+            pass  # then nothing is under way either
+
+    def _results(
+        self, fn: Callable[..., T], chunks: Iterator[list[tuple[Any, ...]]], deadline: float | None
+    ) -> Iterator[T]:
+        under_way: deque[Future[list[T]]] = deque()
+        for chunk in chunks:
+            if len(under_way) >= IN_FLIGHT:
+                yield from under_way.popleft().result(_left(deadline))
+            under_way.append(self.submit(_call_each, (fn, chunk), {}))
+        while under_way:
+            yield from under_way.popleft().result(_left(deadline))
+
+    def _count(self, difference: int) -> None:
+        with self._counting:
+            self._under_way += difference
+
+
+def _call_each(fn: Callable[..., T], chunk: list[tuple[Any, ...]]) -> list[T]:
+    return [fn(*items) for items in chunk]
+
+
+def _left(deadline: float | None) -> float | None:
+    return None if deadline is None else max(0.0, deadline - time.monotonic())
+
+
+def _resolve(future: Future[Any], answer: Message) -> None:
+    """Give a future the outcome of a function."""
+    if answer[0] == Kind.FAILED:
+        future.set_exception(error_from_wire(answer[2]))
+        return
+    try:
+        value = dill.loads(answer[2]) if answer[2] else None
+    except Exception as error:  # noqa: BLE001 - loading runs code of the user; whoever has the future is told
+        future.set_exception(error)
+        return
+    if answer[0] != Kind.RAISED:
+        future.set_result(value)
+    elif isinstance(value, BaseException):
+        value.add_note(f"in a worker process:\n{answer[3]}")
+        future.set_exception(value)
+    else:
+        future.set_exception(FunctionFailed(f"a function failed in a worker process:\n{answer[3]}", answer[3]))

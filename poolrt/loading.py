@@ -1,0 +1,61 @@
+"""Load a graph: send it, write its constants where the coordinator wants them, show what is being created."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from poolrt.workers.channel import Message
+from poolrt.workers.protocol import Kind
+
+from .client import Request
+from .model import Model
+from .progress import watch
+from .session import Session
+
+if TYPE_CHECKING:
+    from .graph.builder import Graph
+    from .graph.constant import Constant
+
+#: Bytes of constants that are written before the workers are told, so that they reorder beside the writing.
+_BATCH: Final = 8 * 1024 * 1024
+
+
+def load(session: Session, graph: Graph, progress: bool | Callable[[int, int, list[str]], None] | None) -> Model:
+    """Load a graph; see `Pool.load`."""
+    started = time.perf_counter()
+    wire, constants = graph.to_wire()
+    if wire["engine"] == "cpu" and session.settings.engine != "cpu":
+        wire["engine"] = session.settings.engine
+    by_value = {value: constant for (value, _), constant in zip(wire["constants"], constants, strict=True)}
+    client, memory = session.client, session.memory
+    request = client.begin(Kind.LOAD, wire, request=Request())
+    wanted = session.settings.progress if progress is None else progress
+    with watch(wire["name"], wanted, forced=progress is True) as show:
+        while True:
+            answer = client.next_answer(request)
+            if answer[0] == Kind.LOADED:
+                break
+            if answer[0] == Kind.PROGRESS:
+                show(*answer[2:])
+            else:
+                _write(session, request, answer, by_value)
+    report = {**answer[5], "load_s": time.perf_counter() - started}
+    return Model(client, memory, wire["name"], answer, report)
+
+
+def _write(session: Session, request: Request, answer: Message, by_value: Mapping[int, Constant]) -> None:
+    """Write the constants that the coordinator has slots for."""
+    written: list[int] = []
+    nbytes = 0
+    for number, value, offset in answer[2]:
+        constant = by_value[value]
+        constant.write_into(session.memory.bytes_at(offset, constant.nbytes))
+        written.append(number)
+        nbytes += constant.nbytes
+        if nbytes >= _BATCH:
+            session.client.tell(Kind.WRITTEN, request.number, written)
+            written, nbytes = [], 0
+    if written:
+        session.client.tell(Kind.WRITTEN, request.number, written)

@@ -1,0 +1,66 @@
+"""What a pool object holds: the connection, shared memory, settings, and the coordinator where it is the pool's own."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from poolrt.settings import Settings
+from poolrt.workers.channel import Channel
+from poolrt.workers.protocol import Kind
+
+from .client import Client
+from .coordinator.configuration import Configuration
+from .errors import PoolError
+from .launch import Coordinator
+from .shared_memory import SharedMemory
+
+
+class Session:
+    """A connection to a coordinator, over ``sock``. Nothing is waited for until an answer is needed."""
+
+    def __init__(self, sock: socket.socket, settings: Settings, coordinator: Coordinator | None) -> None:
+        """Greet the coordinator; one of our own is told its configuration first."""
+        self.settings = settings
+        self._coordinator = coordinator
+        self._memory: SharedMemory | None = None
+        self._facts: Mapping[str, Any] = {}
+        greeting = [[Kind.CONFIGURE, Configuration.of(settings)._asdict()]] if coordinator is not None else []
+        try:
+            self.client = Client(Channel(sock, accepts_fds=True), greeting, settings.start_timeout_s)
+        except PoolError:
+            sock.close()
+            if coordinator is not None:
+                coordinator.end()
+            raise
+
+    @property
+    def memory(self) -> SharedMemory:
+        """The arena; the first use waits until the coordinator is up. Raises CoordinatorLost."""
+        if self._memory is None:
+            fd, _, self._facts = self.client.welcome()
+            self._memory = SharedMemory(self.client, fd)
+        return self._memory
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """What the coordinator has told of itself: workers, threads, engine."""
+        self.memory  # noqa: B018 - waits for them
+        return self._facts
+
+    def close(self) -> None:
+        """End the connection and the coordinator that is our own. May be repeated."""
+        self.client.close()
+        if self._coordinator is not None:
+            self._coordinator.end()
+
+
+def settings_for(sock: socket.socket, coordinator: Coordinator, load: Callable[[], Settings]) -> Settings:
+    """Return the settings that ``load`` reads; where they are refused, end the coordinator that is up already."""
+    try:
+        return load()
+    except BaseException:
+        sock.close()
+        coordinator.end()
+        raise

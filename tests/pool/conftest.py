@@ -1,0 +1,24 @@
+"""Pools for tests: their own cache folder and no Redis."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import poolrt
+
+
+@pytest.fixture(scope="session")
+def settings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """Settings of a pool that shares its files with the other tests and finds no Redis, so that none is started."""
+    home = tmp_path_factory.mktemp("home")
+    return {"home": str(home), "redis_url": f"unix://{home}/none.sock", "arena_bytes": 64 * 1024 * 1024}
+
+
+@pytest.fixture(scope="module")
+def pool(settings: dict[str, Any]) -> Iterator[poolrt.Pool]:
+    """A pool of two workers for tests that harm nobody."""
+    with poolrt.Pool(workers=2, threads=1, **settings) as pool:
+        yield pool

@@ -1,0 +1,58 @@
+"""Looking at processes from outside: who lives, who descends from whom, and waiting for that to change."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import poolrt
+
+#: Seconds that anything in these tests may take before it counts as a hang.
+BOUND_S = 20.0
+
+
+def wait_until(condition: Callable[[], bool], what: str, seconds: float = BOUND_S) -> None:
+    """Poll a condition; fail with what was waited for after the bound."""
+    until = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > until:
+            pytest.fail(f"not within {seconds} s: {what}")
+        time.sleep(0.005)
+
+
+def is_alive(pid: int) -> bool:
+    """Return whether a process exists and has not ended (a zombie has)."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="ascii")
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return text.rpartition(")")[2].split()[0] not in ("Z", "X")
+
+
+def descendants(pid: int) -> list[int]:
+    """Return all living processes below a process."""
+    found: list[int] = []
+    for task in Path(f"/proc/{pid}/task").glob("*"):
+        try:
+            children = [int(child) for child in (task / "children").read_text(encoding="ascii").split()]
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        for child in children:
+            found += [child, *descendants(child)]
+    return found
+
+
+def family() -> list[int]:
+    """Return all living processes below this one."""
+    return descendants(os.getpid())
+
+
+def relu_graph(shape: tuple[int, ...] = (4, 8), name: str = "relu") -> poolrt.Graph:
+    """Return a graph of one step: y = relu(x)."""
+    graph = poolrt.Graph(name)
+    graph.output("y", graph.eltwise(graph.input("x", shape, "float32"), "relu"))
+    return graph

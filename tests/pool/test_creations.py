@@ -1,0 +1,116 @@
+"""Creations: once for all who want them, the longest first, repeated once after a death."""
+
+from __future__ import annotations
+
+import itertools
+
+from poolrt.coordinator.creations import DEATHS_LIMIT, IDLE_S, STILLBORN_LIMIT, Creations
+from poolrt.coordinator.instructions import HangUp, Instruction, PrimitiveToLoad, Role, Send, Spawn
+from poolrt.workers.protocol import Kind
+
+
+class _Bench:
+    def __init__(self, limit: int) -> None:
+        self.out: list[Instruction] = []
+        self.creations = Creations(limit, itertools.count(1), self.out)
+
+    def want(self, digest: str, cost: float = 1.0, load: int = 1) -> None:
+        self.creations.want(PrimitiveToLoad(digest, f"primitive {digest}", [digest], cost), load, 0)
+
+    def come_up(self) -> list[int]:
+        self.creations.schedule()
+        born = [step.peer for step in self.out if isinstance(step, Spawn) and step.role is Role.CREATOR]
+        self.out = [step for step in self.out if not isinstance(step, Spawn)]
+        self.creations._out = self.out
+        for number in born:
+            self.creations.mark_ready(number)
+            self.creations.schedule()
+        return born
+
+    def sent(self) -> list[tuple[int, int, str]]:
+        return [
+            (s.peer, s.message[1], s.message[2][0]) for s in self.out if isinstance(s, Send) and s.message[0] == Kind.CREATE
+        ]
+
+
+def test_a_primitive_that_two_loads_want_is_created_once_for_both() -> None:
+    bench = _Bench(2)
+    bench.want("a", load=1)
+    bench.want("a", load=2)
+    (creator,) = bench.come_up()
+    ((peer, token, _),) = bench.sent()
+    assert peer == creator
+    creation = bench.creations.finish(creator, token)
+    assert creation is not None
+    assert creation.waiting == [(1, 0), (2, 0)]
+
+
+def test_the_longest_creations_go_first_and_creators_are_no_more_than_the_limit() -> None:
+    bench = _Bench(2)
+    for digest, cost in (("short", 1.0), ("long", 9.0), ("middle", 4.0), ("tiny", 0.1)):
+        bench.want(digest, cost)
+    assert len(bench.come_up()) == 2
+    assert [digest for _, _, digest in bench.sent()] == ["long", "middle"]
+
+
+def test_no_more_creators_are_started_than_there_is_work_for() -> None:
+    bench = _Bench(8)
+    bench.want("a")
+    assert len(bench.come_up()) == 1
+
+
+def test_a_creation_whose_creator_died_is_repeated_once_and_then_an_error_that_names_it() -> None:
+    bench = _Bench(1)
+    bench.want("a")
+    for death in range(DEATHS_LIMIT):
+        (creator,) = bench.come_up()
+        lost = bench.creations.bury(creator)
+        assert bool(lost) == (death == DEATHS_LIMIT - 1)
+    ((creation, error),) = lost
+    assert creation.waiting == [(1, 0)]
+    assert (error.primitive, error.attempts) == ("primitive a", DEATHS_LIMIT)
+    # A later load tries again.
+    bench.want("a", load=5)
+    assert len(bench.come_up()) == 1
+
+
+def test_creators_that_die_at_birth_end_all_creations_with_an_error() -> None:
+    bench = _Bench(1)
+    bench.want("a")
+    bench.want("b")
+    lost = []
+    for _ in range(STILLBORN_LIMIT):
+        bench.creations.schedule()
+        (spawn,) = [step for step in bench.out if isinstance(step, Spawn)]
+        bench.out.remove(spawn)
+        assert not lost
+        lost = bench.creations.bury(spawn.peer)
+    assert sorted(error.primitive for _, error in lost) == ["primitive a", "primitive b"]
+    assert bench.creations.waiting == 0
+
+
+def test_what_nobody_waits_for_any_more_is_not_begun() -> None:
+    bench = _Bench(1)
+    bench.want("a", cost=2.0, load=1)
+    bench.want("b", load=1)
+    bench.want("b", load=2)
+    bench.want("c", load=1)
+    bench.come_up()
+    bench.creations.withdraw(1)
+    assert bench.creations.waiting == 1  # b, for load 2; a is under way
+
+
+def test_an_idle_creator_is_let_go_after_a_while_but_not_while_it_works() -> None:
+    bench = _Bench(1)
+    bench.want("a")
+    (creator,) = bench.come_up()
+    bench.creations.tick(IDLE_S * 3)
+    assert not [step for step in bench.out if isinstance(step, HangUp)]
+    bench.creations.finish(creator, bench.sent()[0][1])
+    bench.creations.tick(IDLE_S * 3.5)
+    assert not [step for step in bench.out if isinstance(step, HangUp)]
+    bench.creations.tick(IDLE_S * 4.5)
+    assert [step.peer for step in bench.out if isinstance(step, HangUp)] == [creator]
+    # It is leaving: new work needs another, although this one has not gone yet.
+    bench.want("b")
+    assert bench.come_up() != [creator]

@@ -1,0 +1,171 @@
+"""The crew: which worker gets what, what is repeated after a death and what is not, and when a pool gives up."""
+
+from __future__ import annotations
+
+import itertools
+
+from poolrt.arena import Allocator
+from poolrt.coordinator.crew import STILLBORN_LIMIT, Crew
+from poolrt.coordinator.instructions import Instruction, Role, Send, Spawn
+from poolrt.coordinator.jobs import Job, Model
+from poolrt.coordinator.leases import Leases
+from poolrt.errors import ArenaFull, PoolError, WorkerLost
+from poolrt.workers.protocol import Kind
+
+
+class _Bench:
+    """A crew with everything that it gives out, and the jobs that it gives up."""
+
+    def __init__(self, workers: int, arena: int = 1 << 20) -> None:
+        self.numbers = itertools.count(1)
+        self.leases = Leases(Allocator(arena))
+        self.out: list[Instruction] = []
+        self.failed: list[tuple[Job, PoolError]] = []
+        self.crew = Crew(workers, 2, self.leases, self.numbers, self.out, lambda job, error: self.failed.append((job, error)))
+        self.crew.muster()
+        self.come_up()
+
+    def come_up(self) -> None:
+        for step in self.taken():
+            if isinstance(step, Spawn):
+                assert step.role is Role.WORKER
+                self.crew.mark_ready(step.peer, 1000 + step.peer)
+        self.crew.dispatch()
+
+    def taken(self) -> list[Instruction]:
+        out = self.out[:]
+        self.out.clear()
+        return out
+
+    def model(self, outputs: int = 100) -> Model:
+        return Model(next(self.numbers), 0, "net", 7, [], [], [], [], [outputs])
+
+    def run(self, model: Model) -> Job:
+        job = Job(Kind.EXECUTE, next(self.numbers), model.name, model=model)
+        self.crew.submit(job)
+        self.crew.dispatch()
+        return job
+
+    def call(self) -> Job:
+        job = Job(Kind.APPLY, next(self.numbers), "function")
+        self.crew.submit(job)
+        self.crew.dispatch()
+        return job
+
+    def owner(self, job: Job) -> int | None:
+        return next((n for n, w in self.crew.workers.items() if job.token in w.jobs), None)
+
+
+def test_runs_are_spread_first_and_then_two_lie_ready_at_each_worker() -> None:
+    bench = _Bench(2)
+    jobs = [bench.run(bench.model()) for _ in range(5)]
+    owners = [bench.owner(job) for job in jobs]
+    assert owners[0] != owners[1]
+    assert sorted(w.load for w in bench.crew.workers.values()) == [2, 2]
+    assert owners[4] is None
+
+
+def test_an_idle_worker_that_has_the_model_is_preferred() -> None:
+    bench = _Bench(3)
+    first = bench.run(bench.model())
+    bench.crew.finish(bench.owner(first) or 0, first.token)
+    model = bench.model()
+    second = bench.run(bench.model())
+    job = bench.run(model)
+    place = bench.owner(job)
+    assert place not in (None, bench.owner(second))
+    bench.crew.finish(place or 0, job.token)
+    bench.crew.finish(bench.owner(second) or 0, second.token)
+    assert bench.owner(bench.run(model)) == place
+
+
+def test_a_model_is_sent_once_to_each_worker_that_needs_it() -> None:
+    bench = _Bench(1)
+    model = bench.model()
+    for _ in range(2):
+        bench.run(model)
+    kinds = [step.message[0] for step in bench.taken() if isinstance(step, Send)]
+    assert kinds == [Kind.MODEL, Kind.EXECUTE, Kind.EXECUTE]
+
+
+def test_a_run_whose_worker_died_is_repeated_in_fresh_slots_and_given_up_after_the_limit() -> None:
+    bench = _Bench(1)
+    job = bench.run(bench.model())
+    for death in range(3):
+        assert not bench.failed
+        worker = bench.owner(job)
+        assert worker is not None, f"not running after {death} deaths"
+        assert len(job.outputs) == 1
+        bench.crew.bury(worker)
+        bench.come_up()
+    ((failed, error),) = bench.failed
+    assert failed is job
+    assert isinstance(error, WorkerLost)
+    assert (error.what, error.steps, error.attempts) == ("net", 7, 3)
+    assert "net (a model of 7 steps): 3 worker processes died" in str(error)
+
+
+def test_only_the_run_that_was_being_executed_counts_the_death() -> None:
+    bench = _Bench(1)
+    first, second = bench.run(bench.model()), bench.run(bench.model())
+    bench.crew.bury(bench.owner(first) or 0)
+    bench.come_up()
+    assert (first.deaths, second.deaths) == (1, 0)
+    assert list(bench.crew.workers[bench.owner(first) or 0].jobs) == [first.token, second.token]
+
+
+def test_a_function_is_never_repeated() -> None:
+    bench = _Bench(1)
+    job = bench.call()
+    bench.crew.bury(bench.owner(job) or 0)
+    bench.come_up()
+    assert [(failed, type(error)) for failed, error in bench.failed] == [(job, WorkerLost)]
+    assert "not repeated" in str(bench.failed[0][1])
+
+
+def test_a_function_shares_its_worker_with_nothing() -> None:
+    bench = _Bench(1)
+    job = bench.call()
+    run, other = bench.run(bench.model()), bench.call()
+    assert (bench.owner(run), bench.owner(other)) == (None, None)
+    bench.crew.finish(bench.owner(job) or 0, job.token)
+    bench.crew.dispatch()
+    # The run was waiting, so it goes first; then the function; neither starves the other.
+    assert bench.owner(run) is not None
+    late = bench.run(bench.model())
+    assert bench.owner(late) is None
+    bench.crew.finish(bench.owner(run) or 0, run.token)
+    bench.crew.dispatch()
+    assert bench.owner(other) is not None
+    assert bench.owner(late) is None
+
+
+def test_a_run_waits_for_memory_while_others_run_and_fails_when_nothing_could_free_any() -> None:
+    bench = _Bench(2, arena=100_000)
+    model = bench.model(outputs=60_000)
+    first, second = bench.run(model), bench.run(model)
+    assert bench.owner(second) is None
+    assert not bench.failed
+    # The first ends, but its client keeps the outputs.
+    bench.crew.finish(bench.owner(first) or 0, first.token)
+    bench.leases.hand_over(first.outputs, first.holder, "client")
+    bench.crew.dispatch()
+    ((failed, error),) = bench.failed
+    assert failed is second
+    assert isinstance(error, ArenaFull)
+    assert error.arena == 100_000
+
+
+def test_a_pool_whose_workers_die_at_birth_gives_up_instead_of_starting_them_for_ever() -> None:
+    bench = _Bench(1)
+    job = bench.run(bench.model())
+    bench.crew.bury(bench.owner(job) or 0)
+    for _ in range(STILLBORN_LIMIT):
+        (spawn,) = [step for step in bench.taken() if isinstance(step, Spawn)]
+        assert not bench.failed
+        bench.crew.bury(spawn.peer)
+        bench.crew.dispatch()
+    assert not [step for step in bench.taken() if isinstance(step, Spawn)]
+    assert [type(error) for _, error in bench.failed] == [WorkerLost]
+    late = bench.run(bench.model())
+    assert bench.failed[-1][0] is late

@@ -1,0 +1,58 @@
+"""Messages are checked on arrival: each kind's fields, and nothing that is not a kind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from poolrt.workers.channel import MalformedMessage
+from poolrt.workers.protocol import Kind, checked
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        [5, 1, 2, [0, 128], []],
+        [3, 1, {"name": "g"}],
+        [21, 1, [[0, 3, 4096]]],
+        [62, 7, {"any": ["thing"]}, True],
+        [81, 1, b"entry", "created", 0.5],
+        [11],
+    ],
+)
+def test_a_message_as_it_should_be_is_told_by_its_kind(message: list[Any]) -> None:
+    assert checked(message) is Kind(message[0])
+
+
+@pytest.mark.parametrize(
+    ("message", "complaint"),
+    [
+        ([0], "unknown kind"),
+        (["RUN", 1], "unknown kind"),
+        ([True, 1], "unknown kind"),
+        ([5, 1, 2, [0]], "RUN has 4 fields, got 3"),
+        ([5, 1, 2, [0], [], 9], "RUN has 4 fields, got 5"),
+        ([5, -1, 2, [0], []], "RUN: field 1"),
+        ([5, 1, True, [0], []], "RUN: field 2"),
+        ([5, 1, 2, [0, "x"], []], "RUN: field 3"),
+        ([5, 1, 2, [2**63], []], "RUN: field 3"),
+        ([5, 1, 2, [0], None], "RUN: field 4"),
+        ([3, 1, [1]], "LOAD: field 2"),
+        ([21, 1, [[0, 1]]], "STAGE: field 2"),
+        ([6, 1, "text"], "CALL: field 2"),
+    ],
+)
+def test_a_message_that_is_not_as_it_should_be_is_refused_with_the_reason(message: list[Any], complaint: str) -> None:
+    with pytest.raises(MalformedMessage, match=complaint):
+        checked(message)
+
+
+@given(st.lists(st.integers() | st.text() | st.binary() | st.lists(st.integers()) | st.none(), min_size=1))
+def test_whatever_arrives_is_a_kind_or_a_malformed_message(message: list[Any]) -> None:
+    try:
+        assert isinstance(checked(message), Kind)
+    except MalformedMessage:
+        pass

@@ -1,0 +1,398 @@
+"""The coordinator's state machine under any order of events: nothing is lost, doubled, or used by two at once."""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+import hypothesis.strategies as st
+from hypothesis import settings
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from poolrt.coordinator.instructions import (
+    Forget,
+    HangUp,
+    Instruction,
+    Kill,
+    LookUp,
+    Lower,
+    LoweredGraph,
+    PrimitiveToLoad,
+    Role,
+    Send,
+    Spawn,
+    Survey,
+)
+from poolrt.coordinator.state import State
+from poolrt.errors import GraphRefused
+from poolrt.workers.plan import PlanConstant
+from poolrt.workers.protocol import Kind, checked
+
+_ARENA = 400_000
+_RETRIES = 2
+
+
+@dataclass
+class _Process:
+    role: Role
+    ready: bool = False
+    inbox: deque[list[Any]] = field(default_factory=deque)
+    models: set[int] = field(default_factory=set)
+
+
+@dataclass
+class _Client:
+    unanswered: dict[int, str] = field(default_factory=dict)
+    stages: dict[int, set[int]] = field(default_factory=dict)
+    models: dict[int, list[int]] = field(default_factory=dict)
+    slots: list[tuple[int, int]] = field(default_factory=list)
+    wanted_sizes: dict[int, list[int]] = field(default_factory=dict)
+    output_sizes: dict[int, list[int]] = field(default_factory=dict)
+
+
+class Coordination(RuleBasedStateMachine):
+    """Plays clients, workers, creators, store and system against the state machine, and checks what it orders."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.numbers = itertools.count(1)
+        self.state = State(
+            self.numbers, arena_bytes=_ARENA, workers=2, creators=2, retries=_RETRIES, capacity=8, functions=True
+        )
+        self.processes: dict[int, _Process] = {}
+        self.clients: dict[int, _Client] = {}
+        self.lowering: list[Lower] = []
+        self.looking: list[LookUp] = []
+        self.forgotten: set[int] = set()
+        self.primitives: dict[int, int] = {}
+        self.now = 0.0
+        self.deaths: dict[int, int] = {}
+
+    @initialize()
+    def start(self) -> None:
+        self.obey(self.state.started())
+        assert sum(p.role is Role.WORKER for p in self.processes.values()) == 2
+
+    # What the state machine orders
+
+    def obey(self, instructions: list[Instruction]) -> None:
+        for step in instructions:
+            if isinstance(step, Send):
+                checked([int(step.message[0]), *step.message[1:]])
+                if step.peer in self.processes:
+                    self.deliver(step.peer, step.message)
+                elif step.peer in self.clients:
+                    self.answer(self.clients[step.peer], step.message)
+            elif isinstance(step, Spawn):
+                assert step.peer not in self.processes
+                self.processes[step.peer] = _Process(step.role)
+            elif isinstance(step, Lower):
+                self.lowering.append(step)
+            elif isinstance(step, LookUp):
+                self.looking.append(step)
+            elif isinstance(step, Forget):
+                self.forgotten.add(step.load)
+            elif isinstance(step, HangUp):
+                process = self.processes[step.peer]  # no client of ours breaks the rules
+                assert process.role is Role.CREATOR
+                assert not process.inbox
+                del self.processes[step.peer]
+                self.obey(self.state.process_died(step.peer))
+            else:
+                assert not isinstance(step, Kill), "no process of ours breaks the rules"
+                assert isinstance(step, Survey)
+
+    def deliver(self, number: int, message: list[Any]) -> None:
+        process = self.processes[number]
+        kind = message[0]
+        if kind == Kind.MODEL:
+            process.models.add(message[1])
+            return
+        if kind == Kind.DROP:
+            process.models.remove(message[1])
+            return
+        assert process.ready
+        if kind in (Kind.EXECUTE, Kind.REORDER):
+            assert message[2] in process.models, "a worker is sent a model before it needs it"
+            writes = set(message[4]) if kind == Kind.EXECUTE else {message[5]}
+            for other in self.processes.values():
+                for busy in other.inbox:
+                    assert not writes & self.touched(busy), "a slot that a living worker uses was handed out again"
+        process.inbox.append(message)
+        if process.role is Role.CREATOR:
+            assert len(process.inbox) == 1
+        else:
+            assert len(process.inbox) <= 2
+            assert len(process.inbox) == 1 or all(m[0] != Kind.APPLY for m in process.inbox)
+
+    @staticmethod
+    def touched(message: list[Any]) -> set[int]:
+        if message[0] == Kind.EXECUTE:
+            return {*message[3], *message[4]}
+        return {message[4], message[5]} if message[0] == Kind.REORDER else set()
+
+    def answer(self, client: _Client, message: list[Any]) -> None:
+        kind, request = message[0], message[1]
+        assert request in client.unanswered, "a request is answered once"
+        if kind == Kind.STAGE:
+            client.stages.setdefault(request, set()).update(index for index, _, _ in message[2])
+            return
+        if kind == Kind.PROGRESS:
+            assert 0 <= message[3] <= message[2]
+            return
+        wanted = client.unanswered.pop(request)
+        client.stages.pop(request, None)
+        if kind == Kind.LOADED:
+            assert wanted == "load"
+            client.models[message[2]] = [port[3] for port in message[3]]
+            client.output_sizes[message[2]] = [port[3] for port in message[4]]
+            counts = message[5]["primitives"]
+            assert counts["total"] == sum(counts[name] for name in ("created", "memory", "files", "redis"))
+        elif kind == Kind.DONE:
+            assert wanted == "run"
+            client.slots += zip(message[2], client.wanted_sizes.pop(request), strict=True)
+        elif kind == Kind.ALLOCATED:
+            assert wanted == "allocate"
+            client.slots += zip(message[2], client.wanted_sizes.pop(request), strict=True)
+        elif kind in (Kind.RETURNED, Kind.RAISED):
+            assert wanted == "call"
+        else:
+            assert kind == Kind.FAILED
+
+    # What clients do
+
+    clients_joined: Bundle[int] = Bundle("clients_joined")
+
+    @rule(target=clients_joined)
+    def join(self) -> int:
+        number = next(self.numbers)
+        self.clients[number] = _Client()
+        self.obey(self.state.client_joined(number))
+        return number
+
+    def say(self, number: int, kind: Kind, wanted: str, *fields: Any) -> int:
+        request = next(self.numbers)
+        self.clients[number].unanswered[request] = wanted
+        self.obey(self.state.client_said(number, kind, [kind, request, *fields]))
+        return request
+
+    @rule(number=clients_joined)
+    def leave(self, number: int) -> None:
+        if self.clients.pop(number, None) is not None:
+            self.obey(self.state.client_left(number))
+            assert ("client", number) not in self.state.leases.holders()
+
+    @rule(number=clients_joined, engine=st.sampled_from(["cpu", "opencl:0"]))
+    def load(self, number: int, engine: str) -> None:
+        if number in self.clients:
+            self.say(number, Kind.LOAD, "load", {"name": "g", "engine": engine})
+
+    @rule(number=clients_joined, runs=st.integers(0, 7))
+    def load_in_peace_and_run(self, number: int, runs: int) -> None:
+        """A client has a model that is ready, and several runs of it under way: where the interesting things begin."""
+        client = self.clients.get(number)
+        if client is None:
+            return
+        before = set(client.models)
+        self.say(number, Kind.LOAD, "load", {"name": "g", "engine": "cpu"})
+        self.settle()
+        for model in set(client.models) - before:
+            self.allocate(number, client.models[model])
+            fit = [offset for offset, nbytes in client.slots if nbytes >= client.models[model][0]]
+            for _ in range(runs if fit else 0):
+                self.run_on(number, model, fit[-1:])
+
+    @rule(number=clients_joined, data=st.data())
+    def write_constants(self, number: int, data: st.DataObject) -> None:
+        client = self.clients.get(number)
+        if client is not None and client.stages:
+            request = data.draw(st.sampled_from(sorted(client.stages)))
+            waiting = client.stages.pop(request)
+            self.obey(self.state.client_said(number, Kind.WRITTEN, [Kind.WRITTEN, request, sorted(waiting)]))
+
+    @rule(number=clients_joined, sizes=st.lists(st.integers(0, 40_000), min_size=1, max_size=2))
+    def allocate(self, number: int, sizes: list[int]) -> None:
+        client = self.clients.get(number)
+        if client is not None:
+            request = next(self.numbers)
+            client.unanswered[request] = "allocate"
+            client.wanted_sizes[request] = sizes
+            self.obey(self.state.client_said(number, Kind.ALLOCATE, [Kind.ALLOCATE, request, sizes]))
+
+    @rule(number=clients_joined, data=st.data())
+    def run(self, number: int, data: st.DataObject) -> None:
+        client = self.clients.get(number)
+        if client is None or not client.models:
+            return
+        model = data.draw(st.sampled_from(sorted(client.models)))
+        inputs = []
+        for size in client.models[model]:
+            fit = [offset for offset, nbytes in client.slots if nbytes >= size]
+            if not fit:
+                return
+            inputs.append(data.draw(st.sampled_from(fit)))
+        self.run_on(number, model, inputs)
+
+    def run_on(self, number: int, model: int, inputs: list[int]) -> None:
+        client = self.clients[number]
+        request = next(self.numbers)
+        client.unanswered[request] = "run"
+        client.wanted_sizes[request] = client.output_sizes[model]
+        self.obey(self.state.client_said(number, Kind.RUN, [Kind.RUN, request, model, inputs, []]))
+
+    @rule(number=clients_joined)
+    def call(self, number: int) -> None:
+        if number in self.clients:
+            self.say(number, Kind.CALL, "call", b"function")
+
+    @rule(number=clients_joined, data=st.data())
+    def release(self, number: int, data: st.DataObject) -> None:
+        client = self.clients.get(number)
+        if client is not None and client.slots:
+            place = data.draw(st.integers(0, len(client.slots) - 1))
+            offset, _ = client.slots.pop(place)
+            self.obey(self.state.client_said(number, Kind.RELEASE, [Kind.RELEASE, [offset]]))
+
+    @rule(number=clients_joined, data=st.data())
+    def unload(self, number: int, data: st.DataObject) -> None:
+        client = self.clients.get(number)
+        if client is not None and client.models:
+            model = data.draw(st.sampled_from(sorted(client.models)))
+            del client.models[model]
+            self.obey(self.state.client_said(number, Kind.UNLOAD, [Kind.UNLOAD, model]))
+
+    # What the helper thread answers
+
+    @precondition(lambda self: self.lowering)
+    @rule(data=st.data())
+    def lower(self, data: st.DataObject) -> None:
+        task = self.lowering.pop(0)
+        if data.draw(st.integers(0, 9)) == 0:
+            self.obey(self.state.refused(task.load, GraphRefused("node")))
+            return
+        digests = data.draw(st.lists(st.sampled_from("abcdef"), min_size=1, max_size=4, unique=True))
+        sizes = data.draw(st.lists(st.tuples(st.integers(1, 30_000), st.booleans()), max_size=3))
+        inputs, outputs = data.draw(st.integers(0, 20_000)), data.draw(st.integers(0, 60_000))
+        self.lower_one(task, "".join(digests), sizes, inputs, outputs)
+
+    def lower_one(self, task: Lower, digests: str, sizes: list[tuple[int, bool]], inputs: int, outputs: int) -> None:
+        primitives = tuple(PrimitiveToLoad(d, f"primitive {d}", [d], float(ord(d))) for d in digests)
+        constants = tuple(PlanConstant(i, n, n, 0 if moves else None) for i, (n, moves) in enumerate(sizes))
+        ports = [["x", [4], "f32", inputs]], [["y", [4], "f32", outputs]]
+        self.primitives[task.load] = len(primitives)
+        self.obey(self.state.lowered(task.load, LoweredGraph([], 1, primitives, constants, *ports)))
+
+    @precondition(lambda self: self.looking)
+    @rule(data=st.data())
+    def look_up(self, data: st.DataObject) -> None:
+        task = self.looking.pop(0)
+        found = data.draw(st.lists(st.sampled_from(task.primitives), unique=True))
+        self.obey(self.state.looked_up(task.load, {i: (b"entry", "files") for i in found}))
+
+    # What processes do
+
+    @precondition(lambda self: any(not p.ready for p in self.processes.values()))
+    @rule(data=st.data())
+    def come_up(self, data: st.DataObject) -> None:
+        number = data.draw(st.sampled_from(sorted(n for n, p in self.processes.items() if not p.ready)))
+        self.processes[number].ready = True
+        self.obey(self.state.process_said(number, Kind.READY, [Kind.READY, number, 1]))
+
+    @precondition(lambda self: any(p.inbox for p in self.processes.values()))
+    @rule(data=st.data(), well=st.integers(0, 5))
+    def finish(self, data: st.DataObject, well: int) -> None:
+        number = data.draw(st.sampled_from(sorted(n for n, p in self.processes.items() if p.inbox)))
+        message = self.processes[number].inbox.popleft()
+        self.finish_one(number, message, bool(well))
+
+    def finish_one(self, number: int, message: list[Any], well: bool) -> None:
+        kind, token = message[0], message[1]
+        if not well:
+            answer = [Kind.BROKEN, token, "ValueError", "text", "log"]
+            if kind == Kind.APPLY:
+                answer = [Kind.THREW, token, b"", "text"]
+        elif kind == Kind.CREATE:
+            answer = [Kind.CREATED, token, b"entry", "created", 0.1]
+        elif kind == Kind.PROBE:
+            answer = [Kind.ANSWER, token, ["opencl", "opencl", []], False]
+        elif kind == Kind.APPLY:
+            answer = [Kind.ANSWER, token, b"value", False]
+        else:
+            answer = [Kind.FINISHED, token, False]
+        self.deaths.pop(token, None)
+        self.obey(self.state.process_said(number, answer[0], answer))
+
+    @precondition(lambda self: self.processes)
+    @rule(data=st.data())
+    def die(self, data: st.DataObject) -> None:
+        number = data.draw(st.sampled_from(sorted(self.processes)))
+        process = self.processes.pop(number)
+        if process.inbox and process.inbox[0][0] == Kind.EXECUTE:
+            token = process.inbox[0][1]
+            self.deaths[token] = self.deaths.get(token, 0) + 1
+            assert self.deaths[token] <= _RETRIES + 1, "a run is not repeated for ever"
+        self.obey(self.state.process_died(number))
+
+    @rule(seconds=st.floats(0.1, 10))
+    def tick(self, seconds: float) -> None:
+        self.now += seconds
+        self.obey(self.state.ticked(self.now))
+        for offset, size in self.state.trimmed(0):
+            assert all(not offset <= o < offset + size for c in self.clients.values() for o, _ in c.slots)
+
+    # What always holds
+
+    @invariant()
+    def slots_of_clients_are_their_own(self) -> None:
+        for number, client in self.clients.items():
+            for offset, nbytes in client.slots:
+                assert self.state.leases.holds(("client", number), offset, nbytes)
+
+    @invariant()
+    def workers_are_replaced(self) -> None:
+        if not self.state.crew._hopeless and self.processes:
+            assert sum(p.role is Role.WORKER for p in self.processes.values()) == 2
+
+    @invariant()
+    def what_is_known_of_loads_is_dropped_in_the_end(self) -> None:
+        known = set(self.primitives) - self.forgotten
+        assert known <= set(self.state.loads.under_way) | {task.load for task in self.looking}
+
+    def settle(self) -> None:
+        """Let everything run its course."""
+        for _ in range(10_000):
+            number = next((n for n, p in self.processes.items() if not p.ready), None)
+            busy = next((n for n, p in self.processes.items() if p.inbox), None)
+            if number is not None:
+                self.processes[number].ready = True
+                self.obey(self.state.process_said(number, Kind.READY, [Kind.READY, number, 1]))
+            elif busy is not None:
+                self.finish_one(busy, self.processes[busy].inbox.popleft(), True)
+            elif self.lowering:
+                self.lower_one(self.lowering.pop(0), "ab", [(5000, True), (3000, False)], 1000, 20_000)
+            elif self.looking:
+                self.obey(self.state.looked_up(self.looking.pop(0).load, {}))
+            elif any(c.stages for c in self.clients.values()):
+                owner = next(n for n, c in self.clients.items() if c.stages)
+                request, waiting = self.clients[owner].stages.popitem()
+                self.obey(self.state.client_said(owner, Kind.WRITTEN, [Kind.WRITTEN, request, sorted(waiting)]))
+            else:
+                return
+        raise AssertionError("it never comes to rest")
+
+    def teardown(self) -> None:
+        """When all has run its course each request is answered, and when all clients leave all memory is free."""
+        self.settle()
+        assert all(not client.unanswered for client in self.clients.values()), "every request is answered"
+        for number in list(self.clients):
+            del self.clients[number]
+            self.obey(self.state.client_left(number))
+        assert self.state.leases.holders() == []
+        assert self.state.leases.allocator.used == 0
+        assert all(not p.models for p in self.processes.values())
+
+
+TestCoordination = Coordination.TestCase
+TestCoordination.settings = settings(max_examples=60, stateful_step_count=60, deadline=None)
