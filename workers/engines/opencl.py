@@ -149,8 +149,19 @@ def _usable(handle: pyopencl.Device) -> Device:
     if handle.platform.name == POCL and handle.version.rstrip().endswith("-generic"):
         processor = processor_name(processor_flags())
         if processor is None or not name_processor(handle.int_ptr, processor):
-            raise EngineUnavailable("this version of PoCL does not know the processor and cannot compile for it")
+            processor = None
+            _try_compiler(handle)
     return Device(handle, Target("opencl", "opencl", device_identity(handle, processor)))
+
+
+def _try_compiler(handle: pyopencl.Device) -> None:
+    """Raise EngineUnavailable where a device cannot compile anything."""
+    import pyopencl as cl
+
+    try:
+        cl.Program(cl.Context([handle]), "__kernel void nothing(void) {}").build(cache_dir=False)  # type: ignore[arg-type]
+    except cl.Error as error:
+        raise EngineUnavailable(f"its compiler does not know the processor: {error}") from error
 
 
 def _device(drivers: Runtime, index: int) -> Device:

@@ -72,15 +72,19 @@ def name_processor(device: int, name: str) -> bool:
     The record holds the pointers to the target triple and to the processor name side by side; unless exactly one such
     pair is found nothing is touched. Memory is read through /proc, where a wrong pointer is an error, not a fault.
     """
-    with open("/proc/self/mem", "rb", buffering=0) as memory:
+    try:
+        memory = open("/proc/self/mem", "rb", buffering=0)  # noqa: SIM115 - closed below
+    except OSError:
+        return False
 
-        def read(address: int, size: int) -> bytes:
-            try:
-                memory.seek(address)
-                return memory.read(size)
-            except (OSError, OverflowError, ValueError):
-                return b""
+    def read(address: int, size: int) -> bytes:
+        try:
+            memory.seek(address)
+            return memory.read(size)
+        except (OSError, OverflowError, ValueError):
+            return b""
 
+    with memory:
         found = find_names(read(device, _RECORD), read)
     if len(found) != 1:
         return False
