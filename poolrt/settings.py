@@ -8,14 +8,12 @@ Nothing heavy is imported: this module stands on the path of every warm start.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final
 
-_KIB: Final = 1024
-_SIZE_UNITS: Final[Mapping[str, int]] = {"": 1, "KIB": _KIB, "MIB": _KIB**2, "GIB": _KIB**3}
+from .setting_kinds import KIB, Flag, Integer, Kind, Seconds, Size, Text
 
 
 class SettingsError(ValueError):
@@ -34,99 +32,12 @@ class SettingsError(ValueError):
         return f"{self.source}: {self.key}: {self.reason}" if self.key else f"{self.source}: {self.reason}"
 
 
-@dataclass(frozen=True, slots=True)
-class _Text:
-    """A string; where a pattern is given it must match in full."""
-
-    expected: str
-    pattern: str = ""
-
-    def parse(self, value: object) -> str:
-        if not isinstance(value, str) or (self.pattern and not re.fullmatch(self.pattern, value)):
-            raise ValueError
-        return value
-
-
-@dataclass(frozen=True, slots=True)
-class _Integer:
-    """An integer of at least ``low``."""
-
-    low: int
-
-    @property
-    def expected(self) -> str:
-        return f"integer >= {self.low}"
-
-    def parse(self, value: object) -> int:
-        number = int(value) if isinstance(value, str) else value
-        if isinstance(number, bool) or not isinstance(number, int) or number < self.low:
-            raise ValueError
-        return number
-
-
-@dataclass(frozen=True, slots=True)
-class _Size:
-    """A number of bytes of at least ``low``: an integer, or text with the unit KiB, MiB or GiB."""
-
-    low: int
-
-    @property
-    def expected(self) -> str:
-        return f"number of bytes >= {self.low}, as an integer or as text like '512 MiB'"
-
-    def parse(self, value: object) -> int:
-        if isinstance(value, str):
-            match = re.fullmatch(r"\s*(\d+)\s*([A-Za-z]*)\s*", value)
-            if match is None or match[2].upper() not in _SIZE_UNITS:
-                raise ValueError
-            value = int(match[1]) * _SIZE_UNITS[match[2].upper()]
-        return _Integer(self.low).parse(value)
-
-
-@dataclass(frozen=True, slots=True)
-class _Seconds:
-    """A time in seconds from ``low`` to ``high``."""
-
-    low: float
-    high: float
-
-    @property
-    def expected(self) -> str:
-        return f"seconds from {self.low:g} to {self.high:g}"
-
-    def parse(self, value: object) -> float:
-        number = float(value) if isinstance(value, str) else value
-        if isinstance(number, bool) or not isinstance(number, int | float) or not self.low <= number <= self.high:
-            raise ValueError
-        return float(number)
-
-
-@dataclass(frozen=True, slots=True)
-class _Flag:
-    """True or false; in the environment 1 or 0, true or false, yes or no."""
-
-    expected: str = "true or false"
-
-    def parse(self, value: object) -> bool:
-        if isinstance(value, str):
-            words = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
-            if value.lower() not in words:
-                raise ValueError
-            return words[value.lower()]
-        if not isinstance(value, bool):
-            raise ValueError
-        return value
-
-
-_Kind = _Text | _Integer | _Size | _Seconds | _Flag
-
-
-def _knob(default: Any, section: str, kind: _Kind, env: str = "") -> Any:
+def _knob(default: Any, section: str, kind: Kind, env: str = "") -> Any:
     """Declare a setting: default, table in the TOML file, what it accepts, its variable where not POOLRT_<NAME>."""
     return field(default=default, metadata={"section": section, "kind": kind, "env": env})
 
 
-_PATH: Final = _Text("path as text")
+_PATH: Final = Text("path as text")
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,62 +46,64 @@ class Settings:
 
     #: Redis server as redis://, rediss:// or unix:// URL; empty: the embedded server of this user.
     redis_url: str = _knob(
-        "", "cache", _Text("URL starting with redis://, rediss:// or unix://, or ''", r"((rediss?|unix)://.+)?")
+        "", "cache", Text("URL starting with redis://, rediss:// or unix://, or ''", r"((rediss?|unix)://.+)?")
     )
     #: Binary for the embedded server; empty: valkey-server or redis-server of the system, else the bundled one.
     redis_server: str = _knob("", "cache", _PATH)
+    #: Time without a client after which the embedded server stops; its data stay. 0: never.
+    server_idle_s: float = _knob(900.0, "cache", Seconds(0, 31536000))
     #: Prefix that keeps the entries of different uses of one server apart.
     namespace: str = _knob(
         "default",
         "cache",
-        _Text("1 to 64 of A-Z a-z 0-9 _ . -, not starting with . or -", r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}"),
+        Text("1 to 64 of A-Z a-z 0-9 _ . -, not starting with . or -", r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}"),
     )
     #: Folder of the key file, the embedded server and the node's files; empty: $XDG_CACHE_HOME/poolrt, ~/.cache/poolrt.
     home: str = _knob("", "cache", _PATH)
     #: File with the secret that entries are signed with; empty: made in the home folder on first use, mode 0600.
     key_file: str = _knob("", "cache", _PATH)
     #: Most entries kept; 0 clears the cache and turns it off.
-    capacity: int = _knob(1024, "cache", _Integer(0), "POOLRT_PRIMITIVE_CACHE_CAPACITY")
+    capacity: int = _knob(1024, "cache", Integer(0), "POOLRT_PRIMITIVE_CACHE_CAPACITY")
     #: Most bytes kept; 0: no limit in bytes.
-    capacity_bytes: int = _knob(0, "cache", _Size(0), "POOLRT_PRIMITIVE_CACHE_BYTES")
+    capacity_bytes: int = _knob(0, "cache", Size(0), "POOLRT_PRIMITIVE_CACHE_BYTES")
     #: Bytes that one process keeps in memory.
-    memory_bytes: int = _knob(256 * _KIB**2, "cache", _Size(0))
+    memory_bytes: int = _knob(256 * KIB**2, "cache", Size(0))
     #: Bytes that the node keeps in files.
-    files_bytes: int = _knob(2 * _KIB**3, "cache", _Size(0))
+    files_bytes: int = _knob(2 * KIB**3, "cache", Size(0))
     #: Term of a creator's lease; a dead creator delays its waiters by this at most.
-    lease_s: float = _knob(4.0, "cache", _Seconds(0.1, 600))
+    lease_s: float = _knob(4.0, "cache", Seconds(0.1, 600))
     #: Longest that a busy creator keeps its lease by renewing it.
-    creation_limit_s: float = _knob(600.0, "cache", _Seconds(1, 86400))
+    creation_limit_s: float = _knob(600.0, "cache", Seconds(1, 86400))
     #: Bound on one exchange with Redis.
-    io_timeout_s: float = _knob(0.5, "cache", _Seconds(0.01, 60))
+    io_timeout_s: float = _knob(0.5, "cache", Seconds(0.01, 60))
 
     #: Worker processes; 0: one for each core.
-    workers: int = _knob(0, "pool", _Integer(0))
+    workers: int = _knob(0, "pool", Integer(0))
     #: Threads of one worker; 0: cores divided by workers.
-    threads: int = _knob(0, "pool", _Integer(0))
+    threads: int = _knob(0, "pool", Integer(0))
     #: Engine that graphs run on where they name none.
-    engine: str = _knob("cpu", "pool", _Text("'cpu', 'opencl' or 'opencl:INDEX'", r"cpu|opencl(:[0-9]+)?"))
+    engine: str = _knob("cpu", "pool", Text("'cpu', 'opencl' or 'opencl:INDEX'", r"cpu|opencl(:[0-9]+)?"))
     #: Shared memory for tensors; pages are taken as they are touched.
-    arena_bytes: int = _knob(4 * _KIB**3, "pool", _Size(_KIB**2))
+    arena_bytes: int = _knob(4 * KIB**3, "pool", Size(KIB**2))
     #: Longest that the coordinator and its workers may take to come up.
-    start_timeout_s: float = _knob(60.0, "pool", _Seconds(1, 3600))
+    start_timeout_s: float = _knob(60.0, "pool", Seconds(1, 3600))
     #: Times that a run is repeated after its worker died, before it is given up.
-    retries: int = _knob(2, "pool", _Integer(0))
+    retries: int = _knob(2, "pool", Integer(0))
     #: Strongest instruction set that kernels are made for, to share entries with weaker hosts; empty: this host's.
     max_cpu_isa: str = _knob(
-        "", "pool", _Text("'x86-64', 'x86-64-v2', 'x86-64-v3', 'x86-64-v4' or ''", r"(x86-64(-v[234])?)?")
+        "", "pool", Text("'x86-64', 'x86-64-v2', 'x86-64-v3', 'x86-64-v4' or ''", r"(x86-64(-v[234])?)?")
     )
     #: Whether plain functions may be sent to the workers, pickled, besides graphs.
-    functions: bool = _knob(True, "pool", _Flag())
+    functions: bool = _knob(True, "pool", Flag())
 
     #: Verbose lines on standard output: none, executions, executions and creations, or with times.
     verbose: str = _knob(
         "0",
         "log",
-        _Text("'0', '1', '2', 'profile', 'profile_create' or 'profile_exec'", r"[012]|profile(_create|_exec)?"),
+        Text("'0', '1', '2', 'profile', 'profile_create' or 'profile_exec'", r"[012]|profile(_create|_exec)?"),
     )
     #: Whether loading shows a progress bar on a terminal.
-    progress: bool = _knob(True, "log", _Flag())
+    progress: bool = _knob(True, "log", Flag())
 
     @classmethod
     def load(
@@ -232,7 +145,7 @@ class Settings:
     def store_arguments(self) -> dict[str, Any]:
         """Return the arguments of `poolrt.cachestore.CacheStore.connect` that say the same."""
         same = ("namespace", "capacity", "capacity_bytes", "memory_bytes", "files_bytes")
-        times = ("lease_s", "creation_limit_s", "io_timeout_s")
+        times = ("lease_s", "creation_limit_s", "io_timeout_s", "server_idle_s")
         return {
             "url": self.redis_url or None,
             "home": str(self.home_path),
@@ -271,7 +184,7 @@ def unknown_variables(environ: Mapping[str, str] | None = None) -> list[str]:
     )
 
 
-def _parse(kind: _Kind, value: object, source: str, key: str) -> Any:
+def _parse(kind: Kind, value: object, source: str, key: str) -> Any:
     try:
         return kind.parse(value)
     except ValueError:
@@ -299,8 +212,8 @@ def _from_file(path: Path) -> dict[str, Any]:
         for key, value in entries.items():
             if key not in known:
                 raise SettingsError(str(path), f"[{table}] {key}", f"no such setting; known: {', '.join(known)}")
-            kind: _Kind = _KNOBS[key].metadata["kind"]
-            if isinstance(value, str) and not isinstance(kind, _Text | _Size):
+            kind: Kind = _KNOBS[key].metadata["kind"]
+            if isinstance(value, str) and not isinstance(kind, Text | Size):
                 raise SettingsError(str(path), f"[{table}] {key}", f"expected {kind.expected}, got {value!r}")
             values[key] = _parse(kind, value, str(path), f"[{table}] {key}")
     return values

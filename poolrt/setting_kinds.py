@@ -1,0 +1,101 @@
+"""What a setting may hold: each kind turns a value, or its text from the environment, into what is kept, or refuses it.
+
+`parse` raises ValueError; `expected` says what would have been accepted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+KIB: Final = 1024
+_UNITS: Final[Mapping[str, int]] = {"": 1, "KIB": KIB, "MIB": KIB**2, "GIB": KIB**3}
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A string; where a pattern is given it must match in full."""
+
+    expected: str
+    pattern: str = ""
+
+    def parse(self, value: object) -> str:
+        if not isinstance(value, str) or (self.pattern and not re.fullmatch(self.pattern, value)):
+            raise ValueError
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class Integer:
+    """An integer of at least ``low``."""
+
+    low: int
+
+    @property
+    def expected(self) -> str:
+        return f"integer >= {self.low}"
+
+    def parse(self, value: object) -> int:
+        number = int(value) if isinstance(value, str) else value
+        if isinstance(number, bool) or not isinstance(number, int) or number < self.low:
+            raise ValueError
+        return number
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """A number of bytes of at least ``low``: an integer, or text with the unit KiB, MiB or GiB."""
+
+    low: int
+
+    @property
+    def expected(self) -> str:
+        return f"number of bytes >= {self.low}, as an integer or as text like '512 MiB'"
+
+    def parse(self, value: object) -> int:
+        if isinstance(value, str):
+            match = re.fullmatch(r"\s*(\d+)\s*([A-Za-z]*)\s*", value)
+            if match is None or match[2].upper() not in _UNITS:
+                raise ValueError
+            value = int(match[1]) * _UNITS[match[2].upper()]
+        return Integer(self.low).parse(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Seconds:
+    """A time in seconds from ``low`` to ``high``."""
+
+    low: float
+    high: float
+
+    @property
+    def expected(self) -> str:
+        return f"seconds from {self.low:g} to {self.high:g}"
+
+    def parse(self, value: object) -> float:
+        number = float(value) if isinstance(value, str) else value
+        if isinstance(number, bool) or not isinstance(number, int | float) or not self.low <= number <= self.high:
+            raise ValueError
+        return float(number)
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """True or false; in the environment 1 or 0, true or false, yes or no."""
+
+    expected: str = "true or false"
+
+    def parse(self, value: object) -> bool:
+        if isinstance(value, str):
+            words = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
+            if value.lower() not in words:
+                raise ValueError
+            return words[value.lower()]
+        if not isinstance(value, bool):
+            raise ValueError
+        return value
+
+
+Kind = Text | Integer | Size | Seconds | Flag
