@@ -12,7 +12,8 @@ Arguments of a launch are tuples ``(where, value)``:
 A native kernel is called as ``kernel(begin, end, *arguments)`` over sub-ranges of ``work`` independent items: any split
 of ``range(work)`` gives the same result, and launches run one after the other. An OpenCL kernel has no work range; it is
 enqueued over ``global_size`` in groups of ``local_size``, with int64 as ``long``, float64 as ``float`` and addresses as
-``__global`` buffers followed by a ``long`` offset in bytes.
+``__global`` buffers followed by a ``long`` offset in bytes. Each is a program binary of its own, called like its
+generator; its spec declares the work-group size (``local``) and grid classes that it is launched with.
 """
 
 from __future__ import annotations
