@@ -1,0 +1,208 @@
+"""`poolrt run` as a program: a small model on a real pool, and every wrong way to ask for it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from numpy.typing import NDArray
+from onnx import TensorProto, helper
+
+from poolrt.cachestore import CacheStore
+
+DIMS = (1, 16, 8, 8)
+#: A variable by which everything that a run starts is found again.
+MARK = "TEST_OF_POOLRT_RUN"
+
+
+def _model(path: Path, dims: tuple[int | str, ...] = DIMS, operator: str = "Relu") -> Path:
+    """Write y = operator(x) + x."""
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, dims) for name in ("x", "y"))
+    nodes = [helper.make_node(operator, ["x"], ["h"], name="first"), helper.make_node("Add", ["h", "x"], ["y"])]
+    graph = helper.make_graph(nodes, "small", [x], [y])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
+
+
+def _answer(x: NDArray[np.float32]) -> NDArray[np.float32]:
+    return np.maximum(x, 0) + x
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder with the model, its random input of seed 5 and the answer; the home folder of all runs is in it.
+
+    The embedded server is up before the first run, so that all that a run starts is its own.
+    """
+    place = tmp_path_factory.mktemp("run")
+    _model(place / "m.onnx")
+    x = np.random.default_rng(5).standard_normal(DIMS).astype("f4")
+    np.save(place / "x.npy", x)
+    np.savez(place / "y.npz", y=_answer(x))
+    with CacheStore.connect(home=str(place / "home")) as store:
+        store.ping()
+        yield place
+        store.down()
+
+
+def _environment(place: Path, **more: str) -> dict[str, str]:
+    env = {name: value for name, value in os.environ.items() if not name.startswith("POOLRT_")}
+    return env | {
+        "POOLRT_HOME": str(place / "home"),
+        "POOLRT_WORKERS": "1",
+        "POOLRT_ARENA_BYTES": "64MiB",
+        MARK: str(place),
+        **more,
+    }
+
+
+def _run(place: Path, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "poolrt", "run", *words]
+    env = _environment(place, **more)
+    return subprocess.run(command, cwd=place, env=env, capture_output=True, text=True, timeout=100, check=False)
+
+
+def _json(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    assert done.returncode == 0, done.stderr
+    loaded = json.loads(done.stdout)
+    assert isinstance(loaded, dict)
+    return loaded
+
+
+def test_a_model_runs_right_and_a_second_process_creates_nothing(place: Path) -> None:
+    words = ("m.onnx", "--input", "x=x.npy", "--expect", "y.npz", "--save", "out.npz", "--json")
+    first = _json(_run(place, *words))
+    second = _json(_run(place, *words))
+    assert first["primitives"]["created"] == first["primitives"]["total"] > 0
+    assert second["primitives"]["created"] == 0
+    assert second["primitives"]["total"] == first["primitives"]["total"]
+    assert first["outputs"] == {"y": {"shape": list(DIMS), "dtype": "float32"}}
+    assert first["max_abs_error"] == second["max_abs_error"] == 0
+    assert not any(worker["numba_imported"] for worker in second["workers"])
+    assert all(worker["rss_bytes"] > 0 for worker in second["workers"])
+    assert {"model", "nodes", "load_s", "first_run_s", "median_run_s"} <= set(first)
+    with np.load(place / "out.npz") as saved, np.load(place / "y.npz") as expected:
+        np.testing.assert_array_equal(saved["y"], expected["y"])
+
+
+def test_random_inputs_and_repeated_runs_on_two_workers_are_checked_one_by_one(place: Path) -> None:
+    done = _run(
+        place,
+        "m.onnx",
+        "--random-inputs",
+        "5",
+        "--expect",
+        "y.npz",
+        "--repeat",
+        "20",
+        "--top",
+        "2",
+        "--workers",
+        "2",
+        "--json",
+    )
+    told = _json(done)
+    assert len(told["workers"]) == 2
+    assert len(told["top"]["y"]) == 2
+    assert told["top"]["y"][0][1] >= told["top"]["y"][1][1]
+
+
+def test_people_get_a_summary(place: Path) -> None:
+    done = _run(place, "m.onnx", "--random-inputs", "5", "--repeat", "2", "--top", "1")
+    assert done.returncode == 0, done.stderr
+    for word in ("primitives", "load", "first run", "median run", "output      y float32[1, 16, 8, 8]"):
+        assert word in done.stdout
+
+
+def test_a_model_that_leaves_its_batch_open_takes_it_from_the_command_line(place: Path) -> None:
+    _model(place / "open.onnx", ("N", *DIMS[1:]))
+    told = _json(_run(place, "open.onnx", "--random-inputs", "5", "--batch", "3", "--json"))
+    assert told["outputs"]["y"]["shape"] == [3, *DIMS[1:]]
+    told = _json(_run(place, "open.onnx", "--random-inputs", "5", "--shape", "x=2,16,8,8", "--json"))
+    assert told["outputs"]["y"]["shape"] == [2, *DIMS[1:]]
+
+
+def test_a_result_that_differs_ends_with_status_1_naming_the_output(place: Path) -> None:
+    np.savez(place / "wrong.npz", y=np.zeros(DIMS, "f4"))
+    done = _run(place, "m.onnx", "--input", "x=x.npy", "--expect", "wrong.npz", "--json")
+    assert done.returncode == 1
+    assert json.loads(done.stdout)["error"]["message"].startswith("output y differs from what is expected")
+
+
+@pytest.mark.parametrize(
+    ("words", "environ", "status", "reason"),
+    [
+        (["none.onnx", "--random-inputs", "0"], {}, 2, "none.onnx: no such file"),
+        (["broken.onnx", "--random-inputs", "0"], {}, 1, "broken.onnx"),
+        (["strange.onnx", "--random-inputs", "0"], {}, 1, "node 'first' (Einsum"),
+        (["m.onnx"], {}, 2, "no value for x float32[1, 16, 8, 8]"),
+        (["m.onnx", "--input", "z=x.npy"], {}, 2, "--input z: the model has no such input"),
+        (["m.onnx", "--input", "x=small.npy"], {}, 2, "the model wants [1, 16, 8, 8]"),
+        (["m.onnx", "--input", "x=double.npy"], {}, 2, "holds float64, the model wants float32"),
+        (["m.onnx", "--random-inputs", "0", "--expect", "none.npz"], {}, 2, "none.npz: No such file"),
+        (["m.onnx", "--random-inputs", "0", "--save", "none/out.npz"], {}, 2, "there is no folder none"),
+        (["m.onnx", "--random-inputs", "0"], {"POOLRT_REDIS_URL": "redis://127.0.0.1:1"}, 1, "is not available"),
+        (["m.onnx", "--random-inputs", "0"], {"POOLRT_ENGINE": "opencl:99"}, 1, "opencl:99"),
+        (["huge.onnx", "--random-inputs", "0"], {"POOLRT_ARENA_BYTES": "1MiB"}, 1, "arena"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_line_and_nothing_is_left_running(
+    place: Path, words: list[str], environ: dict[str, str], status: int, reason: str
+) -> None:
+    (place / "broken.onnx").write_bytes((place / "m.onnx").read_bytes()[:40] + b"\xff" * 40)
+    _model(place / "strange.onnx", operator="Einsum")
+    _model(place / "huge.onnx", dims=(1, 16, 256, 256))
+    np.save(place / "small.npy", np.zeros((1, 2), "f4"))
+    np.save(place / "double.npy", np.zeros(DIMS))
+    done = _run(place, *words, **environ)
+    assert done.returncode == status, done.stderr
+    assert done.stdout == ""
+    assert done.stderr.startswith("poolrt: ")
+    assert done.stderr.count("\n") == 1
+    assert reason in done.stderr
+    assert _ours(place) == []
+
+
+def test_an_interrupted_run_ends_with_status_130_and_leaves_nothing_running(place: Path) -> None:
+    # Given a run that is under way
+    command = [sys.executable, "-m", "poolrt", "run", "m.onnx", "--random-inputs", "0", "--repeat", "1000000"]
+    run = subprocess.Popen(
+        command, cwd=place, env=_environment(place), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    deadline = time.monotonic() + 60
+    while len(_ours(place)) < 3 and run.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.05)
+    # When it is interrupted as from a keyboard
+    run.send_signal(signal.SIGINT)
+    out, err = run.communicate(timeout=60)
+    # Then it says so, and its processes are gone
+    assert run.returncode == 130, err
+    assert (out, err) == ("", "poolrt: interrupted\n")
+    deadline = time.monotonic() + 10
+    while _ours(place) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert _ours(place) == []
+
+
+def _ours(place: Path) -> list[int]:
+    """Processes that a run of this module has started, or that were started by such a one."""
+    mark = f"{MARK}={place}".encode()
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                if mark in (entry / "environ").read_bytes().split(b"\0"):
+                    found.append(int(entry.name))
+            except OSError:
+                continue
+    return found
