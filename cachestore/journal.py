@@ -13,6 +13,7 @@ from typing import Final
 
 from .file_lock import lock_file
 from .folders import make_folder
+from .key import is_digest
 from .stats import COUNTERS, Batch, merge
 
 #: Size, in bytes, at which the journal is added up.
@@ -108,7 +109,7 @@ def _batches(data: bytes) -> Iterator[Batch]:
     """Yield one batch a line; a line that was torn by a crash or a full disk is left out."""
     for line in data.decode("ascii", "replace").splitlines():
         name, _, value = line.partition(" ")
-        if name == "use" and len(value) == 64:
+        if name == "use" and is_digest(value):
             yield Batch({}, (value,))
         elif name in COUNTERS and value.isdigit():
             yield Batch({name: int(value)}, ())

@@ -34,6 +34,11 @@ _BIG_INTEGER: Final = 1
 _NAN: Final = float("nan")
 
 
+def is_digest(text: str) -> bool:
+    """Tell whether text from outside is a digest, and so safe to be a file's name."""
+    return len(text) == 64 and not text.strip("0123456789abcdef")
+
+
 class _Absent:
     """Stands in a difference for a field that one of the two keys does not have."""
 

@@ -86,7 +86,7 @@ class Ledger:
         return missing
 
     def _publish(self, tier: RedisTier, state: NodeState, digest: str) -> None:
-        blob = self._node.get_blob(state, digest)
+        blob = self._node.get_blob(state, digest, use=False)
         if blob is not None:
             try:
                 self._admission.check(digest, blob)

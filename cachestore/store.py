@@ -90,6 +90,7 @@ class CacheStore:
             parts.ledger.write_down()
             return [None] * len(keys)
         found = [self._find_here(parts, state, key) for key in keys]
+        self._hand_on(parts, found)
         rest = [index for index, item in enumerate(found) if item is None]
         if rest:
             for index, item in zip(rest, self._find_there(parts, state, [keys[index] for index in rest]), strict=True):
@@ -120,6 +121,7 @@ class CacheStore:
         missed = False
         while True:
             found = self._find_here(parts, state, key)
+            self._hand_on(parts, [found])
             if found is not None:
                 return Outcome(found.value, found.source, time.monotonic() - begin)
             flight, leads = parts.flights.join(key.canonical)
@@ -291,15 +293,20 @@ class CacheStore:
         payload = parts.memory.get(key)
         if payload is not None:
             parts.tally.use(key.digest, "memory")
-            parts.ledger.after_memory()
             return Found(payload, "memory")
         entry = parts.node.get(state, key)
         if entry is None:
             return None
         parts.memory.put(key, entry.payload)
         parts.tally.use(key.digest, "files", entry.meta.seconds)
-        parts.ledger.write_down()
         return Found(entry.payload, "files")
+
+    def _hand_on(self, parts: Parts, found: list[Found | None]) -> None:
+        """Note hits for Redis: those in files at once, as each process has few; those in memory from time to time."""
+        if any(item is not None and item.source == "files" for item in found):
+            parts.ledger.write_down()
+        else:
+            parts.ledger.after_memory()
 
     def _find_there(self, parts: Parts, state: NodeState, keys: list[Key]) -> list[Found | None]:
         tier = parts.limits.tier()

@@ -7,11 +7,13 @@ script objects ask SCRIPT EXISTS first, one more round trip) and loaded when Red
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 from urllib.parse import urlsplit, urlunsplit
 
 from poolrt.cachestore.errors import StoreFull, StoreUnavailable
+from poolrt.cachestore.key import is_digest
 
 from .breaker import CircuitBreaker
 from .scripts import Script
@@ -85,6 +87,16 @@ class RedisConnection:
         """Run commands and then a script in one round trip; return the script's answer."""
         return self._guarded(self._run_batch_and_script, commands, script, keys, arguments)
 
+    @contextmanager
+    def understanding(self) -> Iterator[None]:
+        """Treat an answer that cannot be read, because someone else has written to our keys, like none."""
+        try:
+            yield
+        except (ValueError, TypeError, IndexError) as error:
+            reason = f"an answer makes no sense: {error}"
+            self._breaker.failed(reason)
+            raise StoreUnavailable(self.name, reason) from error
+
     def close(self) -> None:
         """Close the connections."""
         self._client.close()
@@ -134,6 +146,12 @@ class RedisConnection:
             raise StoreUnavailable(self.name, reason) from None
         self._breaker.succeeded()
         return answer
+
+
+def digests_of(answer: Sequence[bytes]) -> list[str]:
+    """Return the digests in an answer; whatever else stands there is left out, since digests become file names."""
+    texts = (item.decode("ascii", "replace") for item in answer)
+    return [text for text in texts if is_digest(text)]
 
 
 def public_name(url: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from poolrt.cachestore.errors import StoreFull
 
-from .connection import BLOCK_S, RedisConnection
+from .connection import BLOCK_S, RedisConnection, digests_of
 from .schema import Schema
 from .scripts import Scripts
 
@@ -114,6 +114,10 @@ class LeaseDesk:
             keys.append(schema.wake(digest, waited_for))
         arguments = (nonce, self._term_ms, self._limit_ms, self._defaults[0], owner, LEFTOVER_LIFE_MS)
         answer = self._connection.script(self._scripts.acquire, keys, arguments)
+        with self._connection.understanding():
+            return self._understood(answer)
+
+    def _understood(self, answer: list[Any]) -> Owned | Held | Present | Off | Ended:
         word, seen = answer[0], Seen(int(answer[1]), int(answer[2]))
         if word == b"OWN":
             return Owned(seen, int(answer[3]))
@@ -132,7 +136,8 @@ class LeaseDesk:
         answer = self._connection.wait_command(
             "XREAD", "COUNT", 1, "BLOCK", max(1, round(wait_s * 1000)), "STREAMS", stream, "0-0"
         )
-        fields = _first_event(answer)
+        with self._connection.understanding():
+            fields = _first_event(answer)
         if fields is None:
             return None
         return Ended(fields.get(b"e", b"") if fields.get(b"s") == b"err" else None, fields.get(b"s") == b"retry")
@@ -171,8 +176,9 @@ class LeaseDesk:
                 self._make_room()
                 continue
             if answer[0] != b"NOVAL":
-                dropped = tuple(digest.decode() for digest in answer[3:])
-                return Published(answer[0].decode(), Seen(int(answer[1]), int(answer[2])), dropped)
+                with self._connection.understanding():
+                    seen = Seen(int(answer[1]), int(answer[2]))
+                return Published(answer[0].decode(), seen, tuple(digests_of(answer[3:])))
         raise StoreFull(self._connection.name, "the value did not stay")
 
     def fail(self, digest: str, nonce: str | bytes, fence: int, failure: bytes | None) -> bool:

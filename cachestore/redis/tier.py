@@ -10,7 +10,7 @@ from poolrt.cachestore.node_state import NodeState
 from poolrt.cachestore.signing import TAG_SIZE
 from poolrt.cachestore.stats import COUNTERS, Batch
 
-from .connection import Command, RedisConnection
+from .connection import Command, RedisConnection, digests_of
 from .lease import LeaseDesk, Seen, Terms
 from .schema import Schema
 from .scripts import Scripts
@@ -69,7 +69,9 @@ class RedisTier:
     def look_up(self, digests: Sequence[str]) -> tuple[Seen, list[bytes | None]]:
         """Return what Redis says of generation and capacity, and the bytes of several entries in order."""
         generation, revision = self._connection.command("HMGET", self._schema.meta, "generation", "revision")
-        return Seen(int(generation or 0), int(revision or 0)), list(self.get_many(digests))
+        with self._connection.understanding():
+            seen = Seen(int(generation or 0), int(revision or 0))
+        return seen, list(self.get_many(digests))
 
     def get_many(self, digests: Sequence[str]) -> Iterator[bytes | None]:
         """Yield the bytes of several entries in order, a few per round trip."""
@@ -90,7 +92,7 @@ class RedisTier:
         for start in range(0, len(digests), _TOUCHES_PER_TRIP):
             part = digests[start : start + _TOUCHES_PER_TRIP]
             answer = self._connection.script(self._scripts.touch, [self._schema.order, self._schema.meta], part)
-            missing += [digest.decode() for digest in answer]
+            missing += digests_of(answer)
         return missing
 
     def count(self, batch: Batch) -> None:
@@ -104,12 +106,14 @@ class RedisTier:
     def counts(self) -> dict[str, int]:
         """Return the namespace's counters."""
         values = self._connection.command("HMGET", self._schema.counters, *COUNTERS)
-        return {name: int(value or 0) for name, value in zip(COUNTERS, values, strict=True)}
+        with self._connection.understanding():
+            return {name: int(value or 0) for name, value in zip(COUNTERS, values, strict=True)}
 
     def size(self) -> tuple[int, int]:
         """Return the number of entries and the sum of their sizes in bytes."""
         entries, total = self._connection.batch([("ZCARD", self._schema.order), ("HGET", self._schema.meta, "bytes")])
-        return int(entries), int(total or 0)
+        with self._connection.understanding():
+            return int(entries), int(total or 0)
 
     def settle(self, state: NodeState) -> tuple[SharedLimits, list[str]]:
         """Tell Redis what this node knows of generation and capacities, and drop what no longer fits.
@@ -133,22 +137,25 @@ class RedisTier:
                     clearing,
                 ),
             )
-            dropped += [digest.decode() for digest in answer[5:]]
-            clearing = int(answer[0] == 2)
-            if answer[0] == 0:
-                return SharedLimits(*(int(value) for value in answer[1:5])), dropped
+            with self._connection.understanding():
+                dropped += digests_of(answer[5:])
+                clearing = int(answer[0] == 2)
+                if answer[0] == 0:
+                    return SharedLimits(*(int(value) for value in answer[1:5])), dropped
 
     def listing(self) -> list[Listed]:
         """Return the bookkeeping of every entry, least recently used first."""
         answer = self._connection.command("ZRANGE", self._schema.order, 0, -1, "WITHSCORES")
-        digests = answer[::2]
+        digests = digests_of(answer[::2])
+        ticks = dict(zip(answer[::2], answer[1::2], strict=True))
         sizes: list[bytes | None] = []
         for start in range(0, len(digests), _TOUCHES_PER_TRIP):
             sizes += self._connection.command("HMGET", self._schema.sizes, *digests[start : start + _TOUCHES_PER_TRIP])
-        return [
-            Listed(digest.decode(), int(size or 0), float(tick) / 1e6)
-            for digest, tick, size in zip(digests, answer[1::2], sizes, strict=True)
-        ]
+        with self._connection.understanding():
+            return [
+                Listed(digest, int(size or 0), float(ticks[digest.encode()]) / 1e6)
+                for digest, size in zip(digests, sizes, strict=True)
+            ]
 
     def close(self) -> None:
         """Close the connections."""

@@ -51,5 +51,7 @@ def test_it_stays_small_and_keeps_all_counts(tmp_path: Path) -> None:
 
 def test_torn_and_foreign_lines_are_left_out(tmp_path: Path) -> None:
     path = tmp_path / "journal"
-    path.write_bytes(b"misses 2\nmis\nuse abc\n\xff\xfe 3\nunknown 4\nmisses -1\nmisses 1\nmiss")
+    path.write_bytes(
+        b"misses 2\nmis\nuse abc\nuse " + b"../" * 21 + b"x\n\xff\xfe 3\nunknown 4\nmisses -1\nmisses 1\nmiss"
+    )
     assert Journal(str(path)).take() == Batch({"misses": 3}, ())

@@ -158,6 +158,57 @@ def test_entries_signed_with_a_former_key_are_forged_and_replaced(make_store: St
     assert make_store().stats()["forged"] == 2
 
 
+@pytest.mark.parametrize("kind", ["z", "s", "m", "c", "l"])
+@pytest.mark.parametrize("garbage", ["another type", "no numbers"])
+def test_garbage_in_redis_costs_no_result(
+    make_store: StoreMaker, own_server: RedisServer, namespace: str, kind: str, garbage: str
+) -> None:
+    store = make_store(url=own_server.url)
+    store.get_or_create(KEY, lambda: b"of KEY")
+    name = f"poolrt:{{{namespace}}}:{kind}" + (f":{Key({'n': 2}).digest}" if kind == "l" else "")
+    fields = ["generation", "revision", "capacity", "bytes", "clock", "misses", "nonce", "fence", "expires", KEY.digest]
+    with own_server.client() as client:
+        client.delete(name)
+        if garbage == "another type":
+            client.rpush(name, "garbage")
+        elif kind == "z":
+            client.zadd(name, {"garbage": 1.5, b"\xff\xfe": 2.0})
+        else:
+            client.hset(name, mapping=dict.fromkeys(fields, "garbage"))
+    fresh = make_store(url=own_server.url)
+    assert fresh.get_or_create(Key({"n": 2}), lambda: b"of the other") == b"of the other"
+    assert fresh.get(KEY) == b"of KEY"
+    assert fresh.get(Key({"n": 3})) is None
+    assert fresh.stats()["entries"] >= 0
+    assert fresh.entries() is not None
+    assert fresh.verify() is not None
+    fresh.remove(KEY)
+    fresh.clear()
+    fresh.set_capacity(10)
+    if kind == "m" and garbage == "no numbers":
+        # Generation and capacity are put right by the next who sets them
+        last = make_store(url=own_server.url)
+        assert (last.capacity, last.status().reachable) == (10, True)
+
+
+def test_a_name_in_redis_that_leads_out_of_the_folder_harms_no_file(
+    make_store: StoreMaker, redis_server: RedisServer, namespace: str, tmp_path: Path
+) -> None:
+    store = make_store()
+    store.get_or_create(KEY, lambda: b"x")
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"precious")
+    with redis_server.client() as client:
+        for name in (str(victim), f"../../../../{victim.name}", "/" * 64):
+            client.zadd(f"poolrt:{{{namespace}}}:z", {name: 1})
+    assert len(store.entries()) == 1
+    store.verify()
+    store.set_capacity(1)
+    store.get_or_create(Key({"n": 2}), lambda: b"x")
+    store.clear()
+    assert victim.read_bytes() == b"precious"
+
+
 def test_verify_finds_and_removes_the_bad_ones(
     make_store: StoreMaker, redis_server: RedisServer, namespace: str, home: Path
 ) -> None:

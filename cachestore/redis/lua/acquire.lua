@@ -23,7 +23,7 @@ if KEYS[5] then
     if event[2] ~= 'retry' then return {'DONE', generation, revision, event[2], event[4] or ''} end
   end
 end
-if tonumber(set[1] or ARGV[4]) == 0 then return {'OFF', generation, revision} end
+if (tonumber(set[1] or '') or tonumber(ARGV[4])) == 0 then return {'OFF', generation, revision} end
 if redis.call('EXISTS', KEYS[1]) == 1 then return {'HIT', generation, revision} end
 local now = now_ms()
 local lease = redis.call('HMGET', KEYS[2], 'nonce', 'fence', 'owner', 'expires')

@@ -14,7 +14,8 @@ end
 
 local function capacities(meta, default_capacity, default_bytes)
   local set = redis.call('HMGET', meta, 'capacity', 'capacity_bytes', 'generation', 'revision')
-  return tonumber(set[1] or default_capacity), tonumber(set[2] or default_bytes), set[3] or '0', set[4] or '0'
+  return tonumber(set[1] or '') or tonumber(default_capacity), tonumber(set[2] or '') or tonumber(default_bytes),
+    set[3] or '0', set[4] or '0'
 end
 
 -- Drop the least recently used until the capacities hold, at most `limit` entries; `keep` is spared. Return what was dropped.

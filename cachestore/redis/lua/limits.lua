@@ -9,11 +9,11 @@
 local order, sizes, meta, counters = unpack(KEYS)
 local known = redis.call('HMGET', meta, 'generation', 'revision')
 local clearing = ARGV[9] == '1'
-if tonumber(ARGV[2]) > tonumber(known[1] or '0') then
+if tonumber(ARGV[2]) > (tonumber(known[1] or '') or 0) then
   redis.call('HSET', meta, 'generation', ARGV[2])
   clearing = true
 end
-if tonumber(ARGV[3]) > tonumber(known[2] or '0') then
+if tonumber(ARGV[3]) > (tonumber(known[2] or '') or 0) then
   redis.call('HSET', meta, 'revision', ARGV[3])
   if tonumber(ARGV[4]) >= 0 then redis.call('HSET', meta, 'capacity', ARGV[4]) end
   if tonumber(ARGV[5]) >= 0 then redis.call('HSET', meta, 'capacity_bytes', ARGV[5]) end
