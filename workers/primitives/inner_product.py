@@ -8,6 +8,7 @@ from ..desc import InnerProduct, MemoryDesc, PrimitiveAttr
 from ..engines.target import Target
 from .blocks import refuse
 from .convolution_chain import refuse_bounded
+from .opencl.inner_product import OPENCL_IMPLEMENTATIONS
 from .product import Shape, describe
 from .program import Program
 
@@ -47,4 +48,4 @@ class NativeInnerProduct:
 
 
 CPU_IMPLEMENTATIONS = (NativeInnerProduct(),)
-IMPLEMENTATIONS = (*CPU_IMPLEMENTATIONS,)
+IMPLEMENTATIONS = (*CPU_IMPLEMENTATIONS, *OPENCL_IMPLEMENTATIONS)

@@ -8,6 +8,7 @@ from ..desc import Matmul, PrimitiveAttr
 from ..engines.target import Target
 from .blocks import refuse
 from .convolution_chain import refuse_bounded
+from .opencl.matmul import OPENCL_IMPLEMENTATIONS
 from .product import Shape, describe, packed_tag
 from .program import Program
 
@@ -39,4 +40,4 @@ class NativeMatmul:
 
 
 CPU_IMPLEMENTATIONS = (NativeMatmul(),)
-IMPLEMENTATIONS = (*CPU_IMPLEMENTATIONS,)
+IMPLEMENTATIONS = (*CPU_IMPLEMENTATIONS, *OPENCL_IMPLEMENTATIONS)
