@@ -28,19 +28,16 @@ from poolrt.workers.desc import (
 )
 
 Attrs = Mapping[str, Any]
-#: Kinds that move no data or only permute it; they have no operation descriptor of their own.
-VIEWS: Final = ("reshape", "transpose")
 
 
-def op_desc(kind: str, srcs: Sequence[MemoryDesc], attrs: Attrs, dst_tag: str = "") -> OpDesc:
+def op_desc(kind: str, srcs: Sequence[MemoryDesc], attrs: Attrs) -> OpDesc:
     """Return the descriptor of one node of the graph wire: ``srcs`` in the wire's order, ``attrs`` as on the wire.
 
-    The destination gets the inferred dimensions in layout ``dst_tag`` (row-major unless given). Raises ValueError that
-    names the argument that is wrong.
+    All memories are row-major. Raises ValueError that names the argument that is wrong.
     """
     if kind not in _DESCRIBE:
         raise ValueError(f"kind: unknown operation {kind!r}; known: {', '.join(_DESCRIBE)}")
-    return _DESCRIBE[kind](srcs, {k: tuple(v) if isinstance(v, list) else v for k, v in attrs.items()}, dst_tag)
+    return _DESCRIBE[kind](srcs, {k: tuple(v) if isinstance(v, list) else v for k, v in attrs.items()})
 
 
 def infer(kind: str, srcs: Sequence[tuple[int, ...]], attrs: Attrs) -> tuple[int, ...]:
@@ -105,7 +102,7 @@ def _windowed(sizes: tuple[int, ...], kernel: tuple[int, ...], attrs: Attrs, arg
     return tuple(result)
 
 
-def _convolution(srcs: Sequence[MemoryDesc], attrs: Attrs, tag: str) -> Convolution:
+def _convolution(srcs: Sequence[MemoryDesc], attrs: Attrs) -> Convolution:
     src, weights, *bias = srcs
     if src.ndims < 3:
         raise ValueError(f"src: expect (N, IC, *spatial), got {src.dims}")
@@ -116,22 +113,22 @@ def _convolution(srcs: Sequence[MemoryDesc], attrs: Attrs, tag: str) -> Convolut
         per_group = f" in each of {groups} groups" if groups > 1 else ""
         raise ValueError(f"weights: expect {src.dims[1] // groups} input channels{per_group}, got {weights.dims[1]}")
     out = _windowed(src.dims[2:], weights.dims[2:], attrs)
-    dst = MemoryDesc((src.dims[0], weights.dims[0], *out), src.dtype, tag)
+    dst = MemoryDesc((src.dims[0], weights.dims[0], *out), src.dtype)
     return Convolution(src, weights, _bias(bias, (weights.dims[0],)), dst, **attrs)
 
 
-def _pooling(srcs: Sequence[MemoryDesc], attrs: Attrs, tag: str) -> Pooling:
+def _pooling(srcs: Sequence[MemoryDesc], attrs: Attrs) -> Pooling:
     (src,) = srcs
     if src.ndims < 3:
         raise ValueError(f"src: expect (N, C, *spatial), got {src.dims}")
     kernel = attrs["kernel"]
     if len(kernel) != src.ndims - 2 or min(kernel) < 1:
         raise ValueError(f"kernel: expect {src.ndims - 2} sizes >= 1, got {tuple(kernel)}")
-    dst = MemoryDesc((*src.dims[:2], *_windowed(src.dims[2:], kernel, attrs)), src.dtype, tag)
+    dst = MemoryDesc((*src.dims[:2], *_windowed(src.dims[2:], kernel, attrs)), src.dtype)
     return Pooling(src, dst, **attrs)
 
 
-def _binary(srcs: Sequence[MemoryDesc], attrs: Attrs, tag: str) -> Binary:
+def _binary(srcs: Sequence[MemoryDesc], attrs: Attrs) -> Binary:
     left, right = srcs
     if left.ndims != right.ndims:
         raise ValueError(f"src1: expect rank {left.ndims}, got {right.ndims}")
@@ -139,10 +136,10 @@ def _binary(srcs: Sequence[MemoryDesc], attrs: Attrs, tag: str) -> Binary:
         dims = broadcast(left.dims, right.dims)
     except ValueError as error:
         raise ValueError(f"src1: {error}") from error
-    return Binary(left, right, MemoryDesc(dims, left.dtype, tag), **attrs)
+    return Binary(left, right, MemoryDesc(dims, left.dtype), **attrs)
 
 
-def _concat(srcs: Sequence[MemoryDesc], attrs: Attrs, tag: str) -> Concat:
+def _concat(srcs: Sequence[MemoryDesc], attrs: Attrs) -> Concat:
     if not srcs:
         raise ValueError("srcs: expect at least one source")
     first, axis = srcs[0], attrs["axis"]
@@ -153,29 +150,29 @@ def _concat(srcs: Sequence[MemoryDesc], attrs: Attrs, tag: str) -> Concat:
             raise ValueError(f"srcs: {first.dims} and {source.dims} do not join along axis {axis}")
     joined = sum(source.dims[axis] for source in srcs)
     dims = (*first.dims[:axis], joined, *first.dims[axis + 1 :])
-    return Concat(tuple(srcs), MemoryDesc(dims, first.dtype, tag), **attrs)
+    return Concat(tuple(srcs), MemoryDesc(dims, first.dtype), **attrs)
 
 
-def _sum(srcs: Sequence[MemoryDesc], attrs: Attrs, tag: str) -> Sum:
+def _sum(srcs: Sequence[MemoryDesc], attrs: Attrs) -> Sum:
     if not srcs:
         raise ValueError("srcs: expect at least one source")
     for source in srcs:
         if source.dims != srcs[0].dims:
             raise ValueError(f"srcs: expect one shape, got {srcs[0].dims} and {source.dims}")
-    return Sum(tuple(srcs), MemoryDesc(srcs[0].dims, srcs[0].dtype, tag), **attrs)
+    return Sum(tuple(srcs), MemoryDesc(srcs[0].dims, srcs[0].dtype), **attrs)
 
 
-def _batch_normalization(srcs: Sequence[MemoryDesc], attrs: Attrs, tag: str) -> BatchNormalization:
+def _batch_normalization(srcs: Sequence[MemoryDesc], attrs: Attrs) -> BatchNormalization:
     src, *channelwise = srcs
     if src.ndims < 2:
         raise ValueError(f"src: expect (N, C, ...), got {src.dims}")
     for name, given in zip(("mean", "variance", "scale", "shift"), channelwise, strict=True):
         if given.dims != (src.dims[1],):
             raise ValueError(f"{name}: expect ({src.dims[1]},), got {given.dims}")
-    return BatchNormalization(src, MemoryDesc(src.dims, src.dtype, tag), **attrs)
+    return BatchNormalization(src, MemoryDesc(src.dims, src.dtype), **attrs)
 
 
-def _matmul(srcs: Sequence[MemoryDesc], attrs: Attrs, tag: str) -> Matmul:
+def _matmul(srcs: Sequence[MemoryDesc], attrs: Attrs) -> Matmul:
     src, weights, *bias = srcs
     if src.ndims < 2 or weights.ndims != src.ndims:
         raise ValueError(f"weights: expect src and weights of one rank >= 2, got {src.dims} and {weights.dims}")
@@ -186,17 +183,17 @@ def _matmul(srcs: Sequence[MemoryDesc], attrs: Attrs, tag: str) -> Matmul:
     except ValueError as error:
         raise ValueError(f"weights: batch {error}") from error
     columns = weights.dims[-1]
-    dst = MemoryDesc((*batch, src.dims[-2], columns), src.dtype, tag)
+    dst = MemoryDesc((*batch, src.dims[-2], columns), src.dtype)
     return Matmul(src, weights, _bias(bias, (*(1,) * (src.ndims - 1), columns)), dst, **attrs)
 
 
-def _inner_product(srcs: Sequence[MemoryDesc], attrs: Attrs, tag: str) -> InnerProduct:
+def _inner_product(srcs: Sequence[MemoryDesc], attrs: Attrs) -> InnerProduct:
     src, weights, *bias = srcs
     if src.ndims != 2 or weights.ndims != 2:
         raise ValueError(f"weights: expect src (N, IC) and weights (OC, IC), got {src.dims} and {weights.dims}")
     if src.dims[1] != weights.dims[1]:
         raise ValueError(f"weights: expect (OC, {src.dims[1]}), got {weights.dims}")
-    dst = MemoryDesc((src.dims[0], weights.dims[0]), src.dtype, tag)
+    dst = MemoryDesc((src.dims[0], weights.dims[0]), src.dtype)
     return InnerProduct(src, weights, _bias(bias, (weights.dims[0],)), dst, **attrs)
 
 
@@ -208,15 +205,15 @@ def _bias(given: Sequence[MemoryDesc], expected: tuple[int, ...]) -> MemoryDesc 
     return given[0]
 
 
-def _same_shape(op: Callable[..., OpDesc]) -> Callable[[Sequence[MemoryDesc], Attrs, str], OpDesc]:
-    def describe(srcs: Sequence[MemoryDesc], attrs: Attrs, tag: str) -> OpDesc:
+def _same_shape(op: Callable[..., OpDesc]) -> Callable[[Sequence[MemoryDesc], Attrs], OpDesc]:
+    def describe(srcs: Sequence[MemoryDesc], attrs: Attrs) -> OpDesc:
         (src,) = srcs
-        return op(src, MemoryDesc(src.dims, src.dtype, tag), **attrs)
+        return op(src, MemoryDesc(src.dims, src.dtype), **attrs)
 
     return describe
 
 
-_DESCRIBE: Final[Mapping[str, Callable[[Sequence[MemoryDesc], Attrs, str], OpDesc]]] = {
+_DESCRIBE: Final[Mapping[str, Callable[[Sequence[MemoryDesc], Attrs], OpDesc]]] = {
     "convolution": _convolution,
     "pooling": _pooling,
     "eltwise": _same_shape(Eltwise),

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from .seeded import spread
 
-FOLDER: Final = Path(__file__).parent / "expected"
+FOLDER: Final = Path(__file__).parent / "outputs"
 _INPUT_SHAPE: Final = (1, 3, 224, 224)
 _INPUT_STREAM: Final = 1_000_000
 
