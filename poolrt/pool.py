@@ -109,10 +109,11 @@ class Pool:
         return self._functions().map(fn, iterables, timeout, chunksize)
 
     def stats(self) -> dict[str, Any]:
-        """Return what the pool is doing: ``workers`` (pid, state, runs, rss_bytes, numba_imported), ``queue`` (waiting,
+        """Return what the pool is doing: ``workers`` (pid, 0 while it starts; state, runs, rss_bytes, numba_imported), ``queue`` (waiting,
         in_flight, creating), ``arena`` (bytes, used), ``cache`` (the store's counters), ``clients``, ``workers_lost``."""
         from poolrt.workers.protocol import Kind
 
+        self._session.client.flush()  # memory that has been dropped here counts as free
         facts: dict[str, Any] = self._session.client.ask(Kind.STATISTICS)[2]
         return facts
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -25,6 +26,7 @@ class Session:
         self.settings = settings
         self._coordinator = coordinator
         self._memory: SharedMemory | None = None
+        self._mapping = threading.Lock()
         self._facts: Mapping[str, Any] = {}
         greeting = [[Kind.CONFIGURE, Configuration.of(settings)._asdict()]] if coordinator is not None else []
         try:
@@ -38,10 +40,11 @@ class Session:
     @property
     def memory(self) -> SharedMemory:
         """The arena; the first use waits until the coordinator is up. Raises CoordinatorLost."""
-        if self._memory is None:
-            fd, _, self._facts = self.client.welcome()
-            self._memory = SharedMemory(self.client, fd)
-        return self._memory
+        with self._mapping:
+            if self._memory is None:
+                fd, _, self._facts = self.client.welcome()
+                self._memory = SharedMemory(self.client, fd)
+            return self._memory
 
     @property
     def facts(self) -> Mapping[str, Any]:

@@ -116,6 +116,7 @@ class SharedMemory:
         self._release(offset, 0)
 
     def _allocate(self, sizes: list[int]) -> list[int]:
+        self._client.flush()
         while True:
             try:
                 offsets: list[int] = self._client.ask(Kind.ALLOCATE, sizes)[2]

@@ -34,6 +34,8 @@ def main(sock: socket.socket, descriptors: list[int], options: dict[str, Any]) -
                     channel.wait(None, to_receive=False, to_send=True)
         except ChannelClosed:
             pass
+        finally:
+            channel.close()
 
 
 def _create(store: CacheStore, creator: PrimitiveCreator, message: Message) -> Message:

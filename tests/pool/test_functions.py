@@ -1,0 +1,137 @@
+"""Plain functions in workers: values, exceptions, deaths, limits, and what they find around them."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from concurrent.futures import Future, wait
+from typing import Any
+
+import numpy as np
+import pytest
+
+import poolrt
+from poolrt.errors import FunctionFailed, PoolRefused, WorkerLost
+
+from .processes import BOUND_S, is_alive, relu_graph, wait_until
+
+
+class Odd(Exception):
+    """An exception that cannot be rebuilt from its arguments."""
+
+    def __init__(self, a: int, b: int) -> None:
+        super().__init__("odd")
+        self.sum = a + b
+
+
+def test_a_function_runs_in_a_worker_and_gives_its_value(pool: poolrt.Pool) -> None:
+    pid = pool.submit(os.getpid).result(BOUND_S)
+    assert pid in {worker["pid"] for worker in pool.stats()["workers"]}
+    assert pool.submit(divmod, 17, 5).result(BOUND_S) == (3, 2)
+    assert pool.submit(sorted, [3, 1, 2], reverse=True).result(BOUND_S) == [3, 2, 1]
+
+
+def test_closures_and_arrays_travel(pool: poolrt.Pool) -> None:
+    offset = np.arange(5.0)
+    result = pool.submit(lambda x: x + offset, 10).result(BOUND_S)
+    np.testing.assert_array_equal(result, offset + 10)
+
+
+def test_an_exception_comes_back_as_itself_with_where_it_happened(pool: poolrt.Pool) -> None:
+    with pytest.raises(ZeroDivisionError) as caught:
+        pool.submit(divmod, 1, 0).result(BOUND_S)
+    assert "in a worker process" in caught.value.__notes__[0]
+    # Also those that would end a process.
+    with pytest.raises(SystemExit):
+        pool.submit(sys.exit, 3).result(BOUND_S)
+
+
+def test_an_exception_that_cannot_travel_comes_back_as_text(pool: poolrt.Pool) -> None:
+    def fail() -> None:
+        raise Odd(1, 2)
+
+    with pytest.raises(FunctionFailed, match="Odd: odd"):
+        pool.submit(fail).result(BOUND_S)
+
+
+def test_a_value_that_cannot_travel_is_an_error_of_that_call_only(pool: poolrt.Pool) -> None:
+    with pytest.raises(TypeError):
+        pool.submit(lambda: (i for i in range(3))).result(BOUND_S)
+    assert pool.submit(len, "abc").result(BOUND_S) == 3
+
+
+def test_a_function_that_kills_its_worker_is_not_repeated_and_the_worker_is_replaced(pool: poolrt.Pool) -> None:
+    with pytest.raises(WorkerLost, match="not repeated"):
+        pool.submit(os._exit, 3).result(BOUND_S)
+    wait_until(lambda: all(w["state"] == "idle" for w in pool.stats()["workers"]), "the worker is replaced")
+    assert pool.submit(len, "abc").result(BOUND_S) == 3
+
+
+def test_map_gives_results_in_order(pool: poolrt.Pool) -> None:
+    assert list(pool.map(pow, range(20), [2] * 20)) == [n * n for n in range(20)]
+    assert list(pool.map(str, range(1000), chunksize=37)) == [str(n) for n in range(1000)]
+    with pytest.raises(ValueError, match="chunksize"):
+        pool.map(str, [1], chunksize=0)
+
+
+def test_map_of_more_calls_than_may_be_under_way(pool: poolrt.Pool) -> None:
+    assert sum(pool.map(lambda n: n, range(1500))) == sum(range(1500))
+
+
+def test_map_ends_at_its_timeout(pool: poolrt.Pool) -> None:
+    with pytest.raises(TimeoutError):
+        list(pool.map(time.sleep, [0.5], timeout=0.05))
+
+
+def test_functions_and_runs_do_not_hold_each_other_up(pool: poolrt.Pool) -> None:
+    model = pool.load(relu_graph(name="beside"))
+    x = np.ones((4, 8), np.float32)
+    sleeping = pool.submit(time.sleep, 0.5)
+    for _ in range(50):
+        model.run(x=x)
+    assert not sleeping.done()
+    # More functions than workers, and runs among them: everybody gets a turn.
+    work: list[Future[Any]] = []
+    for number in range(40):
+        work.append(pool.submit(pow, number, 2))
+        work.append(model.submit(x=x))
+    done, late = wait(work, timeout=BOUND_S)
+    assert not late
+    assert all(future.exception() is None for future in done)
+
+
+def test_prints_of_a_function_do_not_reach_standard_output(
+    pool: poolrt.Pool, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def shout() -> str:
+        print("to nobody", flush=True)
+        os.system("echo to nobody either")  # noqa: S605, S607
+        return sys.stdin.read()
+
+    assert pool.submit(shout).result(BOUND_S) == ""
+    assert capfd.readouterr().out == ""
+
+
+def test_libraries_in_workers_are_kept_to_the_quota(settings: dict[str, Any]) -> None:
+    names = ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"]
+    with poolrt.Pool(workers=1, threads=3, **settings) as pool:
+        assert pool.threads == 3
+        seen = pool.submit(lambda: [os.environ.get(name) for name in names]).result(BOUND_S)
+    assert seen == ["3"] * 4
+
+
+def test_functions_can_be_turned_off(settings: dict[str, Any]) -> None:
+    with poolrt.Pool(workers=1, functions=False, **settings) as pool:
+        with pytest.raises(PoolRefused, match="turned off"):
+            pool.submit(len, "abc").result(BOUND_S)
+        model = pool.load(relu_graph())
+        assert model.run(x=np.zeros((4, 8), np.float32))["y"].sum() == 0
+
+
+def test_a_worker_that_is_killed_while_it_is_idle_is_replaced(pool: poolrt.Pool) -> None:
+    pid = pool.submit(os.getpid).result(BOUND_S)
+    os.kill(pid, 9)
+    wait_until(lambda: all(w["pid"] not in (0, pid) for w in pool.stats()["workers"]), "another takes its place")
+    assert not is_alive(pid)
+    assert list(pool.map(abs, [-1, -2, -3])) == [1, 2, 3]

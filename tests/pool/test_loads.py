@@ -1,0 +1,273 @@
+"""Loading graphs: creation, constants in their layouts, what is kept, what is refused, and how creation fails."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import poolrt
+from poolrt.errors import ArenaFull, CreatorLost, GraphRefused
+from poolrt.workers import creator
+from poolrt.workers.channel import Channel, pair
+from poolrt.workers.engines.target import cpu_target
+from poolrt.workers.protocol import Kind, checked
+
+from .processes import BOUND_S, descendants, family, relu_graph, wait_until
+
+
+def _sum_graph(rows: int, constants: int = 3) -> tuple[poolrt.Graph, float]:
+    """Return a graph that adds constants to x, and their sum."""
+    graph = poolrt.Graph("sums")
+    value = graph.input("x", (rows,), "float32")
+    for number in range(constants):
+        value = graph.binary(value, np.full(rows, number + 0.5, np.float32), "add")
+    graph.output("y", value)
+    return graph, sum(number + 0.5 for number in range(constants))
+
+
+def test_the_first_load_creates_the_next_pool_finds_files_and_the_second_load_asks_nobody(
+    settings: dict[str, Any], tmp_path: Path
+) -> None:
+    private = {**settings, "home": str(tmp_path)}
+    with poolrt.Pool(workers=1, **private) as pool:
+        report = pool.load(relu_graph()).report
+        assert report["primitives"] == {"total": 1, "created": 1, "memory": 0, "files": 0, "redis": 0}
+        assert report["load_s"] > 0
+        again = pool.load(relu_graph(name="again")).report
+        assert again["primitives"] == {"total": 1, "created": 0, "memory": 1, "files": 0, "redis": 0}
+    with poolrt.Pool(workers=1, **private) as pool:
+        report = pool.load(relu_graph()).report
+        assert report["primitives"] == {"total": 1, "created": 0, "memory": 0, "files": 1, "redis": 0}
+
+
+def test_two_loads_at_once_create_each_primitive_once(settings: dict[str, Any], tmp_path: Path) -> None:
+    reports: list[dict[str, Any]] = []
+    with poolrt.Pool(workers=1, **{**settings, "home": str(tmp_path)}) as pool:
+
+        def load(name: str) -> None:
+            reports.append(pool.load(relu_graph(name=name)).report["primitives"])
+
+        threads = [threading.Thread(target=load, args=(name,)) for name in "abc"]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(BOUND_S)
+        assert pool.stats()["cache"]["creations"] <= 1
+    assert len(reports) == 3
+    assert all(report["total"] == 1 for report in reports)
+
+
+def test_progress_is_told_while_primitives_are_created_and_not_when_none_is(
+    settings: dict[str, Any], tmp_path: Path
+) -> None:
+    told: list[tuple[int, int, list[str]]] = []
+
+    def progress(total: int, ready: int, names: list[str]) -> None:
+        told.append((total, ready, names))
+
+    graph, _ = _sum_graph(64, constants=1)
+    with poolrt.Pool(workers=1, **{**settings, "home": str(tmp_path)}) as pool:
+        pool.load(graph, progress=progress)
+        total = told[0][0]
+        assert told[0][1] == 0
+        assert told[-1][:2] == (total, total)
+        assert any("binary" in name for _, _, names in told for name in names)
+        told.clear()
+        pool.load(graph, progress=progress)
+    assert told == []
+
+
+def test_constants_arrive_whole_also_when_they_are_larger_than_a_batch(pool: poolrt.Pool) -> None:
+    graph, total = _sum_graph(1_000_000)  # 4 MB each
+    model = pool.load(graph)
+    x = np.arange(1_000_000, dtype=np.float32)
+    np.testing.assert_allclose(model.run(x=x)["y"], x + total, rtol=1e-6)
+
+
+def test_a_graph_without_constants_or_steps_that_compute_still_runs(pool: poolrt.Pool) -> None:
+    graph = poolrt.Graph("views")
+    x = graph.input("x", (2, 6), "float32")
+    graph.output("y", graph.reshape(x, (3, 4)))
+    value = np.arange(12, dtype=np.float32).reshape(2, 6)
+    np.testing.assert_array_equal(pool.load(graph).run(x=value)["y"], value.reshape(3, 4))
+
+
+def test_a_graph_that_cannot_be_lowered_is_refused_with_the_reason(pool: poolrt.Pool) -> None:
+    graph = relu_graph()
+    wire, _ = graph.to_wire()
+    wire["nodes"][0][0] = "no_such_operation"
+    graph.to_wire = lambda *_: (wire, [])  # type: ignore[method-assign]
+    with pytest.raises(GraphRefused, match="no_such_operation"):
+        pool.load(graph)
+    # The pool is none the worse for it.
+    assert pool.load(relu_graph()).run(x=np.ones((4, 8), np.float32))["y"].sum() == 32
+
+
+def test_an_engine_that_is_not_there_is_an_error_that_says_what_is(pool: poolrt.Pool) -> None:
+    graph = poolrt.Graph("far", engine="opencl:97")
+    graph.output("y", graph.eltwise(graph.input("x", (4,), "float32"), "relu"))
+    with pytest.raises(poolrt.errors.PoolError, match="opencl:97"):
+        pool.load(graph)
+
+
+def test_too_small_an_arena_is_a_clear_error_and_not_the_end(settings: dict[str, Any]) -> None:
+    with poolrt.Pool(workers=1, **{**settings, "arena_bytes": 1024 * 1024}) as pool:
+        with pytest.raises(ArenaFull, match=r"constants of sums.*arena_bytes") as caught:
+            pool.load(_sum_graph(200_000)[0])
+        assert caught.value.needed > 800_000
+        assert caught.value.arena == 1024 * 1024
+        with pytest.raises(ArenaFull, match="arena_bytes"):
+            pool.empty(1_000_000)
+        model = pool.load(relu_graph((100_000,)))
+        x = np.ones(100_000, np.float32)
+        first = model.run(x=x)["y"]
+        with pytest.raises(ArenaFull, match="relu"):
+            model.run(x=x)  # input and first output fill it
+        del first
+        assert model.run(x=x)["y"].sum() == 100_000
+
+
+def test_submitting_more_than_fits_into_memory_waits_for_what_is_under_way(settings: dict[str, Any]) -> None:
+    with poolrt.Pool(workers=1, **{**settings, "arena_bytes": 8 * 1024 * 1024}) as pool:
+        model = pool.load(relu_graph((200_000,)))
+        x = np.ones(200_000, np.float32)
+        # 60 inputs of 0.8 MB each would need six times the arena; outputs are taken and dropped on the way.
+        total = sum(float(y["y"][0]) for y in model.map(({"x": x} for _ in range(60)), in_flight=3))
+        assert total == 60
+
+
+@contextmanager
+def _killing_creators(pool: poolrt.Pool, most: int) -> Iterator[list[int]]:
+    """Kill each process that is forked from the warm nursery, ``most`` of them at most."""
+    pool.stats()
+    killed: list[int] = []
+    stop = threading.Event()
+
+    def hunt() -> None:
+        while not stop.is_set() and len(killed) < most:
+            for pid in _creators():
+                if pid not in killed and len(killed) < most:
+                    os.kill(pid, signal.SIGKILL)
+                    killed.append(pid)
+            stop.wait(0.002)
+
+    thread = threading.Thread(target=hunt)
+    thread.start()
+    try:
+        yield killed
+    finally:
+        stop.set()
+        thread.join(BOUND_S)
+
+
+def _creators() -> list[int]:
+    """Return the living processes three levels below a coordinator: coordinator, nursery, warm nursery, creators."""
+    level = [os.getpid()]
+    for _ in range(4):
+        below: list[int] = []
+        for pid in level:
+            try:
+                text = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii")
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            below += [int(child) for child in text.split()]
+        level = below
+    return level
+
+
+def test_a_creation_whose_creator_dies_once_is_repeated(settings: dict[str, Any], tmp_path: Path) -> None:
+    with (
+        poolrt.Pool(workers=1, **{**settings, "home": str(tmp_path), "lease_s": 0.5}) as pool,
+        _killing_creators(pool, most=1) as killed,
+    ):
+        assert pool.load(relu_graph()).run(x=np.ones((4, 8), np.float32))["y"].sum() == 32
+        assert len(killed) == 1
+
+
+def test_a_creation_that_kills_every_creator_is_an_error_that_names_the_primitive(
+    settings: dict[str, Any], tmp_path: Path
+) -> None:
+    with poolrt.Pool(workers=1, **{**settings, "home": str(tmp_path), "lease_s": 0.5}) as pool:
+        with _killing_creators(pool, most=1000) as killed, pytest.raises(CreatorLost, match="eltwise"):
+            pool.load(relu_graph())
+        assert killed
+        # The next attempt is free of what went before.
+        assert pool.load(relu_graph()).run(x=np.ones((4, 8), np.float32))["y"].sum() == 32
+
+
+def test_a_compiler_that_cannot_be_imported_is_an_error_and_not_a_hang(
+    settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "llvmlite").mkdir()
+    (tmp_path / "llvmlite" / "__init__.py").write_text("raise RuntimeError('broken')\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with (
+        poolrt.Pool(workers=1, **{**settings, "home": str(tmp_path / "home")}) as pool,
+        pytest.raises(CreatorLost, match="died while they started"),
+    ):
+        pool.load(relu_graph())
+
+
+def test_a_creation_that_fails_is_answered_with_type_message_and_log(settings: dict[str, Any]) -> None:
+    ours, theirs = pair()
+    channel = Channel(ours)
+    options = {"store": {"home": settings["home"], "url": settings["redis_url"]}}
+    thread = threading.Thread(target=creator.main, args=(theirs, [], options))
+    thread.start()
+    try:
+        message = channel.receive(block=True)
+        assert message is not None
+        assert checked(message) is Kind.READY
+        matter = [[["md", 1]], [], cpu_target().to_wire(), "no such implementation"]
+        channel.send([Kind.CREATE, 7, matter])
+        answer = channel.receive(block=True)
+        assert answer is not None
+        assert checked(answer) is Kind.BROKEN
+        assert answer[1] == 7
+        assert answer[2].endswith("Error")
+        assert "Traceback" in answer[4]
+    finally:
+        channel.close()
+        thread.join(BOUND_S)
+    assert not thread.is_alive()
+
+
+def test_creators_and_their_nursery_do_not_outlive_the_pool(settings: dict[str, Any], tmp_path: Path) -> None:
+    before = set(family())
+    pool = poolrt.Pool(workers=1, **{**settings, "home": str(tmp_path)})
+    pool.load(relu_graph())
+    assert len(set(family()) - before) >= 4  # coordinator, nursery, worker, warm nursery; a creator while it is kept
+    pool.close()
+    assert set(descendants(os.getpid())) - before == set()
+
+
+def test_closing_a_pool_while_it_creates_ends_at_once(settings: dict[str, Any], tmp_path: Path) -> None:
+    before = set(family())
+    pool = poolrt.Pool(workers=1, **{**settings, "home": str(tmp_path)})
+    pool.stats()
+    outcome: list[BaseException] = []
+
+    def load() -> None:
+        try:
+            pool.load(relu_graph())
+        except poolrt.errors.PoolClosed as error:
+            outcome.append(error)
+
+    thread = threading.Thread(target=load)
+    thread.start()
+    wait_until(lambda: len(set(family()) - before) >= 4, "the warm nursery is there")
+    started = time.monotonic()
+    pool.close()
+    thread.join(BOUND_S)
+    assert time.monotonic() - started < 3
+    assert outcome
+    assert set(family()) - before == set()

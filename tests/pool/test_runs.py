@@ -1,0 +1,236 @@
+"""Runs on real worker processes: results, memory, order, wrong inputs."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Iterator
+from concurrent.futures import as_completed
+from typing import Any
+
+import numpy as np
+import pytest
+
+import poolrt
+from poolrt.errors import PoolClosed
+
+from .processes import BOUND_S, relu_graph
+
+
+@pytest.fixture(scope="module")
+def model(pool: poolrt.Pool) -> poolrt.Model:
+    return pool.load(relu_graph())
+
+
+def _used(pool: poolrt.Pool) -> int:
+    used: int = pool.stats()["arena"]["used"]
+    return used
+
+
+def _batches(count: int) -> Iterator[np.ndarray[Any, Any]]:
+    generator = np.random.default_rng(1)
+    for _ in range(count):
+        yield generator.standard_normal((4, 8)).astype(np.float32)
+
+
+def test_a_run_gives_the_outputs_by_name(model: poolrt.Model) -> None:
+    for x in _batches(5):
+        outputs = model.run(x=x)
+        assert list(outputs) == ["y"]
+        np.testing.assert_array_equal(outputs["y"], np.maximum(x, 0))
+        assert outputs["y"].dtype == np.float32
+
+
+def test_a_model_says_what_it_takes_and_gives(model: poolrt.Model) -> None:
+    (spec,) = model.inputs
+    assert (spec.name, spec.shape, spec.dtype, spec.nbytes) == ("x", (4, 8), "float32", 128)
+    assert [spec.name for spec in model.outputs] == ["y"]
+    assert "relu (x: float32[4, 8]) -> (y: float32[4, 8])" in repr(model)
+
+
+def test_outputs_stay_as_they_are_while_later_runs_go_on(model: poolrt.Model) -> None:
+    inputs = list(_batches(20))
+    outputs = [model.run(x=x)["y"] for x in inputs]
+    for x, y in zip(inputs, outputs, strict=True):
+        np.testing.assert_array_equal(y, np.maximum(x, 0))
+
+
+def test_an_array_made_by_the_pool_and_an_output_are_inputs_without_a_copy(
+    pool: poolrt.Pool, model: poolrt.Model
+) -> None:
+    x = pool.empty((4, 8))
+    x[:] = -1.0
+    x[0] = 2.0
+    memory = pool._session.memory
+    assert memory.offset_of(x) is not None
+    first = model.run(x=x)["y"]
+    assert memory.offset_of(first) is not None
+    np.testing.assert_array_equal(model.run(x=first)["y"], np.maximum(x, 0))
+    # A view that does not begin at its slot, or is not row-major, is copied and gives the same.
+    for view in (pool.empty((5, 8))[1:], np.asfortranarray(x), pool.empty((8, 4)).T):
+        view[...] = x
+        np.testing.assert_array_equal(model.run(x=view)["y"], np.maximum(x, 0))
+
+
+def test_memory_is_given_back_when_an_array_and_all_its_views_are_gone(pool: poolrt.Pool, model: poolrt.Model) -> None:
+    x = np.ones((4, 8), np.float32)
+    model.run(x=x)
+    gc.collect()
+    before = _used(pool)
+    held = [model.run(x=x)["y"] for _ in range(40)]
+    views = [y[1:3].T for y in held]
+    del held
+    gc.collect()
+    # The views keep their slots: 256 bytes each.
+    assert _used(pool) >= before + 40 * 256
+    assert all((view == 1).all() for view in views)
+    views.clear()
+    gc.collect()
+    assert _used(pool) == before
+
+
+def test_thousands_of_runs_leave_no_memory_behind(pool: poolrt.Pool, model: poolrt.Model) -> None:
+    x = np.ones((4, 8), np.float32)
+    model.run(x=x)
+    before = _used(pool)
+    for _ in range(2000):
+        model.run(x=x)
+    assert _used(pool) == before
+
+
+def test_futures_resolve_in_any_order_of_waiting(model: poolrt.Model) -> None:
+    inputs = list(_batches(50))
+    futures = [model.submit(x=x) for x in inputs]
+    for x, future in reversed(list(zip(inputs, futures, strict=True))):
+        np.testing.assert_array_equal(future.result(BOUND_S)["y"], np.maximum(x, 0))
+    assert len(list(as_completed([model.submit(x=x) for x in inputs], timeout=BOUND_S))) == 50
+
+
+def test_a_thousand_submitted_runs_are_all_right(model: poolrt.Model) -> None:
+    inputs = list(_batches(1000))
+    futures = [model.submit(x=x) for x in inputs]
+    for x, future in zip(inputs, futures, strict=True):
+        np.testing.assert_array_equal(future.result(BOUND_S)["y"], np.maximum(x, 0))
+
+
+def test_a_callback_may_submit_another_run(model: poolrt.Model) -> None:
+    done = threading.Event()
+    left = 30
+
+    def again(_: object) -> None:
+        nonlocal left
+        left -= 1
+        if left:
+            model.submit(x=np.ones((4, 8), np.float32)).add_done_callback(again)
+        else:
+            done.set()
+
+    model.submit(x=np.ones((4, 8), np.float32)).add_done_callback(again)
+    assert done.wait(BOUND_S)
+
+
+def test_map_keeps_the_order_and_takes_only_a_few_batches_in_advance(model: poolrt.Model) -> None:
+    taken = 0
+
+    def batches() -> Iterator[dict[str, Any]]:
+        nonlocal taken
+        while True:  # endless
+            taken += 1
+            yield {"x": np.full((4, 8), taken, np.float32)}
+
+    results = model.map(batches(), in_flight=4)
+    for number in range(1, 31):
+        assert (next(results)["y"] == number).all()
+        assert taken <= number + 4
+    results.close()  # type: ignore[attr-defined]
+
+
+def test_map_of_nothing_is_nothing(model: poolrt.Model) -> None:
+    assert list(model.map([])) == []
+    with pytest.raises(ValueError, match="in_flight"):
+        next(model.map([], in_flight=0))
+
+
+def test_many_threads_may_run_at_once(pool: poolrt.Pool, model: poolrt.Model) -> None:
+    wrong: list[str] = []
+
+    def work(seed: int) -> None:
+        generator = np.random.default_rng(seed)
+        for number in range(60):
+            x = generator.standard_normal((4, 8)).astype(np.float32)
+            if number % 3:
+                y = model.run(x=x)["y"]
+            else:
+                y = model.submit(x=x).result(BOUND_S)["y"]
+            if not np.array_equal(y, np.maximum(x, 0)):
+                wrong.append(f"{seed}/{number}")
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(BOUND_S)
+        assert not thread.is_alive()
+    assert not wrong
+
+
+@pytest.mark.parametrize(
+    ("inputs", "error", "message"),
+    [
+        ({}, ValueError, r"takes the inputs x float32\[4, 8\]; given: none"),
+        ({"z": 1}, ValueError, r"takes the inputs x float32\[4, 8\]; given: z"),
+        ({"x": np.zeros((4, 8), np.float32), "z": 1}, ValueError, "given: x, z"),
+        ({"x": np.zeros((4, 8))}, TypeError, "input x of model relu must be of dtype float32, got float64"),
+        ({"x": np.zeros((8, 4), np.float32)}, ValueError, r"must be of shape \(4, 8\), got \(8, 4\)"),
+        ({"x": np.zeros(32, np.float32)}, ValueError, r"must be of shape \(4, 8\), got \(32,\)"),
+    ],
+)
+def test_wrong_inputs_are_refused_saying_what_is_expected(
+    model: poolrt.Model, inputs: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    for attempt in (model.run, model.submit):
+        with pytest.raises(error, match=message):
+            attempt(**inputs)
+
+
+def test_lists_of_numbers_are_inputs_too(model: poolrt.Model) -> None:
+    np.testing.assert_array_equal(model.run(x=[[-1.0] * 8, [1.0] * 8] * 2)["y"][:, 0], [0, 1, 0, 1])
+
+
+def test_empty_checks_its_arguments(pool: poolrt.Pool) -> None:
+    assert pool.empty(3, np.int64).shape == (3,)
+    assert pool.empty((0, 5)).shape == (0, 5)
+    with pytest.raises(ValueError, match="negative"):
+        pool.empty((2, -1))
+    with pytest.raises(TypeError, match="Python objects"):
+        pool.empty(3, object)
+
+
+def test_a_closed_model_runs_no_more_and_its_memory_is_free(pool: poolrt.Pool) -> None:
+    before = _used(pool)
+    graph = poolrt.Graph("sum")
+    x = graph.input("x", (1000,), "float32")
+    graph.output("y", graph.binary(x, np.ones(1000, np.float32), "add"))
+    model = pool.load(graph)
+    assert (model.run(x=np.ones(1000, np.float32))["y"] == 2).all()
+    assert _used(pool) > before
+    model.close()
+    with pytest.raises(PoolClosed, match="closed"):
+        model.run(x=np.ones(1000, np.float32))
+    gc.collect()
+    assert _used(pool) <= before + 8 * 1024  # what is kept for later inputs of this size
+
+
+def test_statistics_tell_of_workers_queue_arena_and_cache(pool: poolrt.Pool, model: poolrt.Model) -> None:
+    model.run(x=np.ones((4, 8), np.float32))
+    stats = pool.stats()
+    assert len(stats["workers"]) == pool.workers == 2
+    for worker in stats["workers"]:
+        assert worker["pid"] > 0
+        assert worker["state"] in ("idle", "busy", "starting")
+        assert worker["rss_bytes"] > 1_000_000
+        assert worker["numba_imported"] is False
+    assert sum(worker["runs"] for worker in stats["workers"]) > 0
+    assert stats["queue"] == {"waiting": 0, "in_flight": 0, "creating": 0}
+    assert stats["arena"]["bytes"] == 64 * 1024 * 1024
+    assert "creations" in stats["cache"]
