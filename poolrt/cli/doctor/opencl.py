@@ -1,7 +1,7 @@
-"""OpenCL platforms and devices, asked for in a child process.
+"""OpenCL devices, and whether each can make and run a kernel: asked in child processes.
 
-A broken driver hangs, aborts or crashes whoever lists its devices, and PoCL hangs after a fork of a process that
-has listed them. So the question is put by a fresh interpreter, with a time limit, whose death is only a finding.
+A broken driver hangs, aborts or crashes whoever lists its devices, and PoCL hangs after a fork of a process that has
+listed them. So each question is put by a fresh interpreter, with a time limit, whose death is only a finding.
 """
 
 from __future__ import annotations
@@ -11,62 +11,78 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 from .finding import Finding, ok, warn
 
-_LIMIT_S: Final = 30.0
-#: Printed before the answer: drivers write to standard output as they like.
-_MARK: Final = "poolrt-opencl:"
-_QUESTION: Final = f"""
+#: Printed before an answer: drivers write to standard output as they like.
+MARK: Final = "poolrt-opencl:"
+_LIST: Final = f"""
 import json
-import pyopencl as cl
-found = []
-for platform in cl.get_platforms():
-    try:
-        names = [device.name.strip() for device in platform.get_devices()]
-    except cl.Error:
-        names = []
-    found.append([platform.name.strip(), platform.version.strip(), names])
-print({_MARK!r} + json.dumps(found), flush=True)
+from poolrt.workers.engines.opencl import runtime
+drivers = runtime()
+devices = [[d.handle.name.strip(), d.handle.platform.name.strip(), d.handle.version.strip()] for d in drivers.devices]
+print({MARK!r} + json.dumps([devices, list(drivers.refused)]), flush=True)
 """
+#: Makes a kernel that no cache can have, runs it, and takes its binary, as a creator does.
+_TRY: Final = f"""
+import os, sys
+import numpy
+import pyopencl as cl
+from poolrt.workers.engines.opencl import OpenClEngine
+engine = OpenClEngine(int(sys.argv[1]))
+text = "__kernel void k(__global int *out) {{ out[get_global_id(0)] = %d; }}" % os.getpid()
+program = cl.Program(engine.context, text).build(cache_dir=False)
+out = cl.Buffer(engine.context, cl.mem_flags.READ_WRITE, 256)
+program.k(engine.queue, (64,), (64,), out)
+host = numpy.zeros(64, numpy.int32)
+cl.enqueue_copy(engine.queue, host, out)
+binaries = program.get_info(cl.program_info.BINARIES)
+print({MARK!r} + ("1" if (host == os.getpid()).all() and binaries[0] else "0"), flush=True)
+"""
+_UNUSABLE: Final = "engine opencl cannot be used; engine cpu is not affected"
 
 
-def findings(limit_s: float = _LIMIT_S, question: str = _QUESTION) -> Iterator[Finding]:
-    """List the OpenCL platforms and devices; a driver that does not answer within ``limit_s`` seconds is killed."""
-    advice = "engine opencl cannot be used; engine cpu is not affected"
+def findings(limit_s: float, list_code: str = _LIST, try_code: str = _TRY) -> Iterator[Finding]:
+    """List the devices and try each; a driver that does not answer within ``limit_s`` seconds is killed."""
+    found, why = _ask(list_code, [], limit_s)
+    if found is None:
+        yield warn("opencl", why, _UNUSABLE)
+        return
+    devices, refused = found
+    for reason in refused:
+        yield warn("opencl", reason, "this device is left out")
+    if not devices:
+        yield warn("opencl", "no device", f"{_UNUSABLE}; pip install 'pyopencl[pocl]' brings one")
+    for index, (name, platform, version) in enumerate(devices):
+        works, why = _ask(try_code, [str(index)], limit_s)
+        if works == 1:
+            yield ok(f"opencl:{index}", f"{name} ({platform}, {version})")
+        elif works is None:
+            advice = _UNUSABLE
+            if "linker" in why or '"ld"' in why:
+                advice = "PoCL links with the system's linker: apt-get install gcc libc6-dev"
+            yield warn(f"opencl:{index}", f"{name}: {why}", advice)
+        else:
+            yield warn(f"opencl:{index}", f"{name}: a kernel gave a wrong result", _UNUSABLE)
+
+
+def _ask(code: str, arguments: list[str], limit_s: float) -> tuple[Any, str]:
+    """Return what a fresh interpreter answers, or None and the reason why it did not."""
+    command = [sys.executable, "-W", "ignore", "-c", code, *arguments]
     try:
         child = subprocess.run(
-            [sys.executable, "-c", question],
-            capture_output=True,
-            text=True,
-            timeout=limit_s,
-            stdin=subprocess.DEVNULL,
-            check=False,
+            command, capture_output=True, text=True, timeout=limit_s, stdin=subprocess.DEVNULL, check=False
         )
     except subprocess.TimeoutExpired:
-        yield warn("opencl", f"no answer in {limit_s:g} s: a driver hangs", advice)
-        return
-    answer = next((line for line in child.stdout.splitlines() if line.startswith(_MARK)), None)
-    if answer is None:
-        yield warn("opencl", _cause(child), advice)
-        return
-    platforms = json.loads(answer.removeprefix(_MARK))
-    devices = sum(len(names) for _, _, names in platforms)
-    if devices == 0:
-        yield warn(
-            "opencl", f"{len(platforms)} platforms, no device", f"{advice}; pip install 'pyopencl[pocl]' brings one"
-        )
-        return
-    index = 0
-    for platform, version, names in platforms:
-        for name in names:
-            yield ok(f"opencl:{index}", f"{name} ({platform}, {version})")
-            index += 1
-
-
-def _cause(child: subprocess.CompletedProcess[str]) -> str:
+        return None, f"no answer in {limit_s:g} s: a driver hangs"
+    answer = next((line for line in child.stdout.splitlines() if line.startswith(MARK)), None)
+    if answer is not None:
+        return json.loads(answer.removeprefix(MARK)), ""
+    said = [line for line in child.stderr.splitlines() if line.strip()]
+    # What a compiler says of itself tells more than the exception that follows.
+    telling = [line for line in said if line.startswith("error:")] or said[-1:]
     if child.returncode < 0:
-        return f"a driver crashed the asking process ({signal.Signals(-child.returncode).name})"
-    lines = child.stderr.strip().splitlines()
-    return lines[-1] if lines else f"the asking process ended with status {child.returncode}"
+        crash = f"a driver crashed the asking process ({signal.Signals(-child.returncode).name})"
+        return None, f"{crash}: {telling[-1]}" if telling else crash
+    return None, telling[-1] if telling else f"the asking process ended with status {child.returncode}"

@@ -1,56 +1,93 @@
-"""The OpenCL question: an answer, and drivers that hang, crash, lie or are absent."""
+"""The OpenCL questions: an answer, and drivers that hang, crash, lie, cannot link or are absent."""
 
 from __future__ import annotations
 
+import json
 import os
 import time
 
 import pytest
 
-from poolrt.cli.doctor.finding import State
-from poolrt.cli.doctor.opencl import findings
+from poolrt.cli.doctor.finding import Finding, State
+from poolrt.cli.doctor.opencl import MARK, findings
+
+ONE_DEVICE = f"print({MARK + json.dumps([[['D', 'P', 'V']], []])!r})"
+WORKS = f"print({MARK + '1'!r})"
 
 
-def test_the_devices_of_this_machine_are_listed_in_order() -> None:
-    found = list(findings())
+def _found(list_code: str = ONE_DEVICE, try_code: str = WORKS, limit_s: float = 30) -> list[Finding]:
+    return list(findings(limit_s, list_code, try_code))
+
+
+def test_the_devices_of_this_machine_are_listed_in_order_and_can_make_and_run_a_kernel() -> None:
+    found = list(findings(60))
     assert found
     assert all(finding.state is State.OK for finding in found), found
     assert [finding.name for finding in found] == [f"opencl:{index}" for index in range(len(found))]
 
 
 def test_a_driver_that_hangs_is_killed_after_the_limit() -> None:
+    hang = "import time; time.sleep(600)"
     started = time.monotonic()
-    (finding,) = findings(0.3, "import time; time.sleep(600)")
-    assert time.monotonic() - started < 10
-    assert finding.state is State.WARN
-    assert finding.seen == "no answer in 0.3 s: a driver hangs"
+    (listing,) = _found(hang, limit_s=0.3)
+    (trying,) = _found(try_code=hang, limit_s=1)
+    assert time.monotonic() - started < 20
+    assert (listing.name, listing.state, listing.seen) == ("opencl", State.WARN, "no answer in 0.3 s: a driver hangs")
+    assert (trying.name, trying.state, trying.seen) == ("opencl:0", State.WARN, "D: no answer in 1 s: a driver hangs")
 
 
 @pytest.mark.parametrize(
-    ("question", "seen"),
+    ("code", "seen"),
     [
         ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "a driver crashed the asking process (SIGSEGV)"),
-        ("import os; os.abort()", "a driver crashed the asking process (SIGABRT)"),
+        (
+            "import os, sys; print('error: no such thing', file=sys.stderr, flush=True); os.abort()",
+            "a driver crashed the asking process (SIGABRT): error: no such thing",
+        ),
         ("raise SystemExit(3)", "the asking process ended with status 3"),
         ("import no_such_opencl", "ModuleNotFoundError: No module named 'no_such_opencl'"),
-        ("print('poolrt-opencl:[]')", "0 platforms, no device"),
-        ('print(\'poolrt-opencl:[["P", "1", []]]\')', "1 platforms, no device"),
     ],
 )
-def test_a_driver_that_fails_is_a_finding_and_not_our_failure(question: str, seen: str) -> None:
-    (finding,) = findings(30, question)
+def test_a_driver_that_fails_is_a_finding_and_not_our_failure(code: str, seen: str) -> None:
+    (listing,) = _found(code)
+    (trying,) = _found(try_code=code)
+    assert (listing.state, listing.seen) == (State.WARN, seen)
+    assert (trying.state, trying.seen) == (State.WARN, f"D: {seen}")
+    assert "engine cpu is not affected" in listing.advice
+
+
+def test_no_device_at_all_is_warned_of_with_a_way_to_one() -> None:
+    (finding,) = _found(f"print({MARK + '[[], []]'!r})")
     assert finding.state is State.WARN
-    assert finding.seen == seen
-    assert "engine cpu is not affected" in finding.advice
+    assert "pyopencl[pocl]" in finding.advice
+
+
+def test_a_device_that_the_runtime_refuses_is_told_with_its_reason() -> None:
+    refused, device = _found(f"print({MARK + json.dumps([[['D', 'P', 'V']], ['old thing: too old']])!r})")
+    assert (refused.state, refused.seen) == (State.WARN, "old thing: too old")
+    assert device.state is State.OK
+
+
+def test_a_device_that_computes_wrongly_is_warned_of() -> None:
+    (finding,) = _found(try_code=f"print({MARK + '0'!r})")
+    assert (finding.state, finding.seen) == (State.WARN, "D: a kernel gave a wrong result")
 
 
 def test_what_a_driver_prints_does_not_hide_the_answer() -> None:
-    question = "print('hello from the driver'); print('poolrt-opencl:[[\"P\", \"V\", [\"D\"]]]'); print('bye')"
-    (finding,) = findings(30, question)
+    (finding,) = _found(f"print('hello'); {ONE_DEVICE}; print('bye')")
     assert (finding.name, finding.state, finding.seen) == ("opencl:0", State.OK, "D (P, V)")
+
+
+def test_a_machine_without_a_linker_is_told_what_to_install() -> None:
+    # PoCL's compiler says so on standard error before the process dies.
+    said = 'error: unable to execute command: Executable "ld" doesn\'t exist!'
+    (finding,) = _found(try_code=f"import os, sys; print({said!r}, file=sys.stderr, flush=True); os.abort()")
+    assert finding.state is State.WARN
+    assert said in finding.seen
+    assert "apt-get install gcc libc6-dev" in finding.advice
 
 
 def test_asking_does_not_change_our_environment() -> None:
     before = dict(os.environ)
-    list(findings(30, "import os; os.environ['X'] = '1'"))
+    _found(f"import os; os.environ['X'] = '1'; {ONE_DEVICE}")
     assert dict(os.environ) == before
