@@ -39,7 +39,12 @@ def main() -> int:
     parser.add_argument("--started", type=float, default=0.0, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.measure:
-        print(json.dumps(measure(Path(options.measure), options.workers, options.images, options.started)))
+        try:
+            found = measure(Path(options.measure), options.workers, options.images, options.started)
+        except (poolrt.GraphError, poolrt.errors.PoolError) as error:
+            print(f"{type(error).__name__}: {error}", file=sys.stderr)
+            return 1
+        print(json.dumps(found))
         return 0
     with tempfile.TemporaryDirectory(prefix="poolrt-resnet50-") as folder:
         model = models.write(NETWORK, Path(folder) / f"{NETWORK}.onnx")
@@ -47,18 +52,18 @@ def main() -> int:
         # A home of its own: the first run finds nothing, and what it leaves is gone with the folder.
         environment = {**os.environ, "POOLRT_HOME": str(Path(folder) / "home")}
         environment.pop("POOLRT_REDIS_URL", None)
+        runs: dict[str, dict[str, Any]] = {}
         try:
-            found = {}
             for run in ("cold", "warm"):
-                found[run] = in_new_process(model, options, environment)
-                tell(run, found[run])
+                runs[run] = in_new_process(model, options, environment)
+                tell(run, runs[run])
         except subprocess.CalledProcessError as error:
             print(f"the run failed with status {error.returncode}", file=sys.stderr)
             return 1
         finally:
             down = [sys.executable, "-m", "poolrt", "cache", "down"]
             subprocess.run(down, env=environment, check=False, stdout=subprocess.DEVNULL)
-    return judge(found["cold"], found["warm"])
+    return judge(runs["cold"], runs["warm"])
 
 
 def in_new_process(model: Path, options: argparse.Namespace, environment: dict[str, str]) -> dict[str, Any]:
