@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
+
 from poolrt.graph.lifetime import ALIGNMENT, Lifetime, aligned, place
 
 LIVES = st.lists(
