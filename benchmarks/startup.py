@@ -18,7 +18,7 @@ from poolrt.cachestore import CacheStore
 from poolrt.workers.desc import Arg, Eltwise, MemoryDesc, PrimitiveAttr
 from poolrt.workers.engines.cpu import CpuEngine
 from poolrt.workers.engines.target import cpu_target
-from poolrt.workers.memory.memory import Memory
+from poolrt.workers.memory.storage import Memory
 from poolrt.workers.primitives.primitive import Primitive
 from poolrt.workers.primitives.primitive_desc import primitive_desc
 

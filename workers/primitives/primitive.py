@@ -10,7 +10,7 @@ from poolrt.cachestore import CacheStore
 from ..bound_primitive import BoundPrimitive, RealizedPrimitive
 from ..engines.cpu import CpuEngine
 from ..memory.buffer import Buffer
-from ..memory.memory import Memory
+from ..memory.storage import Memory
 from .entry import parse_entry
 from .key import primitive_key
 from .primitive_desc import PrimitiveDesc
