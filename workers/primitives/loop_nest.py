@@ -1,7 +1,7 @@
 """Describe a change of layout as nests of strided loops. Pure.
 
 Every dimension is cut at the block sizes of both layouts into digits; a digit has one stride in each layout. A padded
-dimension gives a nest for its whole blocks and one for the rest, and a nest that zeroes the last block beforehand.
+dimension gives a nest for its whole blocks, one for the rest and one that zeroes the padding. Nests do not overlap.
 """
 
 from __future__ import annotations
@@ -41,30 +41,19 @@ class IncompatibleBlocks(ValueError):
 
 def copies(src: MemoryDesc, dst: MemoryDesc) -> list[Nest]:
     """Return the nests that together move every element from one layout to the other. Raises IncompatibleBlocks."""
-    parts = [_dimension(src, dst, dim) for dim in range(dst.ndims)]
-    nests = []
-    for choice in itertools.product(*parts):
-        loops = sorted((loop for nest in choice for loop in nest.loops), key=lambda loop: (-loop.dst, -loop.src))
-        nests.append(Nest(_merge(loops), sum(n.src for n in choice), sum(n.dst for n in choice)))
-    return nests
+    return _combined([_elements(src, dst, dim) for dim in range(dst.ndims)])
 
 
 def fills(src: MemoryDesc, dst: MemoryDesc) -> list[Nest]:
-    """Return the nests over the last block of each dimension that ``dst`` pads and ``src`` does not pad likewise."""
-    nests = []
-    strides = [_strides(dst, dim) for dim in range(dst.ndims)]
+    """Return the nests over what ``dst`` pads and ``src`` does not pad likewise; their source strides mean nothing."""
+    found = []
     for dim in range(dst.ndims):
-        block = dst.layout.block_of(dim)
-        if dst.dims[dim] % block == 0 or _keeps_padding(src, dst, dim):
-            continue
-        loops = []
-        for other, digits in enumerate(strides):
-            extents = [(size, stride) for size, stride in digits[:-1]]
-            outer = (1 if other == dim else dst.padded_dims[other] // dst.layout.block_of(other), digits[-1][1])
-            loops += [Loop(size, 0, stride) for size, stride in (*extents, outer)]
-        loops.sort(key=lambda loop: -loop.dst)
-        nests.append(Nest(_merge(loops), 0, dst.dims[dim] // block * strides[dim][-1][1]))
-    return nests
+        if dst.dims[dim] < dst.padded_dims[dim] and not _keeps_padding(src, dst, dim):
+            before = [_range(dst, dst, other, 0, dst.dims[other]) for other in range(dim)]
+            padding = _range(dst, dst, dim, dst.dims[dim], dst.padded_dims[dim])
+            after = [_range(dst, dst, other, 0, dst.padded_dims[other]) for other in range(dim + 1, dst.ndims)]
+            found += _combined([*before, padding, *after])
+    return found
 
 
 def pieces(nest: Nest) -> list[Nest]:
@@ -90,26 +79,42 @@ def _cut(nest: Nest, unit: str) -> list[Nest]:
     return [nest]
 
 
-def _dimension(src: MemoryDesc, dst: MemoryDesc, dim: int) -> list[Nest]:
+def _elements(src: MemoryDesc, dst: MemoryDesc, dim: int) -> list[Nest]:
     """Return nests of one dimension that cover its elements (its padding too where both layouts pad alike)."""
     length = dst.padded_dims[dim] if _keeps_padding(src, dst, dim) else dst.dims[dim]
+    return _range(src, dst, dim, 0, length)
+
+
+def _range(src: MemoryDesc, dst: MemoryDesc, dim: int, start: int, end: int) -> list[Nest]:
+    """Return nests that cover the indices from ``start`` to ``end`` of one dimension. Raises IncompatibleBlocks."""
     marks = sorted({1, *_marks(src, dim), *_marks(dst, dim)})
     if any(b % a for a, b in itertools.pairwise(marks)):
         raise IncompatibleBlocks(f"blocks {marks[1:]} of dimension {dim} do not divide one another")
     found = []
-    start = 0
-    for number in reversed(range(len(marks))):
-        # All whole blocks of this size that are left; smaller digits run in full.
-        count = (length - start) // marks[number]
-        if count:
-            loops = [
-                Loop(b // a, _stride(src, dim, a), _stride(dst, dim, a))
-                for a, b in itertools.pairwise(marks[: number + 1])
-            ]
-            outer = Loop(count, _stride(src, dim, marks[number]), _stride(dst, dim, marks[number]))
-            found.append(Nest((*loops, outer), _place(src, dim, start), _place(dst, dim, start)))
-            start += count * marks[number]
+    while start < end:
+        # The largest blocks that begin here and fit, as many as there are before a still larger one begins.
+        number = max(i for i, mark in enumerate(marks) if start % mark == 0 and (start + mark <= end or mark == 1))
+        unit = marks[number]
+        stop = end
+        if number + 1 < len(marks):
+            stop = min(end, (start // marks[number + 1] + 1) * marks[number + 1])
+        count = (stop - start) // unit
+        inner = [
+            Loop(b // a, _stride(src, dim, a), _stride(dst, dim, a)) for a, b in itertools.pairwise(marks[: number + 1])
+        ]
+        outer = Loop(count, _stride(src, dim, unit), _stride(dst, dim, unit))
+        found.append(Nest((*inner, outer), _place(src, dim, start), _place(dst, dim, start)))
+        start += count * unit
     return found
+
+
+def _combined(parts: list[list[Nest]]) -> list[Nest]:
+    """Return every combination of one nest a dimension as one nest."""
+    nests = []
+    for choice in itertools.product(*parts):
+        loops = sorted((loop for nest in choice for loop in nest.loops), key=lambda loop: (-loop.dst, -loop.src))
+        nests.append(Nest(_merge(loops), sum(n.src for n in choice), sum(n.dst for n in choice)))
+    return nests
 
 
 def _keeps_padding(src: MemoryDesc, dst: MemoryDesc, dim: int) -> bool:

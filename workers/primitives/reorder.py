@@ -12,6 +12,8 @@ from .program import KernelSpec, Launch, LaunchArgument, Program
 
 #: A launch has at least about so many items of work where its nest allows; the other loops run inside of an item.
 _ITEMS = 64
+#: What the kernel does with the innermost pair of loops.
+_COPY, _TRANSPOSE, _FILL = 0, 1, 2
 
 
 class NativeReorder:
@@ -83,46 +85,44 @@ class NestBuilder:
 
     def move(self, src: MemoryDesc, dst: MemoryDesc, source: LaunchArgument, to: LaunchArgument) -> None:
         """Add the launches that move ``src`` at one place to ``dst`` at another. Raises IncompatibleBlocks."""
-        nests = copies(src, dst)
-        for nest in fills(src, dst):
-            self._nest("fill", nest, to, to)
-        for nest in nests:
-            for piece in pieces(nest):
-                self._nest("", piece, source, to)
+        records: list[int] = []
+        items = 0
+        for mode, nests in ((_FILL, fills(src, dst)), (None, copies(src, dst))):
+            for nest in nests:
+                for piece in pieces(nest):
+                    record, count = _record(mode, piece)
+                    items += count
+                    records += [items, 8 * (len(record) + 2), *record]
+        self.launch(KernelSpec.of("reorder"), (source, to, ("t", self.table(records))), items)
 
-    def _nest(self, mode: str, nest: Nest, source: LaunchArgument, to: LaunchArgument) -> None:
-        loops = list(nest.loops)
-        column = _take(loops, next((i for i, loop in enumerate(loops) if loop.dst == 1), None))
-        if mode == "fill" or column.src == 1 or column.extent == 1:
-            mode = mode or "copy"
-            row = Loop(1, 0, 0)
-            if loops and (loops[-1].extent * column.extent <= PIECE or steps(tuple(loops[:-1])) >= _ITEMS):
-                row = loops.pop()
-            innermost = (row.extent, row.src * 4, row.dst * 4, column.extent)
-        else:
-            mode = "transpose"
-            adjacent = _take(loops, next((i for i, loop in enumerate(loops) if loop.src == 1), None))
-            innermost = (column.extent, column.src * 4, adjacent.dst * 4, adjacent.extent)
-        inside = [Loop(1, 0, 0), Loop(1, 0, 0)]
-        for number in (1, 0):
-            if loops and steps(tuple(loops[:-1])) >= _ITEMS:
-                inside[number] = loops.pop()
-        table = self.table([value for loop in reversed(loops) for value in (loop.extent, loop.src * 4, loop.dst * 4)])
-        pair = [value for loop in inside for value in (loop.extent, loop.src * 4, loop.dst * 4)]
-        args: tuple[LaunchArgument, ...] = (
-            _shifted(source, nest.src * 4), _shifted(to, nest.dst * 4), ("t", table),
-            *(("i", value) for value in (len(loops), *pair, *innermost)),
-        )  # fmt: skip
-        self.launch(KernelSpec.of("reorder", mode=mode), args, steps(tuple(loops)))
+
+def _record(mode: int | None, nest: Nest) -> tuple[list[int], int]:
+    """Return the kernel's record of a nest, from the mode on, and the steps of its outer loops."""
+    loops = list(nest.loops)
+    column = _take(loops, next((i for i, loop in enumerate(loops) if loop.dst == 1), None))
+    if mode == _FILL or column.src == 1 or column.extent == 1:
+        mode = mode or _COPY
+        row = Loop(1, 0, 0)
+        if loops and (loops[-1].extent * column.extent <= PIECE or steps(tuple(loops[:-1])) >= _ITEMS):
+            row = loops.pop()
+        innermost = (row.extent, row.src * 4, row.dst * 4, column.extent)
+    else:
+        mode = _TRANSPOSE
+        adjacent = _take(loops, next((i for i, loop in enumerate(loops) if loop.src == 1), None))
+        innermost = (column.extent, column.src * 4, adjacent.dst * 4, adjacent.extent)
+    inside = [Loop(1, 0, 0), Loop(1, 0, 0)]
+    for number in (1, 0):
+        if loops and steps(tuple(loops[:-1])) >= _ITEMS:
+            inside[number] = loops.pop()
+    pair, outer = (
+        [value for loop in chosen for value in (loop.extent, loop.src * 4, loop.dst * 4)]
+        for chosen in (inside, reversed(loops))
+    )
+    return [mode, nest.src * 4, nest.dst * 4, *pair, *innermost, len(loops), *outer], steps(tuple(loops))
 
 
 def _take(loops: list[Loop], index: int | None) -> Loop:
     return Loop(1, 1, 1) if index is None else loops.pop(index)
-
-
-def _shifted(place: LaunchArgument, nbytes: int) -> LaunchArgument:
-    where, value = place
-    return (where, (value[0], value[1] + nbytes)) if isinstance(value, tuple) else (where, value + nbytes)
 
 
 CPU_IMPLEMENTATIONS = (NativeReorder(),)

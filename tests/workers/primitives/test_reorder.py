@@ -66,7 +66,7 @@ def test_types_that_are_not_moved_are_refused(source: str, target: str) -> None:
         primitive_desc(op, PrimitiveAttr(), cpu_target())
 
 
-def test_few_kernels_serve_every_reorder() -> None:
+def test_one_kernel_serves_every_reorder() -> None:
     problems = [*cases("reorder"), *(case(*m) for m in MORE)]
     specs = {spec for p in problems for spec in primitive_desc(p.op, PrimitiveAttr(), cpu_target()).program().kernels}
-    assert len(specs) == 3
+    assert len(specs) == 1

@@ -66,17 +66,22 @@ def make(
             source = src + image * src_batch + group * src_group
             target = dst + image * dst_batch + (group * group_blocks + block) * dst_block
             rest = min(blocks, group_blocks - block)
-            for tile in range(iload(strip_table + strip * 8), iload(strip_table + strip * 8 + 8)):
+            first_tile = iload(strip_table + strip * 8)
+            for tile in range(first_tile, iload(strip_table + strip * 8 + 8)):
+                # The first tiles ask for the weights of the next part, a block each.
+                ahead = 0
+                if tile - first_tile < blocks and part + 1 < parts:
+                    ahead = (blocks + tile - first_tile) * weight_block
                 entry = tile_table + tile * 24
                 at = source + iload(entry + 8)
                 to = target + iload(entry + 16)
                 is_second = two and iload(entry) != 0
                 if blocks == 1 or rest == blocks:
                     if is_second:
-                        wide_second(T, lanes, at, offsets, run, factors, weight_block, weight_row, to, dst_block, 64,
+                        wide_second(T, lanes, at, offsets, run, factors, weight_block, weight_row, ahead, to, dst_block, 64,
                                     0, biases, biased, count, to_residual, low32, bound32)  # fmt: skip
                     else:
-                        wide_first(T, lanes, at, offsets, run, factors, weight_block, weight_row, to, dst_block, 64,
+                        wide_first(T, lanes, at, offsets, run, factors, weight_block, weight_row, ahead, to, dst_block, 64,
                                    0, biases, biased, count, to_residual, low32, bound32)  # fmt: skip
                 else:
                     for j in range(rest):
@@ -84,11 +89,11 @@ def make(
                         out = to + j * dst_block
                         before = j * 16
                         if is_second:
-                            single_second(T, lanes, at, offsets, run, rows, weight_block, weight_row, out, dst_block,
+                            single_second(T, lanes, at, offsets, run, rows, weight_block, weight_row, 0, out, dst_block,
                                           64, 0, biases + before * 4, biased - before, count - before, to_residual,
                                           low32, bound32)  # fmt: skip
                         else:
-                            single_first(T, lanes, at, offsets, run, rows, weight_block, weight_row, out, dst_block,
+                            single_first(T, lanes, at, offsets, run, rows, weight_block, weight_row, 0, out, dst_block,
                                          64, 0, biases + before * 4, biased - before, count - before, to_residual,
                                          low32, bound32)  # fmt: skip
 

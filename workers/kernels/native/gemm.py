@@ -57,11 +57,11 @@ def make(isa: str, positions: int, blocks: int) -> tuple[Callable[..., None], An
                 to = target + number * positions * dst_row
                 height = rows - number * positions
                 if blocks == 1 or rest == blocks:
-                    wide(1, K, at, zero, 0, factors, right_block, right_row, to, 64, dst_row, height, biases, biased,
+                    wide(1, K, at, zero, 0, factors, right_block, right_row, 0, to, 64, dst_row, height, biases, biased,
                          count, to_residual, low32, bound32)  # fmt: skip
                 else:
                     for j in range(rest):
-                        single(1, K, at, zero, 0, factors + j * right_block, right_block, right_row, to + j * 64, 64,
+                        single(1, K, at, zero, 0, factors + j * right_block, right_block, right_row, 0, to + j * 64, 64,
                                dst_row, height, biases + j * 64, biased - j * 16, count - j * 16, to_residual, low32,
                                bound32)  # fmt: skip
 

@@ -66,6 +66,7 @@ class _Arguments(NamedTuple):
     weights: Value
     weight_block: Value
     weight_row: Value
+    ahead: Value  #: from weights to those that are asked for meanwhile; 0 for none
     dst: Value
     dst_block: Value
     dst_step: Value  #: from position to position
@@ -84,17 +85,27 @@ def make_tile(shape: TileShape) -> Any:
     @intrinsic
     def tile(
         _: Any, T: Any, lanes: Any, src: Any, offsets: Any, run: Any, weights: Any, weight_block: Any,
-        weight_row: Any, dst: Any, dst_block: Any, dst_step: Any, rows: Any, bias: Any, biased: Any, count: Any,
-        to_residual: Any, low: Any, bound: Any,
+        weight_row: Any, ahead: Any, dst: Any, dst_block: Any, dst_step: Any, rows: Any, bias: Any, biased: Any,
+        count: Any, to_residual: Any, low: Any, bound: Any,
     ) -> Any:  # fmt: skip
         def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
             arguments = _Arguments(*a)
+            _ask_for_residual(b, shape, arguments)
             _emit_stores(b, shape, arguments, _emit_sums(b, shape, arguments))
             return context.get_dummy_value()
 
-        return types.void(*[types.int64] * 16, types.float32, types.float32), emit
+        return types.void(*[types.int64] * 17, types.float32, types.float32), emit
 
     return tile
+
+
+def _ask_for_residual(b: Builder, shape: TileShape, a: _Arguments) -> None:
+    """Fetch the residual while the sums are computed: it was written long ago and is read once."""
+    with b.if_then(b.icmp_signed("!=", a.to_residual, I64(NO_RESIDUAL))):
+        for position in range(sum(shape.runs)):
+            for j in range(shape.blocks):
+                at = b.add(a.dst, b.add(b.mul(a.dst_step, I64(position)), b.mul(a.dst_block, I64(j))))
+                _prefetch(b, b.add(at, a.to_residual), 3)
 
 
 def _emit_sums(b: Builder, shape: TileShape, a: _Arguments) -> list[Value]:
@@ -118,6 +129,7 @@ def _emit_sums(b: Builder, shape: TileShape, a: _Arguments) -> list[Value]:
     source = _phi(b, I64, begin, outer)
     sums = [_phi(b, VF, value, outer) for value in carried]
     row_bytes = pointer(b, row, I8)
+    _prefetch(b, b.add(row, a.ahead), 2)
     factors = [_load(b, row_bytes, b.mul(a.weight_block, I64(j)), VF) for j in blocks]
     new: list[Value] = []
     for index, length in enumerate(shape.runs):
@@ -176,6 +188,10 @@ def _emit_stores(b: Builder, shape: TileShape, a: _Arguments, sums: list[Value])
                         rows(has_residual, part=True)
                     with whole:
                         rows(has_residual, part=False)
+
+
+def _prefetch(b: Builder, address: Value, locality: int) -> None:
+    call(b, "llvm.prefetch.p0", pointer(b, address, I8), I32(0), I32(locality), I32(1), result=ir.VoidType())
 
 
 def _phi(b: Builder, kind: ir.Type, value: Value, block: Value) -> Value:
