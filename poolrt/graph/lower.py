@@ -141,7 +141,9 @@ class _Lowering:
             return self._step(name, pd, args)
         raise refused or UnsupportedPrimitive("there is no candidate")
 
-    def _describe(self, op: OpDesc, post_ops: tuple[tuple[str, str, float, float], ...], extra: list[Version]) -> PrimitiveDesc:
+    def _describe(
+        self, op: OpDesc, post_ops: tuple[tuple[str, str, float, float], ...], extra: list[Version]
+    ) -> PrimitiveDesc:
         if not extra:
             return primitive_desc(op, PrimitiveAttr(tuple(PostOp(*p) for p in post_ops)), self.target)
         # The second source of a binary post-op lies as the destination does, which a first round finds out.
@@ -170,7 +172,9 @@ class _Lowering:
             pd = primitive_desc(Reorder(version.desc, wanted), PrimitiveAttr(), self.target)
             if self._is_constant(version):
                 given = self.draft.constants[self.draft.storages[version.storage].number]
-                self.draft.constants.append(PlanConstant(given.value, given.raw_nbytes, wanted.nbytes, self._number(pd)))
+                self.draft.constants.append(
+                    PlanConstant(given.value, given.raw_nbytes, wanted.nbytes, self._number(pd))
+                )
                 found = self._stored(Storage(PlaceKind.CONSTANT, len(self.draft.constants) - 1), wanted)
             else:
                 name = f"reorder {version.desc.tag} to {wanted.tag}"

@@ -55,16 +55,22 @@ class Convolution(OpDesc):
         _require(spatial >= 1 and self.weights.ndims == spatial + 2, "weights", "rank must equal the rank of src, >= 3")
         _spatial_arguments(self, spatial)
         channels, outputs = self.src.dims[1], self.weights.dims[0]
-        _require(self.groups >= 1 and channels % self.groups == 0, "groups", f"{self.groups} must divide {channels} channels")
+        _require(
+            self.groups >= 1 and channels % self.groups == 0, "groups", f"{self.groups} must divide {channels} channels"
+        )
         _require(outputs % self.groups == 0, "groups", f"{self.groups} must divide {outputs} output channels")
-        _require(self.weights.dims[1] * self.groups == channels, "weights", f"expect {channels // self.groups} input channels")
+        _require(
+            self.weights.dims[1] * self.groups == channels,
+            "weights",
+            f"expect {channels // self.groups} input channels",
+        )
         _require(self.bias is None or self.bias.dims == (outputs,), "bias", f"expect ({outputs},)")
         expected = (self.src.dims[0], outputs, *windowed(self.src.dims[2:], self.weights.dims[2:], self))
         _require(self.dst.dims == expected, "dst", f"expect {expected}, got {self.dst.dims}")
 
     def memories(self) -> dict[int, MemoryDesc]:
-        found = {Arg.SRC: self.src, Arg.WEIGHTS: self.weights, Arg.DST: self.dst}
-        return {**found, Arg.BIAS: self.bias} if self.bias else {**found}
+        found: dict[int, MemoryDesc] = {Arg.SRC: self.src, Arg.WEIGHTS: self.weights, Arg.DST: self.dst}
+        return {**found, Arg.BIAS: self.bias} if self.bias else found
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +132,11 @@ class Binary(OpDesc):
         _one_of("algorithm", self.algorithm, BINARY_ALGORITHMS)
         _require(self.src0.ndims == self.src1.ndims, "src1", f"expect rank {self.src0.ndims}, got {self.src1.ndims}")
         pairs = list(zip(self.src0.dims, self.src1.dims, strict=True))
-        _require(all(a == b or 1 in (a, b) for a, b in pairs), "src1", f"{self.src1.dims} does not broadcast with {self.src0.dims}")
+        _require(
+            all(a == b or 1 in (a, b) for a, b in pairs),
+            "src1",
+            f"{self.src1.dims} does not broadcast with {self.src0.dims}",
+        )
         expected = tuple(a if b == 1 else b for a, b in pairs)
         _require(self.dst.dims == expected, "dst", f"expect {expected}, got {self.dst.dims}")
 
@@ -191,7 +201,7 @@ class BatchNormalization(OpDesc):
 
     def memories(self) -> dict[int, MemoryDesc]:
         channel = MemoryDesc((self.src.dims[1],), "f32")
-        statistics = {arg: channel for arg in (Arg.MEAN, Arg.VARIANCE, Arg.SCALE, Arg.SHIFT)}
+        statistics: dict[int, MemoryDesc] = dict.fromkeys((Arg.MEAN, Arg.VARIANCE, Arg.SCALE, Arg.SHIFT), channel)
         return {Arg.SRC: self.src, **statistics, Arg.DST: self.dst}
 
 
@@ -239,8 +249,8 @@ class Matmul(OpDesc):
         _require(self.bias is None or self.bias.dims == row, "bias", f"expect {row}")
 
     def memories(self) -> dict[int, MemoryDesc]:
-        found = {Arg.SRC: self.src, Arg.WEIGHTS: self.weights, Arg.DST: self.dst}
-        return {**found, Arg.BIAS: self.bias} if self.bias else {**found}
+        found: dict[int, MemoryDesc] = {Arg.SRC: self.src, Arg.WEIGHTS: self.weights, Arg.DST: self.dst}
+        return {**found, Arg.BIAS: self.bias} if self.bias else found
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,8 +271,8 @@ class InnerProduct(OpDesc):
         _require(self.bias is None or self.bias.dims == (outputs,), "bias", f"expect ({outputs},)")
 
     def memories(self) -> dict[int, MemoryDesc]:
-        found = {Arg.SRC: self.src, Arg.WEIGHTS: self.weights, Arg.DST: self.dst}
-        return {**found, Arg.BIAS: self.bias} if self.bias else {**found}
+        found: dict[int, MemoryDesc] = {Arg.SRC: self.src, Arg.WEIGHTS: self.weights, Arg.DST: self.dst}
+        return {**found, Arg.BIAS: self.bias} if self.bias else found
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,7 +339,11 @@ def windowed(sizes: tuple[int, ...], kernel: tuple[int, ...], op: Convolution | 
 def _spatial_arguments(op: Convolution | Pooling, spatial: int) -> None:
     for name, low in (("strides", 1), ("dilations", 0), ("padding_l", 0), ("padding_r", 0)):
         values = getattr(op, name)
-        _require(len(values) == spatial and all(v >= low for v in values), name, f"expect {spatial} values >= {low}, got {values}")
+        _require(
+            len(values) == spatial and all(v >= low for v in values),
+            name,
+            f"expect {spatial} values >= {low}, got {values}",
+        )
 
 
 def _one_of(name: str, value: str, known: tuple[str, ...]) -> None:

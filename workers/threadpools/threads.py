@@ -33,15 +33,13 @@ class ThreadsPool:
         """Run ``fn(i, n)`` for each i below n and return when all have ended."""
         for i in range(1, n):
             self._tasks.put((fn, i, n))
-        failure: BaseException | None = None
+        failures: list[BaseException] = []
         try:
             fn(0, n)
-        except BaseException as error:
-            failure = error
-        for _ in range(1, n):
-            failure = self._done.get() or failure
-        if failure is not None:
-            raise failure
+        finally:  # the region ends before its error goes on: tasks must not outlive what they touch
+            failures.extend(error for _ in range(1, n) if (error := self._done.get()) is not None)
+        if failures:
+            raise failures[0]
 
     def close(self) -> None:
         """Stop the threads."""
@@ -54,7 +52,9 @@ class ThreadsPool:
     def __enter__(self) -> ThreadsPool:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def _serve(self) -> None:
@@ -62,7 +62,7 @@ class ThreadsPool:
             fn, i, n = task
             try:
                 fn(i, n)
-            except BaseException as error:  # handed to the thread that owns the region
+            except BaseException as error:  # noqa: BLE001 - handed to the thread that owns the region
                 self._done.put(error)
             else:
                 self._done.put(None)
