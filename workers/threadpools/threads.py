@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from types import TracebackType
 
 
@@ -37,6 +37,8 @@ class ThreadsPool:
         try:
             fn(0, n)
         finally:  # the region ends before its error goes on: tasks must not outlive what they touch
+            while self._take_one():
+                pass
             failures.extend(error for _ in range(1, n) if (error := self._done.get()) is not None)
         if failures:
             raise failures[0]
@@ -59,10 +61,22 @@ class ThreadsPool:
 
     def _serve(self) -> None:
         while (task := self._tasks.get()) is not None:
-            fn, i, n = task
-            try:
-                fn(i, n)
-            except BaseException as error:  # noqa: BLE001 - handed to the thread that owns the region
-                self._done.put(error)
-            else:
-                self._done.put(None)
+            self._run(*task)
+
+    def _take_one(self) -> bool:
+        """Run a task that no thread has taken yet; return whether there was one."""
+        try:
+            task = self._tasks.get_nowait()
+        except Empty:
+            return False
+        if task is not None:
+            self._run(*task)
+        return True
+
+    def _run(self, fn: Callable[[int, int], None], i: int, n: int) -> None:
+        try:
+            fn(i, n)
+        except BaseException as error:  # noqa: BLE001 - handed to the thread that owns the region
+            self._done.put(error)
+        else:
+            self._done.put(None)
