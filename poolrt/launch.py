@@ -19,15 +19,16 @@ _END_S = 3.0
 class Coordinator:
     """A coordinator process that this process has started; ``pid`` is 0 once it has ended."""
 
-    __slots__ = ("pid",)
+    __slots__ = ("_owner", "pid")
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
+        self._owner = os.getpid()
 
     def end(self) -> None:
         """Wait for its end, which follows from closing the connection; kill it where it takes too long."""
-        if not self.pid:
-            return
+        if not self.pid or self._owner != os.getpid():
+            return  # it has ended, or it is the parent's and this process a fork of that
         try:
             pidfd = os.pidfd_open(self.pid)
         except ProcessLookupError:

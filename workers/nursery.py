@@ -35,8 +35,11 @@ _GRACE_S: Final = 0.5
 Options = dict[str, Any]
 
 
-def start_nursery() -> tuple[int, socket.socket]:
-    """Fork a nursery from this process, which must have one thread; return its process id and the socket to it."""
+def start_nursery(*private: socket.socket) -> tuple[int, socket.socket]:
+    """Fork a nursery from this process, which must have one thread; return its process id and the socket to it.
+
+    ``private`` sockets stay with this process alone, so that their other ends notice its death.
+    """
     ours, theirs = pair()
     parent = os.getpid()
     pid = os.fork()
@@ -45,7 +48,8 @@ def start_nursery() -> tuple[int, socket.socket]:
         return pid, ours
     code = 1
     try:
-        ours.close()
+        for sock in (ours, *private):
+            sock.close()
         die_with_parent(parent)
         serve(theirs)
         code = 0

@@ -21,7 +21,7 @@ _CONFIGURE_S = 30.0
 def serve_client(sock: socket.socket) -> int:
     """Serve the client at the other end of a socket until it has gone; return the exit status."""
     # First of all, while there is one thread. What both need is imported before, the rest by each beside the other.
-    nursery = start_nursery()
+    nursery = start_nursery(sock)
     from .configuration import Configuration
     from .loop import Loop
 

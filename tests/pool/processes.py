@@ -33,17 +33,20 @@ def is_alive(pid: int) -> bool:
     return text.rpartition(")")[2].split()[0] not in ("Z", "X")
 
 
-def descendants(pid: int) -> list[int]:
-    """Return all living processes below a process."""
+def children(pid: int) -> list[int]:
+    """Return the living child processes of a process."""
     found: list[int] = []
     for task in Path(f"/proc/{pid}/task").glob("*"):
         try:
-            children = [int(child) for child in (task / "children").read_text(encoding="ascii").split()]
+            found += [int(child) for child in (task / "children").read_text(encoding="ascii").split()]
         except (FileNotFoundError, ProcessLookupError):
             continue
-        for child in children:
-            found += [child, *descendants(child)]
-    return found
+    return [child for child in found if is_alive(child)]
+
+
+def descendants(pid: int) -> list[int]:
+    """Return all living processes below a process."""
+    return [found for child in children(pid) for found in (child, *descendants(child))]
 
 
 def family() -> list[int]:

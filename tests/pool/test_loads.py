@@ -21,7 +21,7 @@ from poolrt.workers.channel import Channel, pair
 from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.protocol import Kind, checked
 
-from .processes import BOUND_S, descendants, family, relu_graph, wait_until
+from .processes import BOUND_S, children, descendants, family, relu_graph, wait_until
 
 
 def _sum_graph(rows: int, constants: int = 3) -> tuple[poolrt.Graph, float]:
@@ -170,17 +170,10 @@ def _killing_creators(pool: poolrt.Pool, most: int) -> Iterator[list[int]]:
 
 
 def _creators() -> list[int]:
-    """Return the living processes three levels below a coordinator: coordinator, nursery, warm nursery, creators."""
+    """Return the living processes four levels below this one: coordinator, nursery, warm nursery, creators."""
     level = [os.getpid()]
     for _ in range(4):
-        below: list[int] = []
-        for pid in level:
-            try:
-                text = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii")
-            except (FileNotFoundError, ProcessLookupError):
-                continue
-            below += [int(child) for child in text.split()]
-        level = below
+        level = [child for pid in level for child in children(pid)]
     return level
 
 

@@ -1,0 +1,265 @@
+"""Killed processes: workers, nurseries, coordinator, clients. Results stay right, errors are clear, nothing is left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import poolrt
+from poolrt.errors import CoordinatorLost, PoolClosed, WorkerLost
+
+from .processes import BOUND_S, children, descendants, family, is_alive, relu_graph, wait_until
+
+
+@pytest.fixture
+def own(settings: dict[str, Any]) -> Iterator[poolrt.Pool]:
+    """A pool of two workers for one test, which leaves no process behind."""
+    before = set(family())
+    with poolrt.Pool(workers=2, threads=1, **settings) as pool:
+        yield pool
+    assert set(family()) - before == set()
+
+
+def _workers(pool: poolrt.Pool) -> list[int]:
+    """Return the workers' process ids once all are up."""
+    wait_until(lambda: all(w["pid"] for w in pool.stats()["workers"]), "all workers are up")
+    return [w["pid"] for w in pool.stats()["workers"]]
+
+
+def test_killing_each_worker_in_turn_under_two_hundred_runs_changes_no_result(own: poolrt.Pool) -> None:
+    model = own.load(relu_graph((64, 64)))
+    generator = np.random.default_rng(0)
+    inputs = [generator.standard_normal((64, 64)).astype(np.float32) for _ in range(200)]
+    first = _workers(own)
+    futures = []
+    for number, x in enumerate(inputs):
+        futures.append(model.submit(x=x))
+        if number in (50, 100):
+            os.kill(first[number // 50 - 1], signal.SIGKILL)
+    for x, future in zip(inputs, futures, strict=True):
+        np.testing.assert_array_equal(future.result(BOUND_S)["y"], np.maximum(x, 0))
+    now = _workers(own)
+    assert len(now) == 2
+    assert not set(now) & set(first)
+    stats = own.stats()
+    assert stats["workers_lost"] == 2
+    assert all(not is_alive(pid) for pid in first)
+
+
+def test_memory_that_dead_workers_used_is_given_back(own: poolrt.Pool) -> None:
+    model = own.load(relu_graph((64, 64)))
+    x = np.ones((64, 64), np.float32)
+    model.run(x=x)
+    before = own.stats()["arena"]["used"]
+    for _ in range(3):
+        futures = [model.submit(x=x) for _ in range(20)]
+        os.kill(_workers(own)[0], signal.SIGKILL)
+        for future in futures:
+            assert future.result(BOUND_S)["y"].sum() == 64 * 64
+        del futures, future
+    kept = 20 * (64 * 64 * 4 + 4096)  # inputs kept for later
+    assert own.stats()["arena"]["used"] <= before + kept
+
+
+def test_a_model_that_kills_every_worker_is_an_error_that_names_it(own: poolrt.Pool) -> None:
+    model = own.load(relu_graph((300, 1000), name="murderous"))
+    x = np.ones((300, 1000), np.float32)
+    stop = threading.Event()
+    doomed: set[int] = set()
+
+    def kill_all() -> None:
+        while not stop.is_set():
+            for worker in own.stats()["workers"]:
+                if worker["pid"] not in doomed and worker["state"] == "busy":
+                    doomed.add(worker["pid"])
+                    os.kill(worker["pid"], signal.SIGKILL)
+
+    killer = threading.Thread(target=kill_all)
+    killer.start()
+    try:
+        lost = None
+        until = time.monotonic() + BOUND_S
+        while lost is None and time.monotonic() < until:
+            try:
+                model.run(x=x)
+            except WorkerLost as error:
+                lost = error
+    finally:
+        stop.set()
+        killer.join(BOUND_S)
+    assert lost is not None
+    assert (lost.what, lost.steps, lost.attempts) == ("murderous", 1, 3)
+    # Nothing is spoilt: with the killing over, the same model runs.
+    assert model.run(x=x)["y"].sum() == 300_000
+
+
+def test_a_killed_nursery_is_replaced_and_takes_no_run_with_it(own: poolrt.Pool) -> None:
+    model = own.load(relu_graph())
+    x = np.ones((4, 8), np.float32)
+    workers = _workers(own)
+    nursery = int(Path(f"/proc/{workers[0]}/stat").read_text().rpartition(")")[2].split()[1])
+    futures = [model.submit(x=x) for _ in range(50)]
+    os.kill(nursery, signal.SIGKILL)
+    futures += [model.submit(x=x) for _ in range(50)]
+    for future in futures:
+        assert future.result(BOUND_S)["y"].sum() == 32
+    assert not set(_workers(own)) & set(workers)
+    assert not any(is_alive(pid) for pid in [nursery, *workers])
+
+
+def test_a_killed_coordinator_is_a_clear_error_for_everyone_and_takes_its_processes_with_it(
+    settings: dict[str, Any],
+) -> None:
+    before = set(family())
+    pool = poolrt.Pool(workers=2, **settings)
+    model = pool.load(relu_graph())
+    _workers(pool)
+    x = np.ones((4, 8), np.float32)
+    kept = model.run(x=x)["y"]
+    sleeping = pool.submit(time.sleep, 60)
+    everyone = set(family()) - before
+    (coordinator,) = set(children(os.getpid())) - set(before)
+    os.kill(coordinator, signal.SIGKILL)
+    with pytest.raises(CoordinatorLost, match="coordinator has gone"):
+        sleeping.result(BOUND_S)
+    for attempt in (lambda: model.run(x=x), lambda: model.submit(x=x), pool.stats, lambda: pool.load(relu_graph())):
+        with pytest.raises(CoordinatorLost):
+            attempt()
+    wait_until(lambda: not any(is_alive(pid) for pid in everyone), "all processes are gone", seconds=1.0)
+    assert kept.sum() == 32  # what one has stays
+    pool.close()
+    assert set(family()) - before == set()
+
+
+_CLIENT = """
+    import os, sys, time
+    import numpy as np
+    import poolrt
+    graph = poolrt.Graph("g")
+    graph.output("y", graph.eltwise(graph.input("x", (512, 512), "float32"), "relu"))
+    pool = poolrt.Pool(workers=2, home=sys.argv[1], redis_url="unix:///nowhere/none.sock", arena_bytes=64 << 20)
+    model = pool.load(graph)
+    arrays = [model.run(x=np.ones((512, 512), np.float32))["y"] for _ in range(5)]
+    pool.submit(time.sleep, 60)
+    if sys.argv[2] == "fork" and os.fork() == 0:
+        time.sleep(60)
+        os._exit(0)
+    print("ready", flush=True)
+    if sys.argv[2] == "exit":
+        sys.exit(0)
+    if sys.argv[2] == "sleep":
+        with pool:
+            pool.submit(time.sleep, 60).result()
+    for _ in model.map({"x": arrays[0]} for _ in iter(int, 1)):
+        pass
+"""
+
+
+def _client(settings: dict[str, Any], how: str) -> tuple[subprocess.Popen[str], list[int]]:
+    """Start a client program, wait until it is at work, and return it with all processes below it."""
+    command = [sys.executable, "-c", textwrap.dedent(_CLIENT), settings["home"], how]
+    client = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert client.stdout is not None
+    assert client.stdout.readline() == "ready\n"
+    below = descendants(client.pid)
+    assert len(below) >= 1
+    return client, below
+
+
+@pytest.mark.parametrize("how", ["run", "fork"])
+def test_when_a_client_is_killed_everything_of_its_pool_is_gone_within_a_second(
+    settings: dict[str, Any], how: str
+) -> None:
+    client, below = _client(settings, how)
+    poolish = [pid for pid in below if "poolrt.coordinator" in Path(f"/proc/{pid}/cmdline").read_text()]
+    assert len(poolish) >= 3  # coordinator, nursery and workers, which are its forks
+    client.kill()
+    client.wait(BOUND_S)
+    wait_until(lambda: not any(is_alive(pid) for pid in poolish), "coordinator, workers and arena are gone", seconds=1.0)
+    for pid in set(below) - set(poolish):
+        os.kill(pid, signal.SIGKILL)  # the client's own fork, which is the client's business
+    client.communicate()
+
+
+def test_an_interrupted_client_ends_at_once_with_its_pool(settings: dict[str, Any]) -> None:
+    client, below = _client(settings, "sleep")
+    client.send_signal(signal.SIGINT)
+    _, errors = client.communicate(timeout=BOUND_S)
+    assert "KeyboardInterrupt" in errors
+    assert "Error" not in errors.replace("KeyboardInterrupt", "")
+    wait_until(lambda: not any(is_alive(pid) for pid in below), "all processes are gone", seconds=1.0)
+
+
+def test_a_client_that_never_closes_its_pool_leaves_nothing_behind_either(settings: dict[str, Any]) -> None:
+    client, below = _client(settings, "exit")
+    _, errors = client.communicate(timeout=BOUND_S)
+    assert client.returncode == 0
+    assert errors == ""
+    wait_until(lambda: not any(is_alive(pid) for pid in below), "all processes are gone", seconds=1.0)
+
+
+def test_leaving_the_pool_with_work_under_way_takes_no_longer_than_two_seconds(settings: dict[str, Any]) -> None:
+    before = set(family())
+    with poolrt.Pool(workers=2, **settings) as pool:
+        pool.load(relu_graph())
+        futures = [pool.submit(time.sleep, 60) for _ in range(5)]
+        started = time.monotonic()
+    assert time.monotonic() - started < 2
+    for future in futures:
+        with pytest.raises(PoolClosed, match="closed"):
+            future.result(BOUND_S)
+    assert set(family()) - before == set()
+    pool.close()  # may be repeated
+
+
+def test_an_interruption_of_a_wait_leaves_the_pool_usable(own: poolrt.Pool) -> None:
+    model = own.load(relu_graph())
+    x = np.ones((4, 8), np.float32)
+    before = own.stats()["arena"]["used"]
+    busy = [own.submit(time.sleep, 0.6) for _ in range(2)]
+    timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        model.run(x=x)  # waits for the functions
+    for future in busy:
+        future.result(BOUND_S)
+    assert model.run(x=x)["y"].sum() == 32
+    wait_until(lambda: own.stats()["arena"]["used"] <= before + 1024, "what the interrupted run gave is free")
+
+
+def test_a_fork_of_the_client_cannot_use_the_pool_and_does_not_disturb_it(own: poolrt.Pool) -> None:
+    model = own.load(relu_graph())
+    x = np.ones((4, 8), np.float32)
+    y = model.run(x=x)["y"]
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            try:
+                model.run(x=x)
+            except PoolClosed:
+                code = 0 if y.sum() == 32 else 2
+            own.close()
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert model.run(x=x)["y"].sum() == 32
+
+
+def test_wrong_settings_are_refused_and_start_nothing(settings: dict[str, Any]) -> None:
+    before = set(family())
+    for wrong in ({"workers": -1}, {"no_such_setting": 1}, {"engine": "cuda"}):
+        with pytest.raises(poolrt.settings.SettingsError):
+            poolrt.Pool(**{**settings, **wrong})
+    assert set(family()) - before == set()

@@ -1,0 +1,209 @@
+"""A coordinator with a listening socket: many clients, none of which can harm another."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgpack
+import numpy as np
+import pytest
+
+import poolrt
+from poolrt.errors import CoordinatorLost
+from poolrt.workers.protocol import VERSION, Kind
+
+from .processes import BOUND_S, descendants, is_alive, relu_graph, wait_until
+
+_SERVER = """
+    import sys
+    from poolrt.coordinator.entry import serve_path
+    from poolrt.settings import Settings
+    sys.exit(serve_path(sys.argv[1], Settings.load(workers=2, threads=1, home=sys.argv[2], redis_url=sys.argv[3],
+                                                   arena_bytes=64 << 20)))
+"""
+
+
+@pytest.fixture(scope="module")
+def server(settings: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, Path]]:
+    """A serving coordinator: its process id and path."""
+    path = tmp_path_factory.mktemp("serve") / "poolrt.sock"
+    command = [sys.executable, "-c", textwrap.dedent(_SERVER), str(path), settings["home"], settings["redis_url"]]
+    process = subprocess.Popen(command)
+    try:
+        wait_until(lambda: path.exists() or process.poll() is not None, "the server listens")
+        yield process.pid, path
+        assert process.poll() is None, "it is still there"
+        below = descendants(process.pid)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(BOUND_S) == 0
+        assert not path.exists()
+        wait_until(lambda: not any(is_alive(pid) for pid in below), "its processes are gone", seconds=1.0)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _raw(path: Path, *, hello: bool = True) -> socket.socket:
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    sock.settimeout(BOUND_S)
+    sock.connect(str(path))
+    if hello:
+        sock.send(b"\0" + msgpack.packb([Kind.HELLO, VERSION]))
+        assert msgpack.unpackb(sock.recv(65536)[1:])[0] == Kind.WELCOME
+    return sock
+
+
+def _works(pool: poolrt.Pool) -> bool:
+    return bool(pool.load(relu_graph()).run(x=np.ones((4, 8), np.float32))["y"].sum() == 32)
+
+
+def test_only_this_user_can_connect(server: tuple[int, Path]) -> None:
+    mode = server[1].stat().st_mode
+    assert stat.S_ISSOCK(mode)
+    assert stat.S_IMODE(mode) == 0o600
+
+
+def test_clients_share_workers_and_kernels_and_leave_without_a_trace(server: tuple[int, Path]) -> None:
+    _, path = server
+    with poolrt.connect(path) as first, poolrt.connect(str(path)) as second:
+        assert _works(first)
+        report = second.load(relu_graph(name="another")).report["primitives"]
+        assert (report["created"], report["memory"]) == (0, 1)
+        assert first.submit(pow, 2, 5).result(BOUND_S) == 32
+        held = first.empty((1000, 1000))
+        assert held.nbytes < second.stats()["arena"]["used"]
+        assert second.stats()["clients"] == 2
+    with poolrt.connect(path) as third:
+        wait_until(lambda: third.stats()["clients"] == 1, "the others have left")
+        assert third.stats()["arena"]["used"] == 0
+        assert _works(third)
+
+
+def test_a_killed_clients_memory_is_given_back_and_its_work_ends_unheard(server: tuple[int, Path]) -> None:
+    _, path = server
+    script = """
+        import sys, time, poolrt
+        pool = poolrt.connect(sys.argv[1])
+        arrays = [pool.empty((1000, 1000)) for _ in range(5)]
+        for _ in range(4):
+            pool.submit(time.sleep, 0.3)
+        print("ready", flush=True)
+        time.sleep(60)
+    """
+    client = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(script), str(path)], stdout=subprocess.PIPE, text=True
+    )
+    assert client.stdout is not None
+    assert client.stdout.readline() == "ready\n"
+    with poolrt.connect(path) as pool:
+        assert pool.stats()["arena"]["used"] > 5 * 4_000_000
+        client.kill()
+        client.communicate()
+        wait_until(lambda: pool.stats()["arena"]["used"] == 0, "its memory is free", seconds=1.0)
+        assert _works(pool)
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        [b"garbage"],
+        [b"\0" + msgpack.packb([999, 1])],
+        [b"\0" + msgpack.packb([Kind.RUN, 1, 77, [], []])],
+        [b"\0" + msgpack.packb([Kind.RUN, 1, 2, "no list", []])],
+        [b"\0" + msgpack.packb([Kind.RELEASE, [0]])],
+        [b"\0" + msgpack.packb([Kind.WRITTEN, 1, [5]]), b"\0" + msgpack.packb([Kind.DONE, 1, []])],
+        [b"\0" + msgpack.packb([Kind.HELLO, VERSION])],
+        [b"\0" + msgpack.packb([Kind.CONFIGURE, {}])],
+        [b"\1" + b"x" * 65536] * 8 + [b"\0"],
+    ],
+)
+def test_a_client_that_breaks_the_rules_loses_its_connection_and_nobody_else_notices(
+    server: tuple[int, Path], frames: list[bytes]
+) -> None:
+    _, path = server
+    with poolrt.connect(path) as pool:
+        rude = _raw(path)
+        try:
+            for frame in frames:
+                rude.send(frame)
+            assert rude.recv(65536) == b""
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # it was thrown out before it had finished
+        rude.close()
+        assert _works(pool)
+
+
+@pytest.mark.parametrize("graph", [{}, {"name": "g", "engine": "cpu", "nodes": 5}, {"engine": "abacus"}, {"values": [[[-1], "f32"]]}])
+def test_a_graph_that_makes_no_sense_is_an_answer_and_nothing_else(server: tuple[int, Path], graph: dict[str, Any]) -> None:
+    _, path = server
+    client = _raw(path)
+    client.send(b"\0" + msgpack.packb([Kind.LOAD, 5, graph]))
+    answer = msgpack.unpackb(client.recv(65536)[1:])
+    assert answer[:2] == [Kind.FAILED, 5]
+    client.close()
+
+
+def test_random_messages_break_nothing(server: tuple[int, Path]) -> None:
+    _, path = server
+    generator = random.Random(3)
+    values: list[Any] = [0, 1, 7, -1, 2**40, "x", b"x", None, True, [], [0], [1, 2], [[0, 1]], {}, {"a": 1}, 1.5]
+    with poolrt.connect(path) as pool:
+        for _ in range(150):
+            client = _raw(path)
+            try:
+                for _ in range(4):
+                    kind = generator.choice([k for k in Kind if k is not Kind.STOP])
+                    fields = [generator.choice(values) for _ in range(generator.randrange(6))]
+                    client.send(b"\0" + msgpack.packb([int(kind), *fields]))
+            except (BrokenPipeError, ConnectionResetError):
+                pass
+            client.close()
+        assert _works(pool)
+        wait_until(lambda: pool.stats()["clients"] == 1, "the others have left")
+
+
+def test_a_client_of_another_version_is_sent_away(server: tuple[int, Path]) -> None:
+    stranger = _raw(server[1], hello=False)
+    stranger.send(b"\0" + msgpack.packb([Kind.HELLO, VERSION + 1]))
+    assert stranger.recv(65536) == b""
+    stranger.close()
+
+
+def test_a_client_that_does_not_read_its_answers_holds_nobody_up(server: tuple[int, Path]) -> None:
+    _, path = server
+    deaf = _raw(path)
+    deaf.setblocking(False)
+    sent = 0
+    try:
+        for request in range(200_000):
+            deaf.send(b"\0" + msgpack.packb([Kind.STATISTICS, request]))
+            sent += 1
+    except BlockingIOError:
+        pass
+    assert sent > 10
+    with poolrt.connect(path) as pool:
+        assert _works(pool)
+    deaf.close()
+
+
+def test_where_nobody_listens_there_is_a_clear_error(tmp_path: Path) -> None:
+    with pytest.raises(CoordinatorLost, match="no coordinator listens at"):
+        poolrt.connect(tmp_path / "none.sock")
+
+
+def test_a_path_that_is_taken_is_an_error_and_starts_nothing(server: tuple[int, Path], settings: dict[str, Any]) -> None:
+    command = [sys.executable, "-c", textwrap.dedent(_SERVER), str(server[1]), settings["home"], settings["redis_url"]]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=BOUND_S, check=False)
+    assert result.returncode == 1
+    assert "Address already in use" in result.stderr
+    assert os.path.exists(server[1])
