@@ -82,7 +82,7 @@ class Allocator:
         """Return the offset of a slot for ``nbytes``. Raises ArenaExhausted."""
         size = slot_size(nbytes)
         offset = self._find(size)
-        if offset is None and any(self._free.values()):
+        if offset is None and (self._holes or any(self._free.values())):
             self._consolidate()
             offset = self._find(size)
         if offset is None:

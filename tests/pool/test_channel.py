@@ -36,7 +36,7 @@ def _receive(sender: Channel, receiver: Channel) -> list[Any]:
     return message
 
 
-@given(st.lists(st.lists(_VALUES, min_size=1), max_size=5))
+@given(st.lists(st.lists(_VALUES, min_size=1, max_size=4), max_size=3))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 def test_messages_arrive_as_they_were_sent_in_order(ends: tuple[Channel, Channel], messages: list[list[Any]]) -> None:
     left, right = ends
