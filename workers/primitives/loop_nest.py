@@ -1,7 +1,8 @@
 """Describe a change of layout as nests of strided loops. Pure.
 
 Every dimension is cut at the block sizes of both layouts into digits; a digit has one stride in each layout. A padded
-dimension gives a nest for its whole blocks, one for the rest and one that zeroes the padding. Nests do not overlap.
+dimension gives a nest for its whole blocks, one for the rest and one that zeroes the padding, unless the padding is
+adjacent to what the nest of the rest writes. Nests do not overlap.
 """
 
 from __future__ import annotations
@@ -28,11 +29,15 @@ class Loop:
 
 @dataclass(frozen=True, slots=True)
 class Nest:
-    """Loops, outermost in the destination first, from an offset in elements of source and destination."""
+    """Loops, outermost in the destination first, from an offset in elements of source and destination.
+
+    ``pads`` where the adjacent elements in the destination are to be followed by zeros up to 16.
+    """
 
     loops: tuple[Loop, ...]
     src: int = 0
     dst: int = 0
+    pads: bool = False
 
 
 class IncompatibleBlocks(ValueError):
@@ -45,15 +50,29 @@ def copies(src: MemoryDesc, dst: MemoryDesc) -> list[Nest]:
 
 
 def fills(src: MemoryDesc, dst: MemoryDesc) -> list[Nest]:
-    """Return the nests over what ``dst`` pads and ``src`` does not pad likewise; their source strides mean nothing."""
+    """Return the nests over what ``dst`` pads, ``src`` does not pad likewise and `copies` leaves out.
+
+    Their source strides mean nothing.
+    """
+    adjacent = _adjacent(src, dst)
+    order = sorted(range(dst.ndims), key=lambda dim: dim == adjacent)
     found = []
-    for dim in range(dst.ndims):
-        if dst.dims[dim] < dst.padded_dims[dim] and not _keeps_padding(src, dst, dim):
-            before = [_range(dst, dst, other, 0, dst.dims[other]) for other in range(dim)]
+    for number, dim in enumerate(order):
+        if dim != adjacent and dst.dims[dim] < dst.padded_dims[dim] and not _keeps_padding(src, dst, dim):
+            before = [_range(dst, dst, other, 0, dst.dims[other]) for other in order[:number]]
             padding = _range(dst, dst, dim, dst.dims[dim], dst.padded_dims[dim])
-            after = [_range(dst, dst, other, 0, dst.padded_dims[other]) for other in range(dim + 1, dst.ndims)]
+            after = [_range(dst, dst, other, 0, dst.padded_dims[other]) for other in order[number + 1 :]]
             found += _combined([*before, padding, *after])
     return found
+
+
+def _adjacent(src: MemoryDesc, dst: MemoryDesc) -> int | None:
+    """Return the dimension whose padding lies behind its last elements in a vector of 16, or None."""
+    if not dst.layout.blocks:
+        return None
+    dim, size = dst.layout.blocks[-1]
+    only = dst.layout.block_of(dim) == size == 16 and src.layout.block_of(dim) == 1
+    return dim if only and dst.dims[dim] % 16 else None
 
 
 def pieces(nest: Nest) -> list[Nest]:
@@ -74,7 +93,7 @@ def _cut(nest: Nest, unit: str) -> list[Nest]:
             if rest:
                 start = whole * PIECE
                 loops = (*before, replace(loop, extent=rest), *after)
-                cut.append(Nest(loops, nest.src + start * loop.src, nest.dst + start * loop.dst))
+                cut.append(Nest(loops, nest.src + start * loop.src, nest.dst + start * loop.dst, nest.pads))
             return cut
     return [nest]
 
@@ -82,7 +101,13 @@ def _cut(nest: Nest, unit: str) -> list[Nest]:
 def _elements(src: MemoryDesc, dst: MemoryDesc, dim: int) -> list[Nest]:
     """Return nests of one dimension that cover its elements (its padding too where both layouts pad alike)."""
     length = dst.padded_dims[dim] if _keeps_padding(src, dst, dim) else dst.dims[dim]
-    return _range(src, dst, dim, 0, length)
+    if dim != _adjacent(src, dst):
+        return _range(src, dst, dim, 0, length)
+    whole = length // 16 * 16
+    rest = Nest(
+        (Loop(length - whole, _stride(src, dim, 1), 1),), _place(src, dim, whole), _place(dst, dim, whole), True
+    )
+    return [*_range(src, dst, dim, 0, whole), rest]
 
 
 def _range(src: MemoryDesc, dst: MemoryDesc, dim: int, start: int, end: int) -> list[Nest]:
@@ -113,7 +138,8 @@ def _combined(parts: list[list[Nest]]) -> list[Nest]:
     nests = []
     for choice in itertools.product(*parts):
         loops = sorted((loop for nest in choice for loop in nest.loops), key=lambda loop: (-loop.dst, -loop.src))
-        nests.append(Nest(_merge(loops), sum(n.src for n in choice), sum(n.dst for n in choice)))
+        pads = any(n.pads for n in choice)
+        nests.append(Nest(_merge(loops), sum(n.src for n in choice), sum(n.dst for n in choice), pads))
     return nests
 
 

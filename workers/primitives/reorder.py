@@ -13,7 +13,7 @@ from .program import KernelSpec, Launch, LaunchArgument, Program
 #: A launch has at least about so many items of work where its nest allows; the other loops run inside of an item.
 _ITEMS = 64
 #: What the kernel does with the innermost pair of loops.
-_COPY, _TRANSPOSE, _FILL = 0, 1, 2
+_COPY, _TRANSPOSE, _FILL, _COPY_PADDED, _TRANSPOSE_PADDED = range(5)
 
 
 class NativeReorder:
@@ -101,13 +101,13 @@ def _record(mode: int | None, nest: Nest) -> tuple[list[int], int]:
     loops = list(nest.loops)
     column = _take(loops, next((i for i, loop in enumerate(loops) if loop.dst == 1), None))
     if mode == _FILL or column.src == 1 or column.extent == 1:
-        mode = mode or _COPY
+        mode = mode or (_COPY_PADDED if nest.pads else _COPY)
         row = Loop(1, 0, 0)
         if loops and (loops[-1].extent * column.extent <= PIECE or steps(tuple(loops[:-1])) >= _ITEMS):
             row = loops.pop()
         innermost = (row.extent, row.src * 4, row.dst * 4, column.extent)
     else:
-        mode = _TRANSPOSE
+        mode = _TRANSPOSE_PADDED if nest.pads else _TRANSPOSE
         adjacent = _take(loops, next((i for i, loop in enumerate(loops) if loop.src == 1), None))
         innermost = (column.extent, column.src * 4, adjacent.dst * 4, adjacent.extent)
     inside = [Loop(1, 0, 0), Loop(1, 0, 0)]

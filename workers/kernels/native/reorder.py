@@ -9,7 +9,7 @@ import numba
 import numpy as np
 from numba.core import types
 
-from .transpose import transpose, transpose_part
+from .transpose import transpose, transpose_pad, transpose_part
 from .vec import fload, fstore, iload, vload, vload_part, vset, vstore, vstore_part
 
 
@@ -17,12 +17,12 @@ def make(isa: str) -> tuple[Callable[..., None], Any]:
     """Return the kernel.
 
     Arguments: addresses of src, dst and of a table of records, one a nest, of int64: the work item that ends the nest;
-    bytes of the record; what is done with the innermost pair of loops (0 copy, 1 transpose, 2 fill with zeros); offsets
-    of src and dst; two loops as (extent, src stride, dst stride); the innermost pair; the number of outer loops, and
-    these loops, innermost first. Offsets and strides are in bytes. The innermost pair is: to copy and fill, ``rows``
-    rows (strides row_src, row_dst) of ``columns`` contiguous floats; to transpose, ``rows`` rows (row_src apart in src,
-    adjacent in dst) of ``columns`` floats (adjacent in src, row_dst apart in dst). One item of work is one step of the
-    outer loops.
+    bytes of the record; what is done with the innermost pair of loops (0 copy, 1 transpose, 2 fill with zeros, 3 and
+    4 copy and transpose with zeros up to 16 floats adjacent in dst); offsets of src and dst; two loops as (extent, src
+    stride, dst stride); the innermost pair; the number of outer loops, and these loops, innermost first. Offsets and
+    strides are in bytes. The innermost pair is: to copy and fill, ``rows`` rows (strides row_src, row_dst) of
+    ``columns`` contiguous floats; to transpose, ``rows`` rows (row_src apart in src, adjacent in dst) of ``columns``
+    floats (adjacent in src, row_dst apart in dst). One item of work is one step of the outer loops.
     """
     copy, turn, fill = numba.njit(_copy), numba.njit(_transpose), numba.njit(_fill)
 
@@ -56,8 +56,15 @@ def make(isa: str) -> tuple[Callable[..., None], Any]:
                         copy(at, to, rows, row_src, row_dst, columns)
                     elif mode == 1:
                         turn(at, to, rows, row_src, row_dst, columns)
-                    else:
+                    elif mode == 2:
                         fill(to, rows, row_dst, columns)
+                    elif mode == 3:
+                        for row in range(rows):
+                            vstore(to + row * row_dst, vload_part(at + row * row_src, columns))
+                    else:
+                        for column in range(0, columns, 16):
+                            last = min(16, columns - column)
+                            transpose_pad(at + column * 4, row_src, to + column * row_dst, row_dst, rows, last)
 
     return reorder, types.void(*[types.int64] * 5)
 

@@ -8,7 +8,7 @@ import llvmlite.ir as ir
 from numba.core import types
 from numba.extending import intrinsic
 
-from .vec import I32, I64, LANES, VF, VI, Builder, Value, call, constant, lanes_below, load, pointer, store
+from .vec import I32, I64, LANES, VF, VI, VM, Builder, Value, call, constant, lanes_below, load, pointer, store
 
 
 @intrinsic
@@ -42,6 +42,27 @@ def transpose_part(_: Any, src: Any, row: Any, dst: Any, column: Any, columns: A
         return context.get_dummy_value()
 
     return types.void(*[types.int64] * 5), emit
+
+
+@intrinsic
+def transpose_pad(_: Any, src: Any, row: Any, dst: Any, column: Any, rows: Any, columns: Any) -> Any:
+    """As `transpose_part`, with zeros in place of rows behind the first ``rows``, which are not read."""
+
+    def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+        source, row_step, target, column_step, row_count, count = a
+        mask = lanes_below(b, count)
+        none = ir.Constant(VM, [0] * LANES)
+        rows = []
+        for j in range(LANES):
+            where = pointer(b, b.add(source, b.mul(row_step, I64(j))), VF)
+            chosen = b.select(b.icmp_signed("<", I64(j), row_count), mask, none)
+            rows.append(call(b, "llvm.masked.load.v16f32.p0", where, I32(4), chosen, constant(0.0)))
+        for k, value in enumerate(_transposed(b, rows)):
+            with b.if_then(b.icmp_signed("<", I64(k), count)):
+                store(b, b.add(target, b.mul(column_step, I64(k))), value)
+        return context.get_dummy_value()
+
+    return types.void(*[types.int64] * 6), emit
 
 
 @intrinsic
