@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
-from poolrt.errors import CoordinatorLost, PoolClosed, PoolError, PoolRefused, error_from_wire
+from poolrt.errors import CoordinatorLost, PoolClosed, PoolRefused, error_from_wire
 from poolrt.workers.channel import Channel, ChannelClosed, ChannelFull, MalformedMessage, Message
 from poolrt.workers.protocol import VERSION, Kind, checked
 

@@ -11,7 +11,6 @@ import signal
 import socket
 import sys
 
-
 #: Seconds that a coordinator gets to end its processes and itself once its client has gone.
 _END_S = 3.0
 

@@ -7,6 +7,7 @@ import weakref
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from poolrt.errors import ArenaFull, PoolClosed, error_from_wire
@@ -42,7 +43,9 @@ class Model:
     ``{"primitives": {"total", "created", "memory", "files", "redis"}, "load_s"}``.
     """
 
-    def __init__(self, client: Client, memory: SharedMemory, name: str, loaded: Message, report: dict[str, Any]) -> None:
+    def __init__(
+        self, client: Client, memory: SharedMemory, name: str, loaded: Message, report: dict[str, Any]
+    ) -> None:
         _, _, number, inputs, outputs, _ = loaded
         self.name = name
         self.inputs = tuple(_spec(port) for port in inputs)
@@ -83,7 +86,7 @@ class Model:
 
         run = _Run(self, inputs)
         if not self._client.in_own_thread:
-            self._client.wait_while(lambda: self._running >= IN_FLIGHT)
+            self._client.wait_while(partial(self._has_running, IN_FLIGHT))
         future: Future[dict[str, NDArray[Any]]] = Future()
         future.set_running_or_notify_cancel()
         run.begin(future)
@@ -142,11 +145,18 @@ class Model:
             value = inputs[spec.name]
             array = value if isinstance(value, numpy.ndarray) else numpy.asarray(value, spec.dtype)
             if array.dtype != spec.dtype:
-                raise TypeError(f"input {spec.name} of model {self.name} must be of dtype {spec.dtype}, got {array.dtype}")
+                raise TypeError(
+                    f"input {spec.name} of model {self.name} must be of dtype {spec.dtype}, got {array.dtype}"
+                )
             if array.shape != spec.shape:
-                raise ValueError(f"input {spec.name} of model {self.name} must be of shape {spec.shape}, got {array.shape}")
+                raise ValueError(
+                    f"input {spec.name} of model {self.name} must be of shape {spec.shape}, got {array.shape}"
+                )
             arrays.append(array)
         return arrays
+
+    def _has_running(self, count: int) -> bool:
+        return self._running >= count
 
     def _count(self, difference: int) -> None:
         with self._counting:
@@ -161,7 +171,7 @@ class Model:
             except ArenaFull:
                 if not running or self._client.in_own_thread:
                     raise
-                self._client.wait_while(lambda: self._running >= running)
+                self._client.wait_while(partial(self._has_running, running))
 
 
 class _Run:

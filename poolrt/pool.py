@@ -109,8 +109,12 @@ class Pool:
         return self._functions().map(fn, iterables, timeout, chunksize)
 
     def stats(self) -> dict[str, Any]:
-        """Return what the pool is doing: ``workers`` (pid, 0 while it starts; state, runs, rss_bytes, numba_imported), ``queue`` (waiting,
-        in_flight, creating), ``arena`` (bytes, used), ``cache`` (the store's counters), ``clients``, ``workers_lost``."""
+        """Return what the pool is doing now.
+
+        ``workers``: for each its pid (0 while it starts), state (starting, idle, busy), runs, rss_bytes, numba_imported ·
+        ``queue``: waiting, in_flight, creating · ``arena``: bytes, used · ``cache``: the store's counters · ``clients`` ·
+        ``workers_lost``: how many were replaced.
+        """
         from poolrt.workers.protocol import Kind
 
         self._session.client.flush()  # memory that has been dropped here counts as free

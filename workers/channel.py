@@ -1,8 +1,9 @@
 """Messages between processes: msgpack arrays over AF_UNIX SEQPACKET, with file descriptors where needed.
 
-Guarantees: only `wait` and a `receive` that is told to block; what the socket does not take is queued, up to a bound; a message longer than a
-frame is split and put together again, up to a bound; anything malformed raises `MalformedMessage` and harms no other
-connection. Queue and pipe objects that pickle are not used: a pickle from a peer is code execution, and slower.
+Guarantees: only `wait`, and a `receive` that is told to, block; what the socket does not take is queued, up to a bound; a
+message longer than a frame is split and put together again, up to a bound; anything malformed raises `MalformedMessage`
+and harms no other connection. Queue and pipe objects that pickle are not used: a pickle from a peer is code execution,
+and slower.
 """
 
 from __future__ import annotations

@@ -111,7 +111,9 @@ def _bear(channel: Channel, message: Message, private: tuple[int, ...]) -> None:
     descriptors = [channel.take_fd() for _ in range(options["descriptors"])]
     try:
         child = multiprocess.get_context("fork").Process(
-            target=_live, args=(role, descriptors, options, os.getpid(), (channel.fileno(), *private)), name=f"poolrt-{role}"
+            target=_live,
+            args=(role, descriptors, options, os.getpid(), (channel.fileno(), *private)),
+            name=f"poolrt-{role}",
         )
         child.start()
         pidfd = os.pidfd_open(child.pid)
@@ -145,8 +147,9 @@ def _live(role: str, descriptors: list[int], options: Options, parent: int, priv
 
 def _leave(code: int) -> None:
     """End this process without waiting for threads that somebody has left behind."""
-    if code:
-        sys.excepthook(*sys.exc_info())
+    kind, error, trace = sys.exc_info()
+    if kind is not None and error is not None:
+        sys.excepthook(kind, error, trace)
     atexit._run_exitfuncs()
     sys.stderr.flush()
     os._exit(code)

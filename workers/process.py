@@ -175,7 +175,9 @@ def _apply(message: Message) -> Message:
         function, args, kwargs = dill.loads(call)
         value = dill.dumps(function(*args, **kwargs))
         if len(value) > MAX_MESSAGE // 2:
-            raise ValueError(f"the function returned {len(value)} bytes, more than {MAX_MESSAGE // 2}: use a graph, or less")
+            raise ValueError(
+                f"the function returned {len(value)} bytes, more than {MAX_MESSAGE // 2}: use a graph, or less"
+            )
     except BaseException as error:  # noqa: BLE001 - SystemExit and KeyboardInterrupt of a user's function too
         return [Kind.THREW, token, _portable(error), traceback.format_exc()]
     return [Kind.ANSWER, token, value, "numba" in sys.modules]

@@ -175,7 +175,9 @@ class Crew:
         model = job.model
         if model is not None and model.number not in worker.models:
             worker.models.add(model.number)
-            self._out.append(Send(worker.number, [Kind.MODEL, model.number, model.plan, model.entries, model.constants]))
+            self._out.append(
+                Send(worker.number, [Kind.MODEL, model.number, model.plan, model.entries, model.constants])
+            )
         number = model.number if model else 0
         message: list[object]
         if job.kind is Kind.EXECUTE:

@@ -276,7 +276,9 @@ class Loads:
     def _reorder(self, load: Load, model: Model, index: int) -> None:
         token = next(self._numbers)
         source, destination = load.staged[index], load.final[index]
-        job = Job(Kind.REORDER, token, f"constant {index} of {load.name}", load=load.number, model=model, constant=index)
+        job = Job(
+            Kind.REORDER, token, f"constant {index} of {load.name}", load=load.number, model=model, constant=index
+        )
         job.inputs, job.outputs = [source], [destination]
         # Leases of its own: whatever becomes of the load, nobody else gets these slots while a worker may touch them.
         self._leases.share(source, job.holder)

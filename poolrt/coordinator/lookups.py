@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import queue
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from poolrt.errors import GraphRefused, PoolError
@@ -105,7 +105,9 @@ class Lookups:
             PrimitiveToLoad(key.digest, f"{pd.op.kind} ({pd.impl_name()})", pd.to_wire(), creation_cost(pd.op.kind))
             for pd, key in zip(lowered.primitives, lowered.keys, strict=True)
         )
-        inputs, outputs = ([[p.name, list(p.dims), p.dtype, p.nbytes] for p in ports] for ports in (plan.inputs, plan.outputs))
+        inputs, outputs = (
+            [[p.name, list(p.dims), p.dtype, p.nbytes] for p in ports] for ports in (plan.inputs, plan.outputs)
+        )
         return LoweredGraph(wire, len(plan.steps), primitives, plan.constants, inputs, outputs)
 
     def _look_up(self, store: CacheStore, task: LookUp) -> dict[int, tuple[bytes, str]]:

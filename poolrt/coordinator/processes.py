@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from poolrt.workers.channel import Channel, ChannelClosed, MalformedMessage, pair
-from poolrt.workers.nursery import start_nursery
 from poolrt.workers.protocol import Kind, checked
 
 from .configuration import thread_variables

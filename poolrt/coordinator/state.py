@@ -160,7 +160,8 @@ class State:
             "queue": {
                 "waiting": len(self.crew.runs_waiting) + len(self.crew.functions_waiting),
                 "in_flight": sum(w.load for w in workers),
-                "creating": self.creations.waiting + sum(c.creation is not None for c in self.creations.creators.values()),
+                "creating": self.creations.waiting
+                + sum(c.creation is not None for c in self.creations.creators.values()),
             },
             "arena": {"bytes": self.leases.allocator.nbytes, "used": self.leases.allocator.used},
             "clients": len(self.clients),

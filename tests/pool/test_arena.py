@@ -68,7 +68,9 @@ def test_the_slot_freed_last_is_the_first_to_be_used_again() -> None:
 def test_an_exhausted_arena_says_what_is_needed_what_is_there_and_which_setting_to_raise() -> None:
     allocator = Allocator(1 << 20)
     allocator.take(600_000)
-    with pytest.raises(ArenaExhausted, match=r"1048576 bytes is too small: 720896 bytes are needed.*arena_bytes") as caught:
+    with pytest.raises(
+        ArenaExhausted, match=r"1048576 bytes is too small: 720896 bytes are needed.*arena_bytes"
+    ) as caught:
         allocator.take(700_000)
     assert caught.value.free == (1 << 20) - allocator.used
 

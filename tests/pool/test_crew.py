@@ -21,7 +21,9 @@ class _Bench:
         self.leases = Leases(Allocator(arena))
         self.out: list[Instruction] = []
         self.failed: list[tuple[Job, PoolError]] = []
-        self.crew = Crew(workers, 2, self.leases, self.numbers, self.out, lambda job, error: self.failed.append((job, error)))
+        self.crew = Crew(
+            workers, 2, self.leases, self.numbers, self.out, lambda job, error: self.failed.append((job, error))
+        )
         self.crew.muster()
         self.come_up()
 

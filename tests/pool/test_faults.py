@@ -65,9 +65,8 @@ def test_memory_that_dead_workers_used_is_given_back(own: poolrt.Pool) -> None:
     for _ in range(3):
         futures = [model.submit(x=x) for _ in range(20)]
         os.kill(_workers(own)[0], signal.SIGKILL)
-        for future in futures:
-            assert future.result(BOUND_S)["y"].sum() == 64 * 64
-        del futures, future
+        assert all(future.result(BOUND_S)["y"].sum() == 64 * 64 for future in futures)
+        futures.clear()
     kept = 20 * (64 * 64 * 4 + 4096)  # inputs kept for later
     assert own.stats()["arena"]["used"] <= before + kept
 
@@ -186,7 +185,9 @@ def test_when_a_client_is_killed_everything_of_its_pool_is_gone_within_a_second(
     assert len(poolish) >= 3  # coordinator, nursery and workers, which are its forks
     client.kill()
     client.wait(BOUND_S)
-    wait_until(lambda: not any(is_alive(pid) for pid in poolish), "coordinator, workers and arena are gone", seconds=1.0)
+    wait_until(
+        lambda: not any(is_alive(pid) for pid in poolish), "coordinator, workers and arena are gone", seconds=1.0
+    )
     for pid in set(below) - set(poolish):
         os.kill(pid, signal.SIGKILL)  # the client's own fork, which is the client's business
     client.communicate()

@@ -143,8 +143,12 @@ def test_a_client_that_breaks_the_rules_loses_its_connection_and_nobody_else_not
         assert _works(pool)
 
 
-@pytest.mark.parametrize("graph", [{}, {"name": "g", "engine": "cpu", "nodes": 5}, {"engine": "abacus"}, {"values": [[[-1], "f32"]]}])
-def test_a_graph_that_makes_no_sense_is_an_answer_and_nothing_else(server: tuple[int, Path], graph: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "graph", [{}, {"name": "g", "engine": "cpu", "nodes": 5}, {"engine": "abacus"}, {"values": [[[-1], "f32"]]}]
+)
+def test_a_graph_that_makes_no_sense_is_an_answer_and_nothing_else(
+    server: tuple[int, Path], graph: dict[str, Any]
+) -> None:
     _, path = server
     client = _raw(path)
     client.send(b"\0" + msgpack.packb([Kind.LOAD, 5, graph]))
@@ -201,7 +205,9 @@ def test_where_nobody_listens_there_is_a_clear_error(tmp_path: Path) -> None:
         poolrt.connect(tmp_path / "none.sock")
 
 
-def test_a_path_that_is_taken_is_an_error_and_starts_nothing(server: tuple[int, Path], settings: dict[str, Any]) -> None:
+def test_a_path_that_is_taken_is_an_error_and_starts_nothing(
+    server: tuple[int, Path], settings: dict[str, Any]
+) -> None:
     command = [sys.executable, "-c", textwrap.dedent(_SERVER), str(server[1]), settings["home"], settings["redis_url"]]
     result = subprocess.run(command, capture_output=True, text=True, timeout=BOUND_S, check=False)
     assert result.returncode == 1

@@ -289,7 +289,7 @@ class Coordination(RuleBasedStateMachine):
     def look_up(self, data: st.DataObject) -> None:
         task = self.looking.pop(0)
         found = data.draw(st.lists(st.sampled_from(task.primitives), unique=True))
-        self.obey(self.state.looked_up(task.load, {i: (b"entry", "files") for i in found}))
+        self.obey(self.state.looked_up(task.load, dict.fromkeys(found, (b"entry", "files"))))
 
     # What processes do
 
