@@ -25,7 +25,7 @@ from .jobs import Job, Model
 from .leases import Leases
 
 #: Bytes of constants that are written but not yet in their final layout.
-STAGING_BYTES: Final = 64 * 1024 * 1024
+STAGING_BYTES: Final = 32 * 1024 * 1024
 #: Where an entry may come from, as reports count it. One that another process was just creating counts as shared.
 SOURCES: Final = ("created", "memory", "files", "redis")
 

@@ -65,8 +65,9 @@ class Lookups:
         from poolrt.cachestore import CacheStore
 
         with CacheStore.connect(**self._store_options) as store:
-            from poolrt.graph import lower as _  # noqa: F401 - imported while there is nothing to do yet
+            from poolrt.graph.lower import prepare
 
+            prepare("cpu")  # while there is nothing to do yet
             while (task := self._tasks.get()) is not None:
                 if isinstance(task, Forget):
                     self._keys.pop(task.load, None)

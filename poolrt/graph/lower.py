@@ -13,10 +13,16 @@ from typing import Any
 from poolrt.cachestore import Key
 from poolrt.workers.desc import Arg, MemoryDesc, OpDesc, PostOp, PrimitiveAttr, Reorder, post_op_src
 from poolrt.workers.desc.equivalence import same_bytes
+from poolrt.workers.desc.operations import OPERATIONS
 from poolrt.workers.engines.target import Target
 from poolrt.workers.plan import ExecutionPlan, Place, PlaceKind, PlanConstant, Port, Step
-from poolrt.workers.primitives.key import primitive_key
-from poolrt.workers.primitives.primitive_desc import PrimitiveDesc, UnsupportedPrimitive, primitive_desc
+from poolrt.workers.primitives.key import primitive_key, source_digest, toolchain
+from poolrt.workers.primitives.primitive_desc import (
+    PrimitiveDesc,
+    UnsupportedPrimitive,
+    implementations,
+    primitive_desc,
+)
 
 from .lifetime import Lifetime, place
 from .operations import Candidate, candidates, is_view, post_operations
@@ -64,6 +70,14 @@ class _Draft:
     primitives: dict[PrimitiveDesc, int] = field(default_factory=dict)
     reordered: dict[tuple[int, MemoryDesc, MemoryDesc], Version] = field(default_factory=dict)
     values: dict[int, Version] = field(default_factory=dict)
+
+
+def prepare(engine_kind: str) -> None:
+    """Import what lowering for an engine kind needs, and hash its sources: the first graph then waits for neither."""
+    for kind in OPERATIONS:
+        implementations(kind, engine_kind)
+    source_digest(engine_kind)
+    toolchain(engine_kind)
 
 
 def lower(wire: dict[str, Any], target: Target) -> Lowered:
