@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 #: Runs that one model may have under way; `submit` waits for one to end before it starts another.
 IN_FLIGHT: Final = 256
+#: Views on input slots that one model keeps.
+_VIEWS: Final = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,7 @@ class Model:
         self._memory = memory
         self._number: int = number
         self._running = 0
+        self._input_views: dict[tuple[int, int], NDArray[Any]] = {}
         self._counting = threading.Lock()
         # Runs under way keep the model: what is unloaded is never in use.
         self._unload = weakref.finalize(self, _unload, client, number)
@@ -155,6 +158,17 @@ class Model:
             arrays.append(array)
         return arrays
 
+    def _input_at(self, number: int, offset: int) -> NDArray[Any]:
+        """Return a view on a slot as input ``number``; slots come back again and again, so the views are kept."""
+        view = self._input_views.get((number, offset))
+        if view is None:
+            if len(self._input_views) >= _VIEWS:
+                self._input_views.clear()
+            spec = self.inputs[number]
+            view = self._memory.bytes_at(offset, spec.nbytes).view(spec.dtype).reshape(spec.shape)
+            self._input_views[number, offset] = view
+        return view
+
     def _has_running(self, count: int) -> bool:
         return self._running >= count
 
@@ -202,9 +216,7 @@ class _Run:
         model._count(1)
         try:
             for number, offset in zip(copied, slots, strict=True):
-                array = self._arrays[number]
-                target = memory.bytes_at(offset, array.nbytes).view(array.dtype).reshape(array.shape)
-                target[...] = array
+                model._input_at(number, offset)[...] = self._arrays[number]
                 places[number] = offset
             request = Request(self._settle, self._resolve if future is not None else None)
             return client.begin(Kind.RUN, model._number, places, client.released(), request=request)

@@ -108,6 +108,8 @@ class SharedMemory:
 
     def offset_of(self, array: NDArray[Any]) -> int | None:
         """Return the offset of the slot whose start ``array`` begins at, where it is one of ours; None otherwise."""
+        if array.base is None:
+            return None  # it owns its memory, so it is none of ours; asking for the address costs a microsecond
         offset: int = array.__array_interface__["data"][0] - self._view.address
         return offset if self._lived_in.get(offset, -1) >= array.nbytes else None
 

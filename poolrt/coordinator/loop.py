@@ -6,6 +6,7 @@ double the coordinator's start.
 
 from __future__ import annotations
 
+import gc
 import itertools
 import mmap
 import os
@@ -80,6 +81,8 @@ class Loop:
 
     def run(self) -> None:
         """Serve until there is nobody left to serve, or until `stop`; then end every process."""
+        gc.freeze()  # what start-up has made stays for ever
+        gc.enable()
         try:
             next_tick = time.monotonic() + TICK_S
             while not self._stopping:
