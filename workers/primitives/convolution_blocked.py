@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from ..desc import Arg, Convolution, MemoryDesc, PrimitiveAttr
 from ..engines.target import Target
@@ -15,6 +16,9 @@ from .convolution_tiles import strips, tiling
 from .convolution_window import Window
 from .program import KernelSpec, LaunchArgument, Program
 from .reorder import NestBuilder
+
+#: A step of the batch-reduce kernel: offset in the source, inputs read there, bytes of weights to skip afterwards.
+Step: TypeAlias = tuple[int, int, int]
 
 
 class NativeBlockedConvolution:
@@ -58,21 +62,20 @@ class NativeBlockedConvolution:
             to = build.book(count * plane)
             build.launch(KernelSpec.of("conv_pad"), (source, to, *ints(window.copy_sizes())), count * rows)
             source = to
-        reach = Reach.of(window, blocks)
-        operands = in_place(op, attr, source, len(reach.offsets) * 1024)
-        reduce(build, op, attr, target, reach.shape, reach.offsets, reach.walk(planes, blocks), operands)
+        reach = Reach.of(window, op.weights.dims[1], 64)
+        operands = in_place(op, attr, source, len(reach.steps) * 1024)
+        reduce(build, op, attr, target, reach.shape, reach.steps, reach.walk(planes, blocks), operands)
         return build.program()
 
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """How a tile's source lies: bytes from row to row and position to position, strides of image and group, lanes."""
+    """How a tile's source lies: bytes from row to row and position to position, strides of image and group."""
 
     row: int
     step: int
     image: int
     group: int
-    lanes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,27 +94,28 @@ class Operands:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """What tiles over blocked planes read: positions, offsets of the taps, bytes of a row of tiles and of a plane."""
+    """What tiles over blocked planes read: positions, the kernel's steps, bytes of a row of tiles and of a plane."""
 
     shape: tuple[int, int]
-    offsets: list[int]
+    steps: list[Step]
     row: int
     plane: int
 
     @classmethod
-    def of(cls, window: Window, blocks: int) -> Reach:
-        """Return the reach over ``blocks`` planes of the source itself or of its padded copy."""
+    def of(cls, window: Window, channels: int, weight_row: int) -> Reach:
+        """Return the reach over the blocks of ``channels`` in the source itself or in its padded copy."""
         rows, phases, columns = window.copy()
         plane = rows * phases * columns * 64
         taps = [window.offset(kh, kw, columns) * 64 for kh in range(window.kernel[0]) for kw in range(window.kernel[1])]
-        offsets = [block * plane + tap for block in range(blocks) for tap in taps]
+        lanes = [min(16, channels - first) for first in range(0, channels, 16)]
+        steps = [(i * plane + tap, n, (16 - n) * weight_row) for i, n in enumerate(lanes) for tap in taps]
         if window.is_pointwise:
-            return cls((1, window.out[0] * window.out[1]), offsets, 0, plane)
-        return cls(window.out, offsets, window.step * phases * columns * 64, plane)
+            return cls((1, window.out[0] * window.out[1]), steps, 0, plane)
+        return cls(window.out, steps, window.step * phases * columns * 64, plane)
 
     def walk(self, planes: int, group_planes: int) -> Walk:
         """Return how tiles lie in images of ``planes`` and groups of ``group_planes`` planes."""
-        return Walk(self.row, 64, planes * self.plane, group_planes * self.plane, 16)
+        return Walk(self.row, 64, planes * self.plane, group_planes * self.plane)
 
 
 def in_place(op: Convolution, attr: PrimitiveAttr, src: LaunchArgument, weight_block: int) -> Operands:
@@ -128,7 +132,7 @@ def reduce(
     attr: PrimitiveAttr,
     target: Target,
     shape: tuple[int, int],
-    offsets: list[int],
+    steps: list[Step],
     walk: Walk,
     operands: Operands,
 ) -> None:
@@ -137,18 +141,18 @@ def reduce(
     blocks = -(-channels // 16)
     tiles = tiling(target.isa, *shape, blocks)
     passes = -(-blocks // tiles.blocks)
-    cut = strips(len(tiles.places), walk.group, len(offsets) * walk.lanes * blocks * 64, passes)
+    cut = strips(len(tiles.places), walk.group, sum(lanes for _, lanes, _ in steps) * blocks * 64, passes)
     entries = [
         (kind, row * walk.row + column * walk.step, (row * shape[1] + column) * 64)
         for kind, row, column in tiles.places
     ]
-    tables = (offsets, [value for entry in entries for value in entry], list(cut))
+    tables = ([v for step in steps for v in step], [v for entry in entries for v in entry], list(cut))
     dst_block = shape[0] * shape[1] * 64
     low, bound = bounds(attr)
     args: tuple[LaunchArgument, ...] = (
         operands.src, operands.weights, operands.bias, operands.dst, operands.residual,
         *(("t", build.table(values)) for values in tables),
-        *ints((len(cut) - 1, op.groups, blocks, len(offsets), walk.lanes, channels)),
+        *ints((len(cut) - 1, op.groups, blocks, len(steps), channels)),
         *ints((walk.image, walk.group, walk.row)),
         *ints((operands.weight_group, operands.weight_block, operands.weight_row)),
         *ints((op.groups * blocks * dst_block, dst_block)), ("f", low), ("f", bound),

@@ -60,18 +60,17 @@ class NativeFewChannelsConvolution:
         build.launch(KernelSpec.of("conv_interleave"), copy, images * rows)
         pixel = channels * 4
         line = columns * pixel
-        dense = window.dilation[1] == 1
-        taps = 1 if dense else window.kernel[1]
-        offsets = [
-            kh * window.dilation[0] * line + kw * window.dilation[1] * pixel
-            for kh in range(window.kernel[0])
-            for kw in range(taps)
-        ]
         # Neighbouring taps of a dense kernel read neighbouring pixels: a row of the kernel is one run of lanes.
+        dense = window.dilation[1] == 1
         lanes = window.kernel[1] * channels if dense else channels
-        walk = Walk(window.stride[0] * line, window.stride[1] * pixel, rows * line, rows * line, lanes)
-        operands = in_place(op, attr, copied, len(offsets) * lanes * 64)
-        reduce(build, op, attr, target, window.out, offsets, walk, operands)
+        steps = [
+            (kh * window.dilation[0] * line + kw * window.dilation[1] * pixel, lanes, 0)
+            for kh in range(window.kernel[0])
+            for kw in range(1 if dense else window.kernel[1])
+        ]
+        walk = Walk(window.stride[0] * line, window.stride[1] * pixel, rows * line, rows * line)
+        operands = in_place(op, attr, copied, len(steps) * lanes * 64)
+        reduce(build, op, attr, target, window.out, steps, walk, operands)
         return build.program()
 
 

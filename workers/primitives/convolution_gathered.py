@@ -49,7 +49,8 @@ class NativeGatheredConvolution:
         window = Window.of(op)
         source = _gather(build, op.src, op.groups, ("m", (int(Arg.SRC), 0)))
         blocks = -(-op.weights.dims[1] // 16)
-        reach = Reach.of(window, blocks)
+        row = op.dst.dims[1] // op.groups * 4
+        reach = Reach.of(window, op.weights.dims[1], row)
         planes = op.groups * blocks
         if not window.is_direct:
             count = op.src.dims[0] * planes
@@ -68,10 +69,9 @@ class NativeGatheredConvolution:
         grouped = _grouped(op.dst, op.groups)
         sums = build.book(grouped.nbytes)
         bias: LaunchArgument = ("m", (int(Arg.BIAS), 0)) if op.bias else ("i", 0)
-        row = op.dst.dims[1] // op.groups * 4
-        group = len(reach.offsets) * 16 * row
+        group = len(reach.steps) * 16 * row
         operands = Operands(source, weights, bias, sums, residual, group, 64, row)
-        reduce(build, op, attr, target, reach.shape, reach.offsets, reach.walk(planes, blocks), operands)
+        reduce(build, op, attr, target, reach.shape, reach.steps, reach.walk(planes, blocks), operands)
         _scatter(build, op.dst, op.groups, sums)
         return build.program()
 

@@ -59,7 +59,7 @@ def describe(shape: Shape, right: MemoryDesc, bias: bool, attr: PrimitiveAttr, i
     panels = -(-shape.rows // positions)
     vectors = -(-shape.columns // 16)
     blocks = output_blocks(isa, positions, vectors)
-    # The table begins with zeros: the only step's offset, and both factors of a product over nothing.
+    # The table begins with zeros, both factors of a product over nothing.
     build = NestBuilder(bytes(64))
     left, panel, left_matrix = _pack_rows(build, shape, positions, panels)
     source, right_block, right_row, right_matrix = _columns(build, shape, right, panels)
@@ -67,17 +67,18 @@ def describe(shape: Shape, right: MemoryDesc, bias: bool, attr: PrimitiveAttr, i
     if depth == 0:
         left, panel, left_matrix, depth = ("t", 0), 0, 0, 1
         source, right_block, right_row, right_matrix = ("t", 0), 0, 0, 0
+    step = build.table([0, depth, 0])
     batch = [(a * left_matrix, b * right_matrix, c * shape.rows * shape.columns * 4) for a, b, c in shape.batch]
     table = build.table([value for entry in batch for value in entry])
     strip_panels = min(panels, max(_STRIP_PANELS, _STRIP // max(panel, 1)))
     strips = -(-panels // strip_panels)
     low, bound = bounds(attr)
     sizes = (
-        depth, shape.rows, shape.columns, strips, strip_panels, panel, right_block, right_row, shape.columns * 4,
+        shape.rows, shape.columns, strips, strip_panels, panel, right_block, right_row, shape.columns * 4,
     )  # fmt: skip
     bias_at: LaunchArgument = ("m", (int(Arg.BIAS), 0)) if bias else ("i", 0)
     args: tuple[LaunchArgument, ...] = (
-        left, source, bias_at, ("m", (int(Arg.DST), 0)), chain_source(attr), ("t", table), ("t", 0),
+        left, source, bias_at, ("m", (int(Arg.DST), 0)), chain_source(attr), ("t", table), ("t", step),
         *(("i", value) for value in sizes), ("f", low), ("f", bound),
     )  # fmt: skip
     kernel = KernelSpec.of("gemm", positions=positions, blocks=blocks)

@@ -1,8 +1,8 @@
-"""Batch-reduce convolution: register tiles of output positions, whose sources are found through a table of offsets.
+"""Batch-reduce convolution: register tiles of output positions, whose sources are found through a table.
 
 The table makes the same code serve every kernel size, stride, dilation and channel count; only the shape of the tile
 and the distance of neighbours are compiled in. The destination has 16 channels side by side; weights lie as rows of at
-least 16 outputs, a row for each step and lane: where a row holds several blocks or the blocks lie apart is an argument.
+least 16 outputs, a row for each lane of a step: where a row holds several blocks or the blocks lie apart is an argument.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ def make(
     run; ``blocks`` are computed at once; ``ragged`` zeroes the lanes behind the last channel.
 
     Arguments of the kernel, sizes in bytes unless said otherwise: addresses of src, weights, bias (0: none), dst and
-    residual (0: none); the tables ``offsets`` (T items), ``tile_table`` (kind, src offset, dst offset) and
-    ``strip_table`` (first tile of each strip, and the end); then ``strips``, ``groups``, output blocks a group, T,
-    lanes, channels a group, then the strides src_batch, src_group, run (from run to run in src), weight_group,
+    residual (0: none); the tables ``steps`` (T times src offset, lanes, weights to skip), ``tile_table`` (kind, src
+    offset, dst offset) and ``strip_table`` (first tile of each strip, and the end); then ``strips``, ``groups``, output
+    blocks a group, T, channels a group, then the strides src_batch, src_group, run (from run to run in src), weight_group,
     weight_block, weight_row, dst_batch and dst_block, and the lower bounds applied before and after the residual is
     added (-inf: none; without a residual only the second counts).
     One item of work is a strip of tiles for ``blocks`` output blocks of one group of one image.
@@ -41,8 +41,8 @@ def make(
 
     def conv(
         begin: int, end: int, src: int, weights: int, bias: int, dst: int, residual: int,
-        offsets: int, tile_table: int, strip_table: int, strips: int, groups: int, group_blocks: int, T: int,
-        lanes: int, channels: int, src_batch: int, src_group: int, run: int, weight_group: int, weight_block: int,
+        steps: int, tile_table: int, strip_table: int, strips: int, groups: int, group_blocks: int, T: int,
+        channels: int, src_batch: int, src_group: int, run: int, weight_group: int, weight_block: int,
         weight_row: int, dst_batch: int, dst_block: int, low: float, bound: float,
     ) -> None:  # fmt: skip
         parts = (group_blocks + blocks - 1) // blocks
@@ -78,10 +78,10 @@ def make(
                 is_second = two and iload(entry) != 0
                 if blocks == 1 or rest == blocks:
                     if is_second:
-                        wide_second(T, lanes, at, offsets, run, factors, weight_block, weight_row, ahead, to, dst_block, 64,
+                        wide_second(T, steps, at, run, factors, weight_block, weight_row, ahead, to, dst_block, 64,
                                     0, biases, biased, count, to_residual, low32, bound32)  # fmt: skip
                     else:
-                        wide_first(T, lanes, at, offsets, run, factors, weight_block, weight_row, ahead, to, dst_block, 64,
+                        wide_first(T, steps, at, run, factors, weight_block, weight_row, ahead, to, dst_block, 64,
                                    0, biases, biased, count, to_residual, low32, bound32)  # fmt: skip
                 else:
                     for j in range(rest):
@@ -89,12 +89,12 @@ def make(
                         out = to + j * dst_block
                         before = j * 16
                         if is_second:
-                            single_second(T, lanes, at, offsets, run, rows, weight_block, weight_row, 0, out, dst_block,
+                            single_second(T, steps, at, run, rows, weight_block, weight_row, 0, out, dst_block,
                                           64, 0, biases + before * 4, biased - before, count - before, to_residual,
                                           low32, bound32)  # fmt: skip
                         else:
-                            single_first(T, lanes, at, offsets, run, rows, weight_block, weight_row, 0, out, dst_block,
+                            single_first(T, steps, at, run, rows, weight_block, weight_row, 0, out, dst_block,
                                          64, 0, biases + before * 4, biased - before, count - before, to_residual,
                                          low32, bound32)  # fmt: skip
 
-    return conv, types.void(*[types.int64] * 24, types.float64, types.float64)
+    return conv, types.void(*[types.int64] * 23, types.float64, types.float64)

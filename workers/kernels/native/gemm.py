@@ -16,8 +16,8 @@ def make(isa: str, positions: int, blocks: int) -> tuple[Callable[..., None], An
     """Return the kernel for panels of ``positions`` rows and ``blocks`` vectors of 16 columns.
 
     Arguments, distances in bytes: addresses of the packed left matrix (panels of (K, positions)), the right one, bias
-    (0: none), dst, residual (0: none); a table of (left, right, dst) offsets of each product of the batch and the
-    address of an int64 zero; then K, rows and columns of dst, strips of panels and panels a strip, the distances
+    (0: none), dst, residual (0: none); a table of (left, right, dst) offsets of each product of the batch, and
+    the step (0, K, 0) of a tile; then rows and columns of dst, strips of panels and panels a strip, the distances
     panel, right_block (from 16 columns to the next 16), right_row (from one k to the next), dst_row; and the lower
     bounds before and after the residual is added. One item of work is a strip of panels for ``blocks`` vectors of
     columns of one product.
@@ -26,8 +26,8 @@ def make(isa: str, positions: int, blocks: int) -> tuple[Callable[..., None], An
     single = make_tile(TileShape((positions,), 1, 4, 4 * positions, "keep"))
 
     def gemm(
-        begin: int, end: int, left: int, right: int, bias: int, dst: int, residual: int, batch_table: int, zero: int,
-        K: int, rows: int, columns: int, strips: int, strip_panels: int, panel: int, right_block: int, right_row: int,
+        begin: int, end: int, left: int, right: int, bias: int, dst: int, residual: int, batch_table: int, step: int,
+        rows: int, columns: int, strips: int, strip_panels: int, panel: int, right_block: int, right_row: int,
         dst_row: int, low: float, bound: float,
     ) -> None:  # fmt: skip
         vectors = (columns + 15) // 16
@@ -57,12 +57,12 @@ def make(isa: str, positions: int, blocks: int) -> tuple[Callable[..., None], An
                 to = target + number * positions * dst_row
                 height = rows - number * positions
                 if blocks == 1 or rest == blocks:
-                    wide(1, K, at, zero, 0, factors, right_block, right_row, 0, to, 64, dst_row, height, biases, biased,
+                    wide(1, step, at, 0, factors, right_block, right_row, 0, to, 64, dst_row, height, biases, biased,
                          count, to_residual, low32, bound32)  # fmt: skip
                 else:
                     for j in range(rest):
-                        single(1, K, at, zero, 0, factors + j * right_block, right_block, right_row, 0, to + j * 64, 64,
+                        single(1, step, at, 0, factors + j * right_block, right_block, right_row, 0, to + j * 64, 64,
                                dst_row, height, biases + j * 64, biased - j * 16, count - j * 16, to_residual, low32,
                                bound32)  # fmt: skip
 
-    return gemm, types.void(*[types.int64] * 18, types.float64, types.float64)
+    return gemm, types.void(*[types.int64] * 17, types.float64, types.float64)

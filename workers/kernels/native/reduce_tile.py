@@ -1,9 +1,9 @@
 """The register tile of convolutions and products: positions times blocks of 16 outputs, summed over many inputs.
 
-A tile accumulates ``T`` steps; step t reads ``lanes`` floats at every position of the tile, starting at offset t of a
-table, and as many rows of 16 weights for each block. The inner loop is not unrolled, on purpose: it has one load for
-each block and one broadcast for each position, needs no spill, and unrolled versions are slower because LLVM then
-hoists loads until accumulators go to the stack.
+A tile accumulates ``T`` steps. Step t reads some floats, its lanes, at every position of the tile, and as many rows of
+16 weights for each block; a table of (source offset, lanes, bytes of weights to skip afterwards) says which. The inner
+loop is not unrolled, on purpose: it has one load for each block and one broadcast for each position, needs no spill,
+and unrolled versions are slower because LLVM then hoists loads until accumulators go to the stack.
 """
 
 from __future__ import annotations
@@ -59,9 +59,8 @@ class _Arguments(NamedTuple):
     """Arguments of a tile: addresses; distances in bytes; counts in items; the two lower bounds as floats."""
 
     T: Value
-    lanes: Value
+    steps: Value  #: the table of steps
     src: Value
-    offsets: Value
     run: Value  #: from run to run in the source
     weights: Value
     weight_block: Value
@@ -84,9 +83,9 @@ def make_tile(shape: TileShape) -> Any:
 
     @intrinsic
     def tile(
-        _: Any, T: Any, lanes: Any, src: Any, offsets: Any, run: Any, weights: Any, weight_block: Any,
-        weight_row: Any, ahead: Any, dst: Any, dst_block: Any, dst_step: Any, rows: Any, bias: Any, biased: Any,
-        count: Any, to_residual: Any, low: Any, bound: Any,
+        _: Any, T: Any, steps: Any, src: Any, run: Any, weights: Any, weight_block: Any, weight_row: Any, ahead: Any,
+        dst: Any, dst_block: Any, dst_step: Any, rows: Any, bias: Any, biased: Any, count: Any, to_residual: Any,
+        low: Any, bound: Any,
     ) -> Any:  # fmt: skip
         def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
             arguments = _Arguments(*a)
@@ -94,7 +93,7 @@ def make_tile(shape: TileShape) -> Any:
             _emit_stores(b, shape, arguments, _emit_sums(b, shape, arguments))
             return context.get_dummy_value()
 
-        return types.void(*[types.int64] * 17, types.float32, types.float32), emit
+        return types.void(*[types.int64] * 16, types.float32, types.float32), emit
 
     return tile
 
@@ -112,19 +111,21 @@ def _emit_sums(b: Builder, shape: TileShape, a: _Arguments) -> list[Value]:
     """Return the sums, position by position, the blocks of one position side by side."""
     blocks = range(shape.blocks)
     start = [_bias(b, b.add(a.bias, I64(WIDTH * j)), b.sub(a.biased, I64(16 * j))) for j in blocks]
-    entry = b.block
+    before = b.block
     outer, inner, latch, done = (b.append_basic_block(name) for name in ("step", "lane", "next", "store"))
     b.branch(outer)
 
     b.position_at_end(outer)
-    t = _phi(b, I64, I64(0), entry)
-    first_row = _phi(b, I64, a.weights, entry)
-    carried = [_phi(b, VF, start[j], entry) for _ in range(sum(shape.runs)) for j in blocks]
-    begin = b.add(a.src, b.load(pointer(b, b.add(a.offsets, b.shl(t, I64(3))), I64), align=8))
+    t = _phi(b, I64, I64(0), before)
+    first_row = _phi(b, I64, a.weights, before)
+    carried = [_phi(b, VF, start[j], before) for _ in range(sum(shape.runs)) for j in blocks]
+    entry = b.add(a.steps, b.mul(t, I64(24)))
+    offset, lanes, skip = (b.load(pointer(b, b.add(entry, I64(8 * i)), I64), align=8) for i in range(3))
+    begin = b.add(a.src, offset)
     b.branch(inner)
 
     b.position_at_end(inner)
-    left = _phi(b, I64, a.lanes, outer)
+    left = _phi(b, I64, lanes, outer)
     row = _phi(b, I64, first_row, outer)
     source = _phi(b, I64, begin, outer)
     sums = [_phi(b, VF, value, outer) for value in carried]
@@ -145,7 +146,7 @@ def _emit_sums(b: Builder, shape: TileShape, a: _Arguments) -> list[Value]:
 
     b.position_at_end(latch)
     t_next = b.add(t, I64(1))
-    for phi, value in zip((t, first_row, *carried), (t_next, row_next, *new), strict=True):
+    for phi, value in zip((t, first_row, *carried), (t_next, b.add(row_next, skip), *new), strict=True):
         phi.add_incoming(value, latch)
     b.cbranch(b.icmp_signed("<", t_next, a.T), outer, done)
     b.position_at_end(done)
