@@ -14,14 +14,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from importlib import import_module
 from typing import Any, Final
 
 import llvmlite.binding as llvm
-from numba.core import codegen, compiler, cpu, registry, types, typing
+from numba.core import codegen, compiler, cpu, registry, types
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.errors import NumbaError
-from numba.core.runtime import rtsys
+from numba.core.runtime.nrt import rtsys
+from numba.core.typing.context import Context
 from numba.core.typing.templates import Signature
 
 from ...engines.target import ISA_LEVELS
@@ -86,11 +88,11 @@ class _LevelCodegen(codegen.AOTCPUCodegen):
 class _LevelContext(cpu.CPUContext):
     """A CPU target context that lowers for an ISA level and never makes executable code in this process."""
 
-    def __init__(self, typing_context: typing.Context, isa: str) -> None:
+    def __init__(self, typing_context: Context, isa: str) -> None:
         self._isa = isa
         super().__init__(typing_context, "cpu")
 
-    def init(self) -> None:
+    def init(self) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
         self.is32bit = False
         self._internal_codegen = _LevelCodegen(f"poolrt.{self._isa}", cpu_name=self._isa)
 
@@ -112,18 +114,14 @@ class _LevelContext(cpu.CPUContext):
         return [].append
 
 
-_levels: Final[dict[str, _LevelContext]] = {}  # compiler state, filled under Numba's global lock like Numba's own
-
-
+@lru_cache(maxsize=len(ISA_LEVELS))
 def _level(isa: str) -> _LevelContext:
-    context = _levels.get(isa)
-    if context is None:
-        # The runtime must be set up by a context that can run code, whichever context asks first.
-        rtsys.initialize(registry.cpu_target.target_context)
-        context = _LevelContext(typing.Context(), isa)
-        with _as_cpu_target(context):
-            context.refresh()
-        _levels[isa] = context
+    """Return the context of a level, made once a process, as Numba keeps its own."""
+    # The runtime must be set up by a context that can run code, whichever context asks first.
+    rtsys.initialize(registry.cpu_target.target_context)
+    context = _LevelContext(Context(), isa)
+    with _as_cpu_target(context):
+        context.refresh()
     return context
 
 

@@ -13,7 +13,6 @@ from typing import Any, Final, NamedTuple
 
 import llvmlite.ir as ir
 from numba.core import types
-from numba.extending import intrinsic
 
 from .vec import (
     F32,
@@ -27,6 +26,7 @@ from .vec import (
     call,
     constant,
     fma,
+    intrinsic,
     lanes_below,
     load,
     maximum,

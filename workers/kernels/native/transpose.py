@@ -6,9 +6,24 @@ from typing import Any
 
 import llvmlite.ir as ir
 from numba.core import types
-from numba.extending import intrinsic
 
-from .vec import I32, I64, LANES, VF, VI, VM, Builder, Value, call, constant, lanes_below, load, pointer, store
+from .vec import (
+    I32,
+    I64,
+    LANES,
+    VF,
+    VI,
+    VM,
+    Builder,
+    Value,
+    call,
+    constant,
+    intrinsic,
+    lanes_below,
+    load,
+    pointer,
+    store,
+)
 
 
 @intrinsic

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import math
+import os
+import pickle
 import re
+import subprocess
 import sys
+import tempfile
+import textwrap
 from collections.abc import Callable, Iterator
 from types import ModuleType
 
@@ -16,6 +21,7 @@ import pytest
 from poolrt.workers.engines.target import ISA_LEVELS
 from poolrt.workers.kernels.native import codegen, vec
 from poolrt.workers.kernels.native.codegen import CompileError, compile_function, compile_kernel
+from poolrt.workers.kernels.native.object_loader import ObjectError
 from poolrt.workers.primitives.program import KernelSpec
 
 I = numba.types.int64  # noqa: E741
@@ -149,11 +155,32 @@ def test_an_unknown_level_is_a_compile_error() -> None:
 
 def disassemble(binary: bytes) -> str:
     """Return the names of registers and instructions of an object's code."""
-    import subprocess
-    import tempfile
-
     assert llvm.ObjectFileRef.from_data(binary)
     with tempfile.NamedTemporaryFile(suffix=".o") as file:
         file.write(binary)
         file.flush()
         return subprocess.run(["objdump", "-d", file.name], capture_output=True, text=True, check=True).stdout
+
+
+def test_two_processes_compile_the_same_bytes() -> None:
+    code = """
+        import hashlib
+        from poolrt.workers.kernels.native.codegen import compile_kernel
+        from poolrt.workers.primitives.program import KernelSpec
+        specs = [KernelSpec.of("reorder"), KernelSpec.of("conv_depthwise", ragged=True)]
+        print([hashlib.sha256(compile_kernel(spec, "x86-64-v3")).hexdigest() for spec in specs])
+    """
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True, timeout=100,
+            env={**os.environ, "PYTHONHASHSEED": seed},
+        ).stdout
+        for seed in ("1", "2")
+    }  # fmt: skip
+    assert len(found) == 1
+
+
+@pytest.mark.parametrize("error", [CompileError("conv(x=1)", "it fails", "log"), ObjectError("malformed")])
+def test_errors_survive_the_way_to_another_process(error: Exception) -> None:
+    copy = pickle.loads(pickle.dumps(error))  # noqa: S301
+    assert (type(copy), str(copy), vars(copy)) == (type(error), str(error), vars(error))
