@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from poolrt.workers.channel import Message
 from poolrt.workers.protocol import Kind
 
-from .client import Request
+from .client import Client, Request
 from .model import Model
 from .progress import watch
 from .session import Session
@@ -32,17 +32,29 @@ def load(session: Session, graph: Graph, progress: bool | Callable[[int, int, li
     client, memory = session.client, session.memory
     request = client.begin(Kind.LOAD, wire, request=Request())
     wanted = session.settings.progress if progress is None else progress
-    with watch(wire["name"], wanted, forced=progress is True) as show:
-        while True:
-            answer = client.next_answer(request)
-            if answer[0] == Kind.LOADED:
-                break
-            if answer[0] == Kind.PROGRESS:
-                show(*answer[2:])
-            else:
-                _write(session, request, answer, by_value)
+    try:
+        with watch(wire["name"], wanted, forced=progress is True) as show:
+            while (answer := client.next_answer(request))[0] != Kind.LOADED:
+                if answer[0] == Kind.PROGRESS:
+                    show(*answer[2:])
+                else:
+                    _write(session, request, answer, by_value)
+    except BaseException:
+        _give_up(client, request)
+        raise
     report = {**answer[5], "load_s": time.perf_counter() - started}
     return Model(client, memory, wire["name"], answer, report)
+
+
+def _give_up(client: Client, request: Request) -> None:
+    """Have a load forgotten that was interrupted, or whose progress could not be shown."""
+    if request.done:
+        for answer in request.answers:
+            if answer[0] == Kind.LOADED:
+                client.whisper([Kind.UNLOAD, answer[2]])
+    else:
+        request.settle = lambda answer: client.whisper([Kind.UNLOAD, answer[2]]) if answer[0] == Kind.LOADED else None
+        client.whisper([Kind.CANCEL, request.number])
 
 
 def _write(session: Session, request: Request, answer: Message, by_value: Mapping[int, Constant]) -> None:

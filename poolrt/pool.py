@@ -162,27 +162,11 @@ def connect(path: str | os.PathLike[str], **settings: Any) -> Pool:
 
     Raises CoordinatorLost where nobody listens there, or somebody of another user.
     """
-    import os
-    import socket
-
-    from .coordinator.peers import credentials
-    from .errors import CoordinatorLost
+    from .dial import dial
     from .session import Session
     from .settings import Settings
 
     chosen = Settings.load(None, **settings)
-    place = os.fspath(path)
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    try:
-        sock.connect(place)
-        if credentials(sock)[1] != os.geteuid():
-            raise CoordinatorLost(f"the coordinator at {place} belongs to another user")
-    except OSError as error:
-        sock.close()
-        raise CoordinatorLost(f"no coordinator listens at {place}: {error.strerror}") from error
-    except CoordinatorLost:
-        sock.close()
-        raise
     pool = Pool.__new__(Pool)
-    pool._open(Session(sock, chosen, None))
+    pool._open(Session(dial(path), chosen, None))
     return pool

@@ -80,8 +80,8 @@ class Channel:
         return self._queued
 
     def trust(self) -> None:
-        """Accept messages up to `MAX_MESSAGE` from now on."""
-        self.limit = MAX_MESSAGE
+        """Accept long messages from now on: up to `MAX_MESSAGE`, less what passing one on in another may add."""
+        self.limit = MAX_MESSAGE - FRAME
 
     def send(self, message: Message, fds: tuple[int, ...] = ()) -> None:
         """Send a message, or queue what the socket does not take now. ``fds`` travel with it and stay open here until sent.

@@ -32,6 +32,7 @@ class Kind(IntEnum):
     UNLOAD = 9  # model
     STATISTICS = 10  # request
     STOP = 11  # nothing; end the coordinator
+    CANCEL = 12  # request; of a load, which then fails unless it is done already
 
     # coordinator -> client
     WELCOME = 20  # version, arena bytes, facts; comes with the arena's file descriptor
@@ -134,6 +135,7 @@ _FIELDS: Final[dict[Kind, tuple[Callable[[object], bool], ...]]] = {
     Kind.UNLOAD: (_count,),
     Kind.STATISTICS: (_count,),
     Kind.STOP: (),
+    Kind.CANCEL: (_count,),
     Kind.WELCOME: (_integer, _count, _table),
     Kind.STAGE: (_count, _triples),
     Kind.PROGRESS: (_count, _count, _count, _texts),

@@ -204,6 +204,12 @@ class Loads:
                 self._leases.end(("model", number))
             self._out.append(Send(load.client, [Kind.FAILED, load.request, error.to_wire()]))
 
+    def cancel(self, client: int, request: int) -> None:
+        """Give a load up because its client does not want it any more; one that has ended stays as it is."""
+        load = self._by_request.get((client, request))
+        if load is not None:
+            self.fail(load.number, PoolRefused(f"loading {load.name} was cancelled"))
+
     def withdraw(self, client: int) -> None:
         """Give all loads of a client up."""
         for load in [load for load in self.under_way.values() if load.client == client]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import queue
+import sys
 import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -33,6 +34,7 @@ class Lookups:
         self._tasks: queue.SimpleQueue[Lower | LookUp | Forget | Survey | None] = queue.SimpleQueue()
         self._outcomes: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
         self._event = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._store: CacheStore | None = None
         self._keys: dict[int, tuple[Key, ...]] = {}
         self._thread = threading.Thread(target=self._work, name="poolrt-lookups", daemon=True)
         self._thread.start()
@@ -62,26 +64,32 @@ class Lookups:
         self._thread.join(_STOP_S)
 
     def _work(self) -> None:
-        from poolrt.cachestore import CacheStore
-
-        with CacheStore.connect(**self._store_options) as store:
+        try:
             from poolrt.graph.lower import prepare
 
             prepare("cpu")  # while there is nothing to do yet
-            while (task := self._tasks.get()) is not None:
-                if isinstance(task, Forget):
-                    self._keys.pop(task.load, None)
-                    continue
-                self._outcomes.put(self._outcome(store, task))
-                os.eventfd_write(self._event, 1)
+        except Exception as error:  # noqa: BLE001 - this thread must live; the first load meets the same and says so
+            print(f"poolrt: cannot prepare for lowering: {type(error).__name__}: {error}", file=sys.stderr)
+        while (task := self._tasks.get()) is not None:
+            if isinstance(task, Forget):
+                self._keys.pop(task.load, None)
+                continue
+            self._outcomes.put(self._outcome(task))
+            os.eventfd_write(self._event, 1)
+        if self._store is not None:
+            self._store.close()
 
-    def _outcome(self, store: CacheStore, task: Lower | LookUp | Survey) -> Outcome:
+    def _outcome(self, task: Lower | LookUp | Survey) -> Outcome:
         try:
             if isinstance(task, Lower):
                 return "lowered", (task.load, self._lower(task))
             if isinstance(task, LookUp):
-                return "looked_up", (task.load, self._look_up(store, task))
-            return "surveyed", (task.peer, task.request, {**_resident(task.facts), "cache": dict(store.stats())})
+                return "looked_up", (task.load, self._look_up(task))
+            return "surveyed", (
+                task.peer,
+                task.request,
+                {**_resident(task.facts), "cache": dict(self._opened().stats())},
+            )
         except PoolError as error:
             failed = error
         except Exception as error:  # noqa: BLE001 - whatever it is belongs to one load, whose client is told
@@ -89,6 +97,13 @@ class Lookups:
         if isinstance(task, Survey):
             return "surveyed", (task.peer, task.request, {**_resident(task.facts), "cache": {"error": str(failed)}})
         return "refused", (task.load, failed)
+
+    def _opened(self) -> CacheStore:
+        if self._store is None:
+            from poolrt.cachestore import CacheStore
+
+            self._store = CacheStore.connect(**self._store_options)
+        return self._store
 
     def _lower(self, task: Lower) -> LoweredGraph:
         from poolrt.graph.lower import LoweringError, lower
@@ -111,9 +126,9 @@ class Lookups:
         )
         return LoweredGraph(wire, len(plan.steps), primitives, plan.constants, inputs, outputs)
 
-    def _look_up(self, store: CacheStore, task: LookUp) -> dict[int, tuple[bytes, str]]:
+    def _look_up(self, task: LookUp) -> dict[int, tuple[bytes, str]]:
         keys = self._keys.get(task.load, ())
-        found = store.get_many([keys[i] for i in task.primitives])
+        found = self._opened().get_many([keys[i] for i in task.primitives])
         return {i: (hit.value, hit.source) for i, hit in zip(task.primitives, found, strict=True) if hit is not None}
 
 

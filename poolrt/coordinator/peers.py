@@ -40,7 +40,11 @@ class Peer:
 
 
 def listen(path: str) -> socket.socket:
-    """Return a listening socket at ``path`` that only this user can connect to. Raises OSError where it is taken."""
+    """Return a listening socket at ``path`` that only this user can connect to.
+
+    A socket that was left behind by a process that was killed is replaced. Raises OSError where somebody listens there.
+    """
+    _remove_stale(path)
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     mask = os.umask(0o177)  # 0600 from the first moment on
     try:
@@ -52,6 +56,16 @@ def listen(path: str) -> socket.socket:
     finally:
         os.umask(mask)
     return sock
+
+
+def _remove_stale(path: str) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
+        try:
+            probe.connect(path)
+        except ConnectionRefusedError:
+            os.unlink(path)  # a socket that nobody has open
+        except OSError:
+            pass  # there is none, or something else: binding says what
 
 
 def credentials(sock: socket.socket) -> tuple[int, int]:

@@ -68,7 +68,7 @@ class Processes:
         self._joined = joined
         self._died = died
         self._children: dict[int, _Child] = {}
-        self._plain = self._adopt(*first)
+        self._plain: _Nursery | None = self._adopt(*first)
         self._warm: _Nursery | None = None
         self._warm_ready = False
         self._warm_waiting: list[int] = []
@@ -79,14 +79,14 @@ class Processes:
         """Start a process under a number."""
         self._children[number] = _Child(role=role.value)
         if role is Role.WORKER or self._warm_refused:
-            self._bear(self._plain, number, role.value)
+            self._bear(self._nursery(), number, role.value)
             return
         if self._warm is None:
             ours, theirs = pair()
             self._warm = _Nursery(Channel(ours, accepts_fds=True), 0, {})
             self._warm_ready = False
             self._children[WARM] = _Child(role="warm")
-            self._send_bear(self._plain, WARM, "warm", theirs)
+            self._send_bear(self._nursery(), WARM, "warm", theirs)
             warm = self._warm
             self._watch(warm.channel.fileno(), lambda: self._hear(warm))
         if self._warm_ready:
@@ -104,11 +104,6 @@ class Processes:
         else:
             _kill(child.pidfd)
 
-    def pid(self, number: int) -> int:
-        """Return the process id of a process, 0 where it is not born."""
-        child = self._children.get(number)
-        return child.pid if child else 0
-
     def tick(self, now: float) -> None:
         """Let the warm nursery go when there have been no creators for long."""
         busy = self._warm_waiting or any(c.role == Role.CREATOR.value for c in self._children.values())
@@ -120,13 +115,9 @@ class Processes:
     def close(self) -> None:
         """End all processes and wait for their end; kill what does not end by itself."""
         self._close_warm()
-        self._leave(self._plain)
-        until = time.monotonic() + GRACE_S
-        while not _reaped(self._plain.pid):
-            if time.monotonic() > until:
-                os.kill(self._plain.pid, signal.SIGKILL)
-                until = float("inf")
-            time.sleep(0.002)
+        if self._plain is not None:
+            self._leave(self._plain)
+            _wait_for_end(self._plain.pid)
         for child in self._children.values():
             if child.pidfd >= 0:
                 os.close(child.pidfd)
@@ -136,6 +127,12 @@ class Processes:
         nursery = _Nursery(Channel(sock, accepts_fds=True), pid, {})
         self._watch(nursery.channel.fileno(), lambda: self._hear(nursery))
         return nursery
+
+    def _nursery(self) -> _Nursery:
+        """Return the nursery of workers; where it has died, start another, as it is needed only now."""
+        if self._plain is None:
+            self._plain = self._adopt(*_start_anew())
+        return self._plain
 
     def _bear(self, nursery: _Nursery, number: int, role: str) -> None:
         ours, theirs = pair()
@@ -205,7 +202,7 @@ class Processes:
             # Forking it would risk a hang; creators that import the compiler themselves start later, but surely.
             self._warm_refused = True
             self._close_warm()
-            nursery = self._plain
+            nursery = self._nursery()
         for number in waiting:
             self._bear(nursery, number, Role.CREATOR.value)
 
@@ -230,9 +227,9 @@ class Processes:
             self._close_warm()
             return
         self._leave(nursery)
+        self._plain = None
         os.kill(nursery.pid, signal.SIGKILL)
         os.waitpid(nursery.pid, 0)
-        self._plain = self._adopt(*_start_anew())
         for number in nursery.expected:
             self._bury(number)
 
@@ -254,8 +251,15 @@ def _kill(pidfd: int) -> None:
         pass  # it has ended by itself
 
 
-def _reaped(pid: int) -> bool:
+def _wait_for_end(pid: int) -> None:
+    """Wait until a child has ended; kill it where it takes too long."""
+    until = time.monotonic() + GRACE_S
     try:
-        return os.waitpid(pid, os.WNOHANG)[0] == pid
+        while os.waitpid(pid, os.WNOHANG)[0] != pid:
+            if time.monotonic() > until:
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+                return
+            time.sleep(0.002)
     except ChildProcessError:
-        return True
+        pass  # it is gone already

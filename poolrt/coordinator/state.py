@@ -181,6 +181,8 @@ class State:
             self.loads.start(client.number, *message[1:])
         elif kind is Kind.WRITTEN:
             self.loads.written(client.number, *message[1:])
+        elif kind is Kind.CANCEL:
+            self.loads.cancel(client.number, message[1])
         elif kind is Kind.UNLOAD:
             model = client.models.pop(message[1], None)
             if model is not None:

@@ -145,6 +145,22 @@ def test_submitting_more_than_fits_into_memory_waits_for_what_is_under_way(setti
         assert total == 60
 
 
+def test_a_load_that_is_given_up_leaves_nothing_on_the_pool(settings: dict[str, Any], tmp_path: Path) -> None:
+    class Interruption(Exception):
+        pass
+
+    def give_up(total: int, ready: int, names: list[str]) -> None:
+        raise Interruption
+
+    graph, _ = _sum_graph(50_000)
+    with poolrt.Pool(workers=1, **{**settings, "home": str(tmp_path)}) as pool:
+        with pytest.raises(Interruption):
+            pool.load(graph, progress=give_up)
+        wait_until(lambda: pool.stats()["arena"]["used"] == 0, "constants of the load are free")
+        wait_until(lambda: pool.stats()["queue"]["creating"] == 0, "creations under way end")
+        assert pool.load(graph).report["primitives"]["total"] == 1
+
+
 @contextmanager
 def _killing_creators(pool: poolrt.Pool, most: int) -> Iterator[list[int]]:
     """Kill each process that is forked from the warm nursery, ``most`` of them at most."""

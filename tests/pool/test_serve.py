@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 
 import poolrt
+from poolrt.dial import dial, stop
 from poolrt.errors import CoordinatorLost
 from poolrt.workers.protocol import VERSION, Kind
 
@@ -198,6 +199,37 @@ def test_a_client_that_does_not_read_its_answers_holds_nobody_up(server: tuple[i
     with poolrt.connect(path) as pool:
         assert _works(pool)
     deaf.close()
+
+
+def test_a_server_can_be_stopped_and_a_socket_left_by_a_killed_one_is_replaced(
+    settings: dict[str, Any], tmp_path: Path
+) -> None:
+    path = tmp_path / "poolrt.sock"
+    command = [sys.executable, "-c", textwrap.dedent(_SERVER), str(path), settings["home"], settings["redis_url"]]
+    killed = subprocess.Popen(command)
+    wait_until(path.exists, "the server listens")
+    killed.kill()
+    killed.wait()
+    assert path.exists()
+    stopped = subprocess.Popen(command)
+    wait_until(lambda: _connects(path), "another server listens there")
+    with poolrt.connect(path) as pool:
+        assert _works(pool)
+        assert stop(path)
+        with pytest.raises(CoordinatorLost):
+            pool.stats()
+    assert stopped.wait(BOUND_S) == 0
+    assert not path.exists()
+    with pytest.raises(CoordinatorLost):
+        stop(path)
+
+
+def _connects(path: Path) -> bool:
+    try:
+        dial(path).close()
+    except CoordinatorLost:
+        return False
+    return True
 
 
 def test_where_nobody_listens_there_is_a_clear_error(tmp_path: Path) -> None:

