@@ -59,7 +59,7 @@ def fills(src: MemoryDesc, dst: MemoryDesc) -> list[Nest]:
     found = []
     for number, dim in enumerate(order):
         if dim != adjacent and dst.dims[dim] < dst.padded_dims[dim] and not _keeps_padding(src, dst, dim):
-            before = [_range(dst, dst, other, 0, dst.dims[other]) for other in order[:number]]
+            before = [_range(dst, dst, other, 0, _covered(src, dst, other)) for other in order[:number]]
             padding = _range(dst, dst, dim, dst.dims[dim], dst.padded_dims[dim])
             after = [_range(dst, dst, other, 0, dst.padded_dims[other]) for other in order[number + 1 :]]
             found += _combined([*before, padding, *after])
@@ -99,8 +99,8 @@ def _cut(nest: Nest, unit: str) -> list[Nest]:
 
 
 def _elements(src: MemoryDesc, dst: MemoryDesc, dim: int) -> list[Nest]:
-    """Return nests of one dimension that cover its elements (its padding too where both layouts pad alike)."""
-    length = dst.padded_dims[dim] if _keeps_padding(src, dst, dim) else dst.dims[dim]
+    """Return nests of one dimension that cover what is copied of it."""
+    length = _covered(src, dst, dim)
     if dim != _adjacent(src, dst):
         return _range(src, dst, dim, 0, length)
     whole = length // 16 * 16
@@ -141,6 +141,11 @@ def _combined(parts: list[list[Nest]]) -> list[Nest]:
         pads = any(n.pads for n in choice)
         nests.append(Nest(_merge(loops), sum(n.src for n in choice), sum(n.dst for n in choice), pads))
     return nests
+
+
+def _covered(src: MemoryDesc, dst: MemoryDesc, dim: int) -> int:
+    """Return how many indices of a dimension are copied: its padding too where both layouts pad alike."""
+    return dst.padded_dims[dim] if _keeps_padding(src, dst, dim) else dst.dims[dim]
 
 
 def _keeps_padding(src: MemoryDesc, dst: MemoryDesc, dim: int) -> bool:
