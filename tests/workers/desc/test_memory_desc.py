@@ -7,6 +7,7 @@ import itertools
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from poolrt.workers.desc import MemoryDesc
 from poolrt.workers.desc.equivalence import same_bytes
 
