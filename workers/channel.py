@@ -183,7 +183,9 @@ class Channel:
     def _put(self, frame: bytes, fds: tuple[int, ...]) -> bool:
         try:
             if fds:
-                socket.send_fds(self._socket, [frame], list(fds), socket.MSG_DONTWAIT)
+                # Not socket.send_fds, which ignores its flags and would block.
+                rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", fds))]
+                self._socket.sendmsg([frame], rights, socket.MSG_DONTWAIT)
             else:
                 self._socket.send(frame, socket.MSG_DONTWAIT)
         except BlockingIOError:

@@ -11,8 +11,9 @@ import signal
 import socket
 import sys
 import time
+from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from poolrt.workers.channel import Channel, ChannelClosed, MalformedMessage, pair
@@ -25,6 +26,8 @@ from .instructions import Role
 GRACE_S: Final = 1.5
 #: Seconds that the warm nursery, whose memory is large, is kept when there are no creators.
 WARM_IDLE_S: Final = 30.0
+#: Births that a nursery is asked for at a time: so few that both directions of its connection hold all that is said.
+BIRTHS: Final = 32
 #: Number of the warm nursery among the processes; the state machine never gives it.
 WARM: Final = 0
 
@@ -41,8 +44,15 @@ class _Nursery:
     channel: Channel
     pid: int
     #: Children that were asked for and not born yet.
-    expected: dict[int, str]
+    expected: dict[int, str] = field(default_factory=dict)
+    #: Children to ask for when others are born: number, role, their end of the connection.
+    waiting: deque[tuple[int, str, socket.socket]] = field(default_factory=deque)
     gone: bool = False
+
+    @property
+    def unborn(self) -> list[int]:
+        """Children that are not born yet."""
+        return [*self.expected, *(number for number, _, _ in self.waiting)]
 
 
 class Processes:
@@ -83,7 +93,7 @@ class Processes:
             return
         if self._warm is None:
             ours, theirs = pair()
-            self._warm = _Nursery(Channel(ours, accepts_fds=True), 0, {})
+            self._warm = _Nursery(Channel(ours, accepts_fds=True), 0)
             self._warm_ready = False
             self._children[WARM] = _Child(role="warm")
             self._send_bear(self._nursery(), WARM, "warm", theirs)
@@ -124,7 +134,7 @@ class Processes:
         self._children.clear()
 
     def _adopt(self, pid: int, sock: socket.socket) -> _Nursery:
-        nursery = _Nursery(Channel(sock, accepts_fds=True), pid, {})
+        nursery = _Nursery(Channel(sock, accepts_fds=True), pid)
         self._watch(nursery.channel.fileno(), lambda: self._hear(nursery))
         return nursery
 
@@ -136,7 +146,10 @@ class Processes:
 
     def _bear(self, nursery: _Nursery, number: int, role: str) -> None:
         ours, theirs = pair()
-        self._send_bear(nursery, number, role, theirs)
+        if len(nursery.expected) < BIRTHS:
+            self._send_bear(nursery, number, role, theirs)
+        else:
+            nursery.waiting.append((number, role, theirs))
         self._joined(number, Channel(ours))
 
     def _send_bear(self, nursery: _Nursery, number: int, role: str, theirs: socket.socket) -> None:
@@ -147,7 +160,7 @@ class Processes:
         try:
             nursery.channel.send([Kind.BEAR, number, role, options], descriptors)
             while nursery.channel.queued:
-                # A nursery does nothing but read; it is waited for here, so that the descriptors can be closed.
+                # It has read all but `BIRTHS` of what it was sent, so this wait, which is for the descriptors, is short.
                 nursery.channel.wait(None, to_send=True)
                 nursery.channel.flush()
         except ChannelClosed:
@@ -162,16 +175,21 @@ class Processes:
                 if kind is Kind.READY:
                     self._warmed(nursery, threads=message[2])
                 elif kind is Kind.BORN:
-                    nursery.expected.pop(message[1], None)
+                    self._answered(nursery, message[1])
                     self._born(message[1], message[2], nursery.channel.take_fd())
                 elif kind is Kind.BARREN:
-                    nursery.expected.pop(message[1], None)
+                    self._answered(nursery, message[1])
                     print(f"poolrt: {message[2]}", file=sys.stderr)
                     self._bury(message[1])
                 else:
                     raise MalformedMessage(f"a nursery does not send {kind.name}")
         except (ChannelClosed, MalformedMessage):
             self._lost(nursery)
+
+    def _answered(self, nursery: _Nursery, number: int) -> None:
+        nursery.expected.pop(number, None)
+        if nursery.waiting and len(nursery.expected) < BIRTHS:
+            self._send_bear(nursery, *nursery.waiting.popleft())
 
     def _born(self, number: int, pid: int, pidfd: int) -> None:
         child = self._children.get(number)
@@ -212,7 +230,7 @@ class Processes:
             return
         self._leave(warm)
         waiting, self._warm_waiting = self._warm_waiting, []
-        for number in [*warm.expected, *waiting]:
+        for number in [*warm.unborn, *waiting]:
             self._bury(number)
 
     def _leave(self, nursery: _Nursery) -> None:
@@ -220,6 +238,8 @@ class Processes:
         nursery.gone = True
         self._unwatch(nursery.channel.fileno())
         nursery.channel.close()
+        for _, _, theirs in nursery.waiting:
+            theirs.close()
 
     def _lost(self, nursery: _Nursery) -> None:
         """A nursery has gone. The kernel kills its children, whose pidfds tell; those it had not borne yet are reported here."""
@@ -230,7 +250,7 @@ class Processes:
         self._plain = None
         os.kill(nursery.pid, signal.SIGKILL)
         os.waitpid(nursery.pid, 0)
-        for number in nursery.expected:
+        for number in nursery.unborn:
             self._bury(number)
 
 

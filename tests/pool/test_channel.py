@@ -88,6 +88,18 @@ def test_file_descriptors_travel_with_their_message(ends: tuple[Channel, Channel
         right.take_fd()
 
 
+def test_sending_file_descriptors_to_a_peer_that_does_not_read_never_blocks(ends: tuple[Channel, Channel]) -> None:
+    left, _ = ends
+    read, write = os.pipe()
+    for number in range(2000):
+        left.send([number], (read,))
+        if left.queued:
+            break
+    os.close(read)
+    os.close(write)
+    assert left.queued
+
+
 def test_file_descriptors_that_nobody_asked_for_are_closed() -> None:
     a, b = pair()
     left, right = Channel(a), Channel(b)
