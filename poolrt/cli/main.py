@@ -12,7 +12,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import Final, cast
+from typing import Final, NoReturn, cast
 
 from poolrt.settings import Settings, SettingsError
 from poolrt.version import VERSION
@@ -41,10 +41,9 @@ Execute = Callable[[argparse.Namespace, Settings, Report], int]
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status; ``arguments`` defaults to those of the process."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    options = make_parser(words).parse_args(words)
-    report = Report(as_json=options.json)
+    report = Report(as_json="--json" in words)
     try:
-        status = _carry_out(options, report)
+        status = _carry_out(words, report)
         sys.stdout.flush()
         return status
     except BrokenPipeError:
@@ -53,8 +52,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
 
 
-def _carry_out(options: argparse.Namespace, report: Report) -> int:
+def _carry_out(words: Sequence[str], report: Report) -> int:
     try:
+        options = make_parser(words).parse_args(words)
         settings = Settings.load(options.config, **{name: getattr(options, name) for name in options.overrides})
         return cast("Execute", options.execute)(options, settings, report)
     except (UsageError, SettingsError) as error:
@@ -68,7 +68,7 @@ def _carry_out(options: argparse.Namespace, report: Report) -> int:
         raise
     except Exception as error:
         # The edge of the program: a person gets one line, --traceback shows the whole.
-        if options.traceback:
+        if "--traceback" in words:
             raise
         return _refuse(error, 1, report)
 
@@ -87,9 +87,16 @@ def _is_ours(error: Exception) -> bool:
     return type(error).__module__.partition(".")[0] == "poolrt"
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser that refuses in one line, as everything else does, where argparse would print the usage too."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message} (see {self.prog} --help)")
+
+
 def make_parser(words: Sequence[str]) -> argparse.ArgumentParser:
     """Return the parser for a command line; only the command that ``words`` choose is described in full."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="poolrt",
         description="Numeric graphs on a pool of worker processes; every kernel is compiled once and shared.",
         epilog=_EPILOG,

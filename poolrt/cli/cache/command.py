@@ -7,6 +7,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from poolrt.cli.main import add_common
+from poolrt.cli.numbers import positive
+from poolrt.cli.reach import reach
 from poolrt.cli.report import JobFailed, Report, UsageError, bytes_text, seconds_text, table
 from poolrt.settings import Settings
 
@@ -70,7 +72,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "  poolrt cache list --limit 20\n  poolrt cache list --json | jq '.entries[].digest'",
         _with_store(_list),
     )
-    listing.add_argument("--limit", type=int, metavar="N", help="at most N entries")
+    listing.add_argument("--limit", type=positive, metavar="N", help="at most N entries")
     show = action(
         "show",
         "show one entry and every field of its key",
@@ -111,7 +113,7 @@ def _with_store(step: Callable[[argparse.Namespace, CacheStore, Report], int]) -
     def execute(options: argparse.Namespace, settings: Settings, report: Report) -> int:
         with _store(settings) as store:
             # Without Redis the store would answer for this node only, and a person would take it for everything.
-            store.ping()
+            reach(store)
             return step(options, store, report)
 
     return execute
@@ -149,8 +151,6 @@ def _stats(options: argparse.Namespace, store: CacheStore, report: Report) -> in
 
 
 def _list(options: argparse.Namespace, store: CacheStore, report: Report) -> int:
-    if options.limit is not None and options.limit < 1:
-        raise UsageError(f"--limit {options.limit}: expected at least 1")
     entries = store.entries()
     shown = entries[: options.limit]
     rows = [["digest", "kind", "size", "last used", "made in", "made by"]]

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from poolrt.cli.main import add_common
+from poolrt.cli.numbers import finite
 from poolrt.cli.report import Report, table
 from poolrt.settings import Settings, config_file, unknown_variables
 
@@ -34,7 +35,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     parser.add_argument(
         "--opencl-timeout",
-        type=float,
+        type=finite,
         default=30.0,
         metavar="SECONDS",
         help="patience with OpenCL drivers (default: 30)",

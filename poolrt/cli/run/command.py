@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from poolrt.cli.main import add_common
+from poolrt.cli.numbers import finite, natural, positive
+from poolrt.cli.reach import reach
 from poolrt.cli.report import Report, UsageError, bytes_text, seconds_text
 from poolrt.settings import Settings
 
@@ -37,10 +39,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", type=Path, metavar="MODEL.onnx", help="the model")
     values = parser.add_argument_group("inputs and outputs")
     values.add_argument(
-        "--input", action="append", default=[], metavar="NAME=FILE.npy", help="value of one input; repeat for more"
+        "--input",
+        action="append",
+        default=[],
+        metavar="NAME=FILE",
+        help="value of one input, a .npy, .npz or .pb file; repeat for more",
     )
-    values.add_argument("--random-inputs", type=_natural, metavar="SEED", help="random values for the inputs not given")
-    values.add_argument("--batch", type=_positive, metavar="N", help="size of a first dimension left open (default: 1)")
+    values.add_argument("--random-inputs", type=natural, metavar="SEED", help="random values for the inputs not given")
+    values.add_argument("--batch", type=positive, metavar="N", help="size of a first dimension left open (default: 1)")
     values.add_argument(
         "--shape", type=_shape, action="append", default=[], metavar="NAME=D,D,...", help="shape of an input left open"
     )
@@ -48,19 +54,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--expect",
         type=Path,
         metavar="FILE",
-        help="expected outputs (.npz, or one in .npy or .pb): exit 1 where they differ",
+        help="expected outputs: .npz with arrays named as the outputs, or one array in .npz, .npy or .pb; "
+        "exit 1 where they differ",
     )
-    values.add_argument("--rtol", type=_tolerance, default=1e-3, help="relative tolerance of --expect (default: 1e-3)")
-    values.add_argument("--atol", type=_tolerance, default=1e-7, help="absolute tolerance of --expect (default: 1e-7)")
-    values.add_argument("--top", type=_positive, metavar="K", help="show the K largest values of each output")
+    values.add_argument("--rtol", type=finite, default=1e-3, help="relative tolerance of --expect (default: 1e-3)")
+    values.add_argument("--atol", type=finite, default=1e-7, help="absolute tolerance of --expect (default: 1e-7)")
+    values.add_argument("--top", type=positive, metavar="K", help="show the K largest values of each output")
     values.add_argument("--save", type=Path, metavar="OUT.npz", help="write the outputs")
     pool = parser.add_argument_group("pool")
-    pool.add_argument("--workers", type=_positive, metavar="N", help="worker processes (default: one for each core)")
-    pool.add_argument("--threads", type=_positive, metavar="N", help="threads of one worker (default: cores / workers)")
+    pool.add_argument("--workers", type=positive, metavar="N", help="worker processes (default: one for each core)")
+    pool.add_argument("--threads", type=positive, metavar="N", help="threads of one worker (default: cores / workers)")
     pool.add_argument("--engine", metavar="ENGINE", help="cpu, opencl or opencl:INDEX (default: cpu)")
     pool.add_argument(
         "--repeat",
-        type=_positive,
+        type=positive,
         default=1,
         metavar="K",
         help="run K times, one after the other on each worker (default: 1)",
@@ -69,27 +76,26 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _execute(options: argparse.Namespace, settings: Settings, report: Report) -> int:
-    # Everything that can be refused is refused before a process is started.
+    # What can be seen at a glance is refused before a process is started.
     if not options.model.is_file():
-        raise UsageError(f"{options.model}: no such file")
+        raise UsageError(f"{options.model}: {'not a file' if options.model.exists() else 'no such file'}")
     if options.save and not options.save.parent.is_dir():
         raise UsageError(f"--save {options.save}: there is no folder {options.save.parent}")
-    from poolrt import Pool, load_onnx
-    from poolrt.cachestore import CacheStore
+    from poolrt.pool import Pool
 
-    from . import measure, tensors
-
-    graph = load_onnx(options.model, batch=options.batch, shapes=dict(options.shape), engine=settings.engine)
-    ports = [tensors.Port(name, dims, "float32") for name, dims in graph.inputs.items()]
-    inputs = tensors.read_inputs(options.input, options.random_inputs, ports)
-    expected = tensors.read_expected(options.expect, list(graph.outputs)) if options.expect else {}
-    tolerance = measure.Tolerance(options.rtol, options.atol)
-
-    if settings.redis_url:
-        # A pool goes on without a Redis that fails; a person who names one that is not there wants to know.
-        with CacheStore.connect(**settings.store_arguments()) as store:
-            store.ping()
+    # The pool's processes start while this one imports and reads; whatever is refused from here on ends them again.
     with Pool(options.workers, options.threads, options.engine, config=options.config) as pool:
+        from poolrt import load_onnx
+
+        from . import measure, tensors
+
+        if settings.redis_url:
+            _reach_redis(settings)
+        graph = load_onnx(options.model, batch=options.batch, shapes=dict(options.shape), engine=settings.engine)
+        ports = [tensors.Port(name, dims, "float32") for name, dims in graph.inputs.items()]
+        inputs = tensors.read_inputs(options.input, options.random_inputs, ports)
+        expected = tensors.read_expected(options.expect, list(graph.outputs), list(inputs)) if options.expect else {}
+        tolerance = measure.Tolerance(options.rtol, options.atol)
         model = pool.load(graph)
         measured = measure.repeat(model, inputs, expected, tolerance, options.repeat, pool.workers)
         workers = pool.stats()["workers"]
@@ -115,6 +121,14 @@ def _execute(options: argparse.Namespace, settings: Settings, report: Report) ->
     _tell(found, options, report)
     report.result(found)
     return 0
+
+
+def _reach_redis(settings: Settings) -> None:
+    """Refuse a Redis that does not answer: a pool goes on without, but a person who names one wants to know."""
+    from poolrt.cachestore import CacheStore
+
+    with CacheStore.connect(**settings.store_arguments()) as store:
+        reach(store)
 
 
 def _tell(found: Mapping[str, Any], options: argparse.Namespace, report: Report) -> None:
@@ -146,24 +160,3 @@ def _shape(text: str) -> tuple[str, tuple[int, ...]]:
     if not separator or not all(size.isdecimal() for size in dims.split(",")):
         raise argparse.ArgumentTypeError(f"expected NAME=D,D,..., got {text}")
     return name, tuple(int(size) for size in dims.split(","))
-
-
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"expected an integer of at least 1, got {text}")
-    return number
-
-
-def _natural(text: str) -> int:
-    number = int(text)
-    if number < 0:
-        raise argparse.ArgumentTypeError(f"expected an integer of at least 0, got {text}")
-    return number
-
-
-def _tolerance(text: str) -> float:
-    number = float(text)
-    if not 0 <= number < float("inf"):
-        raise argparse.ArgumentTypeError(f"expected a finite number of at least 0, got {text}")
-    return number

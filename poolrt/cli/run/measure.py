@@ -11,7 +11,8 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from .tensors import Array, compare
+from .tensor_file import Array
+from .tensors import compare
 
 #: Bound on the wait for a callback of a future that has its result already.
 _CALLBACK_S: Final = 10.0

@@ -1,21 +1,17 @@
-"""Tensors that come from and go to files: inputs, expected outputs, results.
-
-NumPy's own formats are read without pickle; ``.pb`` files are ONNX ``TensorProto`` messages, as in ONNX's test data.
-"""
+"""Tensors that a model is given, should give, and has given: inputs, expected outputs, results."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import zipfile
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from poolrt.cli.report import JobFailed, UsageError
 
-Array = NDArray[Any]
+from .tensor_file import Array, read_tensors
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,21 +29,22 @@ class Port:
 def read_inputs(assignments: Sequence[str], seed: int | None, ports: Sequence[Port]) -> dict[str, Array]:
     """Return a value for each input of a graph: from ``NAME=FILE``, the rest random where there is a seed.
 
-    Random inputs are standard normal, drawn in the graph's order from ``numpy.random.default_rng(seed)``, one generator
-    for all, so that another program can make the same ones. Raises UsageError for an unknown name, a missing value, an
-    unreadable file, a wrong shape or data type.
+    Of a file with several arrays the one of the input's name is taken. Random inputs are standard normal, drawn in the
+    graph's order from ``numpy.random.default_rng(seed)``, one generator for all, so that another program can make the
+    same ones. Raises UsageError for an unknown name, a missing value, an unreadable file, a wrong shape or data type.
     """
     known = {port.name: port for port in ports}
     values: dict[str, Array] = {}
     for assignment in assignments:
-        name, separator, path = assignment.rpartition("=")
-        if not separator or not path:
-            raise UsageError(f"--input {assignment}: expected NAME=FILE.npy")
+        name, path = _name_and_file(assignment, known)
         if name not in known:
             raise UsageError(f"--input {name}: the model has no such input; it has {_listing(ports)}")
         if name in values:
             raise UsageError(f"--input {name}: given twice")
-        values[name] = _checked(_read_named(Path(path))[1], known[name], path)
+        found = read_tensors(path)
+        if name not in found and len(found) != 1:
+            raise UsageError(f"--input {name}: {path} holds no array of this name; it holds {_names(found)}")
+        values[name] = _checked(found[name] if name in found else next(iter(found.values())), known[name], path)
     if seed is not None:
         generator = np.random.default_rng(seed)
         for port in ports:
@@ -55,25 +52,31 @@ def read_inputs(assignments: Sequence[str], seed: int | None, ports: Sequence[Po
             values.setdefault(port.name, drawn)
     missing = [port for port in ports if port.name not in values]
     if missing:
-        raise UsageError(f"no value for {_listing(missing)}: give --input NAME=FILE.npy or --random-inputs SEED")
+        raise UsageError(f"no value for {_listing(missing)}: give --input NAME=FILE or --random-inputs SEED")
     return values
 
 
-def read_expected(path: Path, outputs: Sequence[str]) -> dict[str, Array]:
-    """Return expected outputs by name: all of an ``.npz`` file, or the one tensor of a ``.pb`` or ``.npy`` file.
+def read_expected(path: Path, outputs: Sequence[str], inputs: Sequence[str] = ()) -> dict[str, Array]:
+    """Return the expected outputs that a file holds, by name.
 
-    A single tensor without one of the outputs' names stands for the first output. Raises UsageError for a file that
-    cannot be read or names an output that the model does not have.
+    Arrays named as ``inputs`` are passed over. A single array of another name, or without one, stands for the output of
+    a model that has one. Raises UsageError for a file that cannot be read, holds no numbers, or leaves open which
+    output is meant.
     """
-    if path.suffix == ".npz":
-        found = _read_archive(path)
-        unknown = sorted(set(found) - set(outputs))
-        if unknown or not found:
-            said = f"names {', '.join(unknown)}" if unknown else "holds no array"
-            raise UsageError(f"--expect {path}: {said}; the model's outputs are {', '.join(outputs)}")
-        return found
-    name, array = _read_named(path)
-    return {name if name in outputs else outputs[0]: array}
+    found = read_tensors(path)
+    wanted = {name: array for name, array in found.items() if name in outputs}
+    if not wanted and len(found) == len(outputs) == 1:
+        wanted = {outputs[0]: next(iter(found.values()))}
+    strangers = [name for name in found if name not in outputs and name not in inputs]
+    if not wanted or (strangers and len(found) > 1):
+        raise UsageError(
+            f"--expect {path}: holds {_names(strangers or found)}; expected arrays named as the model's outputs, "
+            f"{', '.join(outputs)}"
+        )
+    for name, array in wanted.items():
+        if not _is_numeric(array):
+            raise UsageError(f"--expect {path}: {name} holds {array.dtype}, not numbers")
+    return wanted
 
 
 def compare(results: Mapping[str, Array], expected: Mapping[str, Array], rtol: float, atol: float) -> float:
@@ -96,9 +99,9 @@ def compare(results: Mapping[str, Array], expected: Mapping[str, Array], rtol: f
         if bad.any():
             place = np.unravel_index(int(np.argmax(np.where(bad, np.nan_to_num(error, nan=np.inf), -1.0))), error.shape)
             raise JobFailed(
-                f"output {name} differs from what is expected in {int(bad.sum())} of {bad.size} values; at "
-                f"{[int(index) for index in place]} it is {have[place]:.9g}, expected {want[place]:.9g} "
-                f"(rtol {rtol:g}, atol {atol:g})"
+                f"output {name} differs from what is expected in {int(bad.sum())} of {bad.size} values, by "
+                f"{error[place]:.3g} at most, at {[int(index) for index in place]}: it is {have[place]:.9g}, expected "
+                f"{want[place]:.9g} (rtol {rtol:g}, atol {atol:g})"
             )
         largest = max(largest, float(error.max(initial=0.0)))
     return largest
@@ -108,12 +111,16 @@ def save(path: Path, results: Mapping[str, Array]) -> None:
     """Write results as an ``.npz`` file, in full or not at all. Raises JobFailed where the file cannot be written."""
     draft = path.with_name(f".{path.name}.part")
     try:
-        with draft.open("wb") as file:
-            np.savez(file, allow_pickle=False, **dict(results))
+        # Not numpy.savez: an output may have the name of one of its arguments.
+        with zipfile.ZipFile(draft, "w") as archive:
+            for name, array in results.items():
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                    np.lib.format.write_array(member, array, allow_pickle=False)
         draft.replace(path)
     except OSError as error:
-        draft.unlink(missing_ok=True)
         raise JobFailed(f"--save {path}: {error.strerror}") from error
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def top(result: Array, count: int) -> list[tuple[int, float]]:
@@ -127,61 +134,37 @@ def _listing(ports: Sequence[Port]) -> str:
     return ", ".join(str(port) for port in ports)
 
 
-def _checked(array: Array, port: Port, source: str) -> Array:
-    if array.dtype != np.dtype(port.dtype):
+def _names(found: Iterable[str]) -> str:
+    names = [name or "one without a name" for name in found]
+    return ", ".join(names) or "no array"
+
+
+def _name_and_file(assignment: str, known: Container[str]) -> tuple[str, Path]:
+    """Split ``NAME=FILE``, where both may hold equals signs: into a known name and, if possible, a file that exists."""
+    places = [place for place, letter in enumerate(assignment) if letter == "="]
+    splits = [(assignment[:place], Path(assignment[place + 1 :])) for place in reversed(places)]
+    splits = [(name, path) for name, path in splits if path.name]
+    if not splits:
+        raise UsageError(f"--input {assignment}: expected NAME=FILE")
+    fitting = [split for split in splits if split[0] in known] or splits[-1:]
+    return next((split for split in fitting if split[1].is_file()), fitting[0])
+
+
+def _is_numeric(array: Array) -> bool:
+    if array.dtype.kind != "V":
+        return array.dtype.kind in "biuf"
+    try:
+        array.astype(np.float64)  # types of the ml_dtypes package, which NumPy does not know as numbers
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _checked(array: Array, port: Port, source: Path) -> Array:
+    if array.dtype.newbyteorder("=") != np.dtype(port.dtype):
         raise UsageError(f"--input {port.name}: {source} holds {array.dtype}, the model wants {port.dtype}")
     if array.shape != port.dims:
         raise UsageError(
             f"--input {port.name}: {source} has shape {list(array.shape)}, the model wants {list(port.dims)}"
         )
-    return array
-
-
-def _read_named(path: Path) -> tuple[str, Array]:
-    if path.suffix == ".pb":
-        return _read_proto(path)
-    try:
-        # Opened here: NumPy leaves a file open that it cannot read.
-        with path.open("rb") as file:
-            loaded = np.load(file, allow_pickle=False)
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror or 'cannot be read'}") from error
-    except Exception as error:
-        # A damaged file makes NumPy or tokenize raise whatever they meet.
-        raise UsageError(f"{path}: not an array file of NumPy: {error}") from error
-    if not isinstance(loaded, np.ndarray):
-        loaded.close()
-        raise UsageError(f"{path}: holds several arrays; expected one, as written by numpy.save")
-    return "", loaded
-
-
-def _read_archive(path: Path) -> dict[str, Array]:
-    try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            found = {name: archive[name] for name in archive.files}
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror or 'cannot be read'}") from error
-    except Exception as error:
-        # A damaged file makes NumPy, zipfile, zlib or tokenize raise whatever they meet.
-        raise UsageError(f"{path}: not an archive of NumPy arrays: {error}") from error
-    strangers = [name for name, member in found.items() if not isinstance(member, np.ndarray)]
-    if strangers:
-        raise UsageError(f"{path}: not an archive of NumPy arrays: it holds {', '.join(strangers)}")
-    return found
-
-
-def _read_proto(path: Path) -> tuple[str, Array]:
-    try:
-        import onnx
-        from google.protobuf.message import DecodeError
-        from onnx import numpy_helper
-    except ModuleNotFoundError as error:
-        raise UsageError(f"{path}: reading .pb files needs the onnx package: pip install 'poolrt[onnx]'") from error
-    tensor = onnx.TensorProto()
-    try:
-        tensor.ParseFromString(path.read_bytes())
-        return tensor.name, numpy_helper.to_array(tensor)
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror or 'cannot be read'}") from error
-    except (DecodeError, ValueError, TypeError) as error:
-        raise UsageError(f"{path}: not an ONNX tensor: {error}") from error
+    return array.astype(port.dtype, copy=False)

@@ -48,26 +48,35 @@ def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "words",
+    ("words", "said"),
     [
-        [],
-        ["frobnicate"],
-        ["run"],
-        ["run", "m.onnx", "--repeat", "0"],
-        ["run", "m.onnx", "--repeat", "x"],
-        ["run", "m.onnx", "--random-inputs", "-1"],
-        ["run", "m.onnx", "--atol", "nan"],
-        ["cache"],
-        ["cache", "frobnicate"],
+        ([], "the following arguments are required: COMMAND (see poolrt --help)"),
+        (["frobnicate"], "argument COMMAND: invalid choice: 'frobnicate'"),
+        (["run"], "the following arguments are required: MODEL.onnx (see poolrt run --help)"),
+        (["run", "m.onnx", "--workers", "0"], "argument --workers: expected an integer of at least 1, got 0"),
+        (["run", "m.onnx", "--repeat", "x"], "argument --repeat: expected an integer of at least 1, got x"),
+        (["run", "m.onnx", "--random-inputs", "-1"], "argument --random-inputs: expected an integer of at least 0"),
+        (["run", "m.onnx", "--atol", "nan"], "argument --atol: expected a finite number of at least 0, got nan"),
+        (["run", "m.onnx", "--atol", "x"], "argument --atol: expected a finite number of at least 0, got x"),
+        (["run", "m.onnx", "--frob"], "unrecognized arguments: --frob"),
+        (["cache"], "the following arguments are required: ACTION (see poolrt cache --help)"),
+        (["cache", "frobnicate"], "argument ACTION: invalid choice: 'frobnicate'"),
+        (["cache", "list", "--limit", "x"], "argument --limit: expected an integer of at least 1, got x"),
     ],
 )
-def test_wrong_usage_ends_with_status_2_and_says_what_is_wrong(
-    words: list[str], capsys: pytest.CaptureFixture[str]
+def test_wrong_usage_ends_with_status_2_and_one_line_that_says_what_is_wrong(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(SystemExit) as left:
-        main(words)
-    assert left.value.code == 2
-    assert "error:" in capsys.readouterr().err
+    assert main(words) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.startswith(f"poolrt: {said}")
+    assert shown.err.count("\n") == 1
+
+
+def test_with_json_wrong_usage_is_one_object_too(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "--json"]) == 2
+    assert json.loads(capsys.readouterr().out)["error"]["type"] == "UsageError"
 
 
 def test_a_missing_model_ends_with_status_2_and_one_line(capsys: pytest.CaptureFixture[str]) -> None:

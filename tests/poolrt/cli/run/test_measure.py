@@ -10,7 +10,7 @@ import pytest
 
 from poolrt.cli.report import JobFailed
 from poolrt.cli.run.measure import Tolerance, repeat
-from poolrt.cli.run.tensors import Array
+from poolrt.cli.run.tensor_file import Array
 
 TOLERANCE = Tolerance(rtol=0.0, atol=0.0)
 

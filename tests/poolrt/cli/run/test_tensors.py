@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -46,16 +47,18 @@ def test_a_name_may_hold_an_equals_sign(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("assignments", "seed", "message"),
     [
-        (["a"], 0, "--input a: expected NAME=FILE.npy"),
+        (["a"], 0, "--input a: expected NAME=FILE"),
+        (["a="], 0, "--input a=: expected NAME=FILE"),
         (["c={npy}"], 0, "--input c: the model has no such input; it has a float32[2, 3], b float32[4]"),
         (["a={npy}", "a={npy}"], 0, "--input a: given twice"),
-        (["a={npy}"], None, "no value for b float32[4]: give --input NAME=FILE.npy or --random-inputs SEED"),
+        (["a={npy}"], None, "no value for b float32[4]: give --input NAME=FILE or --random-inputs SEED"),
         (["b={npy}"], 0, "--input b: {npy} has shape [2, 3], the model wants [4]"),
         (["a={f64}"], 0, "--input a: {f64} holds float64, the model wants float32"),
         (["a=/nowhere/x.npy"], 0, "/nowhere/x.npy: No such file or directory"),
-        (["a={text}"], 0, "{text}: not an array file of NumPy: "),
-        (["a={pickle}"], 0, "{pickle}: not an array file of NumPy: "),
-        (["a={npz}"], 0, "{npz}: holds several arrays; expected one, as written by numpy.save"),
+        (["a={text}"], 0, "{text}: not a file of arrays; expected NumPy's .npy or .npz, or .pb with an ONNX tensor"),
+        (["a={pickle}"], 0, "{pickle}: a damaged array file, or one of Python objects: "),
+        (["a={npz}"], 0, "--input a: {npz} holds no array of this name; it holds x, y"),
+        (["a={folder}"], 0, "{folder}: Is a directory"),
     ],
 )
 def test_a_wrong_input_is_refused_in_one_line(
@@ -63,8 +66,9 @@ def test_a_wrong_input_is_refused_in_one_line(
 ) -> None:
     text, npz = tmp_path / "text.npy", tmp_path / "many.npz"
     text.write_text("hello")
-    np.savez(npz, x=np.zeros(1))
+    np.savez(npz, x=np.zeros(1), y=np.zeros(1))
     names = {
+        "folder": tmp_path,
         "npy": _npy(tmp_path, np.zeros((2, 3), "f4")),
         "f64": _npy(tmp_path, np.zeros((2, 3)), "f64.npy"),
         "pickle": tmp_path / "pickle.npy",
@@ -86,10 +90,48 @@ def test_an_onnx_tensor_is_read_with_its_name(tmp_path: Path) -> None:
     np.testing.assert_array_equal(expected["second"], array)
 
 
-def test_a_tensor_of_another_name_stands_for_the_first_output(tmp_path: Path) -> None:
-    path = tmp_path / "output_0.pb"
-    path.write_bytes(numpy_helper.from_array(np.zeros(1, "f4"), "elsewhere").SerializeToString())
-    assert list(read_expected(path, ["first", "second"])) == ["first"]
+@pytest.mark.parametrize("form", ["npy", "npz", "pb"])
+def test_a_single_tensor_of_another_name_stands_for_the_only_output(tmp_path: Path, form: str) -> None:
+    array = np.arange(3, dtype="f4")
+    path = tmp_path / f"output.{form}"
+    if form == "pb":
+        path.write_bytes(numpy_helper.from_array(array, "elsewhere").SerializeToString())
+    else:
+        (np.save if form == "npy" else np.savez)(path, array)
+    expected = read_expected(path, ["gpu_0/softmax_1"], ["gpu_0/data_0"])
+    assert list(expected) == ["gpu_0/softmax_1"]
+    np.testing.assert_array_equal(expected["gpu_0/softmax_1"], array)
+    with pytest.raises(UsageError, match="expected arrays named as the model's outputs, first, second"):
+        read_expected(path, ["first", "second"])
+
+
+@pytest.mark.parametrize("form", ["npy", "npz", "pb"])
+def test_an_input_is_read_from_each_form_of_file(tmp_path: Path, form: str) -> None:
+    array = np.arange(6, dtype=">f4" if form == "npy" else "f4").reshape(2, 3)
+    path = tmp_path / f"a=b.{form}"
+    if form == "pb":
+        path.write_bytes(numpy_helper.from_array(array, "elsewhere").SerializeToString())
+    elif form == "npz":
+        np.savez(path, allow_pickle=False, **{"gpu_0/data_0": array, "another": np.zeros(3)})
+    else:
+        np.save(path, array)
+    values = read_inputs([f"gpu_0/data_0={path}"], None, [Port("gpu_0/data_0", (2, 3), "float32")])
+    assert values["gpu_0/data_0"].dtype == np.dtype("=f4")
+    np.testing.assert_array_equal(values["gpu_0/data_0"], array)
+
+
+def test_arrays_named_as_inputs_are_passed_over_among_expected_outputs(tmp_path: Path) -> None:
+    path = tmp_path / "both.npz"
+    np.savez(path, x=np.zeros(2), y=np.ones(2))
+    assert list(read_expected(path, ["y"], ["x"])) == ["y"]
+    with pytest.raises(UsageError, match="holds x; expected arrays named as the model's outputs, y"):
+        read_expected(path, ["y"])
+
+
+@pytest.mark.parametrize("array", [np.array(["a"]), np.array([1j]), np.zeros(1, "M8[s]"), np.zeros(1, "V4")])
+def test_what_is_no_number_is_refused_as_an_expected_output(tmp_path: Path, array: np.ndarray[Any, Any]) -> None:
+    with pytest.raises(UsageError, match="not numbers"):
+        read_expected(_npy(tmp_path, array), ["y"])
 
 
 def test_a_broken_onnx_tensor_is_refused(tmp_path: Path) -> None:
@@ -105,7 +147,10 @@ def test_an_archive_gives_each_output_by_name_and_refuses_names_that_the_model_l
     path = tmp_path / "e.npz"
     np.savez(path, y=np.ones(2))
     assert list(read_expected(path, ["x", "y"])) == ["y"]
-    with pytest.raises(UsageError, match="names y; the model's outputs are x"):
+    np.savez(path, y=np.ones(2), z=np.ones(2))
+    with pytest.raises(UsageError, match="holds z; expected arrays named as the model's outputs, x, y"):
+        read_expected(path, ["x", "y"])
+    with pytest.raises(UsageError, match="holds y, z; expected arrays named as the model's outputs, x"):
         read_expected(path, ["x"])
     np.savez(path)
     with pytest.raises(UsageError, match="holds no array"):
@@ -120,14 +165,19 @@ def _flipped(path: Path) -> bytes:
 
 
 def test_a_broken_archive_is_refused(tmp_path: Path) -> None:
-    path, plain = tmp_path / "e.npz", _npy(tmp_path, np.zeros(3))
+    path = tmp_path / "e.npz"
     flipped = _flipped(path)
     with zipfile.ZipFile(tmp_path / "text.npz", "w") as archive:
         archive.writestr("readme.txt", "hello")
-    broken = [b"PK\x03\x04 not really", b"", plain.read_bytes(), flipped, (tmp_path / "text.npz").read_bytes()]
-    for content in broken:
+    broken = {
+        b"PK\x03\x04 not really": "a damaged archive",
+        b"": "not a file of arrays",
+        flipped: "a damaged archive",
+        (tmp_path / "text.npz").read_bytes(): "not an archive of NumPy arrays: it holds readme.txt",
+    }
+    for content, said in broken.items():
         path.write_bytes(content)
-        with pytest.raises(UsageError, match=r"e\.npz: not an archive of NumPy arrays: "):
+        with pytest.raises(UsageError, match=rf"e\.npz: {said}"):
             read_expected(path, ["x"])
 
 
@@ -144,7 +194,7 @@ def test_results_within_tolerance_give_the_largest_absolute_error() -> None:
 def test_a_result_that_differs_fails_and_tells_the_place(value: float, wanted: float) -> None:
     expected, result = np.ones((2, 2)), np.ones((2, 2), "f4")
     expected[1, 0], result[1, 0] = wanted, value
-    with pytest.raises(JobFailed, match=r"output y differs .* in 1 of 4 values; at \[1, 0\]"):
+    with pytest.raises(JobFailed, match=r"output y differs .* in 1 of 4 values, by .* at most, at \[1, 0\]"):
         compare({"y": result}, {"y": expected}, 1e-3, 1e-3)
 
 
@@ -155,8 +205,9 @@ def test_a_result_of_another_shape_fails_rather_than_being_broadcast() -> None:
 
 def test_results_are_saved_in_full_or_not_at_all(tmp_path: Path) -> None:
     path = tmp_path / "out.npz"
-    save(path, {"y/z": np.arange(3)})
+    save(path, {"y/z": np.arange(3), "file": np.ones(2)})
     with np.load(path) as archive:
+        np.testing.assert_array_equal(archive["file"], np.ones(2))
         np.testing.assert_array_equal(archive["y/z"], np.arange(3))
     with pytest.raises(JobFailed, match="--save"):
         save(tmp_path / "none" / "out.npz", {"y": np.arange(3)})
