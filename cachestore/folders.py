@@ -12,5 +12,8 @@ def make_folder(path: str) -> None:
     except FileExistsError:
         return
     except FileNotFoundError:
-        make_folder(os.path.dirname(path))
+        parent = os.path.dirname(path)
+        if not parent or os.path.isdir(parent):
+            raise  # nothing is missing: this is no place for folders, such as /proc
+        make_folder(parent)
         make_folder(path)

@@ -1,7 +1,8 @@
 """A private Redis for all processes of one user on one machine, started on first use.
 
     <folder>/redis.conf, redis.log, redis.pid, data/    configuration, log and append-only file
-    <folder>/redis.sock                                 the socket (elsewhere where this path is too long for one)
+    <folder>/redis.sock                                 the socket (elsewhere where this path is too long for one;
+                                                        it and its folder go when the server ends)
     <folder>/start.lock                                 held by the process that starts it
     <folder>/run.lock                                   held by the server, through a descriptor that it inherits
 
@@ -106,7 +107,6 @@ class EmbeddedServer:
         try:
             _private_folder(self._folder)
             _private_folder(self._file("data"))
-            _private_folder(os.path.dirname(self.socket_path))
             descriptor = os.open(self._file("start.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
                 lock_file(descriptor, self._file("start.lock"), seconds)
@@ -127,9 +127,11 @@ class EmbeddedServer:
             return False
         try:
             if try_lock(descriptor):
+                idle_watch.remove_socket(self.socket_path)
                 return False
             _ask(self.socket_path, b"SHUTDOWN\r\n", STOP_S)
             lock_file(descriptor, self._file("run.lock"), STOP_S)
+            idle_watch.remove_socket(self.socket_path)
         except OSError as error:
             raise StoreUnavailable("embedded", f"the server in {self._folder} does not stop: {error}") from error
         finally:
@@ -160,7 +162,8 @@ class EmbeddedServer:
 
     def _watch(self) -> None:
         """Start the idle watch, which detaches itself once it is connected."""
-        command = [sys.executable, "-I", "-S", idle_watch.__file__, self.socket_path, str(self._idle_s)]
+        words = [self.socket_path, str(self._idle_s), self._file("run.lock")]
+        command = [sys.executable, "-I", "-S", idle_watch.__file__, *words]
         try:
             subprocess.run(
                 command,
@@ -176,6 +179,7 @@ class EmbeddedServer:
 
     def _spawn(self, lock: int) -> None:
         """Start a server that inherits the run lock; it detaches itself, so its starter has no child to wait for."""
+        _private_folder(os.path.dirname(self.socket_path))
         self._remove_stale()
         program = find_server(self._program)
         self._write_config()

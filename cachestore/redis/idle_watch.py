@@ -1,10 +1,12 @@
-"""Stop an embedded server that nobody has used for a while. Runs as a program of its own: SOCKET IDLE_SECONDS.
+"""Stop an embedded server that nobody has used for a while. Runs as a program of its own: SOCKET IDLE_SECONDS RUN_LOCK.
 
 Redis cannot stop itself, and the process that started it may be long gone. One connection is kept open: while it is the
-only one and no other has come, the server is idle; when it breaks, the server has ended and so does this. Standard
-library only, without site packages, so that it starts in milliseconds and stays small.
+only one and no other has come, the server is idle; when it breaks, the server has ended and so does this, after it has
+removed the socket of a server that was killed. Standard library only, without site packages, so that it starts in
+milliseconds and stays small.
 """
 
+import fcntl
 import io
 import os
 import select
@@ -14,18 +16,24 @@ import time
 
 #: Longest time, in seconds, between two looks.
 LOOK_S = 5.0
+#: Longest wait, in seconds, for the lock of a server that has closed its connections.
+LOCK_S = 2.0
 
 
-def main(path: str, idle_s: float) -> None:
-    """Watch the server at `path` until it ends."""
+def main(path: str, idle_s: float, lock: str) -> None:
+    """Watch the server at `path` until it ends, which frees `lock`."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(path)
         # The starter waits for the first process only; the watch goes on in a session of its own.
         if os.fork():
             os._exit(0)
         os.setsid()
-        with connection.makefile("rwb") as stream:
-            watch(connection, stream, idle_s)
+        try:
+            with connection.makefile("rwb") as stream:
+                watch(connection, stream, idle_s)
+        except ConnectionError:
+            pass  # the server has ended
+    sweep(path, lock)
 
 
 def watch(connection: socket.socket, stream: io.BufferedRWPair, idle_s: float) -> None:
@@ -48,6 +56,39 @@ def watch(connection: socket.socket, stream: io.BufferedRWPair, idle_s: float) -
             return
 
 
+def sweep(path: str, lock: str) -> None:
+    """Remove the socket of a server that has ended, unless another has taken its place."""
+    try:
+        descriptor = os.open(lock, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        remove_socket(path)  # its whole folder has been removed: nobody can have taken its place
+        return
+    try:
+        deadline = time.monotonic() + LOCK_S
+        while time.monotonic() < deadline:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                time.sleep(0.01)
+            else:
+                remove_socket(path)
+                return
+    finally:
+        os.close(descriptor)
+
+
+def remove_socket(path: str) -> None:
+    """Remove the socket of a server that has ended, and its folder if that is for the socket alone."""
+    try:
+        os.unlink(path)
+    except OSError:
+        pass  # the server has done it
+    try:
+        os.rmdir(os.path.dirname(path))
+    except OSError:
+        pass  # it holds the server's data too
+
+
 def ask(stream: io.BufferedRWPair, command: bytes, name: bytes) -> int:
     """Return one number of an INFO answer, -1 when the server answers with an error."""
     stream.write(command)
@@ -62,8 +103,4 @@ def ask(stream: io.BufferedRWPair, command: bytes, name: bytes) -> int:
 
 
 if __name__ == "__main__":
-    try:
-        main(sys.argv[1], float(sys.argv[2]))
-    except ConnectionError:
-        # The server has ended.
-        sys.exit(0)
+    main(sys.argv[1], float(sys.argv[2]), sys.argv[3])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -120,7 +121,37 @@ def test_a_path_too_long_for_a_socket_is_no_obstacle(tmp_path: Path) -> None:
         assert EmbeddedServer(str(folder)).is_running()
     finally:
         server.down()
-        place.rmdir()
+    assert not place.exists()
+
+
+@pytest.mark.parametrize("end", ["idle", "kill", "kill and remove"])
+def test_a_socket_in_a_folder_of_its_own_goes_with_its_server(tmp_path: Path, end: str) -> None:
+    folder = tmp_path / ("name" * 40) / "redis"
+    server = EmbeddedServer(str(folder), idle_s=0.3 if end == "idle" else 60.0)
+    place = Path(server.socket_path).parent
+    server.ensure()
+    pid = pid_of(folder)
+    assert place.is_dir()
+    if end == "kill and remove":
+        shutil.rmtree(folder)
+    if end != "idle":
+        os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: not place.exists())
+    wait_until(lambda: not watches(folder))
+
+
+def test_a_start_right_after_a_kill_is_not_disturbed_by_the_sweep_of_the_old_socket(tmp_path: Path) -> None:
+    folder = tmp_path / ("name" * 40) / "redis"
+    server = EmbeddedServer(str(folder), idle_s=60.0)
+    try:
+        for _ in range(10):
+            server.ensure()
+            os.kill(pid_of(folder), signal.SIGKILL)
+        server.ensure()
+        wait_until(lambda: len(watches(folder)) == 1)
+        assert server.is_running()
+    finally:
+        server.down()
 
 
 @pytest.mark.parametrize("name", ["with space", 'with"quote', "with\\backslash", "with#hash", "ünïcode"])
