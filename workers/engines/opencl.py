@@ -168,5 +168,9 @@ def _device(drivers: Runtime, index: int) -> Device:
     if 0 <= index < len(drivers.devices):
         return drivers.devices[index]
     names = [f"opencl:{i} {dict(d.target.device)['name']}" for i, d in enumerate(drivers.devices)]
-    found = "; ".join([*names, *(f"left out: {reason}" for reason in drivers.refused)])
-    raise EngineUnavailable(f"there is no engine opencl:{index} (found: {found or 'no platform, no device'})")
+    refused = f" (left out: {'; '.join(drivers.refused)})" if drivers.refused else ""
+    if names:
+        raise EngineUnavailable(f"there is no engine opencl:{index}, but {', '.join(names)}{refused}")
+    raise EngineUnavailable(
+        f"there is no OpenCL device{refused}; install a driver, such as pip install 'pyopencl[pocl]', and see poolrt doctor"
+    )

@@ -48,7 +48,7 @@ def test_an_engine_that_does_not_exist_is_an_error_that_names_those_that_do(devi
 def test_a_machine_without_a_device_has_no_engine(device: str) -> None:
     # Given a loader that finds no driver but PoCL, and a PoCL without devices
     answer = python(FAILS.format(index=0), {"POCL_DEVICES": "none", "OCL_ICD_VENDORS": "/nonexistent"})
-    assert answer.startswith("0 there is no engine opencl:0 (found: ")
+    assert answer.startswith("0 there is no OpenCL device (left out: ")
 
 
 def test_the_first_caller_decides_the_number_of_threads(device: str) -> None:
