@@ -4,6 +4,6 @@ The graphs are those that the onnx package ships without weights; nothing is dow
 """
 
 from .expected_output import Expected, expected
-from .light import NAMES, build, write
+from .light import NAMES, build, stored, write
 
-__all__ = ["NAMES", "Expected", "build", "expected", "write"]
+__all__ = ["NAMES", "Expected", "build", "expected", "stored", "write"]

@@ -14,6 +14,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from poolrt.cachestore.folders import make_folder
+
 from ..graph.errors import ModelError
 from ..graph.onnx.model_file import onnx_package, read_model
 from .expected_output import expected
@@ -43,9 +45,26 @@ _IR_VERSION: Final = 8
 
 
 def write(name: str, path: str | os.PathLike[str]) -> Path:
-    """Write the network to a file and return its path. Raises what `build` raises."""
+    """Write the network to a file, in full or not at all, and return its path. Raises what `build` raises, and OSError."""
     target = Path(path)
-    target.write_bytes(build(name).SerializeToString())
+    draft = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        draft.write_bytes(build(name).SerializeToString())
+        draft.replace(target)
+    finally:
+        draft.unlink(missing_ok=True)
+    return target
+
+
+def stored(name: str, folder: str | os.PathLike[str]) -> Path:
+    """Return a file of the network in a folder that keeps it from one time to the next; both are made where missing.
+
+    The file's name tells the weights, so that one of other weights is never taken for it. Raises what `write` raises.
+    """
+    target = Path(folder) / f"{name}-{expected(name).fingerprint[:12]}.onnx"
+    if not target.is_file():
+        make_folder(str(target.parent.absolute()))
+        write(name, target)
     return target
 
 

@@ -84,3 +84,20 @@ def test_an_unknown_network_is_refused_with_the_known_ones() -> None:
 def test_an_output_of_another_shape_is_refused() -> None:
     with pytest.raises(ValueError, match=r"expect shape \(1, 1000\), got \(1000,\)"):
         models.expected("resnet50").error(np.zeros(1000, np.float32))
+
+
+def test_a_stored_network_is_written_once_in_full_into_a_private_folder(tmp_path: Path) -> None:
+    path = models.stored("squeezenet", tmp_path / "new" / "models")
+    written = path.stat().st_mtime_ns
+    assert path.read_bytes() == models.build("squeezenet").SerializeToString()
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+    assert models.stored("squeezenet", path.parent) == path
+    assert path.stat().st_mtime_ns == written
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_network_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "taken.onnx").mkdir()
+    with pytest.raises(OSError):
+        models.write("squeezenet", tmp_path / "taken.onnx")
+    assert [path.name for path in tmp_path.iterdir()] == ["taken.onnx"]
