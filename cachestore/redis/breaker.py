@@ -2,7 +2,8 @@
 
 Closed: every call goes through. After a failure it is open for a while that doubles with every further failure (with a
 random part, so that processes do not come back in step); then one caller is let through as a probe, and success
-closes it.
+closes it. Of threads that fail at the same time only the first counts, or a process with many of them would stay away
+for much longer than one with few.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ class CircuitBreaker:
         self._lock = threading.Lock()
         self._failures = 0
         self._closed_until = 0.0
+        self._probing = False
         self._reason = ""
 
     @property
@@ -44,6 +46,7 @@ class CircuitBreaker:
             if now < self._closed_until:
                 return False
             self._closed_until = now + _PROBE_S
+            self._probing = True
             return True
 
     def succeeded(self) -> None:
@@ -52,14 +55,18 @@ class CircuitBreaker:
             with self._lock:
                 self._failures = 0
                 self._closed_until = 0.0
+                self._probing = False
                 self._reason = ""
 
     def failed(self, reason: str) -> None:
         """Open the breaker: Redis has not answered, or not as it should."""
         with self._lock:
+            self._reason = reason
+            if self._failures and not self._probing:
+                return
             pause = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2 ** min(self._failures, 16))
             # Half of the pause is chance; os.urandom, since forked processes share the state of `random`.
             pause *= 0.5 + os.urandom(1)[0] / 512
             self._failures += 1
             self._closed_until = time.monotonic() + pause
-            self._reason = reason
+            self._probing = False

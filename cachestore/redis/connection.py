@@ -51,7 +51,8 @@ class RedisConnection:
                 url,
                 socket_timeout=timeout,
                 socket_connect_timeout=min(_CONNECT_S, timeout),
-                retry=Retry(NoBackoff(), 1),
+                # A connection that the server has closed is worth another; a server that was silent once is not.
+                retry=Retry(NoBackoff(), 1, (redis.ConnectionError,)),
                 protocol=2,
                 driver_info=None,
             )

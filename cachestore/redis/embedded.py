@@ -30,10 +30,14 @@ from poolrt.cachestore.folders import make_folder
 from . import idle_watch
 from .server_binary import find_server
 
-#: Bounds, in seconds: on starting (a long append-only file has to be read), on stopping, and on one answer.
+#: Bounds, in seconds: on starting (a long append-only file has to be read), on stopping, on one answer, and on the
+#: start of the idle watch.
 START_S: Final = 10.0
 STOP_S: Final = 10.0
 _PING_S: Final = 0.5
+_WATCH_S: Final = 2.0
+#: Least time, in seconds, that is left to a step when the whole time is nearly over.
+_LEAST_S: Final = 0.01
 #: Pause, in seconds, while another server or its saving child still holds the run lock, and between looks at a new one.
 _HELD_PAUSE_S: Final = 0.02
 _START_PAUSE_S: Final = 0.001
@@ -91,9 +95,9 @@ class EmbeddedServer:
 
         return f"unix://{quote(self.socket_path)}"
 
-    def is_running(self) -> bool:
-        """Tell whether the server answers."""
-        return _ask(self.socket_path, b"PING\r\n", _PING_S) == b"+PONG\r\n"
+    def is_running(self, seconds: float = _PING_S) -> bool:
+        """Tell whether the server answers within `seconds`; one that is frozen or still loading does not."""
+        return _ask(self.socket_path, b"PING\r\n", seconds) == b"+PONG\r\n"
 
     def ensure(self, seconds: float = START_S) -> None:
         """Start the server unless it runs, and wait up to `seconds` for its answer.
@@ -101,15 +105,15 @@ class EmbeddedServer:
         Raises StoreUnavailable when there is no program, the folder is not private, or there is no answer in time; a
         server that is still reading its data goes on with that, and a later call finds it.
         """
-        if self.is_running():
-            return
         deadline = time.monotonic() + seconds
+        if self.is_running(_within(deadline, _PING_S)):
+            return
         try:
             _private_folder(self._folder)
             _private_folder(self._file("data"))
             descriptor = os.open(self._file("start.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
-                lock_file(descriptor, self._file("start.lock"), seconds)
+                lock_file(descriptor, self._file("start.lock"), deadline - time.monotonic())
                 self._start(deadline)
             finally:
                 os.close(descriptor)
@@ -143,8 +147,8 @@ class EmbeddedServer:
 
     def _start(self, deadline: float) -> None:
         started = False
-        while not self.is_running():
-            if time.monotonic() > deadline:
+        while not self.is_running(_within(deadline, _PING_S)):
+            if time.monotonic() >= deadline:
                 raise StoreUnavailable("embedded", f"no answer in time; see {self._file('redis.log')}")
             lock = os.open(self._file("run.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
@@ -152,7 +156,7 @@ class EmbeddedServer:
                 if try_lock(lock):
                     if started:
                         raise StoreUnavailable("embedded", f"the server ended; see {self._file('redis.log')}")
-                    self._spawn(lock)
+                    self._spawn(lock, _within(deadline, START_S))
                     started = True
             finally:
                 os.close(lock)
@@ -171,13 +175,13 @@ class EmbeddedServer:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 cwd="/",
-                timeout=START_S,
+                timeout=_WATCH_S,
                 check=True,
             )
         except subprocess.SubprocessError as error:
             raise StoreUnavailable("embedded", f"the idle watch of the server does not start: {error}") from None
 
-    def _spawn(self, lock: int) -> None:
+    def _spawn(self, lock: int, seconds: float) -> None:
         """Start a server that inherits the run lock; it detaches itself, so its starter has no child to wait for."""
         _private_folder(os.path.dirname(self.socket_path))
         self._remove_stale()
@@ -195,7 +199,7 @@ class EmbeddedServer:
                 cwd="/",
                 env=environment,
                 pass_fds=(lock,),
-                timeout=START_S,
+                timeout=seconds,
                 check=True,
             )
         except subprocess.CalledProcessError as error:
@@ -234,6 +238,11 @@ def _private_folder(path: str) -> None:
         raise PermissionError(f"{path} is not a folder of user {os.geteuid()}")
     if status.st_mode & 0o077:
         os.chmod(path, 0o700)
+
+
+def _within(deadline: float, seconds: float) -> float:
+    """Return `seconds`, or what is left of them until the deadline."""
+    return max(_LEAST_S, min(seconds, deadline - time.monotonic()))
 
 
 def _quoted(text: str) -> str:

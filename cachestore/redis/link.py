@@ -15,8 +15,9 @@ from .embedded import START_S, EmbeddedServer
 from .lease import Terms
 from .tier import RedisTier
 
-#: Longest wait, in seconds, for an embedded server that has failed before.
-_RESTART_S: Final = 1.0
+#: Longest wait, in seconds, for an embedded server that is not up: enough to start one, which takes some hundredths
+#: of a second; for a frozen one, or a long load, callers go on without it, and find it later.
+_PATIENCE_S: Final = 0.75
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,7 @@ class RedisLink:
         self._lock = threading.Lock()
         self._tier: RedisTier | None = None
         self._epoch = 0
+        self._failed_attempts = 0
 
     @property
     def epoch(self) -> int:
@@ -76,13 +78,16 @@ class RedisLink:
         if not self._breaker.allows():
             return None
         try:
-            return self._connect()
+            return self._connect(_PATIENCE_S)
         except StoreUnavailable:
             return None
 
     def require(self) -> RedisTier:
-        """Return the tier after asking Redis, whatever the breaker says; raise StoreUnavailable if it is away."""
-        tier = self._connect()
+        """Return the tier after asking Redis, whatever the breaker says; raise StoreUnavailable if it is away.
+
+        Waits longer than `tier` for an embedded server that is reading its data.
+        """
+        tier = self._connect(START_S)
         tier.ping()
         return tier
 
@@ -104,22 +109,30 @@ class RedisLink:
                 self._tier.close()
                 self._tier = None
 
-    def _connect(self) -> RedisTier:
-        with self._lock:
+    def _connect(self, patience_s: float) -> RedisTier:
+        failed = self._failed_attempts
+        if not self._lock.acquire(timeout=patience_s):
+            raise StoreUnavailable(self.name, "another thread is still connecting")
+        try:
             if self._tier is not None and not self._breaker.reason:
                 return self._tier
+            if self._failed_attempts != failed and self._breaker.reason:
+                # Another thread has just tried in vain; each trying in its turn would add up their waits.
+                raise StoreUnavailable(self.name, self._breaker.reason)
             self._epoch += 1
             try:
                 if self._url is None:
-                    # Again after each failure: the server may have been killed, and its data are in its files. Only the
-                    # first start is waited for; later on the caller can do without.
-                    self._server.ensure(START_S if self._epoch == 1 else _RESTART_S)
+                    # Again after each failure: the server may have been killed, and its data are in its files.
+                    self._server.ensure(patience_s)
                 if self._tier is None:
                     url = self._server.url if self._url is None else self._url
                     connection = RedisConnection(url, self.name, self._io_timeout_s, self._breaker)
                     self._tier = RedisTier(connection, self._namespace, self._terms, self._defaults)
             except (StoreUnavailable, ImportError) as error:
                 reason = error.reason if isinstance(error, StoreUnavailable) else str(error)
+                self._failed_attempts += 1
                 self._breaker.failed(reason)
                 raise StoreUnavailable(self.name, reason) from error
             return self._tier
+        finally:
+            self._lock.release()

@@ -76,6 +76,18 @@ def test_pauses_grow_up_to_half_a_minute(clock: Clock) -> None:
     assert 14.9 < pauses[-1] < 30.1
 
 
+def test_threads_that_fail_together_count_once(clock: Clock) -> None:
+    breaker = CircuitBreaker()
+    for _ in range(8):
+        breaker.failed("gone")
+    clock.now += 0.11
+    assert breaker.allows()
+    for _ in range(8):
+        breaker.failed("gone")
+    clock.now += 0.21
+    assert breaker.allows()
+
+
 def test_real_time_opens_it_again() -> None:
     breaker = CircuitBreaker()
     breaker.failed("gone")
