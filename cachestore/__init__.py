@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from .errors import (
+    BundleCorrupt,
+    BundleForged,
     CreationFailed,
     CreationTimeout,
     EntryCorrupt,
     EntryForged,
     KeyFileRefused,
     StoreError,
+    StoreReadOnly,
     StoreUnavailable,
 )
 from .key import ABSENT, Key
@@ -18,6 +21,8 @@ from .store import CacheStore, Found, Outcome
 
 __all__ = [
     "ABSENT",
+    "BundleCorrupt",
+    "BundleForged",
     "CacheStore",
     "CreationFailed",
     "CreationTimeout",
@@ -30,5 +35,6 @@ __all__ = [
     "Stats",
     "StoreError",
     "StoreOptions",
+    "StoreReadOnly",
     "StoreUnavailable",
 ]

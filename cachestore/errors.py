@@ -103,12 +103,49 @@ class EntryCorrupt(StoreError):
 class EntryForged(StoreError):
     """A well-formed entry was signed with another key than ours. The store counts, removes and recreates it."""
 
-    fields = ("digest", "key_id")
+    fields: ClassVar[tuple[str, ...]] = ("digest", "key_id")
 
     def __init__(self, digest: str, key_id: str) -> None:
         super().__init__(f"entry {digest or '?'} is signed with another key (id {key_id})")
         self.digest = digest
         self.key_id = key_id
+
+
+class BundleCorrupt(EntryCorrupt):
+    """A bundle is not exactly what was written. Nothing of it was imported; export it again."""
+
+    fields = ("path", "reason")
+
+    def __init__(self, path: str, reason: str) -> None:
+        StoreError.__init__(self, f"bundle {path} is corrupt: {reason}; nothing was imported")
+        self.digest = ""
+        self.path = path
+        self.reason = reason
+
+
+class BundleForged(EntryForged):
+    """A bundle was signed with another key than ours. Nothing of it was imported; give the key that it was made with."""
+
+    fields = ("path", "key_id", "own_key_id")
+
+    def __init__(self, path: str, key_id: str, own_key_id: str) -> None:
+        StoreError.__init__(
+            self, f"bundle {path} is signed with another key (id {key_id}, ours is {own_key_id}); nothing was imported"
+        )
+        self.digest = ""
+        self.path = path
+        self.key_id = key_id
+        self.own_key_id = own_key_id
+
+
+class StoreReadOnly(StoreError):
+    """The store was opened read-only, and was asked to change something. Open it without `read_only` for that."""
+
+    fields = ("action",)
+
+    def __init__(self, action: str) -> None:
+        super().__init__(f"the store is read-only and does not {action}")
+        self.action = action
 
 
 class CreationFailed(StoreError):
@@ -148,6 +185,9 @@ _CLASSES: Final[dict[str, type[Any]]] = {
         KeyFileRefused,
         EntryCorrupt,
         EntryForged,
+        BundleCorrupt,
+        BundleForged,
+        StoreReadOnly,
         CreationFailed,
         CreationTimeout,
     )

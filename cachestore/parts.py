@@ -16,7 +16,7 @@ from .memory import MemoryTier
 from .node import Node
 from .node_state import NodeState
 from .options import StoreOptions
-from .signing import load_key
+from .signing import SigningKey, load_key
 from .stats import Tally
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .redis.link import RedisLink
     from .redis.tier import RedisTier
     from .single_creator import SingleCreator
+    from .transfer import Transfer
 
 
 class Parts:
@@ -35,6 +36,7 @@ class Parts:
     def __init__(self, options: StoreOptions) -> None:
         self._options = options
         self._lock = threading.RLock()
+        self._signing: SigningKey | None = None
         self._codec: EntryCodec | None = None
         self._seen: NodeState | None = None
         self._link: RedisLink | None = None
@@ -59,6 +61,13 @@ class Parts:
         from .inspection import Inspection
 
         return Inspection(self.node, self.admission)
+
+    @cached_property
+    def transfer(self) -> Transfer:
+        """Bundles."""
+        from .transfer import Transfer
+
+        return Transfer(self._options, self.node, self.limits, self.admission, self.signing)
 
     def link(self) -> RedisLink:
         """Return the way to Redis; nothing is connected by that."""
@@ -87,12 +96,20 @@ class Parts:
     def codec(self) -> EntryCodec:
         """Return the codec, reading or making the signing key the first time. Raises KeyFileRefused."""
         if self._codec is None:
-            with self._lock:
-                if self._codec is None:
-                    given = self._options.key_file
-                    signing = load_key(given or os.path.join(self._options.home, "signing.key"), make=True)
-                    self._codec = EntryCodec(signing, self._options.namespace)
+            self._codec = EntryCodec(self.signing(), self._options.namespace)
         return self._codec
+
+    def signing(self, make: bool = True) -> SigningKey:
+        """Return the signing key, reading it the first time, or making it unless `make` is false.
+
+        Raises KeyFileRefused.
+        """
+        if self._signing is None:
+            with self._lock:
+                if self._signing is None:
+                    given = self._options.key_file
+                    self._signing = load_key(given or os.path.join(self._options.home, "signing.key"), make)
+        return self._signing
 
     def follow(self, state: NodeState) -> None:
         """Forget what is in memory when the node's processes have agreed on something new."""

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .inspection import EntryInfo, VerifyReport
     from .redis.link import LinkStatus
     from .redis.tier import RedisTier
+    from .transfer import ExportReport, ImportReport, Progress
     from .single_creator import Obtained, Source
 
 
@@ -236,6 +237,38 @@ class CacheStore:
             report = parts.inspection.verify(parts.limits.tier())
         except StoreUnavailable:
             report = parts.inspection.verify(None)
+    def export(self, path: str | os.PathLike[str], progress: Progress | None = None) -> ExportReport:
+        """Write everything stored into one signed file, a bundle, in place of a file that is there.
+
+        Takes all of Redis, or this node's files while Redis is away (the report tells), and leaves out what is not
+        sound. `progress(done, total)` is called with numbers of entries. Raises OSError when the file cannot be written
+        and StoreUnavailable when Redis goes away half-way; then a file that was there is still the old one.
+        """
+        parts, _ = self._enter()
+        return parts.transfer.export(parts.limits.tier(), os.fspath(path), progress)
+
+    def import_(
+        self, path: str | os.PathLike[str], progress: Progress | None = None, node_only: bool = False
+    ) -> ImportReport:
+        """Bring in the entries of a bundle, from any namespace, that are not here yet and for which there is room.
+
+        The whole file is checked before anything changes: raises BundleForged when it is signed with another key than
+        ours, BundleCorrupt when it is not exactly what `export` wrote, KeyFileRefused when there is no key to check it
+        with, and OSError when it cannot be read. `node_only` puts them in this node's files without asking Redis, which
+        gets those that are used.
+        """
+        parts, _ = self._enter()
+        parts.signing(make=False)
+        path = os.fspath(path)
+        if not node_only:
+            self._settled(parts)
+            try:
+                return parts.transfer.import_(parts.limits.tier(), path, progress, publish_later=True)
+            except StoreUnavailable:
+                # Nothing has changed yet: an import that has begun goes on without Redis by itself.
+                pass
+        return parts.transfer.import_(None, path, progress, publish_later=not node_only)
+
         parts.ledger.write_down()
         return report
 

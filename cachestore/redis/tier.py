@@ -79,6 +79,15 @@ class RedisTier:
             names = [self._schema.value(digest) for digest in digests[start : start + _VALUES_PER_TRIP]]
             yield from self._connection.batch([("GET", name) for name in names])
 
+    def present(self, digests: Sequence[str]) -> list[str]:
+        """Return those digests that have a value."""
+        found: list[str] = []
+        for start in range(0, len(digests), _TOUCHES_PER_TRIP):
+            part = digests[start : start + _TOUCHES_PER_TRIP]
+            answers = self._connection.batch([("EXISTS", self._schema.value(digest)) for digest in part])
+            found += [digest for digest, there in zip(part, answers, strict=True) if there]
+        return found
+
     def remove(self, digest: str, blob: bytes | None = None) -> bool:
         """Remove an entry; with `blob`, only if it still is that one. Tell whether there was something to remove."""
         schema = self._schema

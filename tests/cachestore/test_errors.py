@@ -9,12 +9,15 @@ from typing import Any
 import pytest
 
 from poolrt.cachestore import (
+    BundleCorrupt,
+    BundleForged,
     CreationFailed,
     CreationTimeout,
     EntryCorrupt,
     EntryForged,
     KeyFileRefused,
     StoreError,
+    StoreReadOnly,
     StoreUnavailable,
 )
 from poolrt.cachestore.errors import StoreFull
@@ -26,6 +29,9 @@ ERRORS = [
     KeyFileRefused("/a/key", "its mode"),
     EntryCorrupt("ab" * 32, "short"),
     EntryForged("ab" * 32, "0011"),
+    BundleCorrupt("/a/bundle", "short"),
+    BundleForged("/a/bundle", "0011", "2233"),
+    StoreReadOnly("clear"),
     CreationFailed("LoweringError", "no such type", "line 1\nline 2"),
     CreationTimeout("ab" * 32, 1.5),
 ]
