@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from poolrt.cli.cache import bundles
 from poolrt.cli.main import add_common
 from poolrt.cli.numbers import positive
 from poolrt.cli.reach import reach
@@ -28,10 +30,20 @@ examples:
   poolrt cache show 3fa9                  any unambiguous beginning of a digest
   poolrt cache capacity 4096 --bytes 2GiB
   poolrt cache verify && echo all entries are sound
+  poolrt cache export kernels.bundle      and on another machine, with the same key:
+  poolrt cache import kernels.bundle
   poolrt cache clear
   poolrt cache down                       stop the embedded server; its data stay
 
 each action takes --json, and explains itself with --help
+"""
+
+_IMPORT: Final = """\
+Bring in the entries of a file that `poolrt cache export` wrote, from any namespace.
+
+The whole file is checked first: one that is signed with another key than ours, or is not exactly as it was written, is
+refused, and nothing of it is imported. Nothing that is there is replaced or dropped; what finds no room within the
+capacity is left out, the least recently used first.
 """
 
 _Execute = Callable[[argparse.Namespace, Settings, Report], int]
@@ -101,6 +113,27 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "  poolrt cache verify && echo all entries are sound",
         _with_store(_verify),
     )
+    exported = action(
+        "export",
+        "write every entry into one signed file",
+        "  poolrt cache export kernels.bundle",
+        _with_store(bundles.export),
+    )
+    exported.add_argument("file", metavar="FILE", type=Path, help="the file; one that is there is replaced at the end")
+    imported = action(
+        "import",
+        "bring in the entries of a file that `poolrt cache export` wrote",
+        "  poolrt cache import kernels.bundle\n"
+        "  POOLRT_KEY_FILE=/run/secrets/poolrt_key poolrt cache import kernels.bundle --node-only",
+        _import,
+    )
+    imported.description = _IMPORT
+    imported.add_argument("file", metavar="FILE", type=Path, help="the file")
+    imported.add_argument(
+        "--node-only",
+        action="store_true",
+        help="into this node's files, without asking or starting Redis; it gets those that are used",
+    )
     action(
         "down",
         "stop the embedded server; its data stay, and the next need starts it again",
@@ -117,6 +150,13 @@ def _with_store(step: Callable[[argparse.Namespace, CacheStore, Report], int]) -
             return step(options, store, report)
 
     return execute
+
+
+def _import(options: argparse.Namespace, settings: Settings, report: Report) -> int:
+    with _store(settings) as store:
+        if not options.node_only:
+            reach(store)
+        return bundles.import_(options, store, report)
 
 
 def _store(settings: Settings) -> CacheStore:

@@ -1,0 +1,84 @@
+"""`poolrt cache export` and `poolrt cache import`: all entries out into one signed file, and in from one."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from poolrt.cli.report import JobFailed, Report, UsageError, bytes_text
+
+if TYPE_CHECKING:
+    from poolrt.cachestore import CacheStore
+
+#: Least time, in seconds, between two lines of progress where there is no terminal.
+_BETWEEN_LINES_S: Final = 1.0
+
+
+def export(options: argparse.Namespace, store: CacheStore, report: Report) -> int:
+    """Write a bundle."""
+    path: Path = options.file
+    if not path.parent.is_dir():
+        raise UsageError(f"{path}: there is no folder {path.parent}")
+    try:
+        with _Progress("exported") as progress:
+            done = store.export(path, progress.show)
+    except OSError as error:
+        raise JobFailed(f"{path}: {error.strerror}") from error
+    report.say(f"{done.entries} entries, {bytes_text(done.bytes)}, written to {path}")
+    if done.skipped:
+        report.say(f"{done.skipped} left out: they are not sound, and poolrt cache verify removes them")
+    report.result(done.as_dict())
+    return 0
+
+
+def import_(options: argparse.Namespace, store: CacheStore, report: Report) -> int:
+    """Bring a bundle in."""
+    path: Path = options.file
+    if not path.is_file():
+        raise UsageError(f"{path}: {'not a file' if path.exists() else 'no such file'}")
+    try:
+        with _Progress("imported") as progress:
+            done = store.import_(path, progress.show, options.node_only)
+    except OSError as error:
+        raise JobFailed(f"{path}: {error.strerror}") from error
+    place = "Redis and this node's files" if done.redis else "this node's files"
+    report.say(f"{done.imported} of {done.entries} entries, {bytes_text(done.bytes)}, imported into {place}")
+    for count, reason in (
+        (done.present, "were there already"),
+        (done.no_room, "left out: there is no room within the capacity"),
+        (done.busy, "left out: they are being created, were cleared meanwhile, or could not be written"),
+    ):
+        if count:
+            report.say(f"{count} {reason}")
+    report.result(done.as_dict())
+    return 0
+
+
+class _Progress:
+    """Tell on standard error how far it is: in one line of a terminal, else in a line now and then."""
+
+    def __init__(self, done: str) -> None:
+        self._done = done
+        self._terminal = sys.stderr.isatty()
+        self._told = time.monotonic()
+        self._open = False
+
+    def show(self, number: int, of: int) -> None:
+        """Tell that `number` entries are done."""
+        now = time.monotonic()
+        if self._terminal:
+            print(f"\r{self._done} {number} of {of}", end="", file=sys.stderr, flush=True)
+            self._open = True
+        elif now - self._told >= _BETWEEN_LINES_S:
+            print(f"{self._done} {number} of {of}", file=sys.stderr, flush=True)
+            self._told = now
+
+    def __enter__(self) -> _Progress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._open:
+            print(file=sys.stderr)
