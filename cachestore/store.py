@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from .inspection import EntryInfo, VerifyReport
     from .redis.link import LinkStatus
     from .redis.tier import RedisTier
-    from .transfer import ExportReport, ImportReport, Progress
     from .single_creator import Obtained, Source
+    from .transfer import ExportReport, ImportReport, Progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +237,9 @@ class CacheStore:
             report = parts.inspection.verify(parts.limits.tier())
         except StoreUnavailable:
             report = parts.inspection.verify(None)
+        parts.ledger.write_down()
+        return report
+
     def export(self, path: str | os.PathLike[str], progress: Progress | None = None) -> ExportReport:
         """Write everything stored into one signed file, a bundle, in place of a file that is there.
 
@@ -268,9 +271,6 @@ class CacheStore:
                 # Nothing has changed yet: an import that has begun goes on without Redis by itself.
                 pass
         return parts.transfer.import_(None, path, progress, publish_later=not node_only)
-
-        parts.ledger.write_down()
-        return report
 
     def ping(self) -> None:
         """Return when Redis answers; raise StoreUnavailable, with the URL and the reason, when it does not."""
