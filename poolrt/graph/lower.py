@@ -13,7 +13,7 @@ from typing import Any
 from poolrt.cachestore import Key
 from poolrt.workers.desc import Arg, MemoryDesc, OpDesc, PostOp, PrimitiveAttr, Reorder, post_op_src
 from poolrt.workers.desc.equivalence import same_bytes
-from poolrt.workers.desc.operations import OPERATIONS
+from poolrt.workers.desc.op_desc import OPERATIONS
 from poolrt.workers.engines.target import Target
 from poolrt.workers.plan import ExecutionPlan, Place, PlaceKind, PlanConstant, Port, Step
 from poolrt.workers.primitives.key import primitive_key, source_digest, toolchain

@@ -12,7 +12,7 @@ import math
 import re
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from .data_type import data_type, item_size
 
@@ -38,8 +38,7 @@ _BLOCK: Final = re.compile(r"([0-9]+)([a-l])")
 MAX_DIMS: Final = 12
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(NamedTuple):
     """A parsed format tag: ``order`` of the dimensions, outermost first, and inner ``blocks`` as (dimension, size)."""
 
     order: tuple[int, ...]

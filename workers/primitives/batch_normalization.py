@@ -9,7 +9,6 @@ from ..desc import Arg, BatchNormalization, PrimitiveAttr
 from ..engines.target import Target
 from .blocks import CHUNK, LANES, channel_tail, follow, is_blocked, refuse_different, refuse_permuted
 from .chain import chain, chain_source, refuse_chain
-from .opencl.batch_normalization import OPENCL_IMPLEMENTATIONS
 from .program import KernelSpec, Launch, LaunchArgument, Program
 
 
@@ -58,5 +57,4 @@ class NativeBatchNormalization:
         return Program(kernels, (Launch(0, prepare, blocks), Launch(1, args, work)), scratchpad=3 * 4 * padded)
 
 
-CPU_IMPLEMENTATIONS = (NativeBatchNormalization(),)
-IMPLEMENTATIONS = (*CPU_IMPLEMENTATIONS, *OPENCL_IMPLEMENTATIONS)
+IMPLEMENTATIONS = (NativeBatchNormalization(),)

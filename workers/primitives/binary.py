@@ -15,7 +15,6 @@ from ..desc import Arg, Binary, MemoryDesc, PrimitiveAttr
 from ..engines.target import Target
 from .blocks import CHUNK, LANES, channel_blocks, channel_tail, follow, is_blocked, refuse
 from .chain import chain, chain_source, refuse_chain
-from .opencl.binary import OPENCL_IMPLEMENTATIONS
 from .program import KernelSpec, Launch, LaunchArgument, Program
 
 
@@ -136,5 +135,4 @@ def _axes(op: Binary) -> list[Axis]:
     return axes
 
 
-CPU_IMPLEMENTATIONS = (NativeBinary(),)
-IMPLEMENTATIONS = (*CPU_IMPLEMENTATIONS, *OPENCL_IMPLEMENTATIONS)
+IMPLEMENTATIONS = (NativeBinary(),)

@@ -8,8 +8,7 @@ must be written as zeros, so a kernel is told how many lanes count (``tail``) an
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from ..desc import MemoryDesc
 
@@ -70,8 +69,7 @@ def channel_tail(md: MemoryDesc) -> int:
     return (md.dims[1] - 1) % LANES + 1
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(NamedTuple):
     """A tensor as ``blocks`` runs of ``length`` elements each.
 
     Every ``period``-th run (the last of each period) holds only ``tail`` lanes of 16; a run is otherwise full.

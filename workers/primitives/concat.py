@@ -8,7 +8,6 @@ import math
 from ..desc import Arg, Concat, MemoryDesc, PrimitiveAttr, multiple_src
 from ..engines.target import Target
 from .blocks import CHUNK, LANES, follow, is_blocked, refuse, refuse_different
-from .opencl.concat import OPENCL_IMPLEMENTATIONS
 from .program import KernelSpec, Launch, LaunchArgument, Program
 
 #: Sources that one launch of the kernel copies.
@@ -71,5 +70,4 @@ def _launch(sources: list[tuple[int, int, int]], row: int, lines: int) -> Launch
     return Launch(0, tuple(args), items)
 
 
-CPU_IMPLEMENTATIONS = (NativeConcat(),)
-IMPLEMENTATIONS = (*CPU_IMPLEMENTATIONS, *OPENCL_IMPLEMENTATIONS)
+IMPLEMENTATIONS = (NativeConcat(),)

@@ -7,13 +7,11 @@ from .convolution_depthwise import NativeDepthwiseConvolution
 from .convolution_direct import NativeDirectConvolution
 from .convolution_few import NativeFewChannelsConvolution
 from .convolution_gathered import NativeGatheredConvolution
-from .opencl.convolution import OPENCL_IMPLEMENTATIONS
 
-CPU_IMPLEMENTATIONS = (
+IMPLEMENTATIONS = (
     NativeFewChannelsConvolution(),
     NativeDepthwiseConvolution(),
     NativeBlockedConvolution(),
     NativeGatheredConvolution(),
     NativeDirectConvolution(),
 )
-IMPLEMENTATIONS = (*CPU_IMPLEMENTATIONS, *OPENCL_IMPLEMENTATIONS)

@@ -8,7 +8,6 @@ from ..desc import Arg, Eltwise, PrimitiveAttr
 from ..engines.target import Target
 from .blocks import follow, refuse, refuse_different, span
 from .chain import chain, chain_source, refuse_chain
-from .opencl.eltwise import OPENCL_IMPLEMENTATIONS
 from .program import KernelSpec, Launch, Program
 
 
@@ -40,5 +39,4 @@ class NativeEltwise:
         return Program((kernel,), (Launch(0, args, runs.work),))
 
 
-CPU_IMPLEMENTATIONS = (NativeEltwise(),)
-IMPLEMENTATIONS = (*CPU_IMPLEMENTATIONS, *OPENCL_IMPLEMENTATIONS)
+IMPLEMENTATIONS = (NativeEltwise(),)

@@ -6,8 +6,7 @@ a malformed one gives `MalformedEntry` and no launch ever addresses memory that 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 import msgpack
 
@@ -20,8 +19,7 @@ class MalformedEntry(ValueError):
     """The bytes of an entry are not a primitive of this format. Raised by `parse_entry`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """A parsed entry. ``binaries`` holds native objects (one a kernel) or OpenCL program binaries with their kernel names."""
 
     implementation: str

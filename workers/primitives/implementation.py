@@ -1,7 +1,7 @@
 """What an implementation of an operation is: pure code that accepts a descriptor, completes its layouts and describes a program.
 
-Each operation's module lists its implementations best first in `IMPLEMENTATIONS`; a primitive descriptor takes the first
-that accepts. Nothing here or there imports a compiler: the asking process needs none.
+For each kind of engine an operation has a module that lists its implementations best first in `IMPLEMENTATIONS`; a
+primitive descriptor takes the first that accepts. Nothing here or there imports a compiler: the asking process needs none.
 """
 
 from __future__ import annotations

@@ -8,7 +8,6 @@ from ..desc import InnerProduct, MemoryDesc, PrimitiveAttr
 from ..engines.target import Target
 from .blocks import refuse
 from .convolution_chain import refuse_bounded
-from .opencl.inner_product import OPENCL_IMPLEMENTATIONS
 from .product import Shape, describe
 from .program import Program
 
@@ -47,5 +46,4 @@ class NativeInnerProduct:
         return describe(shape, right, op.bias is not None, attr, target.isa)
 
 
-CPU_IMPLEMENTATIONS = (NativeInnerProduct(),)
-IMPLEMENTATIONS = (*CPU_IMPLEMENTATIONS, *OPENCL_IMPLEMENTATIONS)
+IMPLEMENTATIONS = (NativeInnerProduct(),)

@@ -8,7 +8,6 @@ import math
 from ..desc import Arg, Lrn, PrimitiveAttr
 from ..engines.target import Target
 from .blocks import LANES, channel_blocks, channel_tail, follow, is_blocked, refuse_different, refuse_permuted
-from .opencl.lrn import OPENCL_IMPLEMENTATIONS
 from .program import KernelSpec, Launch, LaunchArgument, Program
 
 #: Positions that one work item covers in blocks of 16 channels.
@@ -57,5 +56,4 @@ class NativeLrn:
         return Program((kernel,), (Launch(0, args, work),))
 
 
-CPU_IMPLEMENTATIONS = (NativeLrn(),)
-IMPLEMENTATIONS = (*CPU_IMPLEMENTATIONS, *OPENCL_IMPLEMENTATIONS)
+IMPLEMENTATIONS = (NativeLrn(),)

@@ -8,7 +8,6 @@ from ..desc import Matmul, PrimitiveAttr
 from ..engines.target import Target
 from .blocks import refuse
 from .convolution_chain import refuse_bounded
-from .opencl.matmul import OPENCL_IMPLEMENTATIONS
 from .product import Shape, describe, packed_tag
 from .program import Program
 
@@ -39,5 +38,4 @@ class NativeMatmul:
         return describe(Shape.broadcast(op.src, op.weights, op.dst), op.weights, op.bias is not None, attr, target.isa)
 
 
-CPU_IMPLEMENTATIONS = (NativeMatmul(),)
-IMPLEMENTATIONS = (*CPU_IMPLEMENTATIONS, *OPENCL_IMPLEMENTATIONS)
+IMPLEMENTATIONS = (NativeMatmul(),)

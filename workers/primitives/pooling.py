@@ -9,7 +9,6 @@ import struct
 from ..desc import Arg, Pooling, PrimitiveAttr
 from ..engines.target import Target
 from .blocks import LANES, channel_blocks, channel_tail, follow, is_blocked, refuse_different, refuse_permuted
-from .opencl.pooling import OPENCL_IMPLEMENTATIONS
 from .program import KernelSpec, Launch, LaunchArgument, Program
 
 #: Spatial dimensions that the kernels' geometry has.
@@ -70,5 +69,4 @@ def _geometry(op: Pooling) -> bytes:
     return struct.pack(f"<{len(numbers)}q", *numbers)
 
 
-CPU_IMPLEMENTATIONS = (NativePooling(),)
-IMPLEMENTATIONS = (*CPU_IMPLEMENTATIONS, *OPENCL_IMPLEMENTATIONS)
+IMPLEMENTATIONS = (NativePooling(),)

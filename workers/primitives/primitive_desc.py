@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ..desc import MemoryDesc, OpDesc, PrimitiveAttr, op_from_wire, post_op_src
 from ..engines.target import Target
-from .implementation import Implementation
-from .program import Program
+
+if TYPE_CHECKING:
+    from .implementation import Implementation
+    from .program import Program
+
+#: Engine kind -> where the modules of its implementations are, each named for its primitive kind.
+_HOMES: Final = {"cpu": ".", "opencl": ".opencl."}
 
 
 class UnsupportedPrimitive(ValueError):
@@ -54,9 +59,11 @@ class PrimitiveDesc:
 
 def implementations(kind: str, engine_kind: str) -> tuple[Implementation[Any], ...]:
     """Return the implementations of a primitive kind for an engine kind, best first."""
-    module = import_module(f".{kind}", __package__)
-    listed: tuple[Implementation[Any], ...] = module.IMPLEMENTATIONS
-    return tuple(i for i in listed if i.engine_kind == engine_kind)
+    home = _HOMES.get(engine_kind)
+    if home is None:
+        return ()
+    listed: tuple[Implementation[Any], ...] = import_module(f"{home}{kind}", __package__).IMPLEMENTATIONS
+    return listed
 
 
 def primitive_descs(op: OpDesc, attr: PrimitiveAttr, target: Target) -> list[PrimitiveDesc]:

@@ -18,15 +18,13 @@ generator; its spec declares the work-group size (``local``) and grid classes th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 Value: TypeAlias = "bool | int | float | str | tuple[Value, ...] | None"
 LaunchArgument: TypeAlias = "tuple[str, int | float | tuple[int, int]]"
 
 
-@dataclass(frozen=True, slots=True)
-class KernelSpec:
+class KernelSpec(NamedTuple):
     """Names one kernel: the generator module (or ``.cl`` file) that makes it, and the parameters it is specialised for."""
 
     generator: str
@@ -42,8 +40,7 @@ class KernelSpec:
         return {"generator": self.generator, "params": dict(self.params)}
 
 
-@dataclass(frozen=True, slots=True)
-class Launch:
+class Launch(NamedTuple):
     """One call of kernel number ``kernel`` over ``work`` independent items (CPU) or an ND-range (OpenCL)."""
 
     kernel: int
@@ -53,8 +50,7 @@ class Launch:
     local_size: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Program:
+class Program(NamedTuple):
     """All that executing a primitive needs, except compiled code: ``scratchpad`` in bytes, ``tables`` as raw bytes."""
 
     kernels: tuple[KernelSpec, ...]

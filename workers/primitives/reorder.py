@@ -7,7 +7,6 @@ import struct
 from ..desc import Arg, MemoryDesc, PrimitiveAttr, Reorder, item_size
 from ..engines.target import Target
 from .loop_nest import PIECE, IncompatibleBlocks, Loop, Nest, copies, fills, pieces, steps
-from .opencl.reorder import OPENCL_IMPLEMENTATIONS
 from .program import KernelSpec, Launch, LaunchArgument, Program
 
 #: A launch has at least about so many items of work where its nest allows; the other loops run inside of an item.
@@ -125,5 +124,4 @@ def _take(loops: list[Loop], index: int | None) -> Loop:
     return Loop(1, 1, 1) if index is None else loops.pop(index)
 
 
-CPU_IMPLEMENTATIONS = (NativeReorder(),)
-IMPLEMENTATIONS = (*CPU_IMPLEMENTATIONS, *OPENCL_IMPLEMENTATIONS)
+IMPLEMENTATIONS = (NativeReorder(),)

@@ -8,7 +8,6 @@ import math
 from ..desc import Arg, PrimitiveAttr, Softmax
 from ..engines.target import Target
 from .blocks import LANES, channel_blocks, channel_tail, follow, is_blocked, refuse_different, refuse_permuted
-from .opencl.softmax import OPENCL_IMPLEMENTATIONS
 from .program import KernelSpec, Launch, LaunchArgument, Program
 
 
@@ -73,5 +72,4 @@ def _strided(op: Softmax) -> tuple[str, tuple[int, ...], int]:
     return "strided", (count, inner, below, period, tail, full), outer * -(-inner // LANES)
 
 
-CPU_IMPLEMENTATIONS = (NativeSoftmax(),)
-IMPLEMENTATIONS = (*CPU_IMPLEMENTATIONS, *OPENCL_IMPLEMENTATIONS)
+IMPLEMENTATIONS = (NativeSoftmax(),)

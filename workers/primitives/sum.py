@@ -8,7 +8,6 @@ from ..desc import Arg, PrimitiveAttr, Sum, multiple_src
 from ..engines.target import Target
 from .blocks import follow, refuse, refuse_different, span
 from .chain import chain, chain_source, refuse_chain
-from .opencl.sum import OPENCL_IMPLEMENTATIONS
 from .program import KernelSpec, Launch, LaunchArgument, Program
 
 #: Sources that one launch of the kernel adds.
@@ -53,5 +52,4 @@ class NativeSum:
         return Program(tuple(kernels), tuple(launches))
 
 
-CPU_IMPLEMENTATIONS = (NativeSum(),)
-IMPLEMENTATIONS = (*CPU_IMPLEMENTATIONS, *OPENCL_IMPLEMENTATIONS)
+IMPLEMENTATIONS = (NativeSum(),)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from poolrt.workers.desc import Arg
-from poolrt.workers.desc.operations import OPERATIONS
+from poolrt.workers.desc.op_desc import OPERATIONS
 from tests.references import reference, unpack
 from tests.workers.cases import cases
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import mmap
 import struct
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 ENTRY_SYMBOL: Final = "poolrt_entry"
 
@@ -42,8 +41,7 @@ class ObjectError(ValueError):
     """A native object cannot be loaded. Raised while it is read or mapped; says what is wrong with it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
+class Section(NamedTuple):
     """A section to be mapped: ``content`` (None: zeros), ``size`` and ``align`` in bytes."""
 
     access: str
@@ -52,8 +50,7 @@ class Section:
     align: int
 
 
-@dataclass(frozen=True, slots=True)
-class Symbol:
+class Symbol(NamedTuple):
     """What a relocation points to: a place in a section of this object, or a name that the loader resolves."""
 
     name: str
@@ -61,8 +58,7 @@ class Symbol:
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class Relocation:
+class Relocation(NamedTuple):
     """Write the address of a symbol plus ``addend`` into a section, in the way that ``kind`` says."""
 
     section: int
@@ -72,8 +68,7 @@ class Relocation:
     addend: int
 
 
-@dataclass(frozen=True, slots=True)
-class ElfObject:
+class ElfObject(NamedTuple):
     """A checked object: sections to map by number, the symbols that relocations use, relocations and the entry."""
 
     sections: dict[int, Section]
@@ -90,8 +85,7 @@ def read_object(binary: bytes) -> ElfObject:
         raise ObjectError(f"malformed object: truncated ({error})") from error
 
 
-@dataclass(frozen=True, slots=True)
-class _RawSection:
+class _RawSection(NamedTuple):
     name: int
     kind: int
     flags: int

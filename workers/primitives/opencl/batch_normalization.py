@@ -36,4 +36,4 @@ class OpenClBatchNormalization(OpenClImplementation[BatchNormalization]):
         return Program((kernel,), (run,))
 
 
-OPENCL_IMPLEMENTATIONS = (OpenClBatchNormalization(),)
+IMPLEMENTATIONS = (OpenClBatchNormalization(),)

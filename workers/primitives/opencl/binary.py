@@ -76,4 +76,4 @@ def _shape(src0: MemoryDesc, src1: MemoryDesc, dst: MemoryDesc) -> tuple[list[in
     return merged(dst.dims, *strides)
 
 
-OPENCL_IMPLEMENTATIONS = (OpenClBinary(),)
+IMPLEMENTATIONS = (OpenClBinary(),)

@@ -31,4 +31,4 @@ class OpenClConcat(OpenClImplementation[Concat]):
         return Program((copy_kernel(target),), tuple(launches))
 
 
-OPENCL_IMPLEMENTATIONS = (OpenClConcat(),)
+IMPLEMENTATIONS = (OpenClConcat(),)

@@ -135,4 +135,4 @@ def _triple(values: Iterable[int]) -> Triple:
     return a, b, c
 
 
-OPENCL_IMPLEMENTATIONS = (OpenClConvolution(),)
+IMPLEMENTATIONS = (OpenClConvolution(),)

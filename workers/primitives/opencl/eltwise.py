@@ -31,4 +31,4 @@ class OpenClEltwise(OpenClImplementation[Eltwise]):
         return Program((kernel,), (launch(0, -(-count // width), local, *args),))
 
 
-OPENCL_IMPLEMENTATIONS = (OpenClEltwise(),)
+IMPLEMENTATIONS = (OpenClEltwise(),)

@@ -48,4 +48,4 @@ class OpenClInnerProduct(OpenClImplementation[InnerProduct]):
         return Program((kernel,), (run,))
 
 
-OPENCL_IMPLEMENTATIONS = (OpenClInnerProduct(),)
+IMPLEMENTATIONS = (OpenClInnerProduct(),)

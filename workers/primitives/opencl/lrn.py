@@ -35,4 +35,4 @@ class OpenClLrn(OpenClImplementation[Lrn]):
         return Program((kernel,), (run,))
 
 
-OPENCL_IMPLEMENTATIONS = (OpenClLrn(),)
+IMPLEMENTATIONS = (OpenClLrn(),)

@@ -58,4 +58,4 @@ def _batch(op: Matmul) -> tuple[list[int], list[list[int]]]:
     return merged(op.dst.dims[:-2], *strides)
 
 
-OPENCL_IMPLEMENTATIONS = (OpenClMatmul(),)
+IMPLEMENTATIONS = (OpenClMatmul(),)

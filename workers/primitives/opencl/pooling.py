@@ -45,4 +45,4 @@ class OpenClPooling(OpenClImplementation[Pooling]):
         return Program((kernel,), (launch(0, items, local, memory(Arg.SRC), memory(Arg.DST), *numbers),))
 
 
-OPENCL_IMPLEMENTATIONS = (OpenClPooling(),)
+IMPLEMENTATIONS = (OpenClPooling(),)

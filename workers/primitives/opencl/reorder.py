@@ -44,4 +44,4 @@ def _walk(op: Reorder) -> tuple[list[int], list[int], list[int]]:
     return [op.dst.dims[dim] for dim in order], walked(op.src), walked(op.dst)
 
 
-OPENCL_IMPLEMENTATIONS = (OpenClReorder(),)
+IMPLEMENTATIONS = (OpenClReorder(),)

@@ -25,4 +25,4 @@ class OpenClSoftmax(OpenClImplementation[Softmax]):
         return Program((kernel,), (run,))
 
 
-OPENCL_IMPLEMENTATIONS = (OpenClSoftmax(),)
+IMPLEMENTATIONS = (OpenClSoftmax(),)

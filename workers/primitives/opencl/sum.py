@@ -47,4 +47,4 @@ def _copy(op: Sum, attr: PrimitiveAttr, target: Target) -> Program:
     return Program((kernel,), (launch(0, -(-count // width), local, *args),))
 
 
-OPENCL_IMPLEMENTATIONS = (OpenClSum(),)
+IMPLEMENTATIONS = (OpenClSum(),)

@@ -1,0 +1,94 @@
+"""What all operation descriptors share: named fields for keys, a wire form, and checks of arguments.
+
+Meanings follow oneDNN: dilation 0 is a dense kernel, paddings are given per side, pooling's average includes or
+excludes padding, LRN runs across channels. Every descriptor validates itself and raises ValueError naming the argument.
+Each operation has a module of its own, imported when it is first needed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from importlib import import_module
+from typing import Any, ClassVar, Final
+
+from .memory_desc import MemoryDesc
+
+#: Kind, which is also the module's name in `operations` -> class.
+OPERATIONS: Final = {
+    "convolution": "Convolution",
+    "pooling": "Pooling",
+    "eltwise": "Eltwise",
+    "binary": "Binary",
+    "sum": "Sum",
+    "concat": "Concat",
+    "batch_normalization": "BatchNormalization",
+    "lrn": "Lrn",
+    "matmul": "Matmul",
+    "inner_product": "InnerProduct",
+    "softmax": "Softmax",
+    "reorder": "Reorder",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class OpDesc:
+    """Base of all operation descriptors; `kind` is oneDNN's primitive kind."""
+
+    kind: ClassVar[str]
+
+    def fields(self) -> dict[str, object]:
+        """Return the named fields for a key."""
+        return {f.name: _field(getattr(self, f.name)) for f in fields(self)}
+
+    def memories(self) -> dict[int, MemoryDesc]:
+        """Return the memory descriptor of each execution argument (post-op sources aside)."""
+        raise NotImplementedError  # every operation defines it
+
+    def to_wire(self) -> list[object]:
+        """Return plain data for a message: the kind, then the fields in order."""
+        return [self.kind, *(_to_wire(getattr(self, f.name)) for f in fields(self))]
+
+
+def op_from_wire(wire: list[Any]) -> OpDesc:
+    """Rebuild an operation descriptor from its wire form. Raises ValueError for an unknown kind or malformed fields."""
+    kind, *values = wire
+    if kind not in OPERATIONS:
+        raise ValueError(f"unknown operation {kind!r}; known: {', '.join(OPERATIONS)}")
+    module = import_module(f".operations.{kind}", __package__)
+    op: OpDesc = getattr(module, OPERATIONS[kind])(*(_from_wire(value) for value in values))
+    return op
+
+
+def one_of(name: str, value: str, known: tuple[str, ...]) -> None:
+    """Raise ValueError naming the argument unless its value is known."""
+    require(value in known, name, f"unknown {value!r}; known: {', '.join(known)}")
+
+
+def require(condition: bool, name: str, message: str) -> None:
+    """Raise ValueError naming the argument unless a condition holds."""
+    if not condition:
+        raise ValueError(f"{name}: {message}")
+
+
+def _field(value: object) -> object:
+    if isinstance(value, MemoryDesc):
+        return value.fields()
+    if isinstance(value, tuple):
+        return tuple(_field(v) for v in value)
+    return value
+
+
+def _to_wire(value: object) -> object:
+    if isinstance(value, MemoryDesc):
+        return {"md": value.to_wire()}
+    if isinstance(value, tuple):
+        return [_to_wire(v) for v in value]
+    return value
+
+
+def _from_wire(value: object) -> object:
+    if isinstance(value, dict):
+        return MemoryDesc.from_wire(value["md"])
+    if isinstance(value, list):
+        return tuple(_from_wire(v) for v in value)
+    return value

@@ -1,0 +1,1 @@
+"""Operation descriptors: what each operation computes, as hashable data that names no engine and no implementation."""

@@ -1,0 +1,49 @@
+"""Convolution: a weighted window moved over spatial dimensions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ..args import Arg
+from ..memory_desc import MemoryDesc
+from ..op_desc import OpDesc, require
+from .window import require_window, windowed
+
+
+@dataclass(frozen=True, slots=True)
+class Convolution(OpDesc):
+    """Cross-correlate: src (N, IC, *spatial), weights (OC, IC/groups, *kernel), optional bias (OC), dst (N, OC, *spatial)."""
+
+    kind: ClassVar[str] = "convolution"
+    src: MemoryDesc
+    weights: MemoryDesc
+    bias: MemoryDesc | None
+    dst: MemoryDesc
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    padding_l: tuple[int, ...]
+    padding_r: tuple[int, ...]
+    groups: int = 1
+
+    def __post_init__(self) -> None:
+        spatial = self.src.ndims - 2
+        require(spatial >= 1 and self.weights.ndims == spatial + 2, "weights", "rank must equal the rank of src, >= 3")
+        require_window(self, spatial)
+        channels, outputs = self.src.dims[1], self.weights.dims[0]
+        require(
+            self.groups >= 1 and channels % self.groups == 0, "groups", f"{self.groups} must divide {channels} channels"
+        )
+        require(outputs % self.groups == 0, "groups", f"{self.groups} must divide {outputs} output channels")
+        require(
+            self.weights.dims[1] * self.groups == channels,
+            "weights",
+            f"expect {channels // self.groups} input channels",
+        )
+        require(self.bias is None or self.bias.dims == (outputs,), "bias", f"expect ({outputs},)")
+        expected = (self.src.dims[0], outputs, *windowed(self.src.dims[2:], self.weights.dims[2:], self))
+        require(self.dst.dims == expected, "dst", f"expect {expected}, got {self.dst.dims}")
+
+    def memories(self) -> dict[int, MemoryDesc]:
+        found: dict[int, MemoryDesc] = {Arg.SRC: self.src, Arg.WEIGHTS: self.weights, Arg.DST: self.dst}
+        return {**found, Arg.BIAS: self.bias} if self.bias else found

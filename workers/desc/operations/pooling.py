@@ -1,0 +1,39 @@
+"""Pooling: the maximum or the mean of a window moved over spatial dimensions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from ..args import Arg
+from ..memory_desc import MemoryDesc
+from ..op_desc import OpDesc, one_of, require
+from .window import require_window, windowed
+
+POOLING_ALGORITHMS: Final = ("max", "avg_include_padding", "avg_exclude_padding")
+
+
+@dataclass(frozen=True, slots=True)
+class Pooling(OpDesc):
+    """Pool windows of src (N, C, *spatial) into dst (N, C, *spatial)."""
+
+    kind: ClassVar[str] = "pooling"
+    src: MemoryDesc
+    dst: MemoryDesc
+    algorithm: str
+    kernel: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    padding_l: tuple[int, ...]
+    padding_r: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        one_of("algorithm", self.algorithm, POOLING_ALGORITHMS)
+        require(self.src.ndims >= 3, "src", "expect (N, C, *spatial)")
+        require(len(self.kernel) == self.src.ndims - 2, "kernel", f"expect {self.src.ndims - 2} sizes")
+        require_window(self, self.src.ndims - 2)
+        expected = (*self.src.dims[:2], *windowed(self.src.dims[2:], self.kernel, self))
+        require(self.dst.dims == expected, "dst", f"expect {expected}, got {self.dst.dims}")
+
+    def memories(self) -> dict[int, MemoryDesc]:
+        return {Arg.SRC: self.src, Arg.DST: self.dst}

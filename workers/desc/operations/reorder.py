@@ -1,0 +1,26 @@
+"""Reorder: a tensor copied into another layout."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ..args import Arg
+from ..memory_desc import MemoryDesc
+from ..op_desc import OpDesc, require
+
+
+@dataclass(frozen=True, slots=True)
+class Reorder(OpDesc):
+    """Copy a tensor into another layout; a transposition is a reorder whose source tag names the permuted order."""
+
+    kind: ClassVar[str] = "reorder"
+    src: MemoryDesc
+    dst: MemoryDesc
+
+    def __post_init__(self) -> None:
+        require(self.src.dims == self.dst.dims, "dst", f"expect {self.src.dims}, got {self.dst.dims}")
+        require(not (self.src.is_any or self.dst.is_any), "dst", "a reorder's layouts must both be given")
+
+    def memories(self) -> dict[int, MemoryDesc]:
+        return {Arg.SRC: self.src, Arg.DST: self.dst}

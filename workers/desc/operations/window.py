@@ -1,0 +1,32 @@
+"""Windows that convolution and pooling move over spatial dimensions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..op_desc import require
+
+if TYPE_CHECKING:
+    from .convolution import Convolution
+    from .pooling import Pooling
+
+
+def windowed(sizes: tuple[int, ...], kernel: tuple[int, ...], op: Convolution | Pooling) -> tuple[int, ...]:
+    """Return the output sizes of a window moved over padded sizes."""
+    return tuple(
+        (size + left + right - ((k - 1) * (dilation + 1) + 1)) // stride + 1
+        for size, k, stride, dilation, left, right in zip(
+            sizes, kernel, op.strides, op.dilations, op.padding_l, op.padding_r, strict=True
+        )
+    )
+
+
+def require_window(op: Convolution | Pooling, spatial: int) -> None:
+    """Raise ValueError naming the argument unless the window's arguments fit a number of spatial dimensions."""
+    for name, low in (("strides", 1), ("dilations", 0), ("padding_l", 0), ("padding_r", 0)):
+        values = getattr(op, name)
+        require(
+            len(values) == spatial and all(v >= low for v in values),
+            name,
+            f"expect {spatial} values >= {low}, got {values}",
+        )
