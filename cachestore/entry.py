@@ -19,8 +19,7 @@ from __future__ import annotations
 import hashlib
 import struct
 import zlib
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgpack
 
@@ -40,8 +39,7 @@ VALUE: Final = 1
 FAILURE: Final = 2
 
 
-@dataclass(frozen=True, slots=True)
-class EntryMeta:
+class EntryMeta(NamedTuple):
     """Where an entry comes from.
 
     `fence` orders results of one key (0: made without Redis), `created` is seconds since the epoch, `seconds` what the
@@ -55,8 +53,7 @@ class EntryMeta:
     toolchain: str
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """One verified entry."""
 
     meta: EntryMeta

@@ -17,8 +17,7 @@ import os
 import stat
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from .folders import make_folder
 from .turn import TurnWait
@@ -31,8 +30,7 @@ _SPARE_SHARE: Final = 16
 _MOST_PUTS_BETWEEN_SWEEPS: Final = 32
 
 
-@dataclass(frozen=True, slots=True)
-class FileStatus:
+class FileStatus(NamedTuple):
     """One entry's file: size in bytes, times in seconds since the epoch."""
 
     digest: str

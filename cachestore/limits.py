@@ -7,7 +7,6 @@ through it the other nodes) when there is a connection. The higher number wins (
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from .errors import StoreUnavailable
@@ -48,10 +47,9 @@ class Limits:
 
         def step(state: NodeState) -> NodeState:
             if shared.generation > state.generation:
-                state = replace(state, generation=shared.generation)
+                state = state._replace(generation=shared.generation)
             if shared.revision > state.revision:
-                state = replace(
-                    state,
+                state = state._replace(
                     revision=shared.revision,
                     capacity=shared.capacity,
                     capacity_bytes=shared.capacity_bytes,
@@ -76,14 +74,13 @@ class Limits:
 
     def clear(self) -> NodeState:
         """Begin a new generation: nothing stored before counts from now on."""
-        return self._apply(lambda state: replace(state, generation=later_than(state.generation)))
+        return self._apply(lambda state: state._replace(generation=later_than(state.generation)))
 
     def set_capacity(self, capacity: int | None, capacity_bytes: int | None) -> NodeState:
         """Set the capacities that are given; 0 entries also begins a new generation."""
 
         def step(state: NodeState) -> NodeState:
-            return replace(
-                state,
+            return state._replace(
                 revision=later_than(state.revision),
                 capacity=state.capacity if capacity is None else capacity,
                 capacity_bytes=state.capacity_bytes if capacity_bytes is None else capacity_bytes,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TypeVar
 
 from .admission import Admission
@@ -77,7 +76,7 @@ class Node:
 
     def note_removal(self) -> None:
         """Make the other processes of the node forget what they have in memory."""
-        self.change(lambda state: replace(state, removals=state.removals + 1))
+        self.change(lambda state: state._replace(removals=state.removals + 1))
 
     def sweep(self, state: NodeState) -> None:
         """Drop what no longer fits or belongs to an older generation."""

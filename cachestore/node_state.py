@@ -15,8 +15,7 @@ import struct
 import time
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from .file_lock import lock_file, unlock_file
 from .folders import make_folder
@@ -33,8 +32,7 @@ _READ_ATTEMPTS: Final = 5
 UNSET: Final = -1
 
 
-@dataclass(frozen=True, slots=True)
-class NodeState:
+class NodeState(NamedTuple):
     """The shared facts of one namespace on one node."""
 
     generation: int = 0

@@ -16,8 +16,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Final, Literal, TypedDict
+from typing import Final, Literal, NamedTuple, TypedDict
 
 #: Where an answer came from, nearest first.
 TIERS: Final[tuple[Literal["memory", "files", "redis"], ...]] = ("memory", "files", "redis")
@@ -68,8 +67,7 @@ class Stats(TypedDict):
     seconds_saved: float
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(NamedTuple):
     """Counts and uses taken out of a tally, oldest use first."""
 
     counts: dict[str, int]

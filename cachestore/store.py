@@ -12,9 +12,8 @@ import os
 import time
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from .errors import CreationFailed, CreationTimeout, StoreUnavailable
 from .key import Key
@@ -31,16 +30,14 @@ if TYPE_CHECKING:
     from .transfer import ExportReport, ImportReport, Progress
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(NamedTuple):
     """A payload and the tier that had it: "memory", "files" or "redis"."""
 
     value: bytes
     source: Source
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):
     """A payload, where it came from, and the seconds that the call took.
 
     `source` is "memory", "files", "redis", "waited" (another creator was at work) or "created".

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 
 import pytest
 
@@ -264,7 +263,7 @@ def test_node_and_redis_agree_on_the_later_word(tier: RedisTier) -> None:
     node = NodeState(generation=5, revision=9, capacity=7, capacity_bytes=70)
     shared, _ = tier.settle(node)
     assert (shared.generation, shared.revision, shared.capacity, shared.capacity_bytes) == (5, 9, 7, 70)
-    shared, _ = tier.settle(replace(node, generation=4, revision=8, capacity=1))
+    shared, _ = tier.settle(node._replace(generation=4, revision=8, capacity=1))
     assert (shared.generation, shared.revision, shared.capacity) == (5, 9, 7)
 
 
