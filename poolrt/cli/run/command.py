@@ -98,7 +98,7 @@ def _execute(options: argparse.Namespace, settings: Settings, report: Report) ->
         tolerance = measure.Tolerance(options.rtol, options.atol)
         model = pool.load(graph)
         measured = measure.repeat(model, inputs, expected, tolerance, options.repeat, pool.workers)
-        workers = pool.stats()["workers"]
+        stats = pool.stats()
     if options.save:
         tensors.save(options.save, measured.results)
 
@@ -112,7 +112,10 @@ def _execute(options: argparse.Namespace, settings: Settings, report: Report) ->
         "median_run_s": statistics.median(measured.run_s[1:] or measured.run_s),
         "runs_per_s": options.repeat / measured.wall_s,
         "outputs": {name: {"shape": list(a.shape), "dtype": str(a.dtype)} for name, a in measured.results.items()},
-        "workers": [{name: worker[name] for name in ("pid", "numba_imported", "rss_bytes")} for worker in workers],
+        "workers": [
+            {name: worker[name] for name in ("pid", "numba_imported", "rss_bytes")} for worker in stats["workers"]
+        ],
+        "workers_lost": stats["workers_lost"],
     }
     if options.expect:
         found["max_abs_error"] = measured.max_abs_error
