@@ -29,17 +29,20 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Integer:
-    """An integer of at least ``low``."""
+    """An integer from ``low`` to ``high``, where there is such a bound."""
 
     low: int
+    high: int | None = None
 
     @property
     def expected(self) -> str:
-        return f"integer >= {self.low}"
+        return f"integer >= {self.low}" if self.high is None else f"integer from {self.low} to {self.high}"
 
     def parse(self, value: object) -> int:
         number = int(value) if isinstance(value, str) else value
         if isinstance(number, bool) or not isinstance(number, int) or number < self.low:
+            raise ValueError
+        if self.high is not None and number > self.high:
             raise ValueError
         return number
 

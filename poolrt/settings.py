@@ -78,9 +78,9 @@ class Settings:
     io_timeout_s: float = _knob(0.5, "cache", Seconds(0.01, 60))
 
     #: Worker processes; 0: one for each core.
-    workers: int = _knob(0, "pool", Integer(0))
+    workers: int = _knob(0, "pool", Integer(0, 1024))
     #: Threads of one worker; 0: cores divided by workers.
-    threads: int = _knob(0, "pool", Integer(0))
+    threads: int = _knob(0, "pool", Integer(0, 1024))
     #: Engine that graphs run on where they name none.
     engine: str = _knob("cpu", "pool", Text("'cpu', 'opencl' or 'opencl:INDEX'", r"cpu|opencl(:[0-9]+)?"))
     #: Shared memory for tensors; pages are taken as they are touched.

@@ -72,6 +72,7 @@ def test_every_file_in_configs_is_accepted_and_each_of_its_values_arrives(name: 
         ("[cache]\ncapacity = '7'\n", "{path}: [cache] capacity: expected integer >= 0, got '7'"),
         ("[cache]\ncapacity = -1\n", "{path}: [cache] capacity: expected integer >= 0, got -1"),
         ("[cache]\ncapacity = true\n", "{path}: [cache] capacity: expected integer >= 0, got True"),
+        ("[pool]\nworkers = 1025\n", "{path}: [pool] workers: expected integer from 0 to 1024, got 1025"),
         ("[pool]\nengine = 'cuda'\n", "{path}: [pool] engine: expected 'cpu', 'opencl' or 'opencl:INDEX', got 'cuda'"),
         ("[cache]\nlease_s = nan\n", "{path}: [cache] lease_s: expected seconds from 0.1 to 600, got nan"),
         ("[log]\nprogress = 1\n", "{path}: [log] progress: expected true or false, got 1"),

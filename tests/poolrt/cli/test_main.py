@@ -105,7 +105,7 @@ def test_a_wrong_settings_file_ends_with_status_2_naming_file_and_key(tmp_path: 
 def test_a_wrong_variable_ends_with_status_2_naming_it() -> None:
     done = _call("doctor", POOLRT_WORKERS="many")
     assert done.returncode == 2
-    assert done.stderr == "poolrt: POOLRT_WORKERS: expected integer >= 0, got 'many'\n"
+    assert done.stderr == "poolrt: POOLRT_WORKERS: expected integer from 0 to 1024, got 'many'\n"
 
 
 def test_a_wrong_engine_on_the_command_line_ends_with_status_2(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,123 @@
+"""Workers and clients that are killed while runs are under way: right results, the crew complete again, nothing left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import pytest
+
+from .conftest import NetworkMaker
+from .surroundings import PROGRAM_S, Surroundings, arena_holders, cpu_seconds, parent, told, wait_until
+
+#: Processor time by which a worker has surely begun to run a network, in seconds.
+AT_WORK_S = 0.15
+
+
+def crew(warm: Surroundings, client: int) -> list[int]:
+    """Return the workers of a client whose kernels are all there: the children of its coordinator's nursery."""
+    return [p.pid for p in warm.strangers() if parent(parent(parent(p.pid))) == client]
+
+
+def kill_one_at_work(warm: Surroundings, client: subprocess.Popen[str], killed: list[int]) -> None:
+    """Kill a worker that is at work and that was there from the beginning, if any still is."""
+
+    def at_work() -> list[int]:
+        assert client.poll() is None, client.communicate()[1]
+        return [pid for pid in crew(warm, client.pid) if pid not in killed and cpu_seconds(pid) >= AT_WORK_S]
+
+    wait_until(lambda: len(at_work()) == 2, 60.0, lambda: f"not two at work: {warm.strangers()}")
+    victim = min(at_work())
+    os.kill(victim, signal.SIGKILL)
+    killed.append(victim)
+
+
+def test_killing_each_worker_in_turn_under_two_hundred_runs_costs_no_result(
+    warm: Surroundings, network: NetworkMaker
+) -> None:
+    words = network("resnet50").words()
+    warm.tell(*words)
+    # Given 200 runs under way on two workers
+    client = warm.start(*words, "--repeat", "200", "--workers", "2", "--json")
+    # When each worker is killed, the second after the first has been replaced
+    killed: list[int] = []
+    for _ in range(2):
+        kill_one_at_work(warm, client, killed)
+    out, err = client.communicate(timeout=PROGRAM_S)
+    # Then each of the 200 results is right, and the crew is complete again
+    found = told(subprocess.CompletedProcess(client.args, client.returncode, out, err))
+    pids = {worker["pid"] for worker in found["workers"]}
+    assert found["workers_lost"] == 2
+    assert len(pids) == 2
+    assert not pids & set(killed)
+
+
+_API = """
+    import json, os, signal, sys
+    import numpy as np
+    import poolrt
+
+    path, name, x, y = sys.argv[1:]
+    x, (y,) = np.load(x), np.load(y).values()
+    with poolrt.Pool(workers=2) as pool:
+        model = pool.load(poolrt.load_onnx(path), progress=False)
+        first = [worker["pid"] for worker in pool.stats()["workers"]]
+        wrong = 0
+        futures = []
+        for number in range(200):
+            futures.append(model.submit(**{name: x}))
+            if number in (60, 120):
+                os.kill(first[number // 60 - 1], signal.SIGKILL)
+        for future in futures:
+            (output,) = future.result(60).values()
+            wrong += not np.allclose(output, y, 1e-3, 1e-7)
+        stats = pool.stats()
+        while not all(worker["pid"] for worker in stats["workers"]):
+            stats = pool.stats()
+        print(json.dumps({"wrong": wrong, "first": first, "lost": stats["workers_lost"],
+                          "last": [worker["pid"] for worker in stats["workers"]]}))
+"""
+
+
+def test_killing_each_worker_in_turn_costs_no_result_of_the_api_either(
+    warm: Surroundings, network: NetworkMaker
+) -> None:
+    made = network("squeezenet")
+    files = [str(made.path.with_suffix(suffix)) for suffix in (".x.npy", ".y.npz")]
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(_API), str(made.path), made.input_name, *files],
+        env=warm.environment(), cwd=warm.folder, capture_output=True, text=True, timeout=PROGRAM_S, check=False,
+    )  # fmt: skip
+    found = told(done)
+    assert (found["wrong"], found["lost"], len(set(found["last"]))) == (0, 2, 2)
+    assert not set(found["first"]) & set(found["last"])
+
+
+@pytest.mark.parametrize("engine", ["cpu", "opencl"])
+def test_when_the_client_is_killed_everything_is_gone_within_a_second(
+    warm: Surroundings, network: NetworkMaker, engine: str
+) -> None:
+    words = (*network("squeezenet").words(), "--engine", engine, "--workers", "2")
+    warm.tell(*words)
+    # Given a client whose workers are at work
+    client = warm.start(*words, "--repeat", "1000000")
+    wait_until(
+        lambda: sum(cpu_seconds(pid) >= AT_WORK_S for pid in crew(warm, client.pid)) == 2,
+        60.0,
+        lambda: f"not two at work: {warm.strangers()}",
+    )
+    arenas = warm.arenas()
+    assert len(arenas) == 1
+    assert len(arena_holders(arenas)) >= 4  # client, coordinator and workers
+    # When it is killed
+    client.kill()
+    deadline = time.monotonic() + 1.0
+    client.communicate()
+    # Then its processes, its shared memory, its sockets and its temporary files are gone
+    warm.assert_nothing_is_left(deadline - time.monotonic())
+    assert arena_holders(arenas) == []
+    assert time.monotonic() < deadline
