@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 from poolrt.cachestore import Key
 from poolrt.workers.desc import Arg, MemoryDesc, OpDesc, PostOp, PrimitiveAttr, Reorder, post_op_src
@@ -26,6 +26,9 @@ from poolrt.workers.primitives.primitive_desc import (
 
 from .lifetime import Lifetime, place
 from .operations import Candidate, candidates, is_view, post_operations
+
+#: Largest tensor, in bytes: a process can address no larger one.
+MAX_TENSOR: Final = 1 << 47
 
 
 class LoweringError(ValueError):
@@ -84,7 +87,9 @@ def lower(wire: dict[str, Any], target: Target) -> Lowered:
     """Return the plan of a graph for a target. Raises LoweringError naming the node that cannot be lowered."""
     try:
         return _Lowering(wire, target).run()
-    except (KeyError, IndexError, TypeError) as error:
+    except LoweringError:
+        raise
+    except (KeyError, IndexError, TypeError, ValueError) as error:
         raise LoweringError(f"malformed graph: {type(error).__name__}: {error}") from error
 
 
@@ -94,12 +99,17 @@ class _Lowering:
         self.target = target
         self.draft = _Draft()
         self.descs = [MemoryDesc(tuple(dims), dtype) for dims, dtype in wire["values"]]
+        for value, desc in enumerate(self.descs):
+            if desc.nbytes > MAX_TENSOR:
+                raise LoweringError(f"value {value} has {desc.nbytes} bytes, more than {MAX_TENSOR}")
 
     def run(self) -> Lowered:
         draft = self.draft
         for number, (_, value) in enumerate(self.wire["inputs"]):
             draft.values[value] = self._stored(Storage(PlaceKind.INPUT, number), self.descs[value])
         for value, nbytes in self.wire["constants"]:
+            if nbytes != self.descs[value].nbytes:
+                raise LoweringError(f"constant {value} has {self.descs[value].nbytes} bytes, not {nbytes!r}")
             draft.constants.append(PlanConstant(value, nbytes, nbytes, None))
             draft.values[value] = self._stored(Storage(PlaceKind.CONSTANT, len(draft.constants) - 1), self.descs[value])
         for kind, name, inputs, output, attrs, post_ops in self.wire["nodes"]:
@@ -171,6 +181,8 @@ class _Lowering:
 
     def _view(self, kind: str, name: str, source: Version, dst: MemoryDesc, attrs: dict[str, Any]) -> Version:
         plain = self._as(source, source.desc.with_tag(""))
+        if plain.desc.nbytes != dst.nbytes:
+            raise ValueError(f"a view of {plain.desc.nbytes} bytes as {dst.nbytes}")
         if kind == "reshape":
             return Version(plain.storage, dst)
         perm = [int(p) for p in attrs["perm"]]
@@ -222,6 +234,8 @@ class _Lowering:
         used, constants = self._used_constants()
         kept = [s for s in draft.storages if s.kind is PlaceKind.WORK]
         offsets, workspace = place([Lifetime(s.nbytes, s.first, s.last) for s in kept])
+        if workspace > MAX_TENSOR:
+            raise LoweringError(f"its steps need {workspace} bytes of memory at once, more than {MAX_TENSOR}")
         for storage, offset in zip(kept, offsets, strict=True):
             storage.number = offset
 
