@@ -43,6 +43,7 @@ class Runner(Protocol):
 def main(sock: socket.socket, descriptors: list[int], options: dict[str, Any]) -> None:
     """Work until the other end closes."""
     arena = ArenaView(descriptors[0])
+    arena.keep_from_forks()  # a function of a user may fork, and what that leaves behind outlives this process
     os.close(descriptors[0])
     worker = _Worker(Channel(sock), arena, int(options["threads"]))
     try:

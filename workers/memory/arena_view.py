@@ -1,25 +1,38 @@
-"""The arena as one process sees it: shared memory mapped once, addressed by offset."""
+"""The arena as one process sees it: shared memory mapped once, addressed by offset.
+
+Not the `mmap` module: it keeps a descriptor of its own for as long as the mapping lasts, which any fork would inherit, and
+whoever holds one keeps all of the memory. Here nothing but the mapping is left once the caller has closed its descriptor.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import mmap
 import os
+import weakref
+from functools import lru_cache
 from typing import Any
+
+#: What a failed mmap returns.
+_FAILED = ctypes.c_void_p(-1).value
 
 
 class ArenaView:
     """Maps the whole arena. The mapping lasts as long as this object or any buffer taken from it."""
 
-    __slots__ = ("_hold", "_map", "address", "nbytes")
+    __slots__ = ("__weakref__", "address", "nbytes")
 
     def __init__(self, fd: int) -> None:
         """Map the memory behind ``fd``, which may be closed afterwards. Raises OSError where address space is short."""
         self.nbytes = os.fstat(fd).st_size
-        self._map = mmap.mmap(fd, self.nbytes, flags=mmap.MAP_SHARED)
-        self._hold = ctypes.c_char.from_buffer(self._map)
+        access = mmap.PROT_READ | mmap.PROT_WRITE
+        address = _libc().mmap(None, self.nbytes, access, mmap.MAP_SHARED, fd, 0)
+        if address is None or address == _FAILED:
+            code = ctypes.get_errno()
+            raise OSError(code, f"an arena of {self.nbytes} bytes cannot be mapped: {os.strerror(code)}")
         #: Address of offset 0 in this process.
-        self.address: int = ctypes.addressof(self._hold)
+        self.address: int = address
+        weakref.finalize(self, _libc().munmap, address, self.nbytes).atexit = False
 
     def at(self, offset: int, nbytes: int) -> int:
         """Return the address of ``nbytes`` bytes at an offset. Raises ValueError where they are not inside."""
@@ -28,5 +41,27 @@ class ArenaView:
         return self.address + offset
 
     def buffer(self, offset: int, nbytes: int) -> Any:
-        """Return a writable buffer object (it can be weakly referenced) on ``nbytes`` bytes at an offset."""
-        return (ctypes.c_char * nbytes).from_buffer(self._map, offset)
+        """Return a writable buffer object (it can be weakly referenced) on ``nbytes`` bytes at an offset.
+
+        Raises ValueError where they are not inside.
+        """
+        buffer = (ctypes.c_char * nbytes).from_address(self.at(offset, nbytes))
+        buffer.arena = self  # type: ignore[attr-defined]  # the mapping outlives it
+        return buffer
+
+    def keep_from_forks(self) -> None:
+        """Leave the arena out of processes that are forked from this one: they can neither use it nor keep its memory."""
+        if _libc().madvise(self.address, self.nbytes, mmap.MADV_DONTFORK):
+            code = ctypes.get_errno()
+            raise OSError(code, f"an arena cannot be kept from forks: {os.strerror(code)}")
+
+
+@lru_cache(maxsize=1)
+def _libc() -> Any:
+    libc = ctypes.CDLL(None, use_errno=True)
+    size = ctypes.c_size_t
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = (ctypes.c_void_p, size, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long)
+    libc.munmap.argtypes = (ctypes.c_void_p, size)
+    libc.madvise.argtypes = (ctypes.c_void_p, size, ctypes.c_int)
+    return libc
