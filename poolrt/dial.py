@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import os
+import select
 import socket
+import struct
+from typing import Final
 
 from poolrt.workers.channel import Channel
 from poolrt.workers.protocol import Kind
 
-from .coordinator.peers import credentials
+from .coordinator.peers import credentials, death_of
 from .errors import CoordinatorLost
+
+#: Seconds that a coordinator may take to accept a connection, which it does between two messages.
+_CONNECT_S: Final = 10
 
 
 def dial(path: str | os.PathLike[str]) -> socket.socket:
@@ -20,26 +26,37 @@ def dial(path: str | os.PathLike[str]) -> socket.socket:
     place = os.fspath(path)
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
+        # Not settimeout: that makes a connection fail at once while many others wait to be accepted.
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", _CONNECT_S, 0))
         sock.connect(place)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", 0, 0))
         if credentials(sock)[1] != os.geteuid():
             raise CoordinatorLost(f"the coordinator at {place} belongs to another user")
     except OSError as error:
         sock.close()
-        raise CoordinatorLost(f"no coordinator listens at {place}: {error.strerror}") from error
+        raise CoordinatorLost(f"no coordinator listens at {place}: {error.strerror or error}") from error
     except CoordinatorLost:
         sock.close()
         raise
     return sock
 
 
-def stop(path: str | os.PathLike[str], timeout: float = 5.0) -> bool:
+def stop(path: str | os.PathLike[str], timeout: float = 10.0) -> bool:
     """End the coordinator at ``path`` and all its processes; return whether it is gone within ``timeout`` seconds.
 
     Its clients get CoordinatorLost. Raises CoordinatorLost where there is none.
     """
-    channel = Channel(dial(path))
+    sock = dial(path)
+    process = death_of(credentials(sock)[0])
+    channel = Channel(sock)
     try:
         channel.send([Kind.STOP])
-        return channel.wait(timeout)  # it closes its end
+        if process < 0:
+            return channel.wait(timeout)  # in another container all that can be seen is that it closes its end
+        poll = select.poll()
+        poll.register(process, select.POLLIN)
+        return bool(poll.poll(timeout * 1000))
     finally:
         channel.close()
+        if process >= 0:
+            os.close(process)

@@ -56,9 +56,7 @@ def start_coordinator() -> tuple[socket.socket, Coordinator]:
     if not sys.executable:
         raise FileNotFoundError("this Python does not know its own executable, which a coordinator is started with")
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    # The same modules as here are found there, wherever this process got them from.
-    places = [os.path.abspath(place) for place in sys.path]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(place for place in places if os.pathsep not in place)}
+    environment = {**os.environ, **module_path()}
     command = [sys.executable, "-P", "-m", "poolrt.coordinator", "3"]
     actions = [
         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
@@ -73,3 +71,9 @@ def start_coordinator() -> tuple[socket.socket, Coordinator]:
     finally:
         theirs.close()
     return ours, Coordinator(pid)
+
+
+def module_path() -> dict[str, str]:
+    """Return the variable by which a new process finds the same modules, wherever this one got them from."""
+    places = [os.path.abspath(place) for place in sys.path]
+    return {"PYTHONPATH": os.pathsep.join(place for place in places if os.pathsep not in place)}

@@ -72,7 +72,7 @@ class Settings:
     files_bytes: int = _knob(2 * KIB**3, "cache", Size(0))
     #: Term of a creator's lease; a dead creator delays its waiters by this at most.
     lease_s: float = _knob(4.0, "cache", Seconds(0.1, 600))
-    #: Longest that a busy creator keeps its lease by renewing it.
+    #: Longest that one creation may take; then its creator loses the lease, and counts as dead.
     creation_limit_s: float = _knob(600.0, "cache", Seconds(1, 86400))
     #: Bound on one exchange with Redis.
     io_timeout_s: float = _knob(0.5, "cache", Seconds(0.01, 60))
@@ -85,8 +85,10 @@ class Settings:
     engine: str = _knob("cpu", "pool", Text("'cpu', 'opencl' or 'opencl:INDEX'", r"cpu|opencl(:[0-9]+)?"))
     #: Shared memory for tensors; pages are taken as they are touched.
     arena_bytes: int = _knob(4 * KIB**3, "pool", Size(KIB**2))
-    #: Longest that the coordinator and its workers may take to come up.
+    #: Longest that the coordinator, a worker, a creator or an OpenCL driver may take to come up.
     start_timeout_s: float = _knob(60.0, "pool", Seconds(1, 3600))
+    #: Longest that one run may take; then its worker counts as dead. 0: as long as it likes.
+    run_timeout_s: float = _knob(3600.0, "pool", Seconds(0, 31536000))
     #: Times that a run is repeated after its worker died, before it is given up.
     retries: int = _knob(2, "pool", Integer(0))
     #: Strongest instruction set that kernels are made for, to share entries with weaker hosts; empty: this host's.

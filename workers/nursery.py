@@ -19,6 +19,7 @@ import signal
 import socket
 import sys
 import time
+import traceback
 from importlib import import_module
 from typing import Any, Final
 
@@ -59,10 +60,16 @@ def start_nursery(*private: socket.socket) -> tuple[int, socket.socket]:
 
 
 def main(sock: socket.socket, descriptors: list[int], options: Options) -> None:
-    """Run a warm nursery."""
-    from .kernels.native.warm_up import warm_up
+    """Run a warm nursery; where there is no compiler to warm up, say so and end."""
+    try:
+        from .kernels.native.warm_up import warm_up
 
-    warm_up()
+        warm_up()
+    except Exception as error:  # noqa: BLE001 - a broken installation raises anything
+        channel = Channel(sock)
+        channel.send([Kind.BROKEN, 0, type(error).__name__, str(error), traceback.format_exc()])
+        channel.close()
+        return
     serve(sock, report=True)
 
 
@@ -92,7 +99,9 @@ def serve(sock: socket.socket, *, report: bool = False) -> None:
                 else:
                     while (message := channel.receive()) is not None:
                         _bear(channel, message, (wake_read, wake_write))
-            while channel.queued and channel.wait(None, to_send=True):
+            while channel.queued:
+                # The coordinator never waits for a nursery, so it will take this, or go.
+                channel.wait(None, to_receive=False, to_send=True)
                 channel.flush()
     except ChannelClosed:
         pass

@@ -31,6 +31,9 @@ class Configuration(NamedTuple):
     arena_bytes: int
     engine: str
     retries: int
+    start_timeout_s: float
+    run_timeout_s: float
+    creation_limit_s: float
     capacity: int
     functions: bool
     max_cpu_isa: str
@@ -49,6 +52,9 @@ class Configuration(NamedTuple):
             arena_bytes=settings.arena_bytes,
             engine=settings.engine,
             retries=settings.retries,
+            start_timeout_s=settings.start_timeout_s,
+            run_timeout_s=settings.run_timeout_s,
+            creation_limit_s=settings.creation_limit_s,
             capacity=settings.capacity,
             functions=settings.functions,
             max_cpu_isa=settings.max_cpu_isa,

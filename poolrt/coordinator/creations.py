@@ -13,7 +13,8 @@ from typing import Final
 from poolrt.errors import CreatorLost
 from poolrt.workers.protocol import Kind
 
-from .instructions import HangUp, Instruction, PrimitiveToLoad, Role, Send, Spawn
+from .instructions import HangUp, Instruction, Kill, PrimitiveToLoad, Role, Send, Spawn
+from .watchdog import Limits, UnderWay
 
 #: Creators that may die of one creation before it is given up.
 DEATHS_LIMIT: Final = 2
@@ -21,6 +22,8 @@ DEATHS_LIMIT: Final = 2
 STILLBORN_LIMIT: Final = 3
 #: Seconds that a creator is kept without work: its memory is worth more than the milliseconds of forking another.
 IDLE_S: Final = 5.0
+#: Seconds that a creator may take to end by itself once it is told to.
+LEAVE_S: Final = 10.0
 
 
 @dataclass(slots=True, eq=False)
@@ -31,6 +34,7 @@ class Creation:
     token: int
     waiting: list[tuple[int, int]] = field(default_factory=list)
     deaths: int = 0
+    overdue: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -42,13 +46,15 @@ class Creator:
     creation: Creation | None = None
     idle_since: float = 0.0
     leaving: bool = False
+    overdue: bool = False
 
 
 class Creations:
     """Spreads creations over at most ``limit`` creator processes, which exist only while there is work."""
 
-    def __init__(self, limit: int, numbers: Iterator[int], out: list[Instruction]) -> None:
+    def __init__(self, limit: int, limits: Limits, numbers: Iterator[int], out: list[Instruction]) -> None:
         self.limit = limit
+        self.limits = limits
         self.creators: dict[int, Creator] = {}
         self.now = 0.0
         self._wanted: dict[str, Creation] = {}
@@ -130,12 +136,37 @@ class Creations:
         if creation is None:
             return []
         creation.deaths += 1
+        creation.overdue += creator.overdue
         if creation.deaths < DEATHS_LIMIT and creation.waiting:
             self._enqueue(creation)
             return []
         label = creation.primitive.label
-        text = f"creating {label} killed {creation.deaths} processes (a crash of the compiler, or memory ran out)"
+        text = f"creating {label} killed {creation.deaths} processes"
+        if creation.overdue < creation.deaths:
+            text += " (a crash of the compiler, or memory ran out)"
+        if creation.overdue:
+            limit = f"{self.limits.creation_s:g} s (the setting creation_limit_s)"
+            text += f"; {creation.overdue} of them were ended because it took longer than {limit}"
         return [self._lost(creation, CreatorLost(text, label, creation.deaths))]
+
+    def at_work(self) -> Iterator[UnderWay]:
+        """Tell what each creator is at."""
+        for creator in self.creators.values():
+            if creator.leaving:
+                yield UnderWay(creator.number, "end", LEAVE_S)
+            elif not creator.ready:
+                yield UnderWay(creator.number, "start", self.limits.start_s)
+            elif creator.creation is not None:
+                yield UnderWay(creator.number, creator.creation.token, self.limits.creation_s)
+
+    def give_up_on(self, item: UnderWay) -> None:
+        """End a creator that is overdue."""
+        creator = self.creators[item.who]
+        if creator.overdue:
+            return  # it is being ended
+        creator.overdue = True
+        doing = f"its {item.what}" if creator.creation is None else f"creating {creator.creation.primitive.label}"
+        self._out.append(Kill(creator.number, f"it took longer than {item.limit_s:g} s for {doing}"))
 
     def tick(self, now: float) -> None:
         """Let go creators that have been idle for long; ``now`` is in seconds of any steady clock."""
@@ -158,5 +189,8 @@ class Creations:
 
     def _never_started(self, creation: Creation) -> CreatorLost:
         label = creation.primitive.label
-        text = f"creating {label}: {STILLBORN_LIMIT} creator processes in a row died while they started"
+        text = (
+            f"creating {label}: {STILLBORN_LIMIT} creator processes in a row died while they started, or took longer "
+            f"than {self.limits.start_s:g} s (the setting start_timeout_s)"
+        )
         return CreatorLost(text, label, STILLBORN_LIMIT)

@@ -16,13 +16,16 @@ from poolrt.arena import ArenaExhausted
 from poolrt.errors import ArenaFull, PoolError, WorkerLost
 from poolrt.workers.protocol import Kind
 
-from .instructions import Instruction, Role, Send, Spawn
+from .instructions import Instruction, Kill, Role, Send, Spawn
 from .jobs import Job, Model
 from .leases import Leases
 from .placement import choose_for_function, choose_for_run, reserve_for_function
+from .watchdog import Limits, UnderWay
 
 #: Workers that may die in a row before one gets ready; then the pool gives up instead of starting processes for ever.
 STILLBORN_LIMIT: Final = 3
+#: Seconds after which a pool that has given up tries again: a server outlives a shortage of memory.
+HOPELESS_S: Final = 30.0
 
 
 @dataclass(slots=True, eq=False)
@@ -38,6 +41,7 @@ class Worker:
     jobs: dict[int, Job] = field(default_factory=dict)
     applying: bool = False
     applied: bool = False
+    overdue: bool = False
 
     @property
     def load(self) -> int:
@@ -52,6 +56,7 @@ class Crew:
         self,
         size: int,
         retries: int,
+        limits: Limits,
         leases: Leases,
         numbers: Iterator[int],
         out: list[Instruction],
@@ -59,6 +64,7 @@ class Crew:
     ) -> None:
         self.size = size
         self.retries = retries
+        self.limits = limits
         self.workers: dict[int, Worker] = {}
         self.runs_waiting: deque[Job] = deque()
         self.functions_waiting: deque[Job] = deque()
@@ -70,6 +76,7 @@ class Crew:
         self._fail = fail
         self._stillborn = 0
         self._hopeless = False
+        self._hopeless_since = 0.0
 
     def muster(self) -> None:
         """Start as many workers as are missing."""
@@ -113,9 +120,41 @@ class Crew:
         jobs = list(worker.jobs.values())
         if jobs:
             jobs[0].deaths += 1
+            jobs[0].overdue += worker.overdue
         for job in reversed(jobs):
             self._retry(job)
         self.muster()
+
+    def at_work(self) -> Iterator[UnderWay]:
+        """Tell what each worker is at. A function may take as long as it likes: nobody knows what it is for."""
+        for worker in self.workers.values():
+            if not worker.ready:
+                yield UnderWay(worker.number, "start", self.limits.start_s)
+                continue
+            job = next(iter(worker.jobs.values()), None)
+            if job is not None and job.kind is not Kind.APPLY:
+                # What a probe waits for is the start of a driver.
+                limit = self.limits.start_s if job.kind is Kind.PROBE else self.limits.run_s
+                yield UnderWay(worker.number, job.token, limit)
+
+    def give_up_on(self, item: UnderWay) -> None:
+        """End a worker that is overdue."""
+        worker = self.workers[item.who]
+        if worker.overdue:
+            return  # it is being ended
+        worker.overdue = True
+        job = next(iter(worker.jobs.values()), None)
+        doing = job.label if job is not None else "its start"
+        self._out.append(Kill(worker.number, f"it took longer than {item.limit_s:g} s for {doing}"))
+
+    def tick(self, now: float) -> None:
+        """Try again to start workers, some time after giving that up; ``now`` is in seconds of a steady clock."""
+        if not self._hopeless:
+            self._hopeless_since = now
+        elif now - self._hopeless_since >= HOPELESS_S:
+            self._hopeless = False
+            self._stillborn = 0
+            self.muster()
 
     def withdraw(self, client: int) -> list[Job]:
         """Take back what a client had queued and return it. What is in flight goes on, and nobody is told of its end."""
@@ -198,7 +237,7 @@ class Crew:
         if (job.kind is Kind.APPLY and job.deaths) or job.deaths > self.retries:
             if job.model is not None:
                 job.model.users -= 1
-            self._fail(job, _lost(job))
+            self._fail(job, self._lost(job))
         else:
             (self.functions_waiting if job.kind is Kind.APPLY else self.runs_waiting).appendleft(job)
 
@@ -211,23 +250,26 @@ class Crew:
                 self._fail(job, self._never_started(job))
 
     def _never_started(self, job: Job) -> WorkerLost:
-        return WorkerLost(
-            f"{job.label}: {self._stillborn} worker processes in a row died while they started; "
-            "what they wrote to standard error says why",
-            job.label, 0, self._stillborn,
-        )  # fmt: skip
+        text = (
+            f"{job.label}: {self._stillborn} worker processes in a row died while they started, or took longer than "
+            f"{self.limits.start_s:g} s (the setting start_timeout_s); what they wrote to standard error says why"
+        )
+        return WorkerLost(text, job.label, 0, self._stillborn)
+
+    def _lost(self, job: Job) -> WorkerLost:
+        steps = job.model.steps if job.model else 0
+        if job.kind is Kind.APPLY:
+            text = f"{job.label}: the worker process that executed it died; functions are not repeated"
+            return WorkerLost(text, job.label, steps, job.deaths)
+        of = f" (a model of {steps} steps)" if steps else ""
+        text = f"{job.label}{of}: {job.deaths} worker processes died one after the other while they executed it"
+        if job.overdue:
+            name = "start_timeout_s" if job.kind is Kind.PROBE else "run_timeout_s"
+            limit = self.limits.start_s if job.kind is Kind.PROBE else self.limits.run_s
+            text += f"; {job.overdue} of them were ended because it took longer than {limit:g} s (the setting {name})"
+        return WorkerLost(text, job.label, steps, job.deaths)
 
 
 def arena_full(label: str, error: ArenaExhausted) -> ArenaFull:
     """Return the error that a client gets when shared memory is too small."""
     return ArenaFull(f"{label}: {error}", error.needed, error.free, error.nbytes)
-
-
-def _lost(job: Job) -> WorkerLost:
-    steps = job.model.steps if job.model else 0
-    if job.kind is Kind.APPLY:
-        text = f"{job.label}: the worker process that executed it died; functions are not repeated"
-    else:
-        of = f" (a model of {steps} steps)" if steps else ""
-        text = f"{job.label}{of}: {job.deaths} worker processes died one after the other while they executed it"
-    return WorkerLost(text, job.label, steps, job.deaths)

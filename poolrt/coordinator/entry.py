@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 from typing import TYPE_CHECKING
 
@@ -12,10 +13,16 @@ from poolrt.workers.nursery import start_nursery
 from poolrt.workers.protocol import Kind, checked
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from poolrt.settings import Settings
+
+    from .configuration import Configuration
 
 #: Seconds that the client which started this process gets to send its settings.
 _CONFIGURE_S = 30.0
+#: Signals that end a server in order.
+_ENDS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def serve_client(sock: socket.socket) -> int:
@@ -38,24 +45,36 @@ def serve_client(sock: socket.socket) -> int:
     return 0
 
 
-def serve_path(path: str | os.PathLike[str], settings: Settings) -> int:
-    """Listen for clients of this user at ``path`` until SIGTERM, SIGINT or a client's stop; return the exit status.
+def serve_path(
+    path: str | os.PathLike[str], settings: Settings, listening: Callable[[Configuration], None] | None = None
+) -> int:
+    """Listen for clients of this user at ``path`` until SIGTERM, SIGINT, SIGHUP or a client's stop; return the exit status.
 
-    Raises OSError where the path is taken or cannot be made.
+    ``listening`` is called once clients can connect, with what this coordinator was told. Must be called from the main
+    thread of a process that has no other. Raises OSError where the path is taken or cannot be used.
     """
     nursery = start_nursery()
-    import signal
-
     from .configuration import Configuration
+    from .listener import Listener
     from .loop import Loop
-    from .peers import listen
 
-    listener = listen(os.fspath(path))
+    # A hang-up of the terminal is ignored where the user has asked for that, with nohup.
+    ends = [number for number in _ENDS if signal.getsignal(number) is not signal.SIG_IGN]
+    # They wait until there is a loop to be stopped: the socket must not be left behind.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ends)
     try:
-        loop = Loop(Configuration.of(settings), nursery, listener)
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: loop.stop())
-        loop.run()
+        listener = Listener(os.fspath(path))
+        try:
+            configuration = Configuration.of(settings)
+            loop = Loop(configuration, nursery, listener)
+            for number in ends:
+                signal.signal(number, lambda *_: loop.stop())
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            if listening is not None:
+                listening(configuration)
+            loop.run()
+        finally:
+            listener.close()
     finally:
-        os.unlink(path)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
     return 0

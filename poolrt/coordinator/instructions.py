@@ -38,9 +38,10 @@ class Spawn(NamedTuple):
 
 
 class Kill(NamedTuple):
-    """End a process by force; its death is reported later."""
+    """End a process by force; its death is reported later. ``reason`` is for whoever reads standard error."""
 
     peer: int
+    reason: str
 
 
 class Lower(NamedTuple):

@@ -44,8 +44,9 @@ class Job:
     constant: int = 0
     payload: bytes = b""
     engine: str = ""
-    #: Workers that died while they executed it.
+    #: Workers that died while they executed it, and how many of them were ended because they took too long.
     deaths: int = 0
+    overdue: int = 0
 
     @property
     def holder(self) -> Hashable:

@@ -3,12 +3,13 @@
     probe the engine's target (OpenCL only) -> lower -> look up -> create what is missing -> hand out slots for constants
     -> reorder those that the plan wants in another layout -> tell the client
 
-Constants are written by the client while look-up and creation go on. At most `STAGING_BYTES` of them wait for their
-reorder at a time, so that the same warm slots serve one constant after the other.
+Constants are written by the client while look-up and creation go on. Those that want another layout wait for their
+reorder in `Staging`, whose few pages serve one constant after the other.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -23,19 +24,22 @@ from .entry_memory import EntryMemory
 from .instructions import Forget, Instruction, LookUp, Lower, LoweredGraph, Send
 from .jobs import Job, Model
 from .leases import Leases
+from .staging import Staging
 
-#: Bytes of constants that are written but not yet in their final layout.
-STAGING_BYTES: Final = 32 * 1024 * 1024
+#: Loads that one client may have under way.
+LOADS_LIMIT: Final = 64
+#: Nodes of a graph: lowering as many takes some seconds, in which other loads wait.
+NODES_LIMIT: Final = 20_000
+#: Characters of a graph's name that are kept, for errors.
+NAME_LIMIT: Final = 200
+_ENGINE: Final = re.compile(r"cpu|opencl(:[0-9]{1,4})?", re.ASCII)
 #: Where an entry may come from, as reports count it. One that another process was just creating counts as shared.
 SOURCES: Final = ("created", "memory", "files", "redis")
 
 
 @dataclass(slots=True, eq=False)
 class Load:
-    """One load under way. ``staged`` maps a constant's number to its slot, until it is in its final layout.
-
-    ``aside`` says whether something is kept aside for it where graphs are lowered.
-    """
+    """One load under way. ``aside`` says whether something is kept aside for it where graphs are lowered."""
 
     number: int
     client: int
@@ -49,8 +53,7 @@ class Load:
     final: list[int] = field(default_factory=list)
     model: Model | None = None
     granted: int = 0
-    staged: dict[int, int] = field(default_factory=dict)
-    staged_bytes: int = 0
+    staging: Staging | None = None
     written: set[int] = field(default_factory=set)
     unsettled: int = 0
     aside: bool = False
@@ -91,11 +94,20 @@ class Loads:
         """A client wants a graph loaded. Raises PoolRefused where the request's number is in use."""
         if (client, request) in self._by_request:
             raise PoolRefused(f"request {request} is in use")
-        engine = graph.get("engine") or "cpu"
-        name = graph.get("name")
-        load = Load(next(self._numbers), client, request, str(name), str(engine), graph)
+        engine, name, nodes = graph.get("engine") or "cpu", graph.get("name"), graph.get("nodes")
+        known = isinstance(engine, str) and _ENGINE.fullmatch(engine) is not None
+        name = name[:NAME_LIMIT] if isinstance(name, str) else ""
+        load = Load(next(self._numbers), client, request, name, engine if known else "", graph)
+        own = sum(other.client == client for other in self.under_way.values())
         self.under_way[load.number] = self._by_request[client, request] = load
-        if load.engine == "cpu" or load.engine in self._targets:
+        if own >= LOADS_LIMIT:
+            self.fail(load.number, PoolRefused(f"{own} loads of one client are under way already"))
+        elif not known:
+            self.fail(load.number, GraphRefused(f"graph {name!r}: its engine is none of cpu, opencl, opencl:INDEX"))
+        elif isinstance(nodes, list) and len(nodes) > NODES_LIMIT:
+            text = f"graph {name!r} has {len(nodes)} nodes, more than {NODES_LIMIT}: load it in parts"
+            self.fail(load.number, GraphRefused(text))
+        elif load.engine == "cpu" or load.engine in self._targets:
             self._lower(load)
         else:
             token = next(self._numbers)
@@ -189,8 +201,8 @@ class Loads:
         if load is None or load.lowered is None:
             return
         load.unsettled -= 1
-        load.staged_bytes -= load.lowered.constants[job.constant].raw_nbytes
-        self._leases.release(load.staged.pop(job.constant), ("load", load.number))
+        if load.staging is not None:
+            load.staging.give(job.constant)
         self._advance(load)
 
     def fail(self, number: int, error: PoolError) -> None:
@@ -257,22 +269,22 @@ class Loads:
 
     def _stage(self, load: Load, lowered: LoweredGraph) -> bool:
         """Hand out slots for constants as far as staging allows; return False where the load has failed of it."""
+        if load.staging is None:
+            raw = sum(c.raw_nbytes for c in lowered.constants if c.reorder is not None)
+            load.staging = Staging(self._leases, ("load", load.number), raw)
         grants: list[list[int]] = []
         while load.granted < len(lowered.constants):
             constant = lowered.constants[load.granted]
             offset = load.final[load.granted]
             if constant.reorder is not None:
-                if load.staged and load.staged_bytes + constant.raw_nbytes > STAGING_BYTES:
-                    break
                 try:
-                    offset = self._leases.take([constant.raw_nbytes], ("load", load.number))[0]
+                    staged = load.staging.take(load.granted, constant.raw_nbytes)
                 except ArenaExhausted as error:
-                    if load.staged:
-                        break
                     self.fail(load.number, arena_full(f"constant {load.granted} of {load.name}", error))
                     return False
-                load.staged[load.granted] = offset
-                load.staged_bytes += constant.raw_nbytes
+                if staged is None:
+                    break
+                offset = staged.offset
             grants.append([load.granted, constant.value, offset])
             load.granted += 1
         if grants:
@@ -280,14 +292,16 @@ class Loads:
         return True
 
     def _reorder(self, load: Load, model: Model, index: int) -> None:
+        if load.staging is None:
+            return  # nothing was written
         token = next(self._numbers)
-        source, destination = load.staged[index], load.final[index]
+        staged, destination = load.staging[index], load.final[index]
         job = Job(
             Kind.REORDER, token, f"constant {index} of {load.name}", load=load.number, model=model, constant=index
         )
-        job.inputs, job.outputs = [source], [destination]
+        job.inputs, job.outputs = [staged.offset], [destination]
         # Leases of its own: whatever becomes of the load, nobody else gets these slots while a worker may touch them.
-        self._leases.share(source, job.holder)
+        self._leases.share(staged.slot, job.holder)
         self._leases.share(destination, job.holder)
         self._crew.submit(job)
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from poolrt.errors import GraphRefused, PoolError
 
 from .instructions import Forget, LookUp, Lower, LoweredGraph, PrimitiveToLoad, Survey
+from .loads import NAME_LIMIT
 from .placement import creation_cost
 
 if TYPE_CHECKING:
@@ -62,6 +63,8 @@ class Lookups:
         """Stop after the task under way; wait for it a second at most."""
         self._tasks.put(None)
         self._thread.join(_STOP_S)
+        if not self._thread.is_alive():
+            os.close(self._event)
 
     def _work(self) -> None:
         try:
@@ -85,11 +88,8 @@ class Lookups:
                 return "lowered", (task.load, self._lower(task))
             if isinstance(task, LookUp):
                 return "looked_up", (task.load, self._look_up(task))
-            return "surveyed", (
-                task.peer,
-                task.request,
-                {**_resident(task.facts), "cache": dict(self._opened().stats())},
-            )
+            facts = {"pid": os.getpid(), **_resident(task.facts)}
+            return "surveyed", (task.peer, task.request, {**facts, "cache": dict(self._opened().stats())})
         except PoolError as error:
             failed = error
         except Exception as error:  # noqa: BLE001 - whatever it is belongs to one load, whose client is told
@@ -113,7 +113,7 @@ class Lookups:
         try:
             lowered = lower(task.graph, target)
         except LoweringError as error:
-            raise GraphRefused(f"graph {task.graph.get('name')!r}: {error}") from error
+            raise GraphRefused(f"graph {str(task.graph.get('name'))[:NAME_LIMIT]!r}: {error}") from error
         self._keys[task.load] = lowered.keys
         plan = lowered.plan
         wire = plan.to_wire()

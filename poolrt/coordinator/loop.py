@@ -15,7 +15,7 @@ import socket
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from poolrt.arena import make_arena
 from poolrt.workers.channel import Channel, ChannelError
@@ -27,8 +27,16 @@ from .lookups import Lookups
 from .peers import STRANGER_LIMIT, Peer, credentials, death_of
 from .processes import Processes
 from .state import State
+from .watchdog import Limits
+
+if TYPE_CHECKING:
+    from .listener import Listener
 
 TICK_S: Final = 1.0
+#: Clients at a time; each takes two file descriptors, of which a process has 1024 unless told otherwise.
+CLIENTS_LIMIT: Final = 256
+#: Seconds that a connected client gets to say hello.
+HELLO_S: Final = 5.0
 #: Bytes of free slots that stay resident; beyond, memory is returned to the system while nothing runs.
 RESIDENT: Final = 256 * 1024 * 1024
 
@@ -37,7 +45,7 @@ class Loop:
     """Runs a coordinator until its last client has gone, or, with a ``listener``, until it is told to stop."""
 
     def __init__(
-        self, configuration: Configuration, nursery: tuple[int, socket.socket], listener: socket.socket | None = None
+        self, configuration: Configuration, nursery: tuple[int, socket.socket], listener: Listener | None = None
     ) -> None:
         self._listener = listener
         self._facts = {name: getattr(configuration, name) for name in ("workers", "threads", "engine")}
@@ -48,12 +56,20 @@ class Loop:
         self._instructions: deque[Instruction] = deque()
         self._performing = False
         self._partings: deque[tuple[int, str]] = deque()
+        self._unwatched: set[int] = set()
         self._stopping = False
         self._arena_fd = make_arena(configuration.arena_bytes)
         self._arena = mmap.mmap(self._arena_fd, 0, flags=mmap.MAP_SHARED)
-        options = {"threads": configuration.threads, "store": configuration.store}
         self._processes = Processes(
-            nursery, self._arena_fd, options, self._watch, self._unwatch, self._process_joined, self._process_died
+            nursery,
+            self._arena_fd,
+            {"threads": configuration.threads, "store": configuration.store},
+            configuration.start_timeout_s,
+            self._numbers,
+            self._watch,
+            self._unwatch,
+            self._process_joined,
+            self._process_died,
         )
         self.state = State(
             self._numbers,
@@ -63,12 +79,12 @@ class Loop:
             retries=configuration.retries,
             capacity=configuration.capacity,
             functions=configuration.functions,
+            limits=Limits(configuration.start_timeout_s, configuration.run_timeout_s, configuration.creation_limit_s),
         )
         self._perform(self.state.started())
         self._lookups = Lookups(configuration.store, configuration.max_cpu_isa or None)
         self._watch(self._lookups.fileno(), self._take_outcomes)
         if listener is not None:
-            listener.setblocking(False)
             self._watch(listener.fileno(), self._accept)
 
     def adopt(self, sock: socket.socket) -> None:
@@ -86,10 +102,12 @@ class Loop:
         try:
             next_tick = time.monotonic() + TICK_S
             while not self._stopping:
-                for fd, _ in self._epoll.poll(max(0.0, next_tick - time.monotonic())):
-                    action = self._actions.get(fd)
-                    if action is not None:
-                        action()
+                events = self._epoll.poll(max(0.0, next_tick - time.monotonic()))
+                self._unwatched.clear()
+                for fd, _ in events:
+                    # What was closed a moment ago may be the number of another descriptor by now; epoll tells again.
+                    if fd in self._actions and fd not in self._unwatched:
+                        self._actions[fd]()
                 while self._partings:
                     self._part(*self._partings.popleft())
                 now = time.monotonic()
@@ -117,7 +135,7 @@ class Loop:
                 elif isinstance(step, Spawn):
                     self._processes.spawn(step.peer, step.role)
                 elif isinstance(step, Kill):
-                    self._processes.kill(step.peer)
+                    self._processes.kill(step.peer, step.reason)
                 elif isinstance(step, HangUp):
                     self._partings.append((step.peer, step.reason))
                 else:
@@ -131,7 +149,8 @@ class Loop:
             return
         try:
             peer.channel.send(message, fds)
-        except (ChannelError, ValueError) as error:  # it has gone, does not read, or the message is beyond the limit
+        except (ChannelError, ValueError, OverflowError) as error:
+            # It has gone, does not read, or the message is beyond a limit.
             self._partings.append((number, str(error)))
         self._heed(peer)
 
@@ -180,10 +199,11 @@ class Loop:
         if self._listener is None:
             return
         try:
-            sock, _ = self._listener.accept()
+            sock = self._listener.accept()
         except OSError:
             return  # whoever it was has gone again
-        if credentials(sock)[1] == os.geteuid():
+        clients = sum(peer.client for peer in self._peers.values())
+        if clients < CLIENTS_LIMIT and credentials(sock)[1] == os.geteuid():
             self.adopt(sock)
         else:
             sock.close()
@@ -195,7 +215,7 @@ class Loop:
             return
         if not peer.client:
             if reason != "idle":
-                self._processes.kill(number)
+                self._processes.kill(number)  # most often it has died, which is reported by itself
             return
         self._perform(self.state.client_left(number))
         if self._listener is None and not any(p.client for p in self._peers.values()):
@@ -215,14 +235,14 @@ class Loop:
 
     def _take_outcomes(self) -> None:
         for name, arguments in self._lookups.take():
-            if name == "surveyed":
-                self._send(arguments[0], [Kind.STATUS, *arguments[1:]])
-            else:
-                self._perform(getattr(self.state, name)(*arguments))
+            self._perform(getattr(self.state, name)(*arguments))
 
     def _tick(self, now: float) -> None:
         self._perform(self.state.ticked(now))
         self._processes.tick(now)
+        for peer in self._peers.values():
+            if not peer.known and now - peer.joined > HELLO_S:
+                self._partings.append((peer.number, "it has said nothing"))
         for offset, nbytes in self.state.trimmed(RESIDENT):
             self._arena.madvise(mmap.MADV_REMOVE, offset, nbytes)
 
@@ -248,13 +268,14 @@ class Loop:
 
     def _unwatch(self, fd: int) -> None:
         del self._actions[fd]
+        self._unwatched.add(fd)
         self._epoll.unregister(fd)
 
     def _close(self) -> None:
-        for number in list(self._peers):
-            self._forget(number)
         if self._listener is not None:
             self._listener.close()
+        for number in list(self._peers):
+            self._forget(number)
         self._processes.close()
         self._lookups.close()
         self._epoll.close()

@@ -6,7 +6,8 @@ import os
 import select
 import socket
 import struct
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, field
 from typing import Final
 
 from poolrt.workers.channel import Channel
@@ -31,41 +32,13 @@ class Peer:
     known: bool
     pidfd: int = -1
     events: int = select.EPOLLIN
+    joined: float = field(default_factory=time.monotonic)
 
     def wanted_events(self) -> int:
         """Return what to watch for: room to send while something waits, and messages, unless it does not read ours."""
         queued = self.channel.queued
         listening = 0 if self.client and queued > HIGH_WATER else select.EPOLLIN
         return listening | (select.EPOLLOUT if queued else 0)
-
-
-def listen(path: str) -> socket.socket:
-    """Return a listening socket at ``path`` that only this user can connect to.
-
-    A socket that was left behind by a process that was killed is replaced. Raises OSError where somebody listens there.
-    """
-    _remove_stale(path)
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    mask = os.umask(0o177)  # 0600 from the first moment on
-    try:
-        sock.bind(path)
-        sock.listen(64)
-    except OSError:
-        sock.close()
-        raise
-    finally:
-        os.umask(mask)
-    return sock
-
-
-def _remove_stale(path: str) -> None:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
-        try:
-            probe.connect(path)
-        except ConnectionRefusedError:
-            os.unlink(path)  # a socket that nobody has open
-        except OSError:
-            pass  # there is none, or something else: binding says what
 
 
 def credentials(sock: socket.socket) -> tuple[int, int]:

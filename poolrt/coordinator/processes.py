@@ -1,7 +1,8 @@
 """The processes of a pool: started by nurseries, known by their pidfd, whose word about a death is certain.
 
 A pidfd becomes readable when the last thread of a process has ended and its memory is gone: from then on it writes
-nowhere. So a slot that it could write to is reused only after that.
+nowhere. So a slot that it could write to is reused only after that. What hangs is killed: a process that stays stopped,
+a nursery that answers no more.
 """
 
 from __future__ import annotations
@@ -12,15 +13,17 @@ import socket
 import sys
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from poolrt.launch import module_path
 from poolrt.workers.channel import Channel, ChannelClosed, MalformedMessage, pair
 from poolrt.workers.protocol import Kind, checked
 
 from .configuration import thread_variables
 from .instructions import Role
+from .watchdog import UnderWay, Watchdog
 
 #: Seconds that everything gets to end by itself before it is killed.
 GRACE_S: Final = 1.5
@@ -28,37 +31,40 @@ GRACE_S: Final = 1.5
 WARM_IDLE_S: Final = 30.0
 #: Births that a nursery is asked for at a time: so few that both directions of its connection hold all that is said.
 BIRTHS: Final = 32
-#: Number of the warm nursery among the processes; the state machine never gives it.
-WARM: Final = 0
+#: Seconds that a process may be stopped, by SIGSTOP: longer than anybody who looks at it with a tool needs.
+STOPPED_S: Final = 3.0
+#: Seconds that a nursery may take for a fork, which is a matter of milliseconds.
+BIRTH_S: Final = 15.0
 
 
 @dataclass(slots=True, eq=False)
 class _Child:
+    role: str
     pid: int = 0
     pidfd: int = -1
-    role: str = ""
+    unwanted: bool = False
 
 
 @dataclass(slots=True, eq=False)
 class _Nursery:
-    channel: Channel
-    pid: int
-    #: Children that were asked for and not born yet.
-    expected: dict[int, str] = field(default_factory=dict)
-    #: Children to ask for when others are born: number, role, their end of the connection.
-    waiting: deque[tuple[int, str, socket.socket]] = field(default_factory=deque)
-    gone: bool = False
+    """``number`` is that of a warm nursery among the children; the nursery of workers has none, and is always ready."""
 
-    @property
-    def unborn(self) -> list[int]:
-        """Children that are not born yet."""
-        return [*self.expected, *(number for number, _, _ in self.waiting)]
+    channel: Channel
+    pid: int = 0
+    number: int = 0
+    ready: bool = True
+    #: Children to ask for once it is ready and others are born.
+    waiting: deque[int] = field(default_factory=deque)
+    #: Children that were asked for and not born yet, in this order.
+    expected: dict[int, None] = field(default_factory=dict)
+    gone: bool = False
 
 
 class Processes:
     """Starts and ends processes. ``watch(fd, action)`` calls ``action`` whenever ``fd`` is readable; ``unwatch(fd)`` stops it.
 
     ``joined(number, channel)`` is called with the connection to a new process, ``died(number)`` once it is certainly dead.
+    ``numbers`` gives numbers that no process has had. A nursery may take ``start_s`` seconds to warm up.
     """
 
     def __init__(
@@ -66,6 +72,8 @@ class Processes:
         first: tuple[int, socket.socket],
         arena: int,
         options: dict[str, Any],
+        start_s: float,
+        numbers: Iterator[int],
         watch: Callable[[int, Callable[[], None]], None],
         unwatch: Callable[[int], None],
         joined: Callable[[int, Channel], None],
@@ -73,6 +81,8 @@ class Processes:
     ) -> None:
         self._arena = arena
         self._options = options
+        self._start_s = start_s
+        self._numbers = numbers
         self._watch = watch
         self._unwatch = unwatch
         self._joined = joined
@@ -80,51 +90,50 @@ class Processes:
         self._children: dict[int, _Child] = {}
         self._plain: _Nursery | None = self._adopt(*first)
         self._warm: _Nursery | None = None
-        self._warm_ready = False
-        self._warm_waiting: list[int] = []
         self._warm_idle_since = 0.0
         self._warm_refused = False
+        self._watchdog = Watchdog()
 
     def spawn(self, number: int, role: Role) -> None:
-        """Start a process under a number."""
-        self._children[number] = _Child(role=role.value)
-        if role is Role.WORKER or self._warm_refused:
-            self._bear(self._nursery(), number, role.value)
-            return
-        if self._warm is None:
-            ours, theirs = pair()
-            self._warm = _Nursery(Channel(ours, accepts_fds=True), 0)
-            self._warm_ready = False
-            self._children[WARM] = _Child(role="warm")
-            self._send_bear(self._nursery(), WARM, "warm", theirs)
-            warm = self._warm
-            self._watch(warm.channel.fileno(), lambda: self._hear(warm))
-        if self._warm_ready:
-            self._bear(self._warm, number, role.value)
+        """Start a process under a number. One that cannot be started is reported as dead."""
+        self._children[number] = _Child(role.value)
+        try:
+            if role is Role.WORKER or self._warm_refused:
+                nursery = self._nursery()
+            else:
+                nursery = self._warm or self._start_warm()
+        except OSError as error:
+            self._not_started(number, error)
         else:
-            self._warm_waiting.append(number)
+            self._request(nursery, number)
 
-    def kill(self, number: int) -> None:
-        """End a process by force; one that is not born yet is ended at birth."""
+    def kill(self, number: int, reason: str = "") -> None:
+        """End a process by force and say why; one that is not born yet is ended at birth."""
         child = self._children.get(number)
         if child is None:
             return
-        if child.pidfd < 0:
-            child.role = ""
-        else:
+        if reason:
+            print(f"poolrt: {child.role} {child.pid or ''} is ended: {reason}", file=sys.stderr)
+        child.unwanted = True
+        if child.pidfd >= 0:
             _kill(child.pidfd)
 
     def tick(self, now: float) -> None:
-        """Let the warm nursery go when there have been no creators for long."""
-        busy = self._warm_waiting or any(c.role == Role.CREATOR.value for c in self._children.values())
-        if busy or self._warm is None:
+        """Kill what is stopped or does not answer; let the warm nursery go when there have been no creators for long."""
+        for item in self._watchdog.look(now, self._under_way()):
+            print(f"poolrt: process {item.who} is ended: {item.what} for {item.limit_s:g} s", file=sys.stderr)
+            self._kill_pid(item.who)
+        warm = self._warm
+        busy = warm is not None and (warm.waiting or any(c.role == Role.CREATOR.value for c in self._children.values()))
+        if busy or warm is None:
             self._warm_idle_since = now
         elif now - self._warm_idle_since > WARM_IDLE_S:
-            self._close_warm()
+            self._lost(warm)
 
     def close(self) -> None:
         """End all processes and wait for their end; kill what does not end by itself."""
-        self._close_warm()
+        if self._warm is not None:
+            self._leave(self._warm)
         if self._plain is not None:
             self._leave(self._plain)
             _wait_for_end(self._plain.pid)
@@ -144,28 +153,62 @@ class Processes:
             self._plain = self._adopt(*_start_anew())
         return self._plain
 
-    def _bear(self, nursery: _Nursery, number: int, role: str) -> None:
+    def _start_warm(self) -> _Nursery:
         ours, theirs = pair()
-        if len(nursery.expected) < BIRTHS:
-            self._send_bear(nursery, number, role, theirs)
-        else:
-            nursery.waiting.append((number, role, theirs))
-        self._joined(number, Channel(ours))
+        warm = self._warm = _Nursery(Channel(ours, accepts_fds=True), number=next(self._numbers), ready=False)
+        self._children[warm.number] = _Child("warm")
+        self._watch(warm.channel.fileno(), lambda: self._hear(warm))
+        self._send_bear(self._nursery(), warm.number, theirs)
+        return warm
 
-    def _send_bear(self, nursery: _Nursery, number: int, role: str, theirs: socket.socket) -> None:
+    def _request(self, nursery: _Nursery, number: int) -> None:
+        if nursery.gone:
+            self._bury(number)
+        else:
+            nursery.waiting.append(number)
+            self._ask(nursery)
+
+    def _ask(self, nursery: _Nursery) -> None:
+        """Ask a nursery for as many of those who wait as it may be asked for."""
+        while nursery.ready and not nursery.gone and nursery.waiting and len(nursery.expected) < BIRTHS:
+            number = nursery.waiting.popleft()
+            try:
+                ours, theirs = pair()
+            except OSError as error:
+                self._not_started(number, error)
+            else:
+                self._joined(number, Channel(ours))
+                self._send_bear(nursery, number, theirs)
+
+    def _not_started(self, number: int, error: OSError) -> None:
+        print(f"poolrt: no {self._children[number].role} can be started: {error}", file=sys.stderr)
+        self._bury(number)
+
+    def _send_bear(self, nursery: _Nursery, number: int, theirs: socket.socket) -> None:
+        role = self._children[number].role
         descriptors = (theirs.fileno(), self._arena) if role == Role.WORKER.value else (theirs.fileno(),)
-        nursery.expected[number] = role
+        nursery.expected[number] = None
         environment = thread_variables(self._options["threads"] if role == Role.WORKER.value else 1)
         options = {**self._options, "environment": environment, "descriptors": len(descriptors)}
-        try:
-            nursery.channel.send([Kind.BEAR, number, role, options], descriptors)
-            while nursery.channel.queued:
-                # It has read all but `BIRTHS` of what it was sent, so this wait, which is for the descriptors, is short.
-                nursery.channel.wait(None, to_send=True)
-                nursery.channel.flush()
-        except ChannelClosed:
-            pass  # its end is noticed by `_hear`, which reports those that were expected
-        theirs.close()
+        with theirs:
+            try:
+                nursery.channel.send([Kind.BEAR, number, role, options], descriptors)
+                self._push(nursery)
+            except ChannelClosed:
+                pass  # its end is noticed by `_hear`, which reports those that were expected
+
+    def _push(self, nursery: _Nursery) -> None:
+        """Wait until a nursery has taken what it was sent, so that the descriptors can be closed.
+
+        It has read all but `BIRTHS` of it, which the connection holds; so one that lets this wait has stopped for good.
+        """
+        until = time.monotonic() + GRACE_S
+        while nursery.channel.queued:
+            if time.monotonic() > until:
+                self._lost(nursery)
+                return
+            nursery.channel.wait(GRACE_S, to_receive=False, to_send=True)
+            nursery.channel.flush()
 
     def _hear(self, nursery: _Nursery) -> None:
         """Take a nursery's news."""
@@ -174,22 +217,21 @@ class Processes:
                 kind = checked(message)
                 if kind is Kind.READY:
                     self._warmed(nursery, threads=message[2])
+                elif kind is Kind.BROKEN:
+                    self._warmed(nursery, threads=0)
                 elif kind is Kind.BORN:
-                    self._answered(nursery, message[1])
+                    nursery.expected.pop(message[1], None)
                     self._born(message[1], message[2], nursery.channel.take_fd())
+                    self._ask(nursery)
                 elif kind is Kind.BARREN:
-                    self._answered(nursery, message[1])
+                    nursery.expected.pop(message[1], None)
                     print(f"poolrt: {message[2]}", file=sys.stderr)
                     self._bury(message[1])
+                    self._ask(nursery)
                 else:
                     raise MalformedMessage(f"a nursery does not send {kind.name}")
         except (ChannelClosed, MalformedMessage):
             self._lost(nursery)
-
-    def _answered(self, nursery: _Nursery, number: int) -> None:
-        nursery.expected.pop(number, None)
-        if nursery.waiting and len(nursery.expected) < BIRTHS:
-            self._send_bear(nursery, *nursery.waiting.popleft())
 
     def _born(self, number: int, pid: int, pidfd: int) -> None:
         child = self._children.get(number)
@@ -198,7 +240,7 @@ class Processes:
             return
         child.pid, child.pidfd = pid, pidfd
         self._watch(pidfd, lambda: self._bury(number))
-        if not child.role:
+        if child.unwanted:
             _kill(pidfd)
 
     def _bury(self, number: int) -> None:
@@ -208,50 +250,80 @@ class Processes:
         if child.pidfd >= 0:
             self._unwatch(child.pidfd)
             os.close(child.pidfd)
-        if number == WARM:
-            self._close_warm()
-        else:
+        if child.role != "warm":
             self._died(number)
+        elif self._warm is not None and self._warm.number == number:
+            self._lost(self._warm)
 
-    def _warmed(self, nursery: _Nursery, threads: int) -> None:
-        waiting, self._warm_waiting = self._warm_waiting, []
-        self._warm_ready = True
-        if threads != 1:
-            # Forking it would risk a hang; creators that import the compiler themselves start later, but surely.
-            self._warm_refused = True
-            self._close_warm()
-            nursery = self._nursery()
-        for number in waiting:
-            self._bear(nursery, number, Role.CREATOR.value)
+    def _warmed(self, warm: _Nursery, threads: int) -> None:
+        """A nursery has come up with a number of threads; with none where it has no compiler, and is of no use.
 
-    def _close_warm(self) -> None:
-        warm, self._warm = self._warm, None
-        if warm is None:
+        Creators that import the compiler themselves start later, but surely, and each can say what is wrong with it.
+        """
+        warm.ready = True
+        if threads == 1:
+            self._ask(warm)
             return
-        self._leave(warm)
-        waiting, self._warm_waiting = self._warm_waiting, []
-        for number in [*warm.unborn, *waiting]:
-            self._bury(number)
+        self._warm_refused = threads > 1  # forking it would risk a hang
+        waiting = [*warm.waiting]
+        warm.waiting.clear()
+        self._lost(warm)
+        for number in waiting:
+            try:
+                nursery = self._nursery()
+            except OSError as error:
+                self._not_started(number, error)
+            else:
+                self._request(nursery, number)
 
     def _leave(self, nursery: _Nursery) -> None:
         """Close the connection to a nursery, which ends it and its children."""
-        nursery.gone = True
-        self._unwatch(nursery.channel.fileno())
-        nursery.channel.close()
-        for _, _, theirs in nursery.waiting:
-            theirs.close()
+        if not nursery.gone:
+            nursery.gone = True
+            self._unwatch(nursery.channel.fileno())
+            nursery.channel.close()
 
     def _lost(self, nursery: _Nursery) -> None:
-        """A nursery has gone. The kernel kills its children, whose pidfds tell; those it had not borne yet are reported here."""
-        if nursery is self._warm:
-            self._close_warm()
+        """A nursery has gone, or is let go: end it, and with it its children, whose pidfds tell.
+
+        Those that it had not borne yet are reported here.
+        """
+        if nursery.gone:
             return
         self._leave(nursery)
-        self._plain = None
-        os.kill(nursery.pid, signal.SIGKILL)
-        os.waitpid(nursery.pid, 0)
-        for number in nursery.unborn:
+        if nursery is self._warm:
+            self._warm = None
+        elif nursery is self._plain:
+            self._plain = None
+            os.kill(nursery.pid, signal.SIGKILL)
+            os.waitpid(nursery.pid, 0)
+        for number in [*nursery.expected, *nursery.waiting]:
             self._bury(number)
+
+    def _under_way(self) -> Iterator[UnderWay]:
+        """Tell, by process id, who is stopped, and which nursery owes an answer."""
+        for child in self._children.values():
+            if child.pid and _is_stopped(child.pid):
+                yield UnderWay(child.pid, "it was stopped", STOPPED_S)
+        plain, warm = self._plain, self._warm
+        if plain is not None and plain.expected and _is_stopped(plain.pid):
+            yield UnderWay(plain.pid, "it was stopped", STOPPED_S)
+        if plain is not None and plain.expected:
+            yield UnderWay(plain.pid, f"it bore nothing ({next(iter(plain.expected))})", BIRTH_S)
+        pid = self._children[warm.number].pid if warm is not None else 0
+        if warm is not None and pid and not warm.ready:
+            yield UnderWay(pid, "it warmed up", self._start_s)
+        elif warm is not None and pid and warm.expected:
+            yield UnderWay(pid, f"it bore nothing ({next(iter(warm.expected))})", BIRTH_S)
+
+    def _kill_pid(self, pid: int) -> None:
+        """End one of our processes by force: its end is reported by its pidfd, that of the nursery by its connection."""
+        for child in self._children.values():
+            if child.pid == pid and child.pidfd >= 0:
+                _kill(child.pidfd)
+                return
+        if self._plain is not None and self._plain.pid == pid:
+            os.kill(pid, signal.SIGKILL)
 
 
 def _start_anew() -> tuple[int, socket.socket]:
@@ -259,9 +331,22 @@ def _start_anew() -> tuple[int, socket.socket]:
     ours, theirs = pair()
     command = [sys.executable, "-P", "-m", "poolrt.workers.nursery", "3", str(os.getpid())]
     actions = [(os.POSIX_SPAWN_DUP2, theirs.fileno(), 3)]
-    pid = os.posix_spawn(sys.executable, command, os.environ, file_actions=actions)
-    theirs.close()
+    with theirs:
+        try:
+            pid = os.posix_spawn(sys.executable, command, {**os.environ, **module_path()}, file_actions=actions)
+        except OSError:
+            ours.close()
+            raise
     return pid, ours
+
+
+def _is_stopped(pid: int) -> bool:
+    """Return whether a process has been stopped by a signal; one that a debugger holds is not meant."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+            return file.read().rpartition(")")[2].split()[0] == "T"
+    except (OSError, IndexError):
+        return False  # it has ended
 
 
 def _kill(pidfd: int) -> None:

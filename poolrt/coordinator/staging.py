@@ -47,7 +47,8 @@ class Staging:
         """
         found = self._place(nbytes)
         if found is None and not self._taken:
-            found = Staged(*self._leases.take([nbytes], self._holder) * 2, nbytes)
+            slot = self._leases.take([nbytes], self._holder)[0]
+            found = Staged(slot, slot, nbytes)
         if found is not None:
             self._taken[constant] = found
         return found

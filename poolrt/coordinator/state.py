@@ -22,9 +22,12 @@ from .instructions import HangUp, Instruction, Kill, LoweredGraph, Send, Survey
 from .jobs import Job, Model
 from .leases import Leases, NotHeld
 from .loads import Loads
+from .watchdog import Limits, Watchdog
 
-#: Runs and functions that one client may have unanswered; a client of ours stays far below.
+#: Runs, functions and surveys that one client may have unanswered; a client of ours stays far below.
 CLIENT_LIMIT: Final = 4096
+#: Slots that one request may ask for.
+SLOTS_LIMIT: Final = 4096
 
 
 @dataclass(slots=True, eq=False)
@@ -48,14 +51,16 @@ class State:
         retries: int,
         capacity: int,
         functions: bool,
+        limits: Limits,
     ) -> None:
         self.clients: dict[int, Client] = {}
         self.leases = Leases(Allocator(arena_bytes))
         self._out: list[Instruction] = []
         self._functions = functions
         self._numbers = numbers
-        self.crew = Crew(workers, retries, self.leases, numbers, self._out, self._job_failed)
-        self.creations = Creations(creators, numbers, self._out)
+        self._watchdog = Watchdog()
+        self.crew = Crew(workers, retries, limits, self.leases, numbers, self._out, self._job_failed)
+        self.creations = Creations(creators, limits, numbers, self._out)
         memory = EntryMemory(capacity)
         done, drop = self._model_ready, self._drop
         self.loads = Loads(self.crew, self.creations, memory, self.leases, numbers, self._out, done, drop)
@@ -101,8 +106,8 @@ class State:
                 self._worker_said(number, kind, message)
             elif number in self.creations.creators:
                 self._creator_said(number, kind, message)
-        except MalformedMessage:
-            self._out.append(Kill(number))
+        except MalformedMessage as error:
+            self._out.append(Kill(number, str(error)))
         return self._taken()
 
     def process_died(self, number: int) -> list[Instruction]:
@@ -137,6 +142,17 @@ class State:
     def ticked(self, now: float) -> list[Instruction]:
         """Time has passed; ``now`` is in seconds of a steady clock."""
         self.creations.tick(now)
+        self.crew.tick(now)
+        for item in self._watchdog.look(now, [*self.crew.at_work(), *self.creations.at_work()]):
+            (self.crew if item.who in self.crew.workers else self.creations).give_up_on(item)
+        return self._taken()
+
+    def surveyed(self, number: int, request: int, facts: dict[str, Any]) -> list[Instruction]:
+        """Facts that a client has asked for are complete."""
+        client = self.clients.get(number)
+        if client is not None:
+            client.unanswered -= 1
+            self._out.append(Send(number, [Kind.STATUS, request, facts]))
         return self._taken()
 
     def trimmed(self, keep: int) -> list[tuple[int, int]]:
@@ -188,6 +204,7 @@ class State:
             if model is not None:
                 self._drop(model)
         elif kind is Kind.STATISTICS:
+            self._count(client)
             self._out.append(Survey(client.number, message[1], self.facts()))
         else:
             raise PoolRefused(f"a client does not send {kind.name}")
@@ -219,6 +236,8 @@ class State:
         self.crew.submit(Job(Kind.APPLY, token, "function", client.number, request, payload=payload))
 
     def _allocate(self, client: Client, request: int, sizes: list[int]) -> None:
+        if len(sizes) > SLOTS_LIMIT:
+            raise PoolRefused(f"a request for {len(sizes)} slots; {SLOTS_LIMIT} at a time")
         try:
             offsets = self.leases.take(sizes, ("client", client.number))
         except ArenaExhausted as error:

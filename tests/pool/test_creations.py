@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import itertools
 
-from poolrt.coordinator.creations import DEATHS_LIMIT, IDLE_S, STILLBORN_LIMIT, Creations
-from poolrt.coordinator.instructions import HangUp, Instruction, PrimitiveToLoad, Role, Send, Spawn
+from poolrt.coordinator.creations import DEATHS_LIMIT, IDLE_S, LEAVE_S, STILLBORN_LIMIT, Creations
+from poolrt.coordinator.instructions import HangUp, Instruction, Kill, PrimitiveToLoad, Role, Send, Spawn
+from poolrt.coordinator.watchdog import Limits
 from poolrt.workers.protocol import Kind
 
 
 class _Bench:
     def __init__(self, limit: int) -> None:
         self.out: list[Instruction] = []
-        self.creations = Creations(limit, itertools.count(1), self.out)
+        limits = Limits(start_s=30.0, run_s=60.0, creation_s=90.0)
+        self.creations = Creations(limit, limits, itertools.count(1), self.out)
 
     def want(self, digest: str, cost: float = 1.0, load: int = 1) -> None:
         self.creations.want(PrimitiveToLoad(digest, f"primitive {digest}", [digest], cost), load, 0)
@@ -116,3 +118,39 @@ def test_an_idle_creator_is_let_go_after_a_while_but_not_while_it_works() -> Non
     # It is leaving: new work needs another, although this one has not gone yet.
     bench.want("b")
     assert bench.come_up() != [creator]
+
+
+def test_a_creator_has_a_limit_for_its_start_for_each_creation_and_for_its_end_but_may_idle() -> None:
+    bench = _Bench(1)
+    bench.want("a")
+    bench.creations.schedule()
+    ((_, what, limit),) = bench.creations.at_work()
+    assert (what, limit) == ("start", 30.0)
+    (creator,) = bench.come_up()
+    ((_, token, limit),) = bench.creations.at_work()
+    assert (token, limit) == (bench.sent()[0][1], 90.0)
+    bench.creations.finish(creator, bench.sent()[0][1])
+    assert list(bench.creations.at_work()) == []
+    bench.creations.tick(IDLE_S)
+    ((_, what, limit),) = bench.creations.at_work()
+    assert (what, limit) == ("end", LEAVE_S)
+
+
+def test_a_creation_that_takes_too_long_twice_is_an_error_that_names_the_setting() -> None:
+    bench = _Bench(1)
+    bench.want("a")
+    lost: list[str] = []
+    for _ in range(DEATHS_LIMIT):
+        assert not lost
+        (creator,) = bench.come_up()
+        (item,) = bench.creations.at_work()
+        bench.creations.give_up_on(item)
+        bench.creations.give_up_on(item)  # it has not died yet
+        (kill,) = [step for step in bench.out if isinstance(step, Kill)]
+        bench.out.remove(kill)
+        assert kill == Kill(creator, "it took longer than 90 s for creating primitive a")
+        lost = [str(error) for _, error in bench.creations.bury(creator)]
+    assert lost == [
+        "creating primitive a killed 2 processes; "
+        "2 of them were ended because it took longer than 90 s (the setting creation_limit_s)"
+    ]

@@ -5,10 +5,11 @@ from __future__ import annotations
 import itertools
 
 from poolrt.arena import Allocator
-from poolrt.coordinator.crew import STILLBORN_LIMIT, Crew
-from poolrt.coordinator.instructions import Instruction, Role, Send, Spawn
+from poolrt.coordinator.crew import HOPELESS_S, STILLBORN_LIMIT, Crew
+from poolrt.coordinator.instructions import Instruction, Kill, Role, Send, Spawn
 from poolrt.coordinator.jobs import Job, Model
 from poolrt.coordinator.leases import Leases
+from poolrt.coordinator.watchdog import Limits
 from poolrt.errors import ArenaFull, PoolError, WorkerLost
 from poolrt.workers.protocol import Kind
 
@@ -21,8 +22,9 @@ class _Bench:
         self.leases = Leases(Allocator(arena))
         self.out: list[Instruction] = []
         self.failed: list[tuple[Job, PoolError]] = []
+        limits = Limits(start_s=30.0, run_s=60.0, creation_s=90.0)
         self.crew = Crew(
-            workers, 2, self.leases, self.numbers, self.out, lambda job, error: self.failed.append((job, error))
+            workers, 2, limits, self.leases, self.numbers, self.out, lambda job, error: self.failed.append((job, error))
         )
         self.crew.muster()
         self.come_up()
@@ -171,3 +173,49 @@ def test_a_pool_whose_workers_die_at_birth_gives_up_instead_of_starting_them_for
     assert [type(error) for _, error in bench.failed] == [WorkerLost]
     late = bench.run(bench.model())
     assert bench.failed[-1][0] is late
+
+
+def test_a_pool_that_has_given_up_tries_again_after_a_while() -> None:
+    bench = _Bench(1)
+    bench.crew.bury(next(iter(bench.crew.workers)))
+    for _ in range(STILLBORN_LIMIT):
+        (spawn,) = [step for step in bench.taken() if isinstance(step, Spawn)]
+        bench.crew.bury(spawn.peer)
+    bench.crew.tick(100.0)
+    bench.crew.tick(100.0 + HOPELESS_S)
+    bench.come_up()
+    assert bench.owner(bench.run(bench.model())) is not None
+    assert not bench.failed
+
+
+def test_each_piece_of_work_has_its_own_limit_and_a_function_has_none() -> None:
+    bench = _Bench(3)
+    run = bench.run(bench.model())
+    probe = Job(Kind.PROBE, next(bench.numbers), "engine opencl", engine="opencl")
+    bench.crew.submit(probe)
+    bench.crew.dispatch()
+    function = bench.call()
+    limits = {item.who: item.limit_s for item in bench.crew.at_work()}
+    assert limits == {bench.owner(run): 60.0, bench.owner(probe): 30.0}
+    assert bench.owner(function) not in limits
+    bench.crew.bury(bench.owner(function) or 0)
+    assert sorted(item.limit_s for item in bench.crew.at_work()) == [30.0, 30.0, 60.0]  # a new worker comes up
+
+
+def test_a_run_that_takes_too_long_again_and_again_is_an_error_that_names_the_setting() -> None:
+    bench = _Bench(1)
+    job = bench.run(bench.model())
+    for _ in range(3):
+        assert not bench.failed
+        (item,) = bench.crew.at_work()
+        bench.crew.give_up_on(item)
+        bench.crew.give_up_on(item)  # it has not died yet
+        (kill,) = [step for step in bench.taken() if isinstance(step, Kill)]
+        assert kill.peer == bench.owner(job)
+        assert kill.reason == "it took longer than 60 s for net"
+        bench.crew.bury(kill.peer)
+        bench.come_up()
+    ((failed, error),) = bench.failed
+    assert failed is job
+    assert isinstance(error, WorkerLost)
+    assert "3 of them were ended because it took longer than 60 s (the setting run_timeout_s)" in str(error)

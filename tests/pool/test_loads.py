@@ -213,19 +213,6 @@ def test_a_creation_that_kills_every_creator_is_an_error_that_names_the_primitiv
         assert pool.load(relu_graph()).run(x=np.ones((4, 8), np.float32))["y"].sum() == 32
 
 
-def test_a_compiler_that_cannot_be_imported_is_an_error_and_not_a_hang(
-    settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "llvmlite").mkdir()
-    (tmp_path / "llvmlite" / "__init__.py").write_text("raise RuntimeError('broken')\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    with (
-        poolrt.Pool(workers=1, **{**settings, "home": str(tmp_path / "home")}) as pool,
-        pytest.raises(CreatorLost, match="died while they started"),
-    ):
-        pool.load(relu_graph())
-
-
 def test_a_creation_that_fails_is_answered_with_type_message_and_log(settings: dict[str, Any]) -> None:
     ours, theirs = pair()
     channel = Channel(ours)

@@ -10,6 +10,7 @@ import stat
 import subprocess
 import sys
 import textwrap
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,9 @@ import numpy as np
 import pytest
 
 import poolrt
+from poolrt.coordinator.loads import LOADS_LIMIT
+from poolrt.coordinator.loop import CLIENTS_LIMIT, HELLO_S
+from poolrt.coordinator.state import CLIENT_LIMIT
 from poolrt.dial import dial, stop
 from poolrt.errors import CoordinatorLost
 from poolrt.workers.protocol import VERSION, Kind
@@ -56,8 +60,8 @@ def server(settings: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -
 
 def _raw(path: Path, *, hello: bool = True) -> socket.socket:
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    sock.settimeout(BOUND_S)
     sock.connect(str(path))
+    sock.settimeout(BOUND_S)
     if hello:
         sock.send(b"\0" + msgpack.packb([Kind.HELLO, VERSION]))
         assert msgpack.unpackb(sock.recv(65536)[1:])[0] == Kind.WELCOME
@@ -144,8 +148,34 @@ def test_a_client_that_breaks_the_rules_loses_its_connection_and_nobody_else_not
         assert _works(pool)
 
 
+def _relu_wire(dims: list[int], **changes: Any) -> dict[str, Any]:
+    node = ["eltwise", "n", [0], 1, {"algorithm": "relu", "alpha": 0.0, "beta": 0.0}, []]
+    wire = {"name": "g", "engine": "cpu", "values": [[dims, "f32"]] * 2, "inputs": [["x", 0]], "outputs": [["y", 1]]}
+    return {**wire, "constants": [], "nodes": [node], **changes}
+
+
 @pytest.mark.parametrize(
-    "graph", [{}, {"name": "g", "engine": "cpu", "nodes": 5}, {"engine": "abacus"}, {"values": [[[-1], "f32"]]}]
+    "graph",
+    [
+        {},
+        {"name": "g", "engine": "cpu", "nodes": 5},
+        {"engine": "abacus"},
+        {"engine": ["cpu"]},
+        {"engine": "opencl:" + "9" * 5000},
+        {"values": [[[-1], "f32"]]},
+        {"name": "n" * 60_000, "engine": "cpu"},
+        _relu_wire([4], engine="opencl:97"),
+        _relu_wire([4], nodes=[None] * 30_000),
+        _relu_wire([2**31, 2**31, 4]),
+        _relu_wire([2**63, 2**63]),
+        _relu_wire([4], inputs=[], constants=[[0, 17]]),
+        _relu_wire([4], inputs=[], constants=[[0, 2**63]]),
+        _relu_wire([4], inputs=[], constants=[[0, -5]]),
+        _relu_wire([4], inputs=[], constants=[[0, "a"]]),
+        _relu_wire([1 << 20], inputs=[], constants=[[0, 4]]),
+        _relu_wire([4], nodes=[["reshape", "n", [0], 1, {}, []]], values=[[[4], "f32"], [[1 << 20], "f32"]]),
+    ],
+    ids=lambda graph: str(graph)[:40],
 )
 def test_a_graph_that_makes_no_sense_is_an_answer_and_nothing_else(
     server: tuple[int, Path], graph: dict[str, Any]
@@ -153,9 +183,128 @@ def test_a_graph_that_makes_no_sense_is_an_answer_and_nothing_else(
     _, path = server
     client = _raw(path)
     client.send(b"\0" + msgpack.packb([Kind.LOAD, 5, graph]))
-    answer = msgpack.unpackb(client.recv(65536)[1:])
+    answer = msgpack.unpackb(client.recv(65536 + 2)[1:])
     assert answer[:2] == [Kind.FAILED, 5]
+    assert len(str(answer)) < 30_000
     client.close()
+    with poolrt.connect(path) as pool:
+        assert pool.stats()["workers_lost"] == 0
+
+
+def _say(client: socket.socket, *message: Any) -> None:
+    client.send(b"\0" + msgpack.packb(message))
+
+
+def _hear(client: socket.socket, *kinds: Kind) -> list[Any]:
+    """Return the next message of one of these kinds."""
+    while True:
+        message: list[Any] = msgpack.unpackb(client.recv(65536 + 2)[1:])
+        if message[0] in kinds:
+            return message
+
+
+def test_a_client_that_dies_in_the_middle_of_writing_constants_leaves_no_memory_and_no_load(
+    server: tuple[int, Path],
+) -> None:
+    _, path = server
+    rows = 300_000
+    nodes = [["binary", f"n{i}", [2 * i, 2 * i + 1], 2 * i + 2, {"algorithm": "add"}, []] for i in range(8)]
+    constants = [[2 * i + 1, 4 * rows] for i in range(8)]
+    values = [[[rows], "f32"]] * 17
+    wire = _relu_wire([rows], values=values, nodes=nodes, constants=constants, outputs=[["y", 16]])
+    with poolrt.connect(path) as pool:
+        client = _raw(path)
+        _say(client, Kind.LOAD, 1, wire)
+        stage = _hear(client, Kind.STAGE)
+        assert pool.stats()["arena"]["used"] >= 8 * 4 * rows
+        _say(client, Kind.WRITTEN, 1, [stage[2][0][0]])
+        client.close()
+        wait_until(lambda: pool.stats()["clients"] == 1, "it has left")
+        wait_until(lambda: pool.stats()["arena"]["used"] == 0, "its memory is free", seconds=1.0)
+        assert _works(pool)
+
+
+def test_a_client_may_have_so_many_loads_under_way_and_the_others_are_not_held_up(server: tuple[int, Path]) -> None:
+    _, path = server
+    greedy = _raw(path)
+    # Loads that wait for ever for their constant
+    wire = _relu_wire([4], inputs=[], constants=[[0, 16]])
+    for request in range(LOADS_LIMIT + 20):
+        _say(greedy, Kind.LOAD, request, wire)
+    refused = {_hear(greedy, Kind.FAILED)[1] for _ in range(20)}
+    assert refused == set(range(LOADS_LIMIT, LOADS_LIMIT + 20))
+    with poolrt.connect(path) as pool:
+        assert _works(pool)
+    greedy.close()
+
+
+def test_so_many_questions_cost_a_client_its_connection_before_they_cost_the_server_its_memory(
+    server: tuple[int, Path],
+) -> None:
+    _, path = server
+    curious = _raw(path)
+    hung_up = False
+    try:
+        for request in range(3 * CLIENT_LIMIT):
+            _say(curious, Kind.STATISTICS, request)
+        while not hung_up:
+            hung_up = curious.recv(65536) == b""
+    except (BrokenPipeError, ConnectionResetError):
+        hung_up = True
+    assert hung_up
+    curious.close()
+    with poolrt.connect(path) as pool:
+        assert _works(pool)
+
+
+def test_whoever_says_nothing_is_sent_away_and_no_more_clients_are_taken_than_there_is_room_for(
+    server: tuple[int, Path],
+) -> None:
+    _, path = server
+    with poolrt.connect(path) as pool:
+        silent = [_raw(path, hello=False) for _ in range(CLIENTS_LIMIT + 5)]
+        try:
+            started = time.monotonic()
+            # Those beyond the limit are sent away at once
+            assert all(client.recv(1) == b"" for client in silent[CLIENTS_LIMIT - 1 :])
+            assert time.monotonic() - started < HELLO_S / 2
+            assert _works(pool)
+            # The others when their time is over
+            for client in silent:
+                client.settimeout(HELLO_S + BOUND_S)
+            assert all(client.recv(1) == b"" for client in silent[: CLIENTS_LIMIT - 1])
+            assert time.monotonic() - started > HELLO_S / 2
+        finally:
+            for client in silent:
+                client.close()
+    with poolrt.connect(path) as another:
+        assert _works(another)
+
+
+def test_a_function_that_leaves_a_fork_behind_does_not_keep_the_arena(server: tuple[int, Path]) -> None:
+    """What a dead worker left behind must not be able to write into slots that others have got since."""
+    _, path = server
+    with poolrt.connect(path) as pool:
+        maps, left = pool.submit(_fork_and_look).result(BOUND_S)
+        try:
+            assert "poolrt-arena" in maps
+            assert "poolrt-arena" not in Path(f"/proc/{left}/maps").read_text(encoding="ascii")
+            assert not any("poolrt-arena" in os.readlink(fd) for fd in Path(f"/proc/{left}/fd").iterdir())
+        finally:
+            os.kill(left, signal.SIGKILL)
+        assert _works(pool)
+
+
+def _fork_and_look() -> tuple[str, int]:
+    import os
+    import time
+    from pathlib import Path
+
+    pid = os.fork()
+    if pid == 0:
+        time.sleep(60)
+        os._exit(0)
+    return Path("/proc/self/maps").read_text(encoding="ascii"), pid
 
 
 def test_random_messages_break_nothing(server: tuple[int, Path]) -> None:

@@ -26,12 +26,14 @@ from poolrt.coordinator.instructions import (
     Survey,
 )
 from poolrt.coordinator.state import State
+from poolrt.coordinator.watchdog import Limits
 from poolrt.errors import GraphRefused
 from poolrt.workers.plan import PlanConstant
 from poolrt.workers.protocol import Kind, checked
 
 _ARENA = 400_000
 _RETRIES = 2
+_LIMITS = Limits(start_s=20.0, run_s=15.0, creation_s=25.0)
 
 
 @dataclass
@@ -40,6 +42,7 @@ class _Process:
     ready: bool = False
     inbox: deque[list[Any]] = field(default_factory=deque)
     models: set[int] = field(default_factory=set)
+    since: float = 0.0
 
 
 @dataclass
@@ -59,7 +62,14 @@ class Coordination(RuleBasedStateMachine):
         super().__init__()
         self.numbers = itertools.count(1)
         self.state = State(
-            self.numbers, arena_bytes=_ARENA, workers=2, creators=2, retries=_RETRIES, capacity=8, functions=True
+            self.numbers,
+            arena_bytes=_ARENA,
+            workers=2,
+            creators=2,
+            retries=_RETRIES,
+            capacity=8,
+            functions=True,
+            limits=_LIMITS,
         )
         self.processes: dict[int, _Process] = {}
         self.clients: dict[int, _Client] = {}
@@ -87,7 +97,7 @@ class Coordination(RuleBasedStateMachine):
                     self.answer(self.clients[step.peer], step.message)
             elif isinstance(step, Spawn):
                 assert step.peer not in self.processes
-                self.processes[step.peer] = _Process(step.role)
+                self.processes[step.peer] = _Process(step.role, since=self.now)
             elif isinstance(step, Lower):
                 self.lowering.append(step)
             elif isinstance(step, LookUp):
@@ -100,9 +110,22 @@ class Coordination(RuleBasedStateMachine):
                 assert not process.inbox
                 del self.processes[step.peer]
                 self.obey(self.state.process_died(step.peer))
+            elif isinstance(step, Kill):
+                self.end(step.peer)
             else:
-                assert not isinstance(step, Kill), "no process of ours breaks the rules"
                 assert isinstance(step, Survey)
+
+    def end(self, number: int) -> None:
+        """No process of ours breaks the rules, so one that is killed has been at the same thing for too long."""
+        process = self.processes[number]
+        limit = _LIMITS.start_s
+        if process.ready:
+            kind = process.inbox[0][0]
+            assert kind != Kind.APPLY, "a function may take as long as it likes"
+            if kind != Kind.PROBE:
+                limit = _LIMITS.creation_s if kind == Kind.CREATE else _LIMITS.run_s
+        assert self.now - process.since >= limit
+        self.remove(number)
 
     def deliver(self, number: int, message: list[Any]) -> None:
         process = self.processes[number]
@@ -121,6 +144,8 @@ class Coordination(RuleBasedStateMachine):
                 for busy in other.inbox:
                     assert not writes & self.touched(busy), "a slot that a living worker uses was handed out again"
         process.inbox.append(message)
+        if len(process.inbox) == 1:
+            process.since = self.now
         if process.role is Role.CREATOR:
             assert len(process.inbox) == 1
         else:
@@ -298,6 +323,7 @@ class Coordination(RuleBasedStateMachine):
     def come_up(self, data: st.DataObject) -> None:
         number = data.draw(st.sampled_from(sorted(n for n, p in self.processes.items() if not p.ready)))
         self.processes[number].ready = True
+        self.processes[number].since = self.now
         self.obey(self.state.process_said(number, Kind.READY, [Kind.READY, number, 1]))
 
     @precondition(lambda self: any(p.inbox for p in self.processes.values()))
@@ -309,6 +335,7 @@ class Coordination(RuleBasedStateMachine):
 
     def finish_one(self, number: int, message: list[Any], well: bool) -> None:
         kind, token = message[0], message[1]
+        self.processes[number].since = self.now
         if not well:
             answer = [Kind.BROKEN, token, "ValueError", "text", "log"]
             if kind == Kind.APPLY:
@@ -327,7 +354,9 @@ class Coordination(RuleBasedStateMachine):
     @precondition(lambda self: self.processes)
     @rule(data=st.data())
     def die(self, data: st.DataObject) -> None:
-        number = data.draw(st.sampled_from(sorted(self.processes)))
+        self.remove(data.draw(st.sampled_from(sorted(self.processes))))
+
+    def remove(self, number: int) -> None:
         process = self.processes.pop(number)
         if process.inbox and process.inbox[0][0] == Kind.EXECUTE:
             token = process.inbox[0][1]
