@@ -4,7 +4,7 @@
     header   msgpack: fence, created, seconds, creator, toolchain
     key      the full canonical key
     payload
-    tag      HMAC-SHA256 over a label, the namespace and everything above
+    tag      HMAC-SHA256 over everything above, with a key derived for entries of this namespace
 
 Guarantees: nothing but the fixed prefix is read before the tag has been checked, and the full key is compared by the
 caller's `unpack(..., key)`, so a value can be moved neither to another key nor to another namespace.
@@ -17,6 +17,7 @@ is *corrupt*. Only an intact prefix that names another signing key is *forged*. 
 from __future__ import annotations
 
 import hashlib
+import math
 import struct
 import zlib
 from typing import Any, Final, NamedTuple
@@ -28,7 +29,7 @@ from .key import Key
 from .signing import KEY_ID_SIZE, TAG_SIZE, SigningKey
 
 _MAGIC: Final = b"PLRE"
-_FORMAT: Final = 1
+_FORMAT: Final = 2
 #: magic, format version, kind, key id, lengths of header, key and payload; its CRC-32 follows.
 _PREFIX: Final = struct.Struct(f">4sBB{KEY_ID_SIZE}sIIQ")
 _CRC: Final = struct.Struct(">I")
@@ -64,20 +65,19 @@ class Entry(NamedTuple):
 class EntryCodec:
     """Pack, sign, verify and unpack the entries of one namespace."""
 
-    __slots__ = ("_context", "_signing")
+    __slots__ = ("_key_id", "_signing")
 
     def __init__(self, signing: SigningKey, namespace: str) -> None:
-        name = namespace.encode()
-        self._signing = signing
-        self._context: bytes = b"poolrt entry\0" + struct.pack(">I", len(name)) + name
+        self._key_id = signing.id
+        # The namespace is in the key, not in the message: an entry is then checked where it lies, without a copy.
+        self._signing = signing.derive(b"entries of namespace " + namespace.encode())
 
     def pack(self, key: bytes, payload: bytes, meta: EntryMeta, kind: int = VALUE) -> bytes:
         """Return the signed entry of `payload` under the canonical key `key`."""
-        fields = (meta.fence, meta.created, meta.seconds, meta.creator, meta.toolchain)
-        header: bytes = msgpack.Packer().pack(fields)
-        prefix = _PREFIX.pack(_MAGIC, _FORMAT, kind, self._signing.id, len(header), len(key), len(payload))
-        message = b"".join((self._context, prefix, _CRC.pack(zlib.crc32(prefix)), header, key, payload))
-        return message[len(self._context) :] + self._signing.sign(message)
+        header: bytes = msgpack.Packer().pack(tuple(meta))
+        prefix = _PREFIX.pack(_MAGIC, _FORMAT, kind, self._key_id, len(header), len(key), len(payload))
+        message = b"".join((prefix, _CRC.pack(zlib.crc32(prefix)), header, key, payload))
+        return message + self._signing.sign(message)
 
     def unpack(self, blob: bytes, digest: str = "", kind: int = VALUE) -> Entry:
         """Verify `blob` and return what it holds.
@@ -85,6 +85,22 @@ class EntryCodec:
         `digest` is the name it was stored under; when given, the entry's key must have it. Raises EntryCorrupt and
         EntryForged, as the module's docstring defines them.
         """
+        entry = self._verified(blob, digest, kind)
+        if digest and hashlib.sha256(entry.key).hexdigest() != digest:
+            raise EntryCorrupt(digest, "it belongs under another digest")
+        return entry
+
+    def open(self, blob: bytes, key: Key, kind: int = VALUE) -> Entry | None:
+        """Verify `blob` and return it if it is the entry of `key`; None for another key of the same digest."""
+        entry = self._verified(blob, key.digest, kind)
+        if entry.key == key.canonical:
+            return entry
+        if hashlib.sha256(entry.key).hexdigest() != key.digest:
+            raise EntryCorrupt(key.digest, "it belongs under another digest")
+        return None
+
+    def _verified(self, blob: bytes, digest: str, kind: int) -> Entry:
+        """Return what `blob` holds, whatever its key; `digest` is for messages only."""
         if len(blob) < _BODY + TAG_SIZE:
             raise EntryCorrupt(digest, f"only {len(blob)} bytes")
         prefix = blob[: _PREFIX.size]
@@ -93,27 +109,35 @@ class EntryCodec:
         magic, version, found, key_id, header_size, key_size, payload_size = _PREFIX.unpack(prefix)
         if magic != _MAGIC or version != _FORMAT:
             raise EntryCorrupt(digest, "another format")
-        if key_id != self._signing.id:
+        if key_id != self._key_id:
             raise EntryForged(digest, key_id.hex())
         end = _BODY + header_size + key_size + payload_size
         if len(blob) != end + TAG_SIZE:
             raise EntryCorrupt(digest, "the lengths do not add up")
-        if not self._signing.matches(self._context + memoryview(blob)[:end], blob[end:]):
+        if not self._signing.matches(memoryview(blob)[:end], blob[end:]):
             raise EntryCorrupt(digest, "the signature does not match")
         if found != kind:
             raise EntryCorrupt(digest, "another kind of message")
         key_start = _BODY + header_size
-        key = blob[key_start : key_start + key_size]
-        if digest and hashlib.sha256(key).hexdigest() != digest:
-            raise EntryCorrupt(digest, "it belongs under another digest")
-        return Entry(_meta(blob[_BODY:key_start]), key, blob[key_start + key_size : end])
-
-    def open(self, blob: bytes, key: Key, kind: int = VALUE) -> Entry | None:
-        """Verify `blob` and return it if it is the entry of `key`; None for another key of the same digest."""
-        entry = self.unpack(blob, key.digest, kind)
-        return entry if entry.key == key.canonical else None
+        payload_start = key_start + key_size
+        meta = _meta(blob[_BODY:key_start], digest)
+        return Entry(meta, blob[key_start:payload_start], blob[payload_start:end])
 
 
-def _meta(header: bytes) -> EntryMeta:
-    fields: Any = msgpack.unpackb(header, use_list=False)
-    return EntryMeta(*fields)
+def _meta(header: bytes, digest: str) -> EntryMeta:
+    """Return a header's fields. A genuine one can still be from a program that has another idea of them."""
+    try:
+        fields: Any = msgpack.unpackb(header, use_list=False)
+        meta = EntryMeta(*fields)
+        sound = (
+            isinstance(meta.fence, int)
+            and math.isfinite(meta.created)
+            and math.isfinite(meta.seconds)
+            and isinstance(meta.creator, str)
+            and isinstance(meta.toolchain, str)
+        )
+    except (ValueError, TypeError, OverflowError, msgpack.UnpackException) as error:
+        raise EntryCorrupt(digest, f"its header makes no sense: {error}") from None
+    if not sound:
+        raise EntryCorrupt(digest, "its header makes no sense")
+    return meta

@@ -42,11 +42,15 @@ class SigningKey:
         self._material = material
         self.id: bytes = hashlib.sha256(b"poolrt signing key id\0" + material).digest()[:KEY_ID_SIZE]
 
-    def sign(self, message: bytes) -> bytes:
+    def derive(self, purpose: bytes) -> SigningKey:
+        """Return the key for one purpose; what it signs is worth nothing for any other."""
+        return SigningKey(self.sign(b"poolrt derived key\0" + purpose))
+
+    def sign(self, message: bytes | memoryview) -> bytes:
         """Return the 32-byte tag of `message`."""
         return hmac.digest(self._material, message, "sha256")
 
-    def matches(self, message: bytes, tag: bytes) -> bool:
+    def matches(self, message: bytes | memoryview, tag: bytes | memoryview) -> bool:
         """Tell in constant time whether `tag` is the tag of `message`."""
         return hmac.compare_digest(self.sign(message), tag)
 
