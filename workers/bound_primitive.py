@@ -67,7 +67,12 @@ class BoundPrimitive:
                 self._bind(block, index, argument, addresses, scratchpad)
 
     def _bind(
-        self, block: ArgumentBlock, index: int, argument: LaunchArgument, addresses: Mapping[int, int | None], scratchpad: int
+        self,
+        block: ArgumentBlock,
+        index: int,
+        argument: LaunchArgument,
+        addresses: Mapping[int, int | None],
+        scratchpad: int,
     ) -> None:
         where, value = argument
         if isinstance(value, tuple):
