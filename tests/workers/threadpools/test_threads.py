@@ -22,8 +22,12 @@ def test_each_task_of_a_region_runs_once(threads: int) -> None:
 
 def test_tasks_run_side_by_side() -> None:
     meeting = threading.Barrier(2, timeout=30)
+
+    def meet(_i: int, _n: int) -> None:
+        meeting.wait()  # breaks where one task waits for the other to end
+
     with ThreadsPool(2) as pool:
-        pool.parallel_for(2, lambda _i, _n: meeting.wait())  # would break the barrier if one waited for the other
+        pool.parallel_for(2, meet)
 
 
 @pytest.mark.parametrize("failing", [0, 1, 2])
