@@ -71,6 +71,10 @@ class Ledger:
         for digest in dict.fromkeys((*self._node.unpublished()[:_MOST_PUBLICATIONS], *missing[-_MOST_PUBLICATIONS:])):
             self._publish(tier, state, digest)
 
+    def kept(self) -> Batch:
+        """Return what has been counted here and stays here: nothing."""
+        return Batch({}, ())
+
     def _hand_on(self, tier: RedisTier, batch: Batch) -> list[str]:
         self._handed_on = time.monotonic()
         try:

@@ -114,6 +114,47 @@ class NodeStateFile:
         self._descriptor = descriptor
 
 
+class NodeStateView:
+    """Read the state without a part in it: the file is neither made nor changed nor repaired.
+
+    `read` raises OSError when the file is there and cannot be read.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._descriptor = -1
+        self._none = NodeState()
+        self._last: tuple[bytes, NodeState] = (b"", self._none)
+
+    def read(self) -> NodeState:
+        """Return the present state, the same object as long as it does not change; the default without a file."""
+        if self._descriptor < 0:
+            try:
+                self._descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            except FileNotFoundError:
+                return self._none
+        raw = b""
+        for _ in range(_READ_ATTEMPTS):
+            raw = os.pread(self._descriptor, _SIZE, 0)
+            last = self._last
+            if raw == last[0]:
+                return last[1]
+            state = _decode(raw)
+            if state is not None:
+                self._last = (raw, state)
+                return state
+        # A damaged file may have lost a clear: nothing that is older than now counts.
+        state = NodeState(generation=later_than(0))
+        self._last = (raw, state)
+        return state
+
+    def close(self) -> None:
+        """Close the file; the next read opens it again."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
 def later_than(number: int) -> int:
     """Return a generation or revision after `number`."""
     return max(number + 1, time.time_ns() // 1000)

@@ -23,7 +23,8 @@ class StoreOptions:
     (entries) and `capacity_bytes` (0: no limit) hold until `set_capacity` has been called in the namespace. `lease_s`
     is how long a silent creator keeps its lease, `creation_limit_s` how long a busy one does, and `timeout_s` how
     long a caller waits for another creator when it does not say. An embedded server stops after `server_idle_s` without
-    clients (0: never). `toolchain` is written into the entries made here.
+    clients (0: never). `toolchain` is written into the entries made here. A `read_only` store writes nothing anywhere (see
+    `read_only`).
     """
 
     home: str
@@ -41,6 +42,7 @@ class StoreOptions:
     redis_server: str | None = None
     server_idle_s: float = 900.0
     toolchain: str = ""
+    read_only: bool = False
 
     def __post_init__(self) -> None:
         if not _NAMESPACE.fullmatch(self.namespace) or self.namespace in _RESERVED:
@@ -80,12 +82,13 @@ def options_from_environment(
     capacity: int | None = None,
     capacity_bytes: int | None = None,
     redis_server: str | None = None,
+    read_only: bool | None = None,
     **more: float | str,
 ) -> StoreOptions:
     """Return options with arguments first, then the environment, then the defaults.
 
     Reads `POOLRT_REDIS_URL`, `POOLRT_NAMESPACE`, `POOLRT_HOME`, `POOLRT_KEY_FILE`, `POOLRT_PRIMITIVE_CACHE_CAPACITY`,
-    `POOLRT_PRIMITIVE_CACHE_BYTES` and `POOLRT_REDIS_SERVER`. `more` are other fields of StoreOptions. Raises
+    `POOLRT_PRIMITIVE_CACHE_BYTES`, `POOLRT_REDIS_SERVER` and `POOLRT_READ_ONLY`. `more` are other fields of StoreOptions. Raises
     ValueError for values that cannot be used, naming the variable.
     """
     environ = os.environ
@@ -97,6 +100,7 @@ def options_from_environment(
         capacity=_number(capacity, "POOLRT_PRIMITIVE_CACHE_CAPACITY", DEFAULT_CAPACITY),
         capacity_bytes=_number(capacity_bytes, "POOLRT_PRIMITIVE_CACHE_BYTES", 0),
         redis_server=redis_server or environ.get("POOLRT_REDIS_SERVER") or None,
+        read_only=_flag(read_only, "POOLRT_READ_ONLY"),
         **more,  # type: ignore[arg-type]
     )
 
@@ -114,3 +118,12 @@ def _number(given: int | None, variable: str, default: int) -> int:
     if number < 0:
         raise ValueError(f"{variable} is negative")
     return number
+
+
+def _flag(given: bool | None, variable: str) -> bool:
+    if given is not None:
+        return given
+    text = os.environ.get(variable, "").strip().lower()
+    if text not in ("", "0", "1", "false", "true", "no", "yes"):
+        raise ValueError(f"{variable} is {text!r}, neither true nor false")
+    return text in ("1", "true", "yes")

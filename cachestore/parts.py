@@ -44,16 +44,26 @@ class Parts:
         self.memory = MemoryTier(options.capacity, options.memory_bytes)
         self.flights: Flights[bytes] = Flights()
         self.admission = Admission(self.codec, self.tally)
-        self.node = Node(options, self.admission, self.tally)
+        node_type, ledger_type = Node, Ledger
+        if options.read_only:
+            from .read_only import ReadOnlyLedger, ReadOnlyNode
+
+            node_type, ledger_type = ReadOnlyNode, ReadOnlyLedger
+        self.node = node_type(options, self.admission, self.tally)
         self.limits = Limits(self.link, self.node)
-        self.ledger = Ledger(self.node, self.limits, self.admission, self.tally)
+        self.ledger = ledger_type(self.node, self.limits, self.admission, self.tally)
 
     @cached_property
     def creator(self) -> SingleCreator:
         """The way to an entry that is not on this node."""
         from .single_creator import SingleCreator
 
-        return SingleCreator(self._options, self.limits, self.node, self.admission, self.codec, self.tally)
+        creator_type = SingleCreator
+        if self._options.read_only:
+            from .read_only import ReadOnlyCreator
+
+            creator_type = ReadOnlyCreator
+        return creator_type(self._options, self.limits, self.node, self.admission, self.codec, self.tally)
 
     @cached_property
     def inspection(self) -> Inspection:
@@ -86,6 +96,7 @@ class Parts:
                         Terms(options.lease_s, options.creation_limit_s),
                         (options.capacity, options.capacity_bytes),
                         options.io_timeout_s,
+                        options.read_only,
                     )
         return self._link
 
@@ -100,15 +111,16 @@ class Parts:
         return self._codec
 
     def signing(self, make: bool = True) -> SigningKey:
-        """Return the signing key, reading it the first time, or making it unless `make` is false.
+        """Return the signing key, reading it the first time, or making it unless `make` is false or we are read-only.
 
         Raises KeyFileRefused.
         """
         if self._signing is None:
             with self._lock:
                 if self._signing is None:
-                    given = self._options.key_file
-                    self._signing = load_key(given or os.path.join(self._options.home, "signing.key"), make)
+                    options = self._options
+                    path = options.key_file or os.path.join(options.home, "signing.key")
+                    self._signing = load_key(path, make and not options.read_only)
         return self._signing
 
     def follow(self, state: NodeState) -> None:

@@ -15,12 +15,12 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from .errors import CreationFailed, CreationTimeout, StoreUnavailable
+from .errors import CreationFailed, CreationTimeout, StoreReadOnly, StoreUnavailable
 from .key import Key
 from .node_state import NodeState
 from .options import StoreOptions, options_from_environment
 from .parts import Parts
-from .stats import Stats, as_stats, merge
+from .stats import Batch, Stats, as_stats, merge
 
 if TYPE_CHECKING:
     from .inspection import EntryInfo, VerifyReport
@@ -144,6 +144,7 @@ class CacheStore:
 
     def remove(self, key: Key) -> bool:
         """Remove a key everywhere; tell whether it was there. Counts nothing."""
+        self._check_writable("remove entries")
         parts, state = self._enter()
         there = parts.memory.get(key) is not None
         parts.memory.remove(key.digest)
@@ -163,6 +164,7 @@ class CacheStore:
         Holds at once for the processes of this node, for another node when it next asks Redis for anything, and reaches
         Redis later if it is away.
         """
+        self._check_writable("clear")
         parts, _ = self._enter()
         parts.limits.clear()
         self._enter()
@@ -176,6 +178,7 @@ class CacheStore:
         for value in (capacity, bytes):
             if value is not None and value < 0:
                 raise ValueError("a capacity is not negative")
+        self._check_writable("change its capacity")
         parts, _ = self._enter()
         parts.limits.set_capacity(capacity, bytes)
         self._enter()
@@ -193,7 +196,10 @@ class CacheStore:
         return self._sizes(parts, parts.limits.tier())[0]
 
     def stats(self) -> Stats:
-        """Return the counters of all processes of the namespace; without Redis, what this node has not handed on."""
+        """Return the counters of all processes of the namespace; without Redis, what this node has not handed on.
+
+        A read-only store adds its own, which nobody else hears of.
+        """
         parts, _ = self._enter()
         state = self._settled(parts)
         tier = parts.limits.tier()
@@ -206,7 +212,8 @@ class CacheStore:
                 tier = None
         if counts is None:
             parts.ledger.write_down()
-            counts = merge([parts.node.journal_read()]).counts
+            counts = parts.node.journal_read().counts
+        counts = merge([Batch(counts, ()), parts.ledger.kept()]).counts
         entries, total = self._sizes(parts, tier)
         return as_stats(counts, entries, total, parts.node.capacity(state), parts.node.capacity_bytes(state))
 
@@ -227,7 +234,7 @@ class CacheStore:
             return parts.inspection.key_of(None, digest)
 
     def verify(self) -> VerifyReport:
-        """Check every entry in this node's files and in Redis; remove the bad ones and report them."""
+        """Check every entry in this node's files and in Redis; report the bad ones and, unless read-only, remove them."""
         parts, _ = self._enter()
         parts.memory.reset(parts.node.capacity(parts.node.state()))
         try:
@@ -257,6 +264,7 @@ class CacheStore:
         with, and OSError when it cannot be read. `node_only` puts them in this node's files without asking Redis, which
         gets those that are used.
         """
+        self._check_writable("import")
         parts, _ = self._enter()
         parts.signing(make=False)
         path = os.fspath(path)
@@ -281,6 +289,7 @@ class CacheStore:
         """Stop the embedded server of this home; tell whether it was running. It starts again on the next need."""
         from .redis.embedded import EmbeddedServer
 
+        self._check_writable("stop its server")
         self.close()
         return EmbeddedServer(self._options.server_folder).down()
 
@@ -306,6 +315,10 @@ class CacheStore:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _check_writable(self, action: str) -> None:
+        if self._options.read_only:
+            raise StoreReadOnly(action)
 
     def _enter(self) -> tuple[Parts, NodeState]:
         """Return the parts that belong to this process, and the node's state after taking in what changed."""

@@ -58,6 +58,8 @@ class Settings:
         "cache",
         Text("1 to 64 of A-Z a-z 0-9 _ . -, not starting with . or -", r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}"),
     )
+    #: Whether to read and verify only: nothing is written to Redis or to files, and what is missing stays in the process.
+    read_only: bool = _knob(False, "cache", Flag())
     #: Folder of the key file, the embedded server and the node's files; empty: $XDG_CACHE_HOME/poolrt, ~/.cache/poolrt.
     home: str = _knob("", "cache", _PATH)
     #: File with the secret that entries are signed with; empty: made in the home folder on first use, mode 0600.
@@ -146,7 +148,7 @@ class Settings:
 
     def store_arguments(self) -> dict[str, Any]:
         """Return the arguments of `poolrt.cachestore.CacheStore.connect` that say the same."""
-        same = ("namespace", "capacity", "capacity_bytes", "memory_bytes", "files_bytes")
+        same = ("namespace", "read_only", "capacity", "capacity_bytes", "memory_bytes", "files_bytes")
         times = ("lease_s", "creation_limit_s", "io_timeout_s", "server_idle_s")
         return {
             "url": self.redis_url or None,

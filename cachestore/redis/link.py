@@ -34,7 +34,8 @@ class LinkStatus:
 class RedisLink:
     """Give out the tier while Redis answers.
 
-    `server` is the embedded server to start when there is no `url`.
+    `server` is the embedded server to start when there is no `url`; with `read_only` it is used if it runs, and the tier
+    is one that cannot write.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class RedisLink:
         terms: Terms,
         defaults: tuple[int, int],
         io_timeout_s: float,
+        read_only: bool = False,
     ) -> None:
         self._url = url
         self._server = server
@@ -52,6 +54,7 @@ class RedisLink:
         self._terms = terms
         self._defaults = defaults
         self._io_timeout_s = io_timeout_s
+        self._read_only = read_only
         self._breaker = CircuitBreaker()
         self._lock = threading.Lock()
         self._tier: RedisTier | None = None
@@ -121,13 +124,15 @@ class RedisLink:
                 raise StoreUnavailable(self.name, self._breaker.reason)
             self._epoch += 1
             try:
-                if self._url is None:
+                if self._url is None and self._read_only:
+                    if not self._server.is_running():
+                        raise StoreUnavailable(self.name, "it does not run, and a read-only store starts none")
+                elif self._url is None:
                     # Again after each failure: the server may have been killed, and its data are in its files.
                     self._server.ensure(patience_s)
                 if self._tier is None:
                     url = self._server.url if self._url is None else self._url
-                    connection = RedisConnection(url, self.name, self._io_timeout_s, self._breaker)
-                    self._tier = RedisTier(connection, self._namespace, self._terms, self._defaults)
+                    self._tier = self._make_tier(url)
             except (StoreUnavailable, ImportError) as error:
                 reason = error.reason if isinstance(error, StoreUnavailable) else str(error)
                 self._failed_attempts += 1
@@ -136,3 +141,12 @@ class RedisLink:
             return self._tier
         finally:
             self._lock.release()
+
+    def _make_tier(self, url: str) -> RedisTier:
+        connection_type, tier_type = RedisConnection, RedisTier
+        if self._read_only:
+            from .read_only import ReadOnlyConnection, ReadOnlyTier
+
+            connection_type, tier_type = ReadOnlyConnection, ReadOnlyTier
+        connection = connection_type(url, self.name, self._io_timeout_s, self._breaker)
+        return tier_type(connection, self._namespace, self._terms, self._defaults)

@@ -16,10 +16,28 @@ from __future__ import annotations
 
 from typing import Final
 
-#: Every command that the store sends, in ACL form.
-_COMMANDS: Final = (
-    "+ping +hello +auth +get +set +del +unlink +exists +rename +persist +pexpire +hget +hset +hmget +hdel +hincrby "
-    "+zadd +zrem +zcard +zrange +xadd +xrange +xread +time +evalsha +script|load"
+#: Commands that open a connection.
+_CONNECT: Final = ("PING", "HELLO", "AUTH")
+#: Commands with which a store reads: all that a read-only one sends.
+READS: Final = ("PING", "GET", "EXISTS", "HGET", "HMGET", "ZCARD", "ZRANGE")
+#: Every other command that the store, or a script of it, sends.
+_WRITES: Final = (
+    *(
+        "SET",
+        "DEL",
+        "UNLINK",
+        "RENAME",
+        "PERSIST",
+        "PEXPIRE",
+        "HSET",
+        "HDEL",
+        "HLEN",
+        "HINCRBY",
+        "STRLEN",
+        "ZADD",
+        "ZREM",
+    ),
+    *("ZSCORE", "XADD", "XRANGE", "XREAD", "TIME", "EVALSHA", "SCRIPT|LOAD"),
 )
 
 
@@ -43,7 +61,12 @@ class Schema:
     @property
     def acl_rule(self) -> str:
         """What a Redis user needs, as ACL SETUSER takes it: these commands, on these keys, nothing else."""
-        return f"resetkeys ~{self.prefix}:* resetchannels -@all {_COMMANDS}"
+        return self._rule((*_CONNECT, *READS, *_WRITES))
+
+    @property
+    def read_only_acl_rule(self) -> str:
+        """What the Redis user of a read-only store needs."""
+        return self._rule((*_CONNECT, *READS))
 
     def value(self, digest: str) -> str:
         """Name the value of an entry."""
@@ -56,6 +79,10 @@ class Schema:
     def lease(self, digest: str) -> str:
         """Name the lease of an entry."""
         return f"{self.prefix}:l:{digest}"
+
+    def _rule(self, commands: tuple[str, ...]) -> str:
+        allowed = " ".join(f"+{command.lower()}" for command in dict.fromkeys(commands))
+        return f"resetkeys ~{self.prefix}:* resetchannels -@all {allowed}"
 
     def wake(self, digest: str, fence: int) -> str:
         """Name the wake stream of one lease."""

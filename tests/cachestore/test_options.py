@@ -16,6 +16,7 @@ VARIABLES = {
     "POOLRT_PRIMITIVE_CACHE_CAPACITY": "12",
     "POOLRT_PRIMITIVE_CACHE_BYTES": "3456",
     "POOLRT_REDIS_SERVER": "/a/server",
+    "POOLRT_READ_ONLY": "yes",
 }
 
 
@@ -44,13 +45,14 @@ def test_variables_come_before_defaults(monkeypatch: pytest.MonkeyPatch) -> None
         capacity=12,
         capacity_bytes=3456,
         redis_server="/a/server",
+        read_only=True,
     )
 
 
 def test_arguments_come_before_variables(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name, value in VARIABLES.items():
         monkeypatch.setenv(name, value)
-    options = options_from_environment("redis://other", "mine", str(tmp_path), "/k", 0, 0, "/s", lease_s=2.5)
+    options = options_from_environment("redis://other", "mine", str(tmp_path), "/k", 0, 0, "/s", False, lease_s=2.5)
     assert options == StoreOptions(str(tmp_path), "redis://other", "mine", "/k", 0, 0, redis_server="/s", lease_s=2.5)
 
 
@@ -67,6 +69,18 @@ def test_a_variable_that_is_no_capacity_is_refused_by_name(monkeypatch: pytest.M
 def test_a_namespace_that_is_no_safe_name_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="namespace"):
         StoreOptions(home="/h", namespace=name)
+
+
+@pytest.mark.parametrize(("text", "meant"), [("", False), ("0", False), ("No", False), ("1", True), ("TRUE", True)])
+def test_read_only_is_a_word_for_true_or_false(monkeypatch: pytest.MonkeyPatch, text: str, meant: bool) -> None:
+    monkeypatch.setenv("POOLRT_READ_ONLY", text)
+    assert options_from_environment().read_only is meant
+
+
+def test_any_other_word_for_read_only_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POOLRT_READ_ONLY", "perhaps")
+    with pytest.raises(ValueError, match="POOLRT_READ_ONLY is 'perhaps'"):
+        options_from_environment()
 
 
 def test_times_and_capacities_must_make_sense() -> None:

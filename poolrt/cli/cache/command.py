@@ -59,7 +59,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
 
     def action(
-        name: str, line: str, examples: str, execute: _Execute, overrides: tuple[str, ...] = ()
+        name: str,
+        line: str,
+        examples: str,
+        execute: _Execute,
+        overrides: tuple[str, ...] = (),
+        *,
+        can_only_read: bool = False,
     ) -> argparse.ArgumentParser:
         made: argparse.ArgumentParser = actions.add_parser(
             name,
@@ -69,6 +75,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
         )
+        if can_only_read:
+            made.add_argument(
+                "--read-only",
+                action="store_true",
+                default=None,
+                help="leave no trace: no counters, no removals, no server started",
+            )
+            overrides = (*overrides, "read_only")
         add_common(made, execute, overrides)
         return made
 
@@ -77,12 +91,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "tell entries, bytes, hits by tier, creations, waits, failures",
         "  poolrt cache stats\n  poolrt cache stats --json | jq .creations",
         _with_store(_stats),
+        can_only_read=True,
     )
     listing = action(
         "list",
         "list what is stored, most recently used first",
         "  poolrt cache list --limit 20\n  poolrt cache list --json | jq '.entries[].digest'",
         _with_store(_list),
+        can_only_read=True,
     )
     listing.add_argument("--limit", type=positive, metavar="N", help="at most N entries")
     show = action(
@@ -90,6 +106,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "show one entry and every field of its key",
         "  poolrt cache show 3fa9          any unambiguous beginning of a digest",
         _with_store(_show),
+        can_only_read=True,
     )
     show.add_argument("key", metavar="KEY", help="the digest of a key, or its beginning")
     capacity = action(
@@ -109,15 +126,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     action(
         "verify",
-        "check the signature of every entry and remove the bad ones; exit status 1 if there were any",
+        "check the signature of every entry and remove the bad ones (unless read-only); exit status 1 if there were any",
         "  poolrt cache verify && echo all entries are sound",
         _with_store(_verify),
+        can_only_read=True,
     )
     exported = action(
         "export",
         "write every entry into one signed file",
         "  poolrt cache export kernels.bundle",
         _with_store(bundles.export),
+        can_only_read=True,
     )
     exported.add_argument("file", metavar="FILE", type=Path, help="the file; one that is there is replaced at the end")
     imported = action(
@@ -261,10 +280,11 @@ def _clear(options: argparse.Namespace, store: CacheStore, report: Report) -> in
 
 def _verify(options: argparse.Namespace, store: CacheStore, report: Report) -> int:
     found = store.verify()
+    done = "found" if store.options.read_only else "removed"
     for problem in found.problems:
-        report.say(f"removed {problem.digest[:16]} from {problem.tier}: {problem.reason}")
+        report.say(f"{done} {problem.digest[:16]} in {problem.tier}: {problem.reason}")
     checked = f"{found.files_checked} entries in files and {found.redis_checked} in redis checked"
-    report.say(f"{checked}, {len(found.problems)} removed")
+    report.say(f"{checked}, {len(found.problems)} {done}")
     report.result(found.as_dict())
     return 1 if found.problems else 0
 

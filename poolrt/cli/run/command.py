@@ -72,7 +72,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="K",
         help="run K times, one after the other on each worker (default: 1)",
     )
-    add_common(parser, _execute, overrides=("workers", "threads", "engine"))
+    pool.add_argument(
+        "--read-only",
+        action="store_true",
+        default=None,
+        help="take kernels from the cache but put none there: what is missing is created for this run alone",
+    )
+    add_common(parser, _execute, overrides=("workers", "threads", "engine", "read_only"))
 
 
 def _execute(options: argparse.Namespace, settings: Settings, report: Report) -> int:
@@ -84,7 +90,8 @@ def _execute(options: argparse.Namespace, settings: Settings, report: Report) ->
     from poolrt.pool import Pool
 
     # The pool's processes start while this one imports and reads; whatever is refused from here on ends them again.
-    with Pool(options.workers, options.threads, options.engine, config=options.config) as pool:
+    told = {"config": options.config, "read_only": options.read_only}
+    with Pool(options.workers, options.threads, options.engine, **told) as pool:
         from poolrt import load_onnx
 
         from . import measure, tensors

@@ -67,7 +67,7 @@ def _fill(home: Path, count: int = 3) -> list[Key]:
     return keys
 
 
-def test_a_model_that_ran_elsewhere_creates_nothing(homes: Homes) -> None:
+def test_a_model_that_ran_elsewhere_creates_nothing_where_its_bundle_was_imported(homes: Homes) -> None:
     # Given a model that has run in one home, and its kernels in a bundle
     x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, (1, 16, 8, 8)) for name in ("x", "y"))
     nodes = [helper.make_node("Relu", ["x"], ["h"]), helper.make_node("Add", ["h", "x"], ["y"])]
@@ -87,6 +87,11 @@ def test_a_model_that_ran_elsewhere_creates_nothing(homes: Homes) -> None:
         # Then the model creates nothing there
         warm = homes.json(home, *run)["primitives"]
         assert (warm["created"], warm["files"]) == (0, cold["total"])
+    # and one that may only read creates for itself, each time, and has nothing to show for it
+    homes.give_key("first", "reader")
+    for _ in range(2):
+        assert homes.json("reader", *run, "--read-only")["primitives"]["created"] == cold["total"]
+    assert [path.name for path in (homes.folder / "reader").iterdir()] == ["signing.key"]
     # But in a home with another key the bundle is refused, and the model is created
     homes.poolrt("fourth", "cache", "stats")
     refused = homes.poolrt("fourth", "cache", "list", "--json")

@@ -169,6 +169,37 @@ def test_verify_removes_a_flipped_byte_and_ends_with_status_1(
     assert _json(capsys, "stats")["corrupt"] == 1
 
 
+def test_a_read_only_look_leaves_no_trace(home: Path, keys: list[Key], capsys: pytest.CaptureFixture[str]) -> None:
+    # Given a bad entry in files
+    (file,) = [path for path in home.rglob("*") if path.is_file() and keys[0].digest in path.name]
+    file.write_bytes(b"rubbish")
+    before = {path: path.read_bytes() for path in (home / "default").rglob("*") if path.is_file()}
+    # When everything is looked at
+    told = _json(capsys, "verify", "--read-only", status=1)
+    assert [problem["digest"] for problem in told["problems"]] == [keys[0].digest]
+    assert _json(capsys, "list", "--read-only")["count"] == 3
+    assert _json(capsys, "show", keys[1].digest, "--read-only")["digest"] == keys[1].digest
+    assert _json(capsys, "stats", "--read-only")["entries"] == 3
+    # Then it is all still as it was
+    assert {path: path.read_bytes() for path in (home / "default").rglob("*") if path.is_file()} == before
+
+
+def test_a_read_only_look_starts_no_server(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["cache", "stats", "--read-only"]) == 1
+    assert "a read-only store starts none" in capsys.readouterr().err
+    assert list(home.iterdir()) == []
+
+
+def test_a_change_to_a_read_only_store_is_refused(
+    keys: list[Key], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("POOLRT_READ_ONLY", "1")
+    for words in (["clear"], ["capacity", "5"], ["down"]):
+        assert main(["cache", *words]) == 1
+        assert "the store is read-only and does not" in capsys.readouterr().err
+    assert _json(capsys, "list")["count"] == 3
+
+
 def test_down_stops_the_server_and_its_data_stay(keys: list[Key], capsys: pytest.CaptureFixture[str]) -> None:
     assert _json(capsys, "down") == {"stopped": True}
     assert _json(capsys, "down") == {"stopped": False}

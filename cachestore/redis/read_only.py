@@ -1,0 +1,78 @@
+"""The shared tier as a read-only store has it: a connection that sends reads and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from poolrt.cachestore.errors import StoreReadOnly
+from poolrt.cachestore.node_state import UNSET, NodeState
+from poolrt.cachestore.stats import Batch
+
+from .connection import Command, RedisConnection
+from .schema import READS
+from .scripts import Script
+from .tier import RedisTier, SharedLimits
+
+_READS: Final = frozenset(READS)
+
+
+class ReadOnlyConnection(RedisConnection):
+    """Refuse every command that is not a read, whoever sends it, with StoreReadOnly."""
+
+    def command(self, *command: bytes | str | float) -> Any:
+        """Run one reading command and return its answer."""
+        self._check(command)
+        return super().command(*command)
+
+    def wait_command(self, *command: bytes | str | float) -> Any:
+        """Refuse: what is waited for is the end of a lease."""
+        raise StoreReadOnly("wait for a creator")
+
+    def batch(self, commands: Sequence[Command]) -> list[Any]:
+        """Run several reading commands in one round trip."""
+        for command in commands:
+            self._check(command)
+        return super().batch(commands)
+
+    def script(self, script: Script, keys: Sequence[str], arguments: Sequence[bytes | str | float]) -> Any:
+        """Refuse: every script writes."""
+        raise StoreReadOnly("run scripts in Redis")
+
+    def batch_and_script(
+        self, commands: Sequence[Command], script: Script, keys: Sequence[str], arguments: Sequence[Any]
+    ) -> Any:
+        """Refuse: every script writes."""
+        raise StoreReadOnly("run scripts in Redis")
+
+    def _check(self, command: Command) -> None:
+        if command[0] not in _READS:
+            raise StoreReadOnly(f"send {command[0]!r} to Redis")
+
+
+class ReadOnlyTier(RedisTier):
+    """Read values, listings, counters and capacities; do nothing where another tier would write."""
+
+    def remove(self, digest: str, blob: bytes | None = None) -> bool:
+        """Do nothing."""
+        return False
+
+    def touch(self, digests: Sequence[str]) -> list[str]:
+        """Do nothing."""
+        return []
+
+    def count(self, batch: Batch) -> None:
+        """Do nothing."""
+
+    def settle(self, state: NodeState) -> tuple[SharedLimits, list[str]]:
+        """Return what Redis knows of generation and capacities."""
+        meta = self._schema.meta
+        answer = self._connection.command("HMGET", meta, "generation", "revision", "capacity", "capacity_bytes")
+        with self._connection.understanding():
+            generation, revision, capacity, capacity_bytes = answer
+            return SharedLimits(
+                int(generation or 0),
+                int(revision or 0),
+                int(UNSET if capacity is None else capacity),
+                int(UNSET if capacity_bytes is None else capacity_bytes),
+            ), []
