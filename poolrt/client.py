@@ -124,9 +124,9 @@ class Client:
             raise error_from_wire(answer[2])
         return answer
 
-    def ask(self, kind: Kind, *fields: Any) -> Message:
-        """Send a request that has one answer and wait for it."""
-        return self.next_answer(self.begin(kind, *fields, request=Request()))
+    def ask(self, kind: Kind, *fields: Any, deadline: float | None = None) -> Message:
+        """Send a request that has one answer and wait for it. Raises what `next_answer` raises."""
+        return self.next_answer(self.begin(kind, *fields, request=Request()), deadline)
 
     def wait_while(self, holds: Callable[[], bool]) -> None:
         """Wait until answers have made ``holds()`` false. Raises PoolClosed."""

@@ -108,17 +108,22 @@ class Pool:
         """
         return self._functions().map(fn, iterables, timeout, chunksize)
 
-    def stats(self) -> dict[str, Any]:
+    def stats(self, timeout: float | None = None) -> dict[str, Any]:
         """Return what the pool is doing now.
 
         ``workers``: for each its pid (0 while it starts), state (starting, idle, busy), runs, rss_bytes, numba_imported ·
         ``queue``: waiting, in_flight, creating · ``arena``: bytes, used · ``cache``: the store's counters · ``clients`` ·
-        ``workers_lost``: how many were replaced.
+        ``workers_lost``: how many were replaced · ``pid`` of the coordinator. Raises TimeoutError where there is no answer
+        within ``timeout`` seconds.
         """
+        import time
+
         from poolrt.workers.protocol import Kind
 
-        self._session.client.flush()  # memory that has been dropped here counts as free
-        facts: dict[str, Any] = self._session.client.ask(Kind.STATISTICS)[2]
+        client = self._session.client
+        client.flush()  # memory that has been dropped here counts as free
+        deadline = None if timeout is None else time.monotonic() + timeout
+        facts: dict[str, Any] = client.ask(Kind.STATISTICS, deadline=deadline)[2]
         return facts
 
     @property
@@ -157,16 +162,17 @@ class Pool:
         return self._applied
 
 
-def connect(path: str | os.PathLike[str], **settings: Any) -> Pool:
+def connect(path: str | os.PathLike[str], *, config: str | os.PathLike[str] | None = None, **settings: Any) -> Pool:
     """Return a pool on a coordinator that listens at ``path`` (see ``poolrt serve``). Closing it leaves that one running.
 
-    Raises CoordinatorLost where nobody listens there, or somebody of another user.
+    Of the settings only those of a client count: ``engine``, ``progress`` and ``start_timeout_s``. Raises CoordinatorLost
+    where nobody listens there, or somebody of another user.
     """
     from .dial import dial
     from .session import Session
     from .settings import Settings
 
-    chosen = Settings.load(None, **settings)
+    chosen = Settings.load(config, **settings)
     pool = Pool.__new__(Pool)
     pool._open(Session(dial(path), chosen, None))
     return pool

@@ -79,6 +79,8 @@ class Settings:
     #: Bound on one exchange with Redis.
     io_timeout_s: float = _knob(0.5, "cache", Seconds(0.01, 60))
 
+    #: Where `poolrt serve` listens; empty: poolrt.sock in $XDG_RUNTIME_DIR, or in the home folder where there is none.
+    socket: str = _knob("", "pool", _PATH)
     #: Worker processes; 0: one for each core.
     workers: int = _knob(0, "pool", Integer(0, 1024))
     #: Threads of one worker; 0: cores divided by workers.
@@ -145,6 +147,15 @@ class Settings:
         if self.home:
             return Path(self.home).expanduser()
         return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "poolrt"
+
+    @property
+    def socket_path(self) -> Path:
+        """The path at which `poolrt serve` listens: absolute, in a folder that is this user's alone unless one is set."""
+        if self.socket:
+            return Path(self.socket).expanduser().absolute()
+        runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+        folder = Path(runtime) if os.path.isabs(runtime) and os.path.isdir(runtime) else self.home_path.absolute()
+        return folder / "poolrt.sock"
 
     def store_arguments(self) -> dict[str, Any]:
         """Return the arguments of `poolrt.cachestore.CacheStore.connect` that say the same."""

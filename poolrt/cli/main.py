@@ -22,6 +22,9 @@ from .report import JobFailed, Report, UsageError
 #: Command -> (module of this package, one line for the list). Each module offers `configure(parser)` and `execute`.
 COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "run": ("run.command", "run an ONNX model on a pool of workers"),
+    "serve": ("serve", "keep a pool running that many programs share"),
+    "status": ("status", "tell what a running pool does"),
+    "stop": ("stop", "end a running pool"),
     "cache": ("cache.command", "look into the shared kernel cache, bound it, clear it"),
     "doctor": ("doctor.command", "tell what this machine offers and what is wrong"),
 }
@@ -30,6 +33,7 @@ _EPILOG: Final = """\
 examples:
   poolrt doctor
   poolrt run resnet50.onnx --random-inputs 0 --top 5
+  poolrt serve --workers 4 &
   poolrt cache stats --json
 
 exit status: 0 done, 1 the job failed, 2 wrong usage

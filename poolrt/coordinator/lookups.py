@@ -59,6 +59,10 @@ class Lookups:
             found.append(self._outcomes.get())
         return found
 
+    def wake(self) -> None:
+        """Make the descriptor readable although there may be no outcome."""
+        os.eventfd_write(self._event, 1)
+
     def close(self) -> None:
         """Stop after the task under way; wait for it a second at most."""
         self._tasks.put(None)

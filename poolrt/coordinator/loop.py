@@ -118,8 +118,10 @@ class Loop:
             self._close()
 
     def stop(self) -> None:
-        """Make `run` return after what it is doing now."""
-        self._stopping = True
+        """Make `run` return after what it is doing now. May be called by a signal's handler, and again."""
+        if not self._stopping:
+            self._stopping = True
+            self._lookups.wake()
 
     def _perform(self, instructions: list[Instruction]) -> None:
         """Carry instructions out in the order of the stimuli that led to them, also where one leads to a stimulus."""

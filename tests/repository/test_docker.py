@@ -87,9 +87,31 @@ def test_the_image_starts_with_a_command_line_that_poolrt_accepts() -> None:
     assert make_parser(words).parse_args(words).command == words[0]
 
 
-def test_the_pools_command_is_a_command_line_that_poolrt_accepts(compose: dict[str, Any]) -> None:
-    words = compose["services"]["pool"]["command"]
+@pytest.mark.parametrize("service", ["pool", "client"])
+def test_a_services_command_is_a_command_line_that_poolrt_accepts(compose: dict[str, Any], service: str) -> None:
+    words = compose["services"][service]["command"]
     assert make_parser(words).parse_args(words).command == words[0]
+
+
+def test_the_pool_is_well_while_poolrt_can_tell_its_status(compose: dict[str, Any]) -> None:
+    kind, program, *words = compose["services"]["pool"]["healthcheck"]["test"]
+    assert (kind, program) == ("CMD", "poolrt")
+    assert make_parser(words).parse_args(words).command == "status"
+
+
+def test_the_client_reaches_the_pool_through_a_socket_in_a_volume_that_both_mount(compose: dict[str, Any]) -> None:
+    pool, client = compose["services"]["pool"], compose["services"]["client"]
+    listens = Settings.load(environ=pool["environment"]).socket_path
+    words = client["command"]
+    assert make_parser(words).parse_args(words).socket == str(listens)
+    (mount,) = set(pool["volumes"]) & set(client["volumes"])
+    assert mount == f"socket:{listens.parent}"
+    # Only programs of one user reach each other, and any user's may listen in the folder that the image has there
+    assert client["user"] == pool["user"]
+    (made,) = [rest for name, rest in _instructions() if name == "RUN" and str(listens.parent) in rest]
+    assert f"install -d -m 1777 {listens.parent}" in made
+    assert client["depends_on"] == {"pool": {"condition": "service_healthy"}}
+    assert client["image"] == pool["image"]
 
 
 def test_the_compose_file_builds_from_files_that_exist(compose: dict[str, Any]) -> None:
@@ -101,7 +123,7 @@ def test_the_compose_file_builds_from_files_that_exist(compose: dict[str, Any]) 
 
 def test_the_pool_is_led_to_the_redis_service_and_waits_for_its_health(compose: dict[str, Any]) -> None:
     pool, redis = compose["services"]["pool"], compose["services"]["redis"]
-    assert set(pool["environment"]) <= VARIABLES
+    assert set(pool["environment"]) | set(compose["services"]["client"]["environment"]) <= VARIABLES
     url = pool["environment"]["POOLRT_REDIS_URL"]
     assert url == Settings.load(ROOT / "configs" / "production.toml", environ={}).redis_url
     assert Settings.load(environ=pool["environment"]).redis_url == url
@@ -112,7 +134,7 @@ def test_the_pool_is_led_to_the_redis_service_and_waits_for_its_health(compose: 
 
 def test_what_the_services_mount_and_join_is_declared(compose: dict[str, Any]) -> None:
     for service in compose["services"].values():
-        assert set(service["networks"]) <= set(compose["networks"])
+        assert set(service.get("networks", [])) <= set(compose["networks"])
         assert set(service.get("secrets", [])) <= set(compose["secrets"])
         for volume in service.get("volumes", []):
             source = volume.partition(":")[0]

@@ -6,13 +6,16 @@ import argparse
 import statistics
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from poolrt.cli.main import add_common
 from poolrt.cli.numbers import finite, natural, positive
 from poolrt.cli.reach import reach
 from poolrt.cli.report import Report, UsageError, bytes_text, seconds_text
 from poolrt.settings import Settings
+
+if TYPE_CHECKING:
+    from poolrt.pool import Pool
 
 _DESCRIPTION: Final = """\
 Run an ONNX model on a pool of worker processes.
@@ -27,6 +30,7 @@ examples:
   poolrt run model.onnx --input image=cat.npy --expect expected.npz     fails where they differ
   poolrt run model.onnx --random-inputs 0 --workers 4 --repeat 200 --json
   poolrt run model.onnx --random-inputs 0 --engine opencl:0
+  poolrt run model.onnx --random-inputs 0 --socket /run/user/1000/poolrt.sock     on a pool that runs: poolrt serve
 
 random inputs are numpy.random.default_rng(SEED).standard_normal(shape), drawn in the order of the model's inputs
 """
@@ -65,6 +69,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     pool.add_argument("--workers", type=positive, metavar="N", help="worker processes (default: one for each core)")
     pool.add_argument("--threads", type=positive, metavar="N", help="threads of one worker (default: cores / workers)")
     pool.add_argument("--engine", metavar="ENGINE", help="cpu, opencl or opencl:INDEX (default: cpu)")
+    pool.add_argument("--socket", metavar="PATH", help="use the pool that `poolrt serve` keeps there, and its workers")
     pool.add_argument(
         "--repeat",
         type=positive,
@@ -87,16 +92,18 @@ def _execute(options: argparse.Namespace, settings: Settings, report: Report) ->
         raise UsageError(f"{options.model}: {'not a file' if options.model.exists() else 'no such file'}")
     if options.save and not options.save.parent.is_dir():
         raise UsageError(f"--save {options.save}: there is no folder {options.save.parent}")
-    from poolrt.pool import Pool
+    if options.socket and (options.workers or options.threads or options.read_only):
+        raise UsageError(
+            "--socket: workers, threads and cache are those of the server: give their options to poolrt serve"
+        )
 
     # The pool's processes start while this one imports and reads; whatever is refused from here on ends them again.
-    told = {"config": options.config, "read_only": options.read_only}
-    with Pool(options.workers, options.threads, options.engine, **told) as pool:
+    with _pool(options) as pool:
         from poolrt import load_onnx
 
         from . import measure, tensors
 
-        if settings.redis_url:
+        if settings.redis_url and not options.socket:
             _reach_redis(settings)
         graph = load_onnx(options.model, batch=options.batch, shapes=dict(options.shape), engine=settings.engine)
         ports = [tensors.Port(name, dims, "float32") for name, dims in graph.inputs.items()]
@@ -131,6 +138,15 @@ def _execute(options: argparse.Namespace, settings: Settings, report: Report) ->
     _tell(found, options, report)
     report.result(found)
     return 0
+
+
+def _pool(options: argparse.Namespace) -> Pool:
+    from poolrt.pool import Pool, connect
+
+    if options.socket:
+        return connect(options.socket, config=options.config, engine=options.engine)
+    told = {"config": options.config, "read_only": options.read_only}
+    return Pool(options.workers, options.threads, options.engine, **told)
 
 
 def _reach_redis(settings: Settings) -> None:

@@ -1,0 +1,97 @@
+"""`poolrt serve`: a pool that outlives its clients, for all programs of this user."""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import sys
+from typing import TYPE_CHECKING, Final
+
+from poolrt.cli.main import add_common
+from poolrt.cli.numbers import positive
+from poolrt.cli.report import JobFailed, Report, bytes_text
+from poolrt.settings import Settings
+
+from .socket_option import add_socket
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from poolrt.coordinator.configuration import Configuration
+
+_DESCRIPTION: Final = """\
+Keep a pool running that many programs share: workers, shared memory, kernels that are mapped already.
+
+A program reaches it with poolrt.connect(PATH), or `poolrt run MODEL --socket PATH`. Only programs of the same user can.
+It runs in the foreground until it gets SIGTERM or SIGINT (Ctrl-C), or until `poolrt stop`; everything ends with it, and
+nothing is left behind. A client that goes, or is killed, gives back all that it held.
+"""
+_EPILOG: Final = """\
+examples:
+  poolrt serve
+  poolrt serve --socket /run/user/1000/models.sock --workers 4 --threads 2
+  poolrt serve --config production.toml
+  poolrt serve --json | { read -r facts; echo "$facts" | jq .socket; cat; }
+
+with --json the one object is written when clients can connect: socket, pid, workers, threads, arena_bytes
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Describe the command's options."""
+    parser.description = _DESCRIPTION
+    parser.epilog = _EPILOG
+    add_socket(parser)
+    parser.add_argument("--workers", type=positive, metavar="N", help="worker processes (default: one for each core)")
+    parser.add_argument(
+        "--threads", type=positive, metavar="N", help="threads of one worker (default: cores / workers)"
+    )
+    add_common(parser, _execute, overrides=("socket", "workers", "threads"))
+
+
+def _execute(options: argparse.Namespace, settings: Settings, report: Report) -> int:
+    from poolrt.coordinator.entry import serve_path
+
+    path = settings.socket_path
+    if not settings.socket:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        return serve_path(path, settings, lambda configuration: _tell(path, configuration, report))
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise JobFailed(_reason(path, error)) from error
+
+
+def _tell(path: Path, configuration: Configuration, report: Report) -> None:
+    import os
+
+    workers, threads = configuration.workers, configuration.threads
+    report.say(
+        f"listening at {path}: {workers} worker{'s' * (workers > 1)} of {threads} thread{'s' * (threads > 1)}, "
+        f"{bytes_text(configuration.arena_bytes)} of shared memory at most; poolrt stop, or Ctrl-C, ends it"
+    )
+    report.result(
+        {
+            "socket": str(path),
+            "pid": os.getpid(),
+            "workers": workers,
+            "threads": threads,
+            "arena_bytes": configuration.arena_bytes,
+        }
+    )
+    sys.stdout.flush()
+
+
+def _reason(path: Path, error: OSError) -> str:
+    """Say why there can be no server at a path."""
+    if error.errno == errno.EADDRINUSE:
+        from poolrt.dial import dial
+        from poolrt.errors import CoordinatorLost
+
+        try:
+            dial(path).close()
+        except CoordinatorLost:
+            return f"{path} exists, and is not the socket of a server: choose another --socket"
+        return f"a server listens at {path} already: poolrt status shows it, poolrt stop ends it"
+    return f"cannot listen at {path}: {error.strerror or error}; choose another --socket"

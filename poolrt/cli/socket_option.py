@@ -1,0 +1,22 @@
+"""The option `--socket` of the commands that have to do with a running pool."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from poolrt.cli.report import JobFailed
+
+
+def add_socket(parser: argparse.ArgumentParser) -> None:
+    """Add the option; where it is not given, the setting of the same name says the path."""
+    parser.add_argument(
+        "--socket",
+        metavar="PATH",
+        help="the server's socket (default: POOLRT_SOCKET, else poolrt.sock in $XDG_RUNTIME_DIR or the home folder)",
+    )
+
+
+def nobody_at(path: Path) -> JobFailed:
+    """Return the error for a path where no server of this user listens."""
+    return JobFailed(f"no server listens at {path}: poolrt serve --socket {path} starts one")

@@ -1,0 +1,85 @@
+"""`poolrt status`: what a running pool does."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from poolrt.cli.main import add_common
+from poolrt.cli.report import JobFailed, Report, bytes_text, table
+from poolrt.settings import Settings
+
+from .socket_option import add_socket, nobody_at
+
+_DESCRIPTION: Final = """\
+Tell what a running pool (`poolrt serve`) does: its workers, its queue, its memory, its cache.
+
+Exit status 1 where no server listens, or it does not answer.
+"""
+_EPILOG: Final = """\
+examples:
+  poolrt status
+  poolrt status --socket /run/user/1000/models.sock
+  poolrt status --json | jq '.workers[].state'
+  poolrt status > /dev/null 2>&1 || poolrt serve &
+"""
+#: Seconds that a server gets to answer; it does so between two messages, and after the store has.
+_ANSWER_S: Final = 5.0
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Describe the command's options."""
+    parser.description = _DESCRIPTION
+    parser.epilog = _EPILOG
+    add_socket(parser)
+    add_common(parser, _execute, overrides=("socket",))
+
+
+def _execute(options: argparse.Namespace, settings: Settings, report: Report) -> int:
+    from poolrt.dial import dial
+    from poolrt.errors import CoordinatorLost
+    from poolrt.pool import connect
+
+    path = settings.socket_path
+    try:
+        dial(path).close()
+    except CoordinatorLost as error:
+        raise nobody_at(path) from error
+    try:
+        with connect(path, start_timeout_s=_ANSWER_S) as pool:
+            stats = pool.stats(timeout=_ANSWER_S)
+            threads = pool.threads
+    except (CoordinatorLost, TimeoutError) as error:
+        raise JobFailed(f"the server at {path} does not answer: {error}") from error
+    found = {"socket": str(path), "threads": threads, **stats, "clients": stats["clients"] - 1}  # one is this command
+    _tell(path, found, report)
+    report.result(found)
+    return 0
+
+
+def _tell(path: Path, found: Mapping[str, Any], report: Report) -> None:
+    workers, queue, arena, cache = found["workers"], found["queue"], found["arena"], found["cache"]
+    lost = found["workers_lost"]
+    rows = [
+        ["server", f"process {found['pid']} at {path}"],
+        ["clients", str(found["clients"])],
+        ["workers", f"{len(workers)} of {found['threads']} threads, {lost} replaced since the start"],
+        ["queue", f"{queue['waiting']} waiting, {queue['in_flight']} in flight, {queue['creating']} being created"],
+        ["memory", f"{bytes_text(arena['used'])} of {bytes_text(arena['bytes'])} shared in use"],
+    ]
+    if "error" in cache:
+        rows.append(["cache", str(cache["error"])])
+    else:
+        hits = cache["hits"]
+        rows.append(["cache", f"{cache['entries']} entries, {cache['creations']} created, {sum(hits.values())} reused"])
+    for line in table(rows):
+        report.say(line)
+    cells = [["worker", "state", "runs", "resident"]]
+    for worker in workers:
+        pid = str(worker["pid"] or "-")
+        cells.append([pid, worker["state"], str(worker["runs"]), bytes_text(worker["rss_bytes"])])
+    report.say()
+    for line in table(cells, right=frozenset({2, 3})):
+        report.say(line)
