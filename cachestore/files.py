@@ -13,6 +13,7 @@ while Redis is away: an entry made then is marked, and the next process with a c
 
 from __future__ import annotations
 
+import math
 import os
 import stat
 import time
@@ -163,9 +164,9 @@ class FilesTier:
         """Forget that an entry had to go to Redis."""
         _unlink(os.path.join(self._unpublished, digest))
 
-    def turn(self, digest: str, stale_after: float) -> TurnWait:
+    def turn(self, digest: str, stale_after: float, busy_for: float = math.inf) -> TurnWait:
         """Return the wait for this node's turn to create an entry."""
-        return TurnWait(os.path.join(self._creating, digest), stale_after)
+        return TurnWait(os.path.join(self._creating, digest), stale_after, busy_for)
 
     def _path(self, generation: int, digest: str) -> str:
         return f"{self._entries}/{generation:016x}/{digest}"

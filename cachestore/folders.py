@@ -13,7 +13,11 @@ def make_folder(path: str) -> None:
         return
     except FileNotFoundError:
         parent = os.path.dirname(path)
-        if not parent or os.path.isdir(parent):
-            raise  # nothing is missing: this is no place for folders, such as /proc
+        if not parent:
+            raise
         make_folder(parent)
-        make_folder(path)
+        try:
+            os.mkdir(path, 0o700)
+        except FileExistsError:
+            # Another process was faster. One that is missing still is in no place for folders, such as /proc.
+            return

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Final, Self
 
+#: Beats in one term of a lease.
+BEATS_PER_TERM: Final = 3
 #: Longest wait, in seconds, for the thread to see that it is over. A beat that hangs in Redis ends by itself later:
 #: beats carry their owner's nonce, so one too many changes nothing.
 _JOIN_S: Final = 0.05

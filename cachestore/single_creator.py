@@ -18,7 +18,7 @@ from typing import Final, Literal
 from .admission import Admission
 from .entry import EntryCodec, EntryMeta
 from .errors import CreationFailed, CreationTimeout, StoreFull, StoreUnavailable
-from .heartbeat import Heartbeat
+from .heartbeat import BEATS_PER_TERM, Heartbeat
 from .identity import is_dead, own_identity
 from .key import Key
 from .limits import Limits
@@ -28,15 +28,13 @@ from .options import StoreOptions
 from .redis.lease import Ended, Held, Off, Owned, Present
 from .redis.tier import RedisTier
 from .stats import Tally
-from .turn import Turn
+from .turn import Turn, TurnWait
 
 Source = Literal["memory", "files", "redis", "waited", "created"]
 Create = Callable[[], bytes]
 
 #: Longest log, in characters, kept of a failure: its end, where compilers say what was wrong.
 _LOG_TAIL: Final = 16 * 1024
-#: Renewals of a lease in one term.
-_BEATS_PER_TERM: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +56,7 @@ class _Request:
     deadline: float
     missed: bool = False
     waited: bool = False
+    turn: TurnWait | None = None
 
     @property
     def left(self) -> float:
@@ -91,8 +90,10 @@ class SingleCreator:
         """Return the entry's payload, from Redis, from another creator, or from `create`.
 
         Raises CreationFailed with the creator's error, CreationTimeout when another creator takes past `deadline`
-        (monotonic clock).
+        (monotonic clock), and KeyFileRefused.
         """
+        # What cannot be signed is not created, and no one is made to wait for it.
+        self._codec()
         request = _Request(key, create, time.monotonic(), deadline)
         tier = self._limits.tier()
         if tier is not None:
@@ -140,6 +141,9 @@ class SingleCreator:
                         self._tally.add("takeovers")
                     waited_for = None
                     continue
+                # A holder on this node that falls silent has the node's turn, too: its silence counts from now.
+                request.turn = request.turn or self._node.turn(digest)
+                request.turn.look()
                 waited_for = answer.fence
                 news = tier.leases.wait(digest, answer, request.left)
                 if news is None:
@@ -170,12 +174,12 @@ class SingleCreator:
     def _create_here(self, state: NodeState, request: _Request, lease: _Lease | None) -> Obtained:
         """Take this node's turn and create, unless another process of the node has done so meanwhile."""
         term = self._options.lease_s
-        with Heartbeat(term / _BEATS_PER_TERM, self._options.creation_limit_s) as heart:
+        with Heartbeat(term / BEATS_PER_TERM, self._options.creation_limit_s) as heart:
             if lease is not None:
                 heart.add(lease.beat)
             turn: Turn | None = None
             try:
-                wait = self._node.turn(request.key.digest)
+                wait = request.turn or self._node.turn(request.key.digest)
                 try:
                     turn = wait.take(request.deadline)
                 except OSError:

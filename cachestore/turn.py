@@ -4,8 +4,10 @@ The lease in Redis orders the hosts; the turn orders the processes of one host w
 creator with a lease takes the turn too, so a process that loses Redis half-way still finds it at work.
 
 Guarantees: a holder that is killed frees the turn at once (the kernel drops the lock); one that is stopped or hangs
-loses it when its heartbeat, the file's modification time, is older than `stale_after`; a failure is handed, signed,
-to everyone who waited, and to nobody who comes later. The file is removed at the end, so nothing is left behind.
+loses it when its heartbeat, the file's modification time, has not changed for `stale_after` seconds under the eyes of one
+who waits (its age would be wrong whenever the wall clock steps, or the folder is another machine's); a failure is
+handed, signed, to everyone who waited, and to nobody who comes later. The file is removed at the end, so nothing is left
+behind.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import threading
 import time
 from typing import Final
 
-from .file_lock import is_same_file, try_lock, unlock_file
+from .file_lock import is_same_file, lock_file, try_lock, unlock_file
 from .folders import make_folder
 
 #: First and longest pause, in seconds, between two looks at a turn that another process holds.
@@ -26,17 +28,21 @@ _MAX_FAILURE: Final = 1 << 20
 
 
 class Turn:
-    """The right of this process to create one entry on this node; a context manager that gives it back."""
+    """The right of this process to create one entry on this node. `end` gives it back.
 
-    def __init__(self, path: str, descriptor: int) -> None:
+    Nobody is shown a beat after `last_beat`, on the monotonic clock: a holder that hangs is silent from then on.
+    """
+
+    def __init__(self, path: str, descriptor: int, last_beat: float) -> None:
         self._path = path
         self._descriptor = descriptor
+        self._last_beat = last_beat
         self._lock = threading.Lock()
 
     def beat(self) -> bool:
         """Show that the holder is at work; False once the turn is over."""
         with self._lock:
-            if self._descriptor < 0:
+            if self._descriptor < 0 or time.monotonic() > self._last_beat:
                 return False
             os.utime(self._descriptor)
             return True
@@ -62,16 +68,29 @@ class Turn:
 class TurnWait:
     """Wait for the turn of one key.
 
-    `stale_after` is in seconds. After `take` has returned, `waited` tells whether another holder was at work meanwhile,
-    `took_over` whether that one had fallen silent, and `failure` holds its signed failure, if it left one.
+    A holder is silent after `stale_after` seconds without a beat, and our own beats end after `busy_for` seconds. After
+    `take` has returned, `waited` tells whether another holder was at work meanwhile, `took_over` whether that one had
+    fallen silent, and `failure` holds its signed failure, if it left one.
     """
 
-    def __init__(self, path: str, stale_after: float) -> None:
+    def __init__(self, path: str, stale_after: float, busy_for: float) -> None:
         self._path = path
         self._stale_after = stale_after
+        self._busy_for = busy_for
+        # The last beat that we have seen, as inode and modification time, and when we first saw it.
+        self._beat: tuple[int, int] | None = None
+        self._beat_seen = 0.0
         self.waited = False
         self.took_over = False
         self.failure: bytes | None = None
+
+    def look(self) -> None:
+        """Note the holder's last beat, so that the time that is spent on waiting for it elsewhere counts, too."""
+        try:
+            self._silence(os.stat(self._path))
+        except OSError:
+            # There is no holder, or no usable folder: `take` will see.
+            return
 
     def take(self, deadline: float) -> Turn | None:
         """Return the turn, or None when the former holder left a failure or the monotonic clock has passed `deadline`.
@@ -89,7 +108,8 @@ class TurnWait:
                         self.took_over |= saw_holder
                         os.ftruncate(descriptor, 0)
                         os.utime(descriptor)
-                        turn, descriptor = Turn(self._path, descriptor), -1
+                        turn = Turn(self._path, descriptor, time.monotonic() + self._busy_for)
+                        descriptor = -1
                         return turn
                     # A holder ended between our opening and locking; what it left is in our file without a name.
                     self.waited = True
@@ -101,7 +121,7 @@ class TurnWait:
                 self.waited = saw_holder = True
                 if time.monotonic() >= deadline:
                     return None
-                if time.time() - os.fstat(descriptor).st_mtime > self._stale_after:
+                if self._silence(os.fstat(descriptor)) > self._stale_after:
                     self.took_over |= self._take_away(descriptor)
                     descriptor, saw_holder = self._reopen(descriptor), False
                     continue
@@ -111,14 +131,27 @@ class TurnWait:
             if descriptor >= 0:
                 os.close(descriptor)
 
+    def _silence(self, status: os.stat_result) -> float:
+        """Return for how many seconds we have seen no new beat."""
+        beat = (status.st_ino, status.st_mtime_ns)
+        now = time.monotonic()
+        if beat != self._beat:
+            self._beat, self._beat_seen = beat, now
+        return now - self._beat_seen
+
     def _take_away(self, descriptor: int) -> bool:
         """Take the name from a silent holder's file, so that the next to open it makes a new one."""
-        if not is_same_file(descriptor, self._path):
-            return False
+        folder = os.open(os.path.dirname(self._path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
+            # One at a time: the name could be that of the next holder's file by the time that it is taken away.
+            lock_file(folder, self._path)
+            if not is_same_file(descriptor, self._path):
+                return False
             os.unlink(self._path)
         except FileNotFoundError:
             return False
+        finally:
+            os.close(folder)
         return True
 
     def _reopen(self, descriptor: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import time
@@ -15,14 +16,19 @@ START_S = 10.0
 
 
 class RedisServer:
-    """One server in `folder`, on a unix socket."""
+    """One server in `folder`, on a unix socket.
 
-    def __init__(self, folder: Path, *settings: str) -> None:
+    `settings` are arguments for its program and come after ours, `environment` are variables that it gets in addition.
+    """
+
+    def __init__(self, folder: Path, *settings: str, environment: dict[str, str] | None = None) -> None:
+        folder.mkdir(exist_ok=True)
         self._socket = folder / "s"
         self._command = [
             find_server(None), "--port", "0", "--unixsocket", str(self._socket), "--dir", str(folder), "--save", "",
             *settings,
         ]  # fmt: skip
+        self._environment = {**os.environ, **(environment or {})}
         self._process: subprocess.Popen[bytes] | None = None
         self.start()
 
@@ -37,18 +43,28 @@ class RedisServer:
 
         return redis.Redis(unix_socket_path=str(self._socket), socket_timeout=5.0)
 
+    def spawn(self, *settings: str) -> None:
+        """Start it, with more settings for this time, and do not wait until it answers."""
+        self._process = subprocess.Popen(
+            [*self._command, *settings], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env=self._environment
+        )
+
     def start(self) -> None:
         """Start it and wait for its answer."""
+        self.spawn()
+        self.await_answer()
+
+    def await_answer(self) -> None:
+        """Wait until it answers."""
         import redis
 
-        self._process = subprocess.Popen(self._command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
         deadline = time.monotonic() + START_S
         with self.client() as client:
             while time.monotonic() < deadline:
                 try:
                     client.ping()
                     return
-                except redis.ConnectionError:
+                except (redis.ConnectionError, redis.TimeoutError):
                     time.sleep(0.005)
         raise TimeoutError("the test's redis-server does not answer")
 

@@ -144,8 +144,7 @@ def test_waiting_ends_at_the_deadline(tier: FilesTier) -> None:
 
 def test_a_silent_holder_loses_its_turn_and_cannot_harm_the_next(tier: FilesTier, tmp_path: Path) -> None:
     silent = take(tier.turn(DIGESTS[0], 5))
-    os.utime(tmp_path / "creating" / DIGESTS[0], (1, 1))
-    wait = tier.turn(DIGESTS[0], 5)
+    wait = tier.turn(DIGESTS[0], 0.1)
     turn = take(wait)
     assert wait.took_over
     # When the silent one ends after all, the name still belongs to its successor
@@ -156,11 +155,48 @@ def test_a_silent_holder_loses_its_turn_and_cannot_harm_the_next(tier: FilesTier
     assert not turn.beat()
 
 
-def test_a_holder_that_beats_keeps_its_turn(tier: FilesTier, tmp_path: Path) -> None:
+def test_a_holder_that_beats_keeps_its_turn(tier: FilesTier) -> None:
     turn = take(tier.turn(DIGESTS[0], 5))
-    os.utime(tmp_path / "creating" / DIGESTS[0], (1, 1))
-    assert turn.beat()
-    assert tier.turn(DIGESTS[0], 5).take(time.monotonic() + 0.05) is None
+    wait = tier.turn(DIGESTS[0], 0.2)
+    taken: list[Turn | None] = []
+    thread = threading.Thread(target=lambda: taken.append(wait.take(time.monotonic() + 0.8)))
+    thread.start()
+    while thread.is_alive():
+        assert turn.beat()
+        time.sleep(0.01)
+    assert (taken, wait.took_over) == ([None], False)
+    turn.end()
+
+
+def test_a_holder_that_hangs_is_silent_after_its_time(tier: FilesTier) -> None:
+    turn = take(tier.turn(DIGESTS[0], 5, busy_for=0.0))
+    assert not turn.beat()
+    turn.end()
+
+
+@pytest.mark.parametrize("when", [1.0, time.time() + 3600])
+def test_the_age_of_a_beat_by_the_wall_clock_means_nothing(tier: FilesTier, tmp_path: Path, when: float) -> None:
+    turn = take(tier.turn(DIGESTS[0], 60))
+    os.utime(tmp_path / "creating" / DIGESTS[0], (when, when))
+    # Given a clock that has stepped, then a waiter goes by what it sees
+    assert tier.turn(DIGESTS[0], 60).take(time.monotonic() + 0.05) is None
+    wait = tier.turn(DIGESTS[0], 0.05)
+    take(wait).end()
+    assert wait.took_over
+    turn.end()
+
+
+def test_time_spent_on_waiting_elsewhere_counts(tier: FilesTier) -> None:
+    turn = take(tier.turn(DIGESTS[0], 60))
+    wait = tier.turn(DIGESTS[0], 0.3)
+    wait.look()
+    seen = time.monotonic()
+    while time.monotonic() - seen < 0.3:
+        wait.look()
+        time.sleep(0.01)
+    begin = time.monotonic()
+    take(wait).end()
+    assert time.monotonic() - begin < 0.2
     turn.end()
 
 

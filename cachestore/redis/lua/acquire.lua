@@ -1,7 +1,7 @@
 -- Ask for the lease to create one entry. Needs: clock.
 --
 -- KEYS  1 <prefix>:v:<digest>          value
---       2 <prefix>:l:<digest>          lease, hash: nonce, fence, owner, expires (ms), limit (ms)
+--       2 <prefix>:l:<digest>          lease, hash: nonce, fence, owner, term (ms), expires (ms), limit (ms)
 --       3 <prefix>:m                   meta, hash: clock, capacity, generation, revision
 --       4 <prefix>:c                   counters
 --       5 <prefix>:w:<digest>:<fence>  (optional) wake stream of the lease that the caller waited for
@@ -26,16 +26,22 @@ end
 if (tonumber(set[1] or '') or tonumber(ARGV[4])) == 0 then return {'OFF', generation, revision} end
 if redis.call('EXISTS', KEYS[1]) == 1 then return {'HIT', generation, revision} end
 local now = now_ms()
-local lease = redis.call('HMGET', KEYS[2], 'nonce', 'fence', 'owner', 'expires')
+local lease = redis.call('HMGET', KEYS[2], 'nonce', 'fence', 'owner', 'expires', 'term')
 if lease[1] == ARGV[1] then return {'OWN', generation, revision, lease[2]} end
 if lease[1] then
   local left = tonumber(lease[4]) - now
+  local longest = tonumber(lease[5])
+  if left > longest then
+    -- The clock has stepped back: without this the lease of a dead creator would last as long as the step.
+    left = longest
+    redis.call('HSET', KEYS[2], 'expires', format_number(now + longest))
+  end
   if left > 0 then return {'WAIT', generation, revision, lease[2], left, lease[3], lease[1]} end
   redis.call('HINCRBY', KEYS[4], 'takeovers', 1)
 end
 local fence = format_number(tick(KEYS[3]))
 local term, limit = tonumber(ARGV[2]), tonumber(ARGV[3])
-redis.call('HSET', KEYS[2], 'nonce', ARGV[1], 'fence', fence, 'owner', ARGV[5],
+redis.call('HSET', KEYS[2], 'nonce', ARGV[1], 'fence', fence, 'owner', ARGV[5], 'term', term,
   'expires', format_number(now + math.min(term, limit)), 'limit', format_number(now + limit))
 redis.call('PEXPIRE', KEYS[2], term + ARGV[6])
 return {'OWN', generation, revision, fence}

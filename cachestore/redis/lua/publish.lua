@@ -30,12 +30,27 @@ local function finish(status, word, dropped)
   return {word, generation, revision, unpack(dropped or {})}
 end
 
+local function list(bytes)
+  local before = tonumber(redis.call('HGET', sizes, digest) or '0')
+  redis.call('ZADD', order, format_number(tick(meta)), digest)
+  redis.call('HSET', sizes, digest, bytes)
+  redis.call('HINCRBY', meta, 'bytes', bytes - before)
+  return evict(ARGV[7], order, sizes, meta, counters, capacity, capacity_bytes, digest, 64)
+end
+
 if redis.call('EXISTS', value) == 1 then
   redis.call('UNLINK', upload)
+  if redis.call('ZSCORE', order, digest) then
+    redis.call('HINCRBY', counters, 'duplicates', 1)
+  elseif capacity > 0 and (capacity_bytes == 0 or size <= capacity_bytes) then
+    -- Redis has evicted our list and not the value; whoever publishes the value brings it back into the list.
+    return finish('ok', 'DUP', list(redis.call('STRLEN', value)))
+  end
   return finish('ok', 'DUP')
 end
 if holder and not own then
   redis.call('UNLINK', upload)
+  redis.call('HINCRBY', counters, 'duplicates', 1)
   return {'LOST', generation, revision}
 end
 if generation ~= ARGV[3] or capacity == 0 then
@@ -49,9 +64,5 @@ if capacity_bytes > 0 and size > capacity_bytes then
   return finish('ok', 'TRANSIENT')
 end
 redis.call('PERSIST', value)
-local before = tonumber(redis.call('HGET', sizes, digest) or '0')
-redis.call('ZADD', order, format_number(tick(meta)), digest)
-redis.call('HSET', sizes, digest, size)
-redis.call('HINCRBY', meta, 'bytes', size - before)
-local dropped = evict(ARGV[7], order, sizes, meta, counters, capacity, capacity_bytes, digest, 64)
-return finish('ok', own and 'OK' or 'LATE', dropped)
+if not own then redis.call('HINCRBY', counters, 'late', 1) end
+return finish('ok', own and 'OK' or 'LATE', list(size))
