@@ -128,16 +128,11 @@ def _meta(header: bytes, digest: str) -> EntryMeta:
     """Return a header's fields. A genuine one can still be from a program that has another idea of them."""
     try:
         fields: Any = msgpack.unpackb(header, use_list=False)
-        meta = EntryMeta(*fields)
-        sound = (
-            isinstance(meta.fence, int)
-            and math.isfinite(meta.created)
-            and math.isfinite(meta.seconds)
-            and isinstance(meta.creator, str)
-            and isinstance(meta.toolchain, str)
-        )
+        fence, created, seconds, creator, toolchain = fields
+        sound = isinstance(fence, int) and isinstance(creator, str) and isinstance(toolchain, str)
+        sound = sound and math.isfinite(created) and math.isfinite(seconds)
     except (ValueError, TypeError, OverflowError, msgpack.UnpackException) as error:
         raise EntryCorrupt(digest, f"its header makes no sense: {error}") from None
     if not sound:
         raise EntryCorrupt(digest, "its header makes no sense")
-    return meta
+    return EntryMeta(fence, created, seconds, creator, toolchain)

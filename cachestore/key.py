@@ -59,13 +59,14 @@ class Key:
     or nesting deeper than `MAX_DEPTH`.
     """
 
-    __slots__ = ("_canonical", "_digest")
+    __slots__ = ("_digest", "canonical")
 
     def __init__(self, fields: Mapping[str, Any]) -> None:
         for name in fields:
             if not isinstance(name, str):
                 raise TypeError(f"a key's field names are text, not {type(name).__name__}: {name!r}")
-        self._canonical: bytes = _pack(_normal(fields, "", 0))
+        #: The canonical bytes; equal keys have equal bytes and the other way round.
+        self.canonical: Final[bytes] = _pack(_normal(fields, "", 0))
         self._digest: str | None = None
 
     @classmethod
@@ -82,26 +83,21 @@ class Key:
             key = cls(fields)
         except (TypeError, AttributeError) as error:
             raise ValueError(f"not the canonical bytes of a key: {error}") from None
-        if key._canonical != canonical:
+        if key.canonical != canonical:
             raise ValueError("not the canonical bytes of a key: another encoding of the same fields")
         return key
-
-    @property
-    def canonical(self) -> bytes:
-        """The canonical bytes; equal keys have equal bytes and the other way round."""
-        return self._canonical
 
     @property
     def digest(self) -> str:
         """SHA-256 of the canonical bytes, 64 hexadecimal characters."""
         if self._digest is None:
-            self._digest = hashlib.sha256(self._canonical).hexdigest()
+            self._digest = hashlib.sha256(self.canonical).hexdigest()
         return self._digest
 
     @property
     def fields(self) -> dict[str, Any]:
         """The fields as a new dictionary, sequences as tuples."""
-        fields: dict[str, Any] = _unpack(self._canonical)
+        fields: dict[str, Any] = _unpack(self.canonical)
         return fields
 
     def diff(self, other: Key) -> dict[str, tuple[Any, Any]]:
@@ -115,16 +111,16 @@ class Key:
         return differences
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Key) and self._canonical == other._canonical
+        return isinstance(other, Key) and self.canonical == other.canonical
 
     def __hash__(self) -> int:
-        return hash(self._canonical)
+        return hash(self.canonical)
 
     def __repr__(self) -> str:
         return f"<Key {self.digest[:12]} {self.fields!r}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Key.from_canonical, (self._canonical,)
+        return Key.from_canonical, (self.canonical,)
 
 
 def _normal(value: Any, where: str, depth: int) -> Any:

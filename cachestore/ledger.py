@@ -20,9 +20,11 @@ from .stats import Batch, Tally, merge
 if TYPE_CHECKING:
     from .redis.tier import RedisTier
 
-#: Hits in memory, and age in seconds, after which they are handed on; other counts go at once.
-_MOST_PENDING: Final = 256
+#: Hits in memory, and age in seconds, after which they are handed on.
+_MOST_PENDING: Final = 4096
 _MOST_AGE_S: Final = 0.5
+#: Least time, in seconds, between two times that look-ups are handed on.
+_INTERVAL_S: Final = 0.05
 #: Least time, in seconds, between two looks into the journal by one connected process.
 _FOLD_INTERVAL_S: Final = 1.0
 #: Entries brought to Redis in one go; the rest follows with the next one.
@@ -37,12 +39,21 @@ class Ledger:
         self._limits = limits
         self._admission = admission
         self._tally = tally
-        self._handed_on = time.monotonic()
+        self._handed_on = -_INTERVAL_S
         self._folded = -_FOLD_INTERVAL_S
 
     def after_memory(self) -> None:
         """Hand on hits in memory when there are many or they are old; never waits for Redis."""
         if self._tally.pending >= _MOST_PENDING or time.monotonic() - self._handed_on > _MOST_AGE_S:
+            self.write_down()
+
+    def after_look_up(self, tier: RedisTier | None) -> None:
+        """Hand on what look-ups have counted, at once if that was not done just now."""
+        if time.monotonic() - self._handed_on < _INTERVAL_S:
+            return
+        if tier is not None:
+            self.after_redis(tier)
+        else:
             self.write_down()
 
     def write_down(self) -> None:

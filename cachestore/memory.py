@@ -1,64 +1,110 @@
-"""The nearest tier: payloads in this process, least recently used out first, bounded in entries and in bytes."""
+"""The nearest tier: payloads in this process, least recently used out first, bounded in entries and in bytes.
+
+A hit takes no lock: each of its steps is one operation of a dictionary or a list on keys that are bytes, which the
+interpreter does in one piece. It computes no digest either: entries are found by the whole canonical key.
+"""
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final
 
 from .key import Key
+from .node_state import NodeState, Watch
+
+#: Hits between two calls of the owner's `now_and_then`, a power of two.
+_HITS: Final = 64
+
+#: A watch that never says that nothing has changed.
+_NO_WATCH: Final[Watch] = (b"", b"changed")
 
 
 class MemoryTier:
-    """Keep payloads among the threads of one process, found by digest and compared by the full key."""
+    """Keep payloads among the threads of one process, all of one state of the node.
 
-    def __init__(self, capacity: int, capacity_bytes: int) -> None:
+    Each hit appends the entry's digest to `uses`; `now_and_then` is called once in a while to take them away. While
+    `unchanged` holds, the tier may be asked without looking at the node's state.
+    """
+
+    def __init__(self, capacity: int, capacity_bytes: int, uses: list[str], now_and_then: Callable[[], None]) -> None:
         self._lock = threading.Lock()
-        self._entries: OrderedDict[str, tuple[bytes, bytes]] = OrderedDict()
+        self._entries: OrderedDict[bytes, tuple[bytes, str]] = OrderedDict()
         self._bytes = 0
         self._capacity = capacity
         self._capacity_bytes = capacity_bytes
+        self._uses = uses
+        self._now_and_then = now_and_then
+        self._state = NodeState()
+        self._record, self._known = _NO_WATCH
 
-    def get(self, key: Key) -> bytes | None:
+    def hit(self, key: Key) -> bytes | None:
         """Return the payload and make it the most recently used."""
-        with self._lock:
-            entry = self._entries.get(key.digest)
-            if entry is None or entry[0] != key.canonical:
-                return None
-            self._entries.move_to_end(key.digest)
-            return entry[1]
+        canonical = key.canonical
+        entry = self._entries.get(canonical)
+        if entry is None:
+            return None
+        try:
+            self._entries.move_to_end(canonical)
+        except KeyError:
+            # Dropped at this moment by another thread; what we hold is as good as before.
+            pass
+        uses = self._uses
+        uses.append(entry[1])
+        if not len(uses) % _HITS:
+            self._now_and_then()
+        return entry[0]
 
-    def put(self, key: Key, payload: bytes) -> None:
-        """Keep a payload, dropping the least recently used; one larger than the whole tier is not kept."""
+    def hit_if_unchanged(self, key: Key) -> bytes | None:
+        """Return what `hit` returns, or None when the node's state has changed, or may have, since the last `watch`."""
+        return self.hit(key) if self._record[:] == self._known else None
+
+    def __contains__(self, key: Key) -> bool:
+        return key.canonical in self._entries
+
+    def put(self, key: Key, payload: bytes, state: NodeState) -> None:
+        """Keep a payload that was found or made under `state`, dropping the least recently used.
+
+        One of another state is not kept: it may have been cleared. Nor is one larger than the whole tier.
+        """
         with self._lock:
-            if self._capacity == 0 or len(payload) > self._capacity_bytes:
+            if self._capacity == 0 or len(payload) > self._capacity_bytes or state != self._state:
                 return
-            self._drop(key.digest)
-            self._entries[key.digest] = (key.canonical, payload)
+            self._drop(key.canonical)
+            self._entries[key.canonical] = (payload, key.digest)
             self._bytes += len(payload)
             while len(self._entries) > self._capacity or self._bytes > self._capacity_bytes:
-                self._drop(next(iter(self._entries)))
+                _, (dropped, _) = self._entries.popitem(last=False)
+                self._bytes -= len(dropped)
 
-    def remove(self, digest: str) -> None:
+    def remove(self, key: Key) -> None:
         """Forget one entry."""
         with self._lock:
-            self._drop(digest)
+            self._drop(key.canonical)
 
-    def reset(self, capacity: int) -> None:
-        """Forget everything and hold at most `capacity` entries from now on."""
+    def reset(self, capacity: int, state: NodeState) -> None:
+        """Forget everything, the watch included, and hold at most `capacity` entries of `state` from now on."""
         with self._lock:
+            self._state = state
+            self._record, self._known = _NO_WATCH
             self._entries.clear()
             self._bytes = 0
             self._capacity = capacity
 
+    def watch(self, watch: Watch | None) -> None:
+        """Trust the entries as long as the node's state does not change."""
+        self._record, self._known = watch or _NO_WATCH
+
     def __len__(self) -> int:
         return len(self._entries)
+
+    def _drop(self, canonical: bytes) -> None:
+        entry = self._entries.pop(canonical, None)
+        if entry is not None:
+            self._bytes -= len(entry[0])
 
     @property
     def bytes(self) -> int:
         """Sum of the payloads' sizes."""
         return self._bytes
-
-    def _drop(self, digest: str) -> None:
-        entry = self._entries.pop(digest, None)
-        if entry is not None:
-            self._bytes -= len(entry[1])

@@ -15,7 +15,7 @@ from .entry import Entry
 from .files import FileStatus, FilesTier
 from .journal import Journal
 from .key import Key
-from .node_state import UNSET, NodeState, NodeStateFile
+from .node_state import UNSET, NodeState, NodeStateFile, Watch
 from .options import StoreOptions
 from .stats import Batch, Tally
 from .turn import TurnWait
@@ -38,6 +38,10 @@ class Node:
     def state(self) -> NodeState:
         """Return what the node's processes agree on; the same object as long as nothing has changed."""
         return self._or(self._state_file.read, self._alone)
+
+    def watch(self, state: NodeState) -> Watch | None:
+        """Return how to see without a system call that `state`, from `state()`, still holds, if there is a way."""
+        return self._or(lambda: self._state_file.watch(state), None)
 
     def change(self, step: Callable[[NodeState], NodeState]) -> NodeState:
         """Change the state for all processes of the node."""

@@ -2,7 +2,8 @@
 
 It holds the generation (raised by every `clear`; entries of older generations do not count), the capacity with the
 revision that it was set in, and a count of removals. A process compares the raw bytes with those it saw last, so a hit
-in memory learns of a `clear` by a neighbour at the cost of one system call, and no connection is needed.
+in memory learns of a `clear` by a neighbour at the cost of one system call, and no connection is needed. Where the file
+system shows a mapping what is written to the file, it learns of it at the cost of comparing 52 bytes.
 
 Generations and revisions are microseconds since the epoch, never less than one more than the last: of two places that
 disagree (a Redis that lost its memory, a node that was cut off) the higher number is the later word.
@@ -15,7 +16,7 @@ import struct
 import time
 import zlib
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from .file_lock import lock_file, unlock_file
 from .folders import make_folder
@@ -27,6 +28,12 @@ _SIZE: Final = _RECORD.size + _CRC.size
 _MAGIC: Final = b"PLRNODE1"
 #: Reads of a record that another process is just writing.
 _READ_ATTEMPTS: Final = 5
+
+if TYPE_CHECKING:
+    import mmap
+
+#: A view of the record and what it holds as long as nothing changes: compare `view[:]` with the bytes.
+Watch: TypeAlias = "tuple[mmap.mmap | bytes, bytes]"
 
 #: A capacity that nobody has set yet: the caller's default holds.
 UNSET: Final = -1
@@ -51,6 +58,8 @@ class NodeStateFile:
     def __init__(self, path: str) -> None:
         self._path = path
         self._descriptor = -1
+        self._mapping: mmap.mmap | None = None
+        self._can_be_mapped = True
         # Bytes and their meaning in one reference, so that threads never see one without the other.
         self._last: tuple[bytes, NodeState] = (b"", NodeState())
 
@@ -68,6 +77,18 @@ class NodeStateFile:
                 self._last = (raw, state)
                 return state
         return self.change(lambda state: state)
+
+    def watch(self, state: NodeState) -> Watch | None:
+        """Return how to see without a system call that `state`, from `read`, still holds; None where that cannot be done."""
+        raw, known = self._last
+        if known is not state:
+            return None
+        if self._mapping is None and self._descriptor >= 0 and self._can_be_mapped:
+            from .mapping import map_record
+
+            self._mapping = map_record(self._descriptor, _SIZE)
+            self._can_be_mapped = self._mapping is not None
+        return (self._mapping, raw) if self._mapping is not None else None
 
     def reopen_if_deleted(self) -> None:
         """Open the file anew when its folder was deleted under us, so that processes agree again."""
@@ -97,6 +118,8 @@ class NodeStateFile:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
+            # Not closed: a thread may be looking at it, and the last one to let go of it unmaps it.
+            self._mapping = None
             self._last = (b"", NodeState())
 
     def _open(self) -> None:

@@ -41,7 +41,6 @@ class Parts:
         self._seen: NodeState | None = None
         self._link: RedisLink | None = None
         self.tally = Tally()
-        self.memory = MemoryTier(options.capacity, options.memory_bytes)
         self.flights: Flights[bytes] = Flights()
         self.admission = Admission(self.codec, self.tally)
         node_type, ledger_type = Node, Ledger
@@ -52,6 +51,9 @@ class Parts:
         self.node = node_type(options, self.admission, self.tally)
         self.limits = Limits(self.link, self.node)
         self.ledger = ledger_type(self.node, self.limits, self.admission, self.tally)
+        self.memory = MemoryTier(
+            options.capacity, options.memory_bytes, self.tally.memory_uses, self.ledger.after_memory
+        )
 
     @cached_property
     def creator(self) -> SingleCreator:
@@ -127,15 +129,17 @@ class Parts:
         """Forget what is in memory when the node's processes have agreed on something new."""
         if state is not self._seen:
             if self._seen != state:
-                self.memory.reset(self.node.capacity(state))
+                self.memory.reset(self.node.capacity(state), state)
             self._seen = state
 
     def close(self) -> None:
         """Close files and connections; they open again on the next need."""
         if self._link is not None:
             self._link.close()
+        self.memory.watch(None)
         self.node.close()
 
     def forget(self) -> None:
         """Let go of what a forked child has inherited, without touching the parent's connections."""
+        self.memory.watch(None)
         self.node.close()

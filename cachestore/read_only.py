@@ -54,6 +54,9 @@ class ReadOnlyNode(Node):
             self._merged = merged = (own, heard, both)
         return merged[2]
 
+    def watch(self, state: NodeState) -> None:
+        """Return nothing to watch: what is kept in mind stands in no file."""
+
     def change(self, step: Callable[[NodeState], NodeState]) -> NodeState:
         """Keep a change in mind."""
         self._heard = step(self.state())

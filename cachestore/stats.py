@@ -85,6 +85,8 @@ class Tally:
         self._counts: dict[str, int] = {}
         self._uses: dict[str, None] = {}
         self._pending = 0
+        #: Digests of hits in memory, oldest first. Appending takes no lock; everything else here adds them up first.
+        self.memory_uses: list[str] = []
 
     def add(self, name: str, count: int = 1) -> None:
         """Count `name`, one of `COUNTERS`."""
@@ -96,6 +98,7 @@ class Tally:
         """Count a hit of `tier` and remember the entry as the most recently used."""
         name = f"hits.{tier}"
         with self._lock:
+            self._add_up()
             self._counts[name] = self._counts.get(name, 0) + 1
             if saved_s > 0.0:
                 self._counts["saved_us"] = self._counts.get("saved_us", 0) + round(saved_s * 1e6)
@@ -105,12 +108,13 @@ class Tally:
 
     @property
     def pending(self) -> int:
-        """Number of `add` and `use` calls since the last `take`."""
-        return self._pending
+        """Number of `add` and `use` calls and of hits in memory since the last `take`."""
+        return self._pending + len(self.memory_uses)
 
     def take(self) -> Batch:
         """Return everything and start again from nothing."""
         with self._lock:
+            self._add_up()
             batch = Batch(self._counts, tuple(self._uses))
             self._counts, self._uses, self._pending = {}, {}, 0
         return batch
@@ -120,10 +124,24 @@ class Tally:
         with self._lock:
             for name, count in batch.counts.items():
                 self._counts[name] = self._counts.get(name, 0) + count
+            self._add_up()
             newer = self._uses
             self._uses = dict.fromkeys(digest for digest in batch.uses if digest not in newer)
             self._uses.update(newer)
             self._pending += 1
+
+    def _add_up(self) -> None:
+        """Count the hits in memory. Threads append meanwhile, so exactly what was taken out is deleted."""
+        digests = self.memory_uses[:]
+        if digests:
+            del self.memory_uses[: len(digests)]
+            self._counts["hits.memory"] = self._counts.get("hits.memory", 0) + len(digests)
+            self._pending += len(digests)
+            # In the order of their last uses: first seen from the end, then turned round.
+            latest = list(dict.fromkeys(reversed(digests)))
+            for digest in reversed(latest):
+                self._uses.pop(digest, None)
+                self._uses[digest] = None
 
 
 def merge(batches: Iterable[Batch]) -> Batch:

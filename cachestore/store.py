@@ -56,9 +56,10 @@ class CacheStore:
 
     def __init__(self, options: StoreOptions) -> None:
         self._options = options
-        self._pid = os.getpid()
-        self._parts = Parts(options)
-        atexit.register(_close_at_exit, weakref.ref(self))
+        self._begin()
+        this = weakref.ref(self)
+        atexit.register(_close_at_exit, this)
+        os.register_at_fork(after_in_child=lambda: _begin_anew(this))
 
     @classmethod
     def connect(cls, url: str | None = None, **options: Any) -> Self:
@@ -77,8 +78,11 @@ class CacheStore:
 
     def get(self, key: Key) -> bytes | None:
         """Return the payload of a key, or None."""
-        found = self.get_many([key])[0]
-        return found.value if found is not None else None
+        payload = self._memory.hit_if_unchanged(key)
+        if payload is None:
+            found = self.get_many([key])[0]
+            payload = found.value if found is not None else None
+        return payload
 
     def get_many(self, keys: Sequence[Key]) -> list[Found | None]:
         """Return the payloads of several keys in order, asking Redis for all the rest at once."""
@@ -88,15 +92,19 @@ class CacheStore:
             parts.ledger.write_down()
             return [None] * len(keys)
         found = [self._find_here(parts, state, key) for key in keys]
-        self._hand_on(parts, found)
         rest = [index for index, item in enumerate(found) if item is None]
-        if rest:
+        if not rest:
+            self._hand_on(parts, found)
+        else:
             for index, item in zip(rest, self._find_there(parts, state, [keys[index] for index in rest]), strict=True):
                 found[index] = item
         return found
 
     def get_or_create(self, key: Key, create: Callable[[], bytes], timeout: float | None = None) -> bytes:
         """Return the payload of a key, made by `create` if nobody has it or is making it. See `fetch_or_create`."""
+        payload = self._memory.hit_if_unchanged(key)
+        if payload is not None:
+            return payload
         return self.fetch_or_create(key, create, timeout).value
 
     def fetch_or_create(self, key: Key, create: Callable[[], bytes], timeout: float | None = None) -> Outcome:
@@ -108,6 +116,9 @@ class CacheStore:
         CreationTimeout. A Redis that is slow or dead raises nothing: the payload is then made on this node.
         """
         begin = time.monotonic()
+        near = self._memory.hit_if_unchanged(key)
+        if near is not None:
+            return Outcome(near, "memory", time.monotonic() - begin)
         deadline = begin + (self._options.timeout_s if timeout is None else timeout)
         parts, state = self._enter()
         if parts.node.capacity(state) == 0:
@@ -125,19 +136,18 @@ class CacheStore:
             flight, leads = parts.flights.join(key.canonical)
             if leads:
                 # The last flight may have landed between the look and the join.
-                payload = parts.memory.get(key)
-                if payload is not None:
-                    parts.flights.end(key.canonical, flight, payload, None)
+                if key in parts.memory:
+                    parts.flights.end(key.canonical, flight, None, None)
                     continue
-                payload, source = self._lead(parts, flight, key, create, deadline)
-                return Outcome(payload, source, time.monotonic() - begin)
+                made, source = self._lead(parts, state, flight, key, create, deadline)
+                return Outcome(made, source, time.monotonic() - begin)
             if not missed:
                 missed = True
                 parts.tally.add("misses")
             payload = flight.wait(deadline - time.monotonic())
             if payload is not None:
                 parts.tally.add("waits")
-                parts.ledger.after_memory()
+                parts.ledger.after_look_up(None)
                 return Outcome(payload, "waited", time.monotonic() - begin)
             if time.monotonic() >= deadline:
                 raise CreationTimeout(key.digest, time.monotonic() - begin)
@@ -146,8 +156,8 @@ class CacheStore:
         """Remove a key everywhere; tell whether it was there. Counts nothing."""
         self._check_writable("remove entries")
         parts, state = self._enter()
-        there = parts.memory.get(key) is not None
-        parts.memory.remove(key.digest)
+        there = key in parts.memory
+        parts.memory.remove(key)
         there |= parts.node.remove(state, key.digest)
         parts.node.note_removal()
         tier = parts.limits.tier()
@@ -235,8 +245,8 @@ class CacheStore:
 
     def verify(self) -> VerifyReport:
         """Check every entry in this node's files and in Redis; report the bad ones and, unless read-only, remove them."""
-        parts, _ = self._enter()
-        parts.memory.reset(parts.node.capacity(parts.node.state()))
+        parts, state = self._enter()
+        parts.memory.reset(parts.node.capacity(state), state)
         try:
             report = parts.inspection.verify(parts.limits.tier())
         except StoreUnavailable:
@@ -295,8 +305,6 @@ class CacheStore:
 
     def close(self) -> None:
         """Hand on what has been counted and close the connections; a later call opens them again."""
-        if self._pid != os.getpid():
-            return
         parts = self._parts
         tier = parts.tier_if_connected()
         if tier is not None:
@@ -320,36 +328,38 @@ class CacheStore:
         if self._options.read_only:
             raise StoreReadOnly(action)
 
+    def _begin(self) -> None:
+        self._parts = Parts(self._options)
+        self._memory = self._parts.memory
+
+    def _begin_in_child(self) -> None:
+        """Begin anew: locks may be held by threads that do not exist here, and the connections are the parent's."""
+        self._parts.forget()
+        self._begin()
+
     def _enter(self) -> tuple[Parts, NodeState]:
         """Return the parts that belong to this process, and the node's state after taking in what changed."""
-        if self._pid != os.getpid():
-            # A forked child: locks may be held by threads that do not exist here, and connections are the parent's.
-            self._parts.forget()
-            self._parts = Parts(self._options)
-            self._pid = os.getpid()
         parts = self._parts
         state = parts.node.state()
         parts.follow(state)
         return parts, state
 
     def _find_here(self, parts: Parts, state: NodeState, key: Key) -> Found | None:
-        payload = parts.memory.get(key)
+        payload = parts.memory.hit(key)
         if payload is not None:
-            parts.tally.use(key.digest, "memory")
+            parts.memory.watch(parts.node.watch(state))
             return Found(payload, "memory")
         entry = parts.node.get(state, key)
         if entry is None:
             return None
-        parts.memory.put(key, entry.payload)
+        parts.memory.put(key, entry.payload, state)
         parts.tally.use(key.digest, "files", entry.meta.seconds)
         return Found(entry.payload, "files")
 
     def _hand_on(self, parts: Parts, found: list[Found | None]) -> None:
-        """Note hits for Redis: those in files at once, as each process has few; those in memory from time to time."""
+        """Note hits in files for Redis; those in memory are noted from time to time, wherever they happen."""
         if any(item is not None and item.source == "files" for item in found):
-            parts.ledger.write_down()
-        else:
-            parts.ledger.after_memory()
+            parts.ledger.after_look_up(None)
 
     def _find_there(self, parts: Parts, state: NodeState, keys: list[Key]) -> list[Found | None]:
         tier = parts.limits.tier()
@@ -369,10 +379,7 @@ class CacheStore:
         missed = found.count(None)
         if missed:
             parts.tally.add("misses", missed)
-        if tier is not None:
-            parts.ledger.after_redis(tier)
-        else:
-            parts.ledger.write_down()
+        parts.ledger.after_look_up(tier)
         return found
 
     def _admit(self, parts: Parts, state: NodeState, tier: RedisTier, key: Key, blob: bytes | None) -> Found | None:
@@ -380,12 +387,12 @@ class CacheStore:
         if entry is None or blob is None:
             return None
         parts.node.put(state, key.digest, blob)
-        parts.memory.put(key, entry.payload)
+        parts.memory.put(key, entry.payload, state)
         parts.tally.use(key.digest, "redis", entry.meta.seconds)
         return Found(entry.payload, "redis")
 
     def _lead(
-        self, parts: Parts, flight: Any, key: Key, create: Callable[[], bytes], deadline: float
+        self, parts: Parts, state: NodeState, flight: Any, key: Key, create: Callable[[], bytes], deadline: float
     ) -> tuple[bytes, Source]:
         """Get the payload for this thread and all that have joined it."""
         obtained: Obtained | None = None
@@ -393,7 +400,7 @@ class CacheStore:
         try:
             obtained = parts.creator.obtain(key, create, deadline)
             if obtained.keep:
-                parts.memory.put(key, obtained.payload)
+                parts.memory.put(key, obtained.payload, state)
             return obtained.payload, obtained.source
         except CreationFailed as error:
             failure = error
@@ -425,6 +432,12 @@ class CacheStore:
                 pass
         files = parts.node.listing(parts.node.state())
         return len(files), sum(file.bytes for file in files)
+
+
+def _begin_anew(reference: weakref.ref[CacheStore]) -> None:
+    store = reference()
+    if store is not None:
+        store._begin_in_child()
 
 
 def _close_at_exit(reference: weakref.ref[CacheStore]) -> None:

@@ -17,9 +17,12 @@ from poolrt.cachestore.key import is_digest
 
 from .breaker import CircuitBreaker
 from .scripts import Script
+from .value_reader import ValueReader
 
 #: Longest wait, in seconds, for a connection.
 _CONNECT_S: Final = 0.25
+#: Connections of one client, one for each thread that is just asking; the client's own bound would be 100.
+_MOST_CONNECTIONS: Final = 1 << 16
 #: Longest time, in seconds, that one blocking read waits for news; a flushed stream would never answer.
 BLOCK_S: Final = 0.25
 
@@ -36,12 +39,13 @@ class RedisConnection:
         # Imported here: the client costs 80 ms, and a process that finds everything in files never needs it.
         import redis
         from redis.backoff import NoBackoff
-        from redis.exceptions import NoScriptError, OutOfMemoryError
+        from redis.exceptions import NoScriptError, OutOfMemoryError, TimeoutError
         from redis.retry import Retry
 
         self.name = name
         self._breaker = breaker
         self._errors: tuple[type[Exception], ...] = (redis.RedisError, OSError)
+        self._silence = TimeoutError
         self._unknown_script = NoScriptError
         self._full = OutOfMemoryError
         self._answer_errors = redis.ResponseError
@@ -54,15 +58,24 @@ class RedisConnection:
                 # A connection that the server has closed is worth another; a server that was silent once is not.
                 retry=Retry(NoBackoff(), 1, (redis.ConnectionError,)),
                 protocol=2,
+                max_connections=_MOST_CONNECTIONS,
                 driver_info=None,
             )
             # Answers as they come: the client's reshaping changes with its versions.
             made.response_callbacks.clear()
             return made
 
+        def connect() -> Any:
+            pool = self._client.connection_pool
+            made: Any = pool.connection_class(**pool.connection_kwargs)
+            made.connect()
+            return made
+
+        self._connect = connect
+        self._readers: dict[Command, ValueReader] = {}
         try:
             self._client = client(io_timeout_s)
-            self._blocking = client(io_timeout_s + BLOCK_S)
+            self._blocking = client(BLOCK_S + io_timeout_s / 2)
         except (ValueError, TypeError) as error:
             raise StoreUnavailable(name, str(error)) from None
 
@@ -71,8 +84,18 @@ class RedisConnection:
         return self._guarded(self._client.execute_command, *command)
 
     def wait_command(self, *command: bytes | str | float) -> Any:
-        """Run one command that blocks for at most `BLOCK_S` seconds."""
-        return self._guarded(self._blocking.execute_command, *command)
+        """Run one command that blocks for at most `BLOCK_S` seconds; None when there is no answer.
+
+        Redis measures that time with a clock that may step, so silence here says nothing yet: the next command tells.
+        """
+        try:
+            answer = self._blocking.execute_command(*command)
+        except self._silence:
+            return None
+        except self._errors as error:
+            raise self._failure(error) from None
+        self._breaker.succeeded()
+        return answer
 
     def script(self, script: Script, keys: Sequence[str], arguments: Sequence[bytes | str | float]) -> Any:
         """Run a script and return its answer."""
@@ -81,6 +104,10 @@ class RedisConnection:
     def batch(self, commands: Sequence[Command]) -> list[Any]:
         """Run several commands in one round trip; raise the first failure."""
         return self._guarded(self._run_batch, commands)  # type: ignore[no-any-return]
+
+    def values(self, fields: tuple[str, ...], names: Sequence[str]) -> tuple[list[Any], list[Any]]:
+        """Return some fields of a hash (`fields` is the command, HMGET) and some values, in one round trip."""
+        return self._guarded(self._read_values, fields, names)  # type: ignore[no-any-return]
 
     def batch_and_script(
         self, commands: Sequence[Command], script: Script, keys: Sequence[str], arguments: Sequence[Any]
@@ -100,6 +127,8 @@ class RedisConnection:
 
     def close(self) -> None:
         """Close the connections."""
+        for reader in self._readers.values():
+            reader.close()
         self._client.close()
         self._blocking.close()
 
@@ -110,6 +139,16 @@ class RedisConnection:
             # SCRIPT LOAD rather than EVAL: an ACL can then forbid EVAL.
             self._client.execute_command("SCRIPT LOAD", script.source)
             return self._client.execute_command("EVALSHA", script.sha, len(keys), *keys, *arguments)
+
+    def _read_values(self, fields: tuple[str, ...], names: Sequence[str]) -> tuple[list[Any], list[Any]]:
+        reader = self._readers.get(fields)
+        if reader is None:
+            reader = self._readers.setdefault(fields, ValueReader(self._connect, *fields))
+        answer = reader.read(names)
+        if answer is not None:
+            return answer
+        found, *values = self._run_batch([fields, *(("GET", name) for name in names)])
+        return found, values
 
     def _run_batch(self, commands: Sequence[Command]) -> list[Any]:
         pipeline = self._client.pipeline(transaction=False)
@@ -139,14 +178,18 @@ class RedisConnection:
         try:
             answer = run(*arguments)
         except self._errors as error:
-            # Redis 6.2 reports a full memory inside a script as a plain error; 7.0's own class lacks the word.
-            if isinstance(error, self._full) or (isinstance(error, self._answer_errors) and "OOM" in str(error)):
-                raise StoreFull(self.name, str(error)) from None
-            reason = f"{type(error).__name__}: {error}"
-            self._breaker.failed(reason)
-            raise StoreUnavailable(self.name, reason) from None
+            raise self._failure(error) from None
         self._breaker.succeeded()
         return answer
+
+    def _failure(self, error: Exception) -> StoreUnavailable:
+        """Return what to raise for an error of the client, and open the breaker unless Redis is merely full."""
+        # Redis 6.2 reports a full memory inside a script as a plain error; 7.0's own class lacks the word.
+        if isinstance(error, self._full) or (isinstance(error, self._answer_errors) and "OOM" in str(error)):
+            return StoreFull(self.name, str(error))
+        reason = f"{type(error).__name__}: {error}"
+        self._breaker.failed(reason)
+        return StoreUnavailable(self.name, reason)
 
 
 def digests_of(answer: Sequence[bytes]) -> list[str]:

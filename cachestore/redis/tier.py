@@ -63,15 +63,19 @@ class RedisTier:
 
     def get(self, digest: str) -> bytes | None:
         """Return the bytes of one entry."""
-        value: bytes | None = self._connection.command("GET", self._schema.value(digest))
-        return value
+        return self.look_up([digest])[1][0]
 
     def look_up(self, digests: Sequence[str]) -> tuple[Seen, list[bytes | None]]:
         """Return what Redis says of generation and capacity, and the bytes of several entries in order."""
-        generation, revision = self._connection.command("HMGET", self._schema.meta, "generation", "revision")
+        limits: list[bytes | None] = []
+        values: list[bytes | None] = []
+        for start in range(0, max(1, len(digests)), _VALUES_PER_TRIP):
+            names = [self._schema.value(digest) for digest in digests[start : start + _VALUES_PER_TRIP]]
+            limits, more = self._connection.values(("HMGET", self._schema.meta, "generation", "revision"), names)
+            values += more
         with self._connection.understanding():
-            seen = Seen(int(generation or 0), int(revision or 0))
-        return seen, list(self.get_many(digests))
+            generation, revision = limits
+            return Seen(int(generation or 0), int(revision or 0)), values
 
     def get_many(self, digests: Sequence[str]) -> Iterator[bytes | None]:
         """Yield the bytes of several entries in order, a few per round trip."""
