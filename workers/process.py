@@ -170,11 +170,16 @@ def _apply(message: Message) -> Message:
     import msgpack
 
     token, payload = message[1:]
+    process = os.getpid()
     try:
         places, call = msgpack.unpackb(payload)
         sys.path.extend(place for place in places if place not in sys.path)
         function, args, kwargs = dill.loads(call)
-        value = dill.dumps(function(*args, **kwargs))
+        try:
+            value = dill.dumps(function(*args, **kwargs))
+        finally:
+            if os.getpid() != process:
+                os._exit(0)  # a fork that the function made has come back from it: only one may go on as the worker
         if len(value) > MAX_MESSAGE // 2:
             raise ValueError(
                 f"the function returned {len(value)} bytes, more than {MAX_MESSAGE // 2}: use a graph, or less"

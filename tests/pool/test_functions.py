@@ -135,3 +135,23 @@ def test_a_worker_that_is_killed_while_it_is_idle_is_replaced(pool: poolrt.Pool)
     wait_until(lambda: all(w["pid"] not in (0, pid) for w in pool.stats()["workers"]), "another takes its place")
     assert not is_alive(pid)
     assert list(pool.map(abs, [-1, -2, -3])) == [1, 2, 3]
+
+
+def test_a_function_that_comes_back_twice_from_a_fork_is_answered_once(pool: poolrt.Pool) -> None:
+    wait_until(lambda: all(worker["pid"] for worker in pool.stats()["workers"]), "all workers are up")
+    before = pool.stats()
+    workers = {worker["pid"] for worker in before["workers"]}
+    for _ in range(4):
+        assert pool.submit(_fork).result(BOUND_S) in workers
+    assert list(pool.map(abs, range(-20, 0))) == list(range(20, 0, -1))
+    after = pool.stats()
+    assert {worker["pid"] for worker in after["workers"]} == workers
+    assert after["workers_lost"] == before["workers_lost"]
+
+
+def _fork() -> int:
+    worker = os.getpid()
+    if os.fork() == 0:
+        return -1
+    os.wait()
+    return worker

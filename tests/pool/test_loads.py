@@ -267,3 +267,26 @@ def test_closing_a_pool_while_it_creates_ends_at_once(settings: dict[str, Any], 
     assert time.monotonic() - started < 3
     assert outcome
     assert set(family()) - before == set()
+
+
+def test_the_kernels_of_a_model_that_is_closed_are_unmapped_in_the_workers(settings: dict[str, Any]) -> None:
+    def code(pid: int) -> int:
+        """Return how many pieces of anonymous memory of a process can be executed."""
+        lines = Path(f"/proc/{pid}/maps").read_text(encoding="ascii").splitlines()
+        return sum(line.split()[1] == "r-xp" and len(line.split()) == 5 for line in lines)
+
+    with poolrt.Pool(workers=1, threads=1, **settings) as pool:
+        x = np.ones((4, 8), np.float32)
+        kept = pool.load(relu_graph())
+        kept.run(x=x)
+        (worker,) = (worker["pid"] for worker in pool.stats()["workers"])
+        before = code(worker)
+        graph = poolrt.Graph("other")
+        graph.output("y", graph.softmax(graph.eltwise(graph.input("x", (4, 8), "float32"), "tanh"), axis=-1))
+        for _ in range(3):
+            model = pool.load(graph)
+            model.run(x=x)
+            assert code(worker) > before
+            model.close()
+            kept.run(x=x)
+            assert code(worker) == before

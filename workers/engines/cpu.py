@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from weakref import WeakValueDictionary
+
 from ..kernels.native.object_loader import NativeKernel, load_object
 
 
 class CpuEngine:
-    """Maps native kernels into this process. It owns the mappings: kernels must not outlive it."""
+    """Maps native kernels into this process. A kernel is unmapped when nobody uses it any more."""
 
     def __init__(self) -> None:
-        self._kernels: dict[bytes, NativeKernel] = {}
+        self._kernels: WeakValueDictionary[bytes, NativeKernel] = WeakValueDictionary()
 
     def realize(self, binary: bytes) -> NativeKernel:
         """Return the callable kernel of a native object. Raises ObjectError where the object is malformed."""

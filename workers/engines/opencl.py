@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
 
 from .opencl_drivers import announce_drivers
 from .opencl_identity import device_identity, processor_flags
@@ -71,7 +72,7 @@ def opencl_target(index: int = 0) -> Target:
 
 
 class OpenClEngine:
-    """One device with a context and an in-order queue of its own; realizes program binaries, each one once."""
+    """One device with a context and an in-order queue of its own; realizes each program binary once while it is in use."""
 
     def __init__(self, index: int = 0, threads: int = 1) -> None:
         import pyopencl as cl
@@ -81,7 +82,7 @@ class OpenClEngine:
         self.device = device.handle
         self.context = cl.Context([device.handle])
         self.queue = cl.CommandQueue(self.context, device.handle)
-        self._programs: dict[bytes, pyopencl.Program] = {}
+        self._programs: WeakValueDictionary[bytes, pyopencl.Program] = WeakValueDictionary()
 
     def realize(self, binary: bytes) -> pyopencl.Program:
         """Return the program of a binary made for this engine's target. Raises RealizeError where it is refused."""

@@ -53,7 +53,7 @@ class NativeKernel:
     ``address`` is the entry point, ``function`` calls it as ``i32(ret*, exc**, int64 blob[])`` with the GIL released.
     """
 
-    __slots__ = ("_mapping", "address", "function")
+    __slots__ = ("__weakref__", "_mapping", "address", "function")
 
     def __init__(self, mapping: mmap.mmap, address: int) -> None:
         self._mapping = mapping
