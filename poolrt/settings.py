@@ -102,12 +102,6 @@ class Settings:
     #: Whether plain functions may be sent to the workers, pickled, besides graphs.
     functions: bool = _knob(True, "pool", Flag())
 
-    #: Verbose lines on standard output: none, executions, executions and creations, or with times.
-    verbose: str = _knob(
-        "0",
-        "log",
-        Text("'0', '1', '2', 'profile', 'profile_create' or 'profile_exec'", r"[012]|profile(_create|_exec)?"),
-    )
     #: Whether loading shows a progress bar on a terminal.
     progress: bool = _knob(True, "log", Flag())
 

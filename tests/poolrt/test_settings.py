@@ -105,7 +105,6 @@ def test_a_missing_file_is_refused_by_name(tmp_path: Path) -> None:
         ("POOLRT_THREADS", "1.5"),
         ("POOLRT_NAMESPACE", "a b"),
         ("POOLRT_REDIS_URL", "localhost:6379"),
-        ("POOLRT_VERBOSE", "3"),
         ("POOLRT_FUNCTIONS", "maybe"),
         ("POOLRT_MAX_CPU_ISA", "avx512"),
         ("POOLRT_LEASE_S", "inf"),
@@ -150,7 +149,6 @@ def test_every_setting_has_its_own_variable_and_the_documented_names_are_among_t
         "KEY_FILE",
         "PRIMITIVE_CACHE_CAPACITY",
         "PRIMITIVE_CACHE_BYTES",
-        "VERBOSE",
     }
     assert {f"POOLRT_{name}" for name in documented} <= set(names)
 
