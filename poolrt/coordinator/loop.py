@@ -12,13 +12,14 @@ import mmap
 import os
 import select
 import socket
+import sys
 import time
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from poolrt.arena import make_arena
-from poolrt.workers.channel import Channel, ChannelError
+from poolrt.workers.channel import Channel, ChannelClosed, ChannelError
 from poolrt.workers.protocol import VERSION, Kind, checked
 
 from .configuration import Configuration
@@ -93,7 +94,7 @@ class Loop:
         peer = self._add_peer(next(self._numbers), channel, client=True)
         peer.pidfd = death_of(credentials(sock)[0])
         if peer.pidfd >= 0:
-            self._watch(peer.pidfd, lambda: self._partings.append((peer.number, "its process has died")))
+            self._watch(peer.pidfd, lambda: self._partings.append((peer.number, "")))
 
     def run(self) -> None:
         """Serve until there is nobody left to serve, or until `stop`; then end every process."""
@@ -151,8 +152,9 @@ class Loop:
             return
         try:
             peer.channel.send(message, fds)
-        except (ChannelError, ValueError, OverflowError) as error:
-            # It has gone, does not read, or the message is beyond a limit.
+        except ChannelClosed:
+            self._partings.append((number, ""))
+        except (ChannelError, ValueError, OverflowError) as error:  # it does not read, or the message is beyond a limit
             self._partings.append((number, str(error)))
         self._heed(peer)
 
@@ -180,6 +182,9 @@ class Loop:
                 self._perform(self.state.client_said(peer.number, kind, message))
             else:
                 self._greet(peer, kind, message)
+        except ChannelClosed:
+            self._partings.append((peer.number, ""))
+            return False
         except ChannelError as error:
             self._partings.append((peer.number, str(error)))
             return False
@@ -204,21 +209,25 @@ class Loop:
             sock = self._listener.accept()
         except OSError:
             return  # whoever it was has gone again
-        clients = sum(peer.client for peer in self._peers.values())
-        if clients < CLIENTS_LIMIT and credentials(sock)[1] == os.geteuid():
-            self.adopt(sock)
-        else:
+        if credentials(sock)[1] != os.geteuid():
             sock.close()
+        elif sum(peer.client for peer in self._peers.values()) >= CLIENTS_LIMIT:
+            print(f"poolrt: a client is turned away: {CLIENTS_LIMIT} are connected", file=sys.stderr)
+            sock.close()
+        else:
+            self.adopt(sock)
 
     def _part(self, number: int, reason: str) -> None:
-        """Close a connection: a client is gone by that, a process is made to end."""
+        """Close a connection: a client is gone by that, a process is made to end. ``reason`` is empty where it went itself."""
         peer = self._forget(number)
         if peer is None:
             return
         if not peer.client:
             if reason != "idle":
-                self._processes.kill(number)  # most often it has died, which is reported by itself
+                self._processes.kill(number, reason)  # most often it has died, which is reported by itself
             return
+        if reason:
+            print(f"poolrt: client {number} is cut off: {reason[:200]}", file=sys.stderr)
         self._perform(self.state.client_left(number))
         if self._listener is None and not any(p.client for p in self._peers.values()):
             self.stop()
