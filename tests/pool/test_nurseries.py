@@ -1,0 +1,169 @@
+"""Nurseries as the coordinator keeps them: replaced, let go and asked for again, with nothing watched for ever."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import resource
+import select
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from poolrt.arena import make_arena
+from poolrt.coordinator.instructions import Role
+from poolrt.coordinator.processes import WARM_IDLE_S, Processes, _start_anew
+from poolrt.workers.channel import Channel, ChannelClosed
+from poolrt.workers.protocol import Kind
+
+from .processes import BOUND_S, children, is_alive
+
+
+class Bench:
+    """The processes of a coordinator, with a loop around them that runs while something is waited for."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self.joined: dict[int, Channel] = {}
+        self.died: list[int] = []
+        self.actions: dict[int, Callable[[], None]] = {}
+        self.numbers = itertools.count(1)
+        self._poll = select.epoll()
+        self._arena = make_arena(1 << 20)
+        options = {"threads": 1, "store": {"home": settings["home"], "url": settings["redis_url"]}}
+        self.processes = Processes(
+            _start_anew(), self._arena, options, 60.0, self.numbers, self._watch, self._unwatch, self._join, self._die
+        )
+
+    def spawn(self, role: Role) -> int:
+        number = next(self.numbers)
+        self.processes.spawn(number, role)
+        return number
+
+    def ready(self, number: int) -> int:
+        """Wait until a process says that it is ready and return its process id."""
+        said: list[list[Any]] = []
+
+        def look() -> bool:
+            channel = self.joined.get(number)
+            message = channel.receive() if channel is not None else None
+            if message is not None:
+                said.append(message)
+            return bool(said)
+
+        self.turn_until(look, f"process {number} is ready")
+        assert said[0][0] == Kind.READY
+        pid: int = said[0][1]
+        return pid
+
+    def turn_until(self, condition: Callable[[], bool], what: str) -> None:
+        until = time.monotonic() + BOUND_S
+        while not condition():
+            if time.monotonic() > until:
+                pytest.fail(f"not within {BOUND_S} s: {what}")
+            for fd, _ in self._poll.poll(0.01):
+                if fd in self.actions:
+                    self.actions[fd]()
+
+    def close(self) -> None:
+        self.processes.close()
+        for channel in self.joined.values():
+            channel.close()
+        self._poll.close()
+        os.close(self._arena)
+
+    def _watch(self, fd: int, action: Callable[[], None]) -> None:
+        self.actions[fd] = action
+        self._poll.register(fd, select.EPOLLIN)
+
+    def _unwatch(self, fd: int) -> None:
+        del self.actions[fd]
+        self._poll.unregister(fd)
+
+    def _join(self, number: int, channel: Channel) -> None:
+        self.joined[number] = channel
+
+    def _die(self, number: int) -> None:
+        self.died.append(number)
+
+
+@pytest.fixture
+def bench(settings: dict[str, Any]) -> Iterator[Bench]:
+    """A bench, whose processes are gone at the end."""
+    before = set(children(os.getpid()))
+    bench = Bench(settings)
+    yield bench
+    bench.close()
+    assert set(children(os.getpid())) == before
+
+
+def test_a_warm_nursery_that_is_asked_for_while_its_predecessor_still_ends_is_another_one(bench: Bench) -> None:
+    first = bench.spawn(Role.CREATOR)
+    pid = bench.ready(first)
+    watched = set(bench.actions)
+    # Let go at once: its process has not ended when the next creator is wanted
+    bench.joined[first].close()
+    bench.turn_until(lambda: first in bench.died, "the creator has gone")
+    bench.processes.tick(1000.0)
+    bench.processes.tick(1000.0 + WARM_IDLE_S + 1)
+    second = bench.spawn(Role.CREATOR)
+    assert bench.ready(second) != pid
+    bench.turn_until(lambda: len(bench.actions) == len(watched), "nothing of the first is watched any more")
+    assert bench.died == [first]
+    # And nothing that is readable for ever is left: it would keep the coordinator from ever sleeping
+    assert bench._poll.poll(0.2) == []
+
+
+def test_a_killed_nursery_takes_its_workers_with_it_and_another_is_there_when_it_is_needed(bench: Bench) -> None:
+    first, second = bench.spawn(Role.WORKER), bench.spawn(Role.WORKER)
+    workers = [bench.ready(first), bench.ready(second)]
+    nursery = int(Path(f"/proc/{workers[0]}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[1])
+    os.kill(nursery, signal.SIGKILL)
+    bench.turn_until(lambda: sorted(bench.died) == [first, second], "both are reported")
+    assert not any(is_alive(pid) for pid in [nursery, *workers])
+    third = bench.spawn(Role.WORKER)
+    assert is_alive(bench.ready(third))
+
+
+def test_processes_that_were_not_born_yet_when_their_nursery_died_are_reported_once_each(bench: Bench) -> None:
+    os.kill(children(os.getpid())[-1], signal.SIGSTOP)
+    asked = [bench.spawn(Role.WORKER) for _ in range(3)]
+    asked.append(bench.spawn(Role.CREATOR))
+    os.kill(children(os.getpid())[-1], signal.SIGKILL)
+    bench.turn_until(lambda: len(bench.died) >= len(asked), "all are reported")
+    assert sorted(bench.died) == sorted(asked)
+    assert is_alive(bench.ready(bench.spawn(Role.WORKER)))
+    assert len(bench.died) == len(asked)
+
+
+def test_a_process_that_is_killed_before_it_is_born_ends_at_birth(bench: Bench) -> None:
+    number = bench.spawn(Role.WORKER)
+    bench.processes.kill(number)
+    bench.turn_until(lambda: bench.died == [number], "it is reported")
+    with pytest.raises(ChannelClosed):
+        while True:
+            bench.joined[number].receive(block=True)
+
+
+def test_without_file_descriptors_a_process_is_reported_as_dead_and_nothing_breaks(
+    bench: Bench, capfd: pytest.CaptureFixture[str]
+) -> None:
+    worker = bench.spawn(Role.WORKER)
+    bench.ready(worker)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    highest = max(int(name) for name in os.listdir("/proc/self/fd"))
+    spare = [os.open(os.devnull, os.O_RDONLY) for _ in range(highest + 1 - len(os.listdir("/proc/self/fd")))]
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 1, hard))
+        lost = [bench.spawn(Role.WORKER), bench.spawn(Role.CREATOR)]
+        assert bench.died == lost
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for fd in spare:
+            os.close(fd)
+    assert "can be started: [Errno 24]" in capfd.readouterr().err
+    assert is_alive(bench.ready(bench.spawn(Role.WORKER)))
+    assert is_alive(bench.ready(bench.spawn(Role.CREATOR)))
