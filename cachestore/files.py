@@ -3,6 +3,8 @@
     <home>/<namespace>/state                             what the node's processes agree on (see node_state)
     <home>/<namespace>/journal                           counts and uses for Redis (see journal)
     <home>/<namespace>/entries/<generation>/<digest>     one signed entry each
+    <home>/<namespace>/unanswered                        counts that Redis may have had already (see unanswered)
+    <home>/<namespace>/incarnation                       the life of Redis that the entries were compared with (see arrears)
     <home>/<namespace>/unpublished/<digest>              empty: this entry still has to go to Redis
     <home>/<namespace>/creating/<digest>                 the turn to create it (see turn)
 
@@ -50,6 +52,7 @@ class FilesTier:
         self._entries = os.path.join(folder, "entries")
         self._unpublished = os.path.join(folder, "unpublished")
         self._creating = os.path.join(folder, "creating")
+        self._incarnation = os.path.join(folder, "incarnation")
         self._capacity_bytes = capacity_bytes
         # What the last sweep found plus our own puts since; what other processes put is seen by the next sweep.
         self._known_entries = 0
@@ -147,22 +150,46 @@ class FilesTier:
                     _unlink(item.path)
 
     def unpublished(self) -> list[str]:
-        """Return the digests of entries that have to go to Redis."""
-        return [item.name for item in _scan(self._unpublished)]
+        """Return the digests of entries that have to go to Redis, least recently used first."""
+        marks = [(status.st_mtime_ns, item.name) for item in _scan(self._unpublished) if (status := _lstat(item))]
+        return [digest for _, digest in sorted(marks)]
 
-    def mark_unpublished(self, digest: str) -> None:
-        """Remember that an entry has to go to Redis."""
+    def mark_unpublished(self, digest: str, last_use: float | None = None) -> None:
+        """Remember that an entry has to go to Redis; `last_use` is in seconds since the epoch, None for now."""
         path = os.path.join(self._unpublished, digest)
         try:
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except FileNotFoundError:
             make_folder(self._unpublished)
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        os.close(descriptor)
+        try:
+            if last_use is None:
+                _mark_used(descriptor)
+            else:
+                os.utime(descriptor, (last_use, last_use))
+        finally:
+            os.close(descriptor)
 
     def mark_published(self, digest: str) -> None:
         """Forget that an entry had to go to Redis."""
         _unlink(os.path.join(self._unpublished, digest))
+
+    def incarnation(self) -> str:
+        """Return the life of Redis that the entries here were last compared with; empty for none."""
+        try:
+            with open(self._incarnation, encoding="ascii", errors="replace") as file:
+                return file.read()
+        except FileNotFoundError:
+            return ""
+
+    def set_incarnation(self, incarnation: str) -> None:
+        """Note a life of Redis. One that is torn by a crash is none that Redis ever has."""
+        make_folder(self._folder)
+        descriptor = os.open(self._incarnation, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(descriptor, incarnation.encode("ascii"))
+        finally:
+            os.close(descriptor)
 
     def turn(self, digest: str, stale_after: float, busy_for: float = math.inf) -> TurnWait:
         """Return the wait for this node's turn to create an entry."""

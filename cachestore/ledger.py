@@ -6,15 +6,16 @@ Redis was away. Without one they go to the journal, and some process with a conn
 
 from __future__ import annotations
 
-import os
+import threading
 import time
 from typing import TYPE_CHECKING, Final
 
 from .admission import Admission
-from .errors import EntryCorrupt, EntryForged, StoreFull, StoreUnavailable
+from .arrears import Arrears
+from .errors import StoreUnavailable
 from .limits import Limits
 from .node import Node
-from .node_state import NodeState
+from .sender import Sender
 from .stats import Batch, Tally, merge
 
 if TYPE_CHECKING:
@@ -27,8 +28,12 @@ _MOST_AGE_S: Final = 0.5
 _INTERVAL_S: Final = 0.05
 #: Least time, in seconds, between two looks into the journal by one connected process.
 _FOLD_INTERVAL_S: Final = 1.0
-#: Entries brought to Redis in one go; the rest follows with the next one.
-_MOST_PUBLICATIONS: Final = 64
+#: Least time, in seconds, when there is more to do.
+_SOON_S: Final = 0.1
+#: Entries in use that Redis does not have, remembered until the next fold; the rest is found when it is used again.
+_MOST_MISSING: Final = 1024
+#: Longest wait, in seconds, for another thread that is handing on.
+_LONGEST_TURN_S: Final = 1.0
 
 
 class Ledger:
@@ -37,10 +42,13 @@ class Ledger:
     def __init__(self, node: Node, limits: Limits, admission: Admission, tally: Tally) -> None:
         self._node = node
         self._limits = limits
-        self._admission = admission
         self._tally = tally
         self._handed_on = -_INTERVAL_S
-        self._folded = -_FOLD_INTERVAL_S
+        self._next_fold = 0.0
+        self._sending = threading.Lock()
+        self._missing: dict[str, None] = {}
+        self._sender = Sender(node)
+        self._arrears = Arrears(node, limits, admission)
 
     def after_memory(self) -> None:
         """Hand on hits in memory when there are many or they are old; never waits for Redis."""
@@ -65,55 +73,58 @@ class Ledger:
 
     def after_redis(self, tier: RedisTier) -> None:
         """Hand everything counted to Redis, and from time to time what the node owes."""
+        if not self._sending.acquire(blocking=False):
+            # Another thread is at it; what was counted here goes with the next call.
+            return
         try:
-            if time.monotonic() - self._folded >= _FOLD_INTERVAL_S:
-                self.fold(tier)
+            if time.monotonic() >= self._next_fold:
+                self._fold(tier)
             else:
                 self._hand_on(tier, self._tally.take())
         except StoreUnavailable:
             self.write_down()
+        finally:
+            self._sending.release()
 
     def fold(self, tier: RedisTier) -> None:
         """Hand Redis everything counted, the node's journal, and its unpublished entries. Raises StoreUnavailable."""
-        self._folded = time.monotonic()
-        state = self._node.state()
-        missing = self._hand_on(tier, merge((self._node.journal_take(), self._tally.take())))
-        # Entries in use here that Redis does not have were made without it, or lost by it.
-        for digest in dict.fromkeys((*self._node.unpublished()[:_MOST_PUBLICATIONS], *missing[-_MOST_PUBLICATIONS:])):
-            self._publish(tier, state, digest)
+        if not self._sending.acquire(timeout=_LONGEST_TURN_S):
+            raise StoreUnavailable(tier.name, "another thread is still handing on what was counted")
+        try:
+            self._fold(tier)
+        finally:
+            self._sending.release()
+
+    def leave(self) -> None:
+        """Leave nothing in this process: append to the node's files what Redis has not got, or not answered."""
+        self._sender.leave()
+        if self._tally.pending:
+            self.write_down()
 
     def kept(self) -> Batch:
         """Return what has been counted here and stays here: nothing."""
         return Batch({}, ())
 
-    def _hand_on(self, tier: RedisTier, batch: Batch) -> list[str]:
+    def _fold(self, tier: RedisTier) -> None:
+        self._next_fold = time.monotonic() + _FOLD_INTERVAL_S
+        tidied = tier.tidy()
+        self._limits.note(tier, tidied.seen)
+        self._arrears.compare(tier, tidied)
+        self._sender.send_for_others(tier)
+        self._hand_on(tier, merge((self._node.journal_take(), self._tally.take())))
+        # Entries in use here that Redis does not have were made without it, or lost by it.
+        missing, self._missing = self._missing, {}
+        if self._arrears.pay(tier, missing) or tidied.soon:
+            self._next_fold = time.monotonic() + _SOON_S
+
+    def _hand_on(self, tier: RedisTier, batch: Batch) -> None:
         self._handed_on = time.monotonic()
         try:
+            self._sender.send_again(tier)
             missing = tier.touch(batch.uses) if batch.uses else []
         except StoreUnavailable:
             self._tally.put_back(batch)
             raise
-        try:
-            tier.count(batch)
-        except StoreUnavailable:
-            self._tally.put_back(Batch(batch.counts, ()))
-            raise
-        return missing
-
-    def _publish(self, tier: RedisTier, state: NodeState, digest: str) -> None:
-        blob = self._node.get_blob(state, digest, use=False)
-        if blob is not None:
-            try:
-                self._admission.check(digest, blob)
-            except (EntryCorrupt, EntryForged) as error:
-                self._admission.refuse(error)
-                self._node.remove(state, digest)
-                return
-            try:
-                published = tier.leases.publish(digest, os.urandom(16).hex(), 0, state.generation, blob)
-            except StoreFull:
-                return
-            for dropped in published.dropped:
-                self._node.remove(state, dropped)
-            self._limits.note(tier, published.seen)
-        self._node.mark_published(digest)
+        if len(self._missing) < _MOST_MISSING:
+            self._missing.update(dict.fromkeys(missing))
+        self._sender.send(tier, batch.counts)

@@ -27,6 +27,11 @@ class Limits:
         self._node = node
         self._settled_epoch = 0
 
+    @property
+    def epoch(self) -> int:
+        """Number of times that Redis was found, first or again."""
+        return self._link().epoch
+
     def tier(self) -> RedisTier | None:
         """Return the tier while Redis answers; what Redis holds then belongs to the present generation."""
         link = self._link()
@@ -66,11 +71,16 @@ class Limits:
         self._settled_epoch = epoch
         return after
 
-    def note(self, tier: RedisTier, seen: Seen) -> None:
-        """Take in what a script said beside its answer. Raises StoreUnavailable."""
-        state = self._node.state()
-        if (seen.generation, seen.revision) != (state.generation, state.revision):
-            self.settle(tier)
+    def note(self, tier: RedisTier, seen: Seen, state: NodeState | None = None) -> NodeState:
+        """Take in what Redis said beside an answer, and return the state that holds now. Raises StoreUnavailable.
+
+        `state` is what the caller has just read.
+        """
+        if state is None:
+            state = self._node.state()
+        if seen.generation == state.generation and seen.revision == state.revision:
+            return state
+        return self.settle(tier)
 
     def clear(self) -> NodeState:
         """Begin a new generation: nothing stored before counts from now on."""

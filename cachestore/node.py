@@ -13,12 +13,14 @@ from typing import TypeVar
 from .admission import Admission
 from .entry import Entry
 from .files import FileStatus, FilesTier
+from .heartbeat import BEATS_PER_TERM
 from .journal import Journal
 from .key import Key
 from .node_state import UNSET, NodeState, NodeStateFile, Watch
 from .options import StoreOptions
-from .stats import Batch, Tally
+from .stats import Batch, Sent, Tally
 from .turn import TurnWait
+from .unanswered import UnansweredFile
 
 T = TypeVar("T")
 
@@ -33,6 +35,7 @@ class Node:
         self._state_file = NodeStateFile(os.path.join(options.folder, "state"))
         self._files = FilesTier(options.folder, options.files_bytes)
         self._journal = Journal(os.path.join(options.folder, "journal"))
+        self._unanswered = UnansweredFile(os.path.join(options.folder, "unanswered"))
         self._alone = NodeState()
 
     def state(self) -> NodeState:
@@ -89,7 +92,10 @@ class Node:
 
     def turn(self, digest: str) -> TurnWait:
         """Return the wait for the turn to create an entry on this node."""
-        return self._files.turn(digest, self._options.lease_s)
+        limit_s = self._options.creation_limit_s
+        stale_after = min(self._options.lease_s, limit_s)
+        # The beat before the last one that is allowed may be nearly an interval old; nobody loses the turn too early.
+        return self._files.turn(digest, stale_after, limit_s - stale_after * (1 - 1 / BEATS_PER_TERM))
 
     def listing(self, state: NodeState) -> list[FileStatus]:
         """Return the entries here, least recently used first."""
@@ -98,6 +104,10 @@ class Node:
     def unpublished(self) -> list[str]:
         """Return the digests that have to go to Redis."""
         return self._or(self._files.unpublished, [])
+
+    def mark_unpublished(self, digest: str, last_use: float | None = None) -> None:
+        """Remember that an entry has to go to Redis, in the order of last uses (seconds since the epoch; None: now)."""
+        self._or(lambda: self._files.mark_unpublished(digest, last_use), None)
 
     def mark_published(self, digest: str) -> None:
         """Note that Redis has had an entry."""
@@ -115,12 +125,32 @@ class Node:
         """Return what is in the journal."""
         return self._or(self._journal.read, Batch({}, ()))
 
+    def unanswered_append(self, batches: list[Sent]) -> bool:
+        """Write down batches of counts that Redis has not answered; False when that was not possible."""
+        return self._or(lambda: self._append_unanswered(batches), False)
+
+    def unanswered_take(self) -> list[Sent]:
+        """Take everything out of that file."""
+        return self._or(self._unanswered.take, [])
+
+    def incarnation(self) -> str:
+        """Return the life of Redis that this node was last compared with."""
+        return self._or(self._files.incarnation, "")
+
+    def set_incarnation(self, incarnation: str) -> None:
+        """Note the life of Redis that this node has been compared with."""
+        self._or(lambda: self._files.set_incarnation(incarnation), None)
+
     def close(self) -> None:
         """Close the state file."""
         self._state_file.close()
 
     def _append(self, batch: Batch) -> bool:
         self._journal.append(batch)
+        return True
+
+    def _append_unanswered(self, batches: list[Sent]) -> bool:
+        self._unanswered.append(batches)
         return True
 
     def _get(self, state: NodeState, key: Key) -> tuple[Entry | None] | None:

@@ -118,6 +118,9 @@ class ReadOnlyLedger(Ledger):
     def fold(self, tier: RedisTier) -> None:
         """Do nothing."""
 
+    def leave(self) -> None:
+        """Do nothing."""
+
     def kept(self) -> Batch:
         """Return what this process has counted."""
         batch = self._tally.take()

@@ -257,6 +257,10 @@ class SingleCreator:
             self._node.remove(state, dropped)
         if published.word in ("OK", "LATE"):
             self._node.put(state, digest, blob)
+        elif published.word == "CLEARED" and published.seen.generation < state.generation:
+            # Not cleared: Redis has lost its memory, and with it the generation. It gets both back with the next calls.
+            self._node.put(state, digest, blob, unpublished=True)
+            return True
         return published.word not in ("CLEARED", "TRANSIENT")
 
     def _run(self, create: Create) -> tuple[bytes, float]:

@@ -5,10 +5,12 @@ misses                   look-ups that no tier could answer
 creations                results made, by whichever way
 waits                    callers that got the result of another creator that was already at work
 takeovers                leases taken from a creator that died, hung or stopped renewing
+late                     results that came to Redis without a lease: made while it was away, or after the lease had ended
+duplicates               results that came to Redis too late: there was one already, or a newer lease
 creation_errors          creators that failed
 evictions                entries dropped for capacity
 corrupt, forged          entries refused (see `entry`)
-degraded                 calls that needed Redis and went on without it
+degraded                 steps of a call that needed Redis, or this node's files, and went on without them
 seconds_saved            creation time of the entries that hits in files or Redis brought back (not those in memory)
 """
 
@@ -30,6 +32,8 @@ COUNTERS: Final = (
     "creations",
     "waits",
     "takeovers",
+    "late",
+    "duplicates",
     "creation_errors",
     "evictions",
     "corrupt",
@@ -59,6 +63,8 @@ class Stats(TypedDict):
     creations: int
     waits: int
     takeovers: int
+    late: int
+    duplicates: int
     creation_errors: int
     evictions: int
     corrupt: int
@@ -77,6 +83,14 @@ class Batch(NamedTuple):
         return bool(self.counts or self.uses)
 
 
+class Sent(NamedTuple):
+    """Counts on their way to Redis: the sender's name, and the number of the batch among the sender's."""
+
+    sender: str
+    number: int
+    counts: dict[str, int]
+
+
 class Tally:
     """Add up counts and uses of entries among the threads of one process."""
 
@@ -87,6 +101,8 @@ class Tally:
         self._pending = 0
         #: Digests of hits in memory, oldest first. Appending takes no lock; everything else here adds them up first.
         self.memory_uses: list[str] = []
+        # Hits of other tiers, all older than those in memory: tier, digest, seconds saved.
+        self._hits: list[tuple[str, str, float]] = []
 
     def add(self, name: str, count: int = 1) -> None:
         """Count `name`, one of `COUNTERS`."""
@@ -96,20 +112,15 @@ class Tally:
 
     def use(self, digest: str, tier: str, saved_s: float = 0.0) -> None:
         """Count a hit of `tier` and remember the entry as the most recently used."""
-        name = f"hits.{tier}"
-        with self._lock:
-            self._add_up()
-            self._counts[name] = self._counts.get(name, 0) + 1
-            if saved_s > 0.0:
-                self._counts["saved_us"] = self._counts.get("saved_us", 0) + round(saved_s * 1e6)
-            self._uses.pop(digest, None)
-            self._uses[digest] = None
-            self._pending += 1
+        if self.memory_uses:
+            with self._lock:
+                self._add_up()
+        self._hits.append((tier, digest, saved_s))
 
     @property
     def pending(self) -> int:
         """Number of `add` and `use` calls and of hits in memory since the last `take`."""
-        return self._pending + len(self.memory_uses)
+        return self._pending + len(self._hits) + len(self.memory_uses)
 
     def take(self) -> Batch:
         """Return everything and start again from nothing."""
@@ -131,7 +142,17 @@ class Tally:
             self._pending += 1
 
     def _add_up(self) -> None:
-        """Count the hits in memory. Threads append meanwhile, so exactly what was taken out is deleted."""
+        """Count what was only noted. Threads append meanwhile, so exactly what was taken out is deleted."""
+        hits = self._hits[:]
+        del self._hits[: len(hits)]
+        for tier, digest, saved_s in hits:
+            name = f"hits.{tier}"
+            self._counts[name] = self._counts.get(name, 0) + 1
+            if saved_s > 0.0:
+                self._counts["saved_us"] = self._counts.get("saved_us", 0) + round(saved_s * 1e6)
+            self._uses.pop(digest, None)
+            self._uses[digest] = None
+        self._pending += len(hits)
         digests = self.memory_uses[:]
         if digests:
             del self.memory_uses[: len(digests)]
@@ -169,6 +190,8 @@ def as_stats(counts: dict[str, int], entries: int, bytes_: int, capacity: int, c
         creations=count["creations"],
         waits=count["waits"],
         takeovers=count["takeovers"],
+        late=count["late"],
+        duplicates=count["duplicates"],
         creation_errors=count["creation_errors"],
         evictions=count["evictions"],
         corrupt=count["corrupt"],

@@ -312,8 +312,7 @@ class CacheStore:
                 parts.ledger.fold(tier)
             except StoreUnavailable:
                 tier = None
-        if parts.tally.pending:
-            parts.ledger.write_down()
+        parts.ledger.leave()
         parts.close()
 
     def __enter__(self) -> Self:
@@ -340,14 +339,11 @@ class CacheStore:
     def _enter(self) -> tuple[Parts, NodeState]:
         """Return the parts that belong to this process, and the node's state after taking in what changed."""
         parts = self._parts
-        state = parts.node.state()
-        parts.follow(state)
-        return parts, state
+        return parts, parts.state()
 
     def _find_here(self, parts: Parts, state: NodeState, key: Key) -> Found | None:
         payload = parts.memory.hit(key)
         if payload is not None:
-            parts.memory.watch(parts.node.watch(state))
             return Found(payload, "memory")
         entry = parts.node.get(state, key)
         if entry is None:
@@ -367,8 +363,7 @@ class CacheStore:
         if tier is not None:
             try:
                 seen, blobs = tier.look_up([key.digest for key in keys])
-                parts.limits.note(tier, seen)
-                state = parts.node.state()
+                state = parts.limits.note(tier, seen, state)
                 for key, blob in zip(keys, blobs, strict=True):
                     found.append(self._admit(parts, state, tier, key, blob))
             except StoreUnavailable:

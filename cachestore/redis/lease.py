@@ -18,6 +18,10 @@ from .scripts import Scripts
 
 #: Time, in milliseconds, that wake streams, uploads and oversized values live, and that a lease's hash outlives it.
 LEFTOVER_LIFE_MS: Final = 30_000
+#: Attempts to find memory for a value; each one makes twice the room.
+_MOST_ATTEMPTS: Final = 4
+#: Entries dropped at once to make room.
+_MOST_DROPS: Final = 500
 #: Extra wait, in seconds, beyond a lease's end, so that the look afterwards finds it expired.
 _AFTER_EXPIRY_S: Final = 0.005
 
@@ -147,10 +151,12 @@ class LeaseDesk:
         arguments = (nonce, self._term_ms, LEFTOVER_LIFE_MS)
         return bool(self._connection.script(self._scripts.renew, [self._schema.lease(digest)], arguments))
 
-    def publish(self, digest: str, nonce: str, fence: int, generation: int, blob: bytes) -> Published:
+    def publish(
+        self, digest: str, nonce: str, fence: int, generation: int, blob: bytes, make_room: bool = True
+    ) -> Published:
         """Put a value in its place and end our lease, if we still have it.
 
-        Raises StoreFull when Redis has no memory for it even after making room.
+        Raises StoreFull when Redis has no memory for it, even after making room if `make_room` asks for that.
         """
         schema = self._schema
         upload = schema.upload(nonce)
@@ -165,15 +171,15 @@ class LeaseDesk:
             schema.counters,
         ]
         arguments = (digest, nonce, generation, len(blob), *self._defaults, schema.prefix, LEFTOVER_LIFE_MS)
-        for attempt in range(2):
+        for attempt in range(_MOST_ATTEMPTS):
             try:
                 answer = self._connection.batch_and_script(
                     [("SET", upload, blob, "PX", LEFTOVER_LIFE_MS)], self._scripts.publish, keys, arguments
                 )
             except StoreFull:
-                if attempt:
+                if not make_room or attempt == _MOST_ATTEMPTS - 1:
                     raise
-                self._make_room()
+                self._make_room(len(blob) << attempt)
                 continue
             if answer[0] != b"NOVAL":
                 with self._connection.understanding():
@@ -190,15 +196,17 @@ class LeaseDesk:
         keys = [self._schema.lease(digest), self._schema.wake(digest, fence)]
         return bool(self._connection.script(self._scripts.fail, keys, arguments))
 
-    def _make_room(self) -> None:
-        """Drop an eighth of the entries."""
+    def _make_room(self, needed: int) -> None:
+        """Drop the least recently used entries, about twice as many bytes as are needed."""
         schema = self._schema
-        entries = int(self._connection.command("ZCARD", schema.order))
-        leave = max(0, entries - max(4, entries // 8))
+        entries, total = self._connection.batch([("ZCARD", schema.order), ("HGET", schema.meta, "bytes")])
+        with self._connection.understanding():
+            entries, total = int(entries), int(total or 0)
+        drops = min(entries, _MOST_DROPS, 1 + 2 * needed * entries // max(1, total))
         self._connection.script(
             self._scripts.limits,
             schema.bookkeeping,
-            (schema.prefix, 0, 0, -1, -1, *self._defaults, entries - leave + 1, 0, leave),
+            (schema.prefix, 0, 0, -1, -1, *self._defaults, drops, 0, entries - drops),
         )
 
 

@@ -6,8 +6,10 @@
     poolrt:{NS}:w:<digest>:<fence>  wake stream of one lease; expires
     poolrt:{NS}:z                   order: sorted set digest -> tick of last use
     poolrt:{NS}:s                   sizes: hash digest -> bytes
-    poolrt:{NS}:m                   meta: hash clock, generation, revision, capacity, capacity_bytes, bytes
+    poolrt:{NS}:m                   meta: hash clock, generation, revision, capacity, capacity_bytes, bytes, incarnation,
+                                    mending, looked, looked_to (see tidy.lua)
     poolrt:{NS}:c                   counters: hash, named as in `stats.COUNTERS`
+    poolrt:{NS}:b:<sender>          number of the last batch of counts from one process; expires
 
 The braces are a hash tag: one namespace lives in one slot of a cluster, so that scripts may touch all of it.
 """
@@ -79,6 +81,10 @@ class Schema:
     def lease(self, digest: str) -> str:
         """Name the lease of an entry."""
         return f"{self.prefix}:l:{digest}"
+
+    def batch(self, sender: str) -> str:
+        """Name the number of the last batch of counts from one process."""
+        return f"{self.prefix}:b:{sender}"
 
     def _rule(self, commands: tuple[str, ...]) -> str:
         allowed = " ".join(f"+{command.lower()}" for command in dict.fromkeys(commands))

@@ -39,3 +39,5 @@ class Scripts:
         self.touch = load_script("touch", "clock")
         self.remove = load_script("remove", "evict")
         self.limits = load_script("limits", "evict")
+        self.tidy = load_script("tidy", "clock", "evict")
+        self.count = load_script("count")

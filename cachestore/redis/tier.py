@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from poolrt.cachestore.node_state import NodeState
 from poolrt.cachestore.signing import TAG_SIZE
-from poolrt.cachestore.stats import COUNTERS, Batch
+from poolrt.cachestore.stats import COUNTERS, Sent
 
-from .connection import Command, RedisConnection, digests_of
+from .connection import RedisConnection, digests_of
 from .lease import LeaseDesk, Seen, Terms
 from .schema import Schema
 from .scripts import Scripts
@@ -21,6 +22,11 @@ _VALUES_PER_TRIP: Final = 16
 _TOUCHES_PER_TRIP: Final = 512
 #: Entries dropped in one script call; keeps Redis's pauses to some milliseconds.
 _DROPS_PER_CALL: Final = 500
+#: Entries looked at in one call of tidying, and least time between two calls of all processes, in milliseconds.
+_LOOKS_PER_CALL: Final = 128
+_LOOK_INTERVAL_MS: Final = 250
+#: Time, in milliseconds, for which the number of a sender's last batch is kept: longer than Redis is ever left alone.
+_SENDER_LIFE_MS: Final = 600_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +48,15 @@ class Listed:
     last_use: float
 
 
+@dataclass(frozen=True, slots=True)
+class Tidied:
+    """What tidying found: see tidy.lua. `soon` asks for the next call without a pause."""
+
+    incarnation: str
+    seen: Seen
+    soon: bool
+
+
 class RedisTier:
     """Everything but the leases; those are at `leases`. Every method raises StoreUnavailable."""
 
@@ -50,6 +65,8 @@ class RedisTier:
         self._schema = Schema(namespace)
         self._scripts = Scripts()
         self._defaults = defaults
+        self._limits: list[bytes | None] = []
+        self._seen = Seen(0, 0)
         self.leases = LeaseDesk(connection, self._schema, self._scripts, terms, defaults)
 
     @property
@@ -74,8 +91,12 @@ class RedisTier:
             limits, more = self._connection.values(("HMGET", self._schema.meta, "generation", "revision"), names)
             values += more
         with self._connection.understanding():
-            generation, revision = limits
-            return Seen(int(generation or 0), int(revision or 0)), values
+            # The reader gives the same list as long as the answer is the same.
+            if limits is not self._limits:
+                generation, revision = limits
+                self._seen = Seen(int(generation or 0), int(revision or 0))
+                self._limits = limits
+            return self._seen, values
 
     def get_many(self, digests: Sequence[str]) -> Iterator[bytes | None]:
         """Yield the bytes of several entries in order, a few per round trip."""
@@ -108,13 +129,29 @@ class RedisTier:
             missing += digests_of(answer)
         return missing
 
-    def count(self, batch: Batch) -> None:
-        """Add counts to the namespace's counters."""
-        commands: list[Command] = [
-            ("HINCRBY", self._schema.counters, name, count) for name, count in batch.counts.items() if count
-        ]
-        if commands:
-            self._connection.batch(commands)
+    def unlisted(self, digests: Sequence[str]) -> list[str]:
+        """Return those digests that are not among the entries."""
+        missing: list[str] = []
+        for start in range(0, len(digests), _TOUCHES_PER_TRIP):
+            part = digests[start : start + _TOUCHES_PER_TRIP]
+            answers = self._connection.batch([("ZSCORE", self._schema.order, digest) for digest in part])
+            missing += [digest for digest, tick in zip(part, answers, strict=True) if tick is None]
+        return missing
+
+    def tidy(self) -> Tidied:
+        """Bring some of the bookkeeping into line with the values; tell whether Redis may have lost anything."""
+        arguments = (self._schema.prefix, os.urandom(8).hex(), _LOOKS_PER_CALL, _LOOK_INTERVAL_MS)
+        answer = self._connection.script(self._scripts.tidy, self._schema.bookkeeping, arguments)
+        with self._connection.understanding():
+            incarnation, generation, revision, more = answer
+            return Tidied(incarnation.decode("ascii"), Seen(int(generation), int(revision)), bool(more))
+
+    def count(self, sent: Sent) -> None:
+        """Add a sender's batch of counts to the namespace's counters, unless that has been done already."""
+        counts = [item for pair in sent.counts.items() for item in pair]
+        if counts:
+            keys = [self._schema.counters, self._schema.batch(sent.sender)]
+            self._connection.script(self._scripts.count, keys, (sent.number, _SENDER_LIFE_MS, *counts))
 
     def counts(self) -> dict[str, int]:
         """Return the namespace's counters."""

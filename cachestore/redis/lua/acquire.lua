@@ -29,13 +29,7 @@ local now = now_ms()
 local lease = redis.call('HMGET', KEYS[2], 'nonce', 'fence', 'owner', 'expires', 'term')
 if lease[1] == ARGV[1] then return {'OWN', generation, revision, lease[2]} end
 if lease[1] then
-  local left = tonumber(lease[4]) - now
-  local longest = tonumber(lease[5])
-  if left > longest then
-    -- The clock has stepped back: without this the lease of a dead creator would last as long as the step.
-    left = longest
-    redis.call('HSET', KEYS[2], 'expires', format_number(now + longest))
-  end
+  local left = lease_left(KEYS[2], lease[4], lease[5], now)
   if left > 0 then return {'WAIT', generation, revision, lease[2], left, lease[3], lease[1]} end
   redis.call('HINCRBY', KEYS[4], 'takeovers', 1)
 end

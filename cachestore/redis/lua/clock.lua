@@ -20,3 +20,12 @@ local function tick(meta, count)
   redis.call('HSET', meta, 'clock', format_number(time + (count or 1) - 1))
   return time
 end
+
+-- Return the milliseconds that a lease has left, at most its term: after a step back of the clock, the lease of a dead
+-- creator would otherwise last as long as the step. `expires` and `term` are the hash's fields.
+local function lease_left(lease, expires, term, now)
+  local left, longest = tonumber(expires) - now, tonumber(term)
+  if left <= longest then return left end
+  redis.call('HSET', lease, 'expires', format_number(now + longest))
+  return longest
+end

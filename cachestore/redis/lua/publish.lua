@@ -18,8 +18,10 @@
 local upload, value, lease, wake, order, sizes, meta, counters = unpack(KEYS)
 local digest, nonce, size, life = ARGV[1], ARGV[2], tonumber(ARGV[4]), ARGV[8]
 local capacity, capacity_bytes, generation, revision = capacities(meta, ARGV[5], ARGV[6])
-local holder = redis.call('HGET', lease, 'nonce')
-local own = holder == nonce
+local held = redis.call('HMGET', lease, 'nonce', 'expires', 'term')
+local own = held[1] == nonce
+-- A lease that has run out is remembered for a while, and is no lease.
+local others = held[1] and not own and lease_left(lease, held[2], held[3], now_ms()) > 0
 
 local function finish(status, word, dropped)
   if own then
@@ -48,7 +50,7 @@ if redis.call('EXISTS', value) == 1 then
   end
   return finish('ok', 'DUP')
 end
-if holder and not own then
+if others then
   redis.call('UNLINK', upload)
   redis.call('HINCRBY', counters, 'duplicates', 1)
   return {'LOST', generation, revision}

@@ -14,7 +14,7 @@ from poolrt.cachestore.redis.breaker import CircuitBreaker
 from poolrt.cachestore.redis.connection import RedisConnection
 from poolrt.cachestore.redis.lease import Ended, Held, Off, Owned, Present, Terms
 from poolrt.cachestore.redis.tier import RedisTier
-from poolrt.cachestore.stats import Batch
+from poolrt.cachestore.stats import Sent
 
 from ..server import RedisServer
 
@@ -277,10 +277,16 @@ def test_clearing_more_than_one_call_may_drop(make_tier: MakeTier) -> None:
 
 
 def test_counts_add_up(tier: RedisTier) -> None:
-    tier.count(Batch({"misses": 2, "saved_us": 10**12}, ()))
-    tier.count(Batch({"misses": 3}, ()))
+    tier.count(Sent("one", 1, {"misses": 2, "saved_us": 10**12}))
+    tier.count(Sent("other", 1, {"misses": 3}))
     counts = tier.counts()
     assert (counts["misses"], counts["saved_us"], counts["waits"]) == (5, 10**12, 0)
+
+
+def test_counts_that_are_sent_twice_are_added_once(tier: RedisTier) -> None:
+    for number in (1, 1, 2, 2, 1):
+        tier.count(Sent("one", number, {"misses": 1}))
+    assert tier.counts()["misses"] == 2
 
 
 def test_scripts_are_loaded_again_after_redis_forgot_them(tier: RedisTier) -> None:

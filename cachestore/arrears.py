@@ -1,0 +1,113 @@
+"""What this node owes to Redis: entries that were made without it, and entries that it has lost.
+
+They are marked in the node's files, so a process that ends leaves its debts to the next one that has a connection. A
+Redis that has begun a new life since the last look (see tidy.lua), or that was away, is compared with the node's files,
+and what it lacks is marked as well, as far as there is room for it: entries that Redis has dropped for capacity do not come back in the place
+of newer ones.
+
+Guarantees: paying takes a bounded share of a call's time; a Redis without memory is left alone for a while; an entry is
+verified before it goes anywhere.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from .admission import Admission
+from .errors import EntryCorrupt, EntryForged, StoreFull
+from .limits import Limits
+from .node import Node
+from .node_state import NodeState
+
+if TYPE_CHECKING:
+    from .redis.tier import RedisTier, Tidied
+
+#: Time, in seconds, that one call spends on publishing; one entry is published in any case.
+_SHARE_S: Final = 0.05
+#: Time, in seconds, for which a Redis without memory is spared late publications.
+_FULL_PAUSE_S: Final = 10.0
+
+
+class Arrears:
+    """Find out what Redis lacks, and publish it."""
+
+    def __init__(self, node: Node, limits: Limits, admission: Admission) -> None:
+        self._node = node
+        self._limits = limits
+        self._admission = admission
+        self._incarnation = ""
+        self._epoch = 0
+        self._spared_until = 0.0
+
+    def compare(self, tier: RedisTier, tidied: Tidied) -> None:
+        """Mark what Redis lacks, if it may have lost something since the last time. Raises StoreUnavailable."""
+        epoch = self._limits.epoch
+        was_away = epoch != self._epoch and self._epoch > 0
+        if tidied.incarnation != self._incarnation or was_away:
+            known = self._node.incarnation()
+            if was_away or known not in ("", tidied.incarnation):
+                self._mark_lost(tier)
+            if known != tidied.incarnation:
+                self._node.set_incarnation(tidied.incarnation)
+            self._incarnation = tidied.incarnation
+        self._epoch = epoch
+
+    def pay(self, tier: RedisTier, used: Iterable[str]) -> bool:
+        """Publish what is owed, and those of the `used` entries that Redis does not have, oldest use first.
+
+        Returns whether something is left for another call. Raises StoreUnavailable.
+        """
+        for digest in used:
+            self._node.mark_unpublished(digest)
+        owed = self._node.unpublished()
+        if not owed or time.monotonic() < self._spared_until:
+            return False
+        state = self._node.state()
+        until = time.monotonic() + _SHARE_S
+        for number, digest in enumerate(owed):
+            if number and time.monotonic() >= until:
+                return True
+            try:
+                self._publish(tier, state, digest)
+            except StoreFull:
+                self._spared_until = time.monotonic() + _FULL_PAUSE_S
+                return False
+        return False
+
+    def _mark_lost(self, tier: RedisTier) -> None:
+        state = self._node.state()
+        files = self._node.listing(state)
+        entries, total = tier.size()
+        room = self._node.capacity(state) - entries
+        limit = self._node.capacity_bytes(state)
+        missing = set(tier.unlisted([file.digest for file in files]))
+        for file in reversed(files):
+            if file.digest in missing:
+                room -= 1
+                total += file.bytes
+                if room < 0 or (limit and total > limit):
+                    return
+                self._node.mark_unpublished(file.digest, file.last_use)
+
+    def _publish(self, tier: RedisTier, state: NodeState, digest: str) -> None:
+        blob = self._node.get_blob(state, digest, use=False)
+        if blob is not None:
+            try:
+                self._admission.check(digest, blob)
+            except (EntryCorrupt, EntryForged) as error:
+                self._admission.refuse(error)
+                self._node.remove(state, digest)
+                return
+            nonce = os.urandom(16).hex()
+            published = tier.leases.publish(digest, nonce, 0, state.generation, blob, make_room=False)
+            for dropped in published.dropped:
+                self._node.remove(state, dropped)
+            self._limits.note(tier, published.seen)
+            if published.word == "LOST" or published.seen.generation < state.generation:
+                # Someone holds the lease, perhaps without knowing that Redis is back, and it has to run out. Or Redis had
+                # forgotten our generation, and has now heard of it again. The next call finds it ready.
+                return
+        self._node.mark_published(digest)

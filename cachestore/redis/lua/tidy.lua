@@ -1,0 +1,70 @@
+-- Bring the bookkeeping back into line with the values, some entries at a time, and tell whether Redis has lost anything
+-- as a whole. Needs: clock, evict.
+--
+-- Redis loses things by itself: a value, the order, the sizes or the meta hash when it evicts for want of memory; all of
+-- them with a FLUSHALL, or a restart without its files. Each call looks at some entries in the order of their use, goes
+-- on where the last call stopped, and begins again after the last one.
+--
+-- KEYS  1 <prefix>:z  order    2 <prefix>:s  sizes    3 <prefix>:m  meta    4 <prefix>:c  counters
+-- ARGV  1 prefix  2 name for a new incarnation  3 most entries to look at  4 least time between two looks (ms)
+-- Returns {incarnation, generation, revision, 1 when the next look should not wait}. The incarnation changes when Redis
+-- may have lost entries without a trace: whoever has some compares then.
+local order, sizes, meta, counters = unpack(KEYS)
+local known = redis.call('HMGET', meta, 'incarnation', 'generation', 'revision', 'bytes', 'mending', 'looked', 'looked_to')
+local incarnation, mending = known[1], known[5]
+local listed, sized = redis.call('ZCARD', order), redis.call('HLEN', sizes)
+
+local function answer(more)
+  return {incarnation, known[2] or '0', known[3] or '0', more}
+end
+
+local function begin(new_incarnation)
+  if new_incarnation then
+    incarnation = ARGV[2]
+    redis.call('HSET', meta, 'incarnation', incarnation)
+  end
+  -- The sum begins anew with the sizes, which the looks to come fill in again.
+  redis.call('UNLINK', sizes)
+  redis.call('HSET', meta, 'bytes', 0, 'mending', 1)
+  redis.call('HDEL', meta, 'looked_to')
+  mending = '1'
+  known[7] = false
+end
+
+if not incarnation or listed < sized then
+  begin(true)
+elseif not mending and (listed > sized or (listed > 0 and not known[4])) then
+  begin(false)
+end
+
+local now = now_ms()
+local since = now - tonumber(known[6] or '0')
+if not mending and since >= 0 and since < tonumber(ARGV[4]) then return answer(0) end
+redis.call('HSET', meta, 'looked', format_number(now))
+
+local from = known[7] and '(' .. known[7] or '-inf'
+local found = redis.call('ZRANGE', order, from, '+inf', 'BYSCORE', 'LIMIT', 0, ARGV[3], 'WITHSCORES')
+local lost = 0
+for index = 1, #found, 2 do
+  local digest = found[index]
+  local size, before = redis.call('STRLEN', ARGV[1] .. ':v:' .. digest), redis.call('HGET', sizes, digest)
+  if size == 0 then
+    drop(ARGV[1], order, sizes, meta, digest)
+    lost = lost + 1
+  elseif tonumber(before or '-1') ~= size then
+    redis.call('HSET', sizes, digest, size)
+    redis.call('HINCRBY', meta, 'bytes', size - tonumber(before or '0'))
+  end
+end
+if lost > 0 then redis.call('HINCRBY', counters, 'evictions', lost) end
+if #found == 2 * ARGV[3] then
+  redis.call('HSET', meta, 'looked_to', found[#found])
+  return answer((mending or lost > 0) and 1 or 0)
+end
+redis.call('HDEL', meta, 'looked_to')
+if mending then
+  -- An entry that was used meanwhile has moved to the end, and a look may have missed it.
+  if redis.call('ZCARD', order) ~= redis.call('HLEN', sizes) then return answer(1) end
+  redis.call('HDEL', meta, 'mending')
+end
+return answer(0)

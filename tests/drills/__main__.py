@@ -1,0 +1,84 @@
+"""Do the drills: `python -m tests.drills [--only NAME]... [--rounds N] [--short] [--json] [--list]`.
+
+Progress goes to standard error, the table (or one JSON object) to standard output. Exit status 0: every bound holds; 1: one
+is broken; 2: wrong usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import replace
+from typing import Any
+
+from .catalogue import DRILLS, describe, play
+from .outcome import Outcome
+from .scale import LONG, SHORT
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Do what the command line says; return the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m tests.drills", description="Fault drills of the store.")
+    parser.add_argument("--only", action="append", metavar="NAME", choices=list(DRILLS), help="this drill; repeatable")
+    parser.add_argument("--rounds", type=_rounds, metavar="N", help="rounds of the drill without a fault")
+    parser.add_argument("--repeat", type=_rounds, default=1, metavar="N", help="do each drill N times")
+    parser.add_argument("--short", action="store_true", help="the small numbers of the test suite")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--list", action="store_true", help="tell which drills there are")
+    told = parser.parse_args(arguments)
+    if told.list:
+        for name in DRILLS:
+            print(f"{name:26}{describe(name)}")
+        return 0
+    scale = SHORT if told.short else LONG
+    if told.rounds:
+        scale = replace(scale, rounds=told.rounds)
+    names = [name for name in told.only or DRILLS for _ in range(told.repeat)]
+    outcomes = []
+    for number, name in enumerate(names, 1):
+        print(f"[{number}/{len(names)}] {name}: {describe(name)}", file=sys.stderr, flush=True)
+        outcomes.append(play(name, scale))
+        for line in _remarks(outcomes[-1]):
+            print(f"    {line}", file=sys.stderr, flush=True)
+    if told.json:
+        print(json.dumps({"drills": [outcome.as_dict() for outcome in outcomes]}))
+    else:
+        print(table(outcomes))
+    return int(any(outcome.verdict == "BROKEN" for outcome in outcomes))
+
+
+def table(outcomes: list[Outcome]) -> str:
+    """Return the outcomes as one table."""
+    rows = [["drill", "creations", "bad values", "longest call", "in Redis at the end", "took", "verdict"]]
+    for one in outcomes:
+        cells: list[Any] = [
+            *(one.drill, _span(one.creations), one.bad, f"{one.longest_s:.2f} s", _span(one.in_redis)),
+            *(f"{one.seconds:.1f} s", one.verdict),
+        ]
+        rows.append([str(cell) for cell in cells])
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows)
+
+
+def _remarks(outcome: Outcome) -> list[str]:
+    skipped = [f"skipped: {outcome.skipped}"] if outcome.skipped else []
+    return [*skipped, *outcome.notes, *(f"BROKEN: {bound}" for bound in outcome.broken)]
+
+
+def _span(numbers: list[int]) -> str:
+    if not numbers:
+        return "-"
+    least, most = min(numbers), max(numbers)
+    return str(least) if least == most else f"{least} to {most}"
+
+
+def _rounds(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("at least 1")
+    return number
+
+
+if __name__ == "__main__":
+    sys.exit(main())

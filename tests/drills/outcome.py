@@ -1,0 +1,39 @@
+"""What came of a drill: what was measured, and which bounds were broken."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass(slots=True)
+class Outcome:
+    """The result of one drill; times in seconds.
+
+    `creations` and `in_redis` are one number, or the least and the greatest of several rounds. `longest_s` is the longest
+    call, without the caller's own creation, `noise_s` the longest that the machine kept a sleeper from waking up
+    meanwhile. `broken` holds one sentence for each bound that was broken, `skipped` the reason for which the drill could
+    not be done here.
+    """
+
+    drill: str
+    creations: list[int] = field(default_factory=list)
+    bad: int = 0
+    longest_s: float = 0.0
+    noise_s: float = 0.0
+    in_redis: list[int] = field(default_factory=list)
+    seconds: float = 0.0
+    notes: list[str] = field(default_factory=list)
+    broken: list[str] = field(default_factory=list)
+    skipped: str = ""
+
+    @property
+    def verdict(self) -> str:
+        """`holds`, `BROKEN` or `skipped`."""
+        if self.skipped:
+            return "skipped"
+        return "BROKEN" if self.broken else "holds"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return everything as plain data."""
+        return {**asdict(self), "verdict": self.verdict}

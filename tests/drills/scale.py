@@ -1,0 +1,33 @@
+"""How large a drill is: the short form of the test suite, and the long one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """Numbers of a drill; sizes in bytes, times in seconds.
+
+    `rounds` is how often the drill without a fault is run, `outage_s` how long a server is away or frozen, `hits` how
+    many creators or servers are hit, `pause_s` the time between two calls where a run has to last through an outage.
+    """
+
+    processes: int
+    keys: int
+    size: int
+    create_s: float
+    lease_s: float
+    rounds: int
+    outage_s: float
+    hits: int
+    pause_s: float
+
+
+SHORT: Final = Scale(
+    processes=5, keys=30, size=5_000, create_s=0.004, lease_s=0.7, rounds=2, outage_s=0.7, hits=2, pause_s=0.01
+)
+LONG: Final = Scale(
+    processes=16, keys=200, size=50_000, create_s=0.005, lease_s=2.0, rounds=20, outage_s=5.0, hits=4, pause_s=0.02
+)

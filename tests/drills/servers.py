@@ -1,0 +1,328 @@
+"""Drills in which Redis dies, freezes, forgets, fills up, fails over, refuses to write, loads, or cannot be reached."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from poolrt.cachestore import CacheStore
+
+from ..cachestore.server import RedisServer
+from .actor import Call, key_of
+from .ports import free_port
+from .stage import AFTER_LEASE_S, BACK_S, CALL_S, NAMESPACE, Stage
+from .swarm import Swarm
+
+#: One creation in ten may be made twice when Redis fails in the middle.
+_SPARE_SHARE = 10
+
+
+def kill_redis(stage: Stage) -> None:
+    """kill -9 of a Redis that keeps nothing, three times; the last time it comes back when all actors have ended."""
+    server = stage.server()
+    options = stage.options(server.url)
+    with_faults = _Middle(stage, options)
+    for share in (0.2, 0.5):
+        with_faults.until(share)
+        server.kill()
+        time.sleep(min(1.0, stage.scale.outage_s / 2))
+        server.start()
+    with_faults.until(0.8)
+    server.kill()
+    with_faults.join()
+    server.start()
+    with_faults.check(server)
+
+
+def freeze_redis(stage: Stage) -> None:
+    """SIGSTOP of Redis for some seconds."""
+    server = stage.server()
+    with_faults = _Middle(stage, stage.options(server.url))
+    with_faults.until(0.3)
+    server.freeze()
+    time.sleep(stage.scale.outage_s)
+    server.thaw()
+    with_faults.join()
+    with_faults.check(server)
+
+
+def freeze_until_all_have_ended(stage: Stage) -> None:
+    """SIGSTOP of Redis until all actors have ended: what they made is on the node, and nobody has told Redis yet."""
+    server = stage.server()
+    with_faults = _Middle(stage, stage.options(server.url))
+    with_faults.until(0.3)
+    server.freeze()
+    with_faults.join()
+    server.thaw()
+    with_faults.check(server)
+
+
+def freeze_embedded(stage: Stage) -> None:
+    """SIGSTOP of the embedded server, before the first call of some actors and in the middle of others."""
+    scale = stage.scale
+    options = stage.options(None)
+    folder = Path(options["home"]) / "redis"
+    stage.store(options).ping()
+    pid = _pid(folder)
+    with_faults = _Middle(stage, options)
+    with_faults.until(0.3)
+    os.kill(pid, signal.SIGSTOP)
+    stage.later(lambda: _signal(pid, signal.SIGCONT))
+    late = stage.crowd(with_faults.swarm, options, processes=2, pause_s=0.0)
+    with_faults.swarm.go(*late)
+    with_faults.swarm.join(*late)
+    time.sleep(scale.outage_s / 2)
+    os.kill(pid, signal.SIGCONT)
+    with_faults.join()
+    with_faults.check(None)
+    log = (folder / "redis.log").read_text()
+    stage.expect(log.count("Redis is starting") == 1, "a second server was started beside the frozen one")
+
+
+def kill_embedded(stage: Stage) -> None:
+    """kill -9 of the embedded server, three times: it is started again from its files by whoever needs it."""
+    options = stage.options(None)
+    folder = Path(options["home"]) / "redis"
+    stage.store(options).ping()
+    with_faults = _Middle(stage, options)
+    for share in (0.2, 0.4, 0.7):
+        with_faults.until(share)
+        before = _pid(folder)
+        os.kill(before, signal.SIGKILL)
+        with_faults.swarm.await_that(lambda before=before: _pid(folder) != before, "a new server")  # type: ignore[misc]
+    with_faults.join()
+    with_faults.check(None)
+
+
+def flush(stage: Stage) -> None:
+    """FLUSHALL in the middle, three times: leases, entries, counters and limits are gone at once."""
+    server = stage.server()
+    options = stage.options(server.url)
+    # A namespace that has been cleared before: Redis then forgets a generation, too.
+    stage.store(options).clear()
+    with_faults = _Middle(stage, options)
+    with server.client() as client:
+        for share in (0.2, 0.5, 0.8):
+            with_faults.until(share)
+            client.flushall()
+    with_faults.join()
+    with_faults.check(server)
+
+
+def full(stage: Stage) -> None:
+    """Redis at its `maxmemory` without eviction, and twice as much to store."""
+    scale = stage.scale
+    server = stage.server()
+    size = max(scale.size, 100_000)
+    _limit_memory(server, "noeviction", scale.keys * size // 2)
+    options = stage.options(server.url)
+    swarm = stage.swarm()
+    actors = stage.crowd(swarm, options, size=size)
+    swarm.go()
+    swarm.join()
+    stage.count_creations(swarm, scale.keys, scale.keys)
+    stage.check_calls(actors, CALL_S)
+    store = stage.store(options)
+    stats = store.stats()
+    stage.outcome.in_redis.append(stats["entries"])
+    stage.expect(scale.keys // 6 <= stats["entries"] < scale.keys, f"{stats['entries']} entries in a full Redis")
+    newest = max(swarm.creations(), key=lambda one: one.key).key
+    found = stage.store(stage.options(server.url, "elsewhere")).get(key_of(newest))
+    stage.expect(found is not None, "the newest entry has found no place")
+    stage.check_counters(stats, creations=scale.keys, takeovers=0)
+    stage.check_books(store, server)
+
+
+def evicting(stage: Stage) -> None:
+    """Redis that evicts whatever it likes (allkeys-lru): entries and even bookkeeping vanish one by one."""
+    scale = stage.scale
+    server = stage.server()
+    size = max(scale.size, 100_000)
+    _limit_memory(server, "allkeys-lru", scale.keys * size // 2)
+    options = stage.options(server.url)
+    swarm = stage.swarm()
+    actors = stage.crowd(swarm, options, size=size)
+    swarm.go()
+    swarm.join()
+    stage.count_creations(swarm, scale.keys, scale.keys + scale.keys // _SPARE_SHARE)
+    stage.check_calls(actors, CALL_S)
+    store = stage.store(options)
+    with server.client() as client:
+        # Enough memory from now on, so that nothing more vanishes while the books are compared.
+        client.config_set("maxmemory", 0)
+        for name in (b"s", b"m", b"z"):
+            _await_tidy(stage, store, server)
+            stage.check_books(store, server)
+            client.delete(f"poolrt:{{{NAMESPACE}}}:".encode() + name)
+            store.get_or_create(key_of(2000 + name[0]), lambda: b"one more")
+    _await_tidy(stage, store, server)
+    stage.check_books(store, server)
+    stage.outcome.in_redis.append(store.size)
+    stage.check_counters(store.stats())
+
+
+def fail_over(stage: Stage) -> None:
+    """kill -9 of a primary; its replica is promoted, and the service's address leads to it."""
+    port, port_of_replica = free_port(), free_port()
+    primary = stage.server("--port", str(port), "--bind", "127.0.0.1", name="primary")
+    replica = stage.server(
+        *("--port", str(port_of_replica), "--bind", "127.0.0.1", "--replicaof", "127.0.0.1", str(port)), name="replica"
+    )
+    with replica.client() as client:
+        _await(lambda: client.info("replication")["master_link_status"] == "up", "the replica's link")
+    proxy = stage.proxy(primary)
+    with_faults = _Middle(stage, stage.options(proxy.url))
+    with_faults.until(0.4)
+    primary.kill()
+    time.sleep(0.3)
+    with replica.client() as client:
+        client.replicaof("NO", "ONE")
+    proxy.lead_to(replica.url.removeprefix("unix://"))
+    with_faults.join()
+    with_faults.check(replica)
+
+
+def read_only(stage: Stage) -> None:
+    """A Redis that was demoted answers every write with READONLY, and is a primary again later."""
+    server = stage.server()
+    with_faults = _Middle(stage, stage.options(server.url))
+    with server.client() as client:
+        with_faults.until(0.3)
+        client.replicaof("127.0.0.1", str(free_port()))
+        time.sleep(stage.scale.outage_s)
+        client.replicaof("NO", "ONE")
+    with_faults.join()
+    with_faults.check(server)
+
+
+def slow_to_load(stage: Stage) -> None:
+    """A Redis that takes seconds to read its data: it is there, and answers LOADING, or nothing at all."""
+    scale = stage.scale
+    server = stage.server()
+    options = stage.options(server.url)
+    before = stage.store(options)
+    for number in range(3 * scale.keys):
+        before.get_or_create(key_of(10_000 + number), lambda: b"x" * scale.size)
+    before.close()
+    with server.client() as client:
+        client.save()
+        per_key_us = round(1e6 * scale.outage_s / client.dbsize())
+    server.kill()
+    server.spawn("--key-load-delay", str(per_key_us))
+    with_faults = _Middle(stage, options)
+    with_faults.join()
+    server.await_answer()
+    with_faults.check(server, 4 * scale.keys)
+
+
+def black_hole(stage: Stage) -> None:
+    """A proxy swallows everything to and from one host, in the middle of its creation, for longer than its lease."""
+    scale = stage.scale
+    server = stage.server()
+    proxy = stage.proxy(server)
+    swarm = stage.swarm()
+    there = stage.options(proxy.url, "there")
+    here = stage.options(server.url, "here")
+    cut_off = swarm.add(stage.job(swarm, there, slow={0: 1.5 * scale.lease_s}))
+    swarm.go(cut_off)
+    swarm.await_creator(0)
+    proxy.hold()
+    waiter = swarm.add(stage.job(swarm, here, keys=[0]))
+    swarm.go(waiter)
+    swarm.join(waiter)
+    (taken,) = stage.check_calls([waiter], scale.lease_s + AFTER_LEASE_S)
+    # The one that is cut off goes on alone, however long that lasts.
+    swarm.join(cut_off)
+    stage.check_calls([cut_off], CALL_S)
+    proxy.flow()
+    stage.count_creations(swarm, scale.keys + 1, scale.keys + 1)
+    store = stage.store(there)
+    took = stage.await_entries(store, scale.keys)
+    stage.note(f"{scale.keys - 1} entries made in the hole were in Redis after {took:.1f} s")
+    found = stage.store(stage.options(server.url, "elsewhere")).get(key_of(0))
+    stage.expect(found is not None and found[:8].hex() == taken.made_in, "the late result replaced the newer one")
+    stats = store.stats()
+    stage.check_counters(stats, creations=scale.keys + 1, takeovers=1, late=scale.keys - 1)
+    stage.expect(stats["degraded"] > 0, "nothing was counted as degraded")
+    stage.check_books(store, server)
+
+
+class _Middle:
+    """A crowd of actors, and a failure in the middle of their work."""
+
+    def __init__(self, stage: Stage, options: dict[str, Any]) -> None:
+        scale = stage.scale
+        self._stage = stage
+        self._options = options
+        self.swarm: Swarm = stage.swarm()
+        stage.crowd(self.swarm, options, pause_s=scale.pause_s)
+        self.swarm.go()
+
+    def until(self, share: float) -> None:
+        """Return when this share of the entries has been made."""
+        self.swarm.await_creations(round(share * self._stage.scale.keys))
+
+    def join(self) -> None:
+        """Wait for the actors' ends."""
+        self.swarm.join()
+
+    def check(self, server: RedisServer | None, entries: int = 0) -> list[Call]:
+        """Hold everything against the bounds for a Redis that fails in the middle, and is back now."""
+        stage, keys = self._stage, self._stage.scale.keys
+        stage.count_creations(self.swarm, keys, keys + keys // _SPARE_SHARE)
+        calls = stage.check_calls(self.swarm.actors, CALL_S)
+        store: CacheStore = stage.store(self._options)
+        took = stage.await_entries(store, entries or keys, BACK_S)
+        stage.note(f"all entries in Redis after {took:.1f} s")
+        stage.check_counters(store.stats())
+        if server is not None:
+            stage.check_books(store, server)
+        return calls
+
+
+def _limit_memory(server: RedisServer, policy: str, room: int) -> None:
+    with server.client() as client:
+        client.config_set("maxmemory-policy", policy)
+        client.config_set("maxmemory", int(client.info("memory")["used_memory"]) + room)
+
+
+def _await_tidy(stage: Stage, store: CacheStore, server: RedisServer) -> None:
+    """Use a store until its bookkeeping fits what is there."""
+    broken = stage.outcome.broken
+    deadline = time.monotonic() + BACK_S
+    while time.monotonic() < deadline:
+        store.stats()
+        known = list(broken)
+        stage.check_books(store, server)
+        if broken == known:
+            return
+        broken[:] = known
+        time.sleep(0.02)
+
+
+def _pid(folder: Path) -> int:
+    try:
+        return int((folder / "redis.pid").read_text())
+    except (FileNotFoundError, ValueError):
+        return 0
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return
+
+
+def _await(condition: Callable[[], bool], what: str, seconds: float = 10.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"waited in vain for {what}")
+        time.sleep(0.01)
+
+
