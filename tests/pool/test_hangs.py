@@ -82,6 +82,7 @@ def test_a_stopped_creator_is_replaced_and_the_load_succeeds(private: dict[str, 
         assert not any(is_alive(creator) for creator in stopped)
 
 
+@pytest.mark.slow
 def test_a_stopped_warm_nursery_is_replaced_and_the_load_succeeds(private: dict[str, Any]) -> None:
     with poolrt.Pool(workers=1, **private) as pool, ThreadPoolExecutor(1) as threads:
         workers = _workers(pool)
@@ -143,6 +144,7 @@ def test_a_function_may_take_longer_than_a_run(private: dict[str, Any]) -> None:
         assert pool.stats()["workers_lost"] == 0
 
 
+@pytest.mark.slow
 def test_a_stopped_nursery_is_replaced_when_it_is_needed(private: dict[str, Any]) -> None:
     with poolrt.Pool(workers=1, **private) as pool:
         model = pool.load(relu_graph())
