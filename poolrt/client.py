@@ -55,7 +55,10 @@ class Client:
         self._released: deque[int] = deque()
         self._whispers: deque[Message] = deque()
         self._sending = threading.Lock()
-        self._turn = threading.Condition(threading.Lock())
+        # Held by `with` on the lock, never on the condition: that one's __enter__ is Python code, which an interruption can
+        # end after the lock is taken and before the block begins, so that nobody would ever release it.
+        self._lock = threading.Lock()
+        self._turn = threading.Condition(self._lock)
         self._leading = False
         self._followers = 0
         self._futures = 0
@@ -87,7 +90,7 @@ class Client:
 
     def begin(self, kind: Kind, *fields: Any, request: Request) -> Request:
         """Send a request; its number is put before ``fields``. Raises PoolClosed, PoolRefused for one too large to send."""
-        with self._turn:
+        with self._lock:
             self._numbers += 1
             request.number = self._numbers
             self._requests[request.number] = request
@@ -102,7 +105,7 @@ class Client:
             self._check()
             self._send([kind, request.number, *fields])
         except BaseException:
-            with self._turn:
+            with self._lock:
                 if self._requests.pop(request.number, None) is not None and request.resolve is not None:
                     self._futures -= 1
             raise
@@ -181,7 +184,7 @@ class Client:
         thread = self._thread
         if thread is not None and thread is not threading.current_thread():
             thread.join(1.0)
-        with self._turn:
+        with self._lock:
             until = time.monotonic() + 1.0
             while self._leading and self._follow(until):
                 pass
@@ -210,7 +213,7 @@ class Client:
         """Wait until more can be sent. Read meanwhile, if nobody does: a coordinator whose answers pile up stops listening."""
         leads = False
         try:
-            with self._turn:
+            with self._lock:
                 if not self._leading:
                     self._leading = leads = True
             self._channel.wait(_SEND_POLL_S, to_receive=leads, to_send=True)
@@ -224,7 +227,7 @@ class Client:
         """Wait until ``ready()`` or the connection has ended; read while nobody else does. False after the deadline."""
         leads = False
         try:
-            with self._turn:
+            with self._lock:
                 while self._leading:
                     if ready() or self._lost is not None:
                         return True
@@ -256,7 +259,7 @@ class Client:
         return True
 
     def _stop_leading(self) -> None:
-        with self._turn:
+        with self._lock:
             self._leading = False
             if self._followers or self._futures or self._resolvable:
                 self._turn.notify_all()
@@ -283,7 +286,7 @@ class Client:
                 self._lose(PoolClosed("the pool was interrupted while it took an answer"))
             raise
         if self._followers:
-            with self._turn:
+            with self._lock:
                 self._turn.notify_all()
 
     def _take(self, message: Message) -> None:
@@ -295,7 +298,7 @@ class Client:
         if request is None:
             return
         if kind not in _INTERIM:
-            with self._turn:
+            with self._lock:
                 del self._requests[message[1]]
                 request.done = True
                 if request.settle is not None:
@@ -306,7 +309,7 @@ class Client:
         request.answers.append(message)
 
     def _lose(self, reason: PoolClosed) -> None:
-        with self._turn:
+        with self._lock:
             if self._lost is not None:
                 return
             self._lost = reason
@@ -322,7 +325,7 @@ class Client:
     def _resolve_futures(self) -> None:
         """Be the thread that reads while nobody else waits, and resolves futures, which runs code of the user."""
         while True:
-            with self._turn:
+            with self._lock:
                 while not self._resolvable and (self._leading or not self._futures):
                     if self._lost is not None:
                         return
