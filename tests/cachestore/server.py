@@ -18,14 +18,17 @@ START_S = 10.0
 class RedisServer:
     """One server in `folder`, on a unix socket.
 
-    `settings` are arguments for its program and come after ours, `environment` are variables that it gets in addition.
+    `settings` are arguments for its program and come after ours, `environment` are variables that it gets in addition,
+    `program` is another one than the default.
     """
 
-    def __init__(self, folder: Path, *settings: str, environment: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, folder: Path, *settings: str, environment: dict[str, str] | None = None, program: str | None = None
+    ) -> None:
         folder.mkdir(exist_ok=True)
         self._socket = folder / "s"
         self._command = [
-            find_server(None), "--port", "0", "--unixsocket", str(self._socket), "--dir", str(folder), "--save", "",
+            find_server(program), "--port", "0", "--unixsocket", str(self._socket), "--dir", str(folder), "--save", "",
             *settings,
         ]  # fmt: skip
         self._environment = {**os.environ, **(environment or {})}

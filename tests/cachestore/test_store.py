@@ -1,4 +1,4 @@
-"""What a store promises, whether its Redis is a server, the embedded one, or away."""
+"""What a store promises, whether its Redis is a server of either version, behind TLS, the embedded one, or away."""
 
 from __future__ import annotations
 
@@ -20,21 +20,25 @@ KEYS = [Key({"primitive": "test", "n": number}) for number in range(12)]
 OpenStore = Callable[..., CacheStore]
 
 
-@pytest.fixture(params=["server", "embedded", "away"])
+@pytest.fixture(params=["server", "other server", "secure server", "embedded", "away"])
 def backend(request: pytest.FixtureRequest) -> str:
     """Return each kind of Redis that a store can meet."""
     return str(request.param)
 
 
 @pytest.fixture
-def open_store(backend: str, make_store: StoreMaker, tmp_path: Path) -> OpenStore:
+def open_store(
+    request: pytest.FixtureRequest, backend: str, make_store: StoreMaker, tmp_path: Path, namespace: str
+) -> OpenStore:
     """Return a maker of stores on one backend and one home."""
-    urls: dict[str, dict[str, Any]] = {
-        "server": {},
-        "embedded": {"url": None},
-        "away": {"url": f"unix://{tmp_path}/nobody"},
-    }
-    return lambda **more: make_store(**{**urls[backend], **more})
+    options: dict[str, Any] = {}
+    if backend == "other server":
+        options["url"] = request.getfixturevalue("other_server").url
+    elif backend == "secure server":
+        options["url"] = request.getfixturevalue("secure_server").address_of_user(namespace)
+    elif backend != "server":
+        options["url"] = {"embedded": None, "away": f"unix://{tmp_path}/nobody"}[backend]
+    return lambda **more: make_store(**{**options, **more})
 
 
 @pytest.fixture

@@ -12,8 +12,9 @@ from typing import Final
 
 from poolrt.cachestore.errors import KeyFileRefused, StoreUnavailable
 from poolrt.cachestore.options import StoreOptions
+from poolrt.cachestore.redis.address import public_name
 from poolrt.cachestore.redis.breaker import CircuitBreaker
-from poolrt.cachestore.redis.connection import RedisConnection, public_name
+from poolrt.cachestore.redis.connection import RedisConnection
 from poolrt.cachestore.redis.embedded import EmbeddedServer
 from poolrt.cachestore.redis.server_binary import find_server
 from poolrt.cachestore.signing import load_key

@@ -22,13 +22,20 @@ D1, D2, D3 = ("1" * 64, "2" * 64, "3" * 64)
 MakeTier = Callable[..., RedisTier]
 
 
+@pytest.fixture(params=["redis_server", "other_server"])
+def server(request: pytest.FixtureRequest) -> RedisServer:
+    """Return a server of each version that is here."""
+    found: RedisServer = request.getfixturevalue(request.param)
+    return found
+
+
 @pytest.fixture
-def make_tier(redis_server: RedisServer, namespace: str) -> Iterator[MakeTier]:
+def make_tier(server: RedisServer, namespace: str) -> Iterator[MakeTier]:
     """Return a maker of tiers on one namespace."""
     made: list[RedisTier] = []
 
     def make(term_s: float = 10.0, limit_s: float = 60.0, capacity: int = 100, capacity_bytes: int = 0) -> RedisTier:
-        connection = RedisConnection(redis_server.url, redis_server.url, 0.5, CircuitBreaker())
+        connection = RedisConnection(server.url, server.url, 0.5, CircuitBreaker())
         made.append(RedisTier(connection, namespace, Terms(term_s, limit_s), (capacity, capacity_bytes)))
         return made[-1]
 

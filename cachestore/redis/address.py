@@ -1,0 +1,46 @@
+"""URLs of a Redis: how messages show them, and where a cluster sends us."""
+
+from __future__ import annotations
+
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+#: Parameters of a URL whose values are secrets.
+_SECRETS: Final = ("password", "ssl_password")
+_HIDDEN: Final = "***"
+
+
+def public_name(url: str) -> str:
+    """Return a URL without its passwords."""
+    scheme, place, rest = _parts(url)
+    user, at, host = place.rpartition("@")
+    if ":" in user:
+        place = f"{user.partition(':')[0]}:{_HIDDEN}{at}{host}"
+    path, mark, query = rest.partition("?")
+    shown = "&".join(_shown(pair) for pair in query.split("&"))
+    return f"{scheme}://{place}{path}{mark}{shown}"
+
+
+def moved(url: str, host: str, port: int) -> str | None:
+    """Return `url` with the address that a cluster names; user, password, TLS and all else stay.
+
+    An empty host means the one that answered. None for a unix socket, which has no neighbours.
+    """
+    scheme, place, rest = _parts(url)
+    if scheme not in ("redis", "rediss"):
+        return None
+    host = host or urlsplit(url).hostname or "localhost"
+    user, at, _ = place.rpartition("@")
+    return f"{scheme}://{user}{at}{f'[{host}]' if ':' in host else host}:{port}{rest}"
+
+
+def _parts(url: str) -> tuple[str, str, str]:
+    """Return scheme, user with host, and everything behind; `urlunsplit` would not give all URLs back as they were."""
+    scheme, _, tail = url.partition("://")
+    place = urlsplit(url).netloc
+    return scheme, place, tail[len(place) :]
+
+
+def _shown(pair: str) -> str:
+    name = pair.partition("=")[0]
+    return f"{name}={_HIDDEN}" if unquote(name) in _SECRETS else pair

@@ -1,0 +1,79 @@
+"""Server programs beside the one that an embedded server takes: another version, and one that speaks TLS.
+
+Without one a test is skipped at home, and fails where the variable CI is `true`: there it would be skipped for ever.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Final, NoReturn
+
+import pytest
+
+from poolrt.cachestore import StoreUnavailable
+from poolrt.cachestore.redis.server_binary import bundled_server, find_server
+
+_LIMIT_S: Final = 10.0
+#: Debian's package redis-tools has the whole server under this name and no service; its own name tells it what to be.
+_SAME_PROGRAM: Final = "redis-check-rdb"
+
+
+def other_program(folder: Path) -> str:
+    """Return a server program of another version than the default one; `folder` takes a link to it."""
+    default = version_of(_default())
+    for program in _programs(folder):
+        if version_of(program) != default:
+            return program
+    missing("a redis-server of another version than the default one", "redis-tools")
+
+
+def tls_program(folder: Path) -> str:
+    """Return a server program that speaks TLS; `folder` takes a link to it."""
+    for program in _programs(folder):
+        # One that knows the setting complains of its value, one that does not of the setting.
+        told = subprocess.run([program, "--tls-port", "none"], capture_output=True, timeout=_LIMIT_S, check=False)
+        if b"Bad directive" not in told.stdout + told.stderr:
+            return program
+    missing("a redis-server that speaks TLS", "redis-tools")
+
+
+def openssl() -> None:
+    """Return if there is the command `openssl`."""
+    if shutil.which("openssl") is None:
+        missing("the command openssl", "openssl")
+
+
+def missing(what: str, package: str) -> NoReturn:
+    """Skip the test, or fail it in CI."""
+    reason = f"{what} is needed; Debian: apt-get install {package} (.ci/run does)"
+    if os.environ.get("CI") == "true":
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+def _default() -> str:
+    try:
+        return find_server(None)
+    except StoreUnavailable as error:
+        pytest.fail(f"the tests need a redis-server: {error}")
+
+
+def _programs(folder: Path) -> list[str]:
+    found = [_default()]
+    found += [program for name in ("valkey-server", "redis-server") if (program := shutil.which(name))]
+    same = shutil.which(_SAME_PROGRAM)
+    if same is not None:
+        link = folder / "redis-server"
+        if not link.is_symlink():
+            link.symlink_to(same)
+        found.append(str(link))
+    bundled = bundled_server()
+    return [*found, bundled] if bundled is not None else found
+
+
+def version_of(program: str) -> bytes:
+    """Return what a program says of its version."""
+    return subprocess.run([program, "--version"], capture_output=True, timeout=_LIMIT_S, check=True).stdout.split()[2]
