@@ -5,18 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Any
 
 from .admission import Admission
 from .entry import Entry
 from .errors import EntryCorrupt, EntryForged
+from .explain import Explainer, Known, kind_of
 from .key import Key
 from .node import Node
 from .node_state import NodeState
 from .redis.tier import Listed, RedisTier
-
-#: Fields of a key that say what kind of thing it names, in order of preference.
-_KIND_FIELDS: Final = ("primitive", "kind", "name")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +82,22 @@ class Inspection:
         found.reverse()
         return found
 
+    def explainer(self, tier: RedisTier | None) -> Explainer:
+        """Return what compares keys with everything in this node's files and in Redis."""
+        return Explainer(self._known(tier))
+
+    def _known(self, tier: RedisTier | None) -> Iterator[Known]:
+        """Yield what is stored, without the payloads."""
+        state = self._node.state()
+        digests = [file.digest for file in self._node.listing(state)]
+        in_files = set(digests)
+        if tier is not None:
+            digests += [item.digest for item in tier.listing() if item.digest not in in_files]
+        for digest, blob in zip(digests, self._blobs(state, tier, digests, in_files), strict=True):
+            entry = self._good(digest, blob)
+            if entry is not None:
+                yield Known(digest, Key.from_canonical(entry.key), entry.meta)
+
     def key_of(self, tier: RedisTier | None, digest: str) -> Key | None:
         """Return the key that a stored entry carries; None where there is no sound entry of this digest."""
         blob = self._node.get_blob(self._node.state(), digest, use=False)
@@ -127,7 +141,7 @@ class Inspection:
         meta = entry.meta if entry is not None else None
         return EntryInfo(
             digest=item.digest,
-            kind=_kind(entry) if entry is not None else None,
+            kind=kind_of(Key.from_canonical(entry.key).fields) if entry is not None else None,
             bytes=item.bytes,
             age_s=max(0.0, now - meta.created) if meta is not None else None,
             last_use_s=max(0.0, now - item.last_use),
@@ -154,8 +168,3 @@ class Inspection:
             self._admission.refuse(error)
             return Problem(digest, tier, str(error))
         return None
-
-
-def _kind(entry: Entry) -> str | None:
-    fields = Key.from_canonical(entry.key).fields
-    return next((fields[name] for name in _KIND_FIELDS if isinstance(fields.get(name), str)), None)

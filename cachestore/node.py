@@ -7,7 +7,7 @@ node tier costs speed, never a result.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from .admission import Admission
@@ -16,6 +16,7 @@ from .files import FileStatus, FilesTier
 from .heartbeat import BEATS_PER_TERM
 from .journal import Journal
 from .key import Key
+from .misses import Miss, MissLog
 from .node_state import UNSET, NodeState, NodeStateFile, Watch
 from .options import StoreOptions
 from .stats import Batch, Sent, Tally
@@ -35,6 +36,7 @@ class Node:
         self._state_file = NodeStateFile(os.path.join(options.folder, "state"))
         self._files = FilesTier(options.folder, options.files_bytes)
         self._journal = Journal(os.path.join(options.folder, "journal"))
+        self._misses = MissLog(os.path.join(options.folder, "misses"))
         self._unanswered = UnansweredFile(os.path.join(options.folder, "unanswered"))
         self._alone = NodeState()
 
@@ -140,6 +142,14 @@ class Node:
     def set_incarnation(self, incarnation: str) -> None:
         """Note the life of Redis that this node has been compared with."""
         self._or(lambda: self._files.set_incarnation(incarnation), None)
+
+    def note_misses(self, keys: Sequence[Key], since_s: float = 0.0) -> None:
+        """Write down which keys were not there `since_s` seconds ago, so that it can be explained."""
+        self._or(lambda: self._misses.note(keys, since_s), None)
+
+    def latest_misses(self, count: int) -> list[Miss]:
+        """Return the latest misses of this node, the latest one last."""
+        return self._or(lambda: self._misses.latest(count), [])
 
     def close(self) -> None:
         """Close the state file."""

@@ -10,7 +10,7 @@ A clear, or a capacity, that Redis has heard of and this node has not is kept in
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from .entry import Entry
@@ -84,6 +84,9 @@ class ReadOnlyNode(Node):
         """Do nothing."""
 
     def mark_published(self, digest: str) -> None:
+        """Do nothing."""
+
+    def note_misses(self, keys: Sequence[Key], since_s: float = 0.0) -> None:
         """Do nothing."""
 
     def journal_append(self, batch: Batch) -> bool:

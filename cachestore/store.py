@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import atexit
 import os
+import sys
 import time
 import weakref
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 from .errors import CreationFailed, CreationTimeout, StoreReadOnly, StoreUnavailable
 from .key import Key
@@ -23,11 +24,16 @@ from .parts import Parts
 from .stats import Batch, Stats, as_stats, merge
 
 if TYPE_CHECKING:
-    from .inspection import EntryInfo, VerifyReport
+    from .explain import Explanation
+    from .inspection import EntryInfo, Inspection, VerifyReport
+    from .misses import Miss
     from .redis.link import LinkStatus
     from .redis.tier import RedisTier
     from .single_creator import Obtained, Source
     from .transfer import ExportReport, ImportReport, Progress
+
+
+T = TypeVar("T")
 
 
 class Found(NamedTuple):
@@ -229,28 +235,31 @@ class CacheStore:
 
     def entries(self) -> list[EntryInfo]:
         """Return what is stored, most recently used first: all of Redis, or this node's files while Redis is away."""
-        parts, _ = self._enter()
-        try:
-            return parts.inspection.entries(parts.limits.tier())
-        except StoreUnavailable:
-            return parts.inspection.entries(None)
+        return self._looked_at(lambda inspection, tier: inspection.entries(tier))
 
     def key_of(self, digest: str) -> Key | None:
         """Return the key of a stored entry by its digest, or None where there is no sound one. Counts nothing."""
-        parts, _ = self._enter()
-        try:
-            return parts.inspection.key_of(parts.limits.tier(), digest)
-        except StoreUnavailable:
-            return parts.inspection.key_of(None, digest)
+        return self._looked_at(lambda inspection, tier: inspection.key_of(tier, digest))
+
+    def explain(self, *keys: Key) -> list[Explanation]:
+        """Tell for each key which stored entries of its kind it is nearest to, and what it differs in from them.
+
+        Compares with what was there when this node missed the key, if it did lately; else, for a key that is stored, when
+        it was created; else with what is there now. Counts nothing.
+        """
+        missed = {miss.key: miss.time for miss in self.misses()}
+        explainer = self._looked_at(lambda inspection, tier: inspection.explainer(tier))
+        return [explainer.explain(key, missed.get(key)) for key in keys]
+
+    def misses(self, count: int = sys.maxsize) -> list[Miss]:
+        """Return the keys that this node has last asked for in vain, at most `count`, the latest one last."""
+        return self._enter()[0].node.latest_misses(count)
 
     def verify(self) -> VerifyReport:
         """Check every entry in this node's files and in Redis; report the bad ones and, unless read-only, remove them."""
         parts, state = self._enter()
         parts.memory.reset(parts.node.capacity(state), state)
-        try:
-            report = parts.inspection.verify(parts.limits.tier())
-        except StoreUnavailable:
-            report = parts.inspection.verify(None)
+        report = self._looked_at(lambda inspection, tier: inspection.verify(tier))
         parts.ledger.write_down()
         return report
 
@@ -375,6 +384,8 @@ class CacheStore:
         if missed:
             parts.tally.add("misses", missed)
         parts.ledger.after_look_up(tier)
+        if None in found:
+            parts.node.note_misses([key for key, item in zip(keys, found, strict=True) if item is None])
         return found
 
     def _admit(self, parts: Parts, state: NodeState, tier: RedisTier, key: Key, blob: bytes | None) -> Found | None:
@@ -392,13 +403,17 @@ class CacheStore:
         """Get the payload for this thread and all that have joined it."""
         obtained: Obtained | None = None
         failure: CreationFailed | None = None
+        begin = time.monotonic()
         try:
             obtained = parts.creator.obtain(key, create, deadline)
+            if obtained.source == "created":
+                parts.node.note_misses([key], time.monotonic() - begin)
             if obtained.keep:
                 parts.memory.put(key, obtained.payload, state)
             return obtained.payload, obtained.source
         except CreationFailed as error:
             failure = error
+            parts.node.note_misses([key], time.monotonic() - begin)
             raise
         finally:
             parts.flights.end(key.canonical, flight, obtained.payload if obtained is not None else None, failure)
@@ -407,6 +422,14 @@ class CacheStore:
                 parts.ledger.after_redis(tier)
             else:
                 parts.ledger.write_down()
+
+    def _looked_at(self, look: Callable[[Inspection, RedisTier | None], T]) -> T:
+        """Return what a look at everything stored finds; without Redis, if that is or goes away."""
+        parts, _ = self._enter()
+        try:
+            return look(parts.inspection, parts.limits.tier())
+        except StoreUnavailable:
+            return look(parts.inspection, None)
 
     def _settled(self, parts: Parts) -> NodeState:
         """Return the state after asking Redis, if it answers, what other nodes have decided."""

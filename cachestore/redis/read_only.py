@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from poolrt.cachestore.errors import StoreReadOnly
 from poolrt.cachestore.node_state import UNSET, NodeState
-from poolrt.cachestore.stats import Batch
+from poolrt.cachestore.stats import Sent
 
 from .connection import Command, RedisConnection
 from .schema import READS
@@ -61,7 +61,7 @@ class ReadOnlyTier(RedisTier):
         """Do nothing."""
         return []
 
-    def count(self, batch: Batch) -> None:
+    def count(self, sent: Sent) -> None:
         """Do nothing."""
 
     def settle(self, state: NodeState) -> tuple[SharedLimits, list[str]]:

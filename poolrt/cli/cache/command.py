@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from poolrt.cli.cache import bundles
+from poolrt.cli.cache.explain import LAST, explain
+from poolrt.cli.cache.values import age_text, digest_prefix, readable
 from poolrt.cli.main import add_common
 from poolrt.cli.numbers import positive
 from poolrt.cli.reach import reach
@@ -28,6 +30,7 @@ examples:
   poolrt cache stats
   poolrt cache list --limit 20
   poolrt cache show 3fa9                  any unambiguous beginning of a digest
+  poolrt cache explain                    why the latest misses were misses
   poolrt cache capacity 4096 --bytes 2GiB
   poolrt cache verify && echo all entries are sound
   poolrt cache export kernels.bundle      and on another machine, with the same key:
@@ -38,6 +41,12 @@ examples:
 each action takes --json, and explains itself with --help
 """
 
+_EXPLAIN: Final = """\
+Name the fields in which a key differs from the nearest entries: why it was not found.
+
+A key is compared with the entries of the same kind, made on this or any other host, that were there when it was missed;
+the nearest differ in the fewest fields. Without KEY: the latest misses of this node.
+"""
 _IMPORT: Final = """\
 Bring in the entries of a file that `poolrt cache export` wrote, from any namespace.
 
@@ -47,9 +56,6 @@ capacity is left out, the least recently used first.
 """
 
 _Execute = Callable[[argparse.Namespace, Settings, Report], int]
-
-#: Shortest beginning of a digest that `show` looks for.
-_SHORTEST_PREFIX: Final = 4
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -109,6 +115,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
         can_only_read=True,
     )
     show.add_argument("key", metavar="KEY", help="the digest of a key, or its beginning")
+    explained = action(
+        "explain",
+        "name the fields in which a key differs from the nearest entries: why it was not found",
+        "  poolrt cache explain                 the latest misses of this node\n"
+        "  poolrt cache explain --last 3\n"
+        "  poolrt cache explain 3fa9            any unambiguous beginning of a digest, missed or stored",
+        _with_store(explain),
+        can_only_read=True,
+    )
+    explained.description = _EXPLAIN
+    explained.add_argument("key", nargs="?", metavar="KEY", help="the digest of a key, or its beginning")
+    explained.add_argument(
+        "--last", type=positive, default=LAST, metavar="N", help=f"explain the N latest misses (default: {LAST})"
+    )
     capacity = action(
         "capacity",
         "tell or set how much is kept; 0 clears the cache and turns it off",
@@ -215,7 +235,7 @@ def _list(options: argparse.Namespace, store: CacheStore, report: Report) -> int
     rows = [["digest", "kind", "size", "last used", "made in", "made by"]]
     for entry in shown:
         made_in = seconds_text(entry.seconds) if entry.seconds is not None else "?"
-        last_use = f"{_age(entry.last_use_s)} ago"
+        last_use = f"{age_text(entry.last_use_s)} ago"
         rows.append(
             [entry.digest[:16], entry.kind or "?", bytes_text(entry.bytes), last_use, made_in, entry.creator or "?"]
         )
@@ -227,11 +247,7 @@ def _list(options: argparse.Namespace, store: CacheStore, report: Report) -> int
 
 
 def _show(options: argparse.Namespace, store: CacheStore, report: Report) -> int:
-    prefix = options.key.lower()
-    if len(prefix) < _SHORTEST_PREFIX or not all(digit in "0123456789abcdef" for digit in prefix):
-        raise UsageError(
-            f"{options.key}: expected {_SHORTEST_PREFIX} or more digits of a digest, as `poolrt cache list` shows them"
-        )
+    prefix = digest_prefix(options.key)
     found = [entry for entry in store.entries() if entry.digest.startswith(prefix)]
     if not found:
         raise JobFailed(f"no entry begins with {prefix}")
@@ -243,7 +259,7 @@ def _show(options: argparse.Namespace, store: CacheStore, report: Report) -> int
     key = store.key_of(entry.digest)
     if key is None:
         raise JobFailed(f"entry {entry.digest} is not sound: poolrt cache verify removes it")
-    fields = {name: _readable(value) for name, value in key.fields.items()}
+    fields = {name: readable(value) for name, value in key.fields.items()}
     for line in table([[name, str(value)] for name, value in entry.as_dict().items()]):
         report.say(line)
     report.say("\nkey")
@@ -297,21 +313,3 @@ def _down(options: argparse.Namespace, settings: Settings, report: Report) -> in
     report.say("stopped" if stopped else "was not running")
     report.result({"stopped": stopped})
     return 0
-
-
-def _age(seconds: float) -> str:
-    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= length:
-            return f"{seconds / length:.0f} {unit}"
-    return f"{seconds:.0f} s"
-
-
-def _readable(value: Any) -> Any:
-    """Return a key's field as JSON can say it: bytes as hexadecimal digits."""
-    if isinstance(value, bytes):
-        return value.hex()
-    if isinstance(value, tuple | list):
-        return [_readable(member) for member in value]
-    if isinstance(value, dict):
-        return {str(name): _readable(member) for name, member in value.items()}
-    return value

@@ -15,7 +15,7 @@ import pytest
 from poolrt.cachestore import CacheStore, Key
 from poolrt.cli import main
 
-ACTIONS = ("stats", "list", "show", "capacity", "clear", "verify", "export", "import", "down")
+ACTIONS = ("stats", "list", "show", "explain", "capacity", "clear", "verify", "export", "import", "down")
 
 
 @pytest.fixture

@@ -1,0 +1,124 @@
+"""Why was it not there: compare a key with those that are stored, and name the fields that differ.
+
+Entries carry their whole key, and who made them, so the answer reaches over processes, restarts and hosts. Entries of the
+same kind are compared; the nearest differ in the fewest fields. Where several are equally near, one that says the same of
+what is computed comes first, for it is the same thing made under other circumstances; then the latest.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, NamedTuple
+
+from .entry import EntryMeta
+from .key import ABSENT, Key
+
+#: Fields of a key that say what kind of thing it names, in order of preference.
+_KIND_FIELDS: Final = ("primitive", "kind", "name")
+#: Fields of a key that say what is computed; all others say how, for whom and with what.
+_SUBJECT_FIELDS: Final = frozenset({*_KIND_FIELDS, "operation", "attributes"})
+#: Near entries that are told of.
+_MOST_NEAR: Final = 5
+
+
+class Known(NamedTuple):
+    """A stored entry without its payload."""
+
+    digest: str
+    key: Key
+    meta: EntryMeta
+
+
+class Near(NamedTuple):
+    """A stored entry and what it differs in: path of the field -> (value of the key in question, value there).
+
+    `created` is in seconds since the epoch, `seconds` what the creation took; a field that one of the two lacks has the
+    value ABSENT.
+    """
+
+    digest: str
+    differences: dict[str, tuple[Any, Any]]
+    creator: str
+    toolchain: str
+    created: float
+    seconds: float
+
+
+class Explanation(NamedTuple):
+    """Why a key was not there.
+
+    `kind` is the key's field `primitive`, `kind` or `name`; `missed` tells when it was missed, None if that is not known;
+    `stored` is the entry that it has now. Of the `compared` entries of the same kind, those that were there when the key
+    was missed, `near` are the nearest.
+    """
+
+    key: Key
+    kind: str | None
+    missed: float | None
+    stored: Known | None
+    compared: int
+    near: tuple[Near, ...]
+
+
+def kind_of(fields: dict[str, Any]) -> str | None:
+    """Return what kind of thing a key's fields name; None where they do not say."""
+    return next((fields[name] for name in _KIND_FIELDS if isinstance(fields.get(name), str)), None)
+
+
+class Explainer:
+    """Compare keys with all that is stored."""
+
+    def __init__(self, entries: Iterable[Known]) -> None:
+        self._stored: dict[str, Known] = {}
+        self._by_kind: dict[str | None, list[tuple[Known, dict[str, Any]]]] = {}
+        for entry in entries:
+            self._stored[entry.digest] = entry
+            fields = entry.key.fields
+            self._by_kind.setdefault(kind_of(fields), []).append((entry, fields))
+
+    def explain(self, key: Key, missed: float | None = None) -> Explanation:
+        """Return what a key has in common with entries that were there at the time `missed`, or are there now."""
+        fields = key.fields
+        kind = kind_of(fields)
+        stored = self._stored.get(key.digest)
+        if missed is None and stored is not None:
+            missed = stored.meta.created - stored.meta.seconds
+        candidates = [
+            (sum(1 for _ in _unequal(fields, others)), entry)
+            for entry, others in self._by_kind.get(kind, ())
+            if entry.digest != key.digest and (missed is None or entry.meta.created <= missed)
+        ]
+        near = self._nearest(key, candidates)
+        return Explanation(key, kind, missed, stored, len(candidates), tuple(near))
+
+    def _nearest(self, key: Key, candidates: list[tuple[int, Known]]) -> list[Near]:
+        """Return the nearest of candidates, given with the number of fields on the outermost level that differ."""
+        candidates.sort(key=lambda candidate: candidate[0])
+        found: list[tuple[tuple[int, bool, float], int, Near]] = []
+        for number, (least, entry) in enumerate(candidates):
+            # There are at least as many differences as fields that differ: nothing nearer can follow.
+            if len(found) == _MOST_NEAR and least > -found[0][0][0]:
+                break
+            differences = key.diff(entry.key)
+            other_subject = any(_outermost(path) in _SUBJECT_FIELDS for path in differences)
+            meta = entry.meta
+            near = Near(entry.digest, differences, meta.creator, meta.toolchain, meta.created, meta.seconds)
+            # A heap whose first item is the farthest.
+            item = ((-len(differences), not other_subject, meta.created), number, near)
+            if len(found) < _MOST_NEAR:
+                heapq.heappush(found, item)
+            else:
+                heapq.heappushpop(found, item)
+        return [near for _, _, near in sorted(found, key=lambda item: item[0], reverse=True)]
+
+
+def _unequal(here: dict[str, Any], there: dict[str, Any]) -> Iterator[str]:
+    """Yield the names of fields that may differ; a value that Python holds for equal may still be of another type."""
+    for name in here.keys() | there.keys():
+        if here.get(name, ABSENT) != there.get(name, ABSENT):
+            yield name
+
+
+def _outermost(path: str) -> str:
+    return path.partition(".")[0].partition("[")[0]

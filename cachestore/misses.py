@@ -1,0 +1,118 @@
+"""The latest keys that this node has asked for in vain, so that a miss can be explained afterwards.
+
+    <home>/<namespace>/misses    lines of text: time in seconds since the epoch, the canonical key in Base64
+
+A key that is asked for again and again, or first looked up and then created, is one miss: a process notes it once in a
+while, and readers take what lies close together for one. The file is bounded; the oldest lines go first. It is read like
+everything that could have been damaged: a line that is not whole counts for nothing.
+"""
+
+from __future__ import annotations
+
+import binascii
+import os
+import threading
+import time
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from .file_lock import lock_file
+from .folders import make_folder
+from .key import Key
+
+#: Size, in bytes, at which the older half of the file is dropped.
+_MAX_BYTES: Final = 512 * 1024
+#: Largest key, in bytes, that is noted.
+_MAX_KEY: Final = 32 * 1024
+#: Longest wait, in seconds, for another process's few system calls.
+_LOCK_S: Final = 0.2
+#: Longest time, in seconds, between two sights of a key that count as one miss.
+_SAME_MISS_S: Final = 600.0
+#: Seconds since the epoch that no clock shows; what claims to be later, or is not a number, is damage.
+_END_OF_TIME: Final = 1e11
+#: Keys that a process remembers to have noted.
+_MOST_REMEMBERED: Final = 4096
+
+
+class Miss(NamedTuple):
+    """A key that was not there, and when it was first missed, in seconds since the epoch."""
+
+    key: Key
+    time: float
+
+
+class MissLog:
+    """Note misses, and tell the latest. Both methods raise OSError when the file cannot be used."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        self._noted: dict[bytes, float] = {}
+
+    def note(self, keys: Sequence[Key], since_s: float = 0.0) -> None:
+        """Write down keys that were not there `since_s` seconds ago."""
+        now = time.time() - since_s
+        with self._lock:
+            fresh = [key.canonical for key in keys if now - self._noted.get(key.canonical, 0.0) > _SAME_MISS_S / 2]
+            if len(self._noted) + len(fresh) > _MOST_REMEMBERED:
+                self._noted.clear()
+            self._noted.update(dict.fromkeys(fresh, now))
+        data = b"".join(
+            b"%.3f %b" % (now, binascii.b2a_base64(canonical)) for canonical in fresh if len(canonical) <= _MAX_KEY
+        )
+        if data:
+            self._append(data)
+
+    def latest(self, count: int) -> list[Miss]:
+        """Return the latest misses, the latest one last, each key once."""
+        try:
+            with open(self._path, "rb") as file:
+                lines = file.read(2 * _MAX_BYTES).splitlines()
+        except FileNotFoundError:
+            return []
+        first: dict[bytes, float] = {}
+        last: dict[bytes, float] = {}
+        for line in lines:
+            try:
+                stamp, encoded = line.split(b" ")
+                when, canonical = float(stamp), binascii.a2b_base64(encoded, strict_mode=True)
+            except ValueError:
+                continue
+            if not 0.0 <= when < _END_OF_TIME:
+                continue
+            if when - last.get(canonical, 0.0) > _SAME_MISS_S:
+                first[canonical] = when
+            last.pop(canonical, None)
+            last[canonical] = when
+        found: list[Miss] = []
+        for canonical in reversed(last):
+            if len(found) == count:
+                break
+            try:
+                found.append(Miss(Key.from_canonical(canonical), first[canonical]))
+            except ValueError:
+                continue
+        found.reverse()
+        return found
+
+    def _append(self, data: bytes) -> None:
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        try:
+            descriptor = os.open(self._path, flags, 0o600)
+        except FileNotFoundError:
+            make_folder(os.path.dirname(self._path))
+            descriptor = os.open(self._path, flags, 0o600)
+        try:
+            lock_file(descriptor, self._path, _LOCK_S)
+            size = os.fstat(descriptor).st_size
+            if size + len(data) > _MAX_BYTES:
+                self._shorten(descriptor, size)
+            os.write(descriptor, data[-_MAX_BYTES:])
+        finally:
+            os.close(descriptor)
+
+    def _shorten(self, descriptor: int, size: int) -> None:
+        """Keep the newer half, from the beginning of a line on."""
+        kept = os.pread(descriptor, _MAX_BYTES // 2, max(0, size - _MAX_BYTES // 2))
+        os.ftruncate(descriptor, 0)
+        os.write(descriptor, kept[kept.find(b"\n") + 1 :])

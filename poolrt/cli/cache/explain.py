@@ -1,0 +1,136 @@
+"""`poolrt cache explain`: which fields of a key differ from those of the nearest entries, so that it was not found."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from poolrt.cli.report import JobFailed, Report, seconds_text
+
+from .values import age_text, digest_prefix, readable, short_text
+
+if TYPE_CHECKING:
+    from poolrt.cachestore import CacheStore, Key
+    from poolrt.cachestore.explain import Explanation, Near
+
+#: Misses that are explained when nobody says how many.
+LAST: Final = 10
+#: Differences that are shown of one entry.
+_MOST_SHOWN: Final = 12
+
+
+def explain(options: argparse.Namespace, store: CacheStore, report: Report) -> int:
+    """Explain one key, or the latest misses of this node."""
+    if options.key is not None:
+        keys = [_find(store, digest_prefix(options.key))]
+    else:
+        keys = [miss.key for miss in reversed(store.misses(options.last))]
+        if not keys:
+            report.say("this node has found all that it asked for lately")
+    now = time.time()
+    found = store.explain(*keys)
+    for number, explanation in enumerate(found):
+        if number:
+            report.say()
+        _tell(explanation, now, report)
+    report.result({"explanations": [_as_json(explanation, now) for explanation in found]})
+    return 0
+
+
+def _find(store: CacheStore, prefix: str) -> Key:
+    """Return the key that this node has missed lately, or that is stored, whose digest begins like that."""
+    missed = {miss.key.digest: miss.key for miss in store.misses()}
+    digests = {digest for digest in missed if digest.startswith(prefix)}
+    digests |= {entry.digest for entry in store.entries() if entry.digest.startswith(prefix)}
+    if not digests:
+        raise JobFailed(f"no entry, and no miss that this node remembers, begins with {prefix}")
+    if len(digests) > 1:
+        some = ", ".join(digest[:16] for digest in sorted(digests)[:5])
+        raise JobFailed(f"{len(digests)} digests begin with {prefix}: {some}")
+    digest = digests.pop()
+    key = missed.get(digest) or store.key_of(digest)
+    if key is None:
+        raise JobFailed(f"entry {digest} is not sound: poolrt cache verify removes it")
+    return key
+
+
+def _tell(found: Explanation, now: float, report: Report) -> None:
+    words = [f"{found.key.digest[:16]} {found.kind or 'of no kind'}"]
+    if found.missed is not None:
+        words.append(f"missed {age_text(max(0.0, now - found.missed))} ago")
+    if found.stored is not None:
+        meta = found.stored.meta
+        words.append(f"then created by {meta.creator or '?'} in {seconds_text(meta.seconds)}")
+    else:
+        words.append("not there now")
+    report.say(", ".join(words))
+    if not found.near:
+        when = "was" if found.missed is not None else "is"
+        report.say(f"  nothing is near: there {when} no entry of its kind")
+        return
+    near = found.near[0]
+    made = f"{near.creator or '?'}, {age_text(max(0.0, now - near.created))} ago, {seconds_text(near.seconds)}"
+    count = f"{found.compared} entries are near" if found.compared > 1 else "1 entry is near"
+    nearest = f"  {count}; nearest {near.digest[:16]} ({made}) differs in"
+    lines = _differences(near)
+    if len(lines) == 1:
+        report.say(f"{nearest} {lines[0]}")
+        return
+    report.say(nearest)
+    for line in lines:
+        report.say(f"    {line}")
+
+
+def _differences(near: Near) -> list[str]:
+    lines = [
+        f"{path}: {_text(there)}, here {_text(here)}"
+        for path, (here, there) in list(near.differences.items())[:_MOST_SHOWN]
+    ]
+    more = len(near.differences) - len(lines)
+    return [*lines, f"and {more} more"] if more else lines
+
+
+def _as_json(found: Explanation, now: float) -> dict[str, Any]:
+    stored = found.stored
+    return {
+        "digest": found.key.digest,
+        "kind": found.kind,
+        "missed_s": max(0.0, now - found.missed) if found.missed is not None else None,
+        "stored": None
+        if stored is None
+        else {
+            "creator": stored.meta.creator,
+            "toolchain": stored.meta.toolchain,
+            "age_s": max(0.0, now - stored.meta.created),
+            "seconds": stored.meta.seconds,
+        },
+        "compared": found.compared,
+        "near": [
+            {
+                "digest": near.digest,
+                "creator": near.creator,
+                "toolchain": near.toolchain,
+                "age_s": max(0.0, now - near.created),
+                "seconds": near.seconds,
+                # A side without the field has no value in it, which is not the same as null.
+                "differences": [
+                    {"field": path, **_side("there", there), **_side("here", here)}
+                    for path, (here, there) in near.differences.items()
+                ],
+            }
+            for near in found.near
+        ],
+    }
+
+
+def _side(name: str, value: Any) -> dict[str, Any]:
+    from poolrt.cachestore import ABSENT
+
+    return {} if value is ABSENT else {name: readable(value)}
+
+
+def _text(value: Any) -> str:
+    from poolrt.cachestore import ABSENT
+
+    return "absent" if value is ABSENT else short_text(value)

@@ -1,0 +1,47 @@
+"""What a store knows, in words for people and as JSON can say it: digests, ages, fields of keys."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from poolrt.cli.report import UsageError
+
+#: Shortest beginning of a digest that is looked for.
+_SHORTEST_PREFIX: Final = 4
+#: Longest value of a field, in characters, that is shown whole.
+_LONGEST: Final = 60
+
+
+def digest_prefix(text: str) -> str:
+    """Return the beginning of a digest that somebody typed. Raises UsageError when it is none."""
+    prefix = text.lower()
+    if len(prefix) < _SHORTEST_PREFIX or not all(digit in "0123456789abcdef" for digit in prefix):
+        raise UsageError(
+            f"{text}: expected {_SHORTEST_PREFIX} or more digits of a digest, as `poolrt cache list` shows them"
+        )
+    return prefix
+
+
+def age_text(seconds: float) -> str:
+    """Return a time for people: ``12 s``, ``3 min``, ``2 d``."""
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def readable(value: Any) -> Any:
+    """Return a key's field as JSON can say it: bytes as hexadecimal digits."""
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, tuple | list):
+        return [readable(member) for member in value]
+    if isinstance(value, dict):
+        return {str(name): readable(member) for name, member in value.items()}
+    return value
+
+
+def short_text(value: Any) -> str:
+    """Return a key's field on a part of a line."""
+    text = str(readable(value))
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
