@@ -58,7 +58,7 @@ class MissLog:
                 self._noted.clear()
             self._noted.update(dict.fromkeys(fresh, now))
         data = b"".join(
-            b"%.3f %b" % (now, binascii.b2a_base64(canonical)) for canonical in fresh if len(canonical) <= _MAX_KEY
+            b"%.6f %b" % (now, binascii.b2a_base64(canonical)) for canonical in fresh if len(canonical) <= _MAX_KEY
         )
         if data:
             self._append(data)
