@@ -24,17 +24,15 @@ class Admission:
         self._codec = codec
         self._tally = tally
 
-    def admit(self, key: Key, blob: bytes | None, discard: Callable[[bytes], object]) -> Entry | None:
-        """Return the entry of `key` in `blob`; call `discard(blob)` when it is bad, and return None."""
-        if blob is None:
-            return None
+    def admit(self, key: Key, blob: bytes, discard: Callable[[str, bytes], object]) -> Entry | None:
+        """Return the entry of `key` in `blob`; call `discard(digest, blob)` when it is bad, and return None."""
         try:
             entry = self._codec().open(blob, key)
         except (EntryCorrupt, EntryForged) as error:
             self.refuse(error)
             entry = None
         if entry is None:
-            discard(blob)
+            discard(key.digest, blob)
         return entry
 
     def check(self, digest: str, blob: bytes) -> Entry:

@@ -1,7 +1,7 @@
 """Bytes at rest: one signed, self-describing entry.
 
     prefix   magic "PLRE", format version, kind, key id (8), lengths of header, key and payload, CRC-32 of all these
-    header   msgpack: fence, created, seconds, creator, toolchain
+    header   fence, created, seconds (8 each), length of the creator's name (2), creator, toolchain
     key      the full canonical key
     payload
     tag      HMAC-SHA256 over everything above, with a key derived for entries of this namespace
@@ -20,9 +20,7 @@ import hashlib
 import math
 import struct
 import zlib
-from typing import Any, Final, NamedTuple
-
-import msgpack
+from typing import Final, NamedTuple
 
 from .errors import EntryCorrupt, EntryForged
 from .key import Key
@@ -34,6 +32,8 @@ _FORMAT: Final = 2
 _PREFIX: Final = struct.Struct(f">4sBB{KEY_ID_SIZE}sIIQ")
 _CRC: Final = struct.Struct(">I")
 _BODY: Final = _PREFIX.size + _CRC.size
+#: fence, created, seconds, length of the creator's name; the names follow.
+_HEADER: Final = struct.Struct(">QddH")
 
 #: Kinds of signed messages; a failure can never be taken for a value.
 VALUE: Final = 1
@@ -74,7 +74,9 @@ class EntryCodec:
 
     def pack(self, key: bytes, payload: bytes, meta: EntryMeta, kind: int = VALUE) -> bytes:
         """Return the signed entry of `payload` under the canonical key `key`."""
-        header: bytes = msgpack.Packer().pack(tuple(meta))
+        creator = meta.creator.encode()
+        fixed = _HEADER.pack(meta.fence, meta.created, meta.seconds, len(creator))
+        header = b"".join((fixed, creator, meta.toolchain.encode()))
         prefix = _PREFIX.pack(_MAGIC, _FORMAT, kind, self._key_id, len(header), len(key), len(payload))
         message = b"".join((prefix, _CRC.pack(zlib.crc32(prefix)), header, key, payload))
         return message + self._signing.sign(message)
@@ -101,38 +103,43 @@ class EntryCodec:
 
     def _verified(self, blob: bytes, digest: str, kind: int) -> Entry:
         """Return what `blob` holds, whatever its key; `digest` is for messages only."""
-        if len(blob) < _BODY + TAG_SIZE:
+        end = len(blob) - TAG_SIZE
+        if end < _BODY:
             raise EntryCorrupt(digest, f"only {len(blob)} bytes")
-        prefix = blob[: _PREFIX.size]
-        if _CRC.unpack_from(blob, _PREFIX.size)[0] != zlib.crc32(prefix):
-            raise EntryCorrupt(digest, "the prefix has a wrong check sum")
-        magic, version, found, key_id, header_size, key_size, payload_size = _PREFIX.unpack(prefix)
-        if magic != _MAGIC or version != _FORMAT:
-            raise EntryCorrupt(digest, "another format")
-        if key_id != self._key_id:
-            raise EntryForged(digest, key_id.hex())
-        end = _BODY + header_size + key_size + payload_size
-        if len(blob) != end + TAG_SIZE:
-            raise EntryCorrupt(digest, "the lengths do not add up")
         if not self._signing.matches(memoryview(blob)[:end], blob[end:]):
-            raise EntryCorrupt(digest, "the signature does not match")
-        if found != kind:
-            raise EntryCorrupt(digest, "another kind of message")
+            raise self._refusal(blob, digest)
+        magic, version, found, _, header_size, key_size, payload_size = _PREFIX.unpack_from(blob)
         key_start = _BODY + header_size
         payload_start = key_start + key_size
+        if magic != _MAGIC or version != _FORMAT or payload_start + payload_size != end:
+            raise EntryCorrupt(digest, "another format")
+        if found != kind:
+            raise EntryCorrupt(digest, "another kind of message")
         meta = _meta(blob[_BODY:key_start], digest)
         return Entry(meta, blob[key_start:payload_start], blob[payload_start:end])
+
+    def _refusal(self, blob: bytes, digest: str) -> EntryCorrupt | EntryForged:
+        """Return what is wrong with an entry whose signature does not match, as far as its prefix tells."""
+        prefix = blob[: _PREFIX.size]
+        if _CRC.unpack_from(blob, _PREFIX.size)[0] != zlib.crc32(prefix):
+            return EntryCorrupt(digest, "the prefix has a wrong check sum")
+        magic, version, _, key_id, *sizes = _PREFIX.unpack(prefix)
+        if magic != _MAGIC or version != _FORMAT:
+            return EntryCorrupt(digest, "another format")
+        if key_id != self._key_id:
+            return EntryForged(digest, key_id.hex())
+        if _BODY + sum(sizes) + TAG_SIZE != len(blob):
+            return EntryCorrupt(digest, "the lengths do not add up")
+        return EntryCorrupt(digest, "the signature does not match")
 
 
 def _meta(header: bytes, digest: str) -> EntryMeta:
     """Return a header's fields. A genuine one can still be from a program that has another idea of them."""
     try:
-        fields: Any = msgpack.unpackb(header, use_list=False)
-        fence, created, seconds, creator, toolchain = fields
-        sound = isinstance(fence, int) and isinstance(creator, str) and isinstance(toolchain, str)
-        sound = sound and math.isfinite(created) and math.isfinite(seconds)
-    except (ValueError, TypeError, OverflowError, msgpack.UnpackException) as error:
+        fence, created, seconds, length = _HEADER.unpack_from(header)
+        names = header[_HEADER.size :]
+        if length > len(names) or not (math.isfinite(created) and math.isfinite(seconds)):
+            raise ValueError("a field is out of range")
+        return EntryMeta(fence, created, seconds, names[:length].decode(), names[length:].decode())
+    except (ValueError, struct.error) as error:
         raise EntryCorrupt(digest, f"its header makes no sense: {error}") from None
-    if not sound:
-        raise EntryCorrupt(digest, "its header makes no sense")
-    return EntryMeta(fence, created, seconds, creator, toolchain)

@@ -5,7 +5,7 @@
     <home>/<namespace>/entries/<generation>/<digest>     one signed entry each
     <home>/<namespace>/unanswered                        counts that Redis may have had already (see unanswered)
     <home>/<namespace>/incarnation                       the life of Redis that the entries were compared with (see arrears)
-    <home>/<namespace>/unpublished/<digest>              empty: this entry still has to go to Redis
+    <home>/<namespace>/unpublished/<digest>              this entry still has to go to Redis, under this lease if any
     <home>/<namespace>/creating/<digest>                 the turn to create it (see turn)
 
 Guarantees: a file appears complete or not at all, and never replaces another; the generation stands in the path, so a
@@ -54,6 +54,7 @@ class FilesTier:
         self._creating = os.path.join(folder, "creating")
         self._incarnation = os.path.join(folder, "incarnation")
         self._capacity_bytes = capacity_bytes
+        self._last_folder: tuple[int, str] = (-1, "")
         # What the last sweep found plus our own puts since; what other processes put is seen by the next sweep.
         self._known_entries = 0
         self._known_bytes = 0
@@ -61,8 +62,12 @@ class FilesTier:
 
     def get(self, generation: int, digest: str, use: bool = True) -> bytes | None:
         """Return an entry's bytes, None if it is not here; `use` makes it the most recently used."""
+        path = f"{self._folder_of(generation)}/{digest}"
+        if not os.access(path, os.F_OK):
+            # Asked first, since opening a file that is not there raises, which takes longer than both.
+            return None
         try:
-            descriptor = os.open(self._path(generation, digest), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         except FileNotFoundError:
             return None
         try:
@@ -84,6 +89,10 @@ class FilesTier:
         if len(blob) > self._capacity_bytes:
             return
         path = self._path(generation, digest)
+        if os.access(path, os.F_OK):
+            if unpublished:
+                self.mark_unpublished(digest)
+            return
         draft = f"{path}.{os.urandom(8).hex()}"
         self._write(draft, blob)
         try:
@@ -154,8 +163,11 @@ class FilesTier:
         marks = [(status.st_mtime_ns, item.name) for item in _scan(self._unpublished) if (status := _lstat(item))]
         return [digest for _, digest in sorted(marks)]
 
-    def mark_unpublished(self, digest: str, last_use: float | None = None) -> None:
-        """Remember that an entry has to go to Redis; `last_use` is in seconds since the epoch, None for now."""
+    def mark_unpublished(self, digest: str, last_use: float | None = None, lease: str = "") -> None:
+        """Remember that an entry has to go to Redis; `last_use` is in seconds since the epoch, None for now.
+
+        `lease` names the lease that it was made under, for `lease_of`.
+        """
         path = os.path.join(self._unpublished, digest)
         try:
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -163,12 +175,22 @@ class FilesTier:
             make_folder(self._unpublished)
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
+            if lease:
+                os.write(descriptor, lease.encode())
             if last_use is None:
                 _mark_used(descriptor)
             else:
                 os.utime(descriptor, (last_use, last_use))
         finally:
             os.close(descriptor)
+
+    def lease_of(self, digest: str) -> str:
+        """Return the name of the lease that an unpublished entry was made under, empty for none."""
+        try:
+            with open(os.path.join(self._unpublished, digest), encoding="ascii", errors="replace") as file:
+                return file.read()
+        except FileNotFoundError:
+            return ""
 
     def mark_published(self, digest: str) -> None:
         """Forget that an entry had to go to Redis."""
@@ -196,7 +218,13 @@ class FilesTier:
         return TurnWait(os.path.join(self._creating, digest), stale_after, busy_for)
 
     def _path(self, generation: int, digest: str) -> str:
-        return f"{self._entries}/{generation:016x}/{digest}"
+        return f"{self._folder_of(generation)}/{digest}"
+
+    def _folder_of(self, generation: int) -> str:
+        last = self._last_folder
+        if last[0] != generation:
+            last = self._last_folder = generation, os.path.join(self._entries, _name(generation))
+        return last[1]
 
     def _write(self, path: str, blob: bytes) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC

@@ -60,6 +60,11 @@ class MemoryTier:
         """Return what `hit` returns, or None when the node's state has changed, or may have, since the last `watch`."""
         return self.hit(key) if self._record[:] == self._known else None
 
+    @property
+    def is_unchanged(self) -> bool:
+        """Whether the node's state is certainly that of the last `watch`."""
+        return self._record[:] == self._known
+
     def __contains__(self, key: Key) -> bool:
         return key.canonical in self._entries
 

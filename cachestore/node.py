@@ -22,6 +22,7 @@ from .options import StoreOptions
 from .stats import Batch, Sent, Tally
 from .turn import TurnWait
 from .unanswered import UnansweredFile
+from .write_behind import WriteBehind
 
 T = TypeVar("T")
 
@@ -39,6 +40,7 @@ class Node:
         self._misses = MissLog(os.path.join(options.folder, "misses"))
         self._unanswered = UnansweredFile(os.path.join(options.folder, "unanswered"))
         self._alone = NodeState()
+        self._behind = WriteBehind(self._put_behind)
 
     def state(self) -> NodeState:
         """Return what the node's processes agree on; the same object as long as nothing has changed."""
@@ -65,8 +67,16 @@ class Node:
 
     def get(self, state: NodeState, key: Key) -> Entry | None:
         """Return the verified entry of a key."""
-        entry = self._or(lambda: self._get(state, key), None)
-        return entry[0] if entry is not None else None
+        try:
+            blob = self._files.get(state.generation, key.digest)
+        except OSError:
+            self._tally.add("degraded")
+            blob = None
+        if blob is None:
+            return None
+        return self._admission.admit(
+            key, blob, lambda digest, bad: self._or(lambda: self._files.remove_if(state.generation, digest, bad), None)
+        )
 
     def get_blob(self, state: NodeState, digest: str, use: bool = True) -> bytes | None:
         """Return an entry's bytes as they are; `use` tells whether that counts as a use."""
@@ -79,8 +89,14 @@ class Node:
             capacity = self.capacity(state)
             self._or(lambda: self._files.put(state.generation, digest, blob, capacity, unpublished), None)
 
+    def put_later(self, state: NodeState, digest: str, blob: bytes) -> None:
+        """Keep an entry of Redis a moment later, unless the state has changed by then: it may have been removed."""
+        if len(blob) <= self._options.files_bytes:
+            self._behind.put(state, digest, blob)
+
     def remove(self, state: NodeState, digest: str) -> bool:
         """Remove an entry; tell whether it was there."""
+        self._behind.drain()
         return self._or(lambda: self._files.remove(state.generation, digest), False)
 
     def note_removal(self) -> None:
@@ -107,9 +123,16 @@ class Node:
         """Return the digests that have to go to Redis."""
         return self._or(self._files.unpublished, [])
 
-    def mark_unpublished(self, digest: str, last_use: float | None = None) -> None:
-        """Remember that an entry has to go to Redis, in the order of last uses (seconds since the epoch; None: now)."""
-        self._or(lambda: self._files.mark_unpublished(digest, last_use), None)
+    def mark_unpublished(self, digest: str, last_use: float | None = None, lease: str = "") -> None:
+        """Remember that an entry has to go to Redis, in the order of last uses (seconds since the epoch; None: now).
+
+        `lease` names the lease that it was made under.
+        """
+        self._or(lambda: self._files.mark_unpublished(digest, last_use, lease), None)
+
+    def lease_of(self, digest: str) -> str:
+        """Return the name of the lease that an unpublished entry was made under, empty for none."""
+        return self._or(lambda: self._files.lease_of(digest), "")
 
     def mark_published(self, digest: str) -> None:
         """Note that Redis has had an entry."""
@@ -152,8 +175,17 @@ class Node:
         return self._or(lambda: self._misses.latest(count), [])
 
     def close(self) -> None:
-        """Close the state file."""
+        """Keep what waits for it and close the state file."""
+        self._behind.close()
         self._state_file.close()
+
+    def forget(self) -> None:
+        """Close what a forked child has inherited; what waits is the parent's."""
+        self._state_file.close()
+
+    def _put_behind(self, state: NodeState, digest: str, blob: bytes) -> None:
+        if state == self.state():
+            self.put(state, digest, blob)
 
     def _append(self, batch: Batch) -> bool:
         self._journal.append(batch)
@@ -162,14 +194,6 @@ class Node:
     def _append_unanswered(self, batches: list[Sent]) -> bool:
         self._unanswered.append(batches)
         return True
-
-    def _get(self, state: NodeState, key: Key) -> tuple[Entry | None] | None:
-        blob = self._files.get(state.generation, key.digest)
-
-        def discard(bad: bytes) -> None:
-            self._files.remove_if(state.generation, key.digest, bad)
-
-        return (self._admission.admit(key, blob, discard),) if blob is not None else None
 
     def _or(self, action: Callable[[], T], otherwise: T) -> T:
         try:

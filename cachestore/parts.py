@@ -125,12 +125,23 @@ class Parts:
                     self._signing = load_key(path, make and not options.read_only)
         return self._signing
 
+    def state(self) -> NodeState:
+        """Return the node's state after taking in what has changed."""
+        if self._seen is not None and self.memory.is_unchanged:
+            return self._seen
+        state = self.node.state()
+        self.follow(state)
+        return state
+
     def follow(self, state: NodeState) -> None:
         """Forget what is in memory when the node's processes have agreed on something new."""
-        if state is not self._seen:
-            if self._seen != state:
-                self.memory.reset(self.node.capacity(state), state)
-            self._seen = state
+        if state is self._seen:
+            # Asked for the second time: worth a way of knowing without asking.
+            self.memory.watch(self.node.watch(state))
+            return
+        if self._seen != state:
+            self.memory.reset(self.node.capacity(state), state)
+        self._seen = state
 
     def close(self) -> None:
         """Close files and connections; they open again on the next need."""
@@ -142,4 +153,4 @@ class Parts:
     def forget(self) -> None:
         """Let go of what a forked child has inherited, without touching the parent's connections."""
         self.memory.watch(None)
-        self.node.close()
+        self.node.forget()

@@ -64,13 +64,17 @@ class ReadOnlyNode(Node):
 
     def get(self, state: NodeState, key: Key) -> Entry | None:
         """Return the verified entry of a key."""
-        return self._admission.admit(key, self.get_blob(state, key.digest), lambda _: None)
+        blob = self.get_blob(state, key.digest)
+        return self._admission.admit(key, blob, _leave) if blob is not None else None
 
     def get_blob(self, state: NodeState, digest: str, use: bool = True) -> bytes | None:
         """Return an entry's bytes as they are; that never counts as a use."""
         return super().get_blob(state, digest, use=False)
 
     def put(self, state: NodeState, digest: str, blob: bytes, unpublished: bool = False) -> None:
+        """Do nothing."""
+
+    def put_later(self, state: NodeState, digest: str, blob: bytes) -> None:
         """Do nothing."""
 
     def remove(self, state: NodeState, digest: str) -> bool:
@@ -105,6 +109,10 @@ class ReadOnlyNode(Node):
         """Close the state file."""
         self._view.close()
 
+    def forget(self) -> None:
+        """Close the state file."""
+        self._view.close()
+
 
 class ReadOnlyLedger(Ledger):
     """Keep counts in the process, and forget uses, which nobody will hear of."""
@@ -136,7 +144,8 @@ class ReadOnlyCreator(SingleCreator):
 
     def obtain(self, key: Key, create: Create, deadline: float) -> Obtained:
         """Return the entry's payload, from Redis or from `create`. Raises CreationFailed."""
-        entry = self._admission.admit(key, self._blob(key.digest), lambda _: None)
+        blob = self._blob(key.digest)
+        entry = self._admission.admit(key, blob, _leave) if blob is not None else None
         if entry is not None:
             self._tally.use(key.digest, "redis", entry.meta.seconds)
             return Obtained(entry.payload, "redis")
@@ -151,3 +160,7 @@ class ReadOnlyCreator(SingleCreator):
                 pass
         self._tally.add("degraded")
         return None
+
+
+def _leave(digest: str, bad: bytes) -> None:
+    """Leave a bad entry where it is."""

@@ -147,6 +147,11 @@ class SingleCreator:
                 waited_for = answer.fence
                 news = tier.leases.wait(digest, answer, request.left)
                 if news is None:
+                    # Its holder may have made it here, and not reached Redis to say so.
+                    entry = self._node.get(self._node.state(), key)
+                    if entry is not None:
+                        self._tally.add("waits")
+                        return Obtained(entry.payload, "waited")
                     continue
                 answer = news
             waited_for = None
@@ -155,10 +160,10 @@ class SingleCreator:
     def _get(self, tier: RedisTier, request: _Request) -> Obtained | None:
         digest = request.key.digest
         blob = tier.get(digest)
-        entry = self._admission.admit(request.key, blob, lambda bad: tier.remove(digest, bad))
+        entry = self._admission.admit(request.key, blob, tier.remove) if blob is not None else None
         if entry is None or blob is None:
             return None
-        self._node.put(self._node.state(), digest, blob)
+        self._node.put_later(self._node.state(), digest, blob)
         if request.waited:
             self._tally.add("waits")
             return Obtained(entry.payload, "waited")
@@ -250,6 +255,8 @@ class SingleCreator:
         except StoreUnavailable as error:
             self._tally.add("degraded")
             self._node.put(state, digest, blob, unpublished=True)
+            # Whoever publishes it later ends our lease with it.
+            self._node.mark_unpublished(digest, lease=f"{lease.nonce} {lease.owned.fence}")
             if isinstance(error, StoreFull):
                 lease.fail(None)
             return True

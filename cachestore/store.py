@@ -86,7 +86,7 @@ class CacheStore:
         """Return the payload of a key, or None."""
         payload = self._memory.hit_if_unchanged(key)
         if payload is None:
-            found = self.get_many([key])[0]
+            found = self._find(key)
             payload = found.value if found is not None else None
         return payload
 
@@ -97,14 +97,18 @@ class CacheStore:
             parts.tally.add("misses", len(keys))
             parts.ledger.write_down()
             return [None] * len(keys)
-        found = [self._find_here(parts, state, key) for key in keys]
-        rest = [index for index, item in enumerate(found) if item is None]
+        found: list[Found | None] = []
+        rest: list[Key] = []
+        for key in keys:
+            item = self._find_here(parts, state, key)
+            found.append(item)
+            if item is None:
+                rest.append(key)
         if not rest:
             self._hand_on(parts, found)
-        else:
-            for index, item in zip(rest, self._find_there(parts, state, [keys[index] for index in rest]), strict=True):
-                found[index] = item
-        return found
+            return found
+        there = iter(self._find_there(parts, state, rest))
+        return [item if item is not None else next(there) for item in found]
 
     def get_or_create(self, key: Key, create: Callable[[], bytes], timeout: float | None = None) -> bytes:
         """Return the payload of a key, made by `create` if nobody has it or is making it. See `fetch_or_create`."""
@@ -350,6 +354,18 @@ class CacheStore:
         parts = self._parts
         return parts, parts.state()
 
+    def _find(self, key: Key) -> Found | None:
+        """Return what `get_many` returns for one key."""
+        parts, state = self._enter()
+        if parts.node.capacity(state) == 0:
+            return self.get_many([key])[0]
+        found = self._find_here(parts, state, key)
+        if found is None:
+            return self._find_there(parts, state, (key,))[0]
+        if found.source == "files":
+            parts.ledger.after_look_up(None)
+        return found
+
     def _find_here(self, parts: Parts, state: NodeState, key: Key) -> Found | None:
         payload = parts.memory.hit(key)
         if payload is not None:
@@ -366,7 +382,7 @@ class CacheStore:
         if any(item is not None and item.source == "files" for item in found):
             parts.ledger.after_look_up(None)
 
-    def _find_there(self, parts: Parts, state: NodeState, keys: list[Key]) -> list[Found | None]:
+    def _find_there(self, parts: Parts, state: NodeState, keys: Sequence[Key]) -> list[Found | None]:
         tier = parts.limits.tier()
         found: list[Found | None] = []
         if tier is not None:
@@ -374,28 +390,25 @@ class CacheStore:
                 seen, blobs = tier.look_up([key.digest for key in keys])
                 state = parts.limits.note(tier, seen, state)
                 for key, blob in zip(keys, blobs, strict=True):
-                    found.append(self._admit(parts, state, tier, key, blob))
+                    entry = parts.admission.admit(key, blob, tier.remove) if blob is not None else None
+                    if entry is None or blob is None:
+                        parts.tally.add("misses")
+                        found.append(None)
+                        continue
+                    parts.node.put_later(state, key.digest, blob)
+                    parts.memory.put(key, entry.payload, state)
+                    parts.tally.use(key.digest, "redis", entry.meta.seconds)
+                    found.append(Found(entry.payload, "redis"))
             except StoreUnavailable:
                 tier = None
         if tier is None:
             parts.tally.add("degraded")
+            parts.tally.add("misses", len(keys) - len(found))
             found += [None] * (len(keys) - len(found))
-        missed = found.count(None)
-        if missed:
-            parts.tally.add("misses", missed)
         parts.ledger.after_look_up(tier)
         if None in found:
             parts.node.note_misses([key for key, item in zip(keys, found, strict=True) if item is None])
         return found
-
-    def _admit(self, parts: Parts, state: NodeState, tier: RedisTier, key: Key, blob: bytes | None) -> Found | None:
-        entry = parts.admission.admit(key, blob, lambda bad: tier.remove(key.digest, bad))
-        if entry is None or blob is None:
-            return None
-        parts.node.put(state, key.digest, blob)
-        parts.memory.put(key, entry.payload, state)
-        parts.tally.use(key.digest, "redis", entry.meta.seconds)
-        return Found(entry.payload, "redis")
 
     def _lead(
         self, parts: Parts, state: NodeState, flight: Any, key: Key, create: Callable[[], bytes], deadline: float

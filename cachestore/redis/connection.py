@@ -120,7 +120,18 @@ class RedisConnection:
 
     def values(self, fields: tuple[str, ...], names: Sequence[str]) -> tuple[list[Any], list[Any]]:
         """Return some fields of a hash (`fields` is the command, HMGET) and some values, in one round trip."""
-        return self._guarded(self._read_values, fields, names)  # type: ignore[no-any-return]
+        reader = self._readers.get(fields)
+        if reader is None:
+            reader = self._readers.setdefault(fields, ValueReader(self._connect, *fields))
+        try:
+            answer = reader.read(names)
+        except self._errors as error:
+            raise self._failure(error) from None
+        if answer is None:
+            found, *values = self.batch([fields, *(("GET", name) for name in names)])
+            return found, values
+        self._breaker.succeeded()
+        return answer
 
     def batch_and_script(
         self, commands: Sequence[Command], script: Script, keys: Sequence[str], arguments: Sequence[Any]
@@ -167,16 +178,6 @@ class RedisConnection:
             # SCRIPT LOAD rather than EVAL: an ACL can then forbid EVAL.
             self._client.execute_command("SCRIPT LOAD", script.source)
             return self._client.execute_command("EVALSHA", script.sha, len(keys), *keys, *arguments)
-
-    def _read_values(self, fields: tuple[str, ...], names: Sequence[str]) -> tuple[list[Any], list[Any]]:
-        reader = self._readers.get(fields)
-        if reader is None:
-            reader = self._readers.setdefault(fields, ValueReader(self._connect, *fields))
-        answer = reader.read(names)
-        if answer is not None:
-            return answer
-        found, *values = self._run_batch([fields, *(("GET", name) for name in names)])
-        return found, values
 
     def _run_batch(self, commands: Sequence[Command]) -> list[Any]:
         pipeline = self._client.pipeline(transaction=False)

@@ -79,6 +79,9 @@ class RedisLink:
 
     def tier(self) -> RedisTier | None:
         """Return the tier, or None while Redis is given up."""
+        tier = self._tier
+        if tier is not None and not self._breaker.reason:
+            return tier
         if not self._breaker.allows():
             return None
         try:

@@ -65,6 +65,7 @@ class RedisTier:
         self._schema = Schema(namespace)
         self._scripts = Scripts()
         self._defaults = defaults
+        self._limits_command = ("HMGET", self._schema.meta, "generation", "revision")
         self._limits: list[bytes | None] = []
         self._seen = Seen(0, 0)
         self.leases = LeaseDesk(connection, self._schema, self._scripts, terms, defaults)
@@ -84,19 +85,16 @@ class RedisTier:
 
     def look_up(self, digests: Sequence[str]) -> tuple[Seen, list[bytes | None]]:
         """Return what Redis says of generation and capacity, and the bytes of several entries in order."""
-        limits: list[bytes | None] = []
-        values: list[bytes | None] = []
-        for start in range(0, max(1, len(digests)), _VALUES_PER_TRIP):
-            names = [self._schema.value(digest) for digest in digests[start : start + _VALUES_PER_TRIP]]
-            limits, more = self._connection.values(("HMGET", self._schema.meta, "generation", "revision"), names)
-            values += more
-        with self._connection.understanding():
-            # The reader gives the same list as long as the answer is the same.
-            if limits is not self._limits:
+        names = [self._schema.value(digest) for digest in digests]
+        limits, values = self._connection.values(self._limits_command, names[:_VALUES_PER_TRIP])
+        for start in range(_VALUES_PER_TRIP, len(names), _VALUES_PER_TRIP):
+            values += self._connection.values(self._limits_command, names[start : start + _VALUES_PER_TRIP])[1]
+        if limits is not self._limits:
+            with self._connection.understanding():
                 generation, revision = limits
-                self._seen = Seen(int(generation or 0), int(revision or 0))
-                self._limits = limits
-            return self._seen, values
+                # The reader gives the same list as long as the answer is the same.
+                self._seen, self._limits = Seen(int(generation or 0), int(revision or 0)), limits
+        return self._seen, values
 
     def get_many(self, digests: Sequence[str]) -> Iterator[bytes | None]:
         """Yield the bytes of several entries in order, a few per round trip."""

@@ -7,6 +7,8 @@ closed) the answer is None, and the caller asks again through the client, which 
 
 from __future__ import annotations
 
+import socket
+import struct
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -47,10 +49,13 @@ class ValueReader:
         wire = self._idle.pop() if self._idle else _Wire(self._connect())
         whole = False
         try:
-            wire.send(self._fields + b"".join([_packed(("GET", name)) for name in names]))
+            wire.send(b"".join([self._fields, *map(_get, names)]))
             fields = wire.fields(self._count)
             values = [wire.value() for _ in names]
             whole = wire.is_drained
+        except BlockingIOError:
+            # How the kernel says that the time-out of a plain socket has passed.
+            raise TimeoutError("no answer in time") from None
         except TimeoutError:
             raise
         except (OSError, NotPlain):
@@ -73,7 +78,7 @@ class _Wire:
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
-        self._socket = connection._sock
+        self._socket = _bounded(connection._sock)
         self._buffer = bytearray(_BUFFER)
         self._view = memoryview(self._buffer)
         self._start = self._end = 0
@@ -152,6 +157,21 @@ class _Wire:
         self._view = memoryview(self._buffer)
         self._start, self._end = 0, len(rest)
         self._view[: len(rest)] = rest
+
+
+def _bounded(sock: socket.socket) -> socket.socket:
+    """Let the kernel keep to the time-out of a plain socket, which saves asking it before every read and write."""
+    timeout = sock.gettimeout()
+    if type(sock) is socket.socket and timeout:
+        limit = struct.pack("@ll", int(timeout), int(timeout % 1 * 1e6))
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+        sock.settimeout(None)
+    return sock
+
+
+def _get(name: str) -> bytes:
+    return b"*2\r\n$3\r\nGET\r\n$%d\r\n%b\r\n" % (len(name), name.encode("ascii"))
 
 
 def _packed(command: Sequence[str]) -> bytes:

@@ -107,6 +107,38 @@ def test_clearing_removes_everything_for_everyone(store: CacheStore, open_store:
     assert store.fetch_or_create(KEYS[0], Creator()).source == "created"
 
 
+@pytest.mark.parametrize("change", ["clear", "remove", "off"])
+def test_however_often_it_was_hit_in_memory_a_neighbours_change_holds_at_once(
+    store: CacheStore, open_store: OpenStore, change: str
+) -> None:
+    other = open_store()
+    store.get_or_create(KEYS[0], Creator())
+    for _ in range(5):
+        assert other.get(KEYS[0]) == other.get_or_create(KEYS[0], Creator()) == b"payload"
+    if change == "clear":
+        store.clear()
+    elif change == "remove":
+        store.remove(KEYS[0])
+    else:
+        store.set_capacity(0)
+    assert other.get(KEYS[0]) is None
+    assert other.fetch_or_create(KEYS[0], Creator()).source == "created"
+
+
+def test_hits_of_every_tier_are_counted_once(store: CacheStore, open_store: OpenStore) -> None:
+    store.get_or_create(KEYS[0], Creator())
+    for _ in range(1000):
+        store.get(KEYS[0])
+    with open_store() as other:
+        for _ in range(100):
+            other.get_or_create(KEYS[0], Creator())
+        other.get(KEYS[1])
+    store.close()
+    stats = open_store().stats()
+    assert stats["hits"] == {"memory": 1099, "files": 1, "redis": 0}
+    assert stats["misses"] == 2
+
+
 def test_what_is_being_created_during_a_clear_is_not_kept(store: CacheStore, open_store: OpenStore) -> None:
     def create() -> bytes:
         open_store().clear()

@@ -144,6 +144,7 @@ def test_a_bad_entry_in_files_is_replaced_from_redis(make_store: StoreMaker, hom
     path.write_bytes(b"rubbish")
     store = make_store()
     assert store.fetch_or_create(KEY, lambda: b"again").source == "redis"
+    store.close()
     assert make_store().fetch_or_create(KEY, lambda: b"again").source == "files"
     assert store.stats()["corrupt"] == 1
 

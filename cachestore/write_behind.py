@@ -1,0 +1,82 @@
+"""Keep what came from Redis in this node's files when its caller has a moment, so that nobody waits for the disk.
+
+Entries come in bursts, one for each kernel of a graph; writing them meanwhile would slow down those that follow. The
+thread that does it lives only while there is something to keep, and a little longer. What was still waiting when a
+process was killed is in Redis as before.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from .node_state import NodeState
+
+#: Pause, in seconds, between two looks of the thread.
+_PAUSE_S: Final = 0.02
+#: Looks for which a burst is waited out, and looks without anything to keep before the thread ends.
+_MOST_HELD: Final = 25
+_MOST_IDLE: Final = 50
+#: Bytes waiting, at which a caller has to wait after all.
+_MOST_BYTES: Final = 32 << 20
+#: Longest wait, in seconds, for the thread to end.
+_JOIN_S: Final = 1.0
+
+
+class WriteBehind:
+    """Call `keep` with entries (the state they were found under, digest, bytes) a moment after they were put."""
+
+    def __init__(self, keep: Callable[[NodeState, str, bytes], None]) -> None:
+        self._keep = keep
+        self._waiting: deque[tuple[NodeState, str, bytes]] = deque()
+        # Not exact among threads: it only keeps a flood within bounds.
+        self._bytes = 0
+        self._over = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def put(self, state: NodeState, digest: str, blob: bytes) -> None:
+        """Have an entry kept."""
+        self._waiting.append((state, digest, blob))
+        self._bytes += len(blob)
+        if self._bytes > _MOST_BYTES:
+            self.drain()
+        elif self._thread is None:
+            self._over.clear()
+            self._thread = threading.Thread(target=self._run, name="poolrt-write-behind", daemon=True)
+            self._thread.start()
+
+    def drain(self) -> None:
+        """Keep everything that waits now."""
+        while self._waiting:
+            try:
+                item = self._waiting.popleft()
+            except IndexError:
+                # Another thread has taken the last one.
+                break
+            self._keep(*item)
+        self._bytes = 0
+
+    def close(self) -> None:
+        """Keep everything that waits and end the thread; a later `put` starts another."""
+        thread = self._thread
+        if thread is not None:
+            self._over.set()
+            thread.join(_JOIN_S)
+        self.drain()
+
+    def _run(self) -> None:
+        waiting = held = idle = 0
+        while idle < _MOST_IDLE and not self._over.wait(_PAUSE_S):
+            before, waiting = waiting, len(self._waiting)
+            if waiting > before and held < _MOST_HELD:
+                held += 1
+            elif waiting:
+                self.drain()
+                waiting = held = idle = 0
+            else:
+                idle += 1
+        self._thread = None
+        # What was put before that line and after the last look; what is put from now on starts another thread.
+        self.drain()

@@ -1,0 +1,80 @@
+"""What is put is kept a moment later, by a thread that does not outlive its use."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from poolrt.cachestore import write_behind
+from poolrt.cachestore.node_state import NodeState
+from poolrt.cachestore.write_behind import WriteBehind
+
+STATE = NodeState()
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+    """Return once a condition holds."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def threads() -> list[threading.Thread]:
+    """Return the threads that write."""
+    return [thread for thread in threading.enumerate() if thread.name == "poolrt-write-behind"]
+
+
+def test_what_is_put_is_kept_a_moment_later_in_order_by_another_thread() -> None:
+    kept: list[tuple[str, int]] = []
+    behind = WriteBehind(lambda state, digest, blob: kept.append((digest, threading.get_ident())))
+    for number in range(20):
+        behind.put(STATE, str(number), b"x")
+    wait_until(lambda: len(kept) == 20)
+    assert [digest for digest, _ in kept] == [str(number) for number in range(20)]
+    assert threading.get_ident() not in {thread for _, thread in kept}
+    behind.close()
+
+
+def test_closing_keeps_what_waits_and_ends_the_thread() -> None:
+    kept: list[str] = []
+    behind = WriteBehind(lambda state, digest, blob: kept.append(digest))
+    behind.put(STATE, "a", b"x")
+    behind.close()
+    assert kept == ["a"]
+    assert not threads()
+    behind.put(STATE, "b", b"x")
+    behind.close()
+    assert kept == ["a", "b"]
+
+
+def test_without_anything_to_keep_there_is_no_thread() -> None:
+    behind = WriteBehind(lambda *_: None)
+    assert not threads()
+    behind.put(STATE, "a", b"x")
+    wait_until(lambda: not threads())
+    behind.put(STATE, "b", b"x")
+    assert threads()
+    behind.close()
+
+
+def test_a_flood_is_kept_by_who_puts_it() -> None:
+    kept: list[int] = []
+    behind = WriteBehind(lambda state, digest, blob: kept.append(threading.get_ident()))
+    half = bytes(write_behind._MOST_BYTES // 2 + 1)
+    behind.put(STATE, "a", half)
+    behind.put(STATE, "b", half)
+    assert kept == [threading.get_ident()] * 2
+    behind.close()
+
+
+def test_a_burst_that_never_ends_is_kept_all_the_same() -> None:
+    kept: list[str] = []
+    behind = WriteBehind(lambda state, digest, blob: kept.append(digest))
+    deadline = time.monotonic() + 10.0
+    while not kept:
+        behind.put(STATE, "a", b"x")
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+    behind.close()
