@@ -33,7 +33,7 @@ $(VENV)/.for-lint: pyproject.toml | $(VENV)/.made
 
 comma := ,
 
-.PHONY: help run test test-all bench lint clean distclean
+.PHONY: help run test test-all drills bench lint clean distclean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -46,6 +46,9 @@ test: $(VENV)/.for-test ## the test suite, without the thorough tier (minutes)
 
 test-all: $(VENV)/.for-test ## every test, the thorough tier included
 	@$(PYTEST) -q tests
+
+drills: $(VENV)/.for-test ## the fault drills of the store in their long form; one table (ARGS='--only NAME --rounds N --json --list')
+	@$(PY) -m tests.drills $(ARGS)
 
 bench: $(VENV)/.for-test ## measure poolrt beside its rivals, print the ratios
 	@for b in $(filter-out benchmarks/measure.py,$(wildcard benchmarks/*.py)); do echo "== $$b"; $(PY) "$$b"; done

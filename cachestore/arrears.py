@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from .admission import Admission
 from .errors import EntryCorrupt, EntryForged, StoreFull
+from .files import FileStatus
 from .limits import Limits
 from .node import Node
 from .node_state import NodeState
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 #: Time, in seconds, that one call spends on publishing; one entry is published in any case.
 _SHARE_S: Final = 0.05
+#: Age, in seconds, at which an entry should be on the server's disk and on its replicas.
+_SETTLED_S: Final = 2.0
 #: Time, in seconds, for which a Redis without memory is spared late publications.
 _FULL_PAUSE_S: Final = 10.0
 
@@ -46,14 +49,18 @@ class Arrears:
         """Mark what Redis lacks, if it may have lost something since the last time. Raises StoreUnavailable."""
         epoch = self._limits.epoch
         was_away = epoch != self._epoch and self._epoch > 0
+        state = self._node.state()
         if tidied.incarnation != self._incarnation or was_away:
             known = self._node.incarnation()
             if was_away or known not in ("", tidied.incarnation):
-                self._mark_lost(tier)
+                self._mark_missing(tier, state, self._node.listing(state))
             if known != tidied.incarnation:
                 self._node.set_incarnation(tidied.incarnation)
             self._incarnation = tidied.incarnation
         self._epoch = epoch
+        recent = self._node.put_before(time.monotonic() - _SETTLED_S)
+        if recent:
+            self._mark_missing(tier, state, self._node.statuses(state, recent))
 
     def pay(self, tier: RedisTier, used: Iterable[str]) -> bool:
         """Publish what is owed, and those of the `used` entries that Redis does not have, oldest use first.
@@ -77,13 +84,14 @@ class Arrears:
                 return False
         return False
 
-    def _mark_lost(self, tier: RedisTier) -> None:
-        state = self._node.state()
-        files = self._node.listing(state)
+    def _mark_missing(self, tier: RedisTier, state: NodeState, files: list[FileStatus]) -> None:
+        """Mark those of some files (least recently used first) that Redis lacks, and has room for."""
+        missing = set(tier.unlisted([file.digest for file in files]))
+        if not missing:
+            return
         entries, total = tier.size()
         room = self._node.capacity(state) - entries
         limit = self._node.capacity_bytes(state)
-        missing = set(tier.unlisted([file.digest for file in files]))
         for file in reversed(files):
             if file.digest in missing:
                 room -= 1
@@ -101,8 +109,11 @@ class Arrears:
                 self._admission.refuse(error)
                 self._node.remove(state, digest)
                 return
-            nonce = os.urandom(16).hex()
-            published = tier.leases.publish(digest, nonce, 0, state.generation, blob, make_room=False)
+            # Under the lease of the creator, which did not reach Redis to end it: those who wait for it are woken.
+            nonce, _, fence = self._node.lease_of(digest).partition(" ")
+            if not nonce.isalnum() or not fence.isdigit():
+                nonce, fence = os.urandom(16).hex(), "0"
+            published = tier.leases.publish(digest, nonce, int(fence), state.generation, blob, make_room=False)
             for dropped in published.dropped:
                 self._node.remove(state, dropped)
             self._limits.note(tier, published.seen)

@@ -130,6 +130,17 @@ class FilesTier:
         found.sort(key=lambda status: status.last_use)
         return found
 
+    def statuses(self, generation: int, digests: list[str]) -> list[FileStatus]:
+        """Return those of some entries that are here, in the given order."""
+        found = []
+        for digest in digests:
+            try:
+                status = os.lstat(self._path(generation, digest))
+            except FileNotFoundError:
+                continue
+            found.append(FileStatus(digest, status.st_size, status.st_mtime))
+        return found
+
     def sweep(self, generation: int, capacity: int) -> None:
         """Drop entries past the capacities, older generations, and what crashed processes left behind."""
         listing = self.listing(generation)

@@ -7,8 +7,10 @@ node tier costs speed, never a result.
 from __future__ import annotations
 
 import os
+import time
+from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from .admission import Admission
 from .entry import Entry
@@ -26,6 +28,9 @@ from .write_behind import WriteBehind
 
 T = TypeVar("T")
 
+#: Entries of which it is remembered that they were put lately.
+_MOST_RECENT: Final = 1024
+
 
 class Node:
     """What this node knows and keeps of one namespace."""
@@ -40,6 +45,8 @@ class Node:
         self._misses = MissLog(os.path.join(options.folder, "misses"))
         self._unanswered = UnansweredFile(os.path.join(options.folder, "unanswered"))
         self._alone = NodeState()
+        #: Entries that are in Redis, too, and when they were kept.
+        self._recent: deque[tuple[float, str]] = deque(maxlen=_MOST_RECENT)
         self._behind = WriteBehind(self._put_behind)
 
     def state(self) -> NodeState:
@@ -88,6 +95,8 @@ class Node:
         if limit == 0 or len(blob) <= limit:
             capacity = self.capacity(state)
             self._or(lambda: self._files.put(state.generation, digest, blob, capacity, unpublished), None)
+        if not unpublished:
+            self._recent.append((time.monotonic(), digest))
 
     def put_later(self, state: NodeState, digest: str, blob: bytes) -> None:
         """Keep an entry of Redis a moment later, unless the state has changed by then: it may have been removed."""
@@ -115,6 +124,21 @@ class Node:
         # The beat before the last one that is allowed may be nearly an interval old; nobody loses the turn too early.
         return self._files.turn(digest, stale_after, limit_s - stale_after * (1 - 1 / BEATS_PER_TERM))
 
+    def put_before(self, when: float) -> list[str]:
+        """Return the entries that this process has kept before that time of the monotonic clock; tell of each once."""
+        found: list[str] = []
+        while self._recent and self._recent[0][0] < when and len(found) < _MOST_RECENT:
+            try:
+                found.append(self._recent.popleft()[1])
+            except IndexError:
+                # Another thread has taken the last one.
+                break
+        return found
+
+    def statuses(self, state: NodeState, digests: list[str]) -> list[FileStatus]:
+        """Return those of some entries that are here, in the given order."""
+        return self._or(lambda: self._files.statuses(state.generation, digests), [])
+
     def listing(self, state: NodeState) -> list[FileStatus]:
         """Return the entries here, least recently used first."""
         return self._or(lambda: self._files.listing(state.generation), [])
@@ -135,7 +159,8 @@ class Node:
         return self._or(lambda: self._files.lease_of(digest), "")
 
     def mark_published(self, digest: str) -> None:
-        """Note that Redis has had an entry."""
+        """Note that Redis has an entry."""
+        self._recent.append((time.monotonic(), digest))
         self._or(lambda: self._files.mark_published(digest), None)
 
     def journal_append(self, batch: Batch) -> bool:

@@ -11,11 +11,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import sys
+import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from multiprocessing.connection import Connection
 from typing import Any, Final
 
 from poolrt.cachestore import CacheStore, Key, StoreError
@@ -83,8 +82,8 @@ def body_of(number: int, size: int) -> bytes:
     return (seed * (size // len(seed) + 1))[:size]
 
 
-def act(job: Job, results: str, pipe: Connection) -> None:
-    """Say `ready`, wait for a word, and do the job; every call is written to the file `results`."""
+def act(job: Job, results: str, pipe: socket.socket) -> None:
+    """Say `ready`, wait for a word, do the job, and say `done`; every call is written to the file `results`."""
     _step_clock(job.clock)
     if job.elsewhere:
         _hide()
@@ -92,11 +91,11 @@ def act(job: Job, results: str, pipe: Connection) -> None:
         import resource
 
         resource.setrlimit(resource.RLIMIT_FSIZE, (job.file_limit, job.file_limit))
-    _silence_profilers()
     log = os.open(job.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
     with CacheStore.connect(**job.options) as store, open(results, "a", buffering=1) as written:
-        pipe.send("ready")
-        pipe.recv()
+        pipe.send(b"ready")
+        if not pipe.recv(16):
+            return
         for number in job.keys:
             creation = _Creation(job, number, log, store)
             begin = time.monotonic()
@@ -112,6 +111,7 @@ def act(job: Job, results: str, pipe: Connection) -> None:
             written.write(json.dumps(call) + "\n")
             if job.pause_s:
                 time.sleep(job.pause_s)
+    pipe.send(b"done")
 
 
 class _Creation:
@@ -192,9 +192,3 @@ def _hide() -> None:
     from poolrt.cachestore import single_creator
 
     single_creator.own_identity = lambda: "elsewhere - - - -"
-
-
-def _silence_profilers() -> None:
-    """Run without the tracing that a test run may have set."""
-    sys.settrace(None)
-    sys.setprofile(None)

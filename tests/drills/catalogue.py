@@ -29,6 +29,7 @@ DRILLS: Final[dict[str, Callable[[Stage], None]]] = {
     "flush": servers.flush,
     "full redis": servers.full,
     "evicting redis": servers.evicting,
+    "tampered entries": servers.tampered,
     "failover": servers.fail_over,
     "read-only redis": servers.read_only,
     "loading redis": servers.slow_to_load,

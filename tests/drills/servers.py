@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from poolrt.cachestore import CacheStore
+from poolrt.cachestore.redis.schema import Schema
 
 from ..cachestore.server import RedisServer
-from .actor import Call, key_of
+from .actor import NAME_SIZE, Call, body_of, key_of
 from .ports import free_port
 from .stage import AFTER_LEASE_S, BACK_S, CALL_S, NAMESPACE, Stage
 from .swarm import Swarm
@@ -47,7 +48,7 @@ def freeze_redis(stage: Stage) -> None:
     time.sleep(stage.scale.outage_s)
     server.thaw()
     with_faults.join()
-    with_faults.check(server)
+    with_faults.check(server, remembers=True)
 
 
 def freeze_until_all_have_ended(stage: Stage) -> None:
@@ -58,7 +59,7 @@ def freeze_until_all_have_ended(stage: Stage) -> None:
     server.freeze()
     with_faults.join()
     server.thaw()
-    with_faults.check(server)
+    with_faults.check(server, remembers=True)
 
 
 def freeze_embedded(stage: Stage) -> None:
@@ -78,7 +79,7 @@ def freeze_embedded(stage: Stage) -> None:
     time.sleep(scale.outage_s / 2)
     os.kill(pid, signal.SIGCONT)
     with_faults.join()
-    with_faults.check(None)
+    with_faults.check(None, remembers=True)
     log = (folder / "redis.log").read_text()
     stage.expect(log.count("Redis is starting") == 1, "a second server was started beside the frozen one")
 
@@ -95,7 +96,7 @@ def kill_embedded(stage: Stage) -> None:
         os.kill(before, signal.SIGKILL)
         with_faults.swarm.await_that(lambda before=before: _pid(folder) != before, "a new server")  # type: ignore[misc]
     with_faults.join()
-    with_faults.check(None)
+    with_faults.check(None, remembers=True)
 
 
 def flush(stage: Stage) -> None:
@@ -115,54 +116,93 @@ def flush(stage: Stage) -> None:
 
 def full(stage: Stage) -> None:
     """Redis at its `maxmemory` without eviction, and twice as much to store."""
-    scale = stage.scale
     server = stage.server()
-    size = max(scale.size, 100_000)
-    _limit_memory(server, "noeviction", scale.keys * size // 2)
+    keys, size = _too_much(stage, server, "noeviction")
     options = stage.options(server.url)
     swarm = stage.swarm()
-    actors = stage.crowd(swarm, options, size=size)
+    actors = stage.crowd(swarm, options, keys=list(range(keys)), size=size)
     swarm.go()
     swarm.join()
-    stage.count_creations(swarm, scale.keys, scale.keys)
+    stage.count_creations(swarm, keys, keys)
     stage.check_calls(actors, CALL_S)
     store = stage.store(options)
     stats = store.stats()
     stage.outcome.in_redis.append(stats["entries"])
-    stage.expect(scale.keys // 6 <= stats["entries"] < scale.keys, f"{stats['entries']} entries in a full Redis")
+    stage.expect(keys // 5 <= stats["entries"] < keys, f"{stats['entries']} entries in a full Redis")
     newest = max(swarm.creations(), key=lambda one: one.key).key
     found = stage.store(stage.options(server.url, "elsewhere")).get(key_of(newest))
     stage.expect(found is not None, "the newest entry has found no place")
-    stage.check_counters(stats, creations=scale.keys, takeovers=0)
+    stage.check_counters(stats, creations=keys, takeovers=0)
     stage.check_books(store, server)
 
 
 def evicting(stage: Stage) -> None:
-    """Redis that evicts whatever it likes (allkeys-lru): entries and even bookkeeping vanish one by one."""
-    scale = stage.scale
+    """Redis that evicts whatever it likes (allkeys-lru), then loses its order, its sizes and its meta hash as a whole."""
     server = stage.server()
-    size = max(scale.size, 100_000)
-    _limit_memory(server, "allkeys-lru", scale.keys * size // 2)
+    keys, size = _too_much(stage, server, "allkeys-lru")
     options = stage.options(server.url)
     swarm = stage.swarm()
-    actors = stage.crowd(swarm, options, size=size)
+    actors = stage.crowd(swarm, options, keys=list(range(keys)), size=size)
     swarm.go()
     swarm.join()
-    stage.count_creations(swarm, scale.keys, scale.keys + scale.keys // _SPARE_SHARE)
+    stage.count_creations(swarm, keys, keys + keys // _SPARE_SHARE)
     stage.check_calls(actors, CALL_S)
     store = stage.store(options)
     with server.client() as client:
+        stage.expect(int(client.info("stats")["evicted_keys"]) > 0, "Redis has evicted nothing")
+        stage.outcome.in_redis.append(len(client.keys(f"{Schema(NAMESPACE).prefix}:v:*")))
         # Enough memory from now on, so that nothing more vanishes while the books are compared.
         client.config_set("maxmemory", 0)
-        for name in (b"s", b"m", b"z"):
+        for number, name in enumerate((b"s", b"m", b"z")):
             _await_tidy(stage, store, server)
             stage.check_books(store, server)
             client.delete(f"poolrt:{{{NAMESPACE}}}:".encode() + name)
-            store.get_or_create(key_of(2000 + name[0]), lambda: b"one more")
+            store.get_or_create(key_of(20_000 + number), lambda: b"one more")
     _await_tidy(stage, store, server)
     stage.check_books(store, server)
-    stage.outcome.in_redis.append(store.size)
     stage.check_counters(store.stats())
+
+
+def tampered(stage: Stage) -> None:
+    """Entries in Redis are damaged, or replaced by others' that are signed with another key: refused, and made anew."""
+    scale = stage.scale
+    server = stage.server()
+    before = stage.store(stage.options(server.url, "before"))
+    for number in range(scale.keys):
+        before.get_or_create(key_of(number), lambda number=number: b"\0" * NAME_SIZE + body_of(number, scale.size))  # type: ignore[misc]
+    foreign_key = stage.folder / "foreign.key"
+    foreign_key.write_text(os.urandom(32).hex())
+    foreign_key.chmod(0o600)
+    forger = stage.store({**stage.options("unix:///nobody", "forger"), "key_file": str(foreign_key)})
+    damaged, forged = range(0, scale.keys, 5), range(1, scale.keys, 5)
+    with server.client() as client:
+        for number in damaged:
+            client.setrange(Schema(NAMESPACE).value(key_of(number).digest), 100 + number, b"\xff\x00\xff")
+        for number in forged:
+            digest = key_of(number).digest
+            forger.get_or_create(key_of(number), lambda: b"\0" * scale.size)
+            blob = next((stage.folder / "forger").glob(f"*/entries/*/{digest}")).read_bytes()
+            client.set(Schema(NAMESPACE).value(digest), blob)
+    options = stage.options(server.url)
+    swarm = stage.swarm()
+    actors = stage.crowd(swarm, options, shuffled=True)
+    swarm.go()
+    swarm.join()
+    bad = len(damaged) + len(forged)
+    stage.count_creations(swarm, bad, bad)
+    calls = stage.check_calls(actors, CALL_S)
+    store = stage.store(options)
+    stage.await_entries(store, scale.keys)
+    stats = store.stats()
+    # Several processes may have met the same bad entry before the first one removed it.
+    for name, number in (("corrupt", len(damaged)), ("forged", len(forged))):
+        found = int(stats[name])  # type: ignore[literal-required]
+        stage.expect(number <= found <= number * scale.processes, f"{found} {name} entries counted instead of {number}")
+    stage.check_counters(stats, corrupt=stats["corrupt"], forged=stats["forged"], degraded=0, takeovers=0)
+    stage.expect(stats["creations"] == scale.keys + bad, f"{stats['creations']} creations counted")
+    by_source = sum(call.source in ("created", "waited") for call in calls)
+    stage.expect(stats["misses"] == scale.keys + by_source, f"{stats['misses']} misses counted")
+    stage.check_books(store, server)
 
 
 def fail_over(stage: Stage) -> None:
@@ -196,7 +236,7 @@ def read_only(stage: Stage) -> None:
         time.sleep(stage.scale.outage_s)
         client.replicaof("NO", "ONE")
     with_faults.join()
-    with_faults.check(server)
+    with_faults.check(server, remembers=True)
 
 
 def slow_to_load(stage: Stage) -> None:
@@ -212,11 +252,10 @@ def slow_to_load(stage: Stage) -> None:
         client.save()
         per_key_us = round(1e6 * scale.outage_s / client.dbsize())
     server.kill()
-    server.spawn("--key-load-delay", str(per_key_us))
-    with_faults = _Middle(stage, options)
+    with_faults = _Middle(stage, options, lambda: server.spawn("--key-load-delay", str(per_key_us)))
     with_faults.join()
     server.await_answer()
-    with_faults.check(server, 4 * scale.keys)
+    with_faults.check(server, 4 * scale.keys, remembers=True)
 
 
 def black_hole(stage: Stage) -> None:
@@ -254,12 +293,13 @@ def black_hole(stage: Stage) -> None:
 class _Middle:
     """A crowd of actors, and a failure in the middle of their work."""
 
-    def __init__(self, stage: Stage, options: dict[str, Any]) -> None:
+    def __init__(self, stage: Stage, options: dict[str, Any], before_go: Callable[[], object] = lambda: None) -> None:
         scale = stage.scale
         self._stage = stage
         self._options = options
         self.swarm: Swarm = stage.swarm()
         stage.crowd(self.swarm, options, pause_s=scale.pause_s)
+        before_go()
         self.swarm.go()
 
     def until(self, share: float) -> None:
@@ -270,24 +310,35 @@ class _Middle:
         """Wait for the actors' ends."""
         self.swarm.join()
 
-    def check(self, server: RedisServer | None, entries: int = 0) -> list[Call]:
-        """Hold everything against the bounds for a Redis that fails in the middle, and is back now."""
+    def check(self, server: RedisServer | None, entries: int = 0, remembers: bool = False) -> list[Call]:
+        """Hold everything against the bounds for a Redis that fails in the middle, and is back now.
+
+        `remembers` tells that it has lost nothing of what it was told, so that all counters must be right.
+        """
         stage, keys = self._stage, self._stage.scale.keys
         stage.count_creations(self.swarm, keys, keys + keys // _SPARE_SHARE)
         calls = stage.check_calls(self.swarm.actors, CALL_S)
         store: CacheStore = stage.store(self._options)
         took = stage.await_entries(store, entries or keys, BACK_S)
         stage.note(f"all entries in Redis after {took:.1f} s")
-        stage.check_counters(store.stats())
+        stats = store.stats()
+        if remembers:
+            stage.check_sums(stats, calls, self.swarm, before=entries - keys if entries else 0)
+            stage.expect(stats["degraded"] > 0, "nothing was counted as degraded")
+        else:
+            stage.check_counters(stats)
         if server is not None:
             stage.check_books(store, server)
         return calls
 
 
-def _limit_memory(server: RedisServer, policy: str, room: int) -> None:
+def _too_much(stage: Stage, server: RedisServer, policy: str) -> tuple[int, int]:
+    """Limit a server's memory; return a number of entries and their size that take twice as much."""
+    keys, size = max(stage.scale.keys, 150), max(stage.scale.size, 50_000)
     with server.client() as client:
         client.config_set("maxmemory-policy", policy)
-        client.config_set("maxmemory", int(client.info("memory")["used_memory"]) + room)
+        client.config_set("maxmemory", int(client.info("memory")["used_memory"]) + keys * size // 2)
+    return keys, size
 
 
 def _await_tidy(stage: Stage, store: CacheStore, server: RedisServer) -> None:

@@ -25,6 +25,7 @@ from poolrt.cachestore.stats import TIERS
 
 from ..cachestore.server import RedisServer
 from .actor import Call, Job
+from .nursery import Nursery
 from .outcome import Outcome
 from .proxy import Proxy
 from .scale import Scale
@@ -53,6 +54,7 @@ class Stage:
         self.random = random.Random(drill)
         self._stack = ExitStack()
         self._stores: list[CacheStore] = []
+        self._nursery: Nursery | None = None
         self._begin = 0.0
 
     def __enter__(self) -> Self:
@@ -111,9 +113,11 @@ class Stage:
 
     def swarm(self, name: str = "swarm") -> Swarm:
         """Return a swarm; all its actors are gone at the end."""
+        if self._nursery is None:
+            self._nursery = self._stack.enter_context(Nursery())
         folder = self.folder / name
         folder.mkdir()
-        return self._stack.enter_context(Swarm(folder))
+        return self._stack.enter_context(Swarm(folder, self._nursery))
 
     def job(self, swarm: Swarm, options: dict[str, Any], **more: Any) -> Job:
         """Return a job for an actor: all keys in order, unless told otherwise."""
@@ -202,18 +206,21 @@ class Stage:
         for name, number in {"corrupt": 0, "forged": 0, **exact}.items():
             self.expect(found[name] == number, f"counter {name} is {found[name]} instead of {number}")
 
-    def check_sums(self, stats: Stats, calls: Sequence[Call], swarm: Swarm) -> None:
-        """Compare counters with what actors saw, where no counter was lost: each call is one hit or one miss."""
-        by_source = {tier: sum(call.source == tier for call in calls) for tier in (*TIERS, "waited", "created")}
+    def check_sums(self, stats: Stats, calls: Sequence[Call], swarm: Swarm, before: int = 0) -> None:
+        """Compare counters with what actors saw, where no counter was lost: each call is one hit or one miss.
+
+        `before` entries have been created, each after a miss, by someone else.
+        """
+        by_source = {source: sum(call.source == source for call in calls) for source in (*TIERS, "waited", "created")}
         for tier in TIERS:
             found = stats["hits"][tier]
             self.expect(found == by_source[tier], f"{found} hits in {tier} instead of {by_source[tier]}")
-        ended = sum(creation.ended for creation in swarm.creations())
+        failed = sum(call.error is not None for call in calls)
         self.check_counters(
             stats,
-            creations=ended,
+            creations=before + sum(creation.ended for creation in swarm.creations()),
             waits=by_source["waited"],
-            misses=by_source["created"] + by_source["waited"] + sum(call.error is not None for call in calls),
+            misses=before + by_source["created"] + by_source["waited"] + failed,
         )
 
 

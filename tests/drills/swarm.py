@@ -1,22 +1,19 @@
-"""Start actors as processes of their own, let them go at once, hit some of them, and read what they wrote down."""
+"""Some actors: let them go at once, wait for them, and read what they wrote down."""
 
 from __future__ import annotations
 
 import json
-import multiprocessing
-import os
-import signal
+import socket
 import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
-from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from .actor import Call, Job, act
+from .actor import Call, Job
+from .nursery import Nursery
 
 #: Bounds, in seconds: on starting, and on everything an actor does.
 START_S: Final = 30.0
@@ -41,47 +38,44 @@ class Creation:
 
 @dataclass(slots=True)
 class Actor:
-    """One process, where it writes its results, and the pipe that lets it go."""
+    """One process, where it writes its results, and the pipe that lets it go and says that it is done."""
 
-    process: ForkServerProcess
+    pid: int
     results: Path
-    pipe: Connection
+    pipe: socket.socket
     job: Job
-
-    @property
-    def pid(self) -> int:
-        """Its process id."""
-        assert self.process.pid is not None
-        return self.process.pid
 
     def calls(self) -> list[Call]:
         """Return the calls that have come back so far."""
         text = self.results.read_text() if self.results.exists() else ""
         return [Call(*json.loads(line)) for line in text.splitlines(keepends=True) if line.endswith("\n")]
 
+    def hear(self, word: bytes, deadline: float) -> bool:
+        """Wait for a word; tell whether it was said, and not the end of the process instead. Raises TimeoutError."""
+        self.pipe.settimeout(max(0.001, deadline - time.monotonic()))
+        try:
+            return self.pipe.recv(16) == word
+        except ConnectionResetError:
+            return False
+
 
 class Swarm:
-    """Some actors with one log of creations; all are gone at the end of the block."""
+    """Some actors with one log of creations."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, nursery: Nursery) -> None:
         self.log = folder / "creations.log"
-        self._folder = folder
-        self._context = multiprocessing.get_context("forkserver")
-        # Actors are forked from a process that has imported everything already: they start in milliseconds.
-        self._context.set_forkserver_preload(
-            ["tests.drills.actor", "poolrt.cachestore.single_creator", "poolrt.cachestore.redis.link", "redis"]
-        )
         self.actors: list[Actor] = []
-        self._ended = False
+        self._done: list[Actor] = []
+        self._folder = folder
+        self._nursery = nursery
 
     def add(self, job: Job) -> Actor:
         """Start one actor; it waits for `go`."""
-        mine, its = self._context.Pipe()
+        mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         results = self._folder / f"results-{len(self.actors)}"
-        process = self._context.Process(target=act, args=(job, str(results), its), daemon=True)
-        process.start()
-        its.close()
-        actor = Actor(process, results, mine, job)
+        with its:
+            pid = self._nursery.fork(job, results, its)
+        actor = Actor(pid, results, mine, job)
         self.actors.append(actor)
         return actor
 
@@ -90,25 +84,19 @@ class Swarm:
         chosen = actors or tuple(self.actors)
         deadline = time.monotonic() + START_S
         for actor in chosen:
-            if not actor.pipe.poll(max(0.0, deadline - time.monotonic())):
-                raise DrillFailed("an actor did not start")
-            try:
-                actor.pipe.recv()
-            except EOFError:
-                raise DrillFailed("an actor ended before it began") from None
+            if not actor.hear(b"ready", deadline):
+                raise DrillFailed("an actor ended before it began")
         for actor in chosen:
-            actor.pipe.send("go")
+            actor.pipe.send(b"go")
 
     def join(self, *actors: Actor, killed: tuple[int, ...] = ()) -> None:
-        """Wait for the end of these, or all; those in `killed` by process id may have ended by a signal."""
+        """Wait for the end of these, or all; those in `killed`, by process id, need not have done their work."""
         deadline = time.monotonic() + LIMIT_S
         for actor in actors or tuple(self.actors):
-            actor.process.join(max(0.0, deadline - time.monotonic()))
-            code = actor.process.exitcode
-            if code is None:
-                raise DrillFailed("an actor did not come to its end")
-            if code != 0 and not (code == -signal.SIGKILL and actor.pid in killed):
-                raise DrillFailed(f"an actor ended with {code}")
+            if actor not in self._done:
+                if not actor.hear(b"done", deadline) and actor.pid not in killed:
+                    raise DrillFailed("an actor ended before its work was done")
+                self._done.append(actor)
 
     def creations(self) -> list[Creation]:
         """Return all creations so far, in the order of their beginnings."""
@@ -153,9 +141,4 @@ class Swarm:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         for actor in self.actors:
-            if actor.process.is_alive():
-                # A stopped process dies of SIGKILL too.
-                os.kill(actor.pid, signal.SIGKILL)
-            actor.process.join(START_S)
-            actor.process.close()
             actor.pipe.close()

@@ -1,15 +1,16 @@
 -- Drop entries, and keep to the capacities.
 --
 -- KEYS used by the caller: <order> sorted set digest -> tick of last use, <sizes> hash digest -> bytes,
--- <meta> hash with `bytes`, `capacity`, `capacity_bytes`, <counters> hash with `evictions`.
+-- <meta> hash with `bytes`, `entries`, `capacity`, `capacity_bytes`, <counters> hash with `evictions`.
 -- The values `<prefix>:v:<digest>` are not declared as keys; they carry the same hash tag and so live in the same slot.
 local function drop(prefix, order, sizes, meta, digest)
   local size = tonumber(redis.call('HGET', sizes, digest) or '0')
-  redis.call('ZREM', order, digest)
+  local listed = redis.call('ZREM', order, digest)
   redis.call('HDEL', sizes, digest)
   redis.call('UNLINK', prefix .. ':v:' .. digest)
   -- Not -size: Lua writes the negative zero of an unlisted entry as -0, which is no number for Redis.
   redis.call('HINCRBY', meta, 'bytes', 0 - size)
+  redis.call('HINCRBY', meta, 'entries', 0 - listed)
 end
 
 local function capacities(meta, default_capacity, default_bytes)

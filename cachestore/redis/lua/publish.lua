@@ -34,9 +34,10 @@ end
 
 local function list(bytes)
   local before = tonumber(redis.call('HGET', sizes, digest) or '0')
-  redis.call('ZADD', order, format_number(tick(meta)), digest)
+  local added = redis.call('ZADD', order, format_number(tick(meta)), digest)
   redis.call('HSET', sizes, digest, bytes)
   redis.call('HINCRBY', meta, 'bytes', bytes - before)
+  redis.call('HINCRBY', meta, 'entries', added)
   return evict(ARGV[7], order, sizes, meta, counters, capacity, capacity_bytes, digest, 64)
 end
 

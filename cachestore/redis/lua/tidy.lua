@@ -10,9 +10,9 @@
 -- Returns {incarnation, generation, revision, 1 when the next look should not wait}. The incarnation changes when Redis
 -- may have lost entries without a trace: whoever has some compares then.
 local order, sizes, meta, counters = unpack(KEYS)
-local known = redis.call('HMGET', meta, 'incarnation', 'generation', 'revision', 'bytes', 'mending', 'looked', 'looked_to')
+local known = redis.call('HMGET', meta, 'incarnation', 'generation', 'revision', 'entries', 'mending', 'looked', 'looked_to')
 local incarnation, mending = known[1], known[5]
-local listed, sized = redis.call('ZCARD', order), redis.call('HLEN', sizes)
+local listed, sized, counted = redis.call('ZCARD', order), redis.call('HLEN', sizes), tonumber(known[4] or '0')
 
 local function answer(more)
   return {incarnation, known[2] or '0', known[3] or '0', more}
@@ -25,15 +25,16 @@ local function begin(new_incarnation)
   end
   -- The sum begins anew with the sizes, which the looks to come fill in again.
   redis.call('UNLINK', sizes)
-  redis.call('HSET', meta, 'bytes', 0, 'mending', 1)
+  redis.call('HSET', meta, 'bytes', 0, 'entries', listed, 'mending', 1)
   redis.call('HDEL', meta, 'looked_to')
   mending = '1'
   known[7] = false
 end
 
-if not incarnation or listed < sized then
+-- Each of the three tells of the loss of another, whatever has been added since.
+if not incarnation or listed < sized or listed < counted then
   begin(true)
-elseif not mending and (listed > sized or (listed > 0 and not known[4])) then
+elseif listed > counted or (not mending and listed > sized) then
   begin(false)
 end
 

@@ -1,0 +1,208 @@
+"""What the node owes to a Redis that was away, or has lost its memory: paid in full, in order, and within bounds."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from poolrt.cachestore import CacheStore, Key
+
+from .conftest import StoreMaker
+from .server import RedisServer
+
+KEYS = [Key({"primitive": "test", "n": number}) for number in range(40)]
+
+#: Bound, in seconds, on anything that should happen soon.
+SOON_S = 10.0
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Return as soon as `condition()` holds; fail when it does not within SOON_S."""
+    deadline = time.monotonic() + SOON_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def fill(store: CacheStore, keys: list[Key]) -> None:
+    """Make entries of 1000 bytes."""
+    for key in keys:
+        store.get_or_create(key, lambda: b"x" * 1000)
+
+
+def digests(store: CacheStore) -> list[str]:
+    """Return what Redis lists, least recently used first."""
+    tier = store._parts.limits.tier()
+    assert tier is not None
+    return [item.digest for item in tier.listing()]
+
+
+def test_a_flushed_redis_gets_everything_back_in_the_order_of_use(
+    own_server: RedisServer, make_store: StoreMaker
+) -> None:
+    store = make_store(url=own_server.url)
+    fill(store, KEYS)
+    store.stats()
+    with own_server.client() as client:
+        client.flushall()
+    # When any process does anything, though it uses none of them
+    other = make_store(url=own_server.url)
+    wait_until(lambda: other.stats()["entries"] == len(KEYS))
+    assert digests(other) == [key.digest for key in KEYS]
+
+
+def test_a_redis_that_comes_back_empty_gets_everything_back(own_server: RedisServer, make_store: StoreMaker) -> None:
+    store = make_store(url=own_server.url)
+    fill(store, KEYS)
+    store.close()
+    own_server.kill()
+    own_server.start()
+    later = make_store(url=own_server.url)
+    wait_until(lambda: later.stats()["entries"] == len(KEYS))
+
+
+def test_a_redis_that_comes_back_without_its_last_entries_gets_them_back(
+    own_server: RedisServer, make_store: StoreMaker
+) -> None:
+    store = make_store(url=own_server.url)
+    fill(store, KEYS[:5])
+    store.stats()
+    with own_server.client() as client:
+        client.save()
+        fill(store, KEYS[5:])
+        # Given a replica that is promoted with all but the last writes, in the same life
+        client.shutdown(nosave=True)
+    own_server.kill()
+    own_server.start()
+    wait_until(lambda: store.stats()["entries"] == len(KEYS))
+
+
+def test_what_redis_has_dropped_for_capacity_does_not_come_back_in_the_place_of_newer_entries(
+    own_server: RedisServer, make_store: StoreMaker, options: dict[str, Any], tmp_path: Path
+) -> None:
+    here = make_store(url=own_server.url)
+    fill(here, KEYS[:10])
+    here.set_capacity(10)
+    there = make_store(
+        url=own_server.url, home=str(tmp_path / "there"), key_file=str(Path(options["home"]) / "signing.key")
+    )
+    fill(there, KEYS[10:20])
+    newest = digests(there)
+    assert newest == [key.digest for key in KEYS[10:20]]
+    # Given a new life that has lost nothing
+    with own_server.client() as client:
+        client.hset(f"poolrt:{{{here.options.namespace}}}:m", "incarnation", "another")
+    for _ in range(3):
+        make_store(url=own_server.url).stats()
+    assert digests(there) == newest
+
+
+def test_a_node_that_meets_redis_for_the_first_time_publishes_only_what_it_owes(
+    own_server: RedisServer, make_store: StoreMaker, options: dict[str, Any]
+) -> None:
+    alone = make_store(url="unix:///nobody")
+    fill(alone, KEYS[:6])
+    alone.close()
+    for key in KEYS[:3]:
+        os.unlink(Path(options["home"]) / alone.options.namespace / "unpublished" / key.digest)
+    store = make_store(url=own_server.url)
+    wait_until(lambda: store.stats()["entries"] == 3)
+    assert digests(store) == [key.digest for key in KEYS[3:6]]
+
+
+def test_a_late_entry_is_published_under_the_lease_of_its_creator_and_wakes_those_who_wait(
+    own_server: RedisServer, make_store: StoreMaker, options: dict[str, Any], tmp_path: Path
+) -> None:
+    here = make_store(url=own_server.url, lease_s=30.0)
+    there = make_store(
+        url=own_server.url, lease_s=30.0, home=str(tmp_path / "t"), key_file=str(Path(options["home"]) / "signing.key")
+    )
+    fill(there, KEYS[1:2])
+
+    def create() -> bytes:
+        own_server.freeze()
+        return b"made while Redis was frozen"
+
+    assert here.get_or_create(KEYS[0], create) == b"made while Redis was frozen"
+    here.close()
+    own_server.thaw()
+    begin = time.monotonic()
+    wait_until(lambda: make_store(url=own_server.url).stats()["entries"] == 2)
+    # The creator's lease of half a minute is over
+    assert there.fetch_or_create(KEYS[0], lambda: b"mine").source == "redis"
+    assert time.monotonic() - begin < SOON_S
+
+
+def test_a_lease_that_ran_out_does_not_keep_a_late_entry_away(own_server: RedisServer, make_store: StoreMaker) -> None:
+    store = make_store(url=own_server.url, lease_s=0.3)
+    store.ping()
+    tier = store._parts.limits.tier()
+    assert tier is not None
+    tier.leases.acquire(KEYS[0].digest, "somebody", "elsewhere - - - -", None)
+    alone = make_store(url="unix:///nobody")
+    fill(alone, KEYS[:1])
+    wait_until(lambda: store.stats()["entries"] == 1)
+    assert store.stats()["late"] == 1
+
+
+def test_a_full_redis_is_not_asked_to_make_room_for_late_entries(
+    own_server: RedisServer, make_store: StoreMaker
+) -> None:
+    store = make_store(url=own_server.url)
+    fill(store, KEYS[:20])
+    store.stats()
+    alone = make_store(url="unix:///nobody")
+    fill(alone, KEYS[20:])
+    with own_server.client() as client:
+        client.config_set("maxmemory", 1)
+        for _ in range(5):
+            store.get(KEYS[0])
+            store.stats()
+        assert set(digests(store)) == {key.digest for key in KEYS[:20]}
+        client.config_set("maxmemory", 0)
+    later = make_store(url=own_server.url)
+    wait_until(lambda: later.stats()["entries"] == len(KEYS))
+
+
+def test_paying_takes_a_bounded_share_of_a_call(own_server: RedisServer, make_store: StoreMaker) -> None:
+    alone = make_store(url="unix:///nobody")
+    for number in range(60):
+        alone.get_or_create(Key({"large": number}), lambda: b"x" * 500_000)
+    store = make_store(url=own_server.url)
+    store.ping()
+    longest, calls = 0.0, 0
+    while store.size < 60:
+        begin = time.monotonic()
+        store.stats()
+        longest = max(longest, time.monotonic() - begin)
+        calls += 1
+        assert calls < 100
+    assert calls > 1
+    assert longest < 1.0
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_counts_that_a_frozen_redis_has_heard_and_not_answered_are_added_once(
+    own_server: RedisServer, make_store: StoreMaker, ends: bool
+) -> None:
+    store = make_store(url=own_server.url)
+    fill(store, KEYS[:1])
+    store.stats()
+    tier = store._parts.limits.tier()
+    assert tier is not None
+    own_server.freeze()
+    store._parts.tally.add("waits", 7)
+    # Redis hears this, says nothing, and does it when it is thawed
+    store._parts.ledger.after_redis(tier)
+    if ends:
+        store.close()
+    own_server.thaw()
+    other = make_store(url=own_server.url) if ends else store
+    wait_until(lambda: other.stats()["waits"] != 0)
+    for _ in range(3):
+        assert other.stats()["waits"] == 7
