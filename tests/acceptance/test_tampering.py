@@ -141,7 +141,7 @@ def test_verify_finds_a_flipped_byte_that_no_run_would_meet(cache: Cache, networ
     cache.client.set(PREFIX + victim, flipped(good, 50))
     done = cache.place.call("cache", "verify")
     assert done.returncode == 1
-    assert f"removed {victim[:16]} from redis: entry {victim} is corrupt" in done.stdout
+    assert f"removed {victim[:16]} in redis: entry {victim} is corrupt" in done.stdout
     assert grown(before, cache.counts()) == {"corrupt": 1}
     assert cache.client.get(PREFIX + victim) is None
     assert cache.place.call("cache", "verify").returncode == 0
