@@ -1,9 +1,10 @@
 """What this node owes to Redis: entries that were made without it, and entries that it has lost.
 
 They are marked in the node's files, so a process that ends leaves its debts to the next one that has a connection. A
-Redis that has begun a new life since the last look (see tidy.lua), or that was away, is compared with the node's files,
-and what it lacks is marked as well, as far as there is room for it: entries that Redis has dropped for capacity do not come back in the place
-of newer ones.
+Redis that has begun a new life since the last look (see tidy.lua), or that was away, is compared with the node's files;
+what came to Redis lately is looked for once more, since a server that fails over, or loses its machine, forgets its last
+writes. What it lacks is marked as well, as far as there is room for it: entries that Redis has dropped for capacity do
+not come back in the place of newer ones.
 
 Guarantees: paying takes a bounded share of a call's time; a Redis without memory is left alone for a while; an entry is
 verified before it goes anywhere.

@@ -17,7 +17,7 @@ from poolrt.cachestore.redis.breaker import CircuitBreaker
 from poolrt.cachestore.redis.embedded import EmbeddedServer
 from poolrt.cachestore.redis.lease import Terms
 from poolrt.cachestore.redis.read_only import ReadOnlyConnection, ReadOnlyTier
-from poolrt.cachestore.stats import Batch
+from poolrt.cachestore.stats import Sent
 
 from .conftest import StoreMaker
 from .server import RedisServer
@@ -314,7 +314,7 @@ def test_its_connection_refuses_whatever_is_not_a_read(
             attempt()
     assert tier.remove("a" * 64) is False
     assert tier.touch(["a" * 64]) == []
-    tier.count(Batch({"misses": 1}, ()))
+    tier.count(Sent("one", 1, {"misses": 1}))
     assert look() == before
 
 

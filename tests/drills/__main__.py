@@ -58,7 +58,9 @@ def table(outcomes: list[Outcome]) -> str:
         ]
         rows.append([str(cell) for cell in cells])
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows)
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    )
 
 
 def _remarks(outcome: Outcome) -> list[str]:

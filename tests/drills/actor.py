@@ -191,4 +191,4 @@ def _hide() -> None:
     """Give out an identity that says nothing, as on a host without /proc."""
     from poolrt.cachestore import single_creator
 
-    single_creator.own_identity = lambda: "elsewhere - - - -"
+    setattr(single_creator, "own_identity", lambda: "elsewhere - - - -")  # noqa: B010

@@ -60,5 +60,3 @@ def play(name: str, scale: Scale) -> Outcome:
 def describe(name: str) -> str:
     """Return what a drill does, in one line."""
     return (DRILLS[name].__doc__ or "").partition("\n")[0]
-
-

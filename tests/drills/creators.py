@@ -36,12 +36,12 @@ def no_fault(stage: Stage) -> None:
 
 
 def kill_creators(stage: Stage) -> None:
-    """kill -9 of creators at work; their neighbours see at once that they are dead."""
+    """Kill (-9) creators at work; their neighbours see at once that they are dead."""
     _kill(stage, lease_s=60.0, longest_s=CALL_S, elsewhere=False)
 
 
 def kill_creators_elsewhere(stage: Stage) -> None:
-    """kill -9 of creators that nobody can look up, as on other hosts: their leases have to run out."""
+    """Kill (-9) creators that nobody can look up, as on other hosts: their leases have to run out."""
     lease_s = stage.scale.lease_s
     _kill(stage, lease_s, longest_s=lease_s + AFTER_LEASE_S, elsewhere=True)
 

@@ -65,7 +65,9 @@ def key_file(stage: Stage) -> None:
         calls = [call for actor in actors for call in actor.calls()]
         refused = [call for call in calls if call.error is not None and call.error["error"] == "KeyFileRefused"]
         stage.expect(len(refused) == 3 * len(actors), f"{len(refused)} of {3 * len(actors)} calls were refused")
-        stage.expect(all(f"chmod 600 {path}" in str(call.error) for call in refused), "the error does not say what to do")
+        stage.expect(
+            all(f"chmod 600 {path}" in str(call.error) for call in refused), "the error does not say what to do"
+        )
         stage.expect(not swarm.creations(), "something was created that could not be signed")
     path.chmod(0o600)
     actors = stage.crowd(swarm, options, keys=[0, 1, 2])
@@ -172,5 +174,3 @@ def _compile_clock(stage: Stage) -> Path:
     if done.returncode:
         raise DrillSkipped(f"the clock for redis-server does not compile: {done.stderr[-300:]}")
     return library
-
-

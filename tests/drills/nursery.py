@@ -6,6 +6,7 @@ process that plays the drill is gone, the nursery gives that signal itself.
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import signal
@@ -68,29 +69,19 @@ def main(control: socket.socket) -> None:
         if pid == 0:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             control.close()
-            status = 1
-            try:
-                with socket.socket(fileno=pipes[0]) as pipe:
-                    job = json.loads(told)
-                    results = job.pop("results")
-                    slow = {int(key): seconds for key, seconds in job.pop("slow").items()}
-                    act(Job(**{**job, "slow": slow, "forks": tuple(job["forks"])}), results, pipe)
-                status = 0
-            except BaseException:
-                sys.excepthook(*sys.exc_info())
-            finally:
-                sys.stderr.flush()
-                os._exit(status)
+            # A process that ends without `done` has failed; its traceback goes to standard error.
+            with socket.socket(fileno=pipes[0]) as pipe:
+                job = json.loads(told)
+                results = job.pop("results")
+                slow = {int(key): seconds for key, seconds in job.pop("slow").items()}
+                act(Job(**{**job, "slow": slow, "forks": tuple(job["forks"])}), results, pipe)
+            sys.exit()
         os.close(pipes[0])
         control.send(str(pid).encode())
 
 
 if __name__ == "__main__":
-    import redis
-
-    import poolrt.cachestore.redis.link
-    import poolrt.cachestore.single_creator
-
     # What is imported here need not be imported by each actor.
-    assert redis and poolrt.cachestore.redis.link and poolrt.cachestore.single_creator
+    for name in ("redis", "poolrt.cachestore.single_creator", "poolrt.cachestore.redis.link"):
+        importlib.import_module(name)
     main(socket.socket(fileno=int(sys.argv[1])))

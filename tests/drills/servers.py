@@ -23,7 +23,7 @@ _SPARE_SHARE = 10
 
 
 def kill_redis(stage: Stage) -> None:
-    """kill -9 of a Redis that keeps nothing, three times; the last time it comes back when all actors have ended."""
+    """Kill (-9) a Redis that keeps nothing, three times; the last time it comes back when all actors have ended."""
     server = stage.server()
     options = stage.options(server.url)
     with_faults = _Middle(stage, options)
@@ -85,7 +85,7 @@ def freeze_embedded(stage: Stage) -> None:
 
 
 def kill_embedded(stage: Stage) -> None:
-    """kill -9 of the embedded server, three times: it is started again from its files by whoever needs it."""
+    """Kill (-9) the embedded server, three times: it is started again from its files by whoever needs it."""
     options = stage.options(None)
     folder = Path(options["home"]) / "redis"
     stage.store(options).ping()
@@ -206,7 +206,7 @@ def tampered(stage: Stage) -> None:
 
 
 def fail_over(stage: Stage) -> None:
-    """kill -9 of a primary; its replica is promoted, and the service's address leads to it."""
+    """Kill (-9) a primary; its replica is promoted, and the service's address leads to it."""
     port, port_of_replica = free_port(), free_port()
     primary = stage.server("--port", str(port), "--bind", "127.0.0.1", name="primary")
     replica = stage.server(
@@ -375,5 +375,3 @@ def _await(condition: Callable[[], bool], what: str, seconds: float = 10.0) -> N
         if time.monotonic() > deadline:
             raise TimeoutError(f"waited in vain for {what}")
         time.sleep(0.01)
-
-

@@ -254,5 +254,3 @@ class _Metronome:
 
 def _range(least: int, most: int) -> str:
     return str(least) if least == most else f"{least} to {most}"
-
-
