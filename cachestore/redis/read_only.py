@@ -35,6 +35,11 @@ class ReadOnlyConnection(RedisConnection):
             self._check(command)
         return super().batch(commands)
 
+    def values(self, fields: tuple[str, ...], names: Sequence[str]) -> tuple[list[Any], list[Any]]:
+        """Return some fields of a hash and some values."""
+        self._check(fields)
+        return super().values(fields, names)
+
     def script(self, script: Script, keys: Sequence[str], arguments: Sequence[bytes | str | float]) -> Any:
         """Refuse: every script writes."""
         raise StoreReadOnly("run scripts in Redis")

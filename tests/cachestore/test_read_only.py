@@ -304,6 +304,8 @@ def test_its_connection_refuses_whatever_is_not_a_read(
     attempts: list[Callable[[], Any]] = [
         lambda: connection.command("SET", "a", "b"),
         lambda: connection.batch([("PING",), ("DEL", "a")]),
+        lambda: connection.values(("HINCRBY", "a", "b", "1"), []),
+        lambda: tier.tidy(),
         lambda: tier.leases.acquire("a" * 64, "nonce", "owner", None),
         lambda: tier.leases.renew("a" * 64, "nonce"),
         lambda: tier.leases.fail("a" * 64, "nonce", 1, None),

@@ -218,6 +218,7 @@ def _stats(options: argparse.Namespace, store: CacheStore, report: Report) -> in
         ["misses", str(stats["misses"])],
         ["creations", f"{stats['creations']}, {stats['creation_errors']} failed"],
         ["waits", f"{stats['waits']} for another creator, {stats['takeovers']} taken over from a dead one"],
+        ["repeated", f"{stats['duplicates']} results that were there already, {stats['late']} without a lease"],
         ["evictions", str(stats["evictions"])],
         ["refused", f"{stats['corrupt']} corrupt, {stats['forged']} forged"],
         ["degraded", f"{stats['degraded']} calls without redis"],

@@ -70,7 +70,7 @@ def test_stats_count_what_other_stores_did(keys: list[Key], capsys: pytest.Captu
     assert told["bytes"] >= 6000
     assert set(told) == {
         *("entries", "bytes", "capacity", "capacity_bytes", "hits", "misses", "creations", "waits", "takeovers"),
-        *("creation_errors", "evictions", "corrupt", "forged", "degraded", "seconds_saved"),
+        *("late", "duplicates", "creation_errors", "evictions", "corrupt", "forged", "degraded", "seconds_saved"),
     }
 
 
