@@ -107,7 +107,7 @@ CASES: list[tuple[tuple[str, ...], dict[str, str], int, tuple[str, ...]]] = [
     (RUN, {"POOLRT_KEY_FILE": "open.key"}, 1, ("open.key is refused", "chmod 600")),
     ((*RUN, "--config", "none.toml"), {}, 2, ("none.toml: cannot be read: No such file",)),
     ((*RUN, "--config", "syntax.toml"), {}, 2, ("syntax.toml: is not TOML",)),
-    ((*RUN, "--config", "unknown.toml"), {}, 2, ("unknown.toml: [pool] workerz: no such setting; known: workers",)),
+    ((*RUN, "--config", "unknown.toml"), {}, 2, ("unknown.toml: [pool] workerz: no such setting; known: ",)),
     (RUN, {"POOLRT_CONFIG": "unknown.toml"}, 2, ("unknown.toml: [pool] workerz: no such setting",)),
 ]
 
