@@ -47,21 +47,20 @@ def redis_server(server_program: str) -> Iterator[RedisServer]:
 @pytest.fixture(scope="session")
 def other_server(server_program: str) -> Iterator[RedisServer]:
     """Return a server of another version than the default one."""
-    folder = Path(tempfile.mkdtemp(prefix="poolrt-test-"))
-    server = RedisServer(folder / "server", program=other_program(folder))
-    yield server
-    server.kill()
-    shutil.rmtree(folder)
+    with tempfile.TemporaryDirectory(prefix="poolrt-test-") as name:
+        folder = Path(name)
+        server = RedisServer(folder / "server", program=other_program(folder))
+        yield server
+        server.kill()
 
 
 @pytest.fixture(scope="session")
 def secure_server(server_program: str) -> Iterator[SecureServer]:
     """Return a server behind TLS that all tests share, each as a user with the rights for one namespace."""
-    folder = Path(tempfile.mkdtemp(prefix="poolrt-test-"))
-    server = SecureServer(folder / "server")
-    yield server
-    server.kill()
-    shutil.rmtree(folder)
+    with tempfile.TemporaryDirectory(prefix="poolrt-test-") as name:
+        server = SecureServer(Path(name) / "server")
+        yield server
+        server.kill()
 
 
 @pytest.fixture

@@ -34,9 +34,11 @@ def findings(settings: Settings) -> Iterator[Finding]:
     except ValueError as error:
         yield fail("cache", str(error), "choose another value")
         return
+    if options.read_only:
+        yield ok("cache", "read-only: nothing is written to Redis or files, what is missing is created for one process")
     if options.capacity == 0:
         yield warn("cache", "turned off: its capacity is 0", "raise POOLRT_PRIMITIVE_CACHE_CAPACITY")
-    yield _home(Path(options.home))
+    yield _home(Path(options.home), options.read_only)
     yield _key(options)
     if options.url is None:
         yield from _embedded(options)
@@ -44,9 +46,9 @@ def findings(settings: Settings) -> Iterator[Finding]:
         yield _server(options)
 
 
-def _home(home: Path) -> Finding:
+def _home(home: Path, read_only: bool) -> Finding:
     present = next(folder for folder in (home, *home.parents) if folder.exists())
-    if not present.is_dir() or not os.access(present, os.W_OK | os.X_OK):
+    if not present.is_dir() or not (read_only or os.access(present, os.W_OK | os.X_OK)):
         return fail("cache folder", f"{present} cannot be written to", "point POOLRT_HOME to a folder of your own")
     free = os.statvfs(present)
     seen = f"{home}{'' if present == home else ' (not there yet)'}, {bytes_text(free.f_bavail * free.f_frsize)} free"
@@ -63,6 +65,9 @@ def _home(home: Path) -> Finding:
 def _key(options: StoreOptions) -> Finding:
     path = options.key_file or os.path.join(options.home, "signing.key")
     if options.key_file is None and not os.path.lexists(path):
+        if options.read_only:
+            advice = "copy the file of a host that creates entries, or name it with POOLRT_KEY_FILE"
+            return fail("signing key", f"{path} is not there, and a read-only cache makes none", advice)
         return ok("signing key", f"{path} (made on first use)")
     try:
         key = load_key(path, make=False)
@@ -93,6 +98,9 @@ def _embedded(options: StoreOptions) -> Iterator[Finding]:
     server = EmbeddedServer(options.server_folder, options.redis_server)
     if server.is_running():
         yield ok("embedded redis", f"running on {server.socket_path}")
+    elif options.read_only:
+        advice = "it starts with the first process that may write; until then there are files only"
+        yield warn("embedded redis", "not running, and a read-only cache starts none", advice)
     else:
         yield ok("embedded redis", "not running (started on first use)")
 

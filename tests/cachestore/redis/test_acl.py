@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import shutil
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -65,12 +64,12 @@ class GuardedServer(RedisServer):
 @pytest.fixture(scope="module", params=["default", "other"])
 def guarded(request: pytest.FixtureRequest, server_program: str) -> Iterator[GuardedServer]:
     """Return a server of each version that is here."""
-    folder = Path(tempfile.mkdtemp(prefix="poolrt-test-"))
-    program = None if request.param == "default" else other_program(folder)
-    server = GuardedServer(folder, program)
-    yield server
-    server.kill()
-    shutil.rmtree(folder)
+    with tempfile.TemporaryDirectory(prefix="poolrt-test-") as name:
+        folder = Path(name)
+        program = None if request.param == "default" else other_program(folder)
+        server = GuardedServer(folder, program)
+        yield server
+        server.kill()
 
 
 @pytest.fixture

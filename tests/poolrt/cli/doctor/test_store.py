@@ -34,6 +34,16 @@ def test_an_empty_machine_is_healthy_and_looking_makes_nothing(settings: Setting
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_reader_is_told_what_it_will_not_make(settings: Settings, tmp_path: Path) -> None:
+    found = _found(replace(settings, read_only=True))
+    assert "read-only" in found["cache"].seen
+    assert found["signing key"].state is State.FAIL
+    assert "makes none" in found["signing key"].seen
+    assert found["embedded redis"].state is State.WARN
+    assert "starts none" in found["embedded redis"].seen
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_running_embedded_server_is_seen(settings: Settings) -> None:
     server = EmbeddedServer(os.path.join(settings.home, "redis"))
     server.ensure()
