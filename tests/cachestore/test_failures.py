@@ -6,6 +6,7 @@ import hashlib
 import os
 import signal
 import time
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -143,6 +144,33 @@ def test_a_frozen_redis_costs_little_and_is_used_again(own_server: RedisServer, 
     own_server.thaw()
     wait_until(lambda: store.get(Key({"nobody": "has this"})) is None and store.size == 5)
     assert store.stats()["degraded"] > 0
+
+
+def test_a_frozen_embedded_server_costs_no_thread_more_than_a_second(make_store: StoreMaker, home: Path) -> None:
+    make_store(url=None).get_or_create(KEY, lambda: b"x")
+    pid = int((home / "redis" / "redis.pid").read_text())
+    store = make_store(url=None)
+
+    def ask(number: int) -> float:
+        begin = time.monotonic()
+        assert store.get_or_create(Key({"asked by": number}), lambda: b"made here") == b"made here"
+        return time.monotonic() - begin
+
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        # The first calls of a process, which has no connection yet
+        with ThreadPoolExecutor(8) as pool:
+            assert max(pool.map(ask, range(8))) < 1.2
+        # And every call after them
+        begin = time.monotonic()
+        number = 8
+        while time.monotonic() - begin < 2.0:
+            number += 1
+            assert ask(number) < 1.2
+            time.sleep(0.02)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    wait_until(lambda: store.stats()["entries"] == number + 2)
 
 
 def test_a_flushed_redis_gets_back_what_is_used(own_server: RedisServer, make_store: StoreMaker) -> None:

@@ -50,10 +50,19 @@ def main(arguments: list[str] | None = None) -> int:
 
 def table(outcomes: list[Outcome]) -> str:
     """Return the outcomes as one table."""
-    rows = [["drill", "creations", "bad values", "longest call", "in Redis at the end", "took", "verdict"]]
+    rows = [
+        ["drill", "creations", "bad values", "longest call", "no core for", "in Redis at the end", "took", "verdict"]
+    ]
     for one in outcomes:
         cells: list[Any] = [
-            *(one.drill, _span(one.creations), one.bad, f"{one.longest_s:.2f} s", _span(one.in_redis)),
+            *(
+                one.drill,
+                _span(one.creations),
+                one.bad,
+                f"{one.longest_s:.2f} s",
+                f"{one.noise_s:.2f} s",
+                _span(one.in_redis),
+            ),
             *(f"{one.seconds:.1f} s", one.verdict),
         ]
         rows.append([str(cell) for cell in cells])

@@ -61,6 +61,7 @@ class Call:
     """One call: the entry's number, where it came from, the creation it was made in, and seconds without our creating.
 
     `good` tells whether the payload was the right one; `error` is the wire form of what was raised, if anything was.
+    `delayed_s` is how long the actor was ready to go on and other processes had the cores.
     """
 
     key: int
@@ -68,7 +69,8 @@ class Call:
     made_in: str
     good: bool
     seconds: float
-    error: dict[str, Any] | None = None
+    delayed_s: float
+    error: dict[str, Any] | None
 
 
 def key_of(number: int) -> Key:
@@ -98,7 +100,7 @@ def act(job: Job, results: str, pipe: socket.socket) -> None:
             return
         for number in job.keys:
             creation = _Creation(job, number, log, store)
-            begin = time.monotonic()
+            begin, delayed = time.monotonic(), _delayed_s()
             source, payload, error = "", b"", None
             try:
                 outcome = store.fetch_or_create(key_of(number), creation, job.timeout_s)
@@ -107,7 +109,7 @@ def act(job: Job, results: str, pipe: socket.socket) -> None:
                 error = raised.to_wire()
             seconds = time.monotonic() - begin - creation.seconds
             good = payload[NAME_SIZE:] == body_of(number, job.size)
-            call = (number, source, payload[:NAME_SIZE].hex(), good, seconds, error)
+            call = (number, source, payload[:NAME_SIZE].hex(), good, seconds, _delayed_s() - delayed, error)
             written.write(json.dumps(call) + "\n")
             if job.pause_s:
                 time.sleep(job.pause_s)
@@ -148,6 +150,15 @@ class _Creation:
 
     def _note(self, word: str, name: bytes) -> None:
         os.write(self._log, f"{word} {self._number} {os.getpid()} {name.hex()}\n".encode())
+
+
+def _delayed_s() -> float:
+    """Return how long this thread has been waiting for a core so far, in seconds; 0 where the kernel does not tell."""
+    try:
+        with open("/proc/thread-self/schedstat", "rb") as file:
+            return int(file.read().split()[1]) / 1e9
+    except (OSError, IndexError):
+        return 0.0
 
 
 def _fork(store: CacheStore, number: int, size: int, report: str) -> None:

@@ -11,9 +11,9 @@ class Outcome:
     """The result of one drill; times in seconds.
 
     `creations` and `in_redis` are one number, or the least and the greatest of several rounds. `longest_s` is the longest
-    call, without the caller's own creation, `noise_s` the longest that the machine kept a sleeper from waking up
-    meanwhile. `broken` holds one sentence for each bound that was broken, `skipped` the reason for which the drill could
-    not be done here.
+    call, without the caller's own creation; `noise_s` the longest that someone who was ready had to wait for a core, by
+    which the bounds on calls are later. `broken` holds one sentence for each bound that was broken, `skipped` the reason
+    for which the drill could not be done here.
     """
 
     drill: str

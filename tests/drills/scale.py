@@ -26,7 +26,7 @@ class Scale:
 
 
 SHORT: Final = Scale(
-    processes=5, keys=30, size=5_000, create_s=0.004, lease_s=0.7, rounds=2, outage_s=0.7, hits=2, pause_s=0.01
+    processes=5, keys=30, size=5_000, create_s=0.004, lease_s=1.0, rounds=2, outage_s=0.7, hits=2, pause_s=0.01
 )
 LONG: Final = Scale(
     processes=16, keys=200, size=50_000, create_s=0.005, lease_s=2.0, rounds=20, outage_s=5.0, hits=4, pause_s=0.02

@@ -38,6 +38,10 @@ BACK_S: Final = 5.0
 #: Beyond a lease, in seconds, that a waiter may wait for a silent creator.
 AFTER_LEASE_S: Final = 1.0
 NAMESPACE: Final = "drill"
+#: Time, in seconds, for which a machine that is busy with other things can keep Redis from answering in time, and what is
+#: then counted though nothing has failed.
+_STANDSTILL_S: Final = 0.2
+_OF_WAITING: Final = ("degraded", "late", "duplicates")
 
 
 class DrillSkipped(Exception):
@@ -166,6 +170,8 @@ class Stage:
         self.expect(not bad, f"{len(bad)} wrong payloads")
         if not errors and failed:
             self.expect(False, f"{len(failed)} calls failed, one with {failed[0].error}")
+        # A call can be late because its own actor had no core, or because the one that it waited for had none.
+        self.outcome.noise_s = max([self.outcome.noise_s, *(call.delayed_s for call in calls)])
         longest = max((call.seconds for call in calls), default=0.0)
         self.outcome.longest_s = max(self.outcome.longest_s, longest)
         allowed = longest_s + self.outcome.noise_s
@@ -204,6 +210,9 @@ class Stage:
         """Compare counters with what they have to be; nothing was corrupt or forged unless told."""
         found: dict[str, Any] = dict(stats)
         for name, number in {"corrupt": 0, "forged": 0, **exact}.items():
+            if name in _OF_WAITING and number == 0 and found[name] and self.outcome.noise_s > _STANDSTILL_S:
+                self.note(f"counter {name} is {found[name]}: nothing had a core for {self.outcome.noise_s:.2f} s")
+                continue
             self.expect(found[name] == number, f"counter {name} is {found[name]} instead of {number}")
 
     def check_sums(self, stats: Stats, calls: Sequence[Call], swarm: Swarm, before: int = 0) -> None:
