@@ -170,7 +170,7 @@ def test_a_frozen_embedded_server_costs_no_thread_more_than_a_second(make_store:
             time.sleep(0.02)
     finally:
         os.kill(pid, signal.SIGCONT)
-    wait_until(lambda: store.stats()["entries"] == number + 2)
+    wait_until(lambda: store.stats()["entries"] == number + 1)
 
 
 def test_a_flushed_redis_gets_back_what_is_used(own_server: RedisServer, make_store: StoreMaker) -> None:
