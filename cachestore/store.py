@@ -63,7 +63,7 @@ class CacheStore:
     def __init__(self, options: StoreOptions) -> None:
         self._options = options
         self._begin()
-        this = weakref.ref(self)
+        this: weakref.ref[CacheStore] = weakref.ref(self)
         atexit.register(_close_at_exit, this)
         os.register_at_fork(after_in_child=lambda: _begin_anew(this))
 
