@@ -159,8 +159,7 @@ class Node:
         return self._or(lambda: self._files.lease_of(digest), "")
 
     def mark_published(self, digest: str) -> None:
-        """Note that Redis has an entry."""
-        self._recent.append((time.monotonic(), digest))
+        """Note that Redis has had an entry."""
         self._or(lambda: self._files.mark_published(digest), None)
 
     def journal_append(self, batch: Batch) -> bool:
