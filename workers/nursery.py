@@ -43,7 +43,12 @@ def start_nursery(*private: socket.socket) -> tuple[int, socket.socket]:
     """
     ours, theirs = pair()
     parent = os.getpid()
+    # An interruption from the terminal is no business of a nursery, from its first moment on.
+    held = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     pid = os.fork()
+    if not pid:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_SETMASK, held)
     if pid:
         theirs.close()
         return pid, ours

