@@ -1,9 +1,11 @@
-"""A TCP proxy between actors and a server: it can swallow everything for a while, or lead elsewhere."""
+"""A TCP proxy between actors and a server: it can swallow everything for a while, be slow, or lead elsewhere."""
 
 from __future__ import annotations
 
+import math
 import socket
 import threading
+import time
 from types import TracebackType
 from typing import Final, Self
 
@@ -17,11 +19,13 @@ class Proxy:
     """Forward connections to 127.0.0.1:`port` to the unix socket at `target`.
 
     While it holds, nothing is forwarded in either direction and nothing is closed: to both sides the other one is
-    silent. What was sent meanwhile arrives once it flows again, as after a network's outage.
+    silent. What was sent meanwhile arrives once it flows again, as after a network's outage. With `bytes_per_s` no
+    connection carries more than that in either direction.
     """
 
-    def __init__(self, target: str) -> None:
+    def __init__(self, target: str, bytes_per_s: float = math.inf) -> None:
         self._target = target
+        self._bytes_per_s = bytes_per_s
         self._flowing = threading.Event()
         self._flowing.set()
         self._lock = threading.Lock()
@@ -103,6 +107,7 @@ class Proxy:
         try:
             while data := source.recv(_CHUNK):
                 self._flowing.wait()
+                time.sleep(len(data) / self._bytes_per_s)
                 sink.sendall(data)
         except OSError:
             pass
