@@ -12,6 +12,8 @@ _DEFAULTS: Final[Mapping[str, tuple[float | None, float | None]]] = {
     "elu": (1.0, 0.0),
     "linear": (1.0, 0.0),
     "clip": (None, None),
+    "clip_v2": (None, None),
+    "pow": (1.0, None),
     "hardswish": (1 / 6, 0.5),
     "hardsigmoid": (1 / 6, 0.5),
     "softplus": (1.0, 0.0),

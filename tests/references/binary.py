@@ -11,13 +11,14 @@ Array = NDArray[Any]
 
 FUNCTIONS = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "max": np.maximum, "min": np.minimum,
+    "ge": np.greater_equal, "gt": np.greater, "le": np.less_equal, "lt": np.less, "eq": np.equal, "ne": np.not_equal,
 }  # fmt: skip
 
 
 def binary(algorithm: str, left: Array, right: Array) -> Array:
-    """Return left (op) right; dimensions of 1 are broadcast."""
+    """Return left (op) right; dimensions of 1 are broadcast. Comparisons give 1 and 0."""
     with np.errstate(all="ignore"):
-        return np.asarray(FUNCTIONS[algorithm](left, right))
+        return np.asarray(FUNCTIONS[algorithm](left, right), np.float64)
 
 
 def total(srcs: list[Array]) -> Array:

@@ -222,12 +222,16 @@ INDEPENDENT: dict[str, Any] = {
     "softplus": lambda x, a, b: np.logaddexp(0, a * x) / a,
     "swish": lambda x, a, b: x * scipy.special.expit(a * x),
     "mish": lambda x, a, b: x * np.tanh(np.logaddexp(0, x)),
+    "clip_v2": np.clip,
+    "gelu_tanh": lambda x, a, b: x * scipy.special.expit(2 * np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)),
+    "pow": lambda x, a, b: a * np.exp(b * np.log(x)),
+    "round": lambda x, a, b: np.floor(x + 0.5) - ((x % 1 == 0.5) & (np.floor(x) % 2 == 0)),
 }
 
 
 @pytest.mark.parametrize("algorithm", ELTWISE_ALGORITHMS)
 def test_eltwise_agrees_with_scipy(algorithm: str) -> None:
-    x = np.abs(X) if algorithm in ("sqrt", "log") else X
+    x = np.abs(X) if algorithm in ("sqrt", "log", "pow") else X
     with np.errstate(all="ignore"):
         wanted = INDEPENDENT[algorithm](x, 0.5, 0.75)
     np.testing.assert_allclose(eltwise(algorithm, x, 0.5, 0.75), wanted, rtol=1e-9, atol=1e-15)

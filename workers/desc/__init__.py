@@ -5,30 +5,76 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from .args import Arg, multiple_src, post_op_src
-from .attributes import PostOp, PrimitiveAttr
+from .args import Arg, multiple_src, post_op_src, scales_of, zero_points_of
+from .attributes import PostOp, PrimitiveAttr, Quantisation
 from .data_type import data_type, item_size, numpy_name
 from .memory_desc import MemoryDesc
-from .op_desc import OPERATIONS, OpDesc, op_from_wire
+from .op_desc import FORWARD, OPERATIONS, PROP_KINDS, OpDesc, op_from_wire
 
 if TYPE_CHECKING:
     from .operations.batch_normalization import BatchNormalization
     from .operations.binary import Binary
     from .operations.concat import Concat
     from .operations.convolution import Convolution
+    from .operations.deconvolution import Deconvolution
     from .operations.eltwise import Eltwise
+    from .operations.group_normalization import GroupNormalization
+    from .operations.gru import Gru
     from .operations.inner_product import InnerProduct
+    from .operations.layer_normalization import LayerNormalization
     from .operations.lrn import Lrn
+    from .operations.lstm import Lstm
     from .operations.matmul import Matmul
     from .operations.pooling import Pooling
+    from .operations.prelu import Prelu
+    from .operations.reduction import Reduction
     from .operations.reorder import Reorder
+    from .operations.resampling import Resampling
+    from .operations.rnn import Rnn
+    from .operations.shuffle import Shuffle
     from .operations.softmax import Softmax
     from .operations.sum import Sum
 
 __all__ = [
-    "OPERATIONS", "Arg", "BatchNormalization", "Binary", "Concat", "Convolution", "Eltwise", "InnerProduct", "Lrn",
-    "Matmul", "MemoryDesc", "OpDesc", "Pooling", "PostOp", "PrimitiveAttr", "Reorder", "Softmax", "Sum", "data_type",
-    "item_size", "multiple_src", "numpy_name", "op_from_wire", "post_op_src",
+    "FORWARD",
+    "OPERATIONS",
+    "PROP_KINDS",
+    "Arg",
+    "BatchNormalization",
+    "Binary",
+    "Concat",
+    "Convolution",
+    "Deconvolution",
+    "Eltwise",
+    "GroupNormalization",
+    "Gru",
+    "InnerProduct",
+    "LayerNormalization",
+    "Lrn",
+    "Lstm",
+    "Matmul",
+    "MemoryDesc",
+    "OpDesc",
+    "Pooling",
+    "PostOp",
+    "Prelu",
+    "PrimitiveAttr",
+    "Quantisation",
+    "Reduction",
+    "Reorder",
+    "Resampling",
+    "Rnn",
+    "Shuffle",
+    "Softmax",
+    "Sum",
+    "data_type",
+    "item_size",
+    "multiple_src",
+    "numpy_name",
+    "op_from_wire",
+    "post_op_src",
+    "scales_of",
+    "zero_points_of",
 ]  # fmt: skip
 
 #: Class -> the module that has it. A process that needs one operation does not import the others.

@@ -6,19 +6,33 @@ from enum import IntEnum
 
 
 class Arg(IntEnum):
-    """What a memory is to a primitive."""
+    """What a memory is to a primitive. Recurrent operations use SRC as src_layer, SRC_1 as src_iter, and so on."""
 
     SRC = 1
     SRC_1 = 2
+    SRC_2 = 3
     DST = 17
+    DST_1 = 18
+    DST_2 = 19
     WEIGHTS = 33
+    WEIGHTS_1 = 34
+    WEIGHTS_2 = 35
     BIAS = 41
     MEAN = 49
     VARIANCE = 50
     SCALE = 51
     SHIFT = 52
+    WORKSPACE = 64
     SCRATCHPAD = 80
+    DIFF_SRC = 129
+    DIFF_DST = 145
+    DIFF_WEIGHTS = 161
+    DIFF_BIAS = 169
+    DIFF_SCALE = 255
+    DIFF_SHIFT = 256
     MULTIPLE_SRC = 1024
+    ATTR_SCALES = 4096
+    ATTR_ZERO_POINTS = 8192
     POST_OP = 16384
 
 
@@ -30,3 +44,13 @@ def multiple_src(index: int) -> int:
 def post_op_src(index: int) -> int:
     """Return the argument of the second source of the binary post-op at ``index`` in the chain."""
     return Arg.POST_OP * (index + 1) | Arg.SRC_1
+
+
+def scales_of(arg: int) -> int:
+    """Return the argument that holds the scales of argument ``arg``."""
+    return Arg.ATTR_SCALES | arg
+
+
+def zero_points_of(arg: int) -> int:
+    """Return the argument that holds the zero points of argument ``arg``."""
+    return Arg.ATTR_ZERO_POINTS | arg

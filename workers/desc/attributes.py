@@ -1,37 +1,66 @@
-"""Primitive attributes: post-operations that an implementation applies before it stores its result."""
+"""Primitive attributes: quantisation, post-operations applied before the result is stored, and modes of computing."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
+from .args import Arg, post_op_src, scales_of, zero_points_of
+from .data_type import data_type
 from .memory_desc import MemoryDesc
 
 ELTWISE_ALGORITHMS: Final = (
-    "relu", "tanh", "elu", "square", "abs", "sqrt", "linear", "logistic", "exp", "log", "clip", "gelu_erf",
-    "hardswish", "hardsigmoid", "softplus", "swish", "mish",
+    "relu", "tanh", "elu", "square", "abs", "sqrt", "linear", "logistic", "exp", "log", "clip", "clip_v2", "gelu_erf",
+    "gelu_tanh", "hardswish", "hardsigmoid", "softplus", "swish", "mish", "pow", "round",
 )  # fmt: skip
-BINARY_ALGORITHMS: Final = ("add", "sub", "mul", "div", "max", "min")
+BINARY_ALGORITHMS: Final = ("add", "sub", "mul", "div", "max", "min", "ge", "gt", "le", "lt", "eq", "ne")
+POST_OP_KINDS: Final = ("eltwise", "binary", "sum")
+FPMATH_MODES: Final = ("strict", "bf16", "f16", "any")
+SCRATCHPAD_MODES: Final = ("library", "user")
+#: Arguments that can be quantised.
+QUANTISED: Final = (Arg.SRC, Arg.SRC_1, Arg.WEIGHTS, Arg.DST)
+#: oneDNN's limit of the length of a chain.
+MAX_POST_OPS: Final = 32
+
+
+def eltwise_algorithm(name: str) -> str:
+    """Return an eltwise algorithm's name as it is kept here: oneDNN's ``soft_relu`` is ``softplus``."""
+    return "softplus" if name == "soft_relu" else name
 
 
 @dataclass(frozen=True, slots=True)
 class PostOp:
-    """One step of the chain: ``eltwise`` (algorithm, alpha, beta) or ``binary`` (algorithm, second source)."""
+    """One step of the chain: ``eltwise`` (algorithm, alpha, beta), ``binary`` (algorithm, second source) or ``sum``.
+
+    A sum adds alpha * (dst - beta) with dst's former content, read as ``dtype`` where given: see `accumulate`.
+    """
 
     kind: str
     algorithm: str
     alpha: float = 0.0
     beta: float = 0.0
     src1: MemoryDesc | None = None
+    dtype: str = ""
 
     def __post_init__(self) -> None:
-        known = {"eltwise": ELTWISE_ALGORITHMS, "binary": BINARY_ALGORITHMS}.get(self.kind)
-        if known is None:
-            raise ValueError(f"unknown post-op kind {self.kind!r}; known: eltwise, binary")
+        if self.kind not in POST_OP_KINDS:
+            raise ValueError(f"unknown post-op kind {self.kind!r}; known: {', '.join(POST_OP_KINDS)}")
+        if self.kind == "eltwise":
+            object.__setattr__(self, "algorithm", eltwise_algorithm(self.algorithm))
+        known = {"eltwise": ELTWISE_ALGORITHMS, "binary": BINARY_ALGORITHMS, "sum": ("",)}[self.kind]
         if self.algorithm not in known:
             raise ValueError(f"unknown {self.kind} algorithm {self.algorithm!r}; known: {', '.join(known)}")
         if (self.src1 is not None) != (self.kind == "binary"):
-            raise ValueError("a binary post-op needs src1, an eltwise post-op takes none")
+            raise ValueError("a binary post-op needs src1, other post-ops take none")
+        if self.dtype:
+            if self.kind != "sum":
+                raise ValueError("only a sum post-op has a data type")
+            object.__setattr__(self, "dtype", data_type(self.dtype))
+
+    @classmethod
+    def accumulate(cls, scale: float = 1.0, zero_point: int = 0, dtype: str = "") -> PostOp:
+        """Return the sum post-op: add scale * (dst - zero_point) with dst's former content."""
+        return cls("sum", "", float(scale), float(zero_point), None, dtype)
 
     def fields(self) -> dict[str, object]:
         """Return the named fields for a key."""
@@ -41,28 +70,125 @@ class PostOp:
             "alpha": float(self.alpha),
             "beta": float(self.beta),
             "src1": self.src1.fields() if self.src1 else None,
+            "dtype": self.dtype,
         }
 
 
 @dataclass(frozen=True, slots=True)
+class Quantisation:
+    """Scales or zero points of one argument: bit d of ``mask`` says that they vary along dimension d of it.
+
+    They are given when a primitive is executed, as the argument `scales_of(arg)` (f32) or `zero_points_of(arg)` (s32),
+    one value for all of the tensor (mask 0) or a row-major tensor of the masked dimensions.
+    """
+
+    arg: int
+    mask: int = 0
+
+    def __post_init__(self) -> None:
+        if self.arg not in QUANTISED:
+            raise ValueError(
+                f"argument {self.arg} takes no scales or zero points; these do: {[int(a) for a in QUANTISED]}"
+            )
+        if self.mask < 0:
+            raise ValueError(f"mask: must not be negative, got {self.mask}")
+        object.__setattr__(self, "arg", int(self.arg))
+
+    def desc(self, quantised: MemoryDesc, dtype: str) -> MemoryDesc:
+        """Return the memory descriptor of the values for an argument described by ``quantised``: of rank 1.
+
+        Raises ValueError where the mask names a dimension that the argument does not have.
+        """
+        if self.mask >> quantised.ndims:
+            raise ValueError(f"mask: {self.mask:#x} names a dimension that {quantised} does not have")
+        count = 1
+        for dim, size in enumerate(quantised.dims):
+            if self.mask >> dim & 1:
+                count *= size
+        return MemoryDesc((count,), dtype)
+
+
+@dataclass(frozen=True, slots=True)
 class PrimitiveAttr:
-    """Attributes of a primitive: the chain of post-ops, applied in order."""
+    """Attributes of a primitive.
+
+    ``post_ops`` are applied in order. ``scales`` multiply sources and divide dst; ``zero_points`` are subtracted from
+    sources and added to dst. ``fpmath_mode`` says which data types f32 may be computed in, ``scratchpad_mode`` who
+    provides scratch memory (``user``: the argument `Arg.SCRATCHPAD`), ``deterministic`` asks for equal results of equal
+    runs. Raises ValueError naming the argument.
+    """
 
     post_ops: tuple[PostOp, ...] = ()
+    scales: tuple[Quantisation, ...] = ()
+    zero_points: tuple[Quantisation, ...] = ()
+    fpmath_mode: str = "strict"
+    scratchpad_mode: str = "library"
+    deterministic: bool = False
+
+    def __post_init__(self) -> None:
+        if len(self.post_ops) > MAX_POST_OPS:
+            raise ValueError(f"post_ops: at most {MAX_POST_OPS}, got {len(self.post_ops)}")
+        for name in ("scales", "zero_points"):
+            chosen = sorted(getattr(self, name), key=lambda q: q.arg)
+            if len({q.arg for q in chosen}) != len(chosen):
+                raise ValueError(f"{name}: an argument is named twice")
+            object.__setattr__(self, name, tuple(chosen))
+        for name, known in (("fpmath_mode", FPMATH_MODES), ("scratchpad_mode", SCRATCHPAD_MODES)):
+            if getattr(self, name) not in known:
+                raise ValueError(f"{name}: unknown {getattr(self, name)!r}; known: {', '.join(known)}")
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether nothing is asked for that changes what is computed, post-ops aside."""
+        return not (self.scales or self.zero_points)
+
+    def memories(self, described: dict[int, MemoryDesc]) -> dict[int, MemoryDesc]:
+        """Return the memory descriptors of all arguments that attributes add to those of an operation.
+
+        Raises ValueError where scales or zero points are given for an argument that the operation does not have.
+        """
+        extra = {post_op_src(i): p.src1 for i, p in enumerate(self.post_ops) if p.src1 is not None}
+        for name, chosen, number, dtype in (
+            ("scales", self.scales, scales_of, "f32"), ("zero_points", self.zero_points, zero_points_of, "s32"),
+        ):  # fmt: skip
+            for item in chosen:
+                if item.arg not in described:
+                    raise ValueError(f"{name}: the operation has no argument {item.arg}")
+                extra[number(item.arg)] = item.desc(described[item.arg], dtype)
+        return extra
 
     def fields(self) -> dict[str, object]:
         """Return the named fields for a key."""
-        return {"post_ops": tuple(p.fields() for p in self.post_ops)}
+        return {
+            "post_ops": tuple(p.fields() for p in self.post_ops),
+            "scales": tuple((q.arg, q.mask) for q in self.scales),
+            "zero_points": tuple((q.arg, q.mask) for q in self.zero_points),
+            "fpmath_mode": self.fpmath_mode,
+            "scratchpad_mode": self.scratchpad_mode,
+            "deterministic": self.deterministic,
+        }
 
     def to_wire(self) -> list[object]:
         """Return plain data for a message."""
-        return [[p.kind, p.algorithm, p.alpha, p.beta, p.src1.to_wire() if p.src1 else None] for p in self.post_ops]
+        chain = [
+            [p.kind, p.algorithm, p.alpha, p.beta, p.src1.to_wire() if p.src1 else None, p.dtype] for p in self.post_ops
+        ]
+        quantised = [[[q.arg, q.mask] for q in chosen] for chosen in (self.scales, self.zero_points)]
+        return [chain, *quantised, self.fpmath_mode, self.scratchpad_mode, self.deterministic]
 
     @classmethod
-    def from_wire(cls, wire: list[list[object]]) -> PrimitiveAttr:
+    def from_wire(cls, wire: list[Any]) -> PrimitiveAttr:
         """Rebuild from `to_wire`'s data. Raises ValueError where it is malformed."""
+        chain, scales, zero_points, fpmath_mode, scratchpad_mode, deterministic = wire
         steps = []
-        for kind, algorithm, alpha, beta, src1 in wire:
+        for kind, algorithm, alpha, beta, src1, dtype in chain:
             desc = MemoryDesc.from_wire(src1) if isinstance(src1, list) else None
-            steps.append(PostOp(str(kind), str(algorithm), float(alpha), float(beta), desc))  # type: ignore[arg-type]
-        return cls(tuple(steps))
+            steps.append(PostOp(str(kind), str(algorithm), float(alpha), float(beta), desc, str(dtype)))
+        return cls(
+            tuple(steps),
+            tuple(Quantisation(int(arg), int(mask)) for arg, mask in scales),
+            tuple(Quantisation(int(arg), int(mask)) for arg, mask in zero_points),
+            str(fpmath_mode),
+            str(scratchpad_mode),
+            bool(deterministic),
+        )

@@ -9,7 +9,7 @@ def same_bytes(a: MemoryDesc, b: MemoryDesc) -> bool:
     """Return whether memory written as ``a`` reads as ``b``: ``nChw16c`` of a 1 x 1 image is row-major, for one."""
     if a == b:
         return True
-    if a.dims != b.dims or a.dtype != b.dtype or a.is_any or b.is_any:
+    if a.dims != b.dims or a.dtype != b.dtype or a.is_any or b.is_any or a.strides or b.strides:
         return False
     return a.nbytes == b.nbytes and _walk(a) == _walk(b)
 

@@ -3,7 +3,8 @@
 A layout is a *format tag* in oneDNN's notation: letters name the dimensions (``a`` is the first), their order is the
 order in memory, outermost first. A capital letter says that the dimension is also blocked, and each ``<n><letter>``
 at the end is an inner block: ``aBcd16b`` (nChw16c) keeps 16 channels side by side. A blocked dimension is padded up to
-a multiple of its blocks; the padding holds zeros. ``any`` leaves the choice to the implementation.
+a multiple of its blocks; the padding holds zeros. ``any`` leaves the choice to the implementation. A layout can be
+given by *strides* instead, with gaps between elements where they are larger than needed; dense ones become a tag.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ ALIASES: Final[dict[str, str]] = {
 _TAG: Final = re.compile(r"([A-La-l]+)((?:[0-9]+[a-l])*)")
 _BLOCK: Final = re.compile(r"([0-9]+)([a-l])")
 MAX_DIMS: Final = 12
+#: Stands in a tag's place where only strides tell the layout.
+STRIDED: Final = "strided"
 
 
 class Layout(NamedTuple):
@@ -74,17 +77,31 @@ def parse_tag(tag: str, ndims: int) -> Layout:
     return Layout(order, blocks)
 
 
+def _dense_tag(dims: tuple[int, ...], strides: tuple[int, ...]) -> str:
+    """Return the tag of dense strides: row-major where it can be, an extent of 1 staying before its next dimension."""
+    if 0 in dims:
+        return plain_tag(len(dims))
+    order = sorted((d for d in range(len(dims)) if dims[d] > 1), key=lambda d: -strides[d])
+    for dim in reversed([d for d in range(len(dims)) if dims[d] == 1]):
+        later = [order.index(d) for d in range(dim + 1, len(dims)) if d in order]
+        order.insert(min(later) if later else len(order), dim)
+    return "".join("abcdefghijkl"[d] for d in order)
+
+
 @dataclass(frozen=True, slots=True)
 class MemoryDesc:
     """Dimensions, data type and layout of one tensor.
 
     ``dims`` are logical (unpadded), ``dtype`` a short name (``f32``), ``tag`` a format tag; an empty tag means row-major.
-    Two descriptors are equal exactly when they describe the same bytes: aliases and NumPy names are normalised.
+    Strides, in elements, are given in the tag's place or as ``strides``, which remains empty for every layout that a
+    tag can name. Aliases, NumPy names and dense strides are normalised, so that equal layouts make equal descriptors.
+    Raises ValueError naming what is wrong.
     """
 
     dims: tuple[int, ...]
     dtype: str
     tag: str = ""
+    strides: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         dims = tuple(int(d) for d in self.dims)
@@ -94,10 +111,38 @@ class MemoryDesc:
             raise ValueError(f"dimensions must not be negative, got {dims}")
         object.__setattr__(self, "dims", dims)
         object.__setattr__(self, "dtype", data_type(self.dtype))
+        given: object = self.tag
+        if isinstance(given, (tuple, list)):
+            object.__setattr__(self, "strides", tuple(given))
+            object.__setattr__(self, "tag", "")
+        if self.strides:
+            self._normalise_strides()
+            return
         tag = ALIASES.get(self.tag, self.tag) or plain_tag(len(dims))
         if tag != "any":
             parse_tag(tag, len(dims))
         object.__setattr__(self, "tag", tag)
+
+    def _normalise_strides(self) -> None:
+        strides = tuple(int(s) for s in self.strides)
+        if self.tag not in ("", STRIDED):
+            raise ValueError(f"a layout is given by a format tag or by strides, not both: {self.tag!r}, {strides}")
+        if len(strides) != self.ndims or any(s < 1 for s in strides):
+            raise ValueError(f"strides: expect {self.ndims} positive values, got {strides}")
+        dense, step = True, 1
+        for stride, size in sorted((s, d) for s, d in zip(strides, self.dims, strict=True) if d > 1):
+            if stride < step:
+                raise ValueError(f"strides: {strides} let elements of {self.dims} overlap")
+            dense = dense and stride == step
+            step = stride * size
+        if 0 in self.dims or dense:
+            # An extent of 1 may have any stride; it takes its place among the others.
+            object.__setattr__(self, "tag", _dense_tag(self.dims, strides))
+            object.__setattr__(self, "strides", ())
+        else:
+            kept = tuple(s if d > 1 else 1 for s, d in zip(strides, self.dims, strict=True))
+            object.__setattr__(self, "tag", STRIDED)
+            object.__setattr__(self, "strides", kept)
 
     @property
     def ndims(self) -> int:
@@ -116,9 +161,11 @@ class MemoryDesc:
 
     @property
     def layout(self) -> Layout:
-        """The parsed tag. Raises ValueError for ``any``."""
+        """The parsed tag, or the order that strides give. Raises ValueError for ``any``."""
         if self.is_any:
             raise ValueError("the layout of this memory descriptor is not chosen yet (tag any)")
+        if self.strides:
+            return Layout(tuple(sorted(range(self.ndims), key=lambda d: (-self.strides[d], d))), ())
         return parse_tag(self.tag, self.ndims)
 
     @property
@@ -134,11 +181,16 @@ class MemoryDesc:
 
     @property
     def nbytes(self) -> int:
-        """Bytes in memory, padding included."""
+        """Bytes in memory, from the first element to the last, padding and gaps included."""
+        if self.strides:
+            reach = sum((d - 1) * s for d, s in zip(self.dims, self.strides, strict=True))
+            return (reach + 1) * item_size(self.dtype)
         return math.prod(self.padded_dims) * item_size(self.dtype)
 
     def outer_strides(self) -> tuple[int, ...]:
         """Return for each dimension the stride, in elements, of its outermost index (one step = one whole block)."""
+        if self.strides:
+            return self.strides
         layout, padded = self.layout, self.padded_dims
         strides = [0] * self.ndims
         step = math.prod(size for _, size in layout.blocks)
@@ -148,24 +200,25 @@ class MemoryDesc:
         return tuple(strides)
 
     def with_tag(self, tag: str) -> MemoryDesc:
-        """Return the same tensor in another layout."""
+        """Return the same tensor in the layout of a tag."""
         return MemoryDesc(self.dims, self.dtype, tag)
 
     def fields(self) -> dict[str, object]:
         """Return the named fields for a key."""
-        return {"dims": self.dims, "dtype": self.dtype, "tag": self.tag}
+        return {"dims": self.dims, "dtype": self.dtype, "tag": self.tag, "strides": self.strides}
 
     def to_wire(self) -> list[object]:
         """Return plain data for a message."""
-        return [list(self.dims), self.dtype, self.tag]
+        return [list(self.dims), self.dtype, self.tag, list(self.strides)]
 
     @classmethod
     def from_wire(cls, wire: list[object]) -> MemoryDesc:
         """Rebuild from `to_wire`'s data. Raises ValueError where it is malformed."""
-        dims, dtype, tag = wire
-        if not isinstance(dims, (list, tuple)):
-            raise ValueError("a memory descriptor's dims must be a list")
-        return cls(tuple(dims), str(dtype), str(tag))
+        dims, dtype, tag, strides = wire
+        if not isinstance(dims, (list, tuple)) or not isinstance(strides, (list, tuple)):
+            raise ValueError("a memory descriptor's dims and strides must be lists")
+        return cls(tuple(dims), str(dtype), str(tag), tuple(strides))
 
     def __str__(self) -> str:
-        return f"{self.dtype}:{self.tag}:{'x'.join(map(str, self.dims))}"
+        layout = f"s{'x'.join(map(str, self.strides))}" if self.strides else self.tag
+        return f"{self.dtype}:{layout}:{'x'.join(map(str, self.dims))}"

@@ -11,11 +11,13 @@ from dataclasses import dataclass, fields
 from importlib import import_module
 from typing import Any, ClassVar, Final
 
+from .args import Arg
 from .memory_desc import MemoryDesc
 
 #: Kind, which is also the module's name in `operations` -> class.
 OPERATIONS: Final = {
     "convolution": "Convolution",
+    "deconvolution": "Deconvolution",
     "pooling": "Pooling",
     "eltwise": "Eltwise",
     "binary": "Binary",
@@ -27,7 +29,23 @@ OPERATIONS: Final = {
     "inner_product": "InnerProduct",
     "softmax": "Softmax",
     "reorder": "Reorder",
+    "layer_normalization": "LayerNormalization",
+    "group_normalization": "GroupNormalization",
+    "reduction": "Reduction",
+    "resampling": "Resampling",
+    "prelu": "Prelu",
+    "shuffle": "Shuffle",
+    "rnn": "Rnn",
+    "lstm": "Lstm",
+    "gru": "Gru",
 }
+#: oneDNN's propagation kinds; ``backward`` is data and weights at once.
+PROP_KINDS: Final = ("forward_inference", "forward_training", "backward_data", "backward_weights", "backward")
+FORWARD: Final = PROP_KINDS[:2]
+
+
+_RESULTS: Final = frozenset({Arg.DST, Arg.DST_1, Arg.DST_2, Arg.WORKSPACE})
+_GRADIENTS: Final = frozenset({Arg.DIFF_SRC, Arg.DIFF_WEIGHTS, Arg.DIFF_BIAS, Arg.DIFF_SCALE, Arg.DIFF_SHIFT})
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +58,23 @@ class OpDesc:
         """Return the named fields for a key."""
         return {f.name: _field(getattr(self, f.name)) for f in fields(self)}
 
+    @property
+    def is_forward(self) -> bool:
+        """Whether the operation computes results rather than gradients."""
+        return getattr(self, "prop", FORWARD[0]) in FORWARD
+
+    @property
+    def is_training(self) -> bool:
+        """Whether a forward operation keeps what its backward operation needs."""
+        return getattr(self, "prop", None) == "forward_training"
+
     def memories(self) -> dict[int, MemoryDesc]:
-        """Return the memory descriptor of each execution argument (post-op sources aside)."""
+        """Return the memory descriptor of each execution argument (those that attributes add aside)."""
         raise NotImplementedError  # every operation defines it
+
+    def outputs(self) -> tuple[int, ...]:
+        """Return the execution arguments that are written."""
+        return tuple(arg for arg in self.memories() if arg in (_RESULTS if self.is_forward else _GRADIENTS))
 
     def to_wire(self) -> list[object]:
         """Return plain data for a message: the kind, then the fields in order."""
@@ -62,6 +94,19 @@ def op_from_wire(wire: list[Any]) -> OpDesc:
 def one_of(name: str, value: str, known: tuple[str, ...]) -> None:
     """Raise ValueError naming the argument unless its value is known."""
     require(value in known, name, f"unknown {value!r}; known: {', '.join(known)}")
+
+
+def complete_gradients(op: Any) -> None:
+    """Describe the gradients of src and dst like these where a backward operation leaves them out; refuse them else."""
+    for name in ("src", "dst"):
+        gradient = getattr(op, f"diff_{name}")
+        if op.is_forward:
+            require(gradient is None, f"diff_{name}", "a forward operation has no gradients")
+        elif gradient is None:
+            object.__setattr__(op, f"diff_{name}", getattr(op, name))
+        else:
+            dims = getattr(op, name).dims
+            require(gradient.dims == dims, f"diff_{name}", f"expect {dims}, got {gradient.dims}")
 
 
 def require(condition: bool, name: str, message: str) -> None:

@@ -17,6 +17,7 @@ class NativeBatchNormalization:
 
     name = "native:batch_normalization"
     engine_kind = "cpu"
+    general = False
 
     def reject(self, op: BatchNormalization, attr: PrimitiveAttr, target: Target) -> str | None:
         op = self.complete(op, attr, target)

@@ -31,6 +31,7 @@ class NativeBinary:
 
     name = "native:binary"
     engine_kind = "cpu"
+    general = False
 
     def reject(self, op: Binary, attr: PrimitiveAttr, target: Target) -> str | None:
         op = self.complete(op, attr, target)

@@ -19,6 +19,7 @@ class NativeConcat:
 
     name = "native:concat"
     engine_kind = "cpu"
+    general = False
 
     def reject(self, op: Concat, attr: PrimitiveAttr, target: Target) -> str | None:
         if attr.post_ops:

@@ -26,6 +26,7 @@ class NativeBlockedConvolution:
 
     name = "native:blocked"
     engine_kind = "cpu"
+    general = False
 
     def reject(self, op: Convolution, attr: PrimitiveAttr, target: Target) -> str | None:
         if op.src.ndims not in (3, 4):

@@ -19,6 +19,7 @@ class NativeDepthwiseConvolution:
 
     name = "native:depthwise"
     engine_kind = "cpu"
+    general = False
 
     def reject(self, op: Convolution, attr: PrimitiveAttr, target: Target) -> str | None:
         if op.src.ndims not in (3, 4) or not op.groups == op.src.dims[1] == op.dst.dims[1] > 1:

@@ -20,6 +20,7 @@ class NativeDirectConvolution:
 
     name = "native:direct"
     engine_kind = "cpu"
+    general = False
 
     def reject(self, op: Convolution, attr: PrimitiveAttr, target: Target) -> str | None:
         if op.src.ndims > 5:

@@ -24,6 +24,7 @@ class NativeGatheredConvolution:
 
     name = "native:gathered"
     engine_kind = "cpu"
+    general = False
 
     def reject(self, op: Convolution, attr: PrimitiveAttr, target: Target) -> str | None:
         if op.src.ndims not in (3, 4):

@@ -16,6 +16,7 @@ class NativeEltwise:
 
     name = "native:eltwise"
     engine_kind = "cpu"
+    general = False
 
     def reject(self, op: Eltwise, attr: PrimitiveAttr, target: Target) -> str | None:
         if op.algorithm == "softplus" and op.alpha == 0.0:

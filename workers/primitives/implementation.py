@@ -21,6 +21,8 @@ class Implementation(Protocol[Op]):
     #: Unique name, which is part of the key: ``<family>:<what sets it apart>``.
     name: str
     engine_kind: str
+    #: Whether it judges every descriptor itself; the others are only asked for what `refuse_beyond_inference` lets pass.
+    general: bool
 
     def reject(self, op: Op, attr: PrimitiveAttr, target: Target) -> str | None:
         """Return why this implementation cannot compute ``op`` (layouts may be ``any``), or None when it can."""

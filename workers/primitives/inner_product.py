@@ -22,6 +22,7 @@ class NativeInnerProduct:
 
     name = "native:tiles"
     engine_kind = "cpu"
+    general = False
 
     def reject(self, op: InnerProduct, attr: PrimitiveAttr, target: Target) -> str | None:
         op = self.complete(op, attr, target)

@@ -19,6 +19,7 @@ class NativeLrn:
 
     name = "native:lrn"
     engine_kind = "cpu"
+    general = False
 
     def reject(self, op: Lrn, attr: PrimitiveAttr, target: Target) -> str | None:
         if attr.post_ops:

@@ -17,6 +17,7 @@ class NativeMatmul:
 
     name = "native:tiles"
     engine_kind = "cpu"
+    general = False
 
     def reject(self, op: Matmul, attr: PrimitiveAttr, target: Target) -> str | None:
         op = self.complete(op, attr, target)

@@ -20,6 +20,7 @@ class NativePooling:
 
     name = "native:pooling"
     engine_kind = "cpu"
+    general = False
 
     def reject(self, op: Pooling, attr: PrimitiveAttr, target: Target) -> str | None:
         if attr.post_ops:

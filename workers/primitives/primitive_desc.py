@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from ..desc import MemoryDesc, OpDesc, PrimitiveAttr, op_from_wire, post_op_src
+from ..desc import MemoryDesc, OpDesc, PrimitiveAttr, op_from_wire
 from ..engines.target import Target
+from .inference import refuse_beyond_inference
 
 if TYPE_CHECKING:
     from .implementation import Implementation
@@ -35,9 +36,9 @@ class PrimitiveDesc:
         return self.implementation.name
 
     def memories(self) -> dict[int, MemoryDesc]:
-        """Return the completed memory descriptor of every execution argument, post-op sources included."""
-        extra = {post_op_src(i): p.src1 for i, p in enumerate(self.attr.post_ops) if p.src1 is not None}
-        return {**self.op.memories(), **extra}
+        """Return the completed memory descriptor of every execution argument, those of attributes included."""
+        described = self.op.memories()
+        return {**described, **self.attr.memories(described)}
 
     def program(self) -> Program:
         """Describe the primitive's kernels and launches."""
@@ -70,7 +71,7 @@ def primitive_descs(op: OpDesc, attr: PrimitiveAttr, target: Target) -> list[Pri
     """Return the primitive descriptors of every implementation that accepts, best first."""
     found = []
     for implementation in implementations(op.kind, target.engine_kind):
-        if implementation.reject(op, attr, target) is None:
+        if _refused(implementation, op, attr, target) is None:
             found.append(PrimitiveDesc(implementation.complete(op, attr, target), attr, target, implementation))
     return found
 
@@ -79,9 +80,14 @@ def primitive_desc(op: OpDesc, attr: PrimitiveAttr, target: Target) -> Primitive
     """Return the primitive descriptor of the best implementation. Raises UnsupportedPrimitive with every reason."""
     reasons = []
     for implementation in implementations(op.kind, target.engine_kind):
-        reason = implementation.reject(op, attr, target)
+        reason = _refused(implementation, op, attr, target)
         if reason is None:
             return PrimitiveDesc(implementation.complete(op, attr, target), attr, target, implementation)
         reasons.append(f"{implementation.name}: {reason}")
     why = "; ".join(reasons) or "there is no implementation for this engine kind"
     raise UnsupportedPrimitive(f"{op.kind} on engine kind {target.engine_kind} is not supported ({why})")
+
+
+def _refused(implementation: Implementation[Any], op: OpDesc, attr: PrimitiveAttr, target: Target) -> str | None:
+    beyond = None if implementation.general else refuse_beyond_inference(op, attr)
+    return beyond or implementation.reject(op, attr, target)

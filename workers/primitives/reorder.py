@@ -20,6 +20,7 @@ class NativeReorder:
 
     name = "native:nest"
     engine_kind = "cpu"
+    general = False
 
     def reject(self, op: Reorder, attr: PrimitiveAttr, target: Target) -> str | None:
         if op.src.dtype != op.dst.dtype:

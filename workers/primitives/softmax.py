@@ -16,6 +16,7 @@ class NativeSoftmax:
 
     name = "native:softmax"
     engine_kind = "cpu"
+    general = False
 
     def reject(self, op: Softmax, attr: PrimitiveAttr, target: Target) -> str | None:
         if attr.post_ops:

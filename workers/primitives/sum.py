@@ -19,6 +19,7 @@ class NativeSum:
 
     name = "native:sum"
     engine_kind = "cpu"
+    general = False
 
     def reject(self, op: Sum, attr: PrimitiveAttr, target: Target) -> str | None:
         op = self.complete(op, attr, target)

@@ -9,6 +9,7 @@ import numpy as np
 
 from poolrt.workers.desc import Arg, Binary, Eltwise, PrimitiveAttr, Sum, multiple_src
 from poolrt.workers.desc.attributes import BINARY_ALGORITHMS, ELTWISE_ALGORITHMS
+from poolrt.workers.primitives.inference import VECTOR_ALGORITHMS
 
 from .case import EPSILON, Array, Case, chains, integers, normals, plain, post_op_args
 
@@ -41,6 +42,8 @@ _ELTWISE_TOLERANCE: Final[dict[str, tuple[float, float]]] = {
     "log": (1e-6, 0.0),
 }
 
+_BINARY = tuple(filter(VECTOR_ALGORITHMS.__contains__, BINARY_ALGORITHMS))
+
 
 def eltwise_values(algorithm: str) -> Array:
     """Return about 3500 arguments worth testing: dense around 0, the whole finite range, special values."""
@@ -56,7 +59,7 @@ def eltwise_values(algorithm: str) -> Array:
 
 def eltwise_cases() -> list[Case]:
     found = []
-    for algorithm in ELTWISE_ALGORITHMS:
+    for algorithm in filter(VECTOR_ALGORITHMS.__contains__, ELTWISE_ALGORITHMS):
         for alpha, beta in _ELTWISE_PARAMETERS.get(algorithm, ((0.0, 0.0),)):
             values = eltwise_values(algorithm)
             md = plain(values.size)
@@ -94,7 +97,7 @@ def binary_cases() -> list[Case]:
     found = []
     for index, (left, right) in enumerate(shapes):
         # Every algorithm on the first two shapes, two of them on each further one.
-        for algorithm in BINARY_ALGORITHMS if index < 2 else ("add", BINARY_ALGORITHMS[1 + index % 5]):
+        for algorithm in _BINARY if index < 2 else ("add", _BINARY[1 + index % 5]):
             out = tuple(a if b == 1 else b for a, b in zip(left, right, strict=True))
             op = Binary(plain(*left), plain(*right), plain(*out), algorithm)
             divisor = integers(right, index, low=1, high=9) if algorithm == "div" else normals(right, index)

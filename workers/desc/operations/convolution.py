@@ -5,15 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ..args import Arg
 from ..memory_desc import MemoryDesc
-from ..op_desc import OpDesc, require
+from ..op_desc import FORWARD, OpDesc, one_of, require
+from .weighted import weighted
 from .window import require_window, windowed
 
 
 @dataclass(frozen=True, slots=True)
 class Convolution(OpDesc):
-    """Cross-correlate: src (N, IC, *spatial), weights (OC, IC/groups, *kernel), optional bias (OC), dst (N, OC, *spatial)."""
+    """Cross-correlate: src (N, IC, *spatial), weights (OC, IC/groups, *kernel), optional bias (OC), dst (N, OC, *spatial).
+
+    Backward, src, weights, bias and dst describe the gradients that take their places.
+    """
 
     kind: ClassVar[str] = "convolution"
     src: MemoryDesc
@@ -25,8 +28,11 @@ class Convolution(OpDesc):
     padding_l: tuple[int, ...]
     padding_r: tuple[int, ...]
     groups: int = 1
+    prop: str = "forward_inference"
 
     def __post_init__(self) -> None:
+        one_of("prop", self.prop, (*FORWARD, "backward_data", "backward_weights"))
+        require(self.bias is None or self.prop != "backward_data", "bias", "the gradient of src needs none")
         spatial = self.src.ndims - 2
         require(spatial >= 1 and self.weights.ndims == spatial + 2, "weights", "rank must equal the rank of src, >= 3")
         require_window(self, spatial)
@@ -45,5 +51,4 @@ class Convolution(OpDesc):
         require(self.dst.dims == expected, "dst", f"expect {expected}, got {self.dst.dims}")
 
     def memories(self) -> dict[int, MemoryDesc]:
-        found: dict[int, MemoryDesc] = {Arg.SRC: self.src, Arg.WEIGHTS: self.weights, Arg.DST: self.dst}
-        return {**found, Arg.BIAS: self.bias} if self.bias else found
+        return weighted(self.prop, self.src, self.weights, self.bias, self.dst)

@@ -7,7 +7,7 @@ from typing import ClassVar, Final
 
 from ..args import Arg
 from ..memory_desc import MemoryDesc
-from ..op_desc import OpDesc, one_of, require
+from ..op_desc import FORWARD, OpDesc, one_of, require
 from .window import require_window, windowed
 
 POOLING_ALGORITHMS: Final = ("max", "avg_include_padding", "avg_exclude_padding")
@@ -15,7 +15,11 @@ POOLING_ALGORITHMS: Final = ("max", "avg_include_padding", "avg_exclude_padding"
 
 @dataclass(frozen=True, slots=True)
 class Pooling(OpDesc):
-    """Pool windows of src (N, C, *spatial) into dst (N, C, *spatial)."""
+    """Pool windows of src (N, C, *spatial) into dst (N, C, *spatial).
+
+    The workspace of a maximum holds, for each element of dst, the number of the winner in its window, row-major.
+    Backward, src and dst describe the gradients that take their places.
+    """
 
     kind: ClassVar[str] = "pooling"
     src: MemoryDesc
@@ -26,8 +30,10 @@ class Pooling(OpDesc):
     dilations: tuple[int, ...]
     padding_l: tuple[int, ...]
     padding_r: tuple[int, ...]
+    prop: str = "forward_inference"
 
     def __post_init__(self) -> None:
+        one_of("prop", self.prop, (*FORWARD, "backward_data"))
         one_of("algorithm", self.algorithm, POOLING_ALGORITHMS)
         require(self.src.ndims >= 3, "src", "expect (N, C, *spatial)")
         require(len(self.kernel) == self.src.ndims - 2, "kernel", f"expect {self.src.ndims - 2} sizes")
@@ -36,4 +42,11 @@ class Pooling(OpDesc):
         require(self.dst.dims == expected, "dst", f"expect {expected}, got {self.dst.dims}")
 
     def memories(self) -> dict[int, MemoryDesc]:
-        return {Arg.SRC: self.src, Arg.DST: self.dst}
+        found: dict[int, MemoryDesc]
+        if self.is_forward:
+            found = {Arg.SRC: self.src, Arg.DST: self.dst}
+        else:
+            found = {Arg.DIFF_SRC: self.src, Arg.DIFF_DST: self.dst}
+        if self.algorithm == "max" and self.prop != "forward_inference":
+            found[Arg.WORKSPACE] = MemoryDesc(self.dst.dims, "s32", self.dst.tag, self.dst.strides)
+        return found

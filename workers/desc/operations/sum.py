@@ -12,15 +12,19 @@ from ..op_desc import OpDesc, require
 
 @dataclass(frozen=True, slots=True)
 class Sum(OpDesc):
-    """Add tensors of one shape."""
+    """Add tensors of one shape, each times its scale (1 where there are no scales)."""
 
     kind: ClassVar[str] = "sum"
     srcs: tuple[MemoryDesc, ...]
     dst: MemoryDesc
+    scales: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         require(len(self.srcs) >= 1, "srcs", "expect at least one source")
         require(all(s.dims == self.dst.dims for s in self.srcs), "srcs", f"expect {self.dst.dims} for each")
+        require(len(self.scales) in (0, len(self.srcs)), "scales", f"expect {len(self.srcs)}, got {len(self.scales)}")
+        unscaled = all(scale == 1.0 for scale in self.scales)
+        object.__setattr__(self, "scales", () if unscaled else tuple(float(scale) for scale in self.scales))
 
     def memories(self) -> dict[int, MemoryDesc]:
         return {**{multiple_src(i): s for i, s in enumerate(self.srcs)}, Arg.DST: self.dst}

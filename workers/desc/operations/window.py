@@ -8,10 +8,13 @@ from ..op_desc import require
 
 if TYPE_CHECKING:
     from .convolution import Convolution
+    from .deconvolution import Deconvolution
     from .pooling import Pooling
 
 
-def windowed(sizes: tuple[int, ...], kernel: tuple[int, ...], op: Convolution | Pooling) -> tuple[int, ...]:
+def windowed(
+    sizes: tuple[int, ...], kernel: tuple[int, ...], op: Convolution | Deconvolution | Pooling
+) -> tuple[int, ...]:
     """Return the output sizes of a window moved over padded sizes."""
     return tuple(
         (size + left + right - ((k - 1) * (dilation + 1) + 1)) // stride + 1
@@ -21,7 +24,7 @@ def windowed(sizes: tuple[int, ...], kernel: tuple[int, ...], op: Convolution | 
     )
 
 
-def require_window(op: Convolution | Pooling, spatial: int) -> None:
+def require_window(op: Convolution | Deconvolution | Pooling, spatial: int) -> None:
     """Raise ValueError naming the argument unless the window's arguments fit a number of spatial dimensions."""
     for name, low in (("strides", 1), ("dilations", 0), ("padding_l", 0), ("padding_r", 0)):
         values = getattr(op, name)

@@ -18,6 +18,7 @@ class OpenClImplementation(Generic[Op]):
 
     name: str
     engine_kind: str = "opencl"
+    general: bool = False
     takes_post_ops: ClassVar[bool] = False
 
     def reject(self, op: Op, attr: PrimitiveAttr, target: Target) -> str | None:

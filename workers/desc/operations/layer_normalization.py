@@ -1,0 +1,40 @@
+"""Layer normalisation over the last dimension."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ..memory_desc import MemoryDesc
+from ..op_desc import OpDesc, require
+from .normalization_flags import FLAGS, normalization_memories, normalization_outputs, require_normalization
+
+
+@dataclass(frozen=True, slots=True)
+class LayerNormalization(OpDesc):
+    """Normalise src (..., C) row by row: (x - mean) / sqrt(variance + epsilon) * scale + shift.
+
+    Mean and (biased) variance are of shape (...), row-major f32, given with the flag ``use_global_stats`` and else
+    computed over the last dimension. ``use_scale`` and ``use_shift`` bring scale and shift, (C,) f32.
+    """
+
+    kind: ClassVar[str] = "layer_normalization"
+    src: MemoryDesc
+    dst: MemoryDesc
+    epsilon: float
+    flags: tuple[str, ...] = ("use_scale", "use_shift")
+    prop: str = "forward_inference"
+    diff_src: MemoryDesc | None = None
+    diff_dst: MemoryDesc | None = None
+
+    def __post_init__(self) -> None:
+        require(self.src.ndims >= 2, "src", "expect at least two dimensions")
+        require_normalization(self, FLAGS[1:])
+
+    def memories(self) -> dict[int, MemoryDesc]:
+        return normalization_memories(
+            self, MemoryDesc(self.src.dims[:-1], "f32"), MemoryDesc((self.src.dims[-1],), "f32")
+        )
+
+    def outputs(self) -> tuple[int, ...]:
+        return (*OpDesc.outputs(self), *normalization_outputs(self))

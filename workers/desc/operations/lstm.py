@@ -1,0 +1,39 @@
+"""Recurrent network of LSTM cells."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ..memory_desc import MemoryDesc
+from ..op_desc import OpDesc
+from .recurrent import recurrent_memories, require_recurrent
+
+
+@dataclass(frozen=True, slots=True)
+class Lstm(OpDesc):
+    """Run cells with gates i, f, c, o (oneDNN's order): c = f * c + i * c~, h = o * tanh(c), over T steps.
+
+    src_layer (T, N, C), weights_layer (L, D, C, 4, H), weights_iter (L, D, H, 4, H), bias (L, D, 4, H), dst_layer
+    (T, N, H, or 2 H for bidirectional_concat), the states src_iter (h),
+    src_iter_c (c), dst_iter and dst_iter_c (L, D, N, H); an initial state left out is 0.
+    """
+
+    kind: ClassVar[str] = "lstm"
+    src_layer: MemoryDesc
+    src_iter: MemoryDesc | None
+    src_iter_c: MemoryDesc | None
+    weights_layer: MemoryDesc
+    weights_iter: MemoryDesc
+    bias: MemoryDesc | None
+    dst_layer: MemoryDesc
+    dst_iter: MemoryDesc | None
+    dst_iter_c: MemoryDesc | None
+    direction: str = "left2right"
+    prop: str = "forward_inference"
+
+    def __post_init__(self) -> None:
+        require_recurrent(self, 4, 4)
+
+    def memories(self) -> dict[int, MemoryDesc]:
+        return recurrent_memories(self)
