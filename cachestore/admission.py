@@ -7,7 +7,6 @@ simply not there.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import msgpack
 
@@ -57,6 +56,16 @@ class Admission:
             return None
         if entry is None:
             return None
-        wire: Any = msgpack.unpackb(entry.payload)
-        failure = StoreError.from_wire(wire)
-        return failure if isinstance(failure, CreationFailed) else None
+        failure = _failure(entry.payload)
+        if failure is None:
+            self.refuse(EntryCorrupt(key.digest, "not the wire form of a failure"))
+        return failure
+
+
+def _failure(payload: bytes) -> CreationFailed | None:
+    """Return the failure in a genuine message; None where its sender has another idea of failures."""
+    try:
+        error = StoreError.from_wire(msgpack.unpackb(payload))
+    except (ValueError, msgpack.UnpackException):
+        return None
+    return error if isinstance(error, CreationFailed) else None

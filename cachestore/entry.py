@@ -90,6 +90,10 @@ class EntryCodec:
         entry = self._verified(blob, digest, kind)
         if digest and hashlib.sha256(entry.key).hexdigest() != digest:
             raise EntryCorrupt(digest, "it belongs under another digest")
+        try:
+            Key.from_canonical(entry.key)
+        except ValueError as error:
+            raise EntryCorrupt(digest, f"its key makes no sense: {error}") from None
         return entry
 
     def open(self, blob: bytes, key: Key, kind: int = VALUE) -> Entry | None:

@@ -1,18 +1,26 @@
 """The cached form of a primitive: one msgpack entry holding its launches, tables, scratchpad and compiled kernels.
 
-An entry is parsed only after its signature has been verified, and even then every index and offset is checked, so that
-a malformed one gives `MalformedEntry` and no launch ever addresses memory that the entry did not book.
+An entry is parsed only after its signature has been verified, and even then every type, index and offset is checked, so
+that a malformed one gives `MalformedEntry` and no launch ever addresses memory that the entry did not book.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgpack
 
-from .program import Launch, LaunchArgument, Program
+from .program import Launch, Program
 
 FORMAT: Final = 1
+
+#: The numbers that a launch can be given.
+_LEAST: Final = -(1 << 63)
+_MOST: Final = (1 << 63) - 1
+#: Bytes that no process can address.
+_MOST_SCRATCHPAD: Final = 1 << 47
+
+_T = TypeVar("_T")
 
 
 class MalformedEntry(ValueError):
@@ -61,38 +69,59 @@ def parse_entry(data: bytes) -> Entry:
         raise MalformedEntry(f"not msgpack: {error}") from error
     try:
         return _checked(raw)
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
+    except MalformedEntry:
+        raise
+    except (KeyError, TypeError, ValueError) as error:
+        # A part that is missing, or that is no table or list.
         raise MalformedEntry(f"{type(error).__name__}: {error}") from error
 
 
 def _checked(raw: Any) -> Entry:
     if raw["format"] != FORMAT:
-        raise MalformedEntry(f"format {raw['format']!r}, expected {FORMAT}")
-    binaries, names = raw["binaries"], raw["names"]
-    if not all(isinstance(b, bytes) for b in binaries) or not all(isinstance(n, str) for n in names):
-        raise MalformedEntry("binaries must be bytes and kernel names text")
-    tables, scratchpad = raw["tables"], raw["scratchpad"]
-    if not isinstance(tables, bytes) or not isinstance(scratchpad, int) or scratchpad < 0:
-        raise MalformedEntry("tables must be bytes and the scratchpad a size")
-    kernels = len(names) or len(binaries)
-    launches = tuple(_launch(item, kernels, len(tables), scratchpad) for item in raw["launches"])
-    return Entry(str(raw["implementation"]), str(raw["engine"]), binaries, names, launches, tables, scratchpad)
+        raise MalformedEntry(f"format {raw['format']!r:.60}, expected {FORMAT}")
+    implementation, engine = _of(str, raw["implementation"]), _of(str, raw["engine"])
+    binaries = tuple(_of(bytes, binary) for binary in _of(tuple, raw["binaries"]))
+    names = tuple(_of(str, name) for name in _of(tuple, raw["names"]))
+    if len(names) != (len(binaries) if engine == "opencl" else 0):
+        raise MalformedEntry(f"{len(names)} kernel names for {len(binaries)} binaries of engine {engine!r:.60}")
+    tables, scratchpad = _of(bytes, raw["tables"]), _number(raw["scratchpad"], 0, _MOST_SCRATCHPAD)
+    launches = tuple(_launch(item, len(binaries), len(tables), scratchpad) for item in _of(tuple, raw["launches"]))
+    return Entry(implementation, engine, binaries, names, launches, tables, scratchpad)
 
 
 def _launch(item: Any, kernels: int, tables: int, scratchpad: int) -> Launch:
     kernel, args, work, global_size, local_size = item
-    if not 0 <= kernel < kernels or work < 0:
-        raise MalformedEntry(f"kernel {kernel} or work {work} is out of range")
-    for where, value in args:
-        limit = {"s": scratchpad, "t": tables}.get(where)
-        if limit is not None and not 0 <= value <= limit:
-            raise MalformedEntry(f"offset {value} is outside of {limit} bytes")
+    for where, value in _of(tuple, args):
         if where == "m":
-            arg, offset = value
-            if not (isinstance(arg, int) and isinstance(offset, int)):
-                raise MalformedEntry("a memory argument must be a pair of integers")
-        elif not isinstance(value, {"f": (int, float)}.get(where, int)):
-            raise MalformedEntry(f"argument {where!r} has a value of type {type(value).__name__}")
-        if where not in ("i", "f", "m", "s", "t"):
-            raise MalformedEntry(f"unknown kind of argument {where!r}")
-    return Launch(kernel, cast("tuple[LaunchArgument, ...]", args), work, tuple(global_size), tuple(local_size))
+            arg, offset = _of(tuple, value)
+            _number(arg, _LEAST, _MOST)
+            _number(offset, _LEAST, _MOST)
+        elif where == "i":
+            _number(value, _LEAST, _MOST)
+        elif where == "s":
+            _number(value, 0, scratchpad)
+        elif where == "t":
+            _number(value, 0, tables)
+        elif where != "f" or type(value) not in (int, float):
+            raise MalformedEntry(f"argument {where!r:.60} of value {value!r:.60}")
+    return Launch(
+        _number(kernel, 0, kernels - 1),
+        args,
+        _number(work, 0, _MOST),
+        tuple(_number(size, 0, _MOST) for size in _of(tuple, global_size)),
+        tuple(_number(size, 0, _MOST) for size in _of(tuple, local_size)),
+    )
+
+
+def _of(kind: type[_T], value: Any) -> _T:
+    """Return a value that is exactly of a type."""
+    if type(value) is not kind:
+        raise MalformedEntry(f"{value!r:.60} instead of {kind.__name__}")
+    return value
+
+
+def _number(value: Any, least: int, most: int) -> int:
+    """Return a whole number that lies in a range."""
+    if type(value) is not int or not least <= value <= most:
+        raise MalformedEntry(f"{value!r:.60} instead of a number from {least} to {most}")
+    return value

@@ -22,6 +22,9 @@ from poolrt.workers.kernels.native.codegen import compile_function
 from poolrt.workers.kernels.native.elf_object import read_object
 from poolrt.workers.kernels.native.object_loader import NativeKernel, ObjectError, load_object
 
+from ....mutations import fresh_seed
+from ...fuzzer import fuzz
+
 INT = numba.types.int64
 SIGNATURE = numba.types.void(INT, INT, INT, INT, numba.types.float64)
 
@@ -145,38 +148,8 @@ def test_each_relocation_stays_inside_of_its_section(binary: bytes) -> None:
 
 
 def test_mutated_objects_load_or_give_an_object_error_and_never_crash_or_hang(binary: bytes, tmp_path: Path) -> None:
-    """Mutations run in a child process: a crash or an endless loop would be its, and is reported with its seed."""
-    (tmp_path / "k.o").write_bytes(binary)
-    code = """
-        import struct, sys
-        from hypothesis import HealthCheck, Phase, given, settings, strategies as st
-        from poolrt.workers.kernels.native.object_loader import ObjectError, load_object
-
-        binary = open(sys.argv[1], "rb").read()
-        bad = st.sampled_from([0, 1, 2, 4, 8, 0x7F, 0xFF, 0xFFFF, 1 << 31, (1 << 32) - 1, 1 << 62, (1 << 64) - 1])
-        last = len(binary) - 1
-        places = st.one_of(st.integers(0, last), st.integers(0, 63), st.integers(last - 1024, last))
-        edit = st.tuples(places, st.sampled_from("BHIQ"), st.one_of(bad, st.integers(0, (1 << 64) - 1)))
-        outcomes = {"loaded": 0, "refused": 0}
-
-        @settings(max_examples=1500, deadline=2000, database=None, derandomize=True, phases=[Phase.generate],
-                  suppress_health_check=list(HealthCheck))
-        @given(st.lists(edit, min_size=1, max_size=4), st.one_of(st.just(len(binary)), st.integers(0, len(binary))))
-        def check(edits, length):
-            changed = bytearray(binary + bytes(8))
-            for place, kind, value in edits:
-                struct.pack_into("<" + kind, changed, place, value % (1 << 8 * struct.calcsize(kind)))
-            try:
-                load_object(bytes(changed[:length]))
-                outcomes["loaded"] += 1
-            except ObjectError:
-                outcomes["refused"] += 1
-
-        check()
-        print(outcomes["loaded"] > 10, outcomes["refused"] > 100)
-    """
-    done = run_python(code, str(tmp_path / "k.o"))
-    assert done.stdout.split() == ["True", "True"]
+    seen = fuzz("object", binary, tmp_path, fresh_seed(), 10_000)
+    assert min(seen["sound"], seen["ObjectError"]) > 100
 
 
 def run_python(code: str, *args: str) -> subprocess.CompletedProcess[str]:

@@ -1,0 +1,96 @@
+"""Ten thousand signed payloads of programs with other ideas: ready to run, or refused, and nothing else happens."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgpack
+import pytest
+
+from poolrt.workers.desc import Convolution, MemoryDesc, PrimitiveAttr
+from poolrt.workers.engines.target import cpu_target
+from poolrt.workers.primitives.create import PrimitiveCreator
+from poolrt.workers.primitives.entry import MalformedEntry, pack_entry, parse_entry
+from poolrt.workers.primitives.primitive_desc import primitive_desc
+from poolrt.workers.primitives.program import KernelSpec, Launch, Program
+
+from ...mutations import fresh_seed
+from ..fuzzer import fuzz
+
+ARGS = (("m", (1, 64)), ("m", (17, 0)), ("i", 1 << 40), ("f", 0.5), ("s", 128), ("t", 8))
+PROGRAM = Program((KernelSpec.of("eltwise"),), (Launch(0, ARGS, 100), Launch(0, ARGS, 7, (64,), (16,))), bytes(16), 256)
+ENTRY = pack_entry("native:eltwise", "cpu", PROGRAM, [bytes(range(200))], [])
+
+
+def test_an_entry_is_parsed_as_it_was_packed() -> None:
+    entry = parse_entry(ENTRY)
+    assert (entry.launches, entry.tables, entry.scratchpad) == (PROGRAM.launches, PROGRAM.tables, PROGRAM.scratchpad)
+
+
+def test_damaged_entries_are_bound_or_refused(tmp_path: Path) -> None:
+    # Given the entry of a primitive with two kernels, tables and a scratchpad
+    src, weights = MemoryDesc((1, 16, 8, 8), "f32"), MemoryDesc((16, 16, 3, 3), "f32")
+    convolution = Convolution(src, weights, None, src, (1, 1), (0, 0), (1, 1), (1, 1))
+    data = PrimitiveCreator().create(primitive_desc(convolution, PrimitiveAttr(), cpu_target()))
+    entry = parse_entry(data)
+    assert min(len(entry.binaries), len(entry.tables), entry.scratchpad) > 1
+    # When it is damaged, signed, opened, parsed, mapped and bound to memory
+    seen = fuzz("entry", data, tmp_path, fresh_seed(), 10_000)
+    # Then each step has refused some of them, and let pass others
+    assert min(seen[name] for name in ("sound", "MalformedEntry", "ObjectError")) > 10
+
+
+@pytest.mark.parametrize("name", ["binaries", "names", "launches"])
+@pytest.mark.parametrize("value", ["text", "", b"", {}, None, 5, ["x", None], [[]]])
+def test_a_list_of_something_else_is_refused(name: str, value: Any) -> None:
+    with pytest.raises(MalformedEntry):
+        parse_entry(changed(**{name: value}))
+
+
+@pytest.mark.parametrize("value", [-1, 1 << 48, 1.0, True, None, "1"])
+def test_a_scratchpad_that_nobody_has_is_refused(value: Any) -> None:
+    with pytest.raises(MalformedEntry):
+        parse_entry(changed(scratchpad=value))
+
+
+@pytest.mark.parametrize(
+    "launch",
+    [
+        [1, [], 1, [], []],  # there is one kernel
+        [0.0, [], 1, [], []],
+        [True, [], 1, [], []],
+        [0, [], 1.5, [], []],
+        [0, [], 1 << 63, [], []],
+        [0, [], 1, "ab", []],
+        [0, [], 1, [], [-1]],
+        [0, [], 1, []],
+        [0, [["s", 257]], 1, [], []],
+        [0, [["t", 17]], 1, [], []],
+        [0, [["t", False]], 1, [], []],
+        [0, [["i", 1 << 63]], 1, [], []],
+        [0, [["m", [1, 0.5]]], 1, [], []],
+        [0, [["m", 1]], 1, [], []],
+        [0, [["m", b"ab"]], 1, [], []],
+        [0, [["f", "1"]], 1, [], []],
+        [0, [["x", 1]], 1, [], []],
+        [0, [[{}, 1]], 1, [], []],
+        [0, {"a": 1}, 1, [], []],
+    ],
+)
+def test_a_launch_that_cannot_be_is_refused(launch: list[Any]) -> None:
+    with pytest.raises(MalformedEntry):
+        parse_entry(changed(launches=[launch]))
+
+
+def test_a_kernel_is_named_where_a_program_has_many_and_only_there() -> None:
+    assert parse_entry(changed(engine="opencl", names=["eltwise"])).kernel_names == ("eltwise",)
+    for engine, names in (("opencl", []), ("opencl", ["a", "b"]), ("cpu", ["eltwise"])):
+        with pytest.raises(MalformedEntry, match="kernel names"):
+            parse_entry(changed(engine=engine, names=names))
+
+
+def changed(**parts: Any) -> bytes:
+    """Return the entry with other parts."""
+    packed: bytes = msgpack.packb({**msgpack.unpackb(ENTRY), **parts})
+    return packed
