@@ -17,6 +17,9 @@ from .node_state import NodeState, Watch
 #: Hits between two calls of the owner's `now_and_then`, a power of two.
 _HITS: Final = 64
 
+#: The whole of a record; made once, since a hit is shorter than a few such steps.
+_ALL: Final = slice(None)
+
 #: A watch that never says that nothing has changed.
 _NO_WATCH: Final[Watch] = (b"", b"changed")
 
@@ -25,7 +28,7 @@ class MemoryTier:
     """Keep payloads among the threads of one process, all of one state of the node.
 
     Each hit appends the entry's digest to `uses`; `now_and_then` is called once in a while to take them away. While
-    `unchanged` holds, the tier may be asked without looking at the node's state.
+    its `watch` sees no change, the tier may be asked without looking at the node's state.
     """
 
     def __init__(self, capacity: int, capacity_bytes: int, uses: list[str], now_and_then: Callable[[], None]) -> None:
@@ -39,26 +42,27 @@ class MemoryTier:
         self._state = NodeState()
         self._record, self._known = _NO_WATCH
 
-    def hit(self, key: Key) -> bytes | None:
-        """Return the payload and make it the most recently used."""
-        canonical = key.canonical
-        entry = self._entries.get(canonical)
-        if entry is None:
+    def hit(self, key: Key, current: bool = False) -> bytes | None:
+        """Return the payload and make it the most recently used.
+
+        None also when the node's state has changed, or may have, since the last `watch`, unless the caller has just
+        seen that it is `current`.
+        """
+        if not current and self._record[_ALL] != self._known:
             return None
+        canonical = key.canonical
+        entries = self._entries
         try:
-            self._entries.move_to_end(canonical)
+            entry = entries[canonical]
+            entries.move_to_end(canonical)
         except KeyError:
-            # Dropped at this moment by another thread; what we hold is as good as before.
-            pass
+            # Not there, or dropped at this moment by another thread.
+            return None
         uses = self._uses
         uses.append(entry[1])
         if not len(uses) % _HITS:
             self._now_and_then()
         return entry[0]
-
-    def hit_if_unchanged(self, key: Key) -> bytes | None:
-        """Return what `hit` returns, or None when the node's state has changed, or may have, since the last `watch`."""
-        return self.hit(key) if self._record[:] == self._known else None
 
     @property
     def is_unchanged(self) -> bool:

@@ -84,7 +84,7 @@ class CacheStore:
 
     def get(self, key: Key) -> bytes | None:
         """Return the payload of a key, or None."""
-        payload = self._memory.hit_if_unchanged(key)
+        payload = self._memory.hit(key)
         if payload is None:
             found = self._find(key)
             payload = found.value if found is not None else None
@@ -112,7 +112,7 @@ class CacheStore:
 
     def get_or_create(self, key: Key, create: Callable[[], bytes], timeout: float | None = None) -> bytes:
         """Return the payload of a key, made by `create` if nobody has it or is making it. See `fetch_or_create`."""
-        payload = self._memory.hit_if_unchanged(key)
+        payload = self._memory.hit(key)
         if payload is not None:
             return payload
         return self.fetch_or_create(key, create, timeout).value
@@ -126,7 +126,7 @@ class CacheStore:
         CreationTimeout. A Redis that is slow or dead raises nothing: the payload is then made on this node.
         """
         begin = time.monotonic()
-        near = self._memory.hit_if_unchanged(key)
+        near = self._memory.hit(key)
         if near is not None:
             return Outcome(near, "memory", time.monotonic() - begin)
         deadline = begin + (self._options.timeout_s if timeout is None else timeout)
@@ -367,7 +367,7 @@ class CacheStore:
         return found
 
     def _find_here(self, parts: Parts, state: NodeState, key: Key) -> Found | None:
-        payload = parts.memory.hit(key)
+        payload = parts.memory.hit(key, current=True)
         if payload is not None:
             return Found(payload, "memory")
         entry = parts.node.get(state, key)

@@ -24,14 +24,14 @@ def put(tier: MemoryTier, number: int, payload: bytes = b"x") -> None:
 
 def present(tier: MemoryTier) -> list[int]:
     """Return which keys are there, without knowing how they are kept."""
-    return [number for number, key in enumerate(KEYS) if tier.hit(key) is not None]
+    return [number for number, key in enumerate(KEYS) if tier.hit(key, current=True) is not None]
 
 
 def test_past_its_capacity_the_least_recently_used_goes() -> None:
     tier = make(3, 1000)
     for number in range(3):
         put(tier, number)
-    assert tier.hit(KEYS[0]) == b"x"
+    assert tier.hit(KEYS[0], current=True) == b"x"
     put(tier, 3)
     assert present(tier) == [0, 2, 3]
 
@@ -103,7 +103,7 @@ def test_another_key_with_the_same_digest_is_not_a_hit() -> None:
 
     tier = make(10, 100)
     put(tier, 0)
-    assert tier.hit(Colliding({"n": 99})) is None
+    assert tier.hit(Colliding({"n": 99}), current=True) is None
 
 
 def test_a_hit_of_an_equal_key_computes_no_digest() -> None:
@@ -119,7 +119,7 @@ def test_a_hit_of_an_equal_key_computes_no_digest() -> None:
 
     tier = make(10, 100)
     put(tier, 0)
-    assert tier.hit(Undigested({"n": 0})) == b"x"
+    assert tier.hit(Undigested({"n": 0}), current=True) == b"x"
 
 
 def test_every_hit_is_noted_and_handed_on_from_time_to_time() -> None:
@@ -128,7 +128,7 @@ def test_every_hit_is_noted_and_handed_on_from_time_to_time() -> None:
     tier = MemoryTier(10, 100, uses, lambda: calls.append(len(uses)))
     put(tier, 0)
     for _ in range(200):
-        tier.hit(KEYS[0])
+        tier.hit(KEYS[0], current=True)
     assert uses == [KEYS[0].digest] * 200
     assert calls == [64, 128, 192]
 
@@ -136,13 +136,13 @@ def test_every_hit_is_noted_and_handed_on_from_time_to_time() -> None:
 def test_without_a_watch_the_nodes_state_has_to_be_looked_at() -> None:
     tier = make(10, 100)
     put(tier, 0)
-    assert tier.hit_if_unchanged(KEYS[0]) is None
+    assert tier.hit(KEYS[0]) is None
     tier.watch((b"record", b"record"))
-    assert tier.hit_if_unchanged(KEYS[0]) == b"x"
+    assert tier.hit(KEYS[0]) == b"x"
     tier.watch((b"changed", b"record"))
-    assert tier.hit_if_unchanged(KEYS[0]) is None
+    assert tier.hit(KEYS[0]) is None
     tier.watch(None)
-    assert tier.hit_if_unchanged(KEYS[0]) is None
+    assert tier.hit(KEYS[0]) is None
 
 
 def test_threads_that_hit_and_put_and_remove_leave_the_tier_sound() -> None:
@@ -155,7 +155,7 @@ def test_threads_that_hit_and_put_and_remove_leave_the_tier_sound() -> None:
         begin.wait()
         for turn in range(3000):
             key = KEYS[(mine + turn) % len(KEYS)]
-            payload = tier.hit(key)
+            payload = tier.hit(key, current=True)
             if payload is None:
                 tier.put(key, key.canonical, STATE)
             elif payload != key.canonical:
