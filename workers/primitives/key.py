@@ -7,9 +7,9 @@ thread ids, addresses, and names of tensors. Versions are read from metadata fol
 from __future__ import annotations
 
 import hashlib
+import os
 from functools import lru_cache
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Final
 
 from poolrt.cachestore import Key
@@ -19,10 +19,15 @@ from .primitive_desc import PrimitiveDesc
 SCHEMA: Final = 1
 #: Distributions whose version can change the code they generate, by engine kind.
 _TOOLCHAIN: Final = {"cpu": ("numba", "llvmlite", "numpy"), "opencl": ()}
-#: What kernels are generated from, and what describes the programs, in the folder above this one.
+#: What kernels are generated from, and what describes the programs: folders beside this one, and how files there end.
 _SOURCES: Final = {
-    "cpu": ("kernels/native/*.py", "primitives/*.py"),
-    "opencl": ("kernels/opencl/*.cl", "kernels/opencl/*.py", "primitives/*.py", "primitives/opencl/*.py"),
+    "cpu": (("kernels/native", ".py"), ("primitives", ".py")),
+    "opencl": (
+        ("kernels/opencl", ".cl"),
+        ("kernels/opencl", ".py"),
+        ("primitives", ".py"),
+        ("primitives/opencl", ".py"),
+    ),
 }
 
 
@@ -49,12 +54,19 @@ def source_digest(engine_kind: str) -> str:
 
     The whole folder is taken rather than one file: it contains the transitive closure of what a kernel is generated from.
     """
-    root = Path(__file__).parents[1]
-    files = sorted(file for pattern in _SOURCES[engine_kind] for file in root.glob(pattern))
+    # Not by pathlib, whose import takes longer than all of this.
+    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    names = sorted(
+        f"{folder}/{name}"
+        for folder, ending in _SOURCES[engine_kind]
+        for name in os.listdir(os.path.join(root, folder))
+        if name.endswith(ending)
+    )
     digest = hashlib.sha256()
-    for file in files:
-        content = file.read_bytes()
-        digest.update(f"{file.relative_to(root).as_posix()}\0{len(content)}\0".encode())
+    for name in names:
+        with open(os.path.join(root, name), "rb") as file:
+            content = file.read()
+        digest.update(f"{name}\0{len(content)}\0".encode())
         digest.update(content)
     return digest.hexdigest()
 
@@ -69,7 +81,8 @@ def _version(package: str) -> str:
     spec = find_spec(package)
     if spec is None or not spec.submodule_search_locations:
         return "absent"
-    root = Path(next(iter(spec.submodule_search_locations))).parent
-    for folder in root.glob(f"{package}-*.dist-info"):
-        return folder.name.removesuffix(".dist-info").removeprefix(f"{package}-")
+    root = os.path.dirname(next(iter(spec.submodule_search_locations)))
+    for folder in os.listdir(root):
+        if folder.startswith(f"{package}-") and folder.endswith(".dist-info"):
+            return folder.removesuffix(".dist-info").removeprefix(f"{package}-")
     return "unknown"
