@@ -28,6 +28,9 @@ $(VENV)/.for-run: pyproject.toml | $(VENV)/.made
 $(VENV)/.for-test: pyproject.toml | $(VENV)/.made
 	$(call install,[onnx$(comma)test])
 
+$(VENV)/.for-bench: pyproject.toml | $(VENV)/.made
+	$(call install,[onnx$(comma)test$(comma)bench])
+
 $(VENV)/.for-lint: pyproject.toml | $(VENV)/.made
 	$(call install,[onnx$(comma)test$(comma)lint])
 
@@ -50,7 +53,7 @@ test-all: $(VENV)/.for-test ## every test, the thorough tier included
 drills: $(VENV)/.for-test ## the fault drills of the store in their long form; one table (ARGS='--only NAME --rounds N --json --list')
 	@$(PY) -m tests.drills $(ARGS)
 
-bench: $(VENV)/.for-test ## measure poolrt beside its rivals, print the ratios
+bench: $(VENV)/.for-bench ## measure poolrt beside its rivals, print the ratios
 	@for b in $(filter-out benchmarks/measure.py,$(wildcard benchmarks/*.py)); do echo "== $$b"; $(PY) "$$b"; done
 
 lint: $(VENV)/.for-lint ## ruff, mypy (strict), pyright, import-linter

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import datetime
 import os
 import platform
@@ -12,6 +13,10 @@ from pathlib import Path
 from typing import Final
 
 RESULTS: Final = Path(__file__).with_name("RESULTS.md")
+#: The machine's load, of the last minute, before this process measures anything.
+_LOAD: Final = os.getloadavg()[0]
+#: The three floors, each by its own name: the compiler of bytecode follows no links.
+_FLOORS: Final = ("poolrt", "poolrt/workers", "poolrt/cachestore")
 
 
 def alternate(contestants: Mapping[str, Callable[[], float]], rounds: int) -> dict[str, float]:
@@ -31,13 +36,25 @@ def seconds(action: Callable[[], object], repeat: int = 1) -> float:
     return (time.perf_counter() - start) / repeat
 
 
+def installed_environment(**more: str) -> dict[str, str]:
+    """Compile poolrt's modules to bytecode, as installing the rivals did; return the environment for processes.
+
+    A process that may not keep bytecode would compile them at each start.
+    """
+    root = Path(__file__).resolve().parents[1]
+    for floor in _FLOORS:
+        compileall.compile_dir(root / floor, quiet=1)
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return {**kept, **more}
+
+
 def record(title: str, lines: list[str]) -> None:
     """Print a result; append it to RESULTS.md, with machine and date, where POOLRT_RECORD=1 is set."""
     print(f"{title}\n" + "\n".join(f"  {line}" for line in lines), flush=True)
     if os.environ.get("POOLRT_RECORD") == "1":
         with RESULTS.open("a", encoding="utf-8") as file:
             today = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
-            file.write(f"\n## {title}\n\n{today}, {_machine()}\n\n")
+            file.write(f"\n## {title}\n\n{today}, {_machine()}, load before it {_LOAD:.2f}\n\n")
             file.writelines(f"- {line}\n" for line in lines)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import tempfile
@@ -10,7 +9,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from measure import alternate, record, seconds
+from measure import alternate, installed_environment, record, seconds
 
 _FIRST_RESULT = """
 import numpy
@@ -38,7 +37,7 @@ print(primitive.source)
 def main(rounds: int = 15) -> None:
     """Print both medians and their ratio."""
     with tempfile.TemporaryDirectory() as home:
-        environment = {**os.environ, "POOLRT_HOME": home}
+        environment = installed_environment(POOLRT_HOME=home)
 
         def python(code: str) -> str:
             done = subprocess.run(

@@ -20,7 +20,7 @@ def tree(tmp_path: Path) -> Path:
     for name in ("Makefile", "pyproject.toml"):
         shutil.copy(ROOT / name, tmp_path)
     (tmp_path / ".venv").mkdir()
-    for stamp in (".made", ".for-run", ".for-test", ".for-lint"):
+    for stamp in (".made", ".for-run", ".for-test", ".for-bench", ".for-lint"):
         (tmp_path / ".venv" / stamp).touch()
     return tmp_path
 
@@ -48,7 +48,12 @@ def test_each_target_is_one_that_make_knows_how_to_reach(tree: Path, target: str
 
 @pytest.mark.parametrize(
     ("target", "stamp", "extras"),
-    [("run", ".for-run", "[onnx]"), ("test", ".for-test", "[onnx,test]"), ("lint", ".for-lint", "[onnx,test,lint]")],
+    [
+        ("run", ".for-run", "[onnx]"),
+        ("test", ".for-test", "[onnx,test]"),
+        ("bench", ".for-bench", "[onnx,test,bench]"),
+        ("lint", ".for-lint", "[onnx,test,lint]"),
+    ],
 )
 def test_an_installation_is_repeated_when_it_did_not_end_or_the_project_has_changed(
     tree: Path, target: str, stamp: str, extras: str
