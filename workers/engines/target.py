@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 #: ISA level -> the /proc/cpuinfo flags it needs beyond the level before it (x86-64 psABI, section 3.1.1), weakest first.
@@ -12,6 +12,9 @@ ISA_LEVELS: Final[dict[str, frozenset[str]]] = {
     "x86-64-v3": frozenset({"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave"}),
     "x86-64-v4": frozenset({"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}),
 }
+
+#: Extension of the last level, named as in /proc/cpuinfo -> LLVM's name of it. Only implementations that ask for one get it.
+EXTENSIONS: Final[dict[str, str]] = {"avx512_vnni": "avx512vnni"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +32,23 @@ class Target:
             if name == "isa":
                 return value
         raise ValueError(f"a target of engine kind {self.engine_kind} has no ISA level")
+
+    @property
+    def extensions(self) -> tuple[str, ...]:
+        """The extensions of a CPU target beyond its ISA level."""
+        return tuple(dict(self.device).get("extensions", "").split())
+
+    @property
+    def instructions(self) -> str:
+        """What code of a CPU target may use: the ISA level and, each after a ``+``, extensions."""
+        return "+".join((self.isa, *self.extensions))
+
+    def only(self, extensions: tuple[str, ...]) -> Target:
+        """Return a CPU target without all other extensions: what code is made for that does not use them."""
+        if not self.extensions:
+            return self
+        kept = [e for e in self.extensions if e in extensions]
+        return replace(self, device=_device(self.isa, kept))
 
     def isa_at_least(self, level: str) -> bool:
         """Return whether a CPU target includes an ISA level."""
@@ -66,14 +86,24 @@ def host_isa(flags: frozenset[str] | None = None) -> str:
 
 
 def cpu_target(max_isa: str | None = None) -> Target:
-    """Return the CPU target of this host, capped at ``max_isa`` where given. Raises ValueError for an unknown level."""
-    level = host_isa()
+    """Return the CPU target of this host, capped at the level ``max_isa`` where given, which has no extensions.
+
+    Raises ValueError for an unknown level.
+    """
+    flags = _cpu_flags()
+    level = host_isa(flags)
     if max_isa is not None:
         order = list(ISA_LEVELS)
         if max_isa not in order:
             raise ValueError(f"unknown ISA level {max_isa!r}; known: {', '.join(order)}")
         level = min(level, max_isa, key=order.index)
-    return Target("cpu", "native", (("isa", level),))
+    has_all = max_isa is None and level == list(ISA_LEVELS)[-1]
+    return Target("cpu", "native", _device(level, [e for e in EXTENSIONS if has_all and e in flags]))
+
+
+def _device(level: str, extensions: list[str]) -> tuple[tuple[str, str], ...]:
+    isa = ("isa", level)
+    return (isa, ("extensions", " ".join(extensions))) if extensions else (isa,)
 
 
 def _cpu_flags() -> frozenset[str]:

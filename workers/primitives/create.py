@@ -34,7 +34,7 @@ def _compile(spec: KernelSpec, target: Target) -> bytes:
     binary: bytes
     if target.engine_kind == "cpu":
         codegen = import_module("..kernels.native.codegen", __package__)
-        binary = codegen.compile_kernel(spec, target.isa)
+        binary = codegen.compile_kernel(spec, target.instructions)
     else:
         build = import_module("..kernels.opencl.build", __package__)
         binary = build.compile_kernel(spec, target)

@@ -16,7 +16,10 @@ Op = TypeVar("Op", bound=OpDesc)
 
 
 class Implementation(Protocol[Op]):
-    """One way to compute one operation on one kind of engine."""
+    """One way to compute one operation on one kind of engine.
+
+    One whose kernels use extensions of the processor names them in ``extensions``; the others' entries serve every host.
+    """
 
     #: Unique name, which is part of the key: ``<family>:<what sets it apart>``.
     name: str

@@ -8,6 +8,7 @@ from ..desc import Matmul, PrimitiveAttr
 from ..engines.target import Target
 from .blocks import refuse
 from .convolution_chain import refuse_bounded
+from .integer_product import NativeIntegerMatmul
 from .product import Shape, describe, packed_tag
 from .program import Program
 
@@ -39,4 +40,8 @@ class NativeMatmul:
         return describe(Shape.broadcast(op.src, op.weights, op.dst), op.weights, op.bias is not None, attr, target.isa)
 
 
-IMPLEMENTATIONS = (NativeMatmul(),)
+IMPLEMENTATIONS = (
+    NativeMatmul(),
+    NativeIntegerMatmul("vnni"),
+    NativeIntegerMatmul("pairs"),
+)

@@ -72,7 +72,7 @@ def primitive_descs(op: OpDesc, attr: PrimitiveAttr, target: Target) -> list[Pri
     found = []
     for implementation in implementations(op.kind, target.engine_kind):
         if _refused(implementation, op, attr, target) is None:
-            found.append(PrimitiveDesc(implementation.complete(op, attr, target), attr, target, implementation))
+            found.append(_described(implementation, op, attr, target))
     return found
 
 
@@ -82,10 +82,15 @@ def primitive_desc(op: OpDesc, attr: PrimitiveAttr, target: Target) -> Primitive
     for implementation in implementations(op.kind, target.engine_kind):
         reason = _refused(implementation, op, attr, target)
         if reason is None:
-            return PrimitiveDesc(implementation.complete(op, attr, target), attr, target, implementation)
+            return _described(implementation, op, attr, target)
         reasons.append(f"{implementation.name}: {reason}")
     why = "; ".join(reasons) or "there is no implementation for this engine kind"
     raise UnsupportedPrimitive(f"{op.kind} on engine kind {target.engine_kind} is not supported ({why})")
+
+
+def _described(implementation: Implementation[Any], op: OpDesc, attr: PrimitiveAttr, target: Target) -> PrimitiveDesc:
+    used: tuple[str, ...] = getattr(implementation, "extensions", ())
+    return PrimitiveDesc(implementation.complete(op, attr, target), attr, target.only(used), implementation)
 
 
 def _refused(implementation: Implementation[Any], op: OpDesc, attr: PrimitiveAttr, target: Target) -> str | None:

@@ -26,7 +26,7 @@ from numba.core.runtime.nrt import rtsys
 from numba.core.typing.context import Context
 from numba.core.typing.templates import Signature
 
-from ...engines.target import ISA_LEVELS
+from ...engines.target import EXTENSIONS, ISA_LEVELS
 from ...primitives.program import KernelSpec
 from .object_loader import ALLOWED_SYMBOLS, ENTRY_SYMBOL
 
@@ -48,10 +48,15 @@ class CompileError(Exception):
 
 
 def compile_kernel(spec: KernelSpec, isa: str) -> bytes:
-    """Return the ELF object of a kernel for an ISA level, exporting ``poolrt_entry``. Raises CompileError."""
+    """Return the ELF object of a kernel for an ISA level (with extensions: `Target.instructions`). Raises CompileError.
+
+    It exports ``poolrt_entry``.
+    """
     name = f"{spec.generator}({', '.join(f'{k}={v!r}' for k, v in spec.params)})"
-    if isa not in ISA_LEVELS:
-        raise CompileError(name, f"unknown ISA level {isa!r}; known: {', '.join(ISA_LEVELS)}")
+    level, *extensions = isa.split("+")
+    if level not in ISA_LEVELS or not set(extensions) <= EXTENSIONS.keys():
+        known = f"{', '.join(ISA_LEVELS)}, each with + and {', '.join(EXTENSIONS)}"
+        raise CompileError(name, f"unknown ISA level {isa!r}; known: {known}")
     if not spec.generator.isidentifier():
         raise CompileError(name, f"{spec.generator!r} is no generator's name")
     try:
@@ -82,7 +87,15 @@ def compile_function(name: str, function: Callable[..., None], signature: Signat
 
 
 class _LevelCodegen(codegen.AOTCPUCodegen):
-    """Numba's ahead-of-time code generator for one named processor with exactly that processor's features."""
+    """Numba's ahead-of-time code generator for one named processor with exactly that processor's features, and more named."""
+
+    def __init__(self, isa: str) -> None:
+        level, *extensions = isa.split("+")
+        self._more = ",".join(f"+{EXTENSIONS[name]}" for name in extensions)
+        super().__init__(f"poolrt.{isa}", cpu_name=level)
+
+    def _customize_tm_features(self) -> str:
+        return self._more
 
 
 class _LevelContext(cpu.CPUContext):
@@ -94,7 +107,7 @@ class _LevelContext(cpu.CPUContext):
 
     def init(self) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
         self.is32bit = False
-        self._internal_codegen = _LevelCodegen(f"poolrt.{self._isa}", cpu_name=self._isa)
+        self._internal_codegen = _LevelCodegen(self._isa)
 
     def post_lowering(self, mod: Any, library: Any) -> None:
         """Link nothing: a kernel that needs Numba's runtime is refused by its undefined symbols."""
@@ -114,7 +127,7 @@ class _LevelContext(cpu.CPUContext):
         return [].append
 
 
-@lru_cache(maxsize=len(ISA_LEVELS))
+@lru_cache(maxsize=2 * len(ISA_LEVELS))
 def _level(isa: str) -> _LevelContext:
     """Return the context of a level, made once a process, as Numba keeps its own."""
     # The runtime must be set up by a context that can run code, whichever context asks first.

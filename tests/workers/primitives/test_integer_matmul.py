@@ -1,0 +1,131 @@
+"""Products of 8-bit integers: exact on every ISA level, with and without the dot-product instruction."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from poolrt.workers.bound_primitive import BoundPrimitive, RealizedPrimitive
+from poolrt.workers.desc import Arg, Matmul, MemoryDesc, PostOp, PrimitiveAttr, Quantisation, zero_points_of
+from poolrt.workers.engines.cpu import CpuEngine
+from poolrt.workers.engines.target import EXTENSIONS, ISA_LEVELS, Target, cpu_target, host_isa
+from poolrt.workers.memory.buffer import Buffer
+from poolrt.workers.primitives.create import PrimitiveCreator
+from poolrt.workers.primitives.entry import parse_entry
+from poolrt.workers.primitives.key import primitive_key
+from poolrt.workers.primitives.primitive_desc import PrimitiveDesc, primitive_desc, primitive_descs
+
+Array = NDArray[Any]
+#: Every way to compute that there is: ISA levels, and the last one with its extensions.
+INSTRUCTIONS = ("x86-64-v2", "x86-64-v3", "x86-64-v4", *(f"x86-64-v4+{name}" for name in EXTENSIONS))
+
+
+def target_of(instructions: str) -> Target:
+    """Return the target of a level with extensions; skip where this host lacks them."""
+    level, _, extension = instructions.partition("+")
+    order = list(ISA_LEVELS)
+    if order.index(level) > order.index(host_isa()) or (extension and extension not in cpu_target().extensions):
+        pytest.skip(f"this host has only {cpu_target().instructions}")
+    return cpu_target() if extension else cpu_target(level)
+
+
+class Products:
+    """Computes products; each kernel is compiled once."""
+
+    def __init__(self) -> None:
+        self._creator = PrimitiveCreator()
+        self._engine = CpuEngine()
+
+    def compute(self, pd: PrimitiveDesc, args: dict[int, Array], parts: int) -> None:
+        """Execute with each launch's work cut into ``parts``, the last part first."""
+        realized = RealizedPrimitive(parse_entry(self._creator.create(pd)), self._engine)
+        scratchpad = Buffer(realized.entry.scratchpad)
+        addresses: dict[int, int | None] = {arg: array.ctypes.data for arg, array in args.items()}
+        result = (ctypes.c_int64 * 8)()
+        start = ctypes.addressof(result)
+        for block in BoundPrimitive(realized, addresses, scratchpad.address, parts).blocks:
+            for address in reversed(block.addresses):
+                assert block.function(start, start + 32, address) == 0
+
+
+@pytest.fixture(scope="module")
+def products() -> Products:
+    return Products()
+
+
+@pytest.mark.parametrize("instructions", INSTRUCTIONS)
+@pytest.mark.parametrize("dtype", ["u8", "s8"])
+@settings(max_examples=40, deadline=None)
+@given(
+    shape=st.tuples(st.integers(1, 40), st.integers(1, 70), st.integers(0, 70)),
+    transposed=st.tuples(st.booleans(), st.booleans()),
+    offsets=st.tuples(*[st.integers(-300, 300)] * 2),
+    mask=st.sampled_from([None, 0, 1, 2]),
+    adds=st.booleans(),
+    parts=st.sampled_from([1, 2, 7]),
+    seed=st.integers(0, 1 << 32),
+)
+def test_a_product_is_exact(
+    products: Products,
+    instructions: str,
+    dtype: str,
+    shape: tuple[int, int, int],
+    transposed: tuple[bool, bool],
+    offsets: tuple[int, int],
+    mask: int | None,
+    adds: bool,
+    parts: int,
+    seed: int,
+) -> None:
+    rows, columns, depth = shape
+    rng = np.random.default_rng(seed)
+    low, high, kind = (0, 256, np.uint8) if dtype == "u8" else (-128, 128, np.int8)
+    left = rng.integers(low, high, (rows, depth)).astype(kind)
+    right = rng.integers(-128, 128, (depth, columns)).astype(np.int8)
+    dst = rng.integers(-1000, 1000, (rows, columns)).astype(np.int32)
+    # Given a product with zero points of both factors, of the result where there is a mask, and maybe added to dst
+    tags = ["ba" if turned else "ab" for turned in transposed]
+    op = Matmul(
+        MemoryDesc((rows, depth), dtype, tags[0]), MemoryDesc((depth, columns), "s8", tags[1]), None,
+        MemoryDesc((rows, columns), "s32"),
+    )  # fmt: skip
+    points = [Quantisation(Arg.SRC), Quantisation(Arg.WEIGHTS)]
+    count = {None: 0, 0: 1, 1: rows, 2: columns}[mask]
+    result = rng.integers(-(2**20), 2**20, count).astype(np.int32)
+    if mask is not None:
+        points.append(Quantisation(Arg.DST, mask))
+    attr = PrimitiveAttr((PostOp.accumulate(),) if adds else (), zero_points=tuple(points))
+    want = (left.astype(np.int64) - offsets[0]) @ (right.astype(np.int64) - offsets[1])
+    want += dst if adds else 0
+    want += result[:, None] if mask == 1 else result if mask is not None else 0
+    # When it is computed
+    args: dict[int, Array] = {
+        Arg.SRC: np.ascontiguousarray(left.T if transposed[0] else left),
+        Arg.WEIGHTS: np.ascontiguousarray(right.T if transposed[1] else right),
+        Arg.DST: dst,
+        zero_points_of(Arg.SRC): np.array([offsets[0]], np.int32),
+        zero_points_of(Arg.WEIGHTS): np.array([offsets[1]], np.int32),
+        zero_points_of(Arg.DST): result,
+    }
+    pd = primitive_desc(op, attr, target_of(instructions))
+    products.compute(pd, args, parts)
+    # Then it is the one that 64-bit arithmetic gives, by the kernel meant for these instructions
+    assert pd.impl_name() == f"native:integer_{'vnni' if '+' in instructions else 'pairs'}"
+    np.testing.assert_array_equal(dst, want)
+
+
+def test_only_keys_of_implementations_that_use_an_extension_name_it() -> None:
+    target = target_of("x86-64-v4+avx512_vnni")
+    op = Matmul(MemoryDesc((4, 8), "u8"), MemoryDesc((8, 5), "s8"), None, MemoryDesc((4, 5), "s32"))
+    found = {pd.impl_name(): pd for pd in primitive_descs(op, PrimitiveAttr(), target)}
+    assert found["native:integer_vnni"].target.extensions == ("avx512_vnni",)
+    # A host of the same level without the extension asks for this very key.
+    plain = primitive_desc(op, PrimitiveAttr(), cpu_target("x86-64-v4"))
+    assert plain.impl_name() == "native:integer_pairs"
+    assert primitive_key(found["native:integer_pairs"]) == primitive_key(plain)
