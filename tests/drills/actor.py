@@ -130,8 +130,10 @@ class _Creation:
         job, number = self._job, self._number
         name = os.urandom(NAME_SIZE)
         begin = time.monotonic()
+        # Decided first: whoever is killed as soon as this is in the log has had its turn at being slow.
+        seconds = job.slow[number] if number in job.slow and self._is_first() else job.create_s
         self._note("begin", name)
-        time.sleep(job.slow[number] if number in job.slow and self._is_first() else job.create_s)
+        time.sleep(seconds)
         if number in job.forks:
             _fork(self._store, number, job.size, f"{job.log.removesuffix('.log')}.children")
         if job.fail:
