@@ -89,6 +89,8 @@ class Proxy:
                 near = self._listener.accept()[0]
             except OSError:
                 return
+            # As Redis does with its own: a second short answer would otherwise wait for the first one's acknowledgement.
+            near.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             far = socket.socket(socket.AF_UNIX)
             far.settimeout(_CONNECT_S)
             try:
