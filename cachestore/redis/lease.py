@@ -199,7 +199,7 @@ class LeaseDesk:
     def _make_room(self, needed: int) -> None:
         """Drop the least recently used entries, about twice as many bytes as are needed."""
         schema = self._schema
-        entries, total = self._connection.batch([("ZCARD", schema.order), ("HGET", schema.meta, "bytes")])
+        entries, total = self._connection.batch([("ZCARD", schema.order), ("HGET", schema.sizes, "bytes")])
         with self._connection.understanding():
             entries, total = int(entries), int(total or 0)
         drops = min(entries, _MOST_DROPS, 1 + 2 * needed * entries // max(1, total))

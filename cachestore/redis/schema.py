@@ -5,8 +5,8 @@
     poolrt:{NS}:l:<digest>          lease, hash; expires some time after the lease
     poolrt:{NS}:w:<digest>:<fence>  wake stream of one lease; expires
     poolrt:{NS}:z                   order: sorted set digest -> tick of last use
-    poolrt:{NS}:s                   sizes: hash digest -> bytes
-    poolrt:{NS}:m                   meta: hash clock, generation, revision, capacity, capacity_bytes, bytes, entries,
+    poolrt:{NS}:s                   sizes: hash digest -> bytes, and `bytes` -> their sum
+    poolrt:{NS}:m                   meta: hash clock, generation, revision, capacity, capacity_bytes, entries,
                                     incarnation, mending, looked, looked_to (see tidy.lua)
     poolrt:{NS}:c                   counters: hash, named as in `stats.COUNTERS`
     poolrt:{NS}:b:<sender>          number of the last batch of counts from one process; expires

@@ -159,7 +159,7 @@ class RedisTier:
 
     def size(self) -> tuple[int, int]:
         """Return the number of entries and the sum of their sizes in bytes."""
-        entries, total = self._connection.batch([("ZCARD", self._schema.order), ("HGET", self._schema.meta, "bytes")])
+        entries, total = self._connection.batch([("ZCARD", self._schema.order), ("HGET", self._schema.sizes, "bytes")])
         with self._connection.understanding():
             return int(entries), int(total or 0)
 

@@ -201,7 +201,7 @@ class Stage:
             values = {name.rpartition(b":")[2]: client.strlen(name) for name in client.keys(f"{schema.prefix}:v:*")}
             order = set(client.zrange(schema.order, 0, -1))
             sizes = {name: int(size) for name, size in client.hgetall(schema.sizes).items()}
-            total = int(client.hget(schema.meta, "bytes") or 0)
+            total = sizes.pop(b"bytes", 0)
         self.expect(order == set(values), f"{len(order)} entries listed, {len(values)} values")
         self.expect(sizes == values, "listed sizes are not those of the values")
         self.expect(total == sum(values.values()), f"{total} bytes listed instead of {sum(values.values())}")

@@ -1,7 +1,7 @@
 -- Drop entries, and keep to the capacities.
 --
--- KEYS used by the caller: <order> sorted set digest -> tick of last use, <sizes> hash digest -> bytes,
--- <meta> hash with `bytes`, `entries`, `capacity`, `capacity_bytes`, <counters> hash with `evictions`.
+-- KEYS used by the caller: <order> sorted set digest -> tick of last use, <sizes> hash digest -> bytes and `bytes` -> their
+-- sum, <meta> hash with `entries`, `capacity`, `capacity_bytes`, <counters> hash with `evictions`.
 -- The values `<prefix>:v:<digest>` are not declared as keys; they carry the same hash tag and so live in the same slot.
 local function drop(prefix, order, sizes, meta, digest)
   local size = tonumber(redis.call('HGET', sizes, digest) or '0')
@@ -9,7 +9,7 @@ local function drop(prefix, order, sizes, meta, digest)
   redis.call('HDEL', sizes, digest)
   redis.call('UNLINK', prefix .. ':v:' .. digest)
   -- Not -size: Lua writes the negative zero of an unlisted entry as -0, which is no number for Redis.
-  redis.call('HINCRBY', meta, 'bytes', 0 - size)
+  redis.call('HINCRBY', sizes, 'bytes', 0 - size)
   redis.call('HINCRBY', meta, 'entries', 0 - listed)
 end
 
@@ -23,7 +23,7 @@ end
 local function evict(prefix, order, sizes, meta, counters, capacity, capacity_bytes, keep, limit)
   local dropped = {}
   while #dropped < limit do
-    local bytes = tonumber(redis.call('HGET', meta, 'bytes') or '0')
+    local bytes = tonumber(redis.call('HGET', sizes, 'bytes') or '0')
     if redis.call('ZCARD', order) <= capacity and (capacity_bytes == 0 or bytes <= capacity_bytes) then break end
     local oldest = redis.call('ZRANGE', order, 0, 1)
     local digest = oldest[1]

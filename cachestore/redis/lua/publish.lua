@@ -5,7 +5,7 @@
 --       3 <prefix>:l:<digest>          lease
 --       4 <prefix>:w:<digest>:<fence>  wake stream of the caller's lease
 --       5 <prefix>:z                   order, sorted set digest -> tick of last use
---       6 <prefix>:s                   sizes, hash digest -> bytes
+--       6 <prefix>:s                   sizes, hash digest -> bytes, `bytes` -> their sum
 --       7 <prefix>:m                   meta
 --       8 <prefix>:c                   counters
 -- ARGV  1 digest  2 nonce  3 generation  4 bytes  5 default capacity  6 default capacity in bytes  7 prefix
@@ -36,7 +36,7 @@ local function list(bytes)
   local before = tonumber(redis.call('HGET', sizes, digest) or '0')
   local added = redis.call('ZADD', order, format_number(tick(meta)), digest)
   redis.call('HSET', sizes, digest, bytes)
-  redis.call('HINCRBY', meta, 'bytes', bytes - before)
+  redis.call('HINCRBY', sizes, 'bytes', bytes - before)
   redis.call('HINCRBY', meta, 'entries', added)
   return evict(ARGV[7], order, sizes, meta, counters, capacity, capacity_bytes, digest, 64)
 end

@@ -12,7 +12,11 @@
 local order, sizes, meta, counters = unpack(KEYS)
 local known = redis.call('HMGET', meta, 'incarnation', 'generation', 'revision', 'entries', 'mending', 'looked', 'looked_to')
 local incarnation, mending = known[1], known[5]
-local listed, sized, counted = redis.call('ZCARD', order), redis.call('HLEN', sizes), tonumber(known[4] or '0')
+local function count_sizes()
+  return redis.call('HLEN', sizes) - (redis.call('HGET', sizes, 'bytes') and 1 or 0)
+end
+
+local listed, sized, counted = redis.call('ZCARD', order), count_sizes(), tonumber(known[4] or '0')
 
 local function answer(more)
   return {incarnation, known[2] or '0', known[3] or '0', more}
@@ -23,9 +27,9 @@ local function begin(new_incarnation)
     incarnation = ARGV[2]
     redis.call('HSET', meta, 'incarnation', incarnation)
   end
-  -- The sum begins anew with the sizes, which the looks to come fill in again.
+  -- The sum, which is lost whenever the sizes are, begins anew with them; the looks to come fill them in again.
   redis.call('UNLINK', sizes)
-  redis.call('HSET', meta, 'bytes', 0, 'entries', listed, 'mending', 1)
+  redis.call('HSET', meta, 'entries', listed, 'mending', 1)
   redis.call('HDEL', meta, 'looked_to')
   mending = '1'
   known[7] = false
@@ -54,7 +58,7 @@ for index = 1, #found, 2 do
     lost = lost + 1
   elseif tonumber(before or '-1') ~= size then
     redis.call('HSET', sizes, digest, size)
-    redis.call('HINCRBY', meta, 'bytes', size - tonumber(before or '0'))
+    redis.call('HINCRBY', sizes, 'bytes', size - tonumber(before or '0'))
   end
 end
 if lost > 0 then redis.call('HINCRBY', counters, 'evictions', lost) end
@@ -65,7 +69,7 @@ end
 redis.call('HDEL', meta, 'looked_to')
 if mending then
   -- An entry that was used meanwhile has moved to the end, and a look may have missed it.
-  if redis.call('ZCARD', order) ~= redis.call('HLEN', sizes) then return answer(1) end
+  if redis.call('ZCARD', order) ~= count_sizes() then return answer(1) end
   redis.call('HDEL', meta, 'mending')
 end
 return answer(0)
