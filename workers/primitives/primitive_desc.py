@@ -59,11 +59,17 @@ class PrimitiveDesc:
 
 
 def implementations(kind: str, engine_kind: str) -> tuple[Implementation[Any], ...]:
-    """Return the implementations of a primitive kind for an engine kind, best first."""
+    """Return the implementations of a primitive kind for an engine kind, best first: none where it has no such operation."""
     home = _HOMES.get(engine_kind)
     if home is None:
         return ()
-    listed: tuple[Implementation[Any], ...] = import_module(f"{home}{kind}", __package__).IMPLEMENTATIONS
+    try:
+        module = import_module(f"{home}{kind}", __package__)
+    except ModuleNotFoundError as error:
+        if error.name is None or not error.name.endswith(f"{home}{kind}"):
+            raise
+        return ()
+    listed: tuple[Implementation[Any], ...] = module.IMPLEMENTATIONS
     return listed
 
 
