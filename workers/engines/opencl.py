@@ -12,7 +12,7 @@ import threading
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from weakref import WeakValueDictionary
 
 from .opencl_drivers import announce_drivers
@@ -23,6 +23,9 @@ from .target import Target
 
 if TYPE_CHECKING:
     import pyopencl
+
+#: The wrapper's setting; it is read when the wrapper is imported.
+_NO_CACHE: Final = "PYOPENCL_NO_CACHE"
 
 
 class EngineUnavailable(RuntimeError):
@@ -75,9 +78,10 @@ class OpenClEngine:
     """One device with a context and an in-order queue of its own; realizes each program binary once while it is in use."""
 
     def __init__(self, index: int = 0, threads: int = 1) -> None:
+        device = _device(runtime(threads), index)
+
         import pyopencl as cl
 
-        device = _device(runtime(threads), index)
         self.target = device.target
         self.device = device.handle
         self.context = cl.Context([device.handle])
@@ -109,6 +113,7 @@ class _Process:
                 cache = private_cache()
                 os.environ["POCL_CACHE_DIR"] = str(cache)
                 announce_drivers(cache / "vendors")
+                _import_wrapper()
                 self._started = Runtime(os.getpid(), threads, cache, *_devices())
             return self._started
 
@@ -116,6 +121,22 @@ class _Process:
 @lru_cache(maxsize=1)
 def _process() -> _Process:
     return _Process()
+
+
+def _import_wrapper() -> None:
+    """Import pyopencl, and have it make anew what calls kernels, which it else unpickles from a folder of the user.
+
+    What lies there is not authenticated, and would be executed. Where the caller has imported pyopencl, it has chosen.
+    """
+    before = os.environ.get(_NO_CACHE)
+    os.environ[_NO_CACHE] = "1"
+    try:
+        import pyopencl  # noqa: F401
+    finally:
+        if before is None:
+            del os.environ[_NO_CACHE]
+        else:
+            os.environ[_NO_CACHE] = before
 
 
 def _devices() -> tuple[tuple[Device, ...], tuple[str, ...]]:

@@ -28,9 +28,9 @@ print({MARK!r} + json.dumps([devices, list(drivers.refused)]), flush=True)
 _TRY: Final = f"""
 import os, sys
 import numpy
-import pyopencl as cl
 from poolrt.workers.engines.opencl import OpenClEngine
 engine = OpenClEngine(int(sys.argv[1]))
+import pyopencl as cl
 text = "__kernel void k(__global int *out) {{ out[get_global_id(0)] = %d; }}" % os.getpid()
 program = cl.Program(engine.context, text).build(cache_dir=False)
 out = cl.Buffer(engine.context, cl.mem_flags.READ_WRITE, 256)

@@ -41,9 +41,10 @@ def compile_kernel(spec: KernelSpec, target: Target) -> bytes:
 
     Raises KernelBuildError with the compiler's log, or EngineUnavailable where no device has the target's identity.
     """
+    engine = _engine(target)
+
     import pyopencl as cl
 
-    engine = _engine(target)
     program = cl.Program(engine.context, kernel_source(spec))
     try:
         with warnings.catch_warnings():
