@@ -6,12 +6,10 @@ import itertools
 from typing import Any
 
 import numpy as np
-import onnxruntime
 import pytest
 import scipy.signal
 import scipy.special
 from numpy.typing import NDArray
-from onnx import TensorProto, helper
 
 from poolrt.workers.desc import (
     Arg,
@@ -36,25 +34,11 @@ from poolrt.workers.desc import (
 from poolrt.workers.desc.attributes import ELTWISE_ALGORITHMS
 from tests.references import assert_padding_is_zero, pack, reference, unpack
 from tests.references.eltwise import eltwise
+from tests.references.onnx_node import run_node
 from tests.workers.cases import Case, cases
 
 Array = NDArray[Any]
 NO_ATTR = PrimitiveAttr()
-
-
-def run_node(kind: str, inputs: list[Array], **attributes: Any) -> Array:
-    """Return what ONNX Runtime computes for one node of opset 19."""
-    names = [f"x{i}" for i in range(len(inputs))]
-    described = [
-        helper.make_tensor_value_info(n, TensorProto.FLOAT, a.shape) for n, a in zip(names, inputs, strict=True)
-    ]
-    node = helper.make_node(kind, names, ["y"], **attributes)
-    graph = helper.make_graph([node], kind, described, [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9)
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    return np.asarray(session.run(None, dict(zip(names, inputs, strict=True)))[0])
 
 
 def values(case: Case) -> list[Array]:

@@ -14,7 +14,8 @@ DIRECTIONS: Final = ("left2right", "right2left", "bidirectional_concat", "bidire
 def require_recurrent(op: Any, gates: int, bias_gates: int) -> None:
     """Raise ValueError naming the argument unless the tensors of a recurrent operation fit together.
 
-    T steps, N sequences, L layers, D directions (1 or 2), C channels of src_layer, G gates, H hidden channels.
+    T steps, N sequences, L layers, D directions (1 or 2), C channels of src_layer, G gates, H hidden channels. Each
+    direction runs through all layers by itself (oneDNN's definition), so that further layers need C = H.
     """
     one_of("prop", op.prop, FORWARD)
     one_of("direction", op.direction, DIRECTIONS)
@@ -26,7 +27,7 @@ def require_recurrent(op: Any, gates: int, bias_gates: int) -> None:
     directions = 2 if both else 1
     width = 2 * hidden if op.direction == "bidirectional_concat" else hidden
     require(
-        layers == 1 or channels == width, "src_layer", f"more than one layer needs {width} channels, got {channels}"
+        layers == 1 or channels == hidden, "src_layer", f"more than one layer needs {hidden} channels, got {channels}"
     )
     state = (layers, directions, batch, hidden)
     for name, dims in (
