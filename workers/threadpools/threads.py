@@ -3,53 +3,94 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable
-from queue import Empty, SimpleQueue
+from dataclasses import dataclass, field
 from types import TracebackType
 
+from .interface import ThreadpoolInterface
 
-class ThreadsPool:
-    """Runs the tasks of one parallel region at a time on ``threads`` threads, the caller's being one of them.
 
-    A task that raises does not stop its siblings; the first error is raised to the caller when the region has ended.
+@dataclass(slots=True, eq=False)
+class _Region:
+    """A region under way: the next task to take, how many have not ended, and the first error."""
+
+    n: int
+    fn: Callable[[int, int], None]
+    left: int
+    next: int = 0
+    error: BaseException | None = field(default=None)
+
+
+class ThreadsPool(ThreadpoolInterface):
+    """Runs regions one after the other on ``threads`` threads; the caller's is one of them unless ``asynchronous``.
+
+    A task that raises does not stop its siblings. From within a task, `parallel_for` runs its tasks in place.
     """
 
-    def __init__(self, threads: int) -> None:
+    def __init__(self, threads: int, asynchronous: bool = False) -> None:
         if threads < 1:
             raise ValueError(f"a threadpool needs at least one thread, got {threads}")
-        self._tasks: SimpleQueue[tuple[Callable[[int, int], None], int, int] | None] = SimpleQueue()
-        self._done: SimpleQueue[BaseException | None] = SimpleQueue()
+        self._num_threads = threads
+        self._asynchronous = asynchronous
+        self._regions: deque[_Region] = deque()
+        self._changed = threading.Condition()
+        self._inside = threading.local()
+        self._closed = False
+        self._error: BaseException | None = None
         self._threads = [
-            threading.Thread(target=self._serve, name=f"poolrt-{i}", daemon=True) for i in range(1, threads)
+            threading.Thread(target=self._serve, name=f"poolrt-{i}", daemon=True)
+            for i in range(threads if asynchronous else threads - 1)
         ]
         for thread in self._threads:
             thread.start()
 
     def get_num_threads(self) -> int:
-        """Return the number of threads that compute, the caller's included."""
-        return len(self._threads) + 1
+        return self._num_threads
+
+    def get_in_parallel(self) -> bool:
+        return getattr(self._inside, "depth", 0) > 0
+
+    def get_flags(self) -> int:
+        return self.ASYNCHRONOUS if self._asynchronous else 0
 
     def parallel_for(self, n: int, fn: Callable[[int, int], None]) -> None:
-        """Run ``fn(i, n)`` for each i below n and return when all have ended."""
-        for i in range(1, n):
-            self._tasks.put((fn, i, n))
-        failures: list[BaseException] = []
-        try:
-            fn(0, n)
-        finally:  # the region ends before its error goes on: tasks must not outlive what they touch
-            while self._take_one():
+        if n < 1:
+            return
+        if self.get_in_parallel():
+            for i in range(n):
+                fn(i, n)
+            return
+        region = _Region(n, fn, n)
+        with self._changed:
+            self._regions.append(region)
+            self._changed.notify_all()
+        if not self._asynchronous:
+            while self._take(lambda: region.left == 0):
                 pass
-            failures.extend(error for _ in range(1, n) if (error := self._done.get()) is not None)
-        if failures:
-            raise failures[0]
+            if region.error is not None:
+                raise region.error
+
+    def wait(self) -> None:
+        if not self._asynchronous or self.get_in_parallel():
+            return
+        with self._changed:
+            self._changed.wait_for(lambda: not self._regions)
+            error, self._error = self._error, None
+        if error is not None:
+            raise error
 
     def close(self) -> None:
-        """Stop the threads."""
-        for _ in self._threads:
-            self._tasks.put(None)
-        for thread in self._threads:
-            thread.join()
-        self._threads.clear()
+        """Wait for all regions and stop the threads; raise the first error that nobody has waited for."""
+        try:
+            self.wait()
+        finally:
+            with self._changed:
+                self._closed = True
+                self._changed.notify_all()
+            for thread in self._threads:
+                thread.join()
+            self._threads.clear()
 
     def __enter__(self) -> ThreadsPool:
         return self
@@ -60,23 +101,38 @@ class ThreadsPool:
         self.close()
 
     def _serve(self) -> None:
-        while (task := self._tasks.get()) is not None:
-            self._run(*task)
+        while self._take(lambda: self._closed):
+            pass
 
-    def _take_one(self) -> bool:
-        """Run a task that no thread has taken yet; return whether there was one."""
-        try:
-            task = self._tasks.get_nowait()
-        except Empty:
-            return False
-        if task is not None:
-            self._run(*task)
+    def _take(self, enough: Callable[[], bool]) -> bool:
+        """Run one task of the region whose turn it is, waiting for one; return False without one once it is enough."""
+        with self._changed:
+            self._changed.wait_for(lambda: enough() or self._open())
+            if enough():
+                return False
+            region = self._regions[0]
+            number = region.next
+            region.next += 1
+        error = self._run(region, number)
+        with self._changed:
+            region.error = region.error or error
+            region.left -= 1
+            if region.left == 0:
+                self._regions.popleft()
+                if self._asynchronous:
+                    self._error = self._error or region.error
+                self._changed.notify_all()
         return True
 
-    def _run(self, fn: Callable[[int, int], None], i: int, n: int) -> None:
+    def _open(self) -> bool:
+        return bool(self._regions) and self._regions[0].next < self._regions[0].n
+
+    def _run(self, region: _Region, number: int) -> BaseException | None:
+        self._inside.depth = 1
         try:
-            fn(i, n)
-        except BaseException as error:  # noqa: BLE001 - handed to the thread that owns the region
-            self._done.put(error)
-        else:
-            self._done.put(None)
+            region.fn(number, region.n)
+        except BaseException as error:  # noqa: BLE001 - handed to the thread that waits for the region
+            return error
+        finally:
+            self._inside.depth = 0
+        return None

@@ -130,6 +130,7 @@ class _LevelContext(cpu.CPUContext):
 @lru_cache(maxsize=2 * len(ISA_LEVELS))
 def _level(isa: str) -> _LevelContext:
     """Return the context of a level, made once a process, as Numba keeps its own."""
+    llvm.initialize_native_asmparser()  # for system calls, which are written in assembly
     # The runtime must be set up by a context that can run code, whichever context asks first.
     rtsys.initialize(registry.cpu_target.target_context)
     context = _LevelContext(Context(), isa)

@@ -1,0 +1,224 @@
+"""The contract of a threadpool, kept by every implementation."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import numba
+import numpy as np
+import pytest
+
+from poolrt.workers.engines.target import host_isa
+from poolrt.workers.kernels.native.codegen import compile_function, compile_kernel
+from poolrt.workers.kernels.native.integers import load_s32, store_s32
+from poolrt.workers.kernels.native.object_loader import NativeKernel, load_object
+from poolrt.workers.primitives.program import KernelSpec
+from poolrt.workers.threadpools.executor import ExecutorPool
+from poolrt.workers.threadpools.interface import KernelFailed, Region, ThreadpoolInterface
+from poolrt.workers.threadpools.native import NativePool
+from poolrt.workers.threadpools.sequential import SequentialPool
+from poolrt.workers.threadpools.threads import ThreadsPool
+
+I = numba.types.int64  # noqa: E741
+SECONDS = 20.0
+
+
+@pytest.fixture(scope="module")
+def loop() -> tuple[NativeKernel, NativeKernel]:
+    return tuple(  # type: ignore[return-value]
+        load_object(compile_kernel(KernelSpec.of("region_loop", part=part), host_isa())) for part in ("loop", "submit")
+    )
+
+
+KINDS = ("sequential", "threads", "threads asynchronous", "native", "native asynchronous", "executor", "own")
+
+
+class OwnPool(ThreadpoolInterface):
+    """What a user may write: three methods, in plain Python."""
+
+    def __init__(self) -> None:
+        self._inside = False
+
+    def get_num_threads(self) -> int:
+        return 3
+
+    def get_in_parallel(self) -> bool:
+        return self._inside
+
+    def parallel_for(self, n: int, fn: Callable[[int, int], None]) -> None:
+        before, self._inside = self._inside, True
+        try:
+            for i in reversed(range(n)):
+                fn(i, n)
+        finally:
+            self._inside = before
+
+
+@contextmanager
+def made(kind: str, threads: int, loop: tuple[NativeKernel, NativeKernel]) -> Iterator[ThreadpoolInterface]:
+    asynchronous = kind.endswith("asynchronous")
+    if kind.startswith("native"):
+        with NativePool(threads, *loop, asynchronous=asynchronous) as pool:
+            yield pool
+    elif kind.startswith("threads"):
+        with ThreadsPool(threads, asynchronous) as pool:
+            yield pool
+    elif kind == "executor":
+        with ThreadPoolExecutor(threads) as executor:
+            yield ExecutorPool(executor, threads)
+    else:
+        yield SequentialPool() if kind == "sequential" else OwnPool()
+
+
+@pytest.fixture(
+    params=[(kind, threads) for kind in KINDS for threads in ((1, 2, 7) if kind not in ("sequential", "own") else (1,))]
+)
+def pool(request: pytest.FixtureRequest, loop: tuple[NativeKernel, NativeKernel]) -> Iterator[ThreadpoolInterface]:
+    """Return a pool of every kind with one, two and seven threads."""
+    kind, threads = request.param
+    with made(kind, threads, loop) as pool:
+        yield pool
+
+
+def test_every_task_runs_once_with_its_number(pool: ThreadpoolInterface) -> None:
+    seen: list[tuple[int, int]] = []
+    for n in (0, 1, 2, 5, 100):
+        pool.parallel_for(n, lambda i, n: seen.append((i, n)))
+    pool.wait()
+    assert sorted(seen) == [(i, n) for i, n in sorted((i, n) for n in (1, 2, 5, 100) for i in range(n))]
+
+
+def test_regions_run_in_the_order_of_their_submission(pool: ThreadpoolInterface) -> None:
+    order: list[int] = []
+    for region in range(300):
+        pool.parallel_for(3, lambda i, n, region=region: order.append(region))  # type: ignore[misc]
+    pool.wait()
+    assert order == sorted(order)
+    assert len(order) == 900
+
+
+def test_a_task_may_submit_and_wait_to_any_depth(pool: ThreadpoolInterface) -> None:
+    seen: list[int] = []
+
+    def task(depth: int) -> Callable[[int, int], None]:
+        def run(i: int, n: int) -> None:
+            assert pool.get_in_parallel() or isinstance(pool, SequentialPool)
+            seen.append(depth)
+            if depth < 4:
+                pool.parallel_for(2, task(depth + 1))
+                pool.wait()
+
+        return run
+
+    pool.parallel_for(3, task(0))
+    pool.wait()
+    assert [seen.count(depth) for depth in range(5)] == [3, 6, 12, 24, 48]
+    assert not pool.get_in_parallel()
+
+
+def test_an_error_reaches_whoever_waits_and_siblings_run(pool: ThreadpoolInterface) -> None:
+    seen: list[int] = []
+
+    def task(i: int, n: int) -> None:
+        if i == 1:
+            raise KeyError("one")
+        seen.append(i)
+
+    with pytest.raises(KeyError, match="one"):
+        pool.parallel_for(4, task)
+        pool.wait()
+    if not isinstance(pool, (SequentialPool, OwnPool)):
+        assert sorted(seen) == [0, 2, 3]
+    # And the next region is none the worse
+    pool.parallel_for(2, lambda i, n: seen.append(10))
+    pool.wait()
+    assert seen.count(10) == 2
+
+
+def test_an_asynchronous_pool_returns_before_its_tasks_have_run(pool: ThreadpoolInterface) -> None:
+    if not pool.get_flags() & pool.ASYNCHRONOUS:
+        return
+    gate, done = threading.Event(), threading.Event()
+    pool.parallel_for(1, lambda i, n: (gate.wait(SECONDS), done.set())[1])  # type: ignore[func-returns-value]
+    assert not done.is_set()
+    gate.set()
+    pool.wait()
+    assert done.is_set()
+
+
+def test_native_tasks_run_in_order_and_each_once(pool: ThreadpoolInterface) -> None:
+    # Given regions that double numbers in memory and then add 1: the order shows in the result
+    def double(begin: int, end: int, at: int) -> None:
+        store_s32(at, load_s32(at) * 2)
+
+    def add(begin: int, end: int, at: int) -> None:
+        store_s32(at, load_s32(at) + 1)
+
+    kernels = [load_object(compile_function("step", f, numba.types.void(I, I, I), host_isa())) for f in (double, add)]
+    numbers = np.arange(8, dtype=np.int32)
+    blobs = [(ctypes.c_int64 * 3)(0, 1, numbers.ctypes.data + 4 * i) for i in range(8)]
+    places = [ctypes.addressof(blob) for blob in blobs]
+    regions = [Region(kernel.address, places, "step", keep=blobs) for _ in range(10) for kernel in kernels]
+    # When they are run twice
+    for _ in range(2):
+        pool.run_regions(regions)
+        pool.wait()
+    # Then every number has gone through 20 rounds of both, in order
+    want = np.arange(8, dtype=np.int64)
+    for _ in range(20):
+        want = want * 2 + 1
+    np.testing.assert_array_equal(numbers, want.astype(np.int32))
+
+
+def test_a_native_failure_names_its_region(pool: ThreadpoolInterface) -> None:
+    def fails(ret: Any, exc: Any, blob: Any) -> int:
+        return 1
+
+    callback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(fails)
+    address = ctypes.cast(callback, ctypes.c_void_p).value or 0
+    with pytest.raises(KernelFailed, match="step 'seven'"):
+        pool.run_regions([Region(address, [0, 0], "step 'seven'", keep=callback)])
+        pool.wait()
+
+
+def test_many_threads_may_submit_to_one_pool(pool: ThreadpoolInterface) -> None:
+    counts = [0] * 6
+    lock = threading.Lock()
+
+    def submit(number: int) -> None:
+        def task(i: int, n: int) -> None:
+            with lock:
+                counts[number] += 1
+
+        for _ in range(50):
+            pool.parallel_for(3, task)
+        pool.wait()
+
+    threads = [threading.Thread(target=submit, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(SECONDS)
+        assert not thread.is_alive()
+    pool.wait()
+    assert counts == [150] * 6
+
+
+@pytest.mark.parametrize("threads", [0, -1])
+def test_a_pool_of_no_threads_is_refused(threads: int, loop: tuple[NativeKernel, NativeKernel]) -> None:
+    for make in (lambda: ThreadsPool(threads), lambda: NativePool(threads, *loop)):
+        with pytest.raises(ValueError, match="at least one thread"):
+            make()
+
+
+def test_the_threads_of_a_closed_pool_are_gone(loop: tuple[NativeKernel, NativeKernel]) -> None:
+    before = set(threading.enumerate())
+    for kind in ("threads", "native", "native asynchronous"):
+        with made(kind, 3, loop) as pool:
+            pool.parallel_for(3, lambda i, n: None)
+    assert set(threading.enumerate()) == before

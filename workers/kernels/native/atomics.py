@@ -1,0 +1,119 @@
+"""Atomic operations, futexes and calls by address for Numba functions: what a loop that never enters Python needs.
+
+All atomics are sequentially consistent; an address is an int64 in bytes, aligned to 8 (a futex word to 4).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import llvmlite.ir as ir
+from numba.core import cgutils, types
+
+from .vec import I32, I64, Builder, Value, call, intrinsic, pointer
+
+_FUTEX: Final = 202  # the number of the system call, x86-64
+_WAIT_PRIVATE: Final = 128
+_WAKE_PRIVATE: Final = 129
+_ORDER: Final = "seq_cst"
+
+
+@intrinsic
+def atomic_load(_: Any, address: types.Integer) -> Any:
+    """Load an int64."""
+
+    def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+        return b.load_atomic(pointer(b, a[0], I64), _ORDER, 8)
+
+    return types.int64(types.int64), emit
+
+
+@intrinsic
+def atomic_store(_: Any, address: types.Integer, value: types.Integer) -> Any:
+    """Store an int64."""
+
+    def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+        b.store_atomic(a[1], pointer(b, a[0], I64), _ORDER, 8)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), emit
+
+
+@intrinsic
+def atomic_add(_: Any, address: types.Integer, value: types.Integer) -> Any:
+    """Add to an int64 and return what it was before."""
+
+    def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+        return b.atomic_rmw("add", pointer(b, a[0], I64), a[1], _ORDER)
+
+    return types.int64(types.int64, types.int64), emit
+
+
+@intrinsic
+def compare_and_swap(_: Any, address: types.Integer, expected: types.Integer, value: types.Integer) -> Any:
+    """Store a value where an int64 is the expected one; return whether it was."""
+
+    def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+        pair = b.cmpxchg(pointer(b, a[0], I64), a[1], a[2], _ORDER, _ORDER)
+        return b.extract_value(pair, 1)
+
+    return types.boolean(types.int64, types.int64, types.int64), emit
+
+
+@intrinsic
+def pause(_: Any) -> Any:
+    """Tell the processor that this is a spin loop."""
+
+    def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+        call(b, "llvm.x86.sse2.pause", result=ir.VoidType())
+        return context.get_dummy_value()
+
+    return types.void(), emit
+
+
+@intrinsic
+def futex_wait(_: Any, address: types.Integer, value: types.Integer, milliseconds: types.Integer) -> Any:
+    """Sleep while the 32-bit word at an address is the low half of ``value``, at most so long; wake-ups may be spurious."""
+
+    def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+        limit = cgutils.alloca_once(b, ir.ArrayType(I64, 2))
+        seconds = b.sdiv(a[2], I64(1000))
+        b.store(seconds, b.gep(limit, [I32(0), I32(0)]))
+        rest = b.mul(b.sub(a[2], b.mul(seconds, I64(1000))), I64(1_000_000))
+        b.store(rest, b.gep(limit, [I32(0), I32(1)]))
+        word = b.and_(a[1], I64(0xFFFFFFFF))
+        _system_call(b, I64(_FUTEX), a[0], I64(_WAIT_PRIVATE), word, b.ptrtoint(limit, I64), I64(0), I64(0))
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64), emit
+
+
+@intrinsic
+def futex_wake(_: Any, address: types.Integer) -> Any:
+    """Wake every thread that sleeps at an address."""
+
+    def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+        zero = I64(0)
+        _system_call(b, I64(_FUTEX), a[0], I64(_WAKE_PRIVATE), I64(0x7FFFFFFF), zero, zero, zero)
+        return context.get_dummy_value()
+
+    return types.void(types.int64), emit
+
+
+@intrinsic
+def call_kernel(_: Any, function: types.Integer, blob: types.Integer) -> Any:
+    """Call a native kernel's entry point with packed arguments and return its status, 0 for success."""
+
+    def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+        room = b.ptrtoint(cgutils.alloca_once(b, ir.ArrayType(I64, 8)), I64)
+        kind = ir.FunctionType(I32, [I64, I64, I64])
+        entry = b.inttoptr(a[0], kind.as_pointer())
+        return b.sext(b.call(entry, [room, b.add(room, I64(32)), a[1]]), I64)
+
+    return types.int64(types.int64, types.int64), emit
+
+
+def _system_call(b: Builder, *arguments: Value) -> Value:
+    kind = ir.FunctionType(I64, [I64] * 7)
+    constraints = "={rax},{rax},{rdi},{rsi},{rdx},{r10},{r8},{r9},~{rcx},~{r11},~{memory}"
+    return b.call(ir.InlineAsm(kind, "syscall", constraints, side_effect=True), list(arguments))

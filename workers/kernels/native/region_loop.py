@@ -1,0 +1,128 @@
+"""The loop of a threadpool's threads: take tasks of parallel regions in order and run them, without the interpreter.
+
+A queue is memory of int64 words, each of the first eight on a cache line of its own:
+
+0 regions that have ended · 1 regions submitted · 2 an event counter that every change of the other two increments (the
+futex word) · 3 threads that sleep on it · 4 not 0: threads are to return · 5 address of the ring · 6 number of regions
+that the ring holds, a power of two
+
+A record of the ring is a cache line: the kernel's entry point, the address of an array of addresses of packed
+arguments, the number of tasks, the address of a word that is set where a task fails; the next task, the tasks that have
+ended. The next task carries the low half of the region's number in its upper half: a thread that was delayed can never
+take a task of a later region in the same record.
+
+Regions run one after the other; the thread that ends the last task of one opens the next. A waiting thread spins for
+some microseconds, since the next region is usually near, and then sleeps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from numba.core import types
+
+from .atomics import atomic_add, atomic_load, atomic_store, call_kernel, compare_and_swap, futex_wait, futex_wake, pause
+from .vec import iload
+
+#: Bytes of a cache line: distance of the queue's words, and size of a record.
+LINE: Final = 64
+ENDED, SUBMITTED, EVENT, SLEEPERS, STOP, RING, CAPACITY = (LINE * i for i in range(7))
+FUNCTION, BLOBS, COUNT, STATUS, NEXT, DONE = (8 * i for i in range(6))
+#: Longest sleep, in milliseconds, before a thread that waits for a region returns, to look after signals.
+SLICE_MS: Final = 100
+
+
+def make(isa: str, part: str) -> tuple[Callable[..., None], Any]:
+    """Return a kernel: the ``loop`` of a thread, or ``submit``, which appends regions and wakes threads."""
+    return _loop() if part == "loop" else _submit()
+
+
+def _loop() -> tuple[Callable[..., None], Any]:
+    """Return the loop.
+
+    Arguments: the queue's address; the number of regions that must have ended for the call to return (negative: only
+    when told to stop); 1 to run tasks meanwhile, 0 to wait only; and how often to look before sleeping. A call that
+    waits for regions may return early; the caller looks and calls again.
+    """
+
+    def loop(begin: int, end: int, queue: int, until: int, helps: int, spins: int) -> None:
+        ring = iload(queue + RING)
+        mask = iload(queue + CAPACITY) - 1
+        looks = 0
+        while True:
+            event = atomic_load(queue + EVENT)
+            ended = atomic_load(queue + ENDED)
+            if until >= 0 and ended >= until:
+                return
+            if until < 0 and atomic_load(queue + STOP) != 0:
+                return
+            took = False
+            if helps != 0 and ended < atomic_load(queue + SUBMITTED):
+                record = ring + (ended & mask) * LINE
+                place = atomic_load(record + NEXT)
+                task = place & 0xFFFFFFFF
+                if (place >> 32) == (ended & 0x7FFFFFFF) and task < iload(record + COUNT):
+                    took = True
+                    if compare_and_swap(record + NEXT, place, place + 1):
+                        count = iload(record + COUNT)
+                        blob = iload(iload(record + BLOBS) + task * 8)
+                        if call_kernel(iload(record + FUNCTION), blob) != 0:
+                            atomic_store(iload(record + STATUS), 1)
+                        if atomic_add(record + DONE, 1) + 1 == count:
+                            atomic_store(queue + ENDED, ended + 1)
+                            atomic_add(queue + EVENT, 1)
+                            if atomic_load(queue + SLEEPERS) != 0:
+                                futex_wake(queue + EVENT)
+            if took:
+                looks = 0
+                continue
+            looks += 1
+            if looks < spins:
+                pause()
+                continue
+            atomic_add(queue + SLEEPERS, 1)
+            if atomic_load(queue + EVENT) == event:
+                futex_wait(queue + EVENT, event, SLICE_MS)
+            atomic_add(queue + SLEEPERS, -1)
+            looks = 0
+            if until >= 0 and atomic_load(queue + EVENT) == event:
+                return
+
+    return loop, types.void(*[types.int64] * 6)
+
+
+def _submit() -> tuple[Callable[..., None], Any]:
+    """Return what appends regions; it waits while the ring is full. One thread at a time may call it.
+
+    Arguments: the queue's address; the address of records of four int64 (entry point, address of the array of addresses
+    of packed arguments, number of tasks, at least 1, address of the word that tells of a failure); how many. None only
+    wakes the threads.
+    """
+
+    def submit(begin: int, end: int, queue: int, regions: int, count: int) -> None:
+        ring = iload(queue + RING)
+        capacity = iload(queue + CAPACITY)
+        if count == 0:
+            atomic_add(queue + EVENT, 1)
+            futex_wake(queue + EVENT)
+        for index in range(count):
+            number = atomic_load(queue + SUBMITTED)
+            while number - atomic_load(queue + ENDED) >= capacity:
+                event = atomic_load(queue + EVENT)
+                if number - atomic_load(queue + ENDED) >= capacity:
+                    atomic_add(queue + SLEEPERS, 1)
+                    futex_wait(queue + EVENT, event, SLICE_MS)
+                    atomic_add(queue + SLEEPERS, -1)
+            record = ring + (number & (capacity - 1)) * LINE
+            region = regions + index * 32
+            for word in range(0, 32, 8):
+                atomic_store(record + word, iload(region + word))
+            atomic_store(record + DONE, 0)
+            atomic_store(record + NEXT, (number & 0x7FFFFFFF) << 32)
+            atomic_store(queue + SUBMITTED, number + 1)
+            atomic_add(queue + EVENT, 1)
+            if atomic_load(queue + SLEEPERS) != 0:
+                futex_wake(queue + EVENT)
+
+    return submit, types.void(*[types.int64] * 5)

@@ -1,0 +1,85 @@
+"""What a threadpool is to primitives, after oneDNN's threadpool interface and its asynchronous extension.
+
+A user's own pool is a subclass in plain Python: three methods, and two more where it is asynchronous.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import ClassVar, NamedTuple
+
+#: Entry point of a native kernel: ``i32 (ret*, exc**, int64 blob[])``.
+KERNEL_TYPE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+
+
+class KernelFailed(RuntimeError):
+    """A native kernel returned an error status. Raised by whoever waits for it."""
+
+
+class Region(NamedTuple):
+    """A parallel region of native tasks: a kernel's entry point and the address of each task's packed arguments.
+
+    ``keep`` is whatever must live until the last task has run; ``name`` says in errors what failed.
+    """
+
+    function: int
+    blobs: Sequence[int]
+    name: str = ""
+    keep: object = None
+
+
+class ThreadpoolInterface(ABC):
+    """Runs parallel regions: ``n`` tasks ``fn(i, n)``, in any order, side by side or not.
+
+    A pool with the flag `ASYNCHRONOUS` returns from `parallel_for` at once; its regions run in the order of their
+    submission, each after the last task of the one before, and `wait` returns when all have ended. The pool keeps
+    ``fn`` until its last task has run. Primitives never wait for a region and never use a barrier within one.
+    """
+
+    #: `parallel_for` may return before its tasks have run; consecutive regions run in order.
+    ASYNCHRONOUS: ClassVar[int] = 1
+    #: Many small tasks are welcome: the pool balances them.
+    AUTO_BALANCING: ClassVar[int] = 2
+
+    @abstractmethod
+    def get_num_threads(self) -> int:
+        """Return how many tasks can run at the same time."""
+
+    @abstractmethod
+    def get_in_parallel(self) -> bool:
+        """Return whether the calling thread is running a task of this pool."""
+
+    @abstractmethod
+    def parallel_for(self, n: int, fn: Callable[[int, int], None]) -> None:
+        """Run ``fn(i, n)`` for each i below n. Called from within a task, a pool may run them in place, one by one.
+
+        A synchronous pool returns when all have ended, and raises the first error of one.
+        """
+
+    def get_flags(self) -> int:
+        """Return the sum of the flags that hold."""
+        return 0
+
+    def wait(self) -> None:
+        """Return when every region submitted so far has ended; raise the first error. Nothing to do where synchronous."""
+
+    def run_regions(self, regions: Sequence[Region]) -> None:
+        """Run regions of native tasks, one after the other, as `parallel_for` does; raise KernelFailed as it raises errors."""
+        for region in regions:
+            self.parallel_for(len(region.blobs), _NativeTasks(region))
+
+
+class _NativeTasks:
+    """Calls the native kernel of a region as a pool's task."""
+
+    def __init__(self, region: Region) -> None:
+        self._region = region
+        self._kernel = KERNEL_TYPE(region.function)
+
+    def __call__(self, i: int, n: int) -> None:
+        room = (ctypes.c_int64 * 8)()
+        start = ctypes.addressof(room)
+        if self._kernel(start, start + 32, self._region.blobs[i]):
+            raise KernelFailed(f"{self._region.name or 'a native kernel'} failed")

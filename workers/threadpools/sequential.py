@@ -1,0 +1,31 @@
+"""The threadpool of whoever brings none: the calling thread runs every task."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+
+from .interface import KERNEL_TYPE, KernelFailed, Region, ThreadpoolInterface
+
+
+class SequentialPool(ThreadpoolInterface):
+    """Runs tasks in order on the calling thread. Safe from many threads; they do not see one another."""
+
+    def get_num_threads(self) -> int:
+        return 1
+
+    def get_in_parallel(self) -> bool:
+        return False
+
+    def parallel_for(self, n: int, fn: Callable[[int, int], None]) -> None:
+        for i in range(n):
+            fn(i, n)
+
+    def run_regions(self, regions: Sequence[Region]) -> None:
+        room = (ctypes.c_int64 * 8)()
+        start = ctypes.addressof(room)
+        for region in regions:
+            kernel = KERNEL_TYPE(region.function)
+            for blob in region.blobs:
+                if kernel(start, start + 32, blob):
+                    raise KernelFailed(f"{region.name or 'a native kernel'} failed")
