@@ -21,7 +21,12 @@ SCHEMA: Final = 1
 _TOOLCHAIN: Final = {"cpu": ("numba", "llvmlite", "numpy"), "opencl": ()}
 #: What kernels are generated from, and what describes the programs: folders beside this one, and how files there end.
 _SOURCES: Final = {
-    "cpu": (("kernels/native", ".py"), ("primitives", ".py")),
+    "cpu": (
+        ("kernels/native", ".py"),
+        ("kernels/native/reference", ".py"),
+        ("primitives", ".py"),
+        ("primitives/reference", ".py"),
+    ),
     "opencl": (
         ("kernels/opencl", ".cl"),
         ("kernels/opencl", ".py"),

@@ -4,6 +4,9 @@ Guarantees: the object is made for the level's processor, never for the host (a 
 exports exactly `poolrt_entry`; it leaves undefined only symbols that `object_loader` resolves; equal specs give equal
 bytes. A kernel that would need Python or Numba's runtime (arrays allocated, exceptions raised) is refused.
 
+An argument is an int64 or a float64. The last may be a ``voidptr``: it is given the place in memory of the arguments from
+its own slot on, so that a kernel can take any number of them.
+
 Numba's own target follows the host and keeps the host's features even when another processor is named, so each level
 has a target context with its own LLVM target machine. It replaces the process's CPU target only while a kernel is
 compiled, under Numba's compiler lock, because functions that a kernel calls find their target through that singleton.
@@ -31,6 +34,8 @@ from ...primitives.program import KernelSpec
 from .object_loader import ALLOWED_SYMBOLS, ENTRY_SYMBOL
 
 _DECLARATION: Final = re.compile(r"^declare [^@]*@(\"[^\"]+\"|[\w.$-]+)\(", re.MULTILINE)
+#: A generator is a module here, or in one folder below.
+_GENERATOR: Final = re.compile(r"[a-z_][a-z0-9_]*(\.[a-z_][a-z0-9_]*)?")
 _GLOBAL: Final = re.compile(r"^@(\"[^\"]+\"|[\w.$-]+) = external ", re.MULTILINE)
 
 
@@ -57,7 +62,7 @@ def compile_kernel(spec: KernelSpec, isa: str) -> bytes:
     if level not in ISA_LEVELS or not set(extensions) <= EXTENSIONS.keys():
         known = f"{', '.join(ISA_LEVELS)}, each with + and {', '.join(EXTENSIONS)}"
         raise CompileError(name, f"unknown ISA level {isa!r}; known: {known}")
-    if not spec.generator.isidentifier():
+    if not _GENERATOR.fullmatch(spec.generator):
         raise CompileError(name, f"{spec.generator!r} is no generator's name")
     try:
         generator = import_module(f".{spec.generator}", __package__)
@@ -70,8 +75,8 @@ def compile_kernel(spec: KernelSpec, isa: str) -> bytes:
 
 @global_compiler_lock
 def compile_function(name: str, function: Callable[..., None], signature: Signature, isa: str) -> bytes:
-    """Compile one Python function of int64 and float64 arguments, without a result. Raises CompileError."""
-    for argument in signature.args:
+    """Compile one Python function without a result, of arguments as said above. Raises CompileError."""
+    for argument in signature.args[:-1] if signature.args[-1] == types.voidptr else signature.args:
         if argument not in (types.int64, types.float64):
             raise CompileError(name, f"arguments are int64 or float64, not {argument}")
     target = _level(isa)
@@ -169,8 +174,12 @@ def _emit(name: str, module: llvm.ModuleRef, symbol: str, machine: llvm.TargetMa
     kinds = [str(argument.type) for argument in kernel.arguments]
     loads, passed = [], [f"{kinds[0]} %ret", f"{kinds[1]} %exc"]
     for slot, kind in enumerate(kinds[2:]):
-        loads.append(f"  %p{slot} = getelementptr i64, ptr %blob, i64 {slot}\n  %v{slot} = load {kind}, ptr %p{slot}")
-        passed.append(f"{kind} %v{slot}")
+        place = f"%p{slot}"
+        loads.append(f"  {place} = getelementptr i64, ptr %blob, i64 {slot}")
+        if kind not in ("ptr", "i8*"):
+            loads.append(f"  %v{slot} = load {kind}, ptr {place}")
+            place = f"%v{slot}"
+        passed.append(f"{kind} {place}")
     body = "\n".join(loads)
     entry = llvm.parse_assembly(
         'source_filename = "poolrt"\n'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 import os
 import pickle
@@ -21,7 +22,8 @@ import pytest
 from poolrt.workers.engines.target import ISA_LEVELS
 from poolrt.workers.kernels.native import codegen, vec
 from poolrt.workers.kernels.native.codegen import CompileError, compile_function, compile_kernel
-from poolrt.workers.kernels.native.object_loader import ObjectError
+from poolrt.workers.kernels.native.object_loader import ObjectError, load_object
+from poolrt.workers.kernels.native.reference.scalars import operand, write_64
 from poolrt.workers.primitives.program import KernelSpec
 
 I = numba.types.int64  # noqa: E741
@@ -119,6 +121,32 @@ def test_a_kernel_may_call_the_math_library() -> None:
     assert b"pow" in compile_function("k", powers, SIGNATURE, "x86-64-v3")
 
 
+def test_a_last_argument_is_the_place_of_all_that_follow() -> None:
+    """A kernel adds up as many numbers as it is told of."""
+
+    def add(begin: int, end: int, dst: int, count: int, numbers: object) -> None:
+        total = 0
+        for slot in range(count):
+            total += operand(numbers, slot)
+        write_64(dst, total)
+
+    kernel = load_object(compile_function("add", add, numba.types.void(I, I, I, I, numba.types.voidptr), "x86-64-v2"))
+    for numbers in ((), (5,), (1, 2, 3, 4)):
+        found, result = ctypes.c_int64(-1), (ctypes.c_int64 * 8)()
+        blob = (ctypes.c_int64 * 8)(0, 1, ctypes.addressof(found), len(numbers), *numbers)
+        assert kernel.function(ctypes.addressof(result), ctypes.addressof(result) + 32, ctypes.addressof(blob)) == 0
+        assert found.value == sum(numbers)
+
+
+def test_only_the_last_argument_is_such_a_place() -> None:
+    with pytest.raises(CompileError, match="int64 or float64"):
+        compile_function("k", square, numba.types.void(I, I, numba.types.voidptr, I), "x86-64-v3")
+
+
+def test_a_generator_may_be_one_folder_below() -> None:
+    assert compile_kernel(KernelSpec.of("reference.padding"), "x86-64-v3")
+
+
 @pytest.fixture
 def generator() -> Iterator[ModuleType]:
     name = f"{codegen.__package__}.a_generator"
@@ -142,7 +170,9 @@ def test_a_spec_names_generator_and_parameters(generator: ModuleType) -> None:
         compile_kernel(KernelSpec.of("a_generator", other=1), "x86-64-v3")
 
 
-@pytest.mark.parametrize("name", ["no_such_generator", "os.path", "..codegen"])
+@pytest.mark.parametrize(
+    "name", ["no_such_generator", "os.path", "..codegen", "reference.a.b", "reference.no_such_generator"]
+)
 def test_a_generator_that_does_not_exist_is_a_compile_error(name: str) -> None:
     with pytest.raises(CompileError, match="generator"):
         compile_kernel(KernelSpec.of(name), "x86-64-v3")

@@ -1,0 +1,85 @@
+"""Elements with scale and zero point, and results written after a chain: what attributes ask of every operation.
+
+oneDNN's order: result = post_ops(value) / scale + zero point, with scale and zero point of dst; a source's element is
+(stored - zero point) * scale. Both may vary along any dimensions: they are broadcast tensors of f32 and s32.
+
+A chain is a record of its own::
+
+    0  number of steps
+    1 + 5 n  step n: kind (`STEPS`) · algorithm, of a sum the data type that dst is read as · alpha and beta as bits of
+             float64 · bytes from the chain to the record of a binary step's second source, broadcast to dst
+
+A sum adds alpha * (what dst held - beta).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from ....primitives.reference.codes import STEPS
+from .binaries import binary
+from .data_types import load, store
+from .functions import eltwise
+from .scalars import piece, read_f64, read_s64
+from .tensor import base, dtype, where
+
+_ELTWISE: Final = STEPS["eltwise"]
+_BINARY: Final = STEPS["binary"]
+
+
+@piece
+def fetch(operands: Any, record: int, item: int) -> float:
+    """Return an element by its row-major number, with the tensor's zero point subtracted and its scale applied."""
+    value = element(operands, record, item)
+    return (value - zero_point(operands, record, item)) * scale(operands, record, item)
+
+
+@piece
+def element(operands: Any, record: int, item: int) -> float:
+    """Return an element by its row-major number, as it is stored."""
+    return load(base(operands, record) + where(record, item), dtype(record))
+
+
+@piece
+def scale(operands: Any, record: int, item: int) -> float:
+    """Return the scale of an element by its row-major number, 1 where the tensor has none."""
+    distance = read_s64(record + 24)
+    return element(operands, record + distance, item) if distance != 0 else 1.0
+
+
+@piece
+def zero_point(operands: Any, record: int, item: int) -> float:
+    """Return the zero point of an element by its row-major number, 0 where the tensor has none."""
+    distance = read_s64(record + 32)
+    return element(operands, record + distance, item) if distance != 0 else 0.0
+
+
+@piece
+def finish(operands: Any, record: int, chain: int, item: int, value: float) -> None:
+    """Write element ``item`` (its row-major number) of a destination: ``value`` after the chain, scale and zero point."""
+    place = base(operands, record) + where(record, item)
+    value = chained(operands, chain, item, value, place)
+    if read_s64(record + 24) != 0:
+        value = value / scale(operands, record, item)
+    if read_s64(record + 32) != 0:
+        value = value + zero_point(operands, record, item)
+    store(place, dtype(record), value)
+
+
+@piece
+def chained(operands: Any, chain: int, item: int, value: float, place: int) -> float:
+    """Return a value after a chain; ``place`` is the address of dst's element, read by a sum."""
+    step = chain + 8
+    for _ in range(read_s64(chain)):
+        kind = read_s64(step)
+        algorithm = read_s64(step + 8)
+        alpha = read_f64(step + 16)
+        beta = read_f64(step + 24)
+        if kind == _ELTWISE:
+            value = eltwise(algorithm, value, alpha, beta)
+        elif kind == _BINARY:
+            value = binary(algorithm, value, element(operands, chain + read_s64(step + 32), item))
+        else:
+            value = value + alpha * (load(place, algorithm) - beta)
+        step += 40
+    return value

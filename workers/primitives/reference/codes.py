@@ -1,0 +1,13 @@
+"""Numbers that stand for names in the tables of reference kernels."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ...desc.attributes import BINARY_ALGORITHMS, ELTWISE_ALGORITHMS, POST_OP_KINDS
+
+DATA_TYPES: Final = {n: i for i, n in enumerate(("f64", "f32", "f16", "bf16", "s64", "s32", "s8", "u8", "bool"))}
+ELTWISE: Final = {name: code for code, name in enumerate(ELTWISE_ALGORITHMS)}
+BINARY: Final = {name: code for code, name in enumerate(BINARY_ALGORITHMS)}
+#: Kinds of a step of a chain.
+STEPS: Final = {name: code for code, name in enumerate(POST_OP_KINDS)}

@@ -1,0 +1,181 @@
+"""The records, chains and operands that a reference kernel is told its tensors by.
+
+What a record and a chain hold stands in ``kernels/native/reference``, in `tensor` and `epilogue`. One `Tables` describes one
+launch, with the launches that zero the padding of what it writes.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from ...desc import MemoryDesc, PrimitiveAttr, item_size, post_op_src, scales_of, zero_points_of
+from ..program import KernelSpec, Launch, LaunchArgument, Program
+from .codes import BINARY, DATA_TYPES, ELTWISE, STEPS
+
+#: Words of a record before its dimensions, and words a dimension.
+_HEADER: Final = 5
+_DIM: Final = 5
+#: The generator of the kernel that zeroes padding.
+_PADDING: Final = "reference.padding"
+
+
+class Step(NamedTuple):
+    """A step of a chain; ``record`` is the place of a binary step's second source in the tables."""
+
+    kind: str
+    algorithm: str = ""
+    alpha: float = 0.0
+    beta: float = 0.0
+    record: int = 0
+
+
+class Tables:
+    """Builds the tables and operands of one launch, whose attributes are ``attr``."""
+
+    def __init__(self, attr: PrimitiveAttr) -> None:
+        self._attr = attr
+        self._words: list[int] = []
+        self._slots: dict[int, int] = {}
+
+    def tensor(
+        self,
+        arg: int,
+        md: MemoryDesc,
+        shape: Sequence[int] | None = None,
+        axes: Sequence[int] | None = None,
+        quantised: bool = True,
+    ) -> LaunchArgument:
+        """Add the record of an argument and return its address.
+
+        ``shape`` is what the tensor is broadcast to, ``axes`` which dimension of it each of the tensor's is (its own
+        number where not given). With ``quantised`` the record names the argument's scales and zero points.
+        """
+        return ("t", 8 * self._tensor(arg, md, shape, axes, quantised))
+
+    def scales(self, arg: int, md: MemoryDesc, shape: Sequence[int], axes: Sequence[int]) -> Step | None:
+        """Return the step that multiplies by the scales of a source broadcast to dst's ``shape``, None without any.
+
+        Dimensions of the source that are not dst's have axis -1; scales must not vary along them.
+        """
+        record = self._quantisation("scales", arg, md, shape, axes)
+        return Step("binary", "mul", record=record) if record else None
+
+    def add(self, arg: int, md: MemoryDesc, shape: Sequence[int], axes: Sequence[int]) -> Step:
+        """Return the step that adds a tensor, a bias, broadcast to dst's ``shape``."""
+        return Step("binary", "add", record=self._tensor(arg, md, shape, axes, quantised=False))
+
+    def chain(self, dst: MemoryDesc, before: Sequence[Step | None] = ()) -> LaunchArgument:
+        """Add the chain of ``before`` and the attributes' post-ops on ``dst`` and return its address."""
+        steps = [step for step in before if step is not None]
+        for index, op in enumerate(self._attr.post_ops):
+            record = self._tensor(post_op_src(index), op.src1, dst.dims, None, False) if op.src1 is not None else 0
+            algorithm = (op.dtype or dst.dtype) if op.kind == "sum" else op.algorithm
+            steps.append(Step(op.kind, algorithm, op.alpha, op.beta, record))
+        start = len(self._words)
+        codes = {"eltwise": ELTWISE, "binary": BINARY, "sum": DATA_TYPES}
+        self._words.append(len(steps))
+        for step in steps:
+            alpha, beta = (_float_bits(value) for value in (step.alpha, step.beta))
+            distance = 8 * (step.record - start)
+            self._words += [STEPS[step.kind], codes[step.kind][step.algorithm], alpha, beta, distance]
+        return ("t", 8 * start)
+
+    def numbers(self, values: Sequence[int]) -> LaunchArgument:
+        """Add int64 values and return the address of the first."""
+        start = len(self._words)
+        self._words += values
+        return ("t", 8 * start)
+
+    def program(
+        self, generator: str, args: Sequence[LaunchArgument], work: int, written: Sequence[tuple[int, MemoryDesc]]
+    ) -> Program:
+        """Return the program of one kernel, called with ``args`` and the operands, over ``work`` items.
+
+        Where arguments ``written`` have padding, it is zeroed afterwards.
+        """
+        padded = [(arg, md) for arg, md in written if md.elements and math.prod(md.padded_dims) != md.elements]
+        records = [(self.tensor(arg, md, quantised=False), md) for arg, md in padded]
+        operands = self._operands()
+        kernels = [KernelSpec.of(f"reference.{generator}")]
+        launches = [Launch(0, (*args, *operands), work)]
+        if padded:
+            kernels.append(KernelSpec.of(_PADDING))
+            launches += [Launch(1, (record, *operands), math.prod(md.padded_dims)) for record, md in records]
+        return Program(tuple(kernels), tuple(launches), struct.pack(f"<{len(self._words)}q", *self._words))
+
+    def _operands(self) -> tuple[LaunchArgument, ...]:
+        return tuple(("m", (arg, 0)) for arg in self._slots)
+
+    def _slot(self, arg: int) -> int:
+        return self._slots.setdefault(int(arg), len(self._slots))
+
+    def _tensor(
+        self, arg: int, md: MemoryDesc, shape: Sequence[int] | None, axes: Sequence[int] | None, quantised: bool
+    ) -> int:
+        """Add a record and return its place, in words."""
+        shape = md.dims if shape is None else shape
+        axes = range(md.ndims) if axes is None else axes
+        scales = zero_points = 0
+        if quantised:
+            scales = self._quantisation("scales", arg, md, shape, axes)
+            zero_points = self._quantisation("zero_points", arg, md, shape, axes)
+        size = item_size(md.dtype)
+        layout, outer, padded = md.layout, md.outer_strides(), md.padded_dims
+        dims = [_Dim(extent, extent, 0, ()) for extent in shape]
+        for dim, axis in enumerate(axes):
+            if axis >= 0 and (md.dims[dim] != 1 or shape[axis] == 1):
+                step, blocks = size, []
+                for blocked, extent in reversed(layout.blocks):
+                    if blocked == dim:
+                        blocks.append((extent, step))
+                    step *= extent
+                dims[axis] = _Dim(md.dims[dim], padded[dim], outer[dim] * size, tuple(blocks))
+        return self._record(arg, md.dtype, dims, scales, zero_points)
+
+    def _quantisation(self, name: str, arg: int, md: MemoryDesc, shape: Sequence[int], axes: Sequence[int]) -> int:
+        """Add the record of an argument's scales or zero points and return its place, 0 where there are none."""
+        for item in getattr(self._attr, name):
+            if item.arg == arg:
+                number, dtype = {"scales": (scales_of(arg), "f32"), "zero_points": (zero_points_of(arg), "s32")}[name]
+                dims = [_Dim(extent, extent, 0, ()) for extent in shape]
+                step = item_size(dtype)
+                for dim in reversed(range(md.ndims)):
+                    if item.mask >> dim & 1:
+                        dims[axes[dim]] = _Dim(shape[axes[dim]], shape[axes[dim]], step, ())
+                        step *= md.dims[dim]
+                return self._record(number, dtype, dims, 0, 0)
+        return 0
+
+    def _record(self, arg: int, dtype: str, dims: list[_Dim], scales: int, zero_points: int) -> int:
+        if not self._words:
+            self._words.append(0)  # no record lies at 0, which stands for none
+        start = len(self._words)
+        distances = [8 * (place - start) if place else 0 for place in (scales, zero_points)]
+        self._words += [DATA_TYPES[dtype], len(dims), self._slot(arg), *distances]
+        blocks = start + _HEADER + _DIM * len(dims)
+        for dim in dims:
+            self._words += [dim.size, dim.padded, dim.stride, len(dim.blocks), 8 * (blocks - start)]
+            blocks += 2 * len(dim.blocks)
+        for dim in dims:
+            for block in dim.blocks:
+                self._words += block
+        return start
+
+
+class _Dim(NamedTuple):
+    """A dimension of a record; strides in bytes."""
+
+    size: int
+    padded: int
+    stride: int
+    blocks: tuple[tuple[int, int], ...]
+
+
+def _float_bits(value: float) -> int:
+    """Return the bits of a parameter as float64; parameters are float32 values, as they are for every engine."""
+    (narrow,) = struct.unpack("<f", struct.pack("<f", value))
+    (bits,) = struct.unpack("<q", struct.pack("<d", narrow))
+    return int(bits)
