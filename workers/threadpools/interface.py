@@ -62,7 +62,7 @@ class ThreadpoolInterface(ABC):
         """Return the sum of the flags that hold."""
         return 0
 
-    def wait(self) -> None:
+    def wait(self) -> None:  # noqa: B027 - a synchronous pool has nothing to wait for
         """Return when every region submitted so far has ended; raise the first error. Nothing to do where synchronous."""
 
     def run_regions(self, regions: Sequence[Region]) -> None:

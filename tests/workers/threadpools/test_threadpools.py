@@ -75,9 +75,10 @@ def made(kind: str, threads: int, loop: tuple[NativeKernel, NativeKernel]) -> It
         yield SequentialPool() if kind == "sequential" else OwnPool()
 
 
-@pytest.fixture(
-    params=[(kind, threads) for kind in KINDS for threads in ((1, 2, 7) if kind not in ("sequential", "own") else (1,))]
-)
+CASES = [(kind, threads) for kind in KINDS for threads in ((1,) if kind in ("sequential", "own") else (1, 2, 7))]
+
+
+@pytest.fixture(params=CASES, ids=str)
 def pool(request: pytest.FixtureRequest, loop: tuple[NativeKernel, NativeKernel]) -> Iterator[ThreadpoolInterface]:
     """Return a pool of every kind with one, two and seven threads."""
     kind, threads = request.param
@@ -119,6 +120,15 @@ def test_a_task_may_submit_and_wait_to_any_depth(pool: ThreadpoolInterface) -> N
     pool.wait()
     assert [seen.count(depth) for depth in range(5)] == [3, 6, 12, 24, 48]
     assert not pool.get_in_parallel()
+
+
+def test_tasks_run_side_by_side(pool: ThreadpoolInterface) -> None:
+    if pool.get_num_threads() < 2 or isinstance(pool, OwnPool):
+        return
+    meeting = threading.Barrier(2, timeout=SECONDS)
+    # Breaks where one task waits for the other to end
+    pool.parallel_for(2, lambda i, n: None if meeting.wait() >= 0 else None)
+    pool.wait()
 
 
 def test_an_error_reaches_whoever_waits_and_siblings_run(pool: ThreadpoolInterface) -> None:
