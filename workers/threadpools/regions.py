@@ -23,7 +23,12 @@ class PackedRegions(Sequence[Region]):
         start = ctypes.addressof(self._failed)
         self._records = (ctypes.c_int64 * (_WORDS * count))()
         for i, (region, blobs) in enumerate(zip(self._regions, self._blobs, strict=True)):
-            record = [region.function, ctypes.addressof(blobs), len(region.blobs), start + 8 * i]
+            record: list[ctypes.c_int64 | int] = [
+                region.function,
+                ctypes.addressof(blobs),
+                len(region.blobs),
+                start + 8 * i,
+            ]
             self._records[_WORDS * i : _WORDS * (i + 1)] = record
 
     @property

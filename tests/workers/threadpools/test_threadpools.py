@@ -126,8 +126,11 @@ def test_tasks_run_side_by_side(pool: ThreadpoolInterface) -> None:
     if pool.get_num_threads() < 2 or isinstance(pool, OwnPool):
         return
     meeting = threading.Barrier(2, timeout=SECONDS)
-    # Breaks where one task waits for the other to end
-    pool.parallel_for(2, lambda i, n: None if meeting.wait() >= 0 else None)
+
+    def meet(i: int, n: int) -> None:
+        meeting.wait()  # breaks where one task waits for the other to end
+
+    pool.parallel_for(2, meet)
     pool.wait()
 
 
