@@ -1,7 +1,7 @@
-"""The records, chains and operands that a reference kernel is told its tensors by.
+"""The records, chains and operands that reference kernels are told their tensors by.
 
 What a record and a chain hold stands in ``kernels/native/reference``, in `tensor` and `epilogue`. One `Tables` describes one
-launch, with the launches that zero the padding of what it writes.
+program: the launches of its kernels, all with the same operands, and those that zero the padding of what they write.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .codes import BINARY, DATA_TYPES, ELTWISE, STEPS
 _HEADER: Final = 5
 _DIM: Final = 5
 #: The generator of the kernel that zeroes padding.
-_PADDING: Final = "reference.padding"
+_PADDING: Final = "padding"
 
 
 class Step(NamedTuple):
@@ -32,8 +32,16 @@ class Step(NamedTuple):
     record: int = 0
 
 
+class Run(NamedTuple):
+    """One launch of the kernel of ``generator``, called with ``args`` and the operands, over ``work`` items."""
+
+    generator: str
+    args: tuple[LaunchArgument, ...]
+    work: int
+
+
 class Tables:
-    """Builds the tables and operands of one launch, whose attributes are ``attr``."""
+    """Builds the tables, operands and launches of one program, whose attributes are ``attr``."""
 
     def __init__(self, attr: PrimitiveAttr) -> None:
         self._attr = attr
@@ -47,13 +55,15 @@ class Tables:
         shape: Sequence[int] | None = None,
         axes: Sequence[int] | None = None,
         quantised: bool = True,
+        scaled: bool = True,
     ) -> LaunchArgument:
         """Add the record of an argument and return its address.
 
         ``shape`` is what the tensor is broadcast to, ``axes`` which dimension of it each of the tensor's is (its own
-        number where not given). With ``quantised`` the record names the argument's scales and zero points.
+        number where not given). With ``quantised`` the record names the argument's scales and zero points, the scales
+        only where ``scaled``.
         """
-        return ("t", 8 * self._tensor(arg, md, shape, axes, quantised))
+        return ("t", 8 * self._tensor(arg, md, shape, axes, quantised, scaled))
 
     def scales(self, arg: int, md: MemoryDesc, shape: Sequence[int], axes: Sequence[int]) -> Step | None:
         """Return the step that multiplies by the scales of a source broadcast to dst's ``shape``, None without any.
@@ -90,21 +100,32 @@ class Tables:
         return ("t", 8 * start)
 
     def program(
-        self, generator: str, args: Sequence[LaunchArgument], work: int, written: Sequence[tuple[int, MemoryDesc]]
+        self,
+        generator: str,
+        args: Sequence[LaunchArgument],
+        work: int,
+        written: Sequence[tuple[int, MemoryDesc]],
+        further: Sequence[Run] = (),
+        scratchpad: int = 0,
     ) -> Program:
-        """Return the program of one kernel, called with ``args`` and the operands, over ``work`` items.
+        """Return the program of a kernel, called with ``args`` and the operands, over ``work`` items, and of ``further``.
 
-        Where arguments ``written`` have padding, it is zeroed afterwards.
+        Where arguments ``written`` have padding, it is zeroed afterwards. ``scratchpad`` is in bytes.
         """
-        padded = [(arg, md) for arg, md in written if md.elements and math.prod(md.padded_dims) != md.elements]
-        records = [(self.tensor(arg, md, quantised=False), md) for arg, md in padded]
+        runs = [Run(generator, tuple(args), work), *further]
+        for arg, md in written:
+            if md.elements and math.prod(md.padded_dims) != md.elements:
+                record = self.tensor(arg, md, quantised=False)
+                runs.append(Run(_PADDING, (record,), math.prod(md.padded_dims)))
+        runs = [run for run in runs if run.work]
+        generators = list(dict.fromkeys(run.generator for run in runs))
         operands = self._operands()
-        kernels = [KernelSpec.of(f"reference.{generator}")]
-        launches = [Launch(0, (*args, *operands), work)]
-        if padded:
-            kernels.append(KernelSpec.of(_PADDING))
-            launches += [Launch(1, (record, *operands), math.prod(md.padded_dims)) for record, md in records]
-        return Program(tuple(kernels), tuple(launches), struct.pack(f"<{len(self._words)}q", *self._words))
+        return Program(
+            tuple(KernelSpec.of(f"reference.{name}") for name in generators),
+            tuple(Launch(generators.index(run.generator), (*run.args, *operands), run.work) for run in runs),
+            struct.pack(f"<{len(self._words)}q", *self._words),
+            scratchpad,
+        )
 
     def _operands(self) -> tuple[LaunchArgument, ...]:
         return tuple(("m", (arg, 0)) for arg in self._slots)
@@ -113,14 +134,20 @@ class Tables:
         return self._slots.setdefault(int(arg), len(self._slots))
 
     def _tensor(
-        self, arg: int, md: MemoryDesc, shape: Sequence[int] | None, axes: Sequence[int] | None, quantised: bool
+        self,
+        arg: int,
+        md: MemoryDesc,
+        shape: Sequence[int] | None,
+        axes: Sequence[int] | None,
+        quantised: bool,
+        scaled: bool = True,
     ) -> int:
         """Add a record and return its place, in words."""
         shape = md.dims if shape is None else shape
         axes = range(md.ndims) if axes is None else axes
         scales = zero_points = 0
         if quantised:
-            scales = self._quantisation("scales", arg, md, shape, axes)
+            scales = self._quantisation("scales", arg, md, shape, axes) if scaled else 0
             zero_points = self._quantisation("zero_points", arg, md, shape, axes)
         size = item_size(md.dtype)
         layout, outer, padded = md.layout, md.outer_strides(), md.padded_dims
@@ -143,8 +170,9 @@ class Tables:
                 dims = [_Dim(extent, extent, 0, ()) for extent in shape]
                 step = item_size(dtype)
                 for dim in reversed(range(md.ndims)):
-                    if item.mask >> dim & 1:
-                        dims[axes[dim]] = _Dim(shape[axes[dim]], shape[axes[dim]], step, ())
+                    axis = axes[dim]
+                    if item.mask >> dim & 1 and (md.dims[dim] != 1 or shape[axis] == 1):
+                        dims[axis] = _Dim(shape[axis], shape[axis], step, ())
                         step *= md.dims[dim]
                 return self._record(number, dtype, dims, 0, 0)
         return 0

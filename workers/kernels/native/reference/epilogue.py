@@ -30,8 +30,13 @@ _BINARY: Final = STEPS["binary"]
 @piece
 def fetch(operands: Any, record: int, item: int) -> float:
     """Return an element by its row-major number, with the tensor's zero point subtracted and its scale applied."""
-    value = element(operands, record, item)
-    return (value - zero_point(operands, record, item)) * scale(operands, record, item)
+    return quantised(operands, record, item, element(operands, record, item))
+
+
+@piece
+def quantised(operands: Any, record: int, item: int, stored: float) -> float:
+    """Return what element ``item`` of a tensor stands for, given what is stored of it."""
+    return (stored - zero_point(operands, record, item)) * scale(operands, record, item)
 
 
 @piece
