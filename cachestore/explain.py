@@ -23,11 +23,12 @@ _MOST_NEAR: Final = 5
 
 
 class Known(NamedTuple):
-    """A stored entry without its payload."""
+    """A stored entry without its payload; `creations` tells how often it was created, None where only Redis knows."""
 
     digest: str
     key: Key
     meta: EntryMeta
+    creations: int | None = None
 
 
 class Near(NamedTuple):

@@ -22,8 +22,9 @@ class EntryInfo:
     """One stored entry.
 
     `kind` is the key's field `primitive`, `kind` or `name`, whichever is first there and text; `bytes` the size at
-    rest; `age_s` and `last_use_s` are seconds ago; `seconds` is what its creation took. `None` stands for what a bad
-    entry does not tell.
+    rest; `age_s` and `last_use_s` are seconds ago; `seconds` is what its creation took. `creations` tells how often it
+    was created since it was last dropped. `None` stands for what a bad entry does not tell, and for `creations` while
+    Redis, which counts them, is away.
     """
 
     digest: str
@@ -34,6 +35,7 @@ class EntryInfo:
     seconds: float | None
     creator: str | None
     toolchain: str | None
+    creations: int | None
 
     def as_dict(self) -> dict[str, Any]:
         """Return the fields as a dictionary."""
@@ -91,12 +93,12 @@ class Inspection:
         state = self._node.state()
         digests = [file.digest for file in self._node.listing(state)]
         in_files = set(digests)
-        if tier is not None:
-            digests += [item.digest for item in tier.listing() if item.digest not in in_files]
+        creations = {item.digest: item.creations for item in tier.listing()} if tier is not None else {}
+        digests += [digest for digest in creations if digest not in in_files]
         for digest, blob in zip(digests, self._blobs(state, tier, digests, in_files), strict=True):
             entry = self._good(digest, blob)
             if entry is not None:
-                yield Known(digest, Key.from_canonical(entry.key), entry.meta)
+                yield Known(digest, Key.from_canonical(entry.key), entry.meta, creations.get(digest))
 
     def key_of(self, tier: RedisTier | None, digest: str) -> Key | None:
         """Return the key that a stored entry carries; None where there is no sound entry of this digest."""
@@ -148,6 +150,7 @@ class Inspection:
             seconds=meta.seconds if meta is not None else None,
             creator=meta.creator if meta is not None else None,
             toolchain=meta.toolchain if meta is not None else None,
+            creations=item.creations,
         )
 
     def _good(self, digest: str, blob: bytes | None) -> Entry | None:

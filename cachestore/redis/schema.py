@@ -6,6 +6,7 @@
     poolrt:{NS}:w:<digest>:<fence>  wake stream of one lease; expires
     poolrt:{NS}:z                   order: sorted set digest -> tick of last use
     poolrt:{NS}:s                   sizes: hash digest -> bytes, and `bytes` -> their sum
+    poolrt:{NS}:r                   repeats: hash digest -> 8 bytes for each creation beside the one that is kept
     poolrt:{NS}:m                   meta: hash clock, generation, revision, capacity, capacity_bytes, entries,
                                     incarnation, mending, looked, looked_to (see tidy.lua)
     poolrt:{NS}:c                   counters: hash, named as in `stats.COUNTERS`
@@ -36,6 +37,7 @@ _WRITES: Final = (
         "HLEN",
         "HINCRBY",
         "STRLEN",
+        "GETRANGE",
         "ZADD",
         "ZREM",
     ),
@@ -46,12 +48,13 @@ _WRITES: Final = (
 class Schema:
     """Make the names of one namespace."""
 
-    __slots__ = ("counters", "meta", "order", "prefix", "sizes")
+    __slots__ = ("counters", "meta", "order", "prefix", "repeats", "sizes")
 
     def __init__(self, namespace: str) -> None:
         self.prefix = f"poolrt:{{{namespace}}}"
         self.order = f"{self.prefix}:z"
         self.sizes = f"{self.prefix}:s"
+        self.repeats = f"{self.prefix}:r"
         self.meta = f"{self.prefix}:m"
         self.counters = f"{self.prefix}:c"
 

@@ -16,6 +16,8 @@ from .lease import LeaseDesk, Seen, Terms
 from .schema import Schema
 from .scripts import Scripts
 
+#: Bytes by which publish.lua remembers a creation.
+_MARK_SIZE: Final = 8
 #: Values asked for in one round trip; keeps answers to a few megabytes.
 _VALUES_PER_TRIP: Final = 16
 #: Digests in one touch.
@@ -41,11 +43,15 @@ class SharedLimits:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """One entry's bookkeeping: size in bytes, tick of last use in seconds since the epoch."""
+    """One entry's bookkeeping: size in bytes, tick of last use in seconds since the epoch, how often it was created.
+
+    `creations` is None where nobody has counted them.
+    """
 
     digest: str
     bytes: int
     last_use: float
+    creations: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,12 +203,20 @@ class RedisTier:
         digests = digests_of(answer[::2])
         ticks = dict(zip(answer[::2], answer[1::2], strict=True))
         sizes: list[bytes | None] = []
+        repeats: list[bytes | None] = []
         for start in range(0, len(digests), _TOUCHES_PER_TRIP):
-            sizes += self._connection.command("HMGET", self._schema.sizes, *digests[start : start + _TOUCHES_PER_TRIP])
+            part = digests[start : start + _TOUCHES_PER_TRIP]
+            answers = self._connection.batch(
+                [("HMGET", name, *part) for name in (self._schema.sizes, self._schema.repeats)]
+            )
+            sizes += answers[0]
+            repeats += answers[1]
         with self._connection.understanding():
             return [
-                Listed(digest, int(size or 0), float(ticks[digest.encode()]) / 1e6)
-                for digest, size in zip(digests, sizes, strict=True)
+                Listed(
+                    digest, int(size or 0), float(ticks[digest.encode()]) / 1e6, 1 + len(others or b"") // _MARK_SIZE
+                )
+                for digest, size, others in zip(digests, sizes, repeats, strict=True)
             ]
 
     def close(self) -> None:

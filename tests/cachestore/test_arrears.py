@@ -116,6 +116,27 @@ def test_a_node_that_meets_redis_for_the_first_time_publishes_only_what_it_owes(
     assert digests(store) == [key.digest for key in KEYS[3:6]]
 
 
+def test_a_key_that_two_nodes_have_created_without_redis_has_two_creations(
+    own_server: RedisServer, make_store: StoreMaker, options: dict[str, Any], tmp_path: Path
+) -> None:
+    homes: list[dict[str, Any]] = [
+        {},
+        {"home": str(tmp_path / "t"), "key_file": str(Path(options["home"]) / "signing.key")},
+    ]
+    for home in homes:
+        alone = make_store(url="unix:///nobody", **home)
+        fill(alone, KEYS[:1])
+        assert [entry.creations for entry in alone.entries()] == [None]
+    here, there = (make_store(url=own_server.url, **home) for home in homes)
+    here.stats()
+    assert [entry.creations for entry in here.entries()] == [1]
+    there.stats()
+    assert [entry.creations for entry in here.entries()] == [2]
+    (explanation,) = there.explain(KEYS[0])
+    assert explanation.stored is not None
+    assert explanation.stored.creations == 2
+
+
 def test_a_late_entry_is_published_under_the_lease_of_its_creator_and_wakes_those_who_wait(
     own_server: RedisServer, make_store: StoreMaker, options: dict[str, Any], tmp_path: Path
 ) -> None:

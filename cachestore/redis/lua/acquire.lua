@@ -1,7 +1,8 @@
 -- Ask for the lease to create one entry. Needs: clock.
 --
 -- KEYS  1 <prefix>:v:<digest>          value
---       2 <prefix>:l:<digest>          lease, hash: nonce, fence, owner, term (ms), expires (ms), limit (ms)
+--       2 <prefix>:l:<digest>          lease, hash: nonce, fence, owner, term (ms), expires (ms), limit (ms),
+--                                      repeats: marks of results that came too late (see publish)
 --       3 <prefix>:m                   meta, hash: clock, capacity, generation, revision
 --       4 <prefix>:c                   counters
 --       5 <prefix>:w:<digest>:<fence>  (optional) wake stream of the lease that the caller waited for

@@ -2,11 +2,13 @@
 --
 -- KEYS used by the caller: <order> sorted set digest -> tick of last use, <sizes> hash digest -> bytes and `bytes` -> their
 -- sum, <meta> hash with `entries`, `capacity`, `capacity_bytes`, <counters> hash with `evictions`.
--- The values `<prefix>:v:<digest>` are not declared as keys; they carry the same hash tag and so live in the same slot.
+-- The values `<prefix>:v:<digest>` and the hash `<prefix>:r`, repeats, are not declared as keys; they carry the same hash tag and
+-- so live in the same slot.
 local function drop(prefix, order, sizes, meta, digest)
   local size = tonumber(redis.call('HGET', sizes, digest) or '0')
   local listed = redis.call('ZREM', order, digest)
   redis.call('HDEL', sizes, digest)
+  redis.call('HDEL', prefix .. ':r', digest)
   redis.call('UNLINK', prefix .. ':v:' .. digest)
   -- Not -size: Lua writes the negative zero of an unlisted entry as -0, which is no number for Redis.
   redis.call('HINCRBY', sizes, 'bytes', 0 - size)

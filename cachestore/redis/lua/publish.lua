@@ -17,8 +17,9 @@
 --   NOVAL      the upload is not there
 local upload, value, lease, wake, order, sizes, meta, counters = unpack(KEYS)
 local digest, nonce, size, life = ARGV[1], ARGV[2], tonumber(ARGV[4]), ARGV[8]
+local repeats = ARGV[7] .. ':r'
 local capacity, capacity_bytes, generation, revision = capacities(meta, ARGV[5], ARGV[6])
-local held = redis.call('HMGET', lease, 'nonce', 'expires', 'term')
+local held = redis.call('HMGET', lease, 'nonce', 'expires', 'term', 'repeats')
 local own = held[1] == nonce
 -- A lease that has run out is remembered for a while, and is no lease.
 local others = held[1] and not own and lease_left(lease, held[2], held[3], now_ms()) > 0
@@ -32,6 +33,16 @@ local function finish(status, word, dropped)
   return {word, generation, revision, unpack(dropped or {})}
 end
 
+-- A signed value ends in its signature: what is sent again bears the same mark, and no other creation does.
+local function mark(name)
+  return redis.call('GETRANGE', name, -8, -1)
+end
+
+-- Remember in a hash that there was another creation than the one that is kept, at most 512 of one key.
+local function remember(hash, field, marks, another)
+  if #marks < 4096 and not string.find(marks, another, 1, true) then redis.call('HSET', hash, field, marks .. another) end
+end
+
 local function list(bytes)
   local before = tonumber(redis.call('HGET', sizes, digest) or '0')
   local added = redis.call('ZADD', order, format_number(tick(meta)), digest)
@@ -42,9 +53,11 @@ local function list(bytes)
 end
 
 if redis.call('EXISTS', value) == 1 then
+  local another = mark(upload)
   redis.call('UNLINK', upload)
   if redis.call('ZSCORE', order, digest) then
     redis.call('HINCRBY', counters, 'duplicates', 1)
+    if another ~= mark(value) then remember(repeats, digest, redis.call('HGET', repeats, digest) or '', another) end
   elseif capacity > 0 and (capacity_bytes == 0 or size <= capacity_bytes) then
     -- Redis has evicted our list and not the value; whoever publishes the value brings it back into the list.
     return finish('ok', 'DUP', list(redis.call('STRLEN', value)))
@@ -52,6 +65,8 @@ if redis.call('EXISTS', value) == 1 then
   return finish('ok', 'DUP')
 end
 if others then
+  -- Under the lease, which ends with an entry or expires: there may never be one.
+  remember(lease, 'repeats', held[4] or '', mark(upload))
   redis.call('UNLINK', upload)
   redis.call('HINCRBY', counters, 'duplicates', 1)
   return {'LOST', generation, revision}
@@ -68,4 +83,10 @@ if capacity_bytes > 0 and size > capacity_bytes then
 end
 redis.call('PERSIST', value)
 if not own then redis.call('HINCRBY', counters, 'late', 1) end
+if held[4] then
+  local from, to = string.find(held[4], mark(value), 1, true)
+  local marks = from and string.sub(held[4], 1, from - 1) .. string.sub(held[4], to + 1) or held[4]
+  if marks ~= '' then redis.call('HSET', repeats, digest, marks) end
+  redis.call('HDEL', lease, 'repeats')
+end
 return finish('ok', own and 'OK' or 'LATE', list(size))

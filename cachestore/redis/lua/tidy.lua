@@ -26,6 +26,8 @@ local function begin(new_incarnation)
   if new_incarnation then
     incarnation = ARGV[2]
     redis.call('HSET', meta, 'incarnation', incarnation)
+    -- It may speak of entries that went without being dropped.
+    redis.call('UNLINK', ARGV[1] .. ':r')
   end
   -- The sum, which is lost whenever the sizes are, begins anew with them; the looks to come fill them in again.
   redis.call('UNLINK', sizes)

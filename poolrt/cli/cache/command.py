@@ -233,14 +233,13 @@ def _stats(options: argparse.Namespace, store: CacheStore, report: Report) -> in
 def _list(options: argparse.Namespace, store: CacheStore, report: Report) -> int:
     entries = store.entries()
     shown = entries[: options.limit]
-    rows = [["digest", "kind", "size", "last used", "made in", "made by"]]
+    rows = [["digest", "kind", "size", "last used", "made in", "times", "made by"]]
     for entry in shown:
         made_in = seconds_text(entry.seconds) if entry.seconds is not None else "?"
         last_use = f"{age_text(entry.last_use_s)} ago"
-        rows.append(
-            [entry.digest[:16], entry.kind or "?", bytes_text(entry.bytes), last_use, made_in, entry.creator or "?"]
-        )
-    for line in table(rows, right=frozenset({2, 3, 4})):
+        size, times = bytes_text(entry.bytes), "?" if entry.creations is None else str(entry.creations)
+        rows.append([entry.digest[:16], entry.kind or "?", size, last_use, made_in, times, entry.creator or "?"])
+    for line in table(rows, right=frozenset({2, 3, 4, 5})):
         report.say(line)
     report.say(f"{len(shown)} of {len(entries)} entries")
     report.result({"count": len(entries), "entries": [entry.as_dict() for entry in shown]})

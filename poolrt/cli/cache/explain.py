@@ -62,6 +62,8 @@ def _tell(found: Explanation, now: float, report: Report) -> None:
     if found.stored is not None:
         meta = found.stored.meta
         words.append(f"then created by {meta.creator or '?'} in {seconds_text(meta.seconds)}")
+        if (found.stored.creations or 1) > 1:
+            words.append(f"the one that is kept of {found.stored.creations} creations")
     else:
         words.append("not there now")
     report.say(", ".join(words))
@@ -104,6 +106,7 @@ def _as_json(found: Explanation, now: float) -> dict[str, Any]:
             "toolchain": stored.meta.toolchain,
             "age_s": max(0.0, now - stored.meta.created),
             "seconds": stored.meta.seconds,
+            "creations": stored.creations,
         },
         "compared": found.compared,
         "near": [

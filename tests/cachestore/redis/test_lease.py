@@ -72,6 +72,11 @@ def expire(tier: RedisTier, digest: str) -> None:
         time.sleep(0.005)
 
 
+def creations_of(tier: RedisTier) -> dict[str, int | None]:
+    """Return how often each listed entry was created."""
+    return {item.digest: item.creations for item in tier.listing()}
+
+
 def redis_ms(tier: RedisTier) -> int:
     """Return the server's time in milliseconds."""
     seconds, micros = tier._connection.command("TIME")
@@ -194,6 +199,45 @@ def test_a_value_made_without_a_lease_is_welcome_when_there_is_none(tier: RedisT
     assert tier.leases.publish(D1, "a", 0, 0, b"made alone").word == "LATE"
     own(tier, D2, "b")
     assert tier.leases.publish(D2, "c", 0, 0, b"made alone").word == "LOST"
+
+
+def test_each_creation_of_a_key_is_counted_once(tier: RedisTier) -> None:
+    lease = own(tier, D1, "a")
+    for value, creations in (
+        (b"the first", 1),
+        (b"the first", 1),
+        (b"a second", 2),
+        (b"a third one", 3),
+        (b"a second", 3),
+    ):
+        tier.leases.publish(D1, "a", lease.fence, 0, value)
+        assert creations_of(tier) == {D1: creations}
+    # From the beginning when it was dropped
+    tier.remove(D1)
+    assert tier._connection.command("HLEN", tier._schema.repeats) == 0
+    tier.leases.publish(D1, "b", 0, 0, b"the first")
+    assert creations_of(tier) == {D1: 1}
+
+
+def test_a_creation_that_comes_too_late_is_counted_with_the_one_that_is_kept(make_tier: MakeTier) -> None:
+    tier = make_tier(term_s=0.05)
+    late = own(tier, D1, "late")
+    expire(tier, D1)
+    newer = own(make_tier(), D1, "newer")
+    for _ in range(2):
+        assert tier.leases.publish(D1, "late", late.fence, 0, b"made too late").word == "LOST"
+    tier.leases.publish(D1, "newer", newer.fence, 0, b"the newer one")
+    assert tier.leases.publish(D1, "late", late.fence, 0, b"made too late").word == "DUP"
+    assert creations_of(tier) == {D1: 2}
+
+
+def test_a_creation_that_had_to_wait_for_the_end_of_anothers_lease_is_counted_once(make_tier: MakeTier) -> None:
+    tier = make_tier(term_s=0.05)
+    own(make_tier(), D1, "somebody who dies")
+    assert tier.leases.publish(D1, "alone", 0, 0, b"made alone").word == "LOST"
+    tier._connection.command("HSET", tier._schema.lease(D1), "expires", 0)
+    assert tier.leases.publish(D1, "alone", 0, 0, b"made alone").word == "LATE"
+    assert creations_of(tier) == {D1: 1}
 
 
 def test_a_value_made_before_a_clear_is_not_published(tier: RedisTier) -> None:

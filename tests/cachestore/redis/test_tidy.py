@@ -175,3 +175,15 @@ def test_a_value_without_a_listing_is_listed_when_it_is_published_again(
     assert tier.unlisted(DIGESTS[:3]) == []
     assert tier.get(DIGESTS[1]) == b"xx"
     assert tier.counts()["duplicates"] == 0
+
+
+def test_repeats_of_entries_that_went_with_the_order_do_not_stay(tier: RedisTier, tell: Callable[..., Any]) -> None:
+    put(tier, DIGESTS[:3])
+    tidy_up(tier)
+    tier.leases.publish(DIGESTS[0], "n", 0, 0, b"another creation")
+    assert tell("HLEN", tier._schema.repeats) == 1
+    # When Redis loses order and values, and entries come in anew
+    tell("DEL", tier._schema.order, *(tier._schema.value(digest) for digest in DIGESTS[:3]))
+    put(tier, DIGESTS[1:2])
+    tidy_up(tier)
+    assert tell("HLEN", tier._schema.repeats) == 0

@@ -79,6 +79,7 @@ def test_list_has_the_most_recently_used_first(keys: list[Key], capsys: pytest.C
     assert told["count"] == 3
     assert [entry["digest"] for entry in told["entries"]] == [key.digest for key in reversed(keys)]
     assert {entry["kind"] for entry in told["entries"]} == {"convolution"}
+    assert {entry["creations"] for entry in told["entries"]} == {1}
     limited = _json(capsys, "list", "--limit", "1")
     assert (limited["count"], len(limited["entries"])) == (3, 1)
 
@@ -93,7 +94,7 @@ def test_list_is_a_table_for_people(keys: list[Key], capsys: pytest.CaptureFixtu
 
 def test_show_tells_every_field_of_the_key(keys: list[Key], capsys: pytest.CaptureFixture[str]) -> None:
     told = _json(capsys, "show", keys[1].digest[:12].upper())
-    assert told["digest"] == keys[1].digest
+    assert (told["digest"], told["creations"]) == (keys[1].digest, 1)
     assert told["key"] == {"primitive": "convolution", "number": 1, "blob": "01ff"}
     assert main(["cache", "show", keys[1].digest]) == 0
     assert "  blob       01ff" in capsys.readouterr().out.splitlines()

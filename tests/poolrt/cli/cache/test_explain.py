@@ -63,6 +63,7 @@ def test_the_latest_misses_are_explained_the_latest_first(capsys: pytest.Capture
     assert (newest["kind"], newest["compared"], newest["stored"]["creator"]) == ("convolution", 1, os.uname().nodename)
     assert newest["near"][0]["digest"] == OLD.digest
     assert newest["near"][0]["differences"] == [{"field": "toolchain.numba", "there": "0.67.1", "here": "0.68.1"}]
+    assert newest["stored"]["creations"] == 1
     assert told[1]["stored"] is None
     assert sorted(told[1]["near"][0]["differences"], key=lambda item: str(item["field"])) == [
         {"field": "blob", "there": "01ff"},
