@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,8 +10,10 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
-FUNCTIONS = {
-    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "max": np.maximum, "min": np.minimum,
+FUNCTIONS: dict[str, Callable[[Array, Array], Array]] = {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide,
+    # The second operand where either is NaN, as oneDNN has it.
+    "max": lambda x, y: np.where(x > y, x, y), "min": lambda x, y: np.where(x < y, x, y),
     "ge": np.greater_equal, "gt": np.greater, "le": np.less_equal, "lt": np.less, "eq": np.equal, "ne": np.not_equal,
 }  # fmt: skip
 
@@ -21,6 +24,6 @@ def binary(algorithm: str, left: Array, right: Array) -> Array:
         return np.asarray(FUNCTIONS[algorithm](left, right), np.float64)
 
 
-def total(srcs: list[Array]) -> Array:
-    """Return the sum of arrays of one shape."""
-    return np.asarray(np.sum(np.stack(srcs), axis=0))
+def total(srcs: list[Array], scales: tuple[float, ...] = ()) -> Array:
+    """Return the sum of arrays of one shape, each times its scale (a float32, as for every engine)."""
+    return np.asarray(np.tensordot(np.asarray(scales or (1.0,) * len(srcs), np.float32).astype(np.float64), srcs, 1))

@@ -2,37 +2,44 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
-from poolrt.workers.desc import MemoryDesc, numpy_name
+from poolrt.workers.desc import MemoryDesc, item_size
+
+from .data_types import converted, numpy_type
 
 Array = NDArray[Any]
 ALIGNMENT = 64
 
 
 def pack(array: Array, md: MemoryDesc) -> Array:
-    """Return ``array`` (logical dimensions) in ``md``'s layout as a flat array of md's type, padding zeroed.
+    """Return ``array`` (logical dimensions) in ``md``'s layout as a flat array of md's type, padding and gaps zeroed.
 
-    The result starts on a 64-byte boundary.
+    Values are rounded to md's type. The result starts on a 64-byte boundary.
     """
     if array.shape != md.dims:
         raise ValueError(f"array of shape {array.shape} for {md}")
-    padded = np.zeros(md.padded_dims, numpy_name(md.dtype))
-    padded[tuple(slice(0, size) for size in md.dims)] = array
-    split, order = _split(md)
+    values = array if array.dtype == numpy_type(md.dtype) else converted(array, md.dtype)
     flat = aligned_buffer(md)
+    if md.strides:
+        _strided(flat, md)[...] = values
+        return flat
+    padded = np.zeros(md.padded_dims, numpy_type(md.dtype))
+    padded[tuple(slice(0, size) for size in md.dims)] = values
+    split, order = _split(md)
     flat[:] = padded.reshape(split).transpose(order).reshape(-1)
     return flat
 
 
 def unpack(buffer: Array | bytes, md: MemoryDesc) -> Array:
     """Return the logical array that a flat buffer in ``md``'s layout holds."""
-    dtype = np.dtype(numpy_name(md.dtype))
-    flat = np.frombuffer(buffer, dtype, math.prod(md.padded_dims)) if md.nbytes else np.empty(0, dtype)
+    flat = _flat(buffer, md)
+    if md.strides:
+        return _strided(flat, md).copy()
     split, order = _split(md)
     padded = (
         flat.reshape([split[i] for i in order]).transpose(np.argsort(np.array(order, np.int64))).reshape(md.padded_dims)
@@ -40,24 +47,34 @@ def unpack(buffer: Array | bytes, md: MemoryDesc) -> Array:
     return padded[tuple(slice(0, size) for size in md.dims)].copy()
 
 
+def between(buffer: Array | bytes, md: MemoryDesc) -> Array:
+    """Return what a flat buffer holds besides elements: the padding of blocks, the gaps of strides."""
+    outside = pack(np.ones(md.dims, numpy_type(md.dtype)), md) == 0
+    return np.asarray(_flat(buffer, md)[outside])
+
+
 def assert_padding_is_zero(buffer: Array | bytes, md: MemoryDesc) -> None:
     """Raise AssertionError where the padded area of a blocked layout holds anything but zeros."""
-    dtype = np.dtype(numpy_name(md.dtype))
-    flat = np.frombuffer(buffer, dtype, math.prod(md.padded_dims)) if md.nbytes else np.empty(0, dtype)
-    padding = pack(np.ones(md.dims, dtype), md) == 0
-    wrong = np.flatnonzero(padding & (flat != 0))
-    assert wrong.size == 0, f"{wrong.size} non-zero values in the padding of {md}, the first at element {wrong[0]}"
+    wrong = np.flatnonzero(between(buffer, md) != 0)
+    assert wrong.size == 0, f"{wrong.size} non-zero values in the padding of {md}, the first is number {wrong[0]}"
 
 
 def aligned_buffer(md: MemoryDesc, fill: float = 0.0) -> Array:
     """Return a flat array for a memory descriptor that starts on a 64-byte boundary, filled with one value."""
-    dtype = np.dtype(numpy_name(md.dtype))
-    count = math.prod(md.padded_dims)
-    raw = np.empty(count * dtype.itemsize + 2 * ALIGNMENT, np.uint8)
+    raw = np.empty(md.nbytes + 2 * ALIGNMENT, np.uint8)
     start = -raw.ctypes.data % ALIGNMENT
-    flat = raw[start : start + count * dtype.itemsize].view(dtype)
+    flat = raw[start : start + md.nbytes].view(numpy_type(md.dtype))
     flat[:] = fill
     return flat
+
+
+def _flat(buffer: Array | bytes, md: MemoryDesc) -> Array:
+    dtype = numpy_type(md.dtype)
+    return np.frombuffer(buffer, np.uint8, md.nbytes).view(dtype) if md.nbytes else np.empty(0, dtype)
+
+
+def _strided(flat: Array, md: MemoryDesc) -> Array:
+    return as_strided(flat, md.dims, [stride * item_size(md.dtype) for stride in md.strides])
 
 
 def _split(md: MemoryDesc) -> tuple[list[int], list[int]]:

@@ -18,3 +18,14 @@ def softmax(src: Array, axis: int, algorithm: str) -> Array:
         shifted = src - src.max(axis=axis, keepdims=True)
         total = np.exp(shifted).sum(axis=axis, keepdims=True)
         return np.asarray(shifted - np.log(total) if algorithm == "log" else np.exp(shifted) / total)
+
+
+def softmax_gradient(dst: Array, diff_dst: Array, axis: int, algorithm: str) -> Array:
+    """Return the gradient of src from dst: the product with the Jacobian, diag(dst) - dst dst^T for ``accurate``."""
+    moved, errors = (np.moveaxis(a, axis, -1) for a in (dst, diff_dst))
+    size = moved.shape[-1]
+    if algorithm == "log":
+        jacobian = np.eye(size) - np.exp(moved)[..., None, :] * np.ones((size, 1))
+    else:
+        jacobian = np.eye(size) * moved[..., None, :] - moved[..., :, None] * moved[..., None, :]
+    return np.moveaxis((errors[..., None, :] @ jacobian)[..., 0, :], -1, axis)

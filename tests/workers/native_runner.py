@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from poolrt.workers.bound_primitive import BoundPrimitive, RealizedPrimitive
-from poolrt.workers.desc import Arg, MemoryDesc
+from poolrt.workers.desc import Arg
 from poolrt.workers.engines.cpu import CpuEngine
 from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.primitives.create import PrimitiveCreator
 from poolrt.workers.primitives.entry import parse_entry
 from poolrt.workers.primitives.primitive_desc import PrimitiveDesc, primitive_desc
-from tests.references import assert_padding_is_zero, pack, reference, unpack
+from tests.references import assert_padding_is_zero, between, numpy_type, pack, reference, unpack
 
 from .cases import Case
 
@@ -52,14 +53,17 @@ class NativeRunner:
         """Return the primitive descriptor that is chosen for a case."""
         return primitive_desc(case.op, case.attr, cpu_target(isa))
 
-    def compute(self, case: Case, isa: str, parts: int = 1) -> tuple[Array, MemoryDesc]:
-        """Return the flat destination as computed with each launch cut into ``parts``, and its descriptor."""
-        pd = self.describe(case, isa)
+    def run(self, pd: PrimitiveDesc, args: Mapping[int, Array], parts: int = 1) -> dict[int, Array]:
+        """Return everything that a primitive writes, flat and in its data type, by execution argument.
+
+        ``args`` are in logical dimensions; what is written may be among them, as it is before (a sum post-op reads it).
+        Raises AssertionError where anything else was changed: other arguments, gaps between strides, memory behind.
+        """
         primitive = RealizedPrimitive(parse_entry(self._creator.create(pd)), self._engine)
         memories = pd.memories()
         buffers = {arg: GuardedBuffer(md.nbytes) for arg, md in memories.items()}
         scratchpad = GuardedBuffer(primitive.entry.scratchpad)
-        for arg, values in case.args.items():
+        for arg, values in args.items():
             buffers[arg].content[:] = pack(values, memories[arg]).view(np.uint8)
         before = {arg: buffer.content.copy() for arg, buffer in buffers.items()}
         addresses: dict[int, int | None] = {arg: buffer.address for arg, buffer in buffers.items()}
@@ -69,18 +73,35 @@ class NativeRunner:
         for block in bound.blocks:
             for address in reversed(block.addresses):
                 assert block.function(start, start + 32, address) == 0
+        written = pd.op.outputs()
         for arg, buffer in buffers.items():
             buffer.assert_nothing_behind_was_written()
-            assert arg == Arg.DST or np.array_equal(buffer.content, before[arg]), f"argument {arg} was changed"
+            md = memories[arg]
+            if arg not in written:
+                assert np.array_equal(buffer.content, before[arg]), f"argument {arg} was changed"
+            elif md.strides:
+                gaps, given = (between(content, md).tobytes() for content in (buffer.content, before[arg]))
+                assert gaps == given, f"argument {arg}: gaps between its elements were written"
         scratchpad.assert_nothing_behind_was_written()
-        dst = memories[Arg.DST]
-        return buffers[Arg.DST].content.view(np.float32), dst
+        return {arg: buffers[arg].content.view(numpy_type(memories[arg].dtype)) for arg in written}
+
+    def results(self, pd: PrimitiveDesc, args: Mapping[int, Array]) -> dict[int, Array]:
+        """Return everything that a primitive writes in logical dimensions, by execution argument.
+
+        Raises AssertionError unless padding is zero and every cut of the work gives the same bytes.
+        """
+        flat, memories = self.run(pd, args), pd.memories()
+        for arg, values in flat.items():
+            if not memories[arg].strides:
+                assert_padding_is_zero(values, memories[arg])
+        for parts in PARTS[1:]:
+            for arg, again in self.run(pd, args, parts).items():
+                assert again.tobytes() == flat[arg].tobytes(), (
+                    f"argument {arg}: work in {parts} parts gives other bytes"
+                )
+        return {arg: unpack(values, memories[arg]) for arg, values in flat.items()}
 
     def check(self, case: Case, isa: str) -> None:
         """Raise AssertionError unless the result is right, its padding zero, and the same for any cut of the work."""
-        flat, md = self.compute(case, isa)
-        assert_padding_is_zero(flat, md)
-        case.check(unpack(flat, md), reference(case.op, case.attr, case.args))
-        for parts in PARTS[1:]:
-            again, _ = self.compute(case, isa, parts)
-            assert again.tobytes() == flat.tobytes(), f"{case.name}: work in {parts} parts gives other bytes"
+        got = self.results(self.describe(case, isa), case.args)
+        case.check(got[Arg.DST], reference(case.op, case.attr, case.args))

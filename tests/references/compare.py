@@ -1,0 +1,32 @@
+"""Compare results with references by benchdnn's rule."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .data_types import rounded
+
+Array = NDArray[Any]
+#: References smaller than this are compared by absolute error.
+_SMALL: Final = 1e-5
+
+
+def assert_close(got: Array, want: Array, dtype: str, threshold: float = 0.0, name: str = "") -> None:
+    """Raise AssertionError with the worst element unless ``got`` is ``want`` (float64) as nearly as ``dtype`` can tell.
+
+    The reference is first rounded to the data type. Then relative errors, or absolute ones of references that are
+    nearly 0, are at most ``threshold``; NaN and infinities agree.
+    """
+    assert got.shape == want.shape, f"{name}: shape {got.shape}, expected {want.shape}"
+    with np.errstate(all="ignore"):
+        want, got = rounded(want, dtype), got.astype(np.float64)
+        error = np.abs(got - want) / np.where(np.abs(want) > _SMALL, np.abs(want), 1.0)
+        agree = (got == want) | (np.isnan(got) & np.isnan(want))
+        wrong = ~agree & ~(error <= threshold)
+    if wrong.any():
+        at = tuple(int(i) for i in np.argwhere(wrong)[0])
+        message = f"{wrong.sum()} of {wrong.size} wrong, first at {at}: {got[at]!r}, not {want[at]!r}"
+        raise AssertionError(f"{name}: {message}; worst {np.nanmax(np.where(wrong, error, 0))}")
