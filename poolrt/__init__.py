@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
+from . import workers
+
 if TYPE_CHECKING:
     from . import errors
     from .graph.builder import Graph
@@ -13,11 +15,13 @@ if TYPE_CHECKING:
     from .graph.values import Value
     from .model import Model, TensorSpec
     from .pool import Pool, connect
+    from .workers import *  # noqa: F403 - what `__all__` there lists, as below
 
 __all__ = [
     "Graph", "GraphError", "Model", "ModelError", "Pool", "TensorSpec", "UnsupportedNode", "Value", "connect", "errors",
     "load_onnx",
 ]  # fmt: skip
+__all__ += workers.__all__
 
 #: Public name -> the module that has it. Imported on first use: a command or worker pays only for what it names.
 _HOMES: Final = {
@@ -37,9 +41,12 @@ _HOMES: Final = {
 def __getattr__(name: str) -> Any:
     if name == "errors":
         return import_module(".errors", __name__)
-    if name not in _HOMES:
+    if name in _HOMES:
+        found = getattr(import_module(_HOMES[name], __name__), name)
+    elif name in workers.__all__:
+        found = getattr(workers, name)
+    else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(import_module(_HOMES[name], __name__), name)
     globals()[name] = found
     return found
 

@@ -1,1 +1,70 @@
 """The compute floor: descriptors, engines, primitives, kernels and the worker process."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from .desc import (
+        Arg,
+        BatchNormalization,
+        Binary,
+        Concat,
+        Convolution,
+        Deconvolution,
+        Eltwise,
+        GroupNormalization,
+        Gru,
+        InnerProduct,
+        LayerNormalization,
+        Lrn,
+        Lstm,
+        Matmul,
+        MemoryDesc,
+        Pooling,
+        PostOp,
+        Prelu,
+        PrimitiveAttr,
+        Quantisation,
+        Reduction,
+        Reorder,
+        Resampling,
+        Rnn,
+        Shuffle,
+        Softmax,
+        Sum,
+    )
+    from .engines.engine import Engine
+    from .memory.storage import Memory
+    from .streams.attributes import StreamAttr
+    from .streams.stream import Stream
+    from .threadpools.interface import ThreadpoolInterface
+
+__all__ = [
+    "Arg", "BatchNormalization", "Binary", "Concat", "Convolution", "Deconvolution",
+    "Eltwise", "Engine", "GroupNormalization", "Gru", "InnerProduct", "LayerNormalization", "Lrn", "Lstm", "Matmul",
+    "Memory", "MemoryDesc", "Pooling", "PostOp", "Prelu", "PrimitiveAttr", "Quantisation", "Reduction", "Reorder",
+    "Resampling", "Rnn", "Shuffle", "Softmax", "Stream", "StreamAttr", "Sum", "ThreadpoolInterface",
+]  # fmt: skip
+
+#: Name -> the module that has it, `desc` for those that are not listed. A worker process imports none of them.
+_HOMES: Final = {
+    "Engine": ".engines.engine",
+    "Memory": ".memory.storage",
+    "Stream": ".streams.stream",
+    "StreamAttr": ".streams.attributes",
+    "ThreadpoolInterface": ".threadpools.interface",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(import_module(_HOMES.get(name, ".desc"), __name__), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -26,13 +26,19 @@ _KEPT: Final = 256
 
 def shares_host_memory(engine: OpenClEngine) -> bool:
     """Return whether host and device see each other's writes to a buffer over host memory, without mapping it."""
+    if engine.shares_memory is None:
+        engine.shares_memory = _tried(engine)
+    return engine.shares_memory
+
+
+def _tried(engine: OpenClEngine) -> bool:
     import pyopencl as cl
 
     if not (engine.device.host_unified_memory and engine.device.type & cl.device_type.CPU):
         return False
     host, seen = Buffer(_LEAST), bytearray(_LEAST)
     view = host_view(host.address, _LEAST)
-    buffer = _over(engine, host.address, _LEAST)
+    buffer = buffer_over(engine, host.address, _LEAST)
     view[0] = 7
     cl.enqueue_copy(engine.queue, seen, buffer)
     cl.enqueue_fill_buffer(engine.queue, buffer, b"\x09", 0, _LEAST)
@@ -67,7 +73,7 @@ class HostBuffers:
         key = (address, nbytes)
         buffer = self._buffers.get(key)
         if buffer is None:
-            buffer = _over(self._engine, address, nbytes) if nbytes else device_buffer(self._engine, 0)
+            buffer = buffer_over(self._engine, address, nbytes) if nbytes else device_buffer(self._engine, 0)
             self._buffers[key] = buffer
             if len(self._buffers) > _KEPT:
                 self._buffers.popitem(last=False)
@@ -76,7 +82,8 @@ class HostBuffers:
         return buffer
 
 
-def _over(engine: OpenClEngine, address: int, nbytes: int) -> pyopencl.Buffer:
+def buffer_over(engine: OpenClEngine, address: int, nbytes: int) -> pyopencl.Buffer:
+    """Return a buffer over host memory, which must outlive all that works on it; ``nbytes`` is not 0."""
     import pyopencl as cl
 
     flags = cl.mem_flags.READ_WRITE | cl.mem_flags.USE_HOST_PTR

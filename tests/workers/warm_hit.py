@@ -27,7 +27,7 @@ def main(home: str) -> None:
     pd = primitive_desc(Eltwise(md, md, "relu"), PrimitiveAttr(), cpu_target())
     with CacheStore.connect(home=home) as store:
         primitive = Primitive(pd, CpuEngine(), store)
-        primitive.execute({Arg.SRC: Memory(md, values), Arg.DST: Memory(md, result)})
+        primitive.execute({Arg.SRC: Memory(md, buffer=values), Arg.DST: Memory(md, buffer=result)})
     if list(result) != [max(value, 0.0) for value in values]:
         raise SystemExit("wrong result")
     print(primitive.source)

@@ -6,19 +6,18 @@ threads. A process forked from one that has used OpenCL must not use it (PoCL ha
 
 from __future__ import annotations
 
-import hashlib
 import os
 import threading
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
-from weakref import WeakValueDictionary
 
 from .opencl_drivers import announce_drivers
 from .opencl_identity import device_identity, processor_flags
 from .pocl import PLATFORM as POCL
 from .pocl import name_processor, private_cache, processor_name
+from .realized import Realized
 from .target import Target
 
 if TYPE_CHECKING:
@@ -26,6 +25,8 @@ if TYPE_CHECKING:
 
 #: The wrapper's setting; it is read when the wrapper is imported.
 _NO_CACHE: Final = "PYOPENCL_NO_CACHE"
+#: Programs that stay built although nobody uses them.
+_KEPT: Final = 128
 
 
 class EngineUnavailable(RuntimeError):
@@ -75,7 +76,10 @@ def opencl_target(index: int = 0) -> Target:
 
 
 class OpenClEngine:
-    """One device with a context and an in-order queue of its own; realizes each program binary once while it is in use."""
+    """One device with a context and an in-order queue of its own; realizes each program binary once.
+
+    A program that nobody uses is released when enough others have been used since.
+    """
 
     def __init__(self, index: int = 0, threads: int = 1) -> None:
         device = _device(runtime(threads), index)
@@ -86,17 +90,25 @@ class OpenClEngine:
         self.device = device.handle
         self.context = cl.Context([device.handle])
         self.queue = cl.CommandQueue(self.context, device.handle)
-        self._programs: WeakValueDictionary[bytes, pyopencl.Program] = WeakValueDictionary()
+        #: Whether the device works on host memory, once that has been tried: see `shares_host_memory`.
+        self.shares_memory: bool | None = None
+        self._programs: Realized[pyopencl.Program] = Realized(partial(_realize, self.context, self.device), _KEPT)
+
+    def new_queue(self) -> pyopencl.CommandQueue:
+        """Return another in-order queue on the device."""
+        import pyopencl as cl
+
+        return cl.CommandQueue(self.context, self.device)
 
     def realize(self, binary: bytes) -> pyopencl.Program:
         """Return the program of a binary made for this engine's target. Raises RealizeError where it is refused."""
-        from ..kernels.opencl.realize import realize_program
+        return self._programs.get(binary)
 
-        digest = hashlib.sha256(binary).digest()
-        program = self._programs.get(digest)
-        if program is None:
-            program = self._programs[digest] = realize_program(self.context, self.device, binary)
-        return program
+
+def _realize(context: pyopencl.Context, device: pyopencl.Device, binary: bytes) -> pyopencl.Program:
+    from ..kernels.opencl.realize import realize_program
+
+    return realize_program(context, device, binary)
 
 
 class _Process:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Final
 
 #: ISA level -> the /proc/cpuinfo flags it needs beyond the level before it (x86-64 psABI, section 3.1.1), weakest first.
@@ -106,6 +107,7 @@ def _device(level: str, extensions: list[str]) -> tuple[tuple[str, str], ...]:
     return (isa, ("extensions", " ".join(extensions))) if extensions else (isa,)
 
 
+@lru_cache(maxsize=1)
 def _cpu_flags() -> frozenset[str]:
     with open("/proc/cpuinfo", encoding="ascii", errors="replace") as lines:
         for line in lines:

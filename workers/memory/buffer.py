@@ -11,7 +11,7 @@ SLACK: Final = 64
 
 
 class Buffer:
-    """Zeroed, page-aligned memory that lives as long as this object; `address` is its first byte."""
+    """Zeroed, page-aligned memory that lives as long as this object and its views; `address` is its first byte."""
 
     __slots__ = ("_hold", "_map", "address", "nbytes")
 
@@ -21,3 +21,8 @@ class Buffer:
         self._map[: len(content)] = content
         self._hold = ctypes.c_char.from_buffer(self._map)
         self.address: int = ctypes.addressof(self._hold)
+
+    @property
+    def view(self) -> memoryview:
+        """The bytes, writable; whoever holds them keeps the memory."""
+        return memoryview(self._map)[: self.nbytes]

@@ -1,46 +1,120 @@
-"""A memory: a tensor's descriptor together with the bytes it lies in, in this process."""
+"""A memory: a tensor's descriptor together with the bytes it lies in, on one engine of this process."""
 
 from __future__ import annotations
 
-import ctypes
 from typing import TYPE_CHECKING, Any
 
 from ..desc.data_type import numpy_name
 from ..desc.memory_desc import MemoryDesc
-from .buffer import Buffer
+from .host_bytes import HostBytes
 
 if TYPE_CHECKING:
     import numpy
+    import pyopencl
+
+    from ..engines.engine import Engine
+    from .device_bytes import DeviceBytes
 
 
 class Memory:
-    """Memory of one descriptor: its own zeroed bytes, or a writable C-contiguous buffer of the caller's (kept, not copied).
+    """Memory of one descriptor on an engine; without one it is in the host's memory, as for every engine of kind cpu.
 
-    Raises ValueError where the given buffer is smaller than the descriptor needs.
+    ``buffer`` gives bytes of the caller's, which are kept and not copied: any writable C-contiguous buffer, or for an
+    OpenCL engine a ``pyopencl.Buffer`` too. Without one, the memory has bytes of its own, zeroed in the host's memory.
+    Raises ValueError where the buffer is smaller than the descriptor needs, or the descriptor's layout is ``any``.
     """
 
-    def __init__(self, desc: MemoryDesc, buffer: Any = None) -> None:
+    __slots__ = ("_bytes", "desc", "engine")
+
+    def __init__(self, desc: MemoryDesc, engine: Engine | None = None, buffer: Any = None) -> None:
         self.desc = desc
-        if buffer is None:
-            own = Buffer(desc.nbytes)
-            self._keep: object = own
-            self.address = own.address
-            self._view = memoryview((ctypes.c_char * desc.nbytes).from_address(own.address)).cast("B")
+        self.engine = engine
+        self._bytes: HostBytes | DeviceBytes
+        if engine is not None and engine.kind == "opencl":
+            from .device_bytes import DeviceBytes
+
+            self._bytes = DeviceBytes(engine.opencl, desc.nbytes, buffer)
         else:
-            self._view = memoryview(buffer).cast("B")
-            if self._view.nbytes < desc.nbytes:
-                raise ValueError(f"buffer: {desc} needs {desc.nbytes} bytes, got {self._view.nbytes}")
-            self._keep = buffer
-            self.address = ctypes.addressof(ctypes.c_char.from_buffer(self._view)) if desc.nbytes else 0
+            self._bytes = HostBytes(desc.nbytes, buffer)
+
+    @property
+    def address(self) -> int:
+        """Where the bytes begin in the host's memory. Raises ValueError for memory of another kind of engine."""
+        if not isinstance(self._bytes, HostBytes):
+            raise ValueError(f"{self} lies on {self.engine}, not in the host's memory")
+        return self._bytes.address
+
+    @property
+    def device_buffer(self) -> pyopencl.Buffer:
+        """The buffer on an OpenCL device. Raises ValueError for memory of another kind of engine."""
+        if isinstance(self._bytes, HostBytes):
+            raise ValueError(f"{self} lies in the host's memory, not on an OpenCL device")
+        return self._bytes.buffer
+
+    def get_data_handle(self) -> int | pyopencl.Buffer:
+        """Return the address of the bytes, or the ``pyopencl.Buffer`` that they lie in."""
+        return self._bytes.address if isinstance(self._bytes, HostBytes) else self._bytes.buffer
+
+    def set_data_handle(self, handle: int | pyopencl.Buffer) -> None:
+        """Lie at another address, whose bytes the caller keeps alive, or in another ``pyopencl.Buffer``.
+
+        Raises TypeError for a handle of the other kind, and ValueError for a buffer that is too small.
+        """
+        if isinstance(self._bytes, HostBytes):
+            if not isinstance(handle, int):
+                raise TypeError(f"handle: expect an address, got {type(handle).__name__}")
+            self._bytes.set_handle(self.desc.nbytes, handle)
+        else:
+            self._bytes.set_handle(handle)
+
+    def map(self) -> memoryview:
+        """Open the bytes to the host, and return them; writable until `unmap`.
+
+        What streams compute on this memory must have ended: see `Stream.wait`.
+        """
+        if not isinstance(self._bytes, HostBytes):
+            self._bytes.map()
+        return self._opened()
+
+    def unmap(self) -> None:
+        """End the access that `map` began, as must be done before a stream uses the memory again."""
+        if not isinstance(self._bytes, HostBytes):
+            self._bytes.unmap()
 
     def numpy(self) -> numpy.ndarray[Any, Any]:
-        """Return a view as an array of the descriptor's dimensions. Raises ValueError for a layout that is not row-major."""
+        """Return a view of the elements as an array of the descriptor's dimensions, with strides where it has any.
+
+        Raises ValueError for a layout with blocks, for a data type that NumPy has not (bf16 needs the package
+        ml_dtypes), and for memory of a device that must be mapped before.
+        """
         import numpy
 
-        if not self.desc.is_plain:
-            raise ValueError(f"{self.desc} is not row-major: reorder it first")
-        array = numpy.frombuffer(self._view, numpy_name(self.desc.dtype), self.desc.elements)
-        return array.reshape(self.desc.dims)
+        desc = self.desc
+        if desc.layout.blocks:
+            raise ValueError(f"{desc} has blocks, which an array cannot have: reorder it first")
+        kind = _bfloat16() if desc.dtype == "bf16" else numpy.dtype(numpy_name(desc.dtype))
+        view = self._opened()
+        if not desc.elements:
+            return numpy.empty(desc.dims, kind)
+        strides = [stride * kind.itemsize for stride in desc.outer_strides()]
+        return numpy.ndarray(desc.dims, kind, view, strides=strides)
+
+    def _opened(self) -> memoryview:
+        view = self._bytes.view
+        if view is None:
+            raise ValueError(f"{self} is open to its device only: map it first")
+        return view
 
     def __repr__(self) -> str:
-        return f"Memory({self.desc})"
+        return f"Memory({self.desc})" if self.engine is None else f"Memory({self.desc}, {self.engine})"
+
+
+def _bfloat16() -> numpy.dtype[Any]:
+    import numpy
+
+    try:
+        import ml_dtypes
+    except ImportError as error:
+        raise ValueError("data type bf16 needs the package ml_dtypes: pip install ml_dtypes") from error
+    kind: numpy.dtype[Any] = numpy.dtype(ml_dtypes.bfloat16)
+    return kind

@@ -1,0 +1,90 @@
+"""Streams and their attributes: made for a kind of engine, readable, and not to be changed afterwards."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from poolrt.workers.engines.engine import Engine
+from poolrt.workers.streams.attributes import StreamAttr
+from poolrt.workers.streams.stream import Stream
+from poolrt.workers.threadpools.sequential import SequentialPool
+from poolrt.workers.threadpools.threads import ThreadsPool
+from tests.workers.opencl.processes import python
+
+
+def test_a_stream_computes_on_the_calling_thread_unless_it_is_told_otherwise() -> None:
+    stream = Stream(Engine("cpu"))
+    assert isinstance(stream.pool, SequentialPool)
+    assert stream.attr.get_threadpool() is None
+    assert stream.attr.kind == "cpu"
+    stream.wait()
+
+
+def test_a_stream_tells_its_attributes_and_keeps_them() -> None:
+    with ThreadsPool(2) as pool, ThreadsPool(2) as other:
+        attr = StreamAttr("cpu")
+        attr.set_threadpool(pool)
+        stream = Stream(Engine("cpu"), attr)
+        # When the attributes that it was made with, or those that it tells, are changed
+        attr.set_threadpool(other)
+        stream.attr.set_threadpool(None)
+        # Then the stream stays as it is
+        assert stream.attr.get_threadpool() is stream.pool is pool
+        with pytest.raises(AttributeError):
+            stream.attr = attr  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error", "message"),
+    [
+        (lambda: StreamAttr("gpu"), ValueError, "kind: unknown engine kind 'gpu'"),
+        (lambda: StreamAttr("opencl").set_threadpool(None), ValueError, "threadpool: only streams of kind cpu"),
+        (lambda: StreamAttr("opencl").get_threadpool(), ValueError, "threadpool: only streams of kind cpu"),
+        (lambda: StreamAttr("cpu").set_threadpool(4), TypeError, "threadpool: expect a ThreadpoolInterface, got int"),  # type: ignore[arg-type]
+        (lambda: Stream("cpu"), TypeError, "engine: expect an Engine, got str"),  # type: ignore[arg-type]
+        (lambda: Stream(Engine("cpu"), StreamAttr("opencl")), ValueError, "attr: made for engines of kind opencl"),
+        (lambda: Stream(Engine("cpu")).queue, ValueError, "stream: expect one on an engine of kind opencl"),
+    ],
+    ids=["kind", "set on opencl", "get on opencl", "no pool", "no engine", "attr of another kind", "queue"],
+)  # fmt: skip
+def test_errors_name_the_argument(wrong: Callable[[], object], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        wrong()
+
+
+def test_waiting_waits_for_an_asynchronous_pool_and_raises_its_first_error() -> None:
+    done: list[int] = []
+    with ThreadsPool(2, asynchronous=True) as pool:
+        attr = StreamAttr("cpu")
+        attr.set_threadpool(pool)
+        stream = Stream(Engine("cpu"), attr)
+        gate = threading.Event()
+        stream.pool.parallel_for(1, lambda i, _: done.append(gate.wait(30)))
+        assert done == []
+        gate.set()
+        stream.wait()
+        assert done == [True]
+        stream.pool.parallel_for(1, lambda i, n: done.remove(n))
+        with pytest.raises(ValueError, match="not in list"):
+            stream.wait()
+
+
+def test_each_stream_on_opencl_has_a_queue_of_its_own(device: str) -> None:
+    code = """
+from poolrt.workers.engines.engine import Engine
+from poolrt.workers.streams.attributes import StreamAttr
+from poolrt.workers.streams.stream import Stream
+engine = Engine("opencl")
+one, other = Stream(engine), Stream(engine, StreamAttr("opencl"))
+one.wait()
+other.wait()
+print(one.queue != other.queue)
+try:
+    Stream(engine, StreamAttr("cpu"))
+except ValueError as error:
+    print(error)
+"""
+    assert python(code).splitlines() == ["True", "attr: made for engines of kind cpu, the engine's is opencl"]

@@ -1,0 +1,81 @@
+"""Engines as users name them: a device of this process by kind and index."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Final
+
+from .cpu import CpuEngine
+from .target import Target, cpu_target
+
+if TYPE_CHECKING:
+    from .opencl import OpenClEngine
+
+ENGINE_KINDS: Final = ("cpu", "opencl")
+
+
+def engine_kind(kind: str) -> str:
+    """Return the kind of an engine. Raises ValueError naming those that exist."""
+    if kind not in ENGINE_KINDS:
+        raise ValueError(f"kind: unknown engine kind {kind!r}; known: {', '.join(ENGINE_KINDS)}")
+    return kind
+
+
+class Engine:
+    """One device, with all that this process keeps on it: mapped kernels, or an OpenCL context and its programs.
+
+    Descriptors, keys and cached primitives know its `target` only, so what was created through one engine serves every
+    other of an equal target, in this process or another. It can be used from several threads.
+    """
+
+    __slots__ = ("__weakref__", "_device", "index", "kind", "target")
+
+    def __init__(self, kind: str, index: int = 0) -> None:
+        """Open device ``index`` of a kind: ``cpu``, of which there is one, or ``opencl``.
+
+        The first OpenCL engine of a process starts the drivers, their CPU devices with as many threads as this process
+        may use cores. Raises ValueError naming the argument, and EngineUnavailable where there is no such device.
+        """
+        self.kind = engine_kind(kind)
+        self.index = index
+        self._device: CpuEngine | OpenClEngine
+        if kind == "cpu":
+            if index != 0:
+                raise ValueError(f"index: there is one engine of kind cpu, with index 0, got {index}")
+            self._device = CpuEngine()
+            self.target: Target = cpu_target()
+        else:
+            from .opencl import OpenClEngine
+
+            self._device = OpenClEngine(index, _cores())
+            self.target = self._device.target
+
+    @staticmethod
+    def count(kind: str) -> int:
+        """Return how many engines of a kind there are."""
+        if engine_kind(kind) == "cpu":
+            return 1
+        from .opencl import runtime
+
+        return len(runtime(_cores()).devices)
+
+    @property
+    def cpu(self) -> CpuEngine:
+        """What realizes native kernels. Raises ValueError for an engine of another kind."""
+        if not isinstance(self._device, CpuEngine):
+            raise ValueError(f"engine: expect one of kind cpu, got {self}")
+        return self._device
+
+    @property
+    def opencl(self) -> OpenClEngine:
+        """Context and queue on an OpenCL device. Raises ValueError for an engine of another kind."""
+        if isinstance(self._device, CpuEngine):
+            raise ValueError(f"engine: expect one of kind opencl, got {self}")
+        return self._device
+
+    def __repr__(self) -> str:
+        return f"Engine({self.kind!r}, {self.index})"
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0))

@@ -1,0 +1,89 @@
+"""Streams: what primitives are executed on, one after the other."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from ..engines.engine import Engine
+from ..memory.buffer import Buffer
+from ..threadpools.interface import ThreadpoolInterface
+from ..threadpools.sequential import SequentialPool
+from .attributes import StreamAttr
+
+if TYPE_CHECKING:
+    import pyopencl
+
+
+class Stream:
+    """In-order execution on one engine.
+
+    Threads may share a stream: whole primitives are executed one after the other, in the order in which their threads
+    get hold of it. Streams of one engine run side by side. On a CPU a primitive has ended when ``execute`` returns,
+    unless the stream computes on an asynchronous threadpool; on OpenCL it is enqueued in a queue of the stream's own.
+    `wait` waits for all that may still be under way.
+    """
+
+    __slots__ = ("_attr", "_pool", "_queue", "_scratch", "_scratchpad", "engine", "order")
+
+    def __init__(self, engine: Engine, attr: StreamAttr | None = None) -> None:
+        """Make a stream with attributes, which are copied. Raises ValueError where they are for another kind of engine."""
+        if not isinstance(engine, Engine):
+            raise TypeError(f"engine: expect an Engine, got {type(engine).__name__}")
+        if attr is not None and attr.kind != engine.kind:
+            raise ValueError(f"attr: made for engines of kind {attr.kind}, the engine's is {engine.kind}")
+        self.engine = engine
+        self._attr = attr.copy() if attr is not None else StreamAttr(engine.kind)
+        #: Held while a primitive is executed or submitted.
+        self.order = threading.Lock()
+        self._scratchpad: Buffer | None = None
+        self._scratch: pyopencl.Buffer | None = None
+        self._queue: pyopencl.CommandQueue | None = None
+        self._pool: ThreadpoolInterface | None = None
+        if engine.kind == "opencl":
+            self._queue = engine.opencl.new_queue()
+        else:
+            self._pool = self._attr.get_threadpool() or SequentialPool()
+
+    @property
+    def attr(self) -> StreamAttr:
+        """A copy of the attributes: what a stream computes on stays as it was made."""
+        return self._attr.copy()
+
+    @property
+    def pool(self) -> ThreadpoolInterface:
+        """What a stream on a CPU computes on. Raises ValueError for another kind of engine."""
+        if self._pool is None:
+            raise ValueError(f"stream: expect one on an engine of kind cpu, got {self.engine}")
+        return self._pool
+
+    @property
+    def queue(self) -> pyopencl.CommandQueue:
+        """The queue of a stream on OpenCL. Raises ValueError for another kind of engine."""
+        if self._queue is None:
+            raise ValueError(f"stream: expect one on an engine of kind opencl, got {self.engine}")
+        return self._queue
+
+    def scratchpad(self, nbytes: int) -> Buffer:
+        """Return scratch memory of a stream on a CPU; whoever uses it holds `order`."""
+        if self._scratchpad is None or self._scratchpad.nbytes < nbytes:
+            self._scratchpad = Buffer(nbytes)
+        return self._scratchpad
+
+    def device_scratchpad(self, nbytes: int) -> pyopencl.Buffer:
+        """Return scratch memory of a stream on OpenCL; whoever enqueues launches on it holds `order`.
+
+        A smaller buffer that makes room for a larger one lives on in the launches that were enqueued on it.
+        """
+        if self._scratch is None or self._scratch.size < nbytes:
+            from ..opencl_memory import device_buffer
+
+            self._scratch = device_buffer(self.engine.opencl, nbytes)
+        return self._scratch
+
+    def wait(self) -> None:
+        """Return when everything executed so far has ended. Raises KernelFailed, or pyopencl.Error, where something failed."""
+        if self._queue is not None:
+            self._queue.finish()
+        elif self._pool is not None:
+            self._pool.wait()
