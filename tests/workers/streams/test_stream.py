@@ -67,7 +67,7 @@ def test_waiting_waits_for_an_asynchronous_pool_and_raises_its_first_error() -> 
         gate.set()
         stream.wait()
         assert done == [True]
-        stream.pool.parallel_for(1, lambda i, n: done.remove(n))
+        stream.pool.parallel_for(1, lambda i, n: done.remove(-n))
         with pytest.raises(ValueError, match="not in list"):
             stream.wait()
 
