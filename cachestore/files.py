@@ -29,8 +29,10 @@ from .turn import TurnWait
 _ABANDONED_S: Final = 3600.0
 #: A full folder is emptied by one part in this many below its capacity.
 _SPARE_SHARE: Final = 16
-#: Most puts of one process between two looks at the size of the folder.
-_MOST_PUTS_BETWEEN_SWEEPS: Final = 32
+#: Between two looks at the folder, which others fill as well, a process fills at most one part in this many of the room
+#: that was left, or puts this many entries where that is less. The fuller a folder, the longer a look takes.
+_ROOM_SHARE: Final = 16
+_LEAST_PUTS_BETWEEN_SWEEPS: Final = 32
 
 
 class FileStatus(NamedTuple):
@@ -55,10 +57,10 @@ class FilesTier:
         self._incarnation = os.path.join(folder, "incarnation")
         self._capacity_bytes = capacity_bytes
         self._last_folder: tuple[int, str] = (-1, "")
-        # What the last sweep found plus our own puts since; what other processes put is seen by the next sweep.
-        self._known_entries = 0
-        self._known_bytes = 0
-        self._puts_until_sweep = 0
+        # Entries and bytes that the last sweep has left, and our own since; what others put is seen by the next sweep.
+        self._swept: tuple[int, int] | None = None
+        self._put_entries = 0
+        self._put_bytes = 0
 
     def get(self, generation: int, digest: str, use: bool = True) -> bytes | None:
         """Return an entry's bytes, None if it is not here; `use` makes it the most recently used."""
@@ -103,11 +105,9 @@ class FilesTier:
             os.unlink(draft)
         if unpublished:
             self.mark_unpublished(digest)
-        self._puts_until_sweep -= 1
-        self._known_entries += 1
-        self._known_bytes += len(blob)
-        full = self._known_entries > capacity or self._known_bytes > self._capacity_bytes
-        if full or self._puts_until_sweep < 0:
+        self._put_entries += 1
+        self._put_bytes += len(blob)
+        if self._may_be_full(capacity):
             self.sweep(generation, capacity)
 
     def remove(self, generation: int, digest: str) -> bool:
@@ -157,8 +157,8 @@ class FilesTier:
             self.remove(generation, status.digest)
             entries -= 1
             total -= status.bytes
-        self._known_entries, self._known_bytes = entries, total
-        self._puts_until_sweep = _MOST_PUTS_BETWEEN_SWEEPS
+        self._swept = entries, total
+        self._put_entries = self._put_bytes = 0
         for item in _scan(self._entries):
             if len(item.name) == 16 and item.name < _name(generation):
                 self._remove_generation(item.path)
@@ -227,6 +227,19 @@ class FilesTier:
     def turn(self, digest: str, stale_after: float, busy_for: float = math.inf) -> TurnWait:
         """Return the wait for this node's turn to create an entry."""
         return TurnWait(os.path.join(self._creating, digest), stale_after, busy_for)
+
+    def _may_be_full(self, capacity: int) -> bool:
+        """Tell whether the folder has grown past its capacities, as far as we know, or enough to look again."""
+        if self._swept is None:
+            return True
+        entries, total = self._swept
+        for put, room, mean in (
+            (self._put_entries, capacity - entries, 1),
+            (self._put_bytes, self._capacity_bytes - total, total // max(entries, 1)),
+        ):
+            if put > room or put > max(_LEAST_PUTS_BETWEEN_SWEEPS * mean, room // _ROOM_SHARE):
+                return True
+        return False
 
     def _path(self, generation: int, digest: str) -> str:
         return f"{self._folder_of(generation)}/{digest}"

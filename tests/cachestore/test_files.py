@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from poolrt.cachestore.files import FilesTier
+from poolrt.cachestore.files import FileStatus, FilesTier
 from poolrt.cachestore.turn import Turn, TurnWait
 
 DIGESTS = [f"{number:064x}" for number in range(40)]
@@ -61,6 +61,36 @@ def test_bytes_are_bounded_too(tier: FilesTier) -> None:
     assert sum(status.bytes for status in tier.listing(1)) <= 1000
     tier.put(1, DIGESTS[9], b"x" * 1001, 8)
     assert tier.get(1, DIGESTS[9]) is None
+
+
+def test_filling_a_large_folder_reads_it_a_few_times_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Given a folder with much room
+    tier = FilesTier(str(tmp_path), 1 << 30)
+    read: list[int] = []
+    listing = tier.listing
+
+    def noted(generation: int) -> list[FileStatus]:
+        read.append(generation)
+        return listing(generation)
+
+    monkeypatch.setattr(tier, "listing", noted)
+    # When entries fill a tenth of it
+    for number in range(1000):
+        tier.put(1, f"{number:064x}", b"x" * 100, 10_000)
+    # Then it was read at the first one, and after each sixteenth of the room that was left
+    assert len(read) == 2
+    assert len(listing(1)) == 1000
+
+
+def test_several_processes_that_fill_a_folder_stay_near_its_capacity(tmp_path: Path) -> None:
+    # Given tiers that know nothing of each other's puts
+    tiers = [FilesTier(str(tmp_path), 1 << 30) for _ in range(8)]
+    # When they put far more than there is room for, in turn
+    for number in range(4000):
+        tiers[number % len(tiers)].put(1, f"{number:064x}", b"x", 1000)
+        # Then there is never more than each may put before it looks again
+        if number % 100 == 0:
+            assert len(tiers[0].listing(1)) <= 1000 + len(tiers) * (1000 // 16)
 
 
 def test_what_a_crash_left_behind_is_swept_after_a_while(tier: FilesTier, tmp_path: Path) -> None:
@@ -203,7 +233,7 @@ def test_time_spent_on_waiting_elsewhere_counts(tier: FilesTier) -> None:
 def test_a_killed_holder_frees_its_turn_at_once(tier: FilesTier, tmp_path: Path) -> None:
     code = """
 import sys, time
-from poolrt.cachestore.files import FilesTier
+from poolrt.cachestore.files import FilesTier, FileStatus
 turn = FilesTier(sys.argv[1], 1000).turn(sys.argv[2], 60).take(time.monotonic() + 10)
 print("mine", flush=True)
 sys.stdin.read()
