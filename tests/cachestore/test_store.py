@@ -20,7 +20,7 @@ KEYS = [Key({"primitive": "test", "n": number}) for number in range(12)]
 OpenStore = Callable[..., CacheStore]
 
 
-@pytest.fixture(params=["server", "other server", "secure server", "embedded", "away"])
+@pytest.fixture(params=["server", "other server", "valkey server", "secure server", "embedded", "away"])
 def backend(request: pytest.FixtureRequest) -> str:
     """Return each kind of Redis that a store can meet."""
     return str(request.param)
@@ -32,8 +32,8 @@ def open_store(
 ) -> OpenStore:
     """Return a maker of stores on one backend and one home."""
     options: dict[str, Any] = {}
-    if backend == "other server":
-        options["url"] = request.getfixturevalue("other_server").url
+    if backend in ("other server", "valkey server"):
+        options["url"] = request.getfixturevalue(backend.replace(" ", "_")).url
     elif backend == "secure server":
         options["url"] = request.getfixturevalue("secure_server").address_of_user(namespace)
     elif backend != "server":

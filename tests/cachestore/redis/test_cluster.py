@@ -21,7 +21,7 @@ from poolrt.cachestore.redis.schema import Schema
 from ..conftest import StoreMaker
 from ..secure_server import free_port
 from ..server import RedisServer
-from ..server_programs import other_program
+from ..server_programs import VERSIONS, program_of
 
 SLOTS: Final = 16384
 #: Bound, in seconds, on the nodes' coming to an agreement.
@@ -100,7 +100,7 @@ def make_cluster() -> Iterator[Callable[[int, str], Cluster]]:
 
     def make(count: int, which: str) -> Cluster:
         if (count, which) not in made:
-            program = None if which == "default" else other_program(folder)
+            program = program_of(which, folder)
             place = folder / f"{count}-{which}"
             place.mkdir()
             made[count, which] = Cluster(place, count, program)
@@ -112,7 +112,7 @@ def make_cluster() -> Iterator[Callable[[int, str], Cluster]]:
     shutil.rmtree(folder)
 
 
-@pytest.fixture(params=["default", "other"])
+@pytest.fixture(params=VERSIONS)
 def single(request: pytest.FixtureRequest, make_cluster: Callable[[int, str], Cluster]) -> Cluster:
     """Return a cluster of one node, of each version that is here; it still insists on one slot."""
     return make_cluster(1, request.param)

@@ -17,6 +17,8 @@ from poolrt.cachestore import StoreUnavailable
 from poolrt.cachestore.redis.embedded import EmbeddedServer
 from poolrt.cachestore.redis.server_binary import find_server
 
+from ..server_programs import VERSIONS, program_of
+
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
@@ -84,7 +86,7 @@ print(open(sys.argv[1] + "/redis.pid").read().strip(), server.is_running())
         starter.stdin.flush()
     said = {starter.communicate(timeout=30)[0] for starter in starters}
     assert said == {f"{pid_of(folder)} True\n"}
-    assert (folder / "redis.log").read_text().count("Redis is starting") == 1
+    assert (folder / "redis.log").read_text().count("is starting oO0") == 1
 
 
 def test_it_outlives_a_kill_with_its_data(folder: Path) -> None:
@@ -106,6 +108,38 @@ def test_a_stop_keeps_its_data(folder: Path) -> None:
     server.ensure()
     tell(server, "SET", "name", "value")
     server.down()
+    server.ensure()
+    assert tell(server, "GET", "name") == b"value"
+
+
+@pytest.mark.parametrize("which", VERSIONS)
+def test_data_that_it_cannot_read_are_set_aside(folder: Path, tmp_path: Path, which: str) -> None:
+    server = EmbeddedServer(str(folder), program=program_of(which, tmp_path))
+    for _ in range(2):
+        # Nothing that was set aside before is in the way.
+        server.ensure()
+        tell(server, "SET", "name", "value")
+        server.down()
+        # Given data whose beginning is damaged
+        (file,) = (
+            path for path in (folder / "data").rglob("appendonly*") if path.is_file() and b"value" in path.read_bytes()
+        )
+        file.write_bytes(b"damaged" + file.read_bytes()[7:])
+        # When it is started, then it has none, and can keep others
+        server.ensure()
+        assert tell(server, "DBSIZE") == 0
+        aside = folder / "data.unreadable" / file.relative_to(folder / "data")
+        assert aside.read_bytes().startswith(b"damaged")
+
+
+def test_data_are_not_set_aside_when_a_program_ends_without_complaining_of_them(folder: Path) -> None:
+    server = EmbeddedServer(str(folder))
+    server.ensure()
+    tell(server, "SET", "name", "value")
+    server.down()
+    with pytest.raises(StoreUnavailable, match="ended"):
+        EmbeddedServer(str(folder), program="/bin/true").ensure()
+    assert not (folder / "data.unreadable").exists()
     server.ensure()
     assert tell(server, "GET", "name") == b"value"
 
@@ -260,7 +294,7 @@ def test_a_frozen_server_is_given_up_in_time(folder: Path) -> None:
     finally:
         os.kill(pid_of(folder), signal.SIGCONT)
     assert time.monotonic() - begin < 5.0
-    assert (folder / "redis.log").read_text().count("Redis is starting") == 1
+    assert (folder / "redis.log").read_text().count("is starting oO0") == 1
 
 
 def test_the_search_finds_a_server_and_prefers_the_chosen_one() -> None:

@@ -1,7 +1,8 @@
-"""The embedded server run by programs of two versions: its data come along when a system gets the newer one."""
+"""The embedded server run by programs of several versions: its data come along when a system gets the newer one."""
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
@@ -10,15 +11,16 @@ from poolrt.cachestore import Key
 from poolrt.cachestore.redis.server_binary import find_server
 
 from ..conftest import StoreMaker
-from ..server_programs import other_program, version_of
+from ..server_programs import VERSIONS, program_of, version_of
 
 KEY = Key({"primitive": "test"})
 
 
-@pytest.fixture
-def programs(tmp_path: Path) -> list[str]:
-    """Return a program of each version, the older one first."""
-    return sorted([find_server(None), other_program(tmp_path)], key=version_of)
+@pytest.fixture(params=list(itertools.combinations(VERSIONS, 2)), ids=" ".join)
+def programs(request: pytest.FixtureRequest, tmp_path: Path) -> list[str]:
+    """Return two programs, the older one first."""
+    found = [program_of(which, tmp_path) or find_server(None) for which in request.param]
+    return sorted(found, key=version_of)
 
 
 def test_a_newer_program_takes_the_data_over(make_store: StoreMaker, programs: list[str], tmp_path: Path) -> None:
