@@ -12,6 +12,7 @@ import os
 import sys
 import tempfile
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -35,6 +36,10 @@ SIZES: Final = {"5 kB": 5_000, "50 kB": 50_000, "1 MB": 1_000_000}
 ENTRIES: Final = 20
 ROUNDS: Final = 40
 REPEAT: Final = 10
+
+LRU: Final = "cachetools.LRUCache under a lock"
+DISKCACHE: Final = "diskcache (verifies nothing)"
+DOGPILE: Final = "dogpile.cache (verifies nothing)"
 
 Call = Callable[[Any], object]
 #: What is measured, by name: a call and the items that it is called on.
@@ -119,20 +124,24 @@ def memory_hits(bench: Bench) -> Iterator[str]:
     """Measure hits in memory beside an LRU cache under a lock."""
     for label, size in SIZES.items():
         keys = keys_of(f"memory {label}", ENTRIES)
-        lru, lock = cachetools.LRUCache[str, bytes](1024), threading.Lock()
-
-        def rival(digest: str, lru: cachetools.LRUCache[str, bytes] = lru, lock: threading.Lock = lock) -> bytes:
-            with lock:
-                return lru[digest]
-
+        digests = [key.digest for key in keys]
         with bench.store("memory") as store:
-            lru.update(zip((key.digest for key in keys), fill(store, keys, size), strict=True))
+            rival = locked_lru(dict(zip(digests, fill(store, keys, size), strict=True)))
             expect(store, keys, "memory")
-            contestants: Contestants = {
-                "memory": (store.get, keys),
-                "cachetools.LRUCache and a lock": (rival, [key.digest for key in keys]),
-            }
+            contestants: Contestants = {"memory": (store.get, keys), LRU: (rival, digests)}
             yield line(f"hit of {label} in memory", compare(contestants, repeat=5_000), "at most 1")
+
+
+def locked_lru(payloads: dict[str, bytes]) -> Callable[[str], bytes]:
+    """Return the look-up of an LRU cache that threads may share, with these payloads and room for as many more."""
+    lru, lock = cachetools.LRUCache[str, bytes](2 * len(payloads)), threading.Lock()
+    lru.update(payloads)
+
+    def get(digest: str) -> bytes:
+        with lock:
+            return lru[digest]
+
+    return get
 
 
 def files_hits(bench: Bench) -> Iterator[str]:
@@ -147,7 +156,7 @@ def files_hits(bench: Bench) -> Iterator[str]:
             contestants: Contestants = {
                 "files": (store.get, keys),
                 "open, read and HMAC": (read_and_sign, [files[key.digest] for key in keys]),
-                "diskcache (verifies nothing)": (disk.get, [key.digest for key in keys]),
+                DISKCACHE: (disk.get, [key.digest for key in keys]),
             }
             goal = "at most 2 of open, read and HMAC" if label == "50 kB" else ""
             yield line(f"hit of {label} in files", compare(contestants), goal)
@@ -172,7 +181,7 @@ def redis_hits(bench: Bench) -> Iterator[str]:
             contestants: Contestants = {
                 "Redis": (store.get, keys),
                 "GET": (bench.client.get, [bench.value_name("shared", key) for key in keys]),
-                "dogpile.cache (verifies nothing)": (region.get, [key.digest for key in keys]),
+                DOGPILE: (region.get, [key.digest for key in keys]),
             }
             goal = "at most 1.6 of GET" if label == "50 kB" else ""
             yield line(f"hit of {label} in Redis", compare(contestants), goal)
@@ -227,25 +236,36 @@ def misses(bench: Bench) -> Iterator[str]:
 
 
 def many_entries(bench: Bench) -> Iterator[str]:
-    """Measure hits of 1 kB among few and many entries, in each tier."""
+    """Measure hits of 1 kB among few and many entries, in each tier beside a rival that holds as many."""
     for count in (1_000, 100_000):
         namespace = f"many-{count}"
         keys = keys_of(namespace, count)
         chosen = keys[:: count // 1_000]
+        digests = [key.digest for key in chosen]
+        what = f"hit of 1 kB among {count} entries"
         with bench.store(namespace, memory_bytes=1 << 30) as store:
-            filling = seconds(lambda: fill(store, keys, 1_000)) / count  # noqa: B023 - called at once
+            begin = time.perf_counter()
+            payloads = dict(zip((key.digest for key in keys), fill(store, keys, 1_000), strict=True))
+            creation = (time.perf_counter() - begin) / count
             expect(store, chosen, "memory")
-            found = compare({"memory": (store.get, chosen)}, repeat=1_000)
-        with bench.store(namespace, memory_bytes=0) as store:
+            contestants: Contestants = {"memory": (store.get, chosen), LRU: (locked_lru(payloads), digests)}
+            yield line(f"{what} in memory", compare(contestants, repeat=1_000))
+        with bench.store(namespace, memory_bytes=0) as store, diskcache.Cache(f"{bench.home}/{namespace}-disk") as disk:
+            with disk.transact():
+                for digest, payload in payloads.items():
+                    disk[digest] = payload
             expect(store, chosen, "files")
-            found |= compare({"files": (store.get, chosen)}, repeat=50)
+            contestants = {"files": (store.get, chosen), DISKCACHE: (disk.get, digests)}
+            yield line(f"{what} in files", compare(contestants, repeat=50))
+        for path in bench.files(namespace).values():
+            path.unlink()
         with bench.store(namespace, memory_bytes=0, files_bytes=0) as store:
-            for path in bench.files(namespace).values():
-                path.unlink()
+            region = waiters.region_in(bench.url)
+            region.set_multi(payloads)
             expect(store, chosen, "redis")
-            found |= compare({"Redis": (store.get, chosen)}, repeat=50)
-        told = ", ".join(f"{name} {_time(value)}" for name, value in found.items())
-        yield f"hits of 1 kB among {count} entries: {told}; creating one: {_time(filling)}"
+            contestants = {"Redis": (store.get, chosen), DOGPILE: (region.get, digests)}
+            yield line(f"{what} in Redis", compare(contestants, repeat=50))
+        yield f"creation of 1 kB, mean of {count}, beyond the creator's own time: {_time(creation)}"
 
 
 def waking(bench: Bench) -> Iterator[str]:
