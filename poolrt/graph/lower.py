@@ -6,6 +6,7 @@ takes what its source has where it can and row-major where it cannot. A reorder 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -129,11 +130,11 @@ class _Lowering:
         fixed = [self._is_constant(source) for source in sources]
         options = list(candidates(kind, [s.desc for s in sources], fixed, dst, attrs))
         extra = [self.draft.values[p[2]] for p in post_ops if p[0] == "binary"]
-        try:
-            return self._primitive(name, options, sources, post_operations(post_ops), extra)
-        except UnsupportedPrimitive:
-            if not post_ops:
-                raise
+        if post_ops:
+            try:
+                return self._primitive(name, options, sources, post_operations(post_ops), extra, references=False)
+            except UnsupportedPrimitive:
+                pass  # one step after the other, then: faster than a reference implementation of the whole
         result = self._primitive(name, options, sources, (), [])
         for step in post_ops:
             operands = [result, *([self.draft.values[step[2]]] if step[0] == "binary" else [])]
@@ -149,12 +150,16 @@ class _Lowering:
         sources: list[Version],
         post_ops: tuple[tuple[str, str, float, float], ...],
         extra: list[Version],
+        references: bool = True,
     ) -> Version:
-        """Add a step for the first candidate that an implementation accepts; reorder its sources as that one asks."""
+        """Add a step for the first candidate that an implementation accepts; reorder its sources as that one asks.
+
+        A reference implementation is the last resort: of all candidates, and not taken without ``references``.
+        """
         refused: UnsupportedPrimitive | None = None
-        for option in options:
+        for reference, option in itertools.product((False, True) if references else (False,), options):
             try:
-                pd = self._describe(option.op, post_ops, extra)
+                pd = self._describe(option.op, post_ops, extra, reference)
             except UnsupportedPrimitive as error:
                 refused = error
                 continue
@@ -166,18 +171,18 @@ class _Lowering:
         raise refused or UnsupportedPrimitive("there is no candidate")
 
     def _describe(
-        self, op: OpDesc, post_ops: tuple[tuple[str, str, float, float], ...], extra: list[Version]
+        self, op: OpDesc, post_ops: tuple[tuple[str, str, float, float], ...], extra: list[Version], reference: bool
     ) -> PrimitiveDesc:
         if not extra:
-            return primitive_desc(op, PrimitiveAttr(tuple(PostOp(*p) for p in post_ops)), self.target)
+            return primitive_desc(op, PrimitiveAttr(tuple(PostOp(*p) for p in post_ops)), self.target, reference)
         # The second source of a binary post-op lies as the destination does, which a first round finds out.
-        unary = primitive_desc(op, PrimitiveAttr(), self.target)
+        unary = primitive_desc(op, PrimitiveAttr(), self.target, reference)
         layout = unary.memories()[Arg.DST]
         operands = iter(extra)
         chain = tuple(
             PostOp(*p, src1=_like(next(operands).desc, layout) if p[0] == "binary" else None) for p in post_ops
         )
-        return primitive_desc(unary.op, PrimitiveAttr(chain), self.target)
+        return primitive_desc(unary.op, PrimitiveAttr(chain), self.target, reference)
 
     def _view(self, kind: str, name: str, source: Version, dst: MemoryDesc, attrs: dict[str, Any]) -> Version:
         plain = self._as(source, source.desc.with_tag(""))

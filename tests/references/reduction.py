@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,5 @@ def reduction(op: Reduction, src: Array) -> Array:
         powers = (np.abs(src) ** p).sum(axis=axes, keepdims=True)
         powers = np.maximum(powers, eps) if op.algorithm.endswith("max") else powers + eps
         return np.asarray(powers if "power_p" in op.algorithm else powers ** (1 / p))
-    function: Callable[..., Array] = {"max": np.max, "min": np.min, "sum": np.sum, "mul": np.prod, "mean": np.mean}[
-        op.algorithm
-    ]
-    return np.asarray(function(src, axis=axes, keepdims=True))
+    functions: dict[str, Any] = {"max": np.max, "min": np.min, "sum": np.sum, "mul": np.prod, "mean": np.mean}
+    return np.asarray(functions[op.algorithm](src, axis=axes, keepdims=True))

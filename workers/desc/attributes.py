@@ -17,7 +17,7 @@ BINARY_ALGORITHMS: Final = ("add", "sub", "mul", "div", "max", "min", "ge", "gt"
 POST_OP_KINDS: Final = ("eltwise", "binary", "sum")
 FPMATH_MODES: Final = ("strict", "bf16", "f16", "any")
 SCRATCHPAD_MODES: Final = ("library", "user")
-#: Arguments that can be quantised.
+#: Arguments that can be quantised, besides the sources of sum and concat.
 QUANTISED: Final = (Arg.SRC, Arg.SRC_1, Arg.WEIGHTS, Arg.DST)
 #: oneDNN's limit of the length of a chain.
 MAX_POST_OPS: Final = 32
@@ -86,9 +86,10 @@ class Quantisation:
     mask: int = 0
 
     def __post_init__(self) -> None:
-        if self.arg not in QUANTISED:
+        source = Arg.MULTIPLE_SRC <= self.arg < Arg.ATTR_SCALES
+        if self.arg not in QUANTISED and not source:
             raise ValueError(
-                f"argument {self.arg} takes no scales or zero points; these do: {[int(a) for a in QUANTISED]}"
+                f"argument {self.arg} takes no scales or zero points; these do: {[int(a) for a in QUANTISED]}, sources"
             )
         if self.mask < 0:
             raise ValueError(f"mask: must not be negative, got {self.mask}")

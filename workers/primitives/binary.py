@@ -16,6 +16,7 @@ from ..engines.target import Target
 from .blocks import CHUNK, LANES, channel_blocks, channel_tail, follow, is_blocked, refuse
 from .chain import chain, chain_source, refuse_chain
 from .program import KernelSpec, Launch, LaunchArgument, Program
+from .reference.binary import ReferenceBinary
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,4 +137,4 @@ def _axes(op: Binary) -> list[Axis]:
     return axes
 
 
-IMPLEMENTATIONS = (NativeBinary(),)
+IMPLEMENTATIONS = (NativeBinary(), ReferenceBinary())

@@ -31,8 +31,10 @@ def follow(md: MemoryDesc, like: MemoryDesc) -> MemoryDesc:
     """Return ``md``, in the layout of ``like`` where its own is left open (row-major where both are)."""
     if not md.is_any:
         return md
-    same_rank = md.ndims == like.ndims and not like.is_any
-    return md.with_tag(like.tag if same_rank else "")
+    if md.ndims != like.ndims or like.is_any:
+        return md.with_tag("")
+    # Gaps between elements are not asked of another tensor, their order is.
+    return md.with_tag("".join("abcdefghijkl"[dim] for dim in like.layout.order) if like.strides else like.tag)
 
 
 def refuse(*mds: MemoryDesc) -> str | None:

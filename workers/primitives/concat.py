@@ -9,6 +9,7 @@ from ..desc import Arg, Concat, MemoryDesc, PrimitiveAttr, multiple_src
 from ..engines.target import Target
 from .blocks import CHUNK, LANES, follow, is_blocked, refuse, refuse_different
 from .program import KernelSpec, Launch, LaunchArgument, Program
+from .reference.concat import ReferenceConcat
 
 #: Sources that one launch of the kernel copies.
 _MOST = 4
@@ -71,4 +72,4 @@ def _launch(sources: list[tuple[int, int, int]], row: int, lines: int) -> Launch
     return Launch(0, tuple(args), items)
 
 
-IMPLEMENTATIONS = (NativeConcat(),)
+IMPLEMENTATIONS = (NativeConcat(), ReferenceConcat())

@@ -9,6 +9,7 @@ from ..engines.target import Target
 from .blocks import follow, refuse, refuse_different, span
 from .chain import chain, chain_source, refuse_chain
 from .program import KernelSpec, Launch, Program
+from .reference.eltwise import ReferenceEltwise
 
 
 class NativeEltwise:
@@ -40,4 +41,4 @@ class NativeEltwise:
         return Program((kernel,), (Launch(0, args, runs.work),))
 
 
-IMPLEMENTATIONS = (NativeEltwise(),)
+IMPLEMENTATIONS = (NativeEltwise(), ReferenceEltwise())

@@ -9,6 +9,7 @@ from ..desc import Arg, Lrn, PrimitiveAttr
 from ..engines.target import Target
 from .blocks import LANES, channel_blocks, channel_tail, follow, is_blocked, refuse_different, refuse_permuted
 from .program import KernelSpec, Launch, LaunchArgument, Program
+from .reference.lrn import ReferenceLrn
 
 #: Positions that one work item covers in blocks of 16 channels.
 _CHUNK = 256
@@ -57,4 +58,4 @@ class NativeLrn:
         return Program((kernel,), (Launch(0, args, work),))
 
 
-IMPLEMENTATIONS = (NativeLrn(),)
+IMPLEMENTATIONS = (NativeLrn(), ReferenceLrn())

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 #: Engine kind -> where the modules of its implementations are, each named for its primitive kind.
 _HOMES: Final = {"cpu": ".", "opencl": ".opencl."}
+#: What the names of reference implementations begin with.
+REFERENCE: Final = "ref:"
 
 
 class UnsupportedPrimitive(ValueError):
@@ -82,10 +84,15 @@ def primitive_descs(op: OpDesc, attr: PrimitiveAttr, target: Target) -> list[Pri
     return found
 
 
-def primitive_desc(op: OpDesc, attr: PrimitiveAttr, target: Target) -> PrimitiveDesc:
-    """Return the primitive descriptor of the best implementation. Raises UnsupportedPrimitive with every reason."""
+def primitive_desc(op: OpDesc, attr: PrimitiveAttr, target: Target, references: bool = True) -> PrimitiveDesc:
+    """Return the primitive descriptor of the best implementation, or without ``references`` of the best fast one.
+
+    Raises UnsupportedPrimitive with every reason.
+    """
     reasons = []
     for implementation in implementations(op.kind, target.engine_kind):
+        if implementation.name.startswith(REFERENCE) and not references:
+            continue
         reason = _refused(implementation, op, attr, target)
         if reason is None:
             return _described(implementation, op, attr, target)

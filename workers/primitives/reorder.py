@@ -8,6 +8,7 @@ from ..desc import Arg, MemoryDesc, PrimitiveAttr, Reorder, item_size
 from ..engines.target import Target
 from .loop_nest import PIECE, IncompatibleBlocks, Loop, Nest, copies, fills, pieces, steps
 from .program import KernelSpec, Launch, LaunchArgument, Program
+from .reference.reorder import ReferenceReorder
 
 #: A launch has at least about so many items of work where its nest allows; the other loops run inside of an item.
 _ITEMS = 64
@@ -125,4 +126,4 @@ def _take(loops: list[Loop], index: int | None) -> Loop:
     return Loop(1, 1, 1) if index is None else loops.pop(index)
 
 
-IMPLEMENTATIONS = (NativeReorder(),)
+IMPLEMENTATIONS = (NativeReorder(), ReferenceReorder())

@@ -9,6 +9,7 @@ from ..desc import Arg, PrimitiveAttr, Softmax
 from ..engines.target import Target
 from .blocks import LANES, channel_blocks, channel_tail, follow, is_blocked, refuse_different, refuse_permuted
 from .program import KernelSpec, Launch, LaunchArgument, Program
+from .reference.softmax import ReferenceSoftmax
 
 
 class NativeSoftmax:
@@ -73,4 +74,4 @@ def _strided(op: Softmax) -> tuple[str, tuple[int, ...], int]:
     return "strided", (count, inner, below, period, tail, full), outer * -(-inner // LANES)
 
 
-IMPLEMENTATIONS = (NativeSoftmax(),)
+IMPLEMENTATIONS = (NativeSoftmax(), ReferenceSoftmax())

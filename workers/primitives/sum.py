@@ -9,6 +9,7 @@ from ..engines.target import Target
 from .blocks import follow, refuse, refuse_different, span
 from .chain import chain, chain_source, refuse_chain
 from .program import KernelSpec, Launch, LaunchArgument, Program
+from .reference.sum import ReferenceSum
 
 #: Sources that one launch of the kernel adds.
 _MOST = 4
@@ -53,4 +54,4 @@ class NativeSum:
         return Program(tuple(kernels), tuple(launches))
 
 
-IMPLEMENTATIONS = (NativeSum(),)
+IMPLEMENTATIONS = (NativeSum(), ReferenceSum())

@@ -99,6 +99,15 @@ class Tables:
         self._words += values
         return ("t", 8 * start)
 
+    def weighted(self, tensors: Sequence[tuple[int, MemoryDesc]], weights: Sequence[float]) -> LaunchArgument:
+        """Add a list of arguments with a weight each: how many, then each record's distance and the bits of its weight."""
+        records = [self._tensor(arg, md, None, None, quantised=True) for arg, md in tensors]
+        start = len(self._words)
+        self._words.append(len(records))
+        for record, weight in zip(records, weights, strict=True):
+            self._words += [8 * (record - start), _float_bits(weight)]
+        return ("t", 8 * start)
+
     def program(
         self,
         generator: str,
@@ -202,8 +211,12 @@ class _Dim(NamedTuple):
     blocks: tuple[tuple[int, int], ...]
 
 
-def _float_bits(value: float) -> int:
-    """Return the bits of a parameter as float64; parameters are float32 values, as they are for every engine."""
+def as_float32(value: float) -> float:
+    """Return a parameter as it is for every engine: a float32."""
     (narrow,) = struct.unpack("<f", struct.pack("<f", value))
-    (bits,) = struct.unpack("<q", struct.pack("<d", narrow))
+    return float(narrow)
+
+
+def _float_bits(value: float) -> int:
+    (bits,) = struct.unpack("<q", struct.pack("<d", as_float32(value)))
     return int(bits)

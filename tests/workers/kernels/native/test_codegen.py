@@ -192,20 +192,23 @@ def disassemble(binary: bytes) -> str:
         return subprocess.run(["objdump", "-d", file.name], capture_output=True, text=True, check=True).stdout
 
 
-def test_two_processes_compile_the_same_bytes() -> None:
+def test_two_processes_compile_the_same_bytes_in_any_order() -> None:
     code = """
-        import hashlib
+        import hashlib, sys
         from poolrt.workers.kernels.native.codegen import compile_kernel
         from poolrt.workers.primitives.program import KernelSpec
-        specs = [KernelSpec.of("reorder"), KernelSpec.of("conv_depthwise", ragged=True)]
-        print([hashlib.sha256(compile_kernel(spec, "x86-64-v3")).hexdigest() for spec in specs])
+        names = ["reorder", "conv_depthwise", "reference.sum", "reference.binary"]
+        specs = {n: KernelSpec.of(n, **({"ragged": True} if n == "conv_depthwise" else {})) for n in names}
+        order = names[:: int(sys.argv[1])]
+        compiled = {n: compile_kernel(specs[n], "x86-64-v3") for n in order}
+        print([hashlib.sha256(compiled[n]).hexdigest() for n in names])
     """
     found = {
         subprocess.run(
-            [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True, timeout=100,
+            [sys.executable, "-c", textwrap.dedent(code), step], capture_output=True, text=True, check=True, timeout=100,
             env={**os.environ, "PYTHONHASHSEED": seed},
         ).stdout
-        for seed in ("1", "2")
+        for seed, step in (("1", "1"), ("2", "-1"))
     }  # fmt: skip
     assert len(found) == 1
 

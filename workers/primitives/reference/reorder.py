@@ -1,0 +1,32 @@
+"""Reorder: any layout and data type to any other."""
+
+from __future__ import annotations
+
+from ...desc import Arg, PrimitiveAttr, Reorder
+from ...engines.target import Target
+from ..program import Program
+from .attributes import refuse_attributes
+from .copies import copy
+from .tables import Tables
+
+
+class ReferenceReorder:
+    """One element after another."""
+
+    name = "ref:reorder"
+    engine_kind = "cpu"
+    general = True
+
+    def reject(self, op: Reorder, attr: PrimitiveAttr, target: Target) -> str | None:
+        if {op.src_engine, op.dst_engine} - {"", "cpu"}:
+            return "only reorders within one engine are supported"
+        return refuse_attributes(op, attr, op.dst)
+
+    def complete(self, op: Reorder, attr: PrimitiveAttr, target: Target) -> Reorder:
+        return op
+
+    def program(self, op: Reorder, attr: PrimitiveAttr, target: Target) -> Program:
+        if op.dst.elements == 0:
+            return Program((), ())
+        tables = Tables(attr)
+        return tables.program(*copy(tables, attr, Arg.SRC, op.src, op.dst), [(Arg.DST, op.dst)])
