@@ -7,14 +7,15 @@ writes. What it lacks is marked as well, as far as there is room for it: entries
 not come back in the place of newer ones.
 
 Guarantees: paying takes a bounded share of a call's time; a Redis without memory is left alone for a while; an entry is
-verified before it goes anywhere.
+verified before it goes anywhere. Over a link that answers, each round trip carries more entries than the last: a distant
+server then has them nearly as soon as a close one.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from .admission import Admission
@@ -25,10 +26,16 @@ from .node import Node
 from .node_state import NodeState
 
 if TYPE_CHECKING:
+    from .redis.lease import Publication
     from .redis.tier import RedisTier, Tidied
 
-#: Time, in seconds, that one call spends on publishing; one entry is published in any case.
+#: Time, in seconds, that one call spends on publishing; one round trip is made in any case.
 _SHARE_S: Final = 0.05
+#: Most entries in one round trip, bytes from which on it takes no more of them, and time, in seconds, up to which the next
+#: one carries twice as many entries.
+_MOST_TOGETHER: Final = 16
+_TOGETHER_BYTES: Final = 1 << 19
+_TRIP_S: Final = 0.1
 #: Age, in seconds, at which an entry should be on the server's disk and on its replicas.
 _SETTLED_S: Final = 2.0
 #: Time, in seconds, for which a Redis without memory is spared late publications.
@@ -45,6 +52,7 @@ class Arrears:
         self._incarnation = ""
         self._epoch = 0
         self._spared_until = 0.0
+        self._together = 1
 
     def compare(self, tier: RedisTier, tidied: Tidied) -> None:
         """Mark what Redis lacks, if it may have lost something since the last time. Raises StoreUnavailable."""
@@ -74,15 +82,14 @@ class Arrears:
         if not owed or time.monotonic() < self._spared_until:
             return False
         state = self._node.state()
+        publications = self._sound(state, owed)
         until = time.monotonic() + _SHARE_S
-        for number, digest in enumerate(owed):
-            if number and time.monotonic() >= until:
-                return True
-            try:
-                self._publish(tier, state, digest)
-            except StoreFull:
+        while together := self._take(publications):
+            if not self._publish(tier, state, together):
                 self._spared_until = time.monotonic() + _FULL_PAUSE_S
                 return False
+            if time.monotonic() >= until:
+                return True
         return False
 
     def _mark_missing(self, tier: RedisTier, state: NodeState, files: list[FileStatus]) -> None:
@@ -101,25 +108,55 @@ class Arrears:
                     return
                 self._node.mark_unpublished(file.digest, file.last_use)
 
-    def _publish(self, tier: RedisTier, state: NodeState, digest: str) -> None:
-        blob = self._node.get_blob(state, digest, use=False)
-        if blob is not None:
+    def _sound(self, state: NodeState, owed: Iterable[str]) -> Iterator[Publication]:
+        """Yield what is owed and here, each verified; forget what is not."""
+        from .redis.lease import Publication
+
+        for digest in owed:
+            blob = self._node.get_blob(state, digest, use=False)
+            if blob is None:
+                self._node.mark_published(digest)
+                continue
             try:
                 self._admission.check(digest, blob)
             except (EntryCorrupt, EntryForged) as error:
                 self._admission.refuse(error)
                 self._node.remove(state, digest)
-                return
+                continue
             # Under the lease of the creator, which did not reach Redis to end it: those who wait for it are woken.
             nonce, _, fence = self._node.lease_of(digest).partition(" ")
             if not nonce.isalnum() or not fence.isdigit():
                 nonce, fence = os.urandom(16).hex(), "0"
-            published = tier.leases.publish(digest, nonce, int(fence), state.generation, blob, make_room=False)
+            yield Publication(digest, nonce, int(fence), state.generation, blob)
+
+    def _take(self, publications: Iterator[Publication]) -> list[Publication]:
+        """Return the next ones for one round trip."""
+        taken: list[Publication] = []
+        size = 0
+        while len(taken) < self._together and size < _TOGETHER_BYTES:
+            publication = next(publications, None)
+            if publication is None:
+                break
+            taken.append(publication)
+            size += len(publication.blob)
+        return taken
+
+    def _publish(self, tier: RedisTier, state: NodeState, together: list[Publication]) -> bool:
+        """Publish in one round trip; tell whether Redis had memory for all."""
+        begin = time.monotonic()
+        # A trip that fails leaves the next one small.
+        most, self._together = self._together, 1
+        outcomes = tier.leases.publish_together(together)
+        quick = time.monotonic() - begin <= _TRIP_S
+        self._together = min(2 * most, _MOST_TOGETHER) if quick else max(1, most // 2)
+        for publication, published in zip(together, outcomes, strict=True):
+            if isinstance(published, StoreFull):
+                continue
             for dropped in published.dropped:
                 self._node.remove(state, dropped)
             self._limits.note(tier, published.seen)
-            if published.word == "LOST" or published.seen.generation < state.generation:
-                # Someone holds the lease, perhaps without knowing that Redis is back, and it has to run out. Or Redis had
-                # forgotten our generation, and has now heard of it again. The next call finds it ready.
-                return
-        self._node.mark_published(digest)
+            if published.word != "LOST" and published.seen.generation >= state.generation:
+                # Else someone holds the lease, perhaps without knowing that Redis is back, and it has to run out. Or
+                # Redis had forgotten our generation, and has now heard of it again. The next call finds it ready.
+                self._node.mark_published(publication.digest)
+        return not any(isinstance(published, StoreFull) for published in outcomes)

@@ -31,6 +31,8 @@ _MOST_CONNECTIONS: Final = 1 << 16
 BLOCK_S: Final = 0.25
 
 Command = tuple[bytes | str | float, ...]
+#: A command, and keys and arguments of a script that runs behind it.
+Upload = tuple[Command, Sequence[str], Sequence[bytes | str | float]]
 
 
 class RedisConnection:
@@ -133,11 +135,12 @@ class RedisConnection:
         self._breaker.succeeded()
         return answer
 
-    def batch_and_script(
-        self, commands: Sequence[Command], script: Script, keys: Sequence[str], arguments: Sequence[Any]
-    ) -> Any:
-        """Run commands and then a script in one round trip; return the script's answer."""
-        return self._guarded(self._run_batch_and_script, commands, script, keys, arguments)
+    def uploads(self, uploads: Sequence[Upload], script: Script) -> list[Any]:
+        """Run each command with the script behind it, all in one round trip; return the script's answers.
+
+        A StoreFull stands for each that Redis has no memory for; raises the first other failure.
+        """
+        return self._guarded(self._run_uploads, uploads, script)  # type: ignore[no-any-return]
 
     @contextmanager
     def understanding(self) -> Iterator[None]:
@@ -186,22 +189,27 @@ class RedisConnection:
         answers: list[Any] = pipeline.execute(raise_on_error=True)
         return answers
 
-    def _run_batch_and_script(
-        self, commands: Sequence[Command], script: Script, keys: Sequence[str], arguments: Sequence[Any]
-    ) -> Any:
+    def _run_uploads(self, uploads: Sequence[Upload], script: Script) -> list[Any]:
         pipeline = self._client.pipeline(transaction=False)
-        for command in commands:
+        for command, keys, arguments in uploads:
             pipeline.execute_command(*command)
-        pipeline.execute_command("EVALSHA", script.sha, len(keys), *keys, *arguments)
+            pipeline.execute_command("EVALSHA", script.sha, len(keys), *keys, *arguments)
         answers = pipeline.execute(raise_on_error=False)
-        for answer in answers[:-1]:
+        found = []
+        for (_, keys, arguments), uploaded, answer in zip(uploads, answers[::2], answers[1::2], strict=True):
+            if isinstance(uploaded, Exception):
+                answer = uploaded
+            elif isinstance(answer, self._unknown_script):
+                try:
+                    answer = self._run_script(script, keys, arguments)
+                except self._answer_errors as error:
+                    answer = error
             if isinstance(answer, Exception):
-                raise answer
-        if isinstance(answers[-1], self._unknown_script):
-            return self._run_script(script, keys, arguments)
-        if isinstance(answers[-1], Exception):
-            raise answers[-1]
-        return answers[-1]
+                if not self._is_full(answer):
+                    raise answer
+                answer = StoreFull(self.name, str(answer))
+            found.append(answer)
+        return found
 
     def _guarded(self, run: Any, *arguments: Any) -> Any:
         try:
@@ -220,14 +228,17 @@ class RedisConnection:
 
     def _failure(self, error: Exception) -> StoreUnavailable:
         """Return what to raise for an error of the client, and open the breaker unless Redis is merely full."""
-        # Redis 6.2 reports a full memory inside a script as a plain error; 7.0's own class lacks the word.
-        if isinstance(error, self._full) or (isinstance(error, self._answer_errors) and "OOM" in str(error)):
+        if self._is_full(error):
             return StoreFull(self.name, str(error))
         reason = f"{type(error).__name__}: {error}"
         self._breaker.failed(reason)
         if self._url != self._given:
             self._turn_to(self._given)
         return StoreUnavailable(self.name, reason)
+
+    def _is_full(self, error: Exception) -> bool:
+        # Redis 6.2 reports a full memory inside a script as a plain error; 7.0's own class lacks the word.
+        return isinstance(error, self._full) or (isinstance(error, self._answer_errors) and "OOM" in str(error))
 
 
 def _greet(connection: Any) -> None:

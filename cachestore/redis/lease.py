@@ -7,23 +7,26 @@ a creator that comes back after its lease was taken cannot replace anything newe
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from poolrt.cachestore.errors import StoreFull
 
-from .connection import BLOCK_S, RedisConnection, digests_of
+from .connection import BLOCK_S, RedisConnection, Upload, digests_of
 from .schema import Schema
 from .scripts import Scripts
 
 #: Time, in milliseconds, that wake streams, uploads and oversized values live, and that a lease's hash outlives it.
 LEFTOVER_LIFE_MS: Final = 30_000
-#: Attempts to find memory for a value; each one makes twice the room.
+#: Attempts to find memory for something; each one makes twice the room.
 _MOST_ATTEMPTS: Final = 4
 #: Entries dropped at once to make room.
 _MOST_DROPS: Final = 500
 #: Extra wait, in seconds, beyond a lease's end, so that the look afterwards finds it expired.
 _AFTER_EXPIRY_S: Final = 0.005
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +87,17 @@ class Ended:
 
     failure: bytes | None
     retry: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """A value to publish, made under the lease of `nonce` (or under none) and in a generation."""
+
+    digest: str
+    nonce: str
+    fence: int
+    generation: int
+    blob: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,41 +165,37 @@ class LeaseDesk:
         arguments = (nonce, self._term_ms, LEFTOVER_LIFE_MS)
         return bool(self._connection.script(self._scripts.renew, [self._schema.lease(digest)], arguments))
 
-    def publish(
-        self, digest: str, nonce: str, fence: int, generation: int, blob: bytes, make_room: bool = True
-    ) -> Published:
+    def publish(self, digest: str, nonce: str, fence: int, generation: int, blob: bytes) -> Published:
         """Put a value in its place and end our lease, if we still have it.
 
-        Raises StoreFull when Redis has no memory for it, even after making room if `make_room` asks for that.
+        Raises StoreFull when Redis has no memory for it even after making room.
         """
+        publication = Publication(digest, nonce, fence, generation, blob)
+
+        def run() -> Published:
+            (published,) = self.publish_together([publication])
+            if isinstance(published, StoreFull):
+                raise published
+            return published
+
+        return self._making_room(run, len(blob))
+
+    def publish_together(self, publications: Sequence[Publication]) -> list[Published | StoreFull]:
+        """Publish several values in one round trip, without making room; tell what came of each."""
         schema = self._schema
-        upload = schema.upload(nonce)
-        keys = [
-            upload,
-            schema.value(digest),
-            schema.lease(digest),
-            schema.wake(digest, fence),
-            schema.order,
-            schema.sizes,
-            schema.meta,
-            schema.counters,
-        ]
-        arguments = (digest, nonce, generation, len(blob), *self._defaults, schema.prefix, LEFTOVER_LIFE_MS)
-        for attempt in range(_MOST_ATTEMPTS):
-            try:
-                answer = self._connection.batch_and_script(
-                    [("SET", upload, blob, "PX", LEFTOVER_LIFE_MS)], self._scripts.publish, keys, arguments
-                )
-            except StoreFull:
-                if not make_room or attempt == _MOST_ATTEMPTS - 1:
-                    raise
-                self._make_room(len(blob) << attempt)
-                continue
-            if answer[0] != b"NOVAL":
-                with self._connection.understanding():
-                    seen = Seen(int(answer[1]), int(answer[2]))
-                return Published(answer[0].decode(), seen, tuple(digests_of(answer[3:])))
-        raise StoreFull(self._connection.name, "the value did not stay")
+        uploads: list[Upload] = []
+        for one in publications:
+            keys = [
+                schema.upload(one.nonce),
+                schema.value(one.digest),
+                schema.lease(one.digest),
+                schema.wake(one.digest, one.fence),
+                *schema.bookkeeping,
+            ]
+            size = len(one.blob)
+            arguments = (one.digest, one.nonce, one.generation, size, *self._defaults, schema.prefix, LEFTOVER_LIFE_MS)
+            uploads.append((("SET", keys[0], one.blob, "PX", LEFTOVER_LIFE_MS), keys, arguments))
+        return [self._published(answer) for answer in self._connection.uploads(uploads, self._scripts.publish)]
 
     def fail(self, digest: str, nonce: str | bytes, fence: int, failure: bytes | None) -> bool:
         """End a lease without a value: with a signed failure for those who wait, or with None to let one of them try.
@@ -195,6 +205,24 @@ class LeaseDesk:
         arguments = (nonce, "retry" if failure is None else "err", failure or b"", LEFTOVER_LIFE_MS)
         keys = [self._schema.lease(digest), self._schema.wake(digest, fence)]
         return bool(self._connection.script(self._scripts.fail, keys, arguments))
+
+    def _published(self, answer: Any) -> Published | StoreFull:
+        if isinstance(answer, StoreFull):
+            return answer
+        with self._connection.understanding():
+            if answer[0] == b"NOVAL":
+                return StoreFull(self._connection.name, "the value did not stay")
+            seen = Seen(int(answer[1]), int(answer[2]))
+            return Published(answer[0].decode(), seen, tuple(digests_of(answer[3:])))
+
+    def _making_room(self, run: Callable[[], T], needed: int) -> T:
+        """Return what `run` returns, after making room for so many bytes, and more and more, while Redis is full."""
+        for attempt in range(_MOST_ATTEMPTS - 1):
+            try:
+                return run()
+            except StoreFull:
+                self._make_room(needed << attempt)
+        return run()
 
     def _make_room(self, needed: int) -> None:
         """Drop the least recently used entries, about twice as many bytes as are needed."""

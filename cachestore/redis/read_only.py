@@ -9,7 +9,7 @@ from poolrt.cachestore.errors import StoreReadOnly
 from poolrt.cachestore.node_state import UNSET, NodeState
 from poolrt.cachestore.stats import Sent
 
-from .connection import Command, RedisConnection
+from .connection import Command, RedisConnection, Upload
 from .schema import READS
 from .scripts import Script
 from .tier import RedisTier, SharedLimits
@@ -44,9 +44,7 @@ class ReadOnlyConnection(RedisConnection):
         """Refuse: every script writes."""
         raise StoreReadOnly("run scripts in Redis")
 
-    def batch_and_script(
-        self, commands: Sequence[Command], script: Script, keys: Sequence[str], arguments: Sequence[Any]
-    ) -> Any:
+    def uploads(self, uploads: Sequence[Upload], script: Script) -> list[Any]:
         """Refuse: every script writes."""
         raise StoreReadOnly("run scripts in Redis")
 

@@ -209,6 +209,23 @@ def test_paying_takes_a_bounded_share_of_a_call(own_server: RedisServer, make_st
     assert paid == [1, 2, 3, 4, 5, 6]
 
 
+def test_a_distant_redis_gets_many_entries_in_one_round_trip(own_server: RedisServer, make_store: StoreMaker) -> None:
+    # Given a node that owes many small entries, and a round trip that takes most of a call's share
+    owed = [Key({"small": number}) for number in range(120)]
+    fill(make_store(url="unix:///nobody"), owed)
+    with Proxy(own_server.url.removeprefix("unix://"), delay_s=0.02) as link:
+        store = make_store(url=link.url)
+        # When a process calls until all are paid
+        calls = 0
+        while store.stats()["entries"] < len(owed):
+            calls += 1
+            assert calls < 30
+        stats = store.stats()
+        store.close()
+    # Then each was published once
+    assert (stats["late"], stats["duplicates"]) == (len(owed), 0)
+
+
 @pytest.mark.parametrize("ends", [False, True])
 def test_counts_that_a_frozen_redis_has_heard_and_not_answered_are_added_once(
     own_server: RedisServer, make_store: StoreMaker, ends: bool

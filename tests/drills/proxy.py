@@ -20,12 +20,13 @@ class Proxy:
 
     While it holds, nothing is forwarded in either direction and nothing is closed: to both sides the other one is
     silent. What was sent meanwhile arrives once it flows again, as after a network's outage. With `bytes_per_s` no
-    connection carries more than that in either direction.
+    connection carries more than that in either direction; `delay_s` is what everything takes each way.
     """
 
-    def __init__(self, target: str, bytes_per_s: float = math.inf) -> None:
+    def __init__(self, target: str, bytes_per_s: float = math.inf, delay_s: float = 0.0) -> None:
         self._target = target
         self._bytes_per_s = bytes_per_s
+        self._delay_s = delay_s
         self._flowing = threading.Event()
         self._flowing.set()
         self._lock = threading.Lock()
@@ -109,7 +110,7 @@ class Proxy:
         try:
             while data := source.recv(_CHUNK):
                 self._flowing.wait()
-                time.sleep(len(data) / self._bytes_per_s)
+                time.sleep(self._delay_s + len(data) / self._bytes_per_s)
                 sink.sendall(data)
         except OSError:
             pass

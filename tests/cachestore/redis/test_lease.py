@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -9,10 +10,11 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from poolrt.cachestore import StoreUnavailable
+from poolrt.cachestore.errors import StoreFull
 from poolrt.cachestore.node_state import NodeState
 from poolrt.cachestore.redis.breaker import CircuitBreaker
 from poolrt.cachestore.redis.connection import RedisConnection
-from poolrt.cachestore.redis.lease import Ended, Held, Off, Owned, Present, Terms
+from poolrt.cachestore.redis.lease import Ended, Held, Off, Owned, Present, Publication, Published, Terms
 from poolrt.cachestore.redis.tier import RedisTier
 from poolrt.cachestore.stats import Sent
 
@@ -294,6 +296,32 @@ def test_a_value_on_its_way_is_never_dropped_for_itself(make_tier: MakeTier) -> 
     put(tier, D1)
     assert put(tier, D2) == (D1,)
     assert tier.get(D2) is not None
+
+
+def limit_memory(tier: RedisTier, more: int) -> None:
+    """Leave Redis so many bytes more than it uses."""
+    used = int(re.findall(rb"used_memory:(\d+)", tier._connection.command("INFO", "memory"))[0])
+    tier._connection.command("CONFIG", "SET", "maxmemory", used + more)
+
+
+@pytest.fixture
+def full_server(make_tier: MakeTier, server: RedisServer) -> Iterator[RedisServer]:
+    """Return a server whose memory may be limited; it is not any more afterwards."""
+    yield server
+    with server.client() as client:
+        client.config_set("maxmemory", 0)
+
+
+def test_values_find_their_places_as_soon_as_there_is_memory(full_server: RedisServer, make_tier: MakeTier) -> None:
+    tier = make_tier()
+    publications = [Publication(digest, f"nonce{digest}", 0, 0, b"x" * 50_000) for digest in (D1, D2)]
+    limit_memory(tier, -50_000)
+    outcomes = tier.leases.publish_together(publications)
+    assert [type(outcome) for outcome in outcomes] == [StoreFull, StoreFull]
+    limit_memory(tier, 1_000_000)
+    outcomes = tier.leases.publish_together(publications)
+    assert [outcome.word for outcome in outcomes if isinstance(outcome, Published)] == ["LATE", "LATE"]
+    assert tier.size() == (2, 100_000)
 
 
 def test_touching_tells_what_is_not_there(tier: RedisTier) -> None:
