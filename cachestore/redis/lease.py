@@ -19,6 +19,8 @@ from .scripts import Scripts
 
 #: Time, in milliseconds, that wake streams, uploads and oversized values live, and that a lease's hash outlives it.
 LEFTOVER_LIFE_MS: Final = 30_000
+#: Memory, in bytes, to make room for when there is none for a lease.
+_LEASE_BYTES: Final = 4096
 #: Attempts to find memory for something; each one makes twice the room.
 _MOST_ATTEMPTS: Final = 4
 #: Entries dropped at once to make room.
@@ -125,13 +127,18 @@ class LeaseDesk:
     def acquire(
         self, digest: str, nonce: str, owner: str, waited_for: int | None
     ) -> Owned | Held | Present | Off | Ended:
-        """Ask for the lease of an entry; `waited_for` is the fence of the lease that the caller waited for."""
+        """Ask for the lease of an entry; `waited_for` is the fence of the lease that the caller waited for.
+
+        Makes room for it if Redis is full: without leases, each host would create for itself.
+        """
         schema = self._schema
         keys = [schema.value(digest), schema.lease(digest), schema.meta, schema.counters]
         if waited_for is not None:
             keys.append(schema.wake(digest, waited_for))
         arguments = (nonce, self._term_ms, self._limit_ms, self._defaults[0], owner, LEFTOVER_LIFE_MS)
-        answer = self._connection.script(self._scripts.acquire, keys, arguments)
+        answer = self._making_room(
+            lambda: self._connection.script(self._scripts.acquire, keys, arguments), _LEASE_BYTES
+        )
         with self._connection.understanding():
             return self._understood(answer)
 

@@ -312,6 +312,21 @@ def full_server(make_tier: MakeTier, server: RedisServer) -> Iterator[RedisServe
         client.config_set("maxmemory", 0)
 
 
+def test_a_full_redis_drops_old_entries_for_a_lease(full_server: RedisServer, make_tier: MakeTier) -> None:
+    # Given a full Redis
+    tier = make_tier()
+    for number in range(20):
+        put(tier, f"{number:064x}", 50_000)
+    limit_memory(tier, -50_000)
+    # When two hosts ask for the lease of one more entry
+    own(tier, D1, "a")
+    # Then one of them has it, and the oldest entries have made room
+    assert held(make_tier(), D1, "b").nonce == b"a"
+    listed = [item.digest for item in tier.listing()]
+    assert 10 <= len(listed) < 20
+    assert listed[-1] == f"{19:064x}"
+
+
 def test_values_find_their_places_as_soon_as_there_is_memory(full_server: RedisServer, make_tier: MakeTier) -> None:
     tier = make_tier()
     publications = [Publication(digest, f"nonce{digest}", 0, 0, b"x" * 50_000) for digest in (D1, D2)]
