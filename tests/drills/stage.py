@@ -159,6 +159,12 @@ class Stage:
         self.expect(least <= number <= most, f"{number} creations instead of {_range(least, most)}")
         return number
 
+    def check_each(self, swarm: Swarm, twice: Sequence[int] = ()) -> None:
+        """Look at each key: all were created once, and those in `twice` twice."""
+        expected = {number: 2 if number in twice else 1 for number in range(self.scale.keys)}
+        others = {number: found for number, found in swarm.per_key().items() if found != expected.get(number)}
+        self.expect(not others and len(swarm.per_key()) == len(expected), f"creations of single keys: {others}")
+
     def check_calls(self, actors: Sequence[Actor], longest_s: float, errors: bool = False) -> list[Call]:
         """Look at what actors got: nothing bad, no error unless `errors`, and no call longer than `longest_s`."""
         calls = [call for actor in actors for call in actor.calls()]
