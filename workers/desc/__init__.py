@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .args import Arg, multiple_src, post_op_src, scales_of, zero_points_of
 from .attributes import PostOp, PrimitiveAttr, Quantisation
-from .data_type import data_type, item_size, numpy_name
+from .data_type import data_type, item_size, numpy_name, type_name
 from .memory_desc import MemoryDesc
 from .op_desc import FORWARD, OPERATIONS, PROP_KINDS, OpDesc, op_from_wire
 
@@ -74,6 +74,7 @@ __all__ = [
     "op_from_wire",
     "post_op_src",
     "scales_of",
+    "type_name",
     "zero_points_of",
 ]  # fmt: skip
 

@@ -16,20 +16,27 @@ _TYPES: Final[dict[str, tuple[int, str | None]]] = {
     "u8": (1, "uint8"),
     "bool": (1, "bool"),
 }
-_BY_NUMPY: Final = {numpy_name: short for short, (_, numpy_name) in _TYPES.items() if numpy_name}
+#: What users call a type -> short name. ``bfloat16`` is the name that libraries beside NumPy give theirs.
+_BY_NAME: Final = {name: short for short, (_, name) in _TYPES.items() if name} | {"bfloat16": "bf16"}
+_NAMES: Final = {short: name for name, short in _BY_NAME.items()}
 
 
 def data_type(name: object) -> str:
-    """Return the short name of a data type given by short or NumPy name (or a NumPy dtype).
+    """Return the short name of a data type given by short name, by NumPy's or ``bfloat16``, or as a NumPy dtype.
 
     Raises ValueError naming the types that exist.
     """
     text = str(getattr(name, "name", name))
     if text in _TYPES:
         return text
-    if text in _BY_NUMPY:
-        return _BY_NUMPY[text]
+    if text in _BY_NAME:
+        return _BY_NAME[text]
     raise ValueError(f"unknown data type {text!r}; known: {', '.join(_TYPES)}")
+
+
+def type_name(dtype: str) -> str:
+    """Return what users call a data type: NumPy's name, or ``bfloat16``."""
+    return _NAMES[dtype]
 
 
 def item_size(dtype: str) -> int:

@@ -4,7 +4,8 @@ A layout is a *format tag* in oneDNN's notation: letters name the dimensions (``
 order in memory, outermost first. A capital letter says that the dimension is also blocked, and each ``<n><letter>``
 at the end is an inner block: ``aBcd16b`` (nChw16c) keeps 16 channels side by side. A blocked dimension is padded up to
 a multiple of its blocks; the padding holds zeros. ``any`` leaves the choice to the implementation. A layout can be
-given by *strides* instead, with gaps between elements where they are larger than needed; dense ones become a tag.
+given by *strides* instead, with gaps between elements where they are larger than needed; dense ones become a tag. A
+stride of 0 reads one element again and again along a dimension; nothing is written to such memory.
 """
 
 from __future__ import annotations
@@ -127,14 +128,15 @@ class MemoryDesc:
         strides = tuple(int(s) for s in self.strides)
         if self.tag not in ("", STRIDED):
             raise ValueError(f"a layout is given by a format tag or by strides, not both: {self.tag!r}, {strides}")
-        if len(strides) != self.ndims or any(s < 1 for s in strides):
-            raise ValueError(f"strides: expect {self.ndims} positive values, got {strides}")
-        dense, step = True, 1
+        if len(strides) != self.ndims or any(s < 0 for s in strides):
+            raise ValueError(f"strides: expect {self.ndims} values that are not negative, got {strides}")
+        dense, step, reach = True, 1, 0
         for stride, size in sorted((s, d) for s, d in zip(strides, self.dims, strict=True) if d > 1):
-            if stride < step:
+            if 0 < stride <= reach:
                 raise ValueError(f"strides: {strides} let elements of {self.dims} overlap")
             dense = dense and stride == step
             step = stride * size
+            reach += stride * (size - 1)
         if 0 in self.dims or dense:
             # An extent of 1 may have any stride; it takes its place among the others.
             object.__setattr__(self, "tag", _dense_tag(self.dims, strides))
@@ -158,6 +160,11 @@ class MemoryDesc:
     def is_plain(self) -> bool:
         """Whether the layout is row-major without blocks or padding."""
         return self.tag == plain_tag(self.ndims)
+
+    @property
+    def repeats(self) -> bool:
+        """Whether several elements share one place, so that the memory can only be read."""
+        return 0 in self.strides
 
     @property
     def layout(self) -> Layout:

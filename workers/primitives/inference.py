@@ -1,4 +1,7 @@
-"""What implementations made for speed are asked for: forward, without quantisation, on layouts that a tag names."""
+"""What implementations made for speed are asked for: forward, without quantisation, on layouts that a tag names.
+
+Reorders aside, which may meet strides.
+"""
 
 from __future__ import annotations
 
@@ -42,6 +45,8 @@ def refuse_beyond_inference(op: OpDesc, attr: PrimitiveAttr) -> str | None:
         return "only rank 2 is supported"
     if op.kind == "reorder" and (op.src_engine or op.dst_engine):  # type: ignore[attr-defined]
         return "only reorders within one engine are supported"
+    if op.kind == "reorder":
+        return None
     return _refuse_strides({**op.memories(), **attr.memories(op.memories())})
 
 

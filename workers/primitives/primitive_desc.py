@@ -107,5 +107,9 @@ def _described(implementation: Implementation[Any], op: OpDesc, attr: PrimitiveA
 
 
 def _refused(implementation: Implementation[Any], op: OpDesc, attr: PrimitiveAttr, target: Target) -> str | None:
+    memories = op.memories()
+    for arg in op.outputs():
+        if memories[arg].repeats:
+            return f"argument {arg} is written, but its strides {memories[arg].strides} repeat elements"
     beyond = None if implementation.general else refuse_beyond_inference(op, attr)
     return beyond or implementation.reject(op, attr, target)

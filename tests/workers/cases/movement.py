@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from poolrt.workers.desc import Arg, Concat, MemoryDesc, Reorder, multiple_src
 
 from .case import Array, Case, normals, plain
@@ -57,4 +59,24 @@ def reorder_cases() -> list[Case]:
     for dims, source, target in problems:
         op = Reorder(MemoryDesc(dims, "f32", source), MemoryDesc(dims, "f32", target))
         found.append(Case(f"{dims} {source} to {target}", op, {Arg.SRC: normals(dims)}, rtol=0.0, atol=0.0))
+    return found + _strided_reorders()
+
+
+def _strided_reorders() -> list[Case]:
+    """Return reorders of what slices, transpositions and expansions read; a size of 1 in the values is repeated."""
+    problems: list[tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], str]] = [
+        ((2, 19, 5, 7), (2000, 70, 8, 1), (2, 19, 5, 7), ""),
+        ((2, 19, 5, 7), (3000, 130, 21, 3), (2, 19, 5, 7), ""),
+        ((7, 33), (1, 20), (7, 33), ""),
+        ((40, 3, 50), (1, 2000, 40), (40, 3, 50), "bca"),
+        ((5, 17, 9), (9, 0, 1), (5, 1, 9), ""),
+        ((5, 17, 9), (0, 10, 0), (1, 17, 1), ""),
+        ((3, 40), (0, 0), (1, 1), ""),
+    ]
+    found = []
+    for dims, strides, given, tag in problems:
+        source = MemoryDesc(dims, "f32", strides=strides)
+        values = np.broadcast_to(normals(given, strides), dims)
+        op = Reorder(source, MemoryDesc(dims, "f32", tag))
+        found.append(Case(f"{source} to {tag or 'row-major'}", op, {Arg.SRC: values}, rtol=0.0, atol=0.0))
     return found

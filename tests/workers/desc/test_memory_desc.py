@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poolrt.workers.desc import MemoryDesc
+from poolrt.workers.desc import MemoryDesc, PrimitiveAttr, Reorder
 from poolrt.workers.desc.equivalence import same_bytes
+from poolrt.workers.engines.target import Target
+from poolrt.workers.primitives.primitive_desc import UnsupportedPrimitive, primitive_desc
 
 TAGS = ("abcd", "acdb", "badc", "aBcd16b", "aBcd8b", "ABcd16b32a", "ABcd4a4b")
 DIMS = st.lists(st.integers(1, 40), min_size=4, max_size=4).map(tuple)
@@ -88,3 +90,37 @@ def test_a_tag_that_does_not_fit_is_refused(tag: str) -> None:
 def test_an_unknown_data_type_is_refused_with_the_known_ones() -> None:
     with pytest.raises(ValueError, match="unknown data type 'f8'; known: f64, f32"):
         MemoryDesc((1,), "f8")
+
+
+@given(
+    sizes=st.lists(st.integers(1, 5), min_size=1, max_size=4), steps=st.lists(st.integers(1, 3), min_size=4, max_size=4)
+)
+def test_every_second_or_third_element_of_a_tensor_is_a_descriptor(sizes: list[int], steps: list[int]) -> None:
+    # Given a row-major tensor
+    dense = MemoryDesc(tuple(sizes), "f32").outer_strides()
+    # When each dimension is walked in steps, some of which do not divide its size
+    taken = tuple(-(-size // step) for size, step in zip(sizes, steps, strict=False))
+    md = MemoryDesc(taken, "f32", strides=tuple(s * step for s, step in zip(dense, steps, strict=False)))
+    # Then every element has a place of its own inside of it
+    strides = md.outer_strides()
+    places = {
+        sum(i * s for i, s in zip(index, strides, strict=True)) for index in itertools.product(*map(range, taken))
+    }
+    assert len(places) == md.elements
+    assert max(places) * 4 < md.nbytes <= MemoryDesc(tuple(sizes), "f32").nbytes
+
+
+def test_a_stride_of_zero_repeats_an_element_and_cannot_be_written() -> None:
+    md = MemoryDesc((3, 4), "f32", strides=(0, 1))
+    assert md.repeats
+    assert md.nbytes == 16
+    assert not MemoryDesc((1, 4), "f32", strides=(0, 1)).repeats
+    target = Target("cpu", "native", (("isa", "x86-64-v3"),))
+    with pytest.raises(UnsupportedPrimitive, match="argument 17 is written, but its strides"):
+        primitive_desc(Reorder(MemoryDesc((3, 4), "f32"), md), PrimitiveAttr(), target)
+
+
+@pytest.mark.parametrize("strides", [(1, 2), (3, 3), (-4, 1), (2,)])
+def test_strides_that_overlap_or_do_not_fit_are_refused(strides: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match="strides: "):
+        MemoryDesc((3, 4), "f32", strides=strides)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -59,6 +60,37 @@ def layouts(draw: st.DrawFn) -> tuple[tuple[int, ...], str, str]:
 @given(layouts())
 def test_any_layout_reorders_to_any_other(native: NativeRunner, drawn: tuple[tuple[int, ...], str, str]) -> None:
     native.check(case(*drawn), cpu_target().isa)
+
+
+@st.composite
+def strided(draw: st.DrawFn, repeats: bool) -> MemoryDesc:
+    """Draw a descriptor with gaps between its elements, or with elements that are read again and again."""
+    dims = tuple(draw(st.lists(st.integers(1, 21), min_size=1, max_size=4)))
+    strides, reach = [0] * len(dims), 0
+    for dim in draw(st.permutations(range(len(dims)))):
+        if repeats and draw(st.integers(0, 3)) == 0:
+            continue
+        strides[dim] = reach + draw(st.integers(1, 3))
+        reach += strides[dim] * (dims[dim] - 1)
+    return MemoryDesc(dims, "f32", strides=tuple(strides))
+
+
+@settings(max_examples=150, deadline=None, derandomize=True, database=None)
+@given(data=st.data())
+def test_strides_reorder_to_any_layout_and_back(native: NativeRunner, data: st.DataObject) -> None:
+    # Given a tensor with gaps, or one that repeats elements, which can only be read
+    source, gaps = data.draw(strided(repeats=data.draw(st.booleans()))), data.draw(strided(repeats=False))
+    given = [1 if stride == 0 else size for size, stride in zip(source.dims, source.outer_strides(), strict=True)]
+    values = np.broadcast_to(normals(tuple(given)), source.dims)
+    letters = plain_tag(source.ndims)
+    dense = "".join(data.draw(st.permutations(letters)))
+    blocked = letters[0].upper() + letters[1:] + f"{data.draw(st.sampled_from([2, 16]))}a"
+    # When it is reordered, then the values are the same
+    for target in (source.with_tag(dense), source.with_tag(blocked)):
+        problem = Case(f"{source} to {target}", Reorder(source, target), {Arg.SRC: values}, rtol=0.0, atol=0.0)
+        native.check(problem, cpu_target().isa)
+    back = Reorder(gaps.with_tag(""), gaps)
+    native.check(Case(f"to {gaps}", back, {Arg.SRC: normals(gaps.dims)}, rtol=0.0, atol=0.0), cpu_target().isa)
 
 
 @pytest.mark.parametrize(("source", "target"), [("f64", "f64"), ("f32", "s32")])

@@ -1,0 +1,88 @@
+"""The layouts to try for each operation, best first, given how its operands lie.
+
+`any` lets the implementation choose. Operations that do not care try the layout that their operands have, then row-major.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Final, TypeAlias
+
+from poolrt.workers.desc import MemoryDesc, OpDesc
+
+_Policy: TypeAlias = "Callable[[Any, Sequence[MemoryDesc], Sequence[bool]], Iterator[OpDesc]]"
+
+
+def candidates(op: OpDesc, operands: Sequence[MemoryDesc], constant: Sequence[bool]) -> Iterator[OpDesc]:
+    """Yield row-major ``op`` in the layouts to try; ``operands`` are as they lie, ``constant`` which never change."""
+    yield from _POLICIES.get(op.kind, _as_it_lies)(op, operands, constant)
+
+
+def _windows(op: Any, operands: Sequence[MemoryDesc], constant: Sequence[bool]) -> Iterator[OpDesc]:
+    yield replace(op, src=_any(op.src), weights=_any(op.weights), dst=_any(op.dst))
+
+
+def _product(op: Any, operands: Sequence[MemoryDesc], constant: Sequence[bool]) -> Iterator[OpDesc]:
+    weights = [_any(op.weights)] if constant[1] else [operands[1], op.weights]
+    for each in dict.fromkeys(weights):
+        yield replace(op, weights=each, dst=_any(op.dst))
+
+
+def _as_it_lies(op: Any, operands: Sequence[MemoryDesc], constant: Sequence[bool]) -> Iterator[OpDesc]:
+    for src in dict.fromkeys((operands[0], op.src)):
+        yield replace(op, src=src, dst=_any(op.dst))
+
+
+def _binary(op: Any, operands: Sequence[MemoryDesc], constant: Sequence[bool]) -> Iterator[OpDesc]:
+    pairs = []
+    for lying in _lying(operands, constant):
+        first, second = (_like(given, lying) for given in (op.src0, op.src1))
+        pairs += [(first, second), (first, op.src1)]
+    for first, second in dict.fromkeys((*pairs, (op.src0, op.src1))):
+        yield replace(op, src0=first, src1=second, dst=_any(op.dst))
+
+
+def _many(op: Any, operands: Sequence[MemoryDesc], constant: Sequence[bool]) -> Iterator[OpDesc]:
+    for lying in _lying(operands, constant):
+        yield replace(op, srcs=tuple(_like(given, lying) for given in op.srcs), dst=_any(op.dst))
+    yield replace(op, dst=_any(op.dst))
+
+
+def _recurrent(op: Any, operands: Sequence[MemoryDesc], constant: Sequence[bool]) -> Iterator[OpDesc]:
+    *_, wide, deep, _ = constant
+    layer = _any(op.weights_layer) if wide else op.weights_layer
+    yield replace(op, weights_layer=layer, weights_iter=_any(op.weights_iter) if deep else op.weights_iter)
+
+
+def _lying(operands: Sequence[MemoryDesc], constant: Sequence[bool]) -> list[MemoryDesc]:
+    """Return one operand for each distinct layout that a tag names and that is not row-major, among computed ones."""
+    if any(operand.ndims != operands[0].ndims for operand in operands):
+        return []
+    found: dict[str, MemoryDesc] = {}
+    for operand, fixed in zip(operands, constant, strict=True):
+        if not (fixed or operand.is_plain or operand.strides):
+            found.setdefault(operand.tag, operand)
+    return list(found.values())
+
+
+def _like(operand: MemoryDesc, other: MemoryDesc) -> MemoryDesc:
+    return operand.with_tag(other.tag)
+
+
+def _any(desc: MemoryDesc) -> MemoryDesc:
+    return desc.with_tag("any")
+
+
+_POLICIES: Final[dict[str, _Policy]] = {
+    "convolution": _windows,
+    "deconvolution": _windows,
+    "inner_product": _product,
+    "matmul": _product,
+    "binary": _binary,
+    "sum": _many,
+    "concat": _many,
+    "rnn": _recurrent,
+    "lstm": _recurrent,
+    "gru": _recurrent,
+}
