@@ -30,12 +30,21 @@ _VIEWS: Final = 512
 
 @dataclass(frozen=True, slots=True)
 class TensorSpec:
-    """An input or output of a model: its name, shape, and NumPy data type."""
+    """An input or output of a model: its name, shape, and NumPy's name of its data type.
+
+    NumPy has no bfloat16: such tensors are arrays of uint16, their bits. An array of a bfloat16 that another library
+    brings is taken too.
+    """
 
     name: str
     shape: tuple[int, ...]
     dtype: str
     nbytes: int
+
+    @property
+    def array_dtype(self) -> str:
+        """The data type of the arrays that runs take and give."""
+        return "uint16" if self.dtype == "bfloat16" else self.dtype
 
 
 class Model:
@@ -146,11 +155,14 @@ class Model:
         arrays = []
         for spec in self.inputs:
             value = inputs[spec.name]
-            array = value if isinstance(value, numpy.ndarray) else numpy.asarray(value, spec.dtype)
-            if array.dtype != spec.dtype:
-                raise TypeError(
-                    f"input {spec.name} of model {self.name} must be of dtype {spec.dtype}, got {array.dtype}"
-                )
+            array = value if isinstance(value, numpy.ndarray) else numpy.asarray(value, spec.array_dtype)
+            if array.dtype != spec.array_dtype:
+                if array.dtype.name != spec.dtype:
+                    wanted = spec.dtype if spec.dtype == spec.array_dtype else f"{spec.dtype} or {spec.array_dtype}"
+                    raise TypeError(
+                        f"input {spec.name} of model {self.name} must be of dtype {wanted}, got {array.dtype}"
+                    )
+                array = array.view(spec.array_dtype)
             if array.shape != spec.shape:
                 raise ValueError(
                     f"input {spec.name} of model {self.name} must be of shape {spec.shape}, got {array.shape}"
@@ -165,7 +177,7 @@ class Model:
             if len(self._input_views) >= _VIEWS:
                 self._input_views.clear()
             spec = self.inputs[number]
-            view = self._memory.bytes_at(offset, spec.nbytes).view(spec.dtype).reshape(spec.shape)
+            view = self._memory.bytes_at(offset, spec.nbytes).view(spec.array_dtype).reshape(spec.shape)
             self._input_views[number, offset] = view
         return view
 
@@ -233,7 +245,7 @@ class _Run:
         self._unclaimed.pop()
         self._model = None
         return {
-            spec.name: model._memory.array(offset, spec.shape, spec.dtype)
+            spec.name: model._memory.array(offset, spec.shape, spec.array_dtype)
             for spec, offset in zip(model.outputs, answer[2], strict=True)
         }
 
@@ -281,10 +293,10 @@ class _Run:
 
 
 def _spec(port: list[Any]) -> TensorSpec:
-    from poolrt.workers.desc.data_type import numpy_name
+    from poolrt.workers.desc.data_type import type_name
 
     name, dims, dtype, nbytes = port
-    return TensorSpec(name, tuple(dims), numpy_name(dtype), nbytes)
+    return TensorSpec(name, tuple(dims), type_name(dtype), nbytes)
 
 
 def _unload(client: Client, number: int) -> None:

@@ -30,13 +30,16 @@ class RealizedOpenClPrimitive:
 
 
 class BoundLaunch:
-    """One launch with its arguments set, except `moving`: (kernel argument, execution argument) each."""
+    """One launch with its arguments set, except `moving`: (kernel argument, execution argument) each.
+
+    ``places`` are buffers and offsets in them; no buffer marks an argument that moves.
+    """
 
     def __init__(
         self,
         primitive: RealizedOpenClPrimitive,
         launch: Launch,
-        places: Mapping[int, tuple[pyopencl.Buffer, int] | None],
+        places: Mapping[int, tuple[pyopencl.Buffer | None, int]],
         scratchpad: pyopencl.Buffer,
     ) -> None:
         self.kernel = primitive.kernel(launch.kernel)
@@ -72,18 +75,18 @@ class BoundLaunch:
         self,
         index: int,
         value: tuple[int, int],
-        places: Mapping[int, tuple[pyopencl.Buffer, int] | None],
+        places: Mapping[int, tuple[pyopencl.Buffer | None, int]],
         implementation: str,
     ) -> None:
         arg, offset = value
         if arg not in places:
             raise ValueError(f"{implementation} needs argument {arg}, which is not given")
-        place = places[arg]
-        if place is None:
+        buffer, start = places[arg]
+        if buffer is None:
             self.moving.append((index, arg))
-            set_number(self.kernel, index + 1, offset, real=False)
+            set_number(self.kernel, index + 1, start + offset, real=False)
         else:
-            self._set(index, place[0], place[1] + offset)
+            self._set(index, buffer, start + offset)
 
     def _set(self, index: int, buffer: pyopencl.Buffer, offset: int) -> None:
         self._keep[index] = buffer
@@ -92,7 +95,7 @@ class BoundLaunch:
 
 def bind_launches(
     primitive: RealizedOpenClPrimitive,
-    places: Mapping[int, tuple[pyopencl.Buffer, int] | None],
+    places: Mapping[int, tuple[pyopencl.Buffer | None, int]],
     scratchpad: pyopencl.Buffer,
 ) -> Sequence[BoundLaunch]:
     """Return the launches of a primitive on placed arguments. Raises ValueError where one is missing."""

@@ -105,14 +105,14 @@ class OpenClPlanRunner:
         return self._host.at(address, nbytes) if self._shared else device_buffer(self._engine, nbytes)
 
     def _bind(self, step: Step) -> None:
-        places: dict[int, tuple[pyopencl.Buffer, int] | None] = {}
+        places: dict[int, tuple[pyopencl.Buffer | None, int]] = {}
         for arg, place in step.args:
             if place.kind is PlaceKind.WORK:
-                places[arg] = (self._workspace, place.value)
+                places[arg] = (self._workspace, place.value + place.start)
             elif place.kind is PlaceKind.CONSTANT:
-                places[arg] = (self._constants[place.value], 0)
+                places[arg] = (self._constants[place.value], place.start)
             else:
-                places[arg] = None
+                places[arg] = (None, place.start)
         located = dict(step.args)
         for launch in bind_launches(self._primitives[step.primitive], places, self._scratchpad):
             self._launches.append((step.name, launch))

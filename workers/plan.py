@@ -22,10 +22,14 @@ class PlaceKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The place of an argument: the number of an input, output or constant, or a byte offset in the workspace."""
+    """The place of an argument: the number of an input, output or constant, or a byte offset in the workspace.
+
+    The argument begins ``start`` bytes after the beginning of what lies there.
+    """
 
     kind: PlaceKind
     value: int
+    start: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +77,7 @@ class ExecutionPlan:
         """Return plain data for a message."""
         return [
             self.engine,
-            [[s.primitive, [[arg, int(p.kind), p.value] for arg, p in s.args], s.name] for s in self.steps],
+            [[s.primitive, [[arg, int(p.kind), p.value, p.start] for arg, p in s.args], s.name] for s in self.steps],
             [[c.value, c.raw_nbytes, c.nbytes, c.reorder] for c in self.constants],
             [[p.name, list(p.dims), p.dtype, p.nbytes] for p in self.inputs],
             [[p.name, list(p.dims), p.dtype, p.nbytes] for p in self.outputs],
@@ -87,7 +91,7 @@ class ExecutionPlan:
         engine, steps, constants, inputs, outputs, workspace, primitives = wire
         plan = cls(
             str(engine),
-            tuple(Step(s[0], tuple((a, Place(PlaceKind(k), v)) for a, k, v in s[1]), s[2]) for s in steps),
+            tuple(Step(s[0], tuple((a, Place(PlaceKind(k), v, b)) for a, k, v, b in s[1]), s[2]) for s in steps),
             tuple(PlanConstant(*c) for c in constants),
             tuple(Port(p[0], tuple(p[1]), p[2], p[3]) for p in inputs),
             tuple(Port(p[0], tuple(p[1]), p[2], p[3]) for p in outputs),
@@ -109,5 +113,14 @@ class ExecutionPlan:
             if not 0 <= step.primitive < self.primitives:
                 raise ValueError(f"step {step.name!r} names primitive {step.primitive} of {self.primitives}")
             for arg, place in step.args:
-                if not 0 <= place.value < limits[place.kind]:
+                if not 0 <= place.value < limits[place.kind] or not 0 <= place.start <= self._room(place):
                     raise ValueError(f"step {step.name!r}, argument {arg}: {place} is out of range")
+
+    def _room(self, place: Place) -> int:
+        """Return the bytes that lie behind the beginning of a place."""
+        if place.kind is PlaceKind.WORK:
+            return self.workspace - place.value
+        if place.kind is PlaceKind.CONSTANT:
+            return self.constants[place.value].nbytes
+        ports = self.inputs if place.kind is PlaceKind.INPUT else self.outputs
+        return ports[place.value].nbytes

@@ -76,16 +76,17 @@ class PlanRunner:
         addresses: dict[int, int | None] = {}
         for arg, place in step.args:
             if place.kind is PlaceKind.WORK:
-                addresses[arg] = self._workspace.address + place.value
+                addresses[arg] = self._workspace.address + place.value + place.start
             elif place.kind is PlaceKind.CONSTANT:
-                addresses[arg] = self._constants[place.value]
+                addresses[arg] = self._constants[place.value] + place.start
             else:
                 addresses[arg] = None
         bound = BoundPrimitive(self._primitives[step.primitive], addresses, self._scratchpad.address, self._threads)
         self._bound.append(bound)
         for arg, place in step.args:
-            if arg in bound.moving:
-                self._moving.setdefault((place.kind, place.value), []).extend(bound.moving[arg])
+            moving = [(block, index, offset + place.start) for block, index, offset in bound.moving.get(arg, ())]
+            if moving:
+                self._moving.setdefault((place.kind, place.value), []).extend(moving)
         self._calls.extend((step.name, b.function, b.addresses) for b in bound.blocks)
 
     def _execute(self, calls: list[tuple[str, Callable[[int, int, int], int], list[int]]]) -> None:

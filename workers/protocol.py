@@ -14,7 +14,7 @@ from typing import Any, Final
 from .channel import MalformedMessage, Message
 
 #: Changes with any change of a message; a client and a coordinator of different versions refuse each other.
-VERSION: Final = 1
+VERSION: Final = 2
 
 
 class Kind(IntEnum):

@@ -1,4 +1,4 @@
-"""Constants of a graph: arrays that are turned into float32 only while they are written to where they will live.
+"""Constants of a graph: arrays that are turned into their data type only while they are written to where they will live.
 
 A scale that is folded into weights is kept apart until then: folding costs no second copy of the weights, and each
 element is rounded once, from a product in float64.
@@ -9,20 +9,30 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-_EXACT_INTEGER_LIMIT = 2**24
+from poolrt.workers.desc import MemoryDesc, data_type, item_size, type_name
+
+from .bfloat16 import from_bfloat16, to_bfloat16
+
+_FLOATS: Final = ("f64", "f32", "f16", "bf16")
+#: What numbers that are no NumPy array are, by NumPy's kind of them.
+_OF_NUMBERS: Final = {"f": "f32", "i": "s32", "u": "s32", "b": "bool"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Constant:
-    """A float32 tensor to be: ``array`` (float32 or float64, any strides) times ``scale`` (a factor a row)."""
+    """A tensor to be: ``array`` (any strides) times ``scale`` (a factor a row), rounded to ``dtype``.
+
+    ``array`` holds values that ``dtype`` holds exactly, or floating point values that are rounded.
+    """
 
     array: NDArray[Any]
     scale: NDArray[np.float64] | None = None
+    dtype: str = "f32"
 
     @property
     def dims(self) -> tuple[int, ...]:
@@ -30,27 +40,34 @@ class Constant:
         return self.array.shape
 
     @property
+    def desc(self) -> MemoryDesc:
+        """The row-major memory descriptor."""
+        return MemoryDesc(self.array.shape, self.dtype)
+
+    @property
     def nbytes(self) -> int:
-        """Bytes of the tensor as plain float32."""
-        return 4 * math.prod(self.array.shape)
+        """Bytes of the tensor."""
+        return item_size(self.dtype) * math.prod(self.array.shape)
 
     def write_into(self, view: NDArray[Any]) -> None:
-        """Write the values as row-major float32 to the start of ``view``.
+        """Write the values, row-major, to the start of ``view``; bf16 as the uint16 of their bits.
 
-        ``view`` is any C-contiguous writable array of at least `nbytes` bytes that starts on a 4-byte boundary; bytes
-        beyond are left alone. Raises ValueError where it is too small.
+        ``view`` is any C-contiguous writable array of at least `nbytes` bytes that starts on a boundary of the data
+        type; bytes beyond are left alone. Raises ValueError where it is too small.
         """
         if view.nbytes < self.nbytes:
             raise ValueError(f"a constant of {self.nbytes} bytes does not fit in {view.nbytes}")
-        target = view.reshape(-1).view(np.uint8)[: self.nbytes].view(np.float32).reshape(self.array.shape)
-        if self.scale is None:
-            np.copyto(target, self.array, casting="same_kind")
+        stored = view.reshape(-1).view(np.uint8)[: self.nbytes].view(storage(self.dtype)).reshape(self.array.shape)
+        if self.dtype == "bf16":
+            stored[...] = to_bfloat16(self.array if self.scale is None else self.float64())
+        elif self.scale is None:
+            np.copyto(stored, self.array, casting="same_kind")
         else:
-            np.multiply(self.array, _along_first(self.scale, self.array.ndim), out=target, casting="same_kind")
+            np.multiply(self.array, _along_first(self.scale, self.array.ndim), out=stored, casting="same_kind")
 
-    def float32(self) -> NDArray[np.float32]:
-        """Return the values as a new row-major float32 array."""
-        values = np.empty(self.array.shape, np.float32)
+    def stored(self) -> NDArray[Any]:
+        """Return what `write_into` writes as a new array."""
+        values = np.empty(self.array.shape, storage(self.dtype))
         self.write_into(values)
         return values
 
@@ -61,47 +78,96 @@ class Constant:
 
     def scaled(self, scale: NDArray[np.float64]) -> Constant:
         """Return this constant times ``scale``, one factor for each index of dimension 0."""
-        return Constant(self.array, scale if self.scale is None else self.scale * scale)
+        return Constant(self.array, scale if self.scale is None else self.scale * scale, self.dtype)
 
     def reshaped(self, dims: Sequence[int]) -> Constant:
         """Return the same elements in another shape, without a copy where NumPy needs none."""
         keeps_first = self.scale is None or (dims and self.dims and dims[0] == self.dims[0])
         if keeps_first:
-            return Constant(self.array.reshape(tuple(dims)), self.scale)
-        return Constant(self.float64().reshape(tuple(dims)))
+            return Constant(self.array.reshape(tuple(dims)), self.scale, self.dtype)
+        return Constant(self.float64().reshape(tuple(dims)), None, self.dtype)
 
     def transposed(self, perm: Sequence[int]) -> Constant:
         """Return a view with permuted dimensions."""
         if self.scale is None or perm[0] == 0:
-            return Constant(self.array.transpose(tuple(perm)), self.scale)
-        return Constant(self.float64().transpose(tuple(perm)))
+            return Constant(self.array.transpose(tuple(perm)), self.scale, self.dtype)
+        return Constant(self.float64().transpose(tuple(perm)), None, self.dtype)
+
+    def sliced(self, starts: Sequence[int], steps: Sequence[int], sizes: Sequence[int]) -> Constant:
+        """Return a view of ``sizes`` elements from ``starts`` in ``steps``."""
+        along = [slice(a, a + (n - 1) * s + 1, s) for a, s, n in zip(starts, steps, sizes, strict=True)]
+        scale = None if self.scale is None else self.scale[along[0]]
+        return Constant(self.array[tuple(along)], scale, self.dtype)
+
+    def expanded(self, dims: Sequence[int]) -> Constant:
+        """Return a view that repeats dimensions of 1."""
+        array = self.array if self.scale is None else self.float64()
+        return Constant(np.broadcast_to(array, tuple(dims)), None, self.dtype)
 
 
-def as_constant(value: object) -> Constant:
+def storage(dtype: str) -> np.dtype[Any]:
+    """Return the NumPy type that the elements of a data type are stored as: uint16 for bf16."""
+    return np.dtype(_STORED[dtype])
+
+
+def as_constant(value: object, dtype: str | None = "f32") -> Constant:
     """Make a constant of what a user gave: a NumPy array, a number or a sequence of numbers.
 
-    float32 arrays are kept as they are, without a copy. float64 and float16 are rounded to float32. Integers and
-    booleans are taken where float32 holds them exactly. Raises ValueError for anything else, and for finite float64
-    values beyond float32's range.
+    Floating point values are rounded to a floating point type, and integers taken where the type holds them exactly. An
+    array of the type itself is kept, without a copy. A data type of None is the array's own, or f32, s32 or bool for
+    numbers that are no array. Raises ValueError for anything else, and for finite values beyond the range of the type.
     """
     try:
         array = np.asarray(value)
     except ValueError as error:
         raise ValueError(f"expect an array of numbers, got {type(value).__name__} ({error})") from error
-    if array.dtype == np.float32:
-        return Constant(array)
+    if dtype is None:
+        dtype = data_type(array.dtype) if isinstance(value, np.ndarray) else _OF_NUMBERS.get(array.dtype.kind, "f32")
+    if array.dtype.name == "bfloat16":
+        array = from_bfloat16(array.view(np.uint16))
+    if array.dtype == storage(dtype) and dtype != "bf16":
+        return Constant(array, None, dtype)
     if array.dtype.kind in "biu":
-        if array.size and max(abs(int(array.min())), abs(int(array.max()))) > _EXACT_INTEGER_LIMIT:
-            raise ValueError(f"integers beyond +-2**24 do not fit float32 exactly (dtype {array.dtype})")
-        return Constant(array.astype(np.float32))
+        return Constant(_exact(array, dtype), None, dtype)
     if array.dtype.kind != "f":
         raise ValueError(f"expect an array of floating point numbers, got dtype {array.dtype}")
+    if dtype not in _FLOATS:
+        raise ValueError(f"expect an array of integers for {type_name(dtype)}, got dtype {array.dtype}")
+    return Constant(_rounded(array, dtype), None, dtype)
+
+
+def _exact(array: NDArray[Any], dtype: str) -> NDArray[Any]:
+    """Return integers in a type that holds each of them exactly."""
+    if dtype == "bool" and array.dtype.kind != "b":
+        raise ValueError(f"expect an array of booleans, got dtype {array.dtype}")
+    low, high = _EXACT[dtype]
+    if array.size and not (low <= int(array.min()) and int(array.max()) <= high):
+        name = type_name(dtype)
+        raise ValueError(f"integers beyond {low}..{high} do not fit {name} exactly (dtype {array.dtype})")
+    return array.astype(np.float32 if dtype == "bf16" else storage(dtype))
+
+
+def _rounded(array: NDArray[Any], dtype: str) -> NDArray[Any]:
     with np.errstate(over="ignore", under="ignore"):
-        rounded = array.astype(np.float32)
+        if dtype == "bf16":
+            rounded = from_bfloat16(to_bfloat16(array))
+        else:
+            rounded = array.astype(storage(dtype))
     if not np.array_equal(np.isfinite(rounded), np.isfinite(array)):
-        raise ValueError(f"values of dtype {array.dtype} exceed the range of float32")
-    return Constant(rounded)
+        raise ValueError(f"values of dtype {array.dtype} exceed the range of {type_name(dtype)}")
+    return rounded
 
 
 def _along_first(scale: NDArray[np.float64], ndim: int) -> NDArray[np.float64]:
     return scale.reshape(-1, *(1,) * (ndim - 1))
+
+
+_STORED: Final = {
+    "f64": np.float64, "f32": np.float32, "f16": np.float16, "bf16": np.uint16, "s64": np.int64, "s32": np.int32,
+    "s8": np.int8, "u8": np.uint8, "bool": np.bool_,
+}  # fmt: skip
+#: Integers that a type holds exactly, from the least to the greatest.
+_EXACT: Final = {
+    "f64": (-(2**53), 2**53), "f32": (-(2**24), 2**24), "f16": (-(2**11), 2**11), "bf16": (-(2**8), 2**8),
+    "s64": (-(2**63), 2**63 - 1), "s32": (-(2**31), 2**31 - 1), "s8": (-128, 127), "u8": (0, 255), "bool": (0, 1),
+}  # fmt: skip

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from poolrt.workers.desc import MemoryDesc
+
 from .constant import Constant
 
-Attribute: TypeAlias = "int | float | str | tuple[int, ...]"
-Dims: TypeAlias = "tuple[int, ...]"
+Attribute: TypeAlias = "int | float | str | tuple[int, ...] | tuple[float, ...] | tuple[str, ...]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,26 +25,51 @@ class PostOpUse:
 
 
 @dataclass(frozen=True, slots=True)
+class QuantisationUse:
+    """``scales`` or ``zero_points`` of a node's argument: the value that holds them, one for each index under the mask."""
+
+    kind: str
+    arg: int
+    mask: int
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
 class Node:
-    """One operation (or view) on values, with its post-operations."""
+    """One operation (or view) on values, with its attributes and post-operations.
+
+    Operands and results are in the order of oneDNN's numbers of execution arguments. An empty ``engine`` is the graph's.
+    """
 
     kind: str
     name: str
     inputs: tuple[int, ...]
-    output: int
+    outputs: tuple[int, ...]
     attrs: Mapping[str, Attribute] = field(default_factory=dict)
     post_ops: tuple[PostOpUse, ...] = ()
+    quantisation: tuple[QuantisationUse, ...] = ()
+    engine: str = ""
+
+    @property
+    def output(self) -> int:
+        """The first result, which most operations have alone."""
+        return self.outputs[0]
 
     def uses(self) -> tuple[int, ...]:
         """Return every value that the node reads, as often as it reads it."""
-        return (*self.inputs, *(p.value for p in self.post_ops if p.value is not None))
+        operands = (p.value for p in self.post_ops if p.value is not None)
+        return (*self.inputs, *operands, *(q.value for q in self.quantisation))
 
     def permutation(self) -> tuple[int, ...]:
         """Return a transpose's ``perm``."""
-        perm = self.attrs["perm"]
-        if not isinstance(perm, tuple):
-            raise TypeError(f"transpose {self.name!r}: perm is {perm!r}")
-        return perm
+        return self.integers("perm")
+
+    def integers(self, name: str) -> tuple[int, ...]:
+        """Return an attribute that is a list of integers."""
+        found = self.attrs[name]
+        if not isinstance(found, tuple):
+            raise TypeError(f"{self.kind} {self.name!r}: {name} is {found!r}")
+        return tuple(int(each) for each in found)
 
     def number(self, name: str) -> float:
         """Return an attribute that is a number."""
@@ -52,19 +78,15 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class GraphIR:
-    """A graph in topological order. ``values`` gives each value's dimensions (all are float32)."""
+    """A graph in topological order. ``values`` gives each value's dimensions and data type, row-major."""
 
     name: str
     engine: str
-    values: Mapping[int, Dims]
+    values: Mapping[int, MemoryDesc]
     inputs: tuple[tuple[str, int], ...]
     outputs: tuple[tuple[str, int], ...]
     constants: Mapping[int, Constant]
     nodes: tuple[Node, ...]
-
-    def producers(self) -> dict[int, Node]:
-        """Return the node that makes each computed value."""
-        return {node.output: node for node in self.nodes}
 
     def readers(self) -> dict[int, list[Node]]:
         """Return the nodes that read each value, once for each time they read it."""

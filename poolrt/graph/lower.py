@@ -1,23 +1,31 @@
 """Lower a graph to a plan: choose implementations and layouts, insert reorders, merge equal primitives, place memory.
 
 Pure: no I/O, no compiler, no NumPy. Layouts flow forward: a convolution asks for the layout it likes, everything else
-takes what its source has where it can and row-major where it cannot. A reorder is made once for each tensor and layout.
+takes what its operands have where it can and row-major where it cannot. Views move nothing: they are read where their
+source lies, through strides, until somebody wants the elements side by side. A reorder is made once for each tensor and
+layout.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from collections.abc import Iterator, Sequence
+from typing import Any
 
-from poolrt.cachestore import Key
-from poolrt.workers.desc import Arg, MemoryDesc, OpDesc, PostOp, PrimitiveAttr, Reorder, post_op_src
+from poolrt.workers.desc import (
+    Arg,
+    MemoryDesc,
+    OpDesc,
+    PrimitiveAttr,
+    Reorder,
+    post_op_src,
+    scales_of,
+    zero_points_of,
+)
 from poolrt.workers.desc.equivalence import same_bytes
 from poolrt.workers.desc.op_desc import OPERATIONS
 from poolrt.workers.engines.target import Target
-from poolrt.workers.plan import ExecutionPlan, Place, PlaceKind, PlanConstant, Port, Step
-from poolrt.workers.primitives.key import primitive_key, source_digest, toolchain
+from poolrt.workers.plan import PlaceKind, Port
+from poolrt.workers.primitives.key import source_digest, toolchain
 from poolrt.workers.primitives.primitive_desc import (
     PrimitiveDesc,
     UnsupportedPrimitive,
@@ -25,55 +33,15 @@ from poolrt.workers.primitives.primitive_desc import (
     primitive_desc,
 )
 
-from .lifetime import Lifetime, place
-from .operations import Candidate, candidates, is_view, post_operations
+from .choice import Attributes, choose, is_reference
+from .inference.operands import operand_arguments, result_arguments
+from .inference.operations import infer, is_view, op_desc
+from .inference.result import Result
+from .layouts import candidates
+from .plan_draft import MAX_TENSOR, Lowered, LoweringError, PlanDraft, Storage, Version
+from .views import viewed
 
-#: Largest tensor, in bytes: a process can address no larger one.
-MAX_TENSOR: Final = 1 << 47
-
-
-class LoweringError(ValueError):
-    """A graph cannot be made ready for an engine. Raised by `lower`; names the node and the reason."""
-
-
-@dataclass(frozen=True, slots=True)
-class Lowered:
-    """A plan with the distinct primitives it executes and their keys, in the plan's numbering."""
-
-    plan: ExecutionPlan
-    primitives: tuple[PrimitiveDesc, ...]
-    keys: tuple[Key, ...]
-
-
-@dataclass(slots=True)
-class Storage:
-    """Memory of one tensor: an input, a constant, or a result that is alive from step ``first`` to step ``last``."""
-
-    kind: PlaceKind
-    number: int = -1
-    nbytes: int = 0
-    first: int = -1
-    last: int = -1
-
-
-@dataclass(frozen=True, slots=True)
-class Version:
-    """A tensor in one layout: which storage holds it and how it lies there."""
-
-    storage: int
-    desc: MemoryDesc
-
-
-@dataclass(slots=True)
-class _Draft:
-    """What lowering builds up."""
-
-    storages: list[Storage] = field(default_factory=list)
-    steps: list[tuple[int, dict[int, int], str]] = field(default_factory=list)  # primitive, argument -> storage, name
-    constants: list[PlanConstant] = field(default_factory=list)
-    primitives: dict[PrimitiveDesc, int] = field(default_factory=dict)
-    reordered: dict[tuple[int, MemoryDesc, MemoryDesc], Version] = field(default_factory=dict)
-    values: dict[int, Version] = field(default_factory=dict)
+__all__ = ["MAX_TENSOR", "Lowered", "LoweringError", "lower", "prepare"]
 
 
 def prepare(engine_kind: str) -> None:
@@ -90,7 +58,7 @@ def lower(wire: dict[str, Any], target: Target) -> Lowered:
         return _Lowering(wire, target).run()
     except LoweringError:
         raise
-    except (KeyError, IndexError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:
         raise LoweringError(f"malformed graph: {type(error).__name__}: {error}") from error
 
 
@@ -98,7 +66,9 @@ class _Lowering:
     def __init__(self, wire: dict[str, Any], target: Target) -> None:
         self.wire = wire
         self.target = target
-        self.draft = _Draft()
+        self.draft = PlanDraft()
+        self.values: dict[int, Version] = {}
+        self.reordered: dict[tuple[Version, MemoryDesc], Version] = {}
         self.descs = [MemoryDesc(tuple(dims), dtype) for dims, dtype in wire["values"]]
         for value, desc in enumerate(self.descs):
             if desc.nbytes > MAX_TENSOR:
@@ -107,196 +77,150 @@ class _Lowering:
     def run(self) -> Lowered:
         draft = self.draft
         for number, (_, value) in enumerate(self.wire["inputs"]):
-            draft.values[value] = self._stored(Storage(PlaceKind.INPUT, number), self.descs[value])
+            self.values[value] = draft.stored(Storage(PlaceKind.INPUT, number), self.descs[value])
         for value, nbytes in self.wire["constants"]:
             if nbytes != self.descs[value].nbytes:
                 raise LoweringError(f"constant {value} has {self.descs[value].nbytes} bytes, not {nbytes!r}")
-            draft.constants.append(PlanConstant(value, nbytes, nbytes, None))
-            draft.values[value] = self._stored(Storage(PlaceKind.CONSTANT, len(draft.constants) - 1), self.descs[value])
-        for kind, name, inputs, output, attrs, post_ops in self.wire["nodes"]:
+            self.values[value] = draft.constant(value, nbytes, self.descs[value], None)
+        for kind, name, inputs, outputs, attrs, post_ops, quantisation, engine in self.wire["nodes"]:
             try:
-                draft.values[output] = self._node(kind, name, inputs, self.descs[output], attrs, post_ops)
+                if engine not in ("", self.wire["engine"]):
+                    raise ValueError(f"engine: a graph for {self.wire['engine']} has no step on {engine}")
+                found = self._node(kind, name, inputs, [self.descs[v] for v in outputs], attrs, post_ops, quantisation)
             except (UnsupportedPrimitive, ValueError) as error:
                 raise LoweringError(f"node {name!r} ({kind}): {error}") from error
+            self.values.update(zip(outputs, found, strict=True))
         outputs = [self._output(number, *output) for number, output in enumerate(self.wire["outputs"])]
-        return self._finish(outputs)
+        ports = [_port(name, self.descs[value]) for name, value in self.wire["inputs"]]
+        return draft.finish(str(self.wire["engine"]), ports, outputs)
 
     def _node(
-        self, kind: str, name: str, inputs: list[int], dst: MemoryDesc, attrs: dict[str, Any], post_ops: list[list[Any]]
-    ) -> Version:
-        sources = [self.draft.values[i] for i in inputs]
+        self,
+        kind: str,
+        name: str,
+        inputs: list[int],
+        results: list[MemoryDesc],
+        attrs: dict[str, Any],
+        post_ops: list[list[Any]],
+        quantisation: list[list[Any]],
+    ) -> list[Version]:
+        sources = [self.values[i] for i in inputs]
+        plain = [self.descs[i] for i in inputs]
+        wanted = Result(results[0].dims, results[0].dtype)
         if is_view(kind):
-            return self._view(kind, name, sources[0], dst, attrs)
-        fixed = [self._is_constant(source) for source in sources]
-        options = list(candidates(kind, [s.desc for s in sources], fixed, dst, attrs))
-        extra = [self.draft.values[p[2]] for p in post_ops if p[0] == "binary"]
-        if post_ops:
-            try:
-                return self._primitive(name, options, sources, post_operations(post_ops), extra, references=False)
-            except UnsupportedPrimitive:
-                pass  # one step after the other, then: faster than a reference implementation of the whole
-        result = self._primitive(name, options, sources, (), [])
-        for step in post_ops:
-            operands = [result, *([self.draft.values[step[2]]] if step[0] == "binary" else [])]
-            settings = {"algorithm": step[1]} | ({"alpha": step[2], "beta": step[3]} if step[0] == "eltwise" else {})
-            options = list(candidates(step[0], [v.desc for v in operands], [False] * len(operands), dst, settings))
-            result = self._primitive(f"{name}/{step[1]}", options, operands, (), [])
-        return result
+            self._require(results, list(infer(kind, plain, attrs, wanted)))
+            return [self._view(kind, sources[0], results[0], attrs)]
+        op = op_desc(kind, plain, attrs, wanted)
+        memories = op.memories()
+        self._require(results, [memories[arg].with_tag("") for arg in result_arguments(op)])
+        if isinstance(op, Reorder) and not (post_ops or quantisation):
+            return [self._as(sources[0], self._reordered_to(sources[0], op))]
+        operands = [self.values[p[2]] for p in post_ops if p[0] == "binary"]
+        attributes = Attributes(post_ops, [v.desc for v in operands], quantisation)
+        fused = self._chosen(op, sources, attributes)
+        if post_ops and (fused is None or is_reference(fused)):
+            alone = self._chosen(op, sources, attributes.without_post_ops())
+            if alone is not None and (fused is None or not is_reference(alone)):
+                found = self._step(name, alone, sources, [], quantisation)
+                return [self._followed(name, found[0], post_ops, results[0]), *found[1:]]
+        if fused is None:
+            fused = choose(self._candidates(op, sources), attributes, self.target)
+        return self._step(name, fused, sources, operands, quantisation)
 
-    def _primitive(
+    def _chosen(self, op: OpDesc, sources: Sequence[Version], attributes: Attributes) -> PrimitiveDesc | None:
+        try:
+            return choose(self._candidates(op, sources), attributes, self.target)
+        except UnsupportedPrimitive:
+            return None
+
+    def _candidates(self, op: OpDesc, sources: Sequence[Version]) -> Iterator[OpDesc]:
+        return candidates(op, [s.desc for s in sources], [self.draft.is_constant(s) for s in sources])
+
+    def _step(
         self,
         name: str,
-        options: list[Candidate],
-        sources: list[Version],
-        post_ops: tuple[tuple[str, str, float, float], ...],
-        extra: list[Version],
-        references: bool = True,
-    ) -> Version:
-        """Add a step for the first candidate that an implementation accepts; reorder its sources as that one asks.
+        pd: PrimitiveDesc,
+        sources: Sequence[Version],
+        operands: Sequence[Version],
+        quantisation: Sequence[Sequence[Any]],
+    ) -> list[Version]:
+        """Add a step; its sources are reordered as the implementation asks. Return its results in order."""
+        given = dict(zip(operand_arguments(pd.op), sources, strict=True))
+        chain = [post_op_src(i) for i, p in enumerate(pd.attr.post_ops) if p.kind == "binary"]
+        given |= dict(zip(chain, operands, strict=True))
+        for what, arg, _, value in quantisation:
+            given[(scales_of if what == "scales" else zero_points_of)(arg)] = self.values[value]
+        wanted = pd.memories()
+        results = self.draft.step(name, pd, {arg: self._as(version, wanted[arg]) for arg, version in given.items()})
+        return [results[arg] for arg in result_arguments(pd.op)]
 
-        A reference implementation is the last resort: of all candidates, and not taken without ``references``.
-        """
-        refused: UnsupportedPrimitive | None = None
-        for reference, option in itertools.product((False, True) if references else (False,), options):
-            try:
-                pd = self._describe(option.op, post_ops, extra, reference)
-            except UnsupportedPrimitive as error:
-                refused = error
-                continue
-            wanted = pd.memories()
-            args = {a: self._as(s, wanted[a]).storage for a, s in zip(option.args, sources, strict=True)}
-            operands = [post_op_src(i) for i, p in enumerate(pd.attr.post_ops) if p.kind == "binary"]
-            args |= {a: self._as(v, wanted[a]).storage for a, v in zip(operands, extra, strict=True)}
-            return self._step(name, pd, args)
-        raise refused or UnsupportedPrimitive("there is no candidate")
+    def _followed(self, name: str, result: Version, post_ops: Sequence[Sequence[Any]], dst: MemoryDesc) -> Version:
+        """Add a step for each post-op of a node that no implementation fuses."""
+        for kind, algorithm, *rest in post_ops:
+            sources = [result, *([self.values[rest[0]]] if kind == "binary" else [])]
+            attrs = {"algorithm": algorithm}
+            if kind == "eltwise":
+                attrs |= {"alpha": rest[0], "beta": rest[1]}
+            plain = [dst, *(self.descs[rest[0]] for _ in sources[1:])]
+            op = op_desc(kind, plain, attrs)
+            pd = choose(self._candidates(op, sources), Attributes(), self.target)
+            (result,) = self._step(f"{name}/{algorithm}", pd, sources, [], [])
+        return result
 
-    def _describe(
-        self, op: OpDesc, post_ops: tuple[tuple[str, str, float, float], ...], extra: list[Version], reference: bool
-    ) -> PrimitiveDesc:
-        if not extra:
-            return primitive_desc(op, PrimitiveAttr(tuple(PostOp(*p) for p in post_ops)), self.target, reference)
-        # The second source of a binary post-op lies as the destination does, which a first round finds out.
-        unary = primitive_desc(op, PrimitiveAttr(), self.target, reference)
-        layout = unary.memories()[Arg.DST]
-        operands = iter(extra)
-        chain = tuple(
-            PostOp(*p, src1=_like(next(operands).desc, layout) if p[0] == "binary" else None) for p in post_ops
-        )
-        return primitive_desc(unary.op, PrimitiveAttr(chain), self.target, reference)
+    def _view(self, kind: str, source: Version, dst: MemoryDesc, attrs: dict[str, Any]) -> Version:
+        """Return how a view reads its source, which is brought into row-major order only where there is no such way."""
+        found = viewed(kind, source.desc, dst.dims, attrs)
+        if found is None:
+            source = self._as(source, source.desc.with_tag(""))
+            found = viewed(kind, source.desc, dst.dims, attrs)
+        if found is None:
+            raise ValueError(f"there is no view of {source.desc} as {dst}")
+        desc, start = found
+        return Version(source.storage, desc, source.start + start)
 
-    def _view(self, kind: str, name: str, source: Version, dst: MemoryDesc, attrs: dict[str, Any]) -> Version:
-        plain = self._as(source, source.desc.with_tag(""))
-        if plain.desc.nbytes != dst.nbytes:
-            raise ValueError(f"a view of {plain.desc.nbytes} bytes as {dst.nbytes}")
-        if kind == "reshape":
-            return Version(plain.storage, dst)
-        perm = [int(p) for p in attrs["perm"]]
-        order = "".join("abcdefghijkl"[perm.index(dim)] for dim in range(len(perm)))
-        return self._as(Version(plain.storage, dst.with_tag(order)), dst)
+    def _reordered_to(self, source: Version, op: Reorder) -> MemoryDesc:
+        """Return the layout that a reorder node asks for: a tag, or else that of its source where it is dense."""
+        keeps = op.dst.is_plain and not source.desc.strides
+        return op.dst.with_tag(source.desc.tag) if keeps else op.dst
 
     def _as(self, version: Version, wanted: MemoryDesc) -> Version:
-        """Return a tensor in the layout wanted, through a reorder where its bytes differ."""
+        """Return a tensor in the layout and data type wanted, through a reorder where its bytes differ."""
         if same_bytes(version.desc, wanted):
-            return Version(version.storage, wanted)
-        found = self.draft.reordered.get((version.storage, version.desc, wanted))
+            return Version(version.storage, wanted, version.start)
+        found = self.reordered.get((version, wanted))
         if found is None:
             pd = primitive_desc(Reorder(version.desc, wanted), PrimitiveAttr(), self.target)
-            if self._is_constant(version):
-                given = self.draft.constants[self.draft.storages[version.storage].number]
-                self.draft.constants.append(
-                    PlanConstant(given.value, given.raw_nbytes, wanted.nbytes, self._number(pd))
-                )
-                found = self._stored(Storage(PlaceKind.CONSTANT, len(self.draft.constants) - 1), wanted)
+            if self.draft.is_constant(version) and self._is_whole(version):
+                given = self.draft.given(version)
+                found = self.draft.constant(given.value, given.raw_nbytes, wanted, pd)
             else:
                 name = f"reorder {version.desc.tag} to {wanted.tag}"
-                found = self._step(name, pd, {Arg.SRC: version.storage})
-            self.draft.reordered[version.storage, version.desc, wanted] = found
+                if version.desc.dtype != wanted.dtype:
+                    name = f"reorder {version.desc.dtype} to {wanted.dtype}"
+                found = self.draft.step(name, pd, {Arg.SRC: version})[Arg.DST]
+            self.reordered[version, wanted] = found
         return found
 
-    def _step(self, name: str, pd: PrimitiveDesc, sources: dict[int, int]) -> Version:
-        number = len(self.draft.steps)
-        dst = pd.memories()[Arg.DST]
-        result = self._stored(Storage(PlaceKind.WORK, nbytes=dst.nbytes, first=number, last=number), dst)
-        for storage in sources.values():
-            self.draft.storages[storage].last = number
-        self.draft.steps.append((self._number(pd), {**sources, Arg.DST: result.storage}, name))
-        return result
+    def _is_whole(self, version: Version) -> bool:
+        """Return whether a constant is as it was given, so that it can be reordered once for all."""
+        given = self.draft.given(version)
+        return given.reorder is None and version.start == 0 and version.desc.nbytes == given.nbytes
 
     def _output(self, number: int, name: str, value: int) -> Port:
         desc = self.descs[value]
-        version = self._as(self.draft.values[value], desc)
+        version = self._as(self.values[value], desc)
         storage = self.draft.storages[version.storage]
-        if storage.kind is not PlaceKind.WORK or storage.nbytes != desc.nbytes:
+        if storage.kind is not PlaceKind.WORK or version.start or storage.nbytes != desc.nbytes:
             copy = primitive_desc(Reorder(desc, desc), PrimitiveAttr(), self.target)
-            version = self._step(f"output {name}", copy, {Arg.SRC: version.storage})
+            version = self.draft.step(f"output {name}", copy, {Arg.SRC: version})[Arg.DST]
             storage = self.draft.storages[version.storage]
         storage.kind, storage.number = PlaceKind.OUTPUT, number
-        return Port(name, desc.dims, desc.dtype, desc.nbytes)
+        return _port(name, desc)
 
-    def _finish(self, outputs: list[Port]) -> Lowered:
-        draft = self.draft
-        pds, keys, merged = _merged(draft.primitives)
-        used, constants = self._used_constants()
-        kept = [s for s in draft.storages if s.kind is PlaceKind.WORK]
-        offsets, workspace = place([Lifetime(s.nbytes, s.first, s.last) for s in kept])
-        if workspace > MAX_TENSOR:
-            raise LoweringError(f"its steps need {workspace} bytes of memory at once, more than {MAX_TENSOR}")
-        for storage, offset in zip(kept, offsets, strict=True):
-            storage.number = offset
-
-        def located(index: int) -> Place:
-            storage = draft.storages[index]
-            number = used[storage.number] if storage.kind is PlaceKind.CONSTANT else storage.number
-            return Place(storage.kind, number)
-
-        steps = tuple(
-            Step(merged[primitive], tuple((int(arg), located(s)) for arg, s in args.items()), name)
-            for primitive, args, name in draft.steps
-        )
-        inputs = tuple(
-            Port(name, self.descs[v].dims, self.descs[v].dtype, self.descs[v].nbytes) for name, v in self.wire["inputs"]
-        )
-        constants = tuple(c if c.reorder is None else replace(c, reorder=merged[c.reorder]) for c in constants)
-        plan = ExecutionPlan(str(self.wire["engine"]), steps, constants, inputs, tuple(outputs), workspace, len(pds))
-        return Lowered(plan, pds, keys)
-
-    def _used_constants(self) -> tuple[dict[int, int], tuple[PlanConstant, ...]]:
-        """Return the constants that steps read, renumbered: the row-major form of one that was reordered is left out."""
-        read = {
-            self.draft.storages[s].number
-            for _, args, _ in self.draft.steps
-            for s in args.values()
-            if self.draft.storages[s].kind is PlaceKind.CONSTANT
-        }
-        order = sorted(read)
-        return {old: new for new, old in enumerate(order)}, tuple(self.draft.constants[i] for i in order)
-
-    def _stored(self, storage: Storage, desc: MemoryDesc) -> Version:
-        self.draft.storages.append(storage)
-        return Version(len(self.draft.storages) - 1, desc)
-
-    def _number(self, pd: PrimitiveDesc) -> int:
-        return self.draft.primitives.setdefault(pd, len(self.draft.primitives))
-
-    def _is_constant(self, version: Version) -> bool:
-        return self.draft.storages[version.storage].kind is PlaceKind.CONSTANT
+    def _require(self, told: Sequence[MemoryDesc], inferred: Sequence[MemoryDesc]) -> None:
+        if list(told) != list(inferred):
+            raise ValueError(f"dst: expect {', '.join(map(str, inferred))}, got {', '.join(map(str, told))}")
 
 
-def _merged(primitives: Iterable[PrimitiveDesc]) -> tuple[tuple[PrimitiveDesc, ...], tuple[Key, ...], list[int]]:
-    """Return distinct primitives by key, their keys, and for each given one its number among them."""
-    numbers: dict[str, int] = {}
-    pds: list[PrimitiveDesc] = []
-    keys: list[Key] = []
-    merged = []
-    for pd in primitives:
-        key = primitive_key(pd)
-        if key.digest not in numbers:
-            numbers[key.digest] = len(pds)
-            pds.append(pd)
-            keys.append(key)
-        merged.append(numbers[key.digest])
-    return tuple(pds), tuple(keys), merged
-
-
-def _like(operand: MemoryDesc, layout: MemoryDesc) -> MemoryDesc:
-    return operand.with_tag(layout.tag) if operand.ndims == layout.ndims else operand
+def _port(name: str, desc: MemoryDesc) -> Port:
+    return Port(name, desc.dims, desc.dtype, desc.nbytes)

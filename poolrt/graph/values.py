@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypedDict
 
-from numpy.typing import ArrayLike
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
+
+from poolrt.workers.desc import data_type
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Value:
     """A tensor in a graph, made by `Graph.input` or an operation; it holds no data.
 
-    ``shape`` is its shape, ``dtype`` NumPy's name of its data type; ``owner`` identifies its graph.
+    ``shape`` is its shape, ``dtype`` NumPy's name of its data type, or ``bfloat16``; ``owner`` identifies its graph.
     """
 
     shape: tuple[int, ...]
@@ -33,6 +36,31 @@ Operand: TypeAlias = "Value | ArrayLike"
 Spatial: TypeAlias = "int | Iterable[int]"
 #: As `Spatial`, or a pair (before, after) for each spatial dimension.
 Padding: TypeAlias = "int | Iterable[int] | Iterable[tuple[int, int]]"
+
+
+class NodeOptions(TypedDict, total=False):
+    """What every operation takes beside its own arguments.
+
+    ``name`` is for messages and traces; without one a node is numbered. ``engine`` is where it runs, the graph's unless
+    given. ``dtype`` is the data type of its result. ``scales`` and ``zero_points`` name arguments (``src``, ``src1``,
+    ``weights``, ``dst``): one number, or an array of the argument's rank with a size of 1 along dimensions that share
+    one; one for each output channel of weights may be a row. Sources are taken as scale * (value - zero point), and the
+    result is stored as value / scale + zero point.
+    """
+
+    name: str | None
+    engine: str | None
+    dtype: DTypeLike | str | None
+    scales: Mapping[str, Operand] | None
+    zero_points: Mapping[str, Operand] | None
+
+
+def short_type(dtype: DTypeLike | str) -> str:
+    """Return the short name of a data type that a user names. Raises ValueError naming the argument."""
+    try:
+        return data_type(dtype if isinstance(dtype, str) else np.dtype(dtype))
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"dtype: {error}") from error
 
 
 def spatial(name: str, value: Spatial, count: int) -> tuple[int, ...]:

@@ -1,9 +1,12 @@
 """The wire form of a graph: plain data that a message carries to the coordinator; constants travel beside it.
 
-``values`` holds [dims, dtype] by value id, ``inputs`` and ``outputs`` [name, id], ``constants`` [id, bytes as row-major
-float32], ``nodes`` [kind, name, [input ids], output id, attributes, post-ops] in topological order. Attributes are the
-operation descriptor's fields that are no memories; the views ``reshape`` (to the dims of its output) and ``transpose``
-(``perm``) are nodes too. A post-op is ["eltwise", algorithm, alpha, beta] or ["binary", algorithm, id].
+``values`` holds [dims, dtype] by value id, ``inputs`` and ``outputs`` [name, id], ``constants`` [id, bytes], all of them
+row-major, and ``nodes`` in topological order: [kind, name, [input ids], [output ids], attributes, post-ops, quantisation,
+engine]. Attributes are the operation descriptor's fields that are no memories and that operands do not tell; the views
+``reshape`` and ``expand`` (to the dims of their output), ``transpose`` (``perm``) and ``slice`` (``starts``, ``steps``)
+are nodes too, as is ``reorder`` (``tag``, empty where the plan may choose). A post-op is ["eltwise", algorithm, alpha,
+beta] or ["binary", algorithm, id]; an item of quantisation ["scales" or "zero_points", argument, mask, id]. An empty
+engine is the graph's.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 from .constant import Constant
+from .engine_name import require_engine
 from .ir import Attribute, GraphIR, PostOpUse
 
 
@@ -24,12 +28,12 @@ def wire_form(ir: GraphIR) -> tuple[dict[str, Any], list[Constant]]:
         numbers[value] = len(numbers)
     read = [value for node in ir.nodes for value in node.uses()] + [value for _, value in ir.outputs]
     constants = list(dict.fromkeys(value for value in read if value in ir.constants))
-    for value in (*constants, *(node.output for node in ir.nodes)):
+    for value in (*constants, *(output for node in ir.nodes for output in node.outputs)):
         numbers[value] = len(numbers)
     wire = {
         "name": ir.name,
-        "engine": ir.engine,
-        "values": [[list(ir.values[value]), "f32"] for value in numbers],
+        "engine": require_engine(ir.engine),
+        "values": [[list(ir.values[value].dims), ir.values[value].dtype] for value in numbers],
         "inputs": [[name, numbers[value]] for name, value in ir.inputs],
         "outputs": [[name, numbers[value]] for name, value in ir.outputs],
         "constants": [[numbers[value], ir.constants[value].nbytes] for value in constants],
@@ -38,9 +42,11 @@ def wire_form(ir: GraphIR) -> tuple[dict[str, Any], list[Constant]]:
                 node.kind,
                 node.name,
                 [numbers[value] for value in node.inputs],
-                numbers[node.output],
+                [numbers[value] for value in node.outputs],
                 {name: _plain(attribute) for name, attribute in node.attrs.items()},
                 [_post_op(post_op, numbers) for post_op in node.post_ops],
+                [[q.kind, q.arg, q.mask, numbers[q.value]] for q in node.quantisation],
+                node.engine,
             ]
             for node in ir.nodes
         ],
@@ -54,5 +60,5 @@ def _post_op(post_op: PostOpUse, numbers: dict[int, int]) -> list[Any]:
     return [post_op.kind, post_op.algorithm, post_op.alpha, post_op.beta]
 
 
-def _plain(attribute: Attribute) -> int | float | str | list[int]:
+def _plain(attribute: Attribute) -> Any:
     return list(attribute) if isinstance(attribute, tuple) else attribute

@@ -10,61 +10,83 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poolrt.graph.constant import Constant
-from poolrt.graph.shapes import op_desc
-from poolrt.workers.desc import Arg, MemoryDesc, PostOp, PrimitiveAttr, multiple_src, post_op_src
-from tests.references import reference
+from poolrt.graph.inference.operands import operand_arguments, result_arguments
+from poolrt.graph.inference.operations import is_view, op_desc
+from poolrt.graph.inference.result import Result
+from poolrt.workers.desc import MemoryDesc, PostOp, PrimitiveAttr, Quantisation, post_op_src, scales_of, zero_points_of
+from tests.references import converted, numpy_type, results
 
 Array = NDArray[Any]
 
-_ARGUMENTS = {
-    "convolution": (Arg.SRC, Arg.WEIGHTS, Arg.BIAS),
-    "inner_product": (Arg.SRC, Arg.WEIGHTS, Arg.BIAS),
-    "matmul": (Arg.SRC, Arg.WEIGHTS, Arg.BIAS),
-    "batch_normalization": (Arg.SRC, Arg.MEAN, Arg.VARIANCE, Arg.SCALE, Arg.SHIFT),
-    "binary": (Arg.SRC, Arg.SRC_1),
-    "sum": tuple(multiple_src(i) for i in range(64)),
-    "concat": tuple(multiple_src(i) for i in range(64)),
-}
-
 
 def run_wire(wire: dict[str, Any], constants: Sequence[Constant], inputs: Mapping[str, Array]) -> dict[str, Array]:
-    """Return the outputs in float64; the wire is sent through msgpack first, and every shape on it is checked."""
+    """Return the outputs; the wire is sent through msgpack first, and every shape on it is checked.
+
+    Tensors of float32 are computed in float64 and never rounded, those of other types are rounded to them.
+    """
     assert msgpack.unpackb(msgpack.packb(wire)) == wire
-    values: dict[int, Array] = {number: np.asarray(inputs[name], np.float64) for name, number in wire["inputs"]}
+    descs = [MemoryDesc(tuple(dims), dtype) for dims, dtype in wire["values"]]
+    values: dict[int, Array] = {v: held(np.asarray(inputs[name]), descs[v]) for name, v in wire["inputs"]}
     for (number, nbytes), constant in zip(wire["constants"], constants, strict=True):
         memory = np.full(nbytes + 64, 0xA5, np.uint8)
         constant.write_into(memory[:nbytes])
         assert (memory[nbytes:] == 0xA5).all()
-        values[number] = memory[:nbytes].view(np.float32).reshape(wire["values"][number][0]).astype(np.float64)
-    for kind, name, sources, output, attrs, post_ops in wire["nodes"]:
-        arrays = [values[source] for source in sources]
-        expected = tuple(wire["values"][output][0])
-        result = _node(kind, arrays, expected, attrs, post_ops, values)
-        assert result.shape == expected, name
-        values[output] = result
+        stored = memory[:nbytes].view(numpy_type(descs[number].dtype)).reshape(descs[number].dims)
+        values[number] = held(stored, descs[number])
+    for kind, name, sources, outputs, attrs, post_ops, quantisation, _ in wire["nodes"]:
+        wanted = [descs[output] for output in outputs]
+        if is_view(kind):
+            found = [_view(kind, values[sources[0]], wanted[0].dims, attrs)]
+        else:
+            result = Result(wanted[0].dims, wanted[0].dtype)
+            op = op_desc(kind, [descs[source] for source in sources], attrs, result)
+            args = {arg: values[v] for arg, v in zip(operand_arguments(op), sources, strict=True)}
+            attr = _attr(post_ops, quantisation, descs, values, args)
+            written = results(op, attr, args)
+            found = [written[arg] for arg in result_arguments(op)]
+        for output, array, desc in zip(outputs, found, wanted, strict=True):
+            assert array.shape == desc.dims, name
+            values[output] = held(array, desc)
     return {name: values[number] for name, number in wire["outputs"]}
 
 
-def _node(
-    kind: str,
-    arrays: list[Array],
-    dims: tuple[int, ...],
-    attrs: dict[str, Any],
+def held(array: Array, desc: MemoryDesc) -> Array:
+    """Return an array as a tensor of its data type holds it; float32 ones keep all digits."""
+    if desc.dtype == "f32":
+        return array.astype(np.float64)
+    return converted(array, desc.dtype)
+
+
+def _view(kind: str, array: Array, dims: tuple[int, ...], attrs: dict[str, Any]) -> Array:
+    match kind:
+        case "reshape":
+            return array.reshape(dims)
+        case "transpose":
+            return array.transpose(attrs["perm"])
+        case "slice":
+            cut = zip(attrs["starts"], attrs["steps"], dims, strict=True)
+            return array[tuple(slice(start, start + (size - 1) * step + 1, step) for start, step, size in cut)]
+        case _:
+            return np.broadcast_to(array, dims)
+
+
+def _attr(
     post_ops: list[list[Any]],
+    quantisation: list[list[Any]],
+    descs: Sequence[MemoryDesc],
     values: Mapping[int, Array],
-) -> Array:
-    if kind == "reshape":
-        return arrays[0].reshape(dims)
-    if kind == "transpose":
-        return arrays[0].transpose(attrs["perm"])
-    op = op_desc(kind, [MemoryDesc(array.shape, "f32") for array in arrays], attrs)
-    numbers = _ARGUMENTS.get(kind, (Arg.SRC,))
-    args = {int(number): array for number, array in zip(numbers, arrays, strict=False)}
+    args: dict[int, Array],
+) -> PrimitiveAttr:
+    """Return the attributes of a node; what they read is put among its arguments."""
     chain = []
     for index, (step, algorithm, *rest) in enumerate(post_ops):
         if step == "binary":
             args[post_op_src(index)] = values[rest[0]]
-            chain.append(PostOp(step, algorithm, src1=MemoryDesc(values[rest[0]].shape, "f32")))
+            chain.append(PostOp(step, algorithm, src1=descs[rest[0]]))
         else:
             chain.append(PostOp(step, algorithm, *rest))
-    return reference(op, PrimitiveAttr(tuple(chain)), args)
+    found: dict[str, list[Quantisation]] = {"scales": [], "zero_points": []}
+    for what, arg, mask, value in quantisation:
+        args[scales_of(arg) if what == "scales" else zero_points_of(arg)] = values[value]
+        found[what].append(Quantisation(arg, mask))
+    return PrimitiveAttr(tuple(chain), tuple(found["scales"]), tuple(found["zero_points"]))

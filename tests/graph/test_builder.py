@@ -157,7 +157,7 @@ ERRORS: list[tuple[Callable[[Graph, Value], object], str]] = [
     (lambda g, x: g.input("x", (1,)), "input 'x': there is an input of this name already"),
     (lambda g, x: g.input("y", (0, 3)), "input 'y': shape: expect sizes of at least 1, got (0, 3)"),
     (lambda g, x: g.input("y", "abc"), "input 'y': shape:"),  # type: ignore[arg-type]
-    (lambda g, x: g.input("y", (1,), "float64"), "input 'y': dtype: expect float32, got float64"),
+    (lambda g, x: g.input("y", (1,), "complex64"), "input 'y': dtype: unknown data type 'complex64'; known: f64"),
     (lambda g, x: g.input("y", (1,), "float31"), "input 'y': dtype: unknown data type 'float31'"),
     (
         lambda g, x: [twice() for twice in [partial(g.output, "y", x)] * 2],

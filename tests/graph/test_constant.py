@@ -42,7 +42,7 @@ def test_what_float32_does_not_hold_is_refused(given_value: object, expected: st
 
 
 def test_infinities_and_nans_stay_what_they_are() -> None:
-    written = as_constant(np.array([np.inf, -np.inf, np.nan])).float32()
+    written = as_constant(np.array([np.inf, -np.inf, np.nan])).stored()
     assert np.array_equal(written, np.array([np.inf, -np.inf, np.nan], np.float32), equal_nan=True)
 
 
@@ -60,7 +60,7 @@ def test_one_number_seen_through_a_shape_takes_no_memory_until_it_is_written() -
     constant = as_constant(np.broadcast_to(np.float32(0.5), (1000, 1000)))
     assert constant.array.base is not None
     assert constant.array.strides == (0, 0)
-    assert constant.float32().sum() == 500_000
+    assert constant.stored().sum() == 500_000
 
 
 @given(st.integers(0, 2**32 - 1))
@@ -68,7 +68,7 @@ def test_a_folded_scale_is_rounded_once(seed: int) -> None:
     random = np.random.default_rng(seed)
     array = random.standard_normal((3, 2, 2)).astype(np.float32)
     first, second = random.standard_normal(3), random.standard_normal(3)
-    written = Constant(array).scaled(first).scaled(second).float32()
+    written = Constant(array).scaled(first).scaled(second).stored()
     exact = array.astype(np.float64) * (first * second)[:, None, None]
     assert np.array_equal(written, exact.astype(np.float32))
 
@@ -76,11 +76,11 @@ def test_a_folded_scale_is_rounded_once(seed: int) -> None:
 def test_a_scale_survives_views() -> None:
     array = np.arange(1, 25, dtype=np.float32).reshape(2, 3, 4)
     constant = Constant(array, np.array([2.0, 3.0]))
-    scaled = constant.float32()
-    assert np.array_equal(constant.reshaped((2, 12)).float32(), scaled.reshape(2, 12))
-    assert np.array_equal(constant.reshaped((6, 4)).float32(), scaled.reshape(6, 4))
-    assert np.array_equal(constant.transposed((0, 2, 1)).float32(), scaled.transpose(0, 2, 1))
-    assert np.array_equal(constant.transposed((2, 1, 0)).float32(), scaled.transpose(2, 1, 0))
+    scaled = constant.stored()
+    assert np.array_equal(constant.reshaped((2, 12)).stored(), scaled.reshape(2, 12))
+    assert np.array_equal(constant.reshaped((6, 4)).stored(), scaled.reshape(6, 4))
+    assert np.array_equal(constant.transposed((0, 2, 1)).stored(), scaled.transpose(0, 2, 1))
+    assert np.array_equal(constant.transposed((2, 1, 0)).stored(), scaled.transpose(2, 1, 0))
 
 
 def test_memory_that_is_too_small_is_refused() -> None:

@@ -42,15 +42,17 @@ def test_the_wire_form_of_a_small_network() -> None:
                 "convolution",
                 "conv",
                 [0, 2, 3],
-                4,
+                [4],
                 {"strides": [2, 2], "dilations": [0, 0], "padding_l": [1, 1], "padding_r": [0, 0], "groups": 1},
                 [],
+                [],
+                "",
             ],
             [
                 "pooling",
                 "pool",
                 [0],
-                5,
+                [5],
                 {
                     "algorithm": "max",
                     "kernel": [2, 2],
@@ -60,10 +62,12 @@ def test_the_wire_form_of_a_small_network() -> None:
                     "padding_r": [0, 0],
                 },
                 [],
+                [],
+                "",
             ],
-            ["concat", "join", [4, 5], 6, {"axis": 1}, []],
-            ["reshape", "flat", [6], 7, {}, []],
-            ["transpose", "turn", [7], 8, {"perm": [1, 0]}, []],
+            ["concat", "join", [4, 5], [6], {"axis": 1}, [], [], ""],
+            ["reshape", "flat", [6], [7], {}, [], [], ""],
+            ["transpose", "turn", [7], [8], {"perm": [1, 0]}, [], [], ""],
         ],
     }
     assert [constant.nbytes for constant in constants] == [864, 32]
@@ -90,4 +94,4 @@ def test_a_graph_may_return_its_inputs_and_constants() -> None:
     assert wire["outputs"] == [["x again", 0], ["view", 1]]
     assert wire["nodes"] == []
     assert wire["constants"] == [[1, 16]]
-    assert constants[0].float32().tolist() == [[0, 1], [2, 3]]
+    assert constants[0].stored().tolist() == [[0, 1], [2, 3]]

@@ -32,7 +32,8 @@ examples:
   poolrt run model.onnx --random-inputs 0 --engine opencl:0
   poolrt run model.onnx --random-inputs 0 --socket /run/user/1000/poolrt.sock     on a pool that runs: poolrt serve
 
-random inputs are numpy.random.default_rng(SEED).standard_normal(shape), drawn in the order of the model's inputs
+random inputs are numpy.random.default_rng(SEED).standard_normal(shape), of integers and booleans integers(0, 2, shape),
+drawn in the order of the model's inputs
 """
 
 
@@ -106,7 +107,7 @@ def _execute(options: argparse.Namespace, settings: Settings, report: Report) ->
         if settings.redis_url and not options.socket:
             _reach_redis(settings)
         graph = load_onnx(options.model, batch=options.batch, shapes=dict(options.shape), engine=settings.engine)
-        ports = [tensors.Port(name, dims, "float32") for name, dims in graph.inputs.items()]
+        ports = [tensors.Port(name, dims, graph.input_types[name]) for name, dims in graph.inputs.items()]
         inputs = tensors.read_inputs(options.input, options.random_inputs, ports)
         expected = tensors.read_expected(options.expect, list(graph.outputs), list(inputs)) if options.expect else {}
         tolerance = measure.Tolerance(options.rtol, options.atol)

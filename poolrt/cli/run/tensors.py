@@ -29,9 +29,10 @@ class Port:
 def read_inputs(assignments: Sequence[str], seed: int | None, ports: Sequence[Port]) -> dict[str, Array]:
     """Return a value for each input of a graph: from ``NAME=FILE``, the rest random where there is a seed.
 
-    Of a file with several arrays the one of the input's name is taken. Random inputs are standard normal, drawn in the
-    graph's order from ``numpy.random.default_rng(seed)``, one generator for all, so that another program can make the
-    same ones. Raises UsageError for an unknown name, a missing value, an unreadable file, a wrong shape or data type.
+    Of a file with several arrays the one of the input's name is taken. Random inputs are standard normal, integers and
+    booleans 0 or 1, drawn in the graph's order from ``numpy.random.default_rng(seed)``, one generator for all, so that
+    another program can make the same ones. Raises UsageError for an unknown name, a missing value, an unreadable file, a
+    wrong shape or data type.
     """
     known = {port.name: port for port in ports}
     values: dict[str, Array] = {}
@@ -48,8 +49,7 @@ def read_inputs(assignments: Sequence[str], seed: int | None, ports: Sequence[Po
     if seed is not None:
         generator = np.random.default_rng(seed)
         for port in ports:
-            drawn = generator.standard_normal(port.dims).astype(port.dtype)
-            values.setdefault(port.name, drawn)
+            values.setdefault(port.name, _drawn(generator, port))
     missing = [port for port in ports if port.name not in values]
     if missing:
         raise UsageError(f"no value for {_listing(missing)}: give --input NAME=FILE or --random-inputs SEED")
@@ -128,6 +128,13 @@ def top(result: Array, count: int) -> list[tuple[int, float]]:
     flat = result.reshape(-1)
     order = np.argsort(-flat, kind="stable")[:count]
     return [(int(index), float(flat[index])) for index in order]
+
+
+def _drawn(generator: np.random.Generator, port: Port) -> Array:
+    kind = np.dtype(port.dtype)
+    if kind.kind == "f":
+        return generator.standard_normal(port.dims).astype(kind)
+    return generator.integers(0, 2, port.dims).astype(kind)
 
 
 def _listing(ports: Sequence[Port]) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..constant import Constant
-from ..ir import Dims, GraphIR, Node
+from ..ir import GraphIR, Node
 from .rewriter import Rewriter, only_reader
 
 _BY_WEIGHTS = ("convolution", "inner_product")
@@ -53,7 +53,7 @@ def _absorb_followers(ir: GraphIR, absorb: _Absorb, followers: _Recognise, roots
         if node.output in absorbed:
             continue
         merged, last = None, node
-        if node.kind in roots and not node.post_ops and all(value in ir.constants for value in node.inputs[1:]):
+        if node.kind in roots and _is_plain(node, ir) and all(value in ir.constants for value in node.inputs[1:]):
             while (reader := only_reader(last.output, readers, leaving)) is not None:
                 step = followers(reader, last.output, ir)
                 if step is None:
@@ -61,7 +61,7 @@ def _absorb_followers(ir: GraphIR, absorb: _Absorb, followers: _Recognise, roots
                 merged = step if merged is None else merged.then(step)
                 last = reader
                 absorbed.add(reader.output)
-        new.nodes.append(node if merged is None else replace(absorb(node, merged, new), output=last.output))
+        new.nodes.append(node if merged is None else replace(absorb(node, merged, new), outputs=last.outputs))
     return new.finish()
 
 
@@ -88,10 +88,10 @@ def _of_any(node: Node, source: int, ir: GraphIR) -> Affine | None:
 
 def _of_batch_normalization(node: Node, source: int, ir: GraphIR) -> Affine | None:
     constants = [ir.constants.get(value) for value in node.inputs[1:]]
-    if node.kind != "batch_normalization" or node.inputs[0] != source or node.post_ops:
+    if node.kind != "batch_normalization" or node.inputs[0] != source or not _is_plain(node, ir):
         return None
     given = [constant.float64() for constant in constants if constant is not None]
-    if len(given) != len(constants):
+    if len(given) != len(constants) or len(given) != 4:
         return None
     mean, variance, scale, shift = given
     factor = scale / np.sqrt(variance + node.number("epsilon"))
@@ -99,10 +99,10 @@ def _of_batch_normalization(node: Node, source: int, ir: GraphIR) -> Affine | No
 
 
 def _of_binary(node: Node, source: int, ir: GraphIR) -> Affine | None:
-    if node.kind != "binary" or node.post_ops or ir.values[node.output] != ir.values[source]:
+    if node.kind != "binary" or not _is_plain(node, ir) or ir.values[node.output] != ir.values[source]:
         return None
     first, second = node.inputs
-    operand = _per_channel(second if first == source else first, ir.values[source], ir)
+    operand = _per_channel(second if first == source else first, ir.values[source].dims, ir)
     if operand is None:
         return None
     ones, zeros = np.ones_like(operand), np.zeros_like(operand)
@@ -119,7 +119,14 @@ def _of_binary(node: Node, source: int, ir: GraphIR) -> Affine | None:
             return None
 
 
-def _per_channel(value: int, dims: Dims, ir: GraphIR) -> NDArray[np.float64] | None:
+def _is_plain(node: Node, ir: GraphIR) -> bool:
+    """Return whether a node has nothing but float32 operands that are added up and rounded once."""
+    of_float32 = all(ir.values[value].dtype == "f32" for value in (*node.inputs, *node.outputs))
+    statistics = node.kind != "batch_normalization" or len(node.inputs) == 5
+    return of_float32 and statistics and not (node.post_ops or node.quantisation)
+
+
+def _per_channel(value: int, dims: tuple[int, ...], ir: GraphIR) -> NDArray[np.float64] | None:
     """Return a constant that is broadcast over all but the channels of ``dims`` as one number a channel."""
     constant = ir.constants.get(value)
     if constant is None or len(dims) < 2 or any(size != 1 for axis, size in enumerate(constant.dims) if axis != 1):

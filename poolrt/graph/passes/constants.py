@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
-from ..ir import GraphIR
+from ..constant import Constant
+from ..inference.operations import is_view
+from ..ir import GraphIR, Node
 from .rewriter import Rewriter
 
 
 def fold_constants(ir: GraphIR) -> GraphIR:
-    """Turn every reshape and transpose of a constant into a constant: a NumPy view where the array allows one."""
+    """Turn every view of a constant into a constant: a NumPy view where the array allows one."""
     new = Rewriter(ir)
     for node in ir.nodes:
-        source = new.constants.get(node.inputs[0]) if node.kind in ("reshape", "transpose") else None
+        source = new.constants.get(node.inputs[0]) if is_view(node.kind) else None
         if source is None:
             new.nodes.append(node)
-        elif node.kind == "reshape":
-            new.constants[node.output] = source.reshaped(ir.values[node.output])
         else:
-            new.constants[node.output] = source.transposed(node.permutation())
+            new.constants[node.output] = _viewed(source, node, ir.values[node.output].dims)
     return new.finish()
+
+
+def _viewed(source: Constant, node: Node, dims: tuple[int, ...]) -> Constant:
+    match node.kind:
+        case "reshape":
+            return source.reshaped(dims)
+        case "transpose":
+            return source.transposed(node.permutation())
+        case "slice":
+            return source.sliced(node.integers("starts"), node.integers("steps"), dims)
+        case _:
+            return source.expanded(dims)

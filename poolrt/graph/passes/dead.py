@@ -12,10 +12,11 @@ def remove_dead(ir: GraphIR) -> GraphIR:
     live = set(ir.output_values())
     kept: list[Node] = []
     for node in reversed(ir.nodes):
-        if node.output in live:
+        if not live.isdisjoint(node.outputs):
             live.update(node.uses())
             kept.append(node)
     constants = {value: constant for value, constant in ir.constants.items() if value in live}
     live.update(value for _, value in ir.inputs)
-    values = {value: dims for value, dims in ir.values.items() if value in live}
+    live.update(value for node in kept for value in node.outputs)
+    values = {value: desc for value, desc in ir.values.items() if value in live}
     return replace(ir, values=values, constants=constants, nodes=tuple(reversed(kept)))

@@ -26,17 +26,19 @@ def remove_identities(ir: GraphIR) -> GraphIR:
 
 
 def _is_identity(node: Node, ir: GraphIR) -> bool:
-    if node.post_ops:
+    if node.post_ops or node.quantisation or ir.values[node.inputs[0]] != ir.values[node.output]:
         return False
     match node.kind:
-        case "reshape":
-            return ir.values[node.inputs[0]] == ir.values[node.output]
         case "transpose":
             perm = node.permutation()
             return perm == tuple(range(len(perm)))
         case "eltwise":
             return (node.attrs["algorithm"], node.attrs["alpha"], node.attrs["beta"]) == ("linear", 1.0, 0.0)
-        case "sum" | "concat":
+        case "sum":
+            return len(node.inputs) == 1 and "scales" not in node.attrs
+        case "concat":
             return len(node.inputs) == 1
+        case "reshape" | "slice" | "expand":
+            return True
         case _:
             return False

@@ -14,7 +14,8 @@ def use_inner_product(ir: GraphIR) -> GraphIR:
     for node in ir.nodes:
         src, *rest = node.inputs
         constants = [ir.constants[value] for value in rest if value in ir.constants]
-        if node.kind == "matmul" and len(ir.values[src]) == 2 and len(constants) == len(rest):
+        simple = node.kind == "matmul" and ir.values[src].ndims == 2 and not node.quantisation
+        if simple and len(constants) == len(rest):
             weights, *bias = constants
             turned = [weights.transposed((1, 0)), *(b.reshaped((b.dims[-1],)) for b in bias)]
             inputs = (src, *(new.constant(constant) for constant in turned))

@@ -42,6 +42,13 @@ def fuse_post_ops(ir: GraphIR) -> GraphIR:
 
 def _fuse(node: Node, follower: Node, ir: GraphIR) -> Node | None:
     """Return ``node`` with ``follower`` and its post-ops in its chain, or None where that cannot be."""
+    if (
+        node.engine != follower.engine
+        or node.quantisation
+        or follower.quantisation
+        or not _is_float32(node, follower, ir)
+    ):
+        return None
     if node.kind in _WITH_RELU and _is_relu(follower):
         chain = (_RELU, *follower.post_ops)
     elif node.kind in _WITH_RESIDUAL and (other := _added_to(node, follower, ir)) is not None:
@@ -51,7 +58,12 @@ def _fuse(node: Node, follower: Node, ir: GraphIR) -> Node | None:
     post_ops = (*node.post_ops, *chain)
     if sum(post_op.kind == "binary" for post_op in post_ops) > 1:
         return None
-    return replace(node, output=follower.output, post_ops=post_ops)
+    return replace(node, outputs=follower.outputs, post_ops=post_ops)
+
+
+def _is_float32(node: Node, follower: Node, ir: GraphIR) -> bool:
+    """Return whether nothing is rounded to another type between a node and its follower, or behind it."""
+    return ir.values[node.output].dtype == ir.values[follower.output].dtype == "f32"
 
 
 def _is_relu(node: Node) -> bool:
@@ -60,7 +72,9 @@ def _is_relu(node: Node) -> bool:
 
 def _added_to(node: Node, follower: Node, ir: GraphIR) -> int | None:
     """Return the other operand where ``follower`` adds two tensors of one shape, one of them ``node``'s result."""
-    is_add = follower.kind == "sum" or (follower.kind == "binary" and follower.attrs["algorithm"] == "add")
+    is_add = (follower.kind == "sum" and "scales" not in follower.attrs) or (
+        follower.kind == "binary" and follower.attrs["algorithm"] == "add"
+    )
     if not is_add or len(follower.inputs) != 2:
         return None
     first, second = follower.inputs

@@ -6,8 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
+from poolrt.workers.desc import MemoryDesc
+
 from ..constant import Constant
-from ..ir import Dims, GraphIR, Node
+from ..ir import GraphIR, Node
 
 
 class Rewriter:
@@ -21,16 +23,16 @@ class Rewriter:
         self.constants = dict(ir.constants)
         self.nodes: list[Node] = []
 
-    def value(self, dims: Dims) -> int:
+    def value(self, desc: MemoryDesc) -> int:
         """Add a value."""
         value = self._next
         self._next += 1
-        self._values[value] = dims
+        self._values[value] = desc
         return value
 
     def constant(self, constant: Constant) -> int:
         """Add a constant."""
-        value = self.value(constant.dims)
+        value = self.value(constant.desc)
         self.constants[value] = constant
         return value
 
@@ -47,7 +49,9 @@ class Rewriter:
         if not any(value in self._renamed for value in node.uses()):
             return node
         post_ops = tuple(p if p.value is None else replace(p, value=self.current(p.value)) for p in node.post_ops)
-        return replace(node, inputs=tuple(map(self.current, node.inputs)), post_ops=post_ops)
+        quantisation = tuple(replace(q, value=self.current(q.value)) for q in node.quantisation)
+        inputs = tuple(map(self.current, node.inputs))
+        return replace(node, inputs=inputs, post_ops=post_ops, quantisation=quantisation)
 
     def finish(self, nodes: Iterable[Node] | None = None, outputs: Iterable[tuple[str, int]] | None = None) -> GraphIR:
         """Freeze the new graph."""

@@ -98,7 +98,7 @@ def test_of_two_convolutions_the_later_takes_the_addition_and_stands_behind_the_
     wire, _ = g.to_wire()
     earlier, later = wire["nodes"]
     assert (earlier[1], later[1]) == ("first", "second")
-    assert later[5] == [["binary", "add", earlier[3]]]
+    assert later[5] == [["binary", "add", earlier[3][0]]]
 
 
 def test_a_convolution_without_bias_gets_one_when_a_shift_is_folded_into_it() -> None:
@@ -111,8 +111,8 @@ def test_a_convolution_without_bias_gets_one_when_a_shift_is_folded_into_it() ->
     wire, constants = g.to_wire()
     assert [node[2] for node in wire["nodes"]] == [[0, 1, 2]]
     assert constants[0].array is weights
-    np.testing.assert_array_equal(constants[0].float32(), weights)
-    np.testing.assert_array_equal(constants[1].float32(), [4, 4, 4, 4])
+    np.testing.assert_array_equal(constants[0].stored(), weights)
+    np.testing.assert_array_equal(constants[1].stored(), [4, 4, 4, 4])
 
 
 def test_weights_used_twice_are_scaled_for_one_reader_only() -> None:
@@ -123,8 +123,8 @@ def test_weights_used_twice_are_scaled_for_one_reader_only() -> None:
     g.output("doubled", g.binary(g.convolution(x, weights), 2.0, "mul"))
     wire, constants = g.to_wire()
     first, second = (constants[[number for number, _ in wire["constants"]].index(n[2][1])] for n in wire["nodes"])
-    assert first.float32().max() == 1
-    assert second.float32().min() == 2
+    assert first.stored().max() == 1
+    assert second.stored().min() == 2
     assert first.array is second.array is weights
 
 

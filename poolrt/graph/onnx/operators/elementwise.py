@@ -19,7 +19,8 @@ def eltwise(algorithm: str, **parameters: tuple[str, float]) -> Operator:
 
     def operator(call: NodeCall) -> Operand:
         given = {name: float(call.attrs.get(attribute, usual)) for name, (attribute, usual) in parameters.items()}
-        return call.graph.eltwise(call.tensor(0), algorithm, **given, name=call.name)
+        alpha, beta = given.get("alpha"), given.get("beta")
+        return call.graph.eltwise(call.tensor(0), algorithm, alpha, beta, name=call.name)
 
     return operator
 

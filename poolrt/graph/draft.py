@@ -1,0 +1,170 @@
+"""A node in the making: turns operands into values, then adds the node and the views it needs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from poolrt.workers.desc import Arg, MemoryDesc, data_type
+
+from . import shapes
+from .inference.operations import infer, is_view, op_desc
+from .inference.result import Result
+from .ir import Attribute, Node, QuantisationUse
+from .values import Operand, Value
+
+if TYPE_CHECKING:
+    from .assembly import Assembly
+
+_FLOATS: Final = ("f64", "f32", "f16", "bf16")
+_QUANTISED: Final = {"src": Arg.SRC, "weights": Arg.WEIGHTS, "dst": Arg.DST}
+_BINARY: Final = {"src0": Arg.SRC, "src1": Arg.SRC_1, "dst": Arg.DST}
+_LIMITS: Final = {"s32": (-(2**31), 2**31 - 1), "s8": (-128, 127), "u8": (0, 255)}
+#: Dimension of the weights that counts output channels, where it is not the first.
+_CHANNELS: Final = {"matmul": -1}
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A node with the options that every operation takes: name, engine, data type of its result, scales, zero points."""
+
+    assembly: Assembly
+    kind: str
+    name: str
+    engine: str
+    dtype: str
+    scales: Mapping[str, Operand]
+    zero_points: Mapping[str, Operand]
+
+    def operand(self, argument: str, given: Operand, dtype: str = "f32") -> Value:
+        """Return the value of an operand; what is not a value becomes a constant that goes with operands of a type."""
+        return self._exactly(argument, given, dtype if isinstance(given, Value) else _fitting(given, dtype))
+
+    def optional(self, argument: str, given: Operand | None, dtype: str = "f32") -> list[Value]:
+        """Return the value of an operand that may be missing."""
+        return [] if given is None else [self.operand(argument, given, dtype)]
+
+    def many(self, argument: str, given: Sequence[Operand]) -> list[Value]:
+        """Return the values of a list of operands."""
+        dtype = self.type_of(*given)
+        return [self.operand(f"{argument}[{index}]", each, dtype) for index, each in enumerate(given)]
+
+    def type_of(self, *given: Operand) -> str:
+        """Return the data type of the first operand that is a value, f32 where none is."""
+        for each in given:
+            if isinstance(each, Value):
+                return data_type(each.dtype)
+        return "f32"
+
+    def add(self, operands: Sequence[Value], dims: tuple[int, ...] | None = None, /, **attrs: Attribute) -> Value:
+        """Add the node itself and return its result; ``dims`` is its shape where operands do not tell."""
+        return self.add_all(operands, dims, **attrs)[0]
+
+    def add_all(
+        self, operands: Sequence[Value], dims: tuple[int, ...] | None = None, /, **attrs: Attribute
+    ) -> tuple[Value, ...]:
+        """Add the node itself and return all its results."""
+        sources = [self.assembly.descs[operand.id] for operand in operands]
+        dtype = self.dtype
+        if not dtype and self.scales and sources[0].dtype not in _FLOATS:
+            dtype = "f32"
+        result = Result(dims, dtype)
+        found = infer(self.kind, sources, attrs, result)
+        quantisation: list[QuantisationUse] = []
+        if self.scales or self.zero_points:
+            memories = op_desc(self.kind, sources, attrs, result).memories()
+            quantisation += self._quantisation("scales", self.scales, memories)
+            quantisation += self._quantisation("zero_points", self.zero_points, memories)
+        return self._append(self.kind, self.name, operands, found, attrs, tuple(quantisation))
+
+    def view(self, value: Value, shape: Sequence[int]) -> Value:
+        """Reshape a value: as the node itself where that is a view, else as a node beside it."""
+        dims = shapes.reshaped(value.shape, shape)
+        own = self.kind in ("reshape", "squeeze", "unsqueeze")
+        if dims == value.shape and not own:
+            return value
+        name = self.name if own else self.assembly.fresh(f"{self.name}/reshape")
+        desc = self.assembly.descs[value.id]
+        return self._append("reshape", name, [value], (MemoryDesc(dims, desc.dtype),), {})[0]
+
+    def ranked(self, value: Value, ndims: int) -> Value:
+        """Prepend dimensions of 1 up to a rank."""
+        return self.view(value, (*(1,) * (ndims - value.ndim), *value.shape))
+
+    def _exactly(self, argument: str, given: Operand, dtype: str) -> Value:
+        """Return the value of an operand; what is not a value becomes a constant of a data type."""
+        if isinstance(given, Value):
+            if given.owner is not self.assembly:
+                raise ValueError(f"{argument}: expect a value of this graph, got one of another")
+            return given
+        try:
+            return self.assembly.constant(given, dtype)
+        except ValueError as error:
+            raise ValueError(f"{argument}: {error}") from error
+
+    def _append(
+        self,
+        kind: str,
+        name: str,
+        operands: Sequence[Value],
+        results: Sequence[MemoryDesc],
+        attrs: dict[str, Attribute],
+        quantisation: tuple[QuantisationUse, ...] = (),
+    ) -> tuple[Value, ...]:
+        values = tuple(self.assembly.value(desc) for desc in results)
+        inputs, outputs = (tuple(value.id for value in each) for each in (operands, values))
+        engine = "" if is_view(kind) else self.engine
+        self.assembly.nodes.append(Node(kind, name, inputs, outputs, attrs, (), quantisation, engine))
+        self.assembly.names.add(name)
+        return values
+
+    def _quantisation(
+        self, kind: str, given: Mapping[str, Operand], memories: Mapping[int, MemoryDesc]
+    ) -> list[QuantisationUse]:
+        """Return the uses of scales or zero points: each becomes a row of one number for each index under its mask."""
+        found = []
+        for argument, numbers in given.items():
+            names = _BINARY if self.kind == "binary" else _QUANTISED
+            arg = names.get(argument)
+            if arg is None or arg not in memories:
+                known = ", ".join(name for name, number in names.items() if number in memories)
+                raise ValueError(f"{kind}: {self.kind} has no argument {argument!r} that takes them; these do: {known}")
+            where = f"{kind}: {argument}"
+            value = self._exactly(where, numbers, "f32" if kind == "scales" else "s32")
+            mask = self._mask(where, value.shape, memories[arg].dims, arg)
+            found.append(QuantisationUse(kind, int(arg), mask, self.view(value, (-1,)).id))
+        return found
+
+    def _mask(self, where: str, shape: tuple[int, ...], dims: tuple[int, ...], arg: Arg) -> int:
+        if math.prod(shape) == 1:
+            return 0
+        if len(shape) == 1 and arg is Arg.WEIGHTS:
+            channels = _CHANNELS.get(self.kind, 0) % len(dims)
+            shape = tuple(shape[0] if dim == channels else 1 for dim in range(len(dims)))
+        if len(shape) != len(dims) or any(size not in (1, dim) for size, dim in zip(shape, dims, strict=True)):
+            raise ValueError(f"{where}: expect one number or a shape of rank {len(dims)} that broadcasts to {dims}")
+        return sum(1 << dim for dim, size in enumerate(shape) if size > 1)
+
+
+def _fitting(given: object, context: str) -> str:
+    """Return the data type of a constant beside operands of a type.
+
+    With floating point operands it takes theirs. With integers an array keeps its own type (int64, which NumPy makes of
+    plain numbers, where the operands' does not hold it), and numbers take the operands'.
+    """
+    if context in _FLOATS:
+        return context
+    array: np.ndarray[Any, Any] = np.asarray(given)
+    if array.dtype.kind not in "biu":
+        return "f32"
+    if not isinstance(given, np.ndarray):
+        return context
+    own = data_type(array.dtype)
+    if own == "s64" and context in _LIMITS:
+        low, high = _LIMITS[context]
+        return context if array.size and low <= array.min() and array.max() <= high else own
+    return own

@@ -1,0 +1,76 @@
+"""Every operation's descriptor from its operands: the one set of rules of the builder and of the plan.
+
+The descriptors validate themselves, so that what is accepted here is accepted by the plan. Every error is a ValueError
+that starts with the name of the argument.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, TypeAlias
+
+from poolrt.workers import desc
+from poolrt.workers.desc import OPERATIONS, MemoryDesc, OpDesc
+
+from . import movement, normalizations, pointwise, products, recurrent, windows
+from .operands import result_arguments
+from .result import Attrs, Operation, Result
+
+_Describe: TypeAlias = Callable[[Operation, Sequence[MemoryDesc], Attrs, Result], OpDesc]
+
+
+def op_desc(kind: str, srcs: Sequence[MemoryDesc], attrs: Attrs, result: Result | None = None) -> OpDesc:
+    """Return the descriptor of one node: ``srcs`` and ``attrs`` as on the graph's wire, all memories row-major.
+
+    Raises ValueError that names the argument that is wrong.
+    """
+    if kind not in _DESCRIBE:
+        raise ValueError(f"kind: unknown operation {kind!r}; known: {', '.join((*_DESCRIBE, *movement.VIEWS))}")
+    settings = {name: tuple(v) if isinstance(v, list) else v for name, v in attrs.items()}
+    return _DESCRIBE[kind](getattr(desc, OPERATIONS[kind]), srcs, settings, result or Result())
+
+
+def infer(kind: str, srcs: Sequence[MemoryDesc], attrs: Attrs, result: Result | None = None) -> tuple[MemoryDesc, ...]:
+    """Return the row-major descriptors of what a node computes. Raises ValueError naming the argument that is wrong."""
+    if is_view(kind):
+        (src,) = srcs
+        found: tuple[MemoryDesc, ...] = (movement.view(kind, src, attrs, result or Result()),)
+    else:
+        op = op_desc(kind, srcs, attrs, result)
+        memories = op.memories()
+        found = tuple(memories[arg].with_tag("") for arg in result_arguments(op))
+    for each in found:
+        if min(each.dims, default=1) < 1:
+            raise ValueError(f"src: {srcs[0].dims} leaves nothing to compute (the result would be {each.dims})")
+    return found
+
+
+def is_view(kind: str) -> bool:
+    """Return whether a kind only changes how memory is read."""
+    return kind in movement.VIEWS
+
+
+_DESCRIBE: Final[Mapping[str, _Describe]] = {
+    "convolution": windows.convolution,
+    "deconvolution": windows.deconvolution,
+    "pooling": windows.pooling,
+    "resampling": windows.resampling,
+    "eltwise": pointwise.same_shape,
+    "softmax": pointwise.same_shape,
+    "lrn": pointwise.same_shape,
+    "shuffle": pointwise.same_shape,
+    "binary": pointwise.binary,
+    "sum": pointwise.total,
+    "prelu": pointwise.prelu,
+    "reduction": pointwise.reduction,
+    "concat": movement.concat,
+    "reorder": movement.reorder,
+    "batch_normalization": normalizations.normalization,
+    "layer_normalization": normalizations.normalization,
+    "group_normalization": normalizations.normalization,
+    "matmul": products.matmul,
+    "inner_product": products.inner_product,
+    "rnn": recurrent.one_state,
+    "lstm": recurrent.two_states,
+    "gru": recurrent.one_state,
+}

@@ -1,0 +1,50 @@
+"""Operations element by element, and those that keep a shape."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from poolrt.workers.desc import MemoryDesc, OpDesc
+
+from ..shapes import broadcast
+from .result import Attrs, Operation, Result
+
+
+def same_shape(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, result: Result) -> OpDesc:
+    """Describe an operation of one operand whose result has its shape."""
+    (src,) = srcs
+    return op(src, result.like(src), **attrs)
+
+
+def binary(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, result: Result) -> OpDesc:
+    """Describe the combination of two tensors of one rank."""
+    left, right = srcs
+    if left.ndims != right.ndims:
+        raise ValueError(f"src1: expect rank {left.ndims}, got {right.ndims}")
+    try:
+        dims = broadcast(left.dims, right.dims)
+    except ValueError as error:
+        raise ValueError(f"src1: {error}") from error
+    return op(left, right, result.like(left, dims), **attrs)
+
+
+def total(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, result: Result) -> OpDesc:
+    """Describe the sum of tensors of one shape."""
+    if not srcs:
+        raise ValueError("srcs: expect at least one source")
+    for source in srcs:
+        if source.dims != srcs[0].dims:
+            raise ValueError(f"srcs: expect one shape, got {srcs[0].dims} and {source.dims}")
+    return op(tuple(srcs), result.like(srcs[0]), **attrs)
+
+
+def prelu(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, result: Result) -> OpDesc:
+    """Describe a relu whose slopes are weights."""
+    src, weights = srcs
+    return op(src, weights, result.like(src), **attrs)
+
+
+def reduction(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, result: Result) -> OpDesc:
+    """Describe a reduction to the shape of the result."""
+    (src,) = srcs
+    return op(src, result.like(src, result.chosen()), **attrs)

@@ -1,0 +1,46 @@
+"""Matrix products."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from poolrt.workers.desc import MemoryDesc, OpDesc
+
+from ..shapes import broadcast
+from .result import Attrs, Operation, Result
+
+
+def matmul(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, result: Result) -> OpDesc:
+    """Describe a product of (..., M, K) and (..., K, N), with maybe a bias."""
+    src, weights, *bias = srcs
+    if src.ndims < 2 or weights.ndims != src.ndims:
+        raise ValueError(f"weights: expect src and weights of one rank >= 2, got {src.dims} and {weights.dims}")
+    if weights.dims[-2] != src.dims[-1]:
+        raise ValueError(f"weights: expect {src.dims[-1]} rows (..., K, N), got {weights.dims}")
+    try:
+        batch = broadcast(src.dims[:-2], weights.dims[:-2])
+    except ValueError as error:
+        raise ValueError(f"weights: batch {error}") from error
+    columns = weights.dims[-1]
+    dst = result.product(src, (*batch, src.dims[-2], columns))
+    return op(src, weights, bias_of(bias, (*(1,) * (src.ndims - 1), columns)), dst, **attrs)
+
+
+def inner_product(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, result: Result) -> OpDesc:
+    """Describe a product of (N, IC) and the transpose of (OC, IC), with maybe a bias."""
+    src, weights, *bias = srcs
+    if src.ndims != 2 or weights.ndims != 2:
+        raise ValueError(f"weights: expect src (N, IC) and weights (OC, IC), got {src.dims} and {weights.dims}")
+    if src.dims[1] != weights.dims[1]:
+        raise ValueError(f"weights: expect (OC, {src.dims[1]}), got {weights.dims}")
+    dst = result.product(src, (src.dims[0], weights.dims[0]))
+    return op(src, weights, bias_of(bias, (weights.dims[0],)), dst, **attrs)
+
+
+def bias_of(given: Sequence[MemoryDesc], expected: tuple[int, ...]) -> MemoryDesc | None:
+    """Return the bias where there is one. Raises ValueError where its shape is not what is expected."""
+    if not given:
+        return None
+    if given[0].dims != expected:
+        raise ValueError(f"bias: expect {expected}, got {given[0].dims}")
+    return given[0]

@@ -1,0 +1,89 @@
+"""Operations that move a window over spatial dimensions: convolution, deconvolution, pooling, resampling."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from poolrt.workers.desc import MemoryDesc, OpDesc
+
+from .products import bias_of
+from .result import Attrs, Operation, Result
+
+_WINDOW = ("strides", "dilations", "padding_l", "padding_r")
+
+
+def convolution(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, result: Result) -> OpDesc:
+    """Describe a convolution of src, weights and maybe a bias."""
+    src, weights, *bias = _weighted(srcs, attrs)
+    out = _windowed(src.dims[2:], weights.dims[2:], attrs)
+    dst = result.product(src, (src.dims[0], weights.dims[0], *out))
+    return op(src, weights, bias_of(bias, (weights.dims[0],)), dst, **attrs)
+
+
+def deconvolution(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, result: Result) -> OpDesc:
+    """Describe a deconvolution; of the sizes that a convolution takes to those of src, the result says which."""
+    src, weights, *bias = _weighted(srcs, attrs)
+    dst = result.product(src, result.chosen())
+    return op(src, weights, bias_of(bias, (weights.dims[0],)), dst, **attrs)
+
+
+def deconvolved(src: tuple[int, ...], weights: tuple[int, ...], attrs: Attrs, extra: Sequence[int]) -> tuple[int, ...]:
+    """Return the shape of a deconvolution's result with ``extra`` elements at the end of each spatial dimension."""
+    if len(src) != len(weights) or len(src) < 3:
+        raise ValueError(f"weights: expect rank {len(src)} like src {src}, got {weights}")
+    for added, stride, dilation in zip(extra, attrs["strides"], attrs["dilations"], strict=True):
+        if not 0 <= added < max(stride, dilation + 1):
+            raise ValueError(f"output_padding: expect 0..{max(stride, dilation + 1) - 1}, got {tuple(extra)}")
+    sizes = []
+    for size, k, added, stride, dilation, left, right in zip(
+        src[2:], weights[2:], extra, *(attrs[name] for name in _WINDOW), strict=True
+    ):
+        sizes.append((size - 1) * stride + (k - 1) * (dilation + 1) + 1 - left - right + added)
+    if min(sizes) < 1:
+        raise ValueError(f"padding: it leaves nothing of the result {tuple(sizes)}")
+    return (src[0], weights[0], *sizes)
+
+
+def pooling(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, result: Result) -> OpDesc:
+    """Describe a pooling."""
+    (src,) = srcs
+    if src.ndims < 3:
+        raise ValueError(f"src: expect (N, C, *spatial), got {src.dims}")
+    kernel = attrs["kernel"]
+    if len(kernel) != src.ndims - 2 or min(kernel) < 1:
+        raise ValueError(f"kernel: expect {src.ndims - 2} sizes >= 1, got {tuple(kernel)}")
+    dst = result.like(src, (*src.dims[:2], *_windowed(src.dims[2:], kernel, attrs)))
+    return op(src, dst, **attrs)
+
+
+def resampling(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, result: Result) -> OpDesc:
+    """Describe a resampling to the sizes of the result."""
+    (src,) = srcs
+    return op(src, result.like(src, result.chosen()), **attrs)
+
+
+def _weighted(srcs: Sequence[MemoryDesc], attrs: Attrs) -> Sequence[MemoryDesc]:
+    src, weights = srcs[:2]
+    if src.ndims < 3:
+        raise ValueError(f"src: expect (N, IC, *spatial), got {src.dims}")
+    if weights.ndims != src.ndims:
+        raise ValueError(f"weights: expect rank {src.ndims} like src {src.dims}, got {weights.dims}")
+    groups = attrs["groups"]
+    if groups >= 1 and src.dims[1] % groups == 0 and weights.dims[1] * groups != src.dims[1]:
+        per_group = f" in each of {groups} groups" if groups > 1 else ""
+        raise ValueError(f"weights: expect {src.dims[1] // groups} input channels{per_group}, got {weights.dims[1]}")
+    return srcs
+
+
+def _windowed(sizes: tuple[int, ...], kernel: tuple[int, ...], attrs: Attrs) -> tuple[int, ...]:
+    geometry = [attrs[name] for name in _WINDOW]
+    for name, values in zip(_WINDOW, geometry, strict=True):
+        if len(values) != len(sizes):
+            raise ValueError(f"{name}: expect {len(sizes)} values, got {tuple(values)}")
+    found = []
+    for size, k, stride, dilation, left, right in zip(sizes, kernel, *geometry, strict=True):
+        room = size + left + right - ((k - 1) * (dilation + 1) + 1)
+        if room < 0:
+            raise ValueError(f"src: {sizes} with its padding is smaller than the kernel {tuple(kernel)}")
+        found.append(room // max(stride, 1) + 1)
+    return tuple(found)

@@ -1,0 +1,1 @@
+"""The operations of a graph by family, which `poolrt.Graph` puts together."""

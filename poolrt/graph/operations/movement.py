@@ -1,0 +1,127 @@
+"""Operations that move elements, and views, which move none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Unpack
+
+from poolrt.workers.desc import MemoryDesc, data_type
+
+from ..shapes import axes_of, axis_of
+from ..values import NodeOptions, Operand, Value
+from .family import Family
+
+
+class Movement(Family):
+    """Concat, shuffle, reorder and the views. Views take only ``name``: where they are read says where and how."""
+
+    def concat(self, srcs: Sequence[Operand], axis: int, **options: Unpack[NodeOptions]) -> Value:
+        """Join tensors along an axis (negative: from the end); all other dimensions are equal."""
+        with self._assembly.making("concat", **options) as node:
+            operands = node.many("srcs", srcs)
+            ndims = operands[0].ndim if operands else 1
+            return node.add(operands, axis=axis_of(axis, ndims))
+
+    def shuffle(self, src: Operand, axis: int, group_size: int, **options: Unpack[NodeOptions]) -> Value:
+        """Transpose an axis seen as (size / group_size, group_size)."""
+        with self._assembly.making("shuffle", **options) as node:
+            value = node.operand("src", src)
+            return node.add([value], axis=axis_of(axis, value.ndim), group_size=int(group_size))
+
+    def reorder(self, src: Operand, format_tag: str = "", **options: Unpack[NodeOptions]) -> Value:
+        """Return the same tensor in another data type (``dtype``), on another engine or in the layout of a tag.
+
+        Values that the type cannot hold are rounded to even and saturated. Layouts are otherwise the plan's business: it
+        inserts the reorders that are needed and hands out row-major outputs.
+        """
+        with self._assembly.making("reorder", **options) as node:
+            value = node.operand("src", src)
+            try:
+                MemoryDesc(value.shape, "f32", format_tag)
+            except ValueError as error:
+                raise ValueError(f"format_tag: {error}") from error
+            if format_tag == "any":
+                raise ValueError("format_tag: any is no layout")
+            same = node.dtype in ("", data_type(value.dtype)) and not (format_tag or node.engine)
+            if same and not (node.scales or node.zero_points):
+                return value
+            return node.add([value], tag=format_tag)
+
+    def reshape(self, src: Operand, shape: Sequence[int], *, name: str | None = None) -> Value:
+        """Return the same elements, in row-major order, in another shape; one size may be -1 and is then inferred."""
+        with self._assembly.making("reshape", name) as node:
+            return node.view(node.operand("src", src), shape)
+
+    def squeeze(self, src: Operand, axes: Sequence[int] | int | None = None, *, name: str | None = None) -> Value:
+        """Drop dimensions of size 1: those at ``axes``, or all of them."""
+        with self._assembly.making("squeeze", name) as node:
+            value = node.operand("src", src)
+            if axes is None:
+                axes = [axis for axis, size in enumerate(value.shape) if size == 1]
+            dropped = axes_of(axes, value.ndim)
+            for axis in dropped:
+                if value.shape[axis] != 1:
+                    raise ValueError(f"axes: dimension {axis} of {value.shape} is not 1")
+            return node.view(value, [size for axis, size in enumerate(value.shape) if axis not in dropped])
+
+    def unsqueeze(self, src: Operand, axes: Sequence[int] | int, *, name: str | None = None) -> Value:
+        """Insert dimensions of size 1 so that they stand at ``axes`` of the result."""
+        with self._assembly.making("unsqueeze", name) as node:
+            value = node.operand("src", src)
+            ndims = value.ndim + (1 if isinstance(axes, int) else len(axes))
+            added = axes_of(axes, ndims)
+            sizes = iter(value.shape)
+            return node.view(value, [1 if axis in added else next(sizes) for axis in range(ndims)])
+
+    def transpose(self, src: Operand, perm: Sequence[int] | None = None, *, name: str | None = None) -> Value:
+        """Permute dimensions: dimension i of the result is dimension perm[i] of src; without ``perm``, reverse them."""
+        with self._assembly.making("transpose", name) as node:
+            value = node.operand("src", src)
+            axes = range(value.ndim - 1, -1, -1) if perm is None else perm
+            return node.add([value], perm=tuple(axis_of(axis, value.ndim, "perm") for axis in axes))
+
+    def slice(
+        self,
+        src: Operand,
+        starts: Sequence[int] | int,
+        ends: Sequence[int] | int,
+        axes: Sequence[int] | int | None = None,
+        steps: Sequence[int] | int | None = None,
+        *,
+        name: str | None = None,
+    ) -> Value:
+        """Return src[start:end:step] along ``axes`` (the first ones unless given), as Python slices: ends may lie beyond.
+
+        A step is at least 1. Nothing is copied until an operation needs the elements side by side.
+        """
+        with self._assembly.making("slice", name) as node:
+            value = node.operand("src", src)
+            first, last = _listed(starts), _listed(ends)
+            along = [
+                axis_of(axis, value.ndim, "axes") for axis in (range(len(first)) if axes is None else _listed(axes))
+            ]
+            pace = [1] * len(first) if steps is None else _listed(steps)
+            if not len(first) == len(last) == len(along) == len(pace) == len(set(along)):
+                raise ValueError(
+                    f"starts: expect as many starts, ends, axes and steps, got {starts}, {ends}, {axes}, {steps}"
+                )
+            begin, dims, step = [0] * value.ndim, list(value.shape), [1] * value.ndim
+            for axis, start, end, each in zip(along, first, last, pace, strict=True):
+                if each < 1:
+                    raise ValueError(f"steps: expect at least 1, got {each}")
+                taken = range(*slice(start, end, each).indices(value.shape[axis]))
+                if not taken:
+                    raise ValueError(f"ends: {start}:{end} leaves nothing of dimension {axis} of {value.shape}")
+                begin[axis], dims[axis], step[axis] = taken.start, len(taken), each
+            return node.add([value], tuple(dims), starts=tuple(begin), steps=tuple(step))
+
+    def expand(self, src: Operand, shape: Sequence[int], *, name: str | None = None) -> Value:
+        """Repeat dimensions of 1 up to a shape, to which src broadcasts as in NumPy. Nothing is copied until it must be."""
+        with self._assembly.making("expand", name) as node:
+            value = node.operand("src", src)
+            wanted = tuple(int(size) for size in shape)
+            return node.add([value], wanted)
+
+
+def _listed(given: Sequence[int] | int) -> list[int]:
+    return [given] if isinstance(given, int) else [int(each) for each in given]

@@ -1,0 +1,89 @@
+"""Operations element by element, and reductions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Unpack
+
+from ..eltwise import parameters
+from ..shapes import axes_of
+from ..values import NodeOptions, Operand, Value
+from .family import Family
+
+
+class Pointwise(Family):
+    """Functions of one, two or many tensors, and reductions along dimensions."""
+
+    def eltwise(
+        self,
+        src: Operand,
+        algorithm: str,
+        alpha: float | None = None,
+        beta: float | None = None,
+        **options: Unpack[NodeOptions],
+    ) -> Value:
+        """Apply a function of one variable to every element.
+
+        ``relu`` (alpha 0: slope below 0) ``tanh elu`` (alpha 1) ``square abs sqrt linear`` (alpha 1 * x + beta 0)
+        ``logistic exp log clip`` (to alpha .. beta) ``clip_v2`` (the same; its gradient differs at the limits)
+        ``gelu_erf gelu_tanh hardsigmoid`` (alpha 1/6 * x + beta 1/2, clipped to 0 .. 1) ``hardswish`` (x times
+        hardsigmoid) ``softplus`` (log(1 + exp(alpha 1 * x)) / alpha) ``swish`` (x times logistic(alpha 1 * x)) ``mish
+        pow`` (alpha 1 * x ** beta) ``round`` (to even).
+        """
+        with self._assembly.making("eltwise", **options) as node:
+            first, second = parameters(algorithm, alpha, beta)
+            return node.add([node.operand("src", src)], algorithm=algorithm, alpha=first, beta=second)
+
+    def binary(self, src0: Operand, src1: Operand, algorithm: str, **options: Unpack[NodeOptions]) -> Value:
+        """Combine two tensors element by element with ``add sub mul div max min ge gt le lt eq`` or ``ne``.
+
+        Shapes broadcast as in NumPy: a missing leading dimension counts as 1, and a 1 is repeated. The result has the
+        data type of ``src0`` (comparisons give 0 and 1) unless ``dtype`` says otherwise.
+        """
+        with self._assembly.making("binary", **options) as node:
+            dtype = node.type_of(src0, src1)
+            operands = [node.operand("src0", src0, dtype), node.operand("src1", src1, dtype)]
+            rank = max(operand.ndim for operand in operands)
+            return node.add([node.ranked(operand, rank) for operand in operands], algorithm=algorithm)
+
+    def sum(
+        self, srcs: Sequence[Operand], scales_of_srcs: Sequence[float] = (), **options: Unpack[NodeOptions]
+    ) -> Value:
+        """Add tensors of one shape, each times its number of ``scales_of_srcs`` where they are given."""
+        with self._assembly.making("sum", **options) as node:
+            operands = node.many("srcs", srcs)
+            if scales_of_srcs and len(scales_of_srcs) != len(operands):
+                raise ValueError(f"scales_of_srcs: expect {len(operands)} numbers, got {len(scales_of_srcs)}")
+            scaled = {"scales": tuple(float(scale) for scale in scales_of_srcs)} if scales_of_srcs else {}
+            return node.add(operands, **scaled)
+
+    def prelu(self, src: Operand, weights: Operand, **options: Unpack[NodeOptions]) -> Value:
+        """Multiply negative elements of src by weights, which broadcast to its shape as in NumPy."""
+        with self._assembly.making("prelu", **options) as node:
+            dtype = node.type_of(src, weights)
+            value, slopes = node.operand("src", src, dtype), node.operand("weights", weights, dtype)
+            return node.add([value, node.ranked(slopes, value.ndim)])
+
+    def reduction(
+        self,
+        src: Operand,
+        algorithm: str,
+        axes: Sequence[int] | int | None = None,
+        *,
+        keep_dims: bool = True,
+        p: float | None = None,
+        eps: float = 0.0,
+        **options: Unpack[NodeOptions],
+    ) -> Value:
+        """Reduce src along ``axes`` (negative: from the end; all of them unless given), which become 1 or are dropped.
+
+        ``max min sum mul mean``, or a norm of order ``p`` (2): ``norm_lp_max norm_lp_sum`` (the root of the greater of the
+        sum and eps, or of their sum) and ``norm_lp_power_p_max norm_lp_power_p_sum`` (the same without the root).
+        """
+        with self._assembly.making("reduction", **options) as node:
+            value = node.operand("src", src)
+            reduced = set(range(value.ndim)) if axes is None else axes_of(axes, value.ndim)
+            order = (2.0 if algorithm.startswith("norm") else 0.0) if p is None else float(p)
+            dims = tuple(1 if axis in reduced else size for axis, size in enumerate(value.shape))
+            result = node.add([value], dims, algorithm=algorithm, p=order, eps=float(eps))
+            return result if keep_dims else node.view(result, [d for a, d in enumerate(dims) if a not in reduced])

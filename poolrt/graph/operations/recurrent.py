@@ -1,0 +1,113 @@
+"""Recurrent networks: all layers, directions and steps in one operation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Unpack
+
+import numpy as np
+
+from ..draft import Draft
+from ..ir import Attribute
+from ..values import NodeOptions, Operand, Value
+from .family import Family
+
+
+class Recurrent(Family):
+    """RNN, LSTM and GRU over T steps of N sequences, in L layers and D directions (2 where bidirectional).
+
+    src_layer is (T, N, C), weights_layer (L, D, C, G, H), weights_iter (L, D, H, G, H), bias (L, D, G, H), states are
+    (L, D, N, H); ``direction`` is left2right, right2left, bidirectional_concat or bidirectional_sum. The first result,
+    dst_layer, is (T, N, H), or (T, N, 2 H) for bidirectional_concat; the others are the states after the last step.
+    """
+
+    def rnn(
+        self,
+        src_layer: Operand,
+        weights_layer: Operand,
+        weights_iter: Operand,
+        bias: Operand | None = None,
+        src_iter: Operand | None = None,
+        *,
+        activation: str = "tanh",
+        alpha: float = 0.0,
+        direction: str = "left2right",
+        **options: Unpack[NodeOptions],
+    ) -> tuple[Value, Value]:
+        """Run cells h = activation(W x + U h + b); return dst_layer and the last h.
+
+        G is 1. ``activation`` is tanh, logistic or relu, whose slope below 0 is ``alpha``.
+        """
+        with self._assembly.making("rnn", **options) as node:
+            attrs: dict[str, Attribute] = {"activation": activation, "alpha": float(alpha), "direction": direction}
+            dst, state = _add(node, src_layer, weights_layer, weights_iter, bias, [src_iter], attrs, 1)
+            return dst, state
+
+    def lstm(
+        self,
+        src_layer: Operand,
+        weights_layer: Operand,
+        weights_iter: Operand,
+        bias: Operand | None = None,
+        src_iter: Operand | None = None,
+        src_iter_c: Operand | None = None,
+        *,
+        direction: str = "left2right",
+        **options: Unpack[NodeOptions],
+    ) -> tuple[Value, Value, Value]:
+        """Run LSTM cells, gates i, f, c, o: c = f * c + i * c~, h = o * tanh(c); return dst_layer, the last h and c."""
+        with self._assembly.making("lstm", **options) as node:
+            if (src_iter is None) != (src_iter_c is None):
+                raise ValueError("src_iter_c: expect both initial states or neither")
+            states = [src_iter, src_iter_c]
+            dst, h, c = _add(node, src_layer, weights_layer, weights_iter, bias, states, {"direction": direction}, 4)
+            return dst, h, c
+
+    def gru(
+        self,
+        src_layer: Operand,
+        weights_layer: Operand,
+        weights_iter: Operand,
+        bias: Operand | None = None,
+        src_iter: Operand | None = None,
+        *,
+        linear_before_reset: bool = False,
+        direction: str = "left2right",
+        **options: Unpack[NodeOptions],
+    ) -> tuple[Value, Value]:
+        """Run GRU cells, gates u, r, o: h = u * h + (1 - u) * o; return dst_layer and the last h.
+
+        o is tanh(W x + U (r * h) + b), or with ``linear_before_reset`` tanh(W x + r * (U h + b'') + b), whose bias has a
+        fourth row b''.
+        """
+        with self._assembly.making("gru", **options) as node:
+            attrs: dict[str, Attribute] = {"linear_before_reset": bool(linear_before_reset), "direction": direction}
+            rows = 4 if linear_before_reset else 3
+            dst, state = _add(node, src_layer, weights_layer, weights_iter, bias, [src_iter], attrs, rows)
+            return dst, state
+
+
+def _add(
+    node: Draft,
+    src: Operand,
+    weights_layer: Operand,
+    weights_iter: Operand,
+    bias: Operand | None,
+    states: Sequence[Operand | None],
+    attrs: dict[str, Attribute],
+    rows: int,
+) -> tuple[Value, ...]:
+    """Add a recurrent node; a bias that is left out is 0."""
+    dtype = node.type_of(src, weights_layer)
+    value, wide = node.operand("src_layer", src, dtype), node.operand("weights_layer", weights_layer, dtype)
+    deep = node.operand("weights_iter", weights_iter, dtype)
+    if bias is None:
+        if wide.ndim != 5:
+            raise ValueError(f"weights_layer: expect (L, D, C, G, H), got {wide.shape}")
+        bias = np.zeros((*wide.shape[:2], rows, wide.shape[4]), np.float32)
+    given = [
+        node.operand(name, s, dtype)
+        for name, s in zip(("src_iter", "src_iter_c"), states, strict=False)
+        if s is not None
+    ]
+    return node.add_all([value, *given, wide, deep, node.operand("bias", bias)], **attrs)

@@ -1,0 +1,127 @@
+"""Operations that move a window over spatial dimensions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Unpack
+
+from ..inference.windows import deconvolved
+from ..ir import Attribute
+from ..values import NodeOptions, Operand, Padding, Spatial, Value, padding_sides, spatial
+from .family import Family
+
+
+class Windows(Family):
+    """Convolution, deconvolution, pooling and resampling."""
+
+    def convolution(
+        self,
+        src: Operand,
+        weights: Operand,
+        bias: Operand | None = None,
+        *,
+        strides: Spatial = 1,
+        padding: Padding = 0,
+        dilations: Spatial = 0,
+        groups: int = 1,
+        **options: Unpack[NodeOptions],
+    ) -> Value:
+        """Cross-correlate src (N, IC, *spatial) with weights (OC, IC / groups, *kernel); bias is (OC,).
+
+        ``strides`` and ``dilations`` are one integer or one for each spatial dimension; a dilation counts the elements
+        skipped between taps, so 0 is a dense kernel. ``padding`` is one integer, one for each spatial dimension, or a
+        pair (before, after) for each. The result is (N, OC, *out).
+        """
+        with self._assembly.making("convolution", **options) as node:
+            dtype = node.type_of(src, weights)
+            value = node.operand("src", src, dtype)
+            operands = [value, node.operand("weights", weights, dtype), *node.optional("bias", bias, dtype)]
+            return node.add(operands, **_window(value.ndim - 2, strides, padding, dilations), groups=int(groups))
+
+    def deconvolution(
+        self,
+        src: Operand,
+        weights: Operand,
+        bias: Operand | None = None,
+        *,
+        strides: Spatial = 1,
+        padding: Padding = 0,
+        dilations: Spatial = 0,
+        output_padding: Spatial = 0,
+        groups: int = 1,
+        **options: Unpack[NodeOptions],
+    ) -> Value:
+        """Transpose a convolution: src (N, IC, *spatial), weights (OC, IC / groups, *kernel), bias (OC,).
+
+        The other arguments are those of the convolution that takes the result (N, OC, *out) to the sizes of src. Where
+        its strides leave a choice, ``output_padding`` adds that many elements behind each spatial dimension.
+        """
+        with self._assembly.making("deconvolution", **options) as node:
+            dtype = node.type_of(src, weights)
+            value, kernel = node.operand("src", src, dtype), node.operand("weights", weights, dtype)
+            window = _window(value.ndim - 2, strides, padding, dilations)
+            extra = spatial("output_padding", output_padding, value.ndim - 2)
+            dims = deconvolved(value.shape, kernel.shape, window, extra)
+            operands = [value, kernel, *node.optional("bias", bias, dtype)]
+            return node.add(operands, dims, **window, groups=int(groups))
+
+    def pooling(
+        self,
+        src: Operand,
+        algorithm: str,
+        kernel: Spatial,
+        *,
+        strides: Spatial = 1,
+        padding: Padding = 0,
+        dilations: Spatial = 0,
+        **options: Unpack[NodeOptions],
+    ) -> Value:
+        """Pool windows of src (N, C, *spatial) with ``max``, ``avg_include_padding`` or ``avg_exclude_padding``.
+
+        The other arguments are those of `convolution`, the kernel one integer or one for each spatial dimension.
+        """
+        with self._assembly.making("pooling", **options) as node:
+            value = node.operand("src", src)
+            size = spatial("kernel", kernel, value.ndim - 2)
+            window = _window(value.ndim - 2, strides, padding, dilations)
+            return node.add([value], algorithm=algorithm, kernel=size, **window)
+
+    def resampling(
+        self,
+        src: Operand,
+        algorithm: str,
+        sizes: Spatial | None = None,
+        *,
+        factors: float | Sequence[float] | None = None,
+        **options: Unpack[NodeOptions],
+    ) -> Value:
+        """Resample src (N, C, *spatial) to spatial ``sizes``, or to its own times ``factors`` (rounded down).
+
+        ``nearest`` takes the element whose centre is nearest, ``linear`` weighs the two neighbours along each dimension.
+        """
+        with self._assembly.making("resampling", **options) as node:
+            value = node.operand("src", src)
+            given = value.shape[2:]
+            if (sizes is None) == (factors is None):
+                raise ValueError("sizes: expect either sizes or factors")
+            if factors is not None:
+                each = [float(factors)] * len(given) if isinstance(factors, (int, float)) else list(factors)
+                if len(each) != len(given) or min(each, default=1) <= 0:
+                    raise ValueError(f"factors: expect {len(given)} positive numbers, got {factors!r}")
+                sizes = [int(size * factor) for size, factor in zip(given, each, strict=True)]
+            wanted = spatial("sizes", sizes if sizes is not None else (), len(given))
+            if min(wanted, default=1) < 1:
+                raise ValueError(f"sizes: expect {len(given)} sizes >= 1, got {wanted}")
+            return node.add([value], (*value.shape[:2], *wanted), algorithm=algorithm)
+
+
+def _window(ndims: int, strides: Spatial, padding: Padding, dilations: Spatial) -> dict[str, Attribute]:
+    if ndims < 1:
+        raise ValueError(f"src: expect (N, C, *spatial), got rank {ndims + 2}")
+    before, after = padding_sides(padding, ndims)
+    return {
+        "strides": spatial("strides", strides, ndims),
+        "dilations": spatial("dilations", dilations, ndims),
+        "padding_l": before,
+        "padding_r": after,
+    }

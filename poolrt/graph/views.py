@@ -1,0 +1,68 @@
+"""How views read the memory of their source: as other strides from another start, where that can be said."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from poolrt.workers.desc import MemoryDesc, item_size
+
+
+def viewed(kind: str, src: MemoryDesc, dims: tuple[int, ...], attrs: dict[str, Any]) -> tuple[MemoryDesc, int] | None:
+    """Return the descriptor of a view on ``src`` as it lies and where it starts, in bytes, or None where there is none.
+
+    ``dims`` is the shape of the view, which is valid (see `inference.movement`).
+    """
+    if src.layout.blocks:
+        return None
+    strides, start = src.outer_strides(), 0
+    match kind:
+        case "reshape":
+            split = _reshaped(src.dims, strides, dims)
+            if split is None:
+                return None
+            strides = split
+        case "transpose":
+            strides = tuple(strides[axis] for axis in attrs["perm"])
+        case "slice":
+            start = sum(first * stride for first, stride in zip(attrs["starts"], strides, strict=True))
+            strides = tuple(stride * step for stride, step in zip(strides, attrs["steps"], strict=True))
+        case "expand":
+            added = len(dims) - src.ndims
+            kept = (0 if size == 1 else stride for size, stride in zip(src.dims, strides, strict=True))
+            strides = (*(0,) * added, *kept)
+        case _:
+            raise ValueError(f"unknown view {kind!r}")
+    if not dims:
+        return MemoryDesc(dims, src.dtype), start * item_size(src.dtype)
+    return MemoryDesc(dims, src.dtype, strides=strides), start * item_size(src.dtype)
+
+
+def _reshaped(dims: tuple[int, ...], strides: tuple[int, ...], wanted: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Return the strides of a reshape, or None where elements that become neighbours do not lie in one row.
+
+    Both shapes are cut into the smallest groups of equal size; within a group of the old shape the dimensions must be
+    one (NumPy's rule for a reshape without a copy).
+    """
+    old = [(size, stride) for size, stride in zip(dims, strides, strict=True) if size != 1]
+    found: list[int] = []
+    place = 0
+    for size in wanted:
+        if size == 1:
+            found.append(1)
+            continue
+        if place == len(old):
+            return None
+        extent, stride = old[place]
+        while extent % size:
+            # The next dimension belongs to this one: they must be one row.
+            place += 1
+            if place == len(old) or stride != old[place][0] * old[place][1]:
+                return None
+            extent, stride = extent * old[place][0], old[place][1]
+        rest = extent // size
+        found.append(stride * rest)
+        if rest == 1:
+            place += 1
+        else:
+            old[place] = (rest, stride)
+    return tuple(found)

@@ -1,0 +1,25 @@
+"""Graphs lowered for this machine's processor, and what their plans say."""
+
+from __future__ import annotations
+
+from poolrt import Graph
+from poolrt.graph.lower import lower
+from poolrt.graph.plan_draft import Lowered
+from poolrt.workers.engines.target import Target
+
+CPU = Target("cpu", "native", (("isa", "x86-64-v3"),))
+
+
+def lowered(graph: Graph, optimize: bool = True) -> Lowered:
+    """Return the plan of a graph for a processor with AVX2."""
+    return lower(graph.to_wire(optimize)[0], CPU)
+
+
+def kinds(plan: Lowered) -> list[str]:
+    """Return the operation of each step."""
+    return [plan.primitives[step.primitive].op.kind for step in plan.plan.steps]
+
+
+def reorders(plan: Lowered) -> int:
+    """Return how many steps of a plan are reorders."""
+    return kinds(plan).count("reorder")

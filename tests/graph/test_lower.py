@@ -1,0 +1,174 @@
+"""Plans: reorders only where layouts differ, each made once; views that move nothing; wires that make no sense."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from poolrt import Graph
+from poolrt.graph.lower import LoweringError, lower
+from poolrt.workers.plan import ExecutionPlan, PlaceKind
+
+from .lowering import CPU, kinds, lowered, reorders
+
+
+def ones(*shape: int) -> Any:
+    return np.ones(shape, np.float32)
+
+
+def test_convolutions_share_their_layout_and_the_graphs_edges_are_reordered_once() -> None:
+    g = Graph("g")
+    x = g.convolution(g.input("x", (1, 32, 8, 8)), ones(32, 32, 3, 3), padding=1)
+    for _ in range(3):
+        x = g.convolution(g.eltwise(x, "tanh"), ones(32, 32, 3, 3), padding=1)
+    g.output("y", g.pooling(x, "max", 2, strides=2))
+    plan = lowered(g)
+    assert kinds(plan) == ["reorder", "convolution", *["eltwise", "convolution"] * 3, "pooling", "reorder"]
+    # Weights are reordered once for all, when the graph is loaded.
+    assert all(constant.reorder is not None for constant in plan.plan.constants)
+
+
+def test_a_tensor_that_several_steps_want_in_one_layout_is_reordered_once() -> None:
+    g = Graph("g")
+    x = g.input("x", (1, 32, 8, 8))
+    for number in range(3):
+        y = g.convolution(x, ones(32, 32, 3, 3), name=f"conv{number}")
+        g.output(f"y{number}", y)
+    assert reorders(lowered(g)) == 1 + 3
+
+
+def test_nothing_is_reordered_where_layouts_agree() -> None:
+    g = Graph("g")
+    x = g.input("x", (8, 32))
+    g.output("y", g.softmax(g.binary(g.inner_product(x, ones(32, 32)), x, "mul")))
+    assert reorders(lowered(g)) == 0
+
+
+def test_equal_steps_share_one_primitive() -> None:
+    g = Graph("g")
+    x = g.input("x", (8, 32))
+    for _ in range(4):
+        x = g.eltwise(x, "exp")
+    g.output("y", x)
+    plan = lowered(g)
+    assert len(plan.plan.steps) == 4
+    assert len(plan.primitives) == 1
+
+
+def test_a_slice_of_leading_dimensions_moves_nothing() -> None:
+    # Given slices that are contiguous in memory
+    g = Graph("g")
+    x = g.eltwise(g.input("x", (6, 4, 5)), "exp")
+    first = g.slice(x, 2, 4)
+    second = g.slice(x, (4, 1), (5, 3), (0, 1))
+    # When operations read them
+    g.output("y", g.eltwise(first, "tanh"))
+    g.output("z", g.eltwise(second, "tanh"))
+    plan = lowered(g)
+    # Then they read them where they lie
+    assert kinds(plan) == ["eltwise"] * 3
+    starts = [dict(step.args)[1].start for step in plan.plan.steps]
+    assert starts == [0, 2 * 20 * 4, (4 * 20 + 5) * 4]
+
+
+def test_other_slices_and_expansions_are_copied_by_one_reorder_however_many_views_there_are() -> None:
+    g = Graph("g")
+    x = g.input("x", (6, 4, 5))
+    view = g.expand(g.unsqueeze(g.slice(g.transpose(x, (2, 0, 1)), 1, 5, 1, 2), 1), (5, 3, 2, 4))
+    g.output("y", g.eltwise(view, "tanh"))
+    g.output("z", g.eltwise(view, "exp"))
+    plan = lowered(g)
+    assert kinds(plan) == ["reorder", "eltwise", "eltwise"]
+    reorder = plan.primitives[plan.plan.steps[0].primitive].op.memories()[1]
+    assert (reorder.dims, reorder.strides) == ((5, 3, 2, 4), (1, 0, 40, 5))
+
+
+def test_a_product_reads_turned_weights_as_they_lie() -> None:
+    g = Graph("g")
+    q, k = g.input("q", (2, 6, 8)), g.input("k", (2, 6, 8))
+    g.output("y", g.softmax(g.matmul(q, g.transpose(k, (0, 2, 1)))))
+    assert kinds(lowered(g)) == ["matmul", "softmax"]
+
+
+def test_a_view_of_a_blocked_tensor_is_row_major_first() -> None:
+    g = Graph("g")
+    x = g.convolution(g.input("x", (1, 32, 8, 8)), ones(32, 32, 3, 3))
+    g.output("y", g.reshape(x, (32, 36)))
+    assert kinds(lowered(g)) == ["reorder", "convolution", "reorder"]
+
+
+def test_outputs_that_are_inputs_constants_views_or_twice_the_same_are_copied() -> None:
+    g = Graph("g")
+    x = g.input("x", (4, 3))
+    y = g.eltwise(x, "exp")
+    g.output("input", x)
+    g.output("constant", g.constant(ones(2)))
+    g.output("once", y)
+    g.output("twice", y)
+    g.output("part", g.slice(y, 0, 2))
+    plan = lowered(g)
+    assert kinds(plan) == ["eltwise", *["reorder"] * 4]
+    written = [dict(step.args)[17] for step in plan.plan.steps]
+    assert sorted(place.value for place in written if place.kind is PlaceKind.OUTPUT) == [0, 1, 2, 3, 4]
+
+
+def test_a_reorder_to_a_tag_puts_a_tensor_in_that_layout() -> None:
+    g = Graph("g")
+    x = g.input("x", (1, 32, 8, 8))
+    y = g.eltwise(g.reorder(x, "nhwc"), "exp")
+    g.output("y", y)
+    plan = lowered(g)
+    assert kinds(plan) == ["reorder", "eltwise", "reorder"]
+    assert plan.primitives[plan.plan.steps[1].primitive].op.memories()[1].tag == "acdb"
+
+
+def test_a_plan_survives_the_wire() -> None:
+    g = Graph("g")
+    x = g.eltwise(g.input("x", (6, 4)), "exp")
+    g.output("y", g.eltwise(g.slice(x, 2, 4), "tanh"))
+    plan = lowered(g).plan
+    assert ExecutionPlan.from_wire(plan.to_wire()) == plan
+
+
+MALFORMED: list[tuple[Callable[[dict[str, Any]], object], str]] = [
+    (lambda wire: wire["values"][0].__setitem__(1, "f33"), "unknown data type 'f33'"),
+    (lambda wire: wire["values"][0].__setitem__(0, [1 << 40, 1 << 40]), "more than"),
+    (lambda wire: wire["values"].pop(), "IndexError"),
+    (lambda wire: wire["constants"][0].__setitem__(1, 5), "bytes, not 5"),
+    (lambda wire: wire["nodes"][0].__setitem__(0, "shrink"), "unknown operation 'shrink'"),
+    (lambda wire: wire["nodes"][0].__setitem__(2, [99]), "KeyError"),
+    (lambda wire: wire["nodes"][0].__setitem__(3, [99]), "IndexError"),
+    (lambda wire: wire["nodes"][0].__setitem__(3, []), "IndexError"),
+    (lambda wire: wire["nodes"][0].__setitem__(4, {"groups": 1}), "KeyError"),
+    (lambda wire: wire["nodes"][0].__setitem__(4, []), "AttributeError"),
+    (lambda wire: wire["nodes"][0].__setitem__(5, [["shift", "relu", 0.0, 0.0]]), "unknown post-op kind 'shift'"),
+    (lambda wire: wire["nodes"][0].__setitem__(5, [["eltwise", "relu"]]), "not enough values"),
+    (lambda wire: wire["nodes"][0].__setitem__(6, [["scales", 41, 0, 0]]), "takes no scales"),
+    (lambda wire: wire["nodes"][0].__setitem__(6, [["scale", 1, 0, 0]]), "KeyError"),
+    (lambda wire: wire["nodes"][0].__setitem__(7, "gpu"), "engine: "),
+    (lambda wire: wire["nodes"][0].pop(), "not enough values"),
+    (lambda wire: wire["values"][2].__setitem__(0, [1, 8, 6, 7]), "dst: expect f32:abcd:1x8x6x6"),
+    (
+        lambda wire: wire["nodes"][1].__setitem__(4, {"starts": [0, 0, 4, 0], "steps": [1, 1, 1, 1]}),
+        "are not inside of",
+    ),
+    (lambda wire: wire["nodes"][1].__setitem__(4, {"starts": [0], "steps": [1]}), "starts: expect 4 values"),
+]
+
+
+@pytest.mark.parametrize(
+    ("damage", "expected"), MALFORMED, ids=[f"{n} {text}" for n, (_, text) in enumerate(MALFORMED)]
+)
+def test_a_wire_that_makes_no_sense_is_refused(damage: Callable[[dict[str, Any]], object], expected: str) -> None:
+    g = Graph("g")
+    x = g.convolution(g.input("x", (1, 4, 8, 8)), ones(8, 4, 3, 3))
+    g.output("y", g.slice(x, 0, 3, 2))
+    wire = copy.deepcopy(g.to_wire()[0])
+    lower(copy.deepcopy(wire), CPU)
+    damage(wire)
+    with pytest.raises(LoweringError, match=expected):
+        lower(wire, CPU)
