@@ -22,6 +22,8 @@ from poolrt.workers.protocol import VERSION, Kind, checked
 _INTERIM: Final = frozenset({Kind.STAGE, Kind.PROGRESS})
 #: Seconds between looks at whether somebody else reads, while a message cannot be sent.
 _SEND_POLL_S: Final = 0.02
+#: Seconds between looks at whether somebody still reads, in case that an interruption has come before the word of it.
+_FOLLOW_POLL_S: Final = 0.25
 
 
 class Request:
@@ -54,7 +56,9 @@ class Client:
         self._requests: dict[int, Request] = {}
         self._released: deque[int] = deque()
         self._whispers: deque[Message] = deque()
-        self._sending = threading.Lock()
+        # It knows its owner, so that giving it back is safe where an interruption leaves open whether it was taken.
+        self._sending = threading.RLock()
+        self._sender = 0
         # Held by `with` on the lock, never on the condition: that one's __enter__ is Python code, which an interruption can
         # end after the lock is taken and before the block begins, so that nobody would ever release it.
         self._lock = threading.Lock()
@@ -164,17 +168,25 @@ class Client:
         """
         if message is not None:
             self._whispers.append(message)
-        if self._lost is not None or self._process != os.getpid() or not self._sending.acquire(blocking=False):
+        thread = threading.get_ident()
+        if self._lost is not None or self._process != os.getpid() or self._sender == thread:
             return
         try:
-            if self._released:
-                self._channel.send([Kind.RELEASE, self.released()])
-            while self._whispers:
-                self._channel.send(self._whispers.popleft())
+            if self._sending.acquire(blocking=False):
+                self._sender = thread
+                if self._released:
+                    self._channel.send([Kind.RELEASE, self.released()])
+                while self._whispers:
+                    self._channel.send(self._whispers.popleft())
         except (ChannelClosed, ChannelFull):
             pass  # whoever waits for something learns of it
         finally:
-            self._sending.release()
+            if self._sender == thread:
+                self._sender = 0
+            try:
+                self._sending.release()
+            except RuntimeError:
+                pass  # another thread has it
 
     def close(self, reason: PoolClosed | None = None) -> None:
         """End the connection; everything that waits gets ``reason``, or PoolClosed. May be repeated."""
@@ -197,7 +209,9 @@ class Client:
             raise type(self._lost)(self._lost.message)
 
     def _send(self, message: Message) -> None:
+        thread = threading.get_ident()
         with self._sending:
+            self._sender = thread
             try:
                 self._channel.send(message)
                 while self._channel.queued:
@@ -208,6 +222,8 @@ class Client:
                 self._check()
             except (ValueError, TypeError, OverflowError, ChannelFull) as error:
                 raise PoolRefused(f"a request cannot be sent: {error}") from error
+            finally:
+                self._sender = 0
 
     def _make_room(self) -> None:
         """Wait until more can be sent. Read meanwhile, if nobody does: a coordinator whose answers pile up stops listening."""
@@ -221,7 +237,9 @@ class Client:
                 self._read(0.0)
         finally:
             if leads:
-                self._stop_leading()
+                # Not in a function: an interruption can come before its first line, and then nobody would ever read again.
+                self._leading = False
+                self._call_followers()
 
     def _until(self, ready: Callable[[], bool], deadline: float | None) -> bool:
         """Wait until ``ready()`` or the connection has ended; read while nobody else does. False after the deadline."""
@@ -244,7 +262,9 @@ class Client:
             return True
         finally:
             if leads:
-                self._stop_leading()
+                # Not in a function: an interruption can come before its first line, and then nobody would ever read again.
+                self._leading = False
+                self._call_followers()
 
     def _follow(self, deadline: float | None) -> bool:
         """Wait, with the turn in hand, until the leader has read something or stops; False after the deadline."""
@@ -253,14 +273,13 @@ class Client:
             return False
         self._followers += 1
         try:
-            self._turn.wait(left)
+            self._turn.wait(_FOLLOW_POLL_S if left is None else min(left, _FOLLOW_POLL_S))
         finally:
             self._followers -= 1
         return True
 
-    def _stop_leading(self) -> None:
+    def _call_followers(self) -> None:
         with self._lock:
-            self._leading = False
             if self._followers or self._futures or self._resolvable:
                 self._turn.notify_all()
 
@@ -329,14 +348,15 @@ class Client:
                 while not self._resolvable and (self._leading or not self._futures):
                     if self._lost is not None:
                         return
-                    self._turn.wait()
+                    self._turn.wait(_FOLLOW_POLL_S if self._futures else None)
                 leads = not self._resolvable
                 self._leading = self._leading or leads
             if leads:
                 try:
                     self._read(None)
                 finally:
-                    self._stop_leading()
+                    self._leading = False
+                    self._call_followers()
             while self._resolvable:
                 request, message = self._resolvable.popleft()
                 if request.resolve is not None:

@@ -1,0 +1,90 @@
+"""Interruptions at every moment of a run: an error at once, and a pool that works or says that it is closed, never a hang.
+
+A profile function that raises at the beginning of each Python function, and after each call of one in C, stands for an
+interruption: there the interpreter looks for signals (and in loops, which do nothing else in between).
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import textwrap
+from typing import Any
+
+import pytest
+
+#: In a process of its own, whose main thread is interrupted in whatever runs there.
+_CLIENT = """
+    import faulthandler, json, sys, time
+    import numpy as np
+    import poolrt
+    from poolrt.errors import PoolClosed
+
+    settings, what = json.loads(sys.argv[1]), sys.argv[2]
+    graph = poolrt.Graph("relu")
+    graph.output("y", graph.eltwise(graph.input("x", (4, 8), "float32"), "relu"))
+    x = np.ones((4, 8), np.float32)
+
+    def work(model):
+        if what == "run":
+            return model.run(x=x)["y"].sum()
+        if what == "submit":
+            return model.submit(x=x).result()["y"].sum()
+        if what == "map":
+            return sum(result["y"].sum() for result in model.map({"x": x} for _ in range(3))) / 3
+        return pool.stats()["workers"] and 32.0
+
+    def interrupt_after(events):
+        left = [events]
+        def look(frame, event, argument):
+            # Futures of the standard library can be left locked by an interruption; that is not ours to mend.
+            theirs = "/concurrent/futures/" in frame.f_code.co_filename + str(frame.f_back and frame.f_back.f_code.co_filename)
+            left[0] -= event in ("call", "c_return") and not theirs
+            if left[0] == 0:
+                sys.setprofile(None)
+                raise KeyboardInterrupt
+        return look
+
+    pool = poolrt.Pool(**settings)
+    model = pool.load(graph)
+    assert work(model) == work(model) == 32
+    moments = closed = 0
+    while True:
+        faulthandler.dump_traceback_later(10, exit=True)  # a hang shows where
+        sys.setprofile(interrupt_after(moments + 1))
+        try:
+            work(model)
+            sys.setprofile(None)
+            break  # there was no such moment: all of them have had their turn
+        except (KeyboardInterrupt, PoolClosed):
+            sys.setprofile(None)
+        moments += 1
+        try:
+            assert work(model) == 32
+            assert model.run(x=x)["y"].sum() == 32
+        except PoolClosed as error:
+            # An answer may have been lost half-way: then everyone is told, instead of waiting for it.
+            assert "interrupted" in str(error), error
+            closed += 1
+            pool.close()
+            pool = poolrt.Pool(**settings)
+            model = pool.load(graph)
+            assert work(model) == 32
+    started = time.monotonic()
+    pool.close()
+    print(json.dumps([moments, closed, time.monotonic() - started]))
+"""
+
+
+@pytest.mark.parametrize(
+    "what", ["run", *(pytest.param(what, marks=pytest.mark.slow) for what in ("submit", "map", "stats"))]
+)
+def test_an_interruption_at_any_moment_neither_hangs_nor_spoils_a_pool(settings: dict[str, Any], what: str) -> None:
+    client = [sys.executable, "-c", textwrap.dedent(_CLIENT), json.dumps({**settings, "workers": 1}), what]
+    done = subprocess.run(client, capture_output=True, text=True, timeout=110, check=False)
+    assert done.returncode == 0, done.stderr
+    moments, closed, closing_s = json.loads(done.stdout)
+    assert moments > 20
+    assert closed < moments // 2
+    assert closing_s < 3
