@@ -1,0 +1,22 @@
+"""Every reference kernel compiles for the weakest processor too, where more is left to the math library."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+import pytest
+
+from poolrt.workers.kernels.native import reference
+from poolrt.workers.kernels.native.codegen import compile_kernel
+from poolrt.workers.kernels.native.object_loader import load_object
+from poolrt.workers.primitives.program import KernelSpec
+
+NAMES = [module.name for module in pkgutil.iter_modules(reference.__path__)]
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in NAMES if hasattr(importlib.import_module(f"{reference.__name__}.{name}"), "make")]
+)
+def test_a_kernel_needs_nothing_that_cannot_be_loaded(name: str) -> None:
+    assert load_object(compile_kernel(KernelSpec.of(f"reference.{name}"), "x86-64")).address
