@@ -21,7 +21,7 @@ class Implementation(Protocol[Op]):
     One whose kernels use extensions of the processor names them in ``extensions``; the others' entries serve every host.
     """
 
-    #: Unique name, which is part of the key: ``<family>:<what sets it apart>``.
+    #: Unique name, which is part of the key: ``<family>:<what sets it apart>``. Reference implementations are of ``ref``.
     name: str
     engine_kind: str
     #: Whether it judges every descriptor itself; the others are only asked for what `refuse_beyond_inference` lets pass.

@@ -31,7 +31,6 @@ def test_binary_broadcasts_either_source(native: NativeRunner, data: st.DataObje
     src0, src1, dst = (data.draw(described(shape)) for shape in (first, second, out))
     op = Binary(src0, src1, dst, algorithm)
     attr = data.draw(attributes(op, (Arg.SRC, Arg.SRC_1)))
-    # A quotient is rounded, and what follows is rounded again: a result may lie a whole unit beside.
     check(native, op, attr, data.draw(st.integers(0, 99)))
 
 

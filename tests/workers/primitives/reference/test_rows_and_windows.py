@@ -58,7 +58,6 @@ def test_resampling_to_any_sizes(native: NativeRunner, data: st.DataObject, algo
     dtype = None if algorithm == "nearest" else data.draw(FLOAT)
     op = Resampling(data.draw(described(outer + spatial)), data.draw(described(outer + wanted, dtype)), algorithm)
     attr = data.draw(attributes(op)) if algorithm == "nearest" else PrimitiveAttr()
-    # Weights of a corner may cancel: what is left of them is an absolute error.
     check(native, op, attr, data.draw(st.integers(0, 99)))
 
 
