@@ -32,7 +32,7 @@ def normalization(op: Normalization, args: dict[int, Array]) -> dict[int, Array]
     described = op.memories()
     found: dict[int, Array] = {Arg.MEAN: mean, Arg.VARIANCE: variance}
     if "fuse_norm_relu" in op.flags:
-        found[Arg.WORKSPACE] = np.where(dst > 0, 1.0, 0.0)
+        found[Arg.WORKSPACE] = np.where(dst <= 0, 0.0, 1.0)
         dst = np.maximum(dst, 0.0)
     found[Arg.DST] = dst
     return {int(arg): found[arg].reshape(described[arg].dims) for arg in op.outputs()}
@@ -50,8 +50,8 @@ def normalization_backward(op: BatchNormalization | LayerNormalization, args: di
     if "use_global_stats" not in op.flags and together.size:
         count = together.shape[1]
         diff_variance = (errors * (together - mean)).sum(axis=1, keepdims=True) * -0.5 * deviation**-3
+        # The variance does not change with the mean: distances from it add up to 0.
         diff_mean = -(errors / deviation).sum(axis=1, keepdims=True)
-        diff_mean += diff_variance * (-2 * (together - mean)).mean(axis=1, keepdims=True)
         diff_src = diff_src + diff_variance * 2 * (together - mean) / count + diff_mean / count
     others = tuple(axis for axis, size in enumerate(channel) if axis != _channel_axis(op))
     found = {

@@ -1,4 +1,4 @@
-"""Batch normalisation with given statistics, and local response normalisation."""
+"""Local response normalisation, across channels and within them."""
 
 from __future__ import annotations
 
@@ -8,13 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
-
-
-def batch_normalization(src: Array, mean: Array, variance: Array, scale: Array, shift: Array, epsilon: float) -> Array:
-    """Return (src - mean) / sqrt(variance + epsilon) * scale + shift, statistics (C,) for src (N, C, ...)."""
-    shape = (1, -1, *(1,) * (src.ndim - 2))
-    mean, variance, scale, shift = (a.reshape(shape) for a in (mean, variance, scale, shift))
-    return np.asarray((src - mean) / np.sqrt(variance + epsilon) * scale + shift)
 
 
 def lrn(src: Array, size: int, alpha: float, beta: float, k: float) -> Array:

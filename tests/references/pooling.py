@@ -17,13 +17,13 @@ Array = NDArray[Any]
 
 
 def pooling(op: Pooling, src: Array) -> Array:
-    """Return dst (N, C, *spatial). A window wholly outside gives -inf (max) or 0 (avg)."""
+    """Return dst (N, C, *spatial). A window wholly outside gives -inf (max) or 0 (avg); a maximum passes over NaN."""
     out = op.dst.dims[2:]
     geometry = (out, op.kernel, op.strides, op.dilations, op.padding_l)
     if op.algorithm == "max":
         largest = np.full(op.dst.dims, -np.inf)
         for _, seen in taps(src, *geometry, -np.inf):
-            largest = np.maximum(largest, seen)
+            largest = np.fmax(largest, seen)
         return largest
     total = np.zeros(op.dst.dims)
     for _, seen in taps(src, *geometry, 0.0):
@@ -38,10 +38,11 @@ def pooling_winners(op: Pooling, src: Array) -> Array:
     """
     found = np.zeros(op.dst.dims, np.int32)
     for at in np.ndindex(op.dst.dims):
-        best = None
-        for number, place in _window(op, at):
-            if best is None or src[place] > best:
-                best, found[at] = src[place], number
+        best = -np.inf
+        for index, (number, place) in enumerate(_window(op, at)):
+            if src[place] > best or index == 0:
+                found[at] = number
+            best = np.fmax(best, src[place])
     return found
 
 

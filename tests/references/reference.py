@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from poolrt.workers.desc import (
@@ -13,9 +14,14 @@ from poolrt.workers.desc import (
     Binary,
     Concat,
     Convolution,
+    Deconvolution,
     Eltwise,
+    GroupNormalization,
+    Gru,
     InnerProduct,
+    LayerNormalization,
     Lrn,
+    Lstm,
     Matmul,
     OpDesc,
     Pooling,
@@ -24,26 +30,30 @@ from poolrt.workers.desc import (
     Reduction,
     Reorder,
     Resampling,
+    Rnn,
     Shuffle,
     Softmax,
     Sum,
     multiple_src,
+    scales_of,
 )
 
 from .binary import binary, total
 from .concat import concat
-from .convolution import convolution
+from .convolution import convolution, deconvolution
 from .eltwise import eltwise
-from .eltwise_gradient import eltwise_gradient
-from .normalization import batch_normalization, lrn, lrn_within
-from .pooling import pooling
+from .gradients import gradients
+from .moments import normalization
+from .normalization import lrn, lrn_within
+from .pooling import pooling, pooling_winners
 from .prelu import prelu
 from .products import inner_product, matmul
 from .quantisation import dequantised, finished
+from .recurrent import recurrent
 from .reduction import reduction
 from .resampling import resampling
 from .shuffle import shuffle
-from .softmax import softmax, softmax_gradient
+from .softmax import softmax
 
 Array = NDArray[Any]
 
@@ -61,13 +71,20 @@ def reference(op: OpDesc, attr: PrimitiveAttr, args: Mapping[int, Array]) -> Arr
 def results(op: OpDesc, attr: PrimitiveAttr, args: Mapping[int, Array]) -> dict[int, Array]:
     """Return everything that an operation writes in float64, by execution argument; see `reference`."""
     wide = dequantised(attr, args)
+    if not op.is_forward:
+        return gradients(op, wide)
     match op:
-        case Eltwise() if not op.is_forward:
-            data = wide[Arg.DST if op.use_dst else Arg.SRC]
-            gradient = eltwise_gradient(op.algorithm, data, wide[Arg.DIFF_DST], op.alpha, op.beta, op.use_dst)
-            return {Arg.DIFF_SRC: gradient}
-        case Softmax() if not op.is_forward:
-            return {Arg.DIFF_SRC: softmax_gradient(wide[Arg.DST], wide[Arg.DIFF_DST], op.axis, op.algorithm)}
+        case BatchNormalization() | LayerNormalization() | GroupNormalization():
+            found = normalization(op, {**wide, Arg.SRC: np.asarray(args[Arg.SRC], np.float64)})
+            # Scales of src multiply the result.
+            for item in attr.scales:
+                if item.arg == Arg.SRC:
+                    found[Arg.DST] = found[Arg.DST] * float(args[scales_of(Arg.SRC)][0])
+            return {**found, Arg.DST: finished(attr, op.dst, found[Arg.DST], args)}
+        case Rnn() | Lstm() | Gru():
+            return recurrent(op, wide)
+        case Pooling() if Arg.WORKSPACE in op.outputs():
+            return {Arg.DST: reference(op, attr, args), Arg.WORKSPACE: pooling_winners(op, wide[Arg.SRC])}
         case _:
             return {Arg.DST: reference(op, attr, args)}
 
@@ -89,9 +106,10 @@ def _operation(op: OpDesc, args: Mapping[int, Array]) -> Array:
             return eltwise(op.algorithm, args[Arg.SRC], op.alpha, op.beta)
         case Binary():
             return binary(op.algorithm, args[Arg.SRC], args[Arg.SRC_1])
+        case Deconvolution():
+            return deconvolution(op, args[Arg.SRC], args[Arg.WEIGHTS], args.get(Arg.BIAS))
         case BatchNormalization():
-            statistics = (args[Arg.MEAN], args[Arg.VARIANCE], args[Arg.SCALE], args[Arg.SHIFT])
-            return batch_normalization(args[Arg.SRC], *statistics, op.epsilon)
+            return normalization(op, dict(args))[Arg.DST]
         case Lrn():
             function = lrn if op.algorithm == "across_channels" else lrn_within
             return function(args[Arg.SRC], op.local_size, op.alpha, op.beta, op.k)

@@ -10,6 +10,7 @@ from ..engines.target import Target
 from .blocks import CHUNK, LANES, channel_tail, follow, is_blocked, refuse_different, refuse_permuted
 from .chain import chain, chain_source, refuse_chain
 from .program import KernelSpec, Launch, LaunchArgument, Program
+from .reference.normalization import ReferenceNormalization
 
 
 class NativeBatchNormalization:
@@ -58,4 +59,7 @@ class NativeBatchNormalization:
         return Program(kernels, (Launch(0, prepare, blocks), Launch(1, args, work)), scratchpad=3 * 4 * padded)
 
 
-IMPLEMENTATIONS = (NativeBatchNormalization(),)
+IMPLEMENTATIONS = (
+    NativeBatchNormalization(),
+    ReferenceNormalization[BatchNormalization]("batch_normalization"),
+)

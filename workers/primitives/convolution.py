@@ -7,6 +7,7 @@ from .convolution_depthwise import NativeDepthwiseConvolution
 from .convolution_direct import NativeDirectConvolution
 from .convolution_few import NativeFewChannelsConvolution
 from .convolution_gathered import NativeGatheredConvolution
+from .reference.convolution import ReferenceConvolution
 
 IMPLEMENTATIONS = (
     NativeFewChannelsConvolution(),
@@ -14,4 +15,5 @@ IMPLEMENTATIONS = (
     NativeBlockedConvolution(),
     NativeGatheredConvolution(),
     NativeDirectConvolution(),
+    ReferenceConvolution(),
 )

@@ -10,6 +10,7 @@ from .blocks import refuse
 from .convolution_chain import refuse_bounded
 from .product import Shape, describe
 from .program import Program
+from .reference.inner_product import ReferenceInnerProduct
 
 #: 16 outputs side by side.
 _PACKED = "Ab16a"
@@ -47,4 +48,4 @@ class NativeInnerProduct:
         return describe(shape, right, op.bias is not None, attr, target.isa)
 
 
-IMPLEMENTATIONS = (NativeInnerProduct(),)
+IMPLEMENTATIONS = (NativeInnerProduct(), ReferenceInnerProduct())

@@ -11,6 +11,7 @@ from .convolution_chain import refuse_bounded
 from .integer_product import NativeIntegerMatmul
 from .product import Shape, describe, packed_tag
 from .program import Program
+from .reference.matmul import ReferenceMatmul
 
 
 class NativeMatmul:
@@ -44,4 +45,5 @@ IMPLEMENTATIONS = (
     NativeMatmul(),
     NativeIntegerMatmul("vnni"),
     NativeIntegerMatmul("pairs"),
+    ReferenceMatmul(),
 )

@@ -10,6 +10,7 @@ from ..desc import Arg, Pooling, PrimitiveAttr
 from ..engines.target import Target
 from .blocks import LANES, channel_blocks, channel_tail, follow, is_blocked, refuse_different, refuse_permuted
 from .program import KernelSpec, Launch, LaunchArgument, Program
+from .reference.pooling import ReferencePooling
 
 #: Spatial dimensions that the kernels' geometry has.
 _SPATIAL = 3
@@ -70,4 +71,4 @@ def _geometry(op: Pooling) -> bytes:
     return struct.pack(f"<{len(numbers)}q", *numbers)
 
 
-IMPLEMENTATIONS = (NativePooling(),)
+IMPLEMENTATIONS = (NativePooling(), ReferencePooling())

@@ -65,4 +65,5 @@ def test_constant_weights_are_packed_by_a_reorder_and_not_at_every_run() -> None
 def test_a_source_that_is_not_row_major_is_refused() -> None:
     op = Matmul(MemoryDesc((3, 4), "f32", "ba"), MemoryDesc((4, 5), "f32"), None, MemoryDesc((3, 5), "f32"))
     with pytest.raises(UnsupportedPrimitive, match="row-major"):
-        primitive_desc(op, PrimitiveAttr(), cpu_target())
+        primitive_desc(op, PrimitiveAttr(), cpu_target(), references=False)
+    assert primitive_desc(op, PrimitiveAttr(), cpu_target()).impl_name() == "ref:matmul"

@@ -54,7 +54,7 @@ def described(draw: st.DrawFn, dims: tuple[int, ...], dtype: str | None = None) 
         strides, step = [0] * len(dims), 1
         for dim in reversed(order):
             strides[dim] = step + draw(st.integers(0, 2))
-            step = strides[dim] * dims[dim]
+            step = strides[dim] * max(1, dims[dim])
         return MemoryDesc(dims, dtype, "", tuple(strides))
     blocks: list[tuple[int, int]] = []
     if kind == "blocked":

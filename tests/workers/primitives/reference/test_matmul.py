@@ -1,0 +1,42 @@
+"""Matmul, drawn at random: its sums are exact."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from poolrt.workers.desc import Arg, Matmul, MemoryDesc, PrimitiveAttr, Quantisation
+from tests.workers.native_runner import NativeRunner
+
+from .drawing import attributes, check, described, examples
+
+
+@st.composite
+def matmuls(draw: st.DrawFn) -> Matmul:
+    batch = draw(st.lists(st.integers(0, 3), max_size=3))
+    left, right = ([size if draw(st.integers(0, 2)) else 1 for size in batch] for _ in range(2))
+    both = [b if a == 1 else a for a, b in zip(left, right, strict=True)]
+    rows, depth, columns = (draw(st.integers(0, 6)) for _ in range(3))
+    bias = draw(st.none() | described((*(1,) * (len(batch) + 1), columns)))
+    return Matmul(
+        draw(described((*left, rows, depth))),
+        draw(described((*right, depth, columns))),
+        bias,
+        draw(described((*both, rows, columns))),
+    )
+
+
+@examples(150)
+@given(data=st.data())
+def test_matmul_with_attributes(native: NativeRunner, data: st.DataObject) -> None:
+    op = data.draw(matmuls())
+    check(native, op, data.draw(attributes(op, (Arg.SRC, Arg.WEIGHTS))), threshold=0.0)
+
+
+def test_a_large_batch_is_broadcast_either_way(native: NativeRunner) -> None:
+    def batches(*dims: int) -> MemoryDesc:
+        return MemoryDesc(dims, "bf16")
+
+    op = Matmul(batches(2, 1, 3, 4, 5), batches(1, 7, 3, 5, 2), batches(1, 1, 1, 1, 2), batches(2, 7, 3, 4, 2))
+    quantised = Quantisation(Arg.SRC, 0b00101), Quantisation(Arg.WEIGHTS, 0b10110)
+    check(native, op, PrimitiveAttr(scales=quantised, zero_points=quantised), threshold=0.0)

@@ -1,0 +1,62 @@
+"""Pool windows; an item is an element of dst. NaN loses against every number in a maximum."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numba.core import types
+
+from ....primitives.reference.codes import POOLING
+from .data_types import load, store
+from .epilogue import finish
+from .tensor import at, base, dim, dtype, rank, where
+from .window import kernel_size, positions, tap
+
+MAX = POOLING["max"]
+WHOLE = POOLING["avg_include_padding"]
+
+
+def make(isa: str) -> tuple[Callable[..., None], Any]:
+    """Return the kernel (src, dst, workspace or 0, chain, window, algorithm, operands)."""
+
+    def pooling(
+        begin: int, end: int, src: int, dst: int, workspace: int, chain: int, window: int, algorithm: int,
+        operands: Any,
+    ) -> None:  # fmt: skip
+        axes = rank(dst)
+        kernel = positions(window, axes)
+        for item in range(begin, end):
+            largest, total, winner, count = -np.inf, 0.0, 0, 0
+            for position in range(kernel):
+                index, rest, place, seen = item, position, base(operands, src), True
+                for axis in range(axes - 1, 1, -1):
+                    outer, further = index // dim(dst, axis), rest // kernel_size(window, axis)
+                    there = tap(
+                        window, axis, index - outer * dim(dst, axis), rest - further * kernel_size(window, axis),
+                        dim(src, axis),
+                    )  # fmt: skip
+                    if there < 0:
+                        seen = False
+                    else:
+                        place += at(src, axis, there)
+                    index, rest = outer, further
+                if seen:
+                    image = index // dim(dst, 1)
+                    value = load(place + at(src, 0, image) + at(src, 1, index - image * dim(dst, 1)), dtype(src))
+                    total += value
+                    if value > largest or count == 0:
+                        winner = position
+                    if value > largest:
+                        largest = value
+                    count += 1
+            if workspace != 0:
+                store(base(operands, workspace) + where(workspace, item), dtype(workspace), float(winner))
+            if algorithm == MAX:
+                value = largest
+            else:
+                value = total / float(kernel if algorithm == WHOLE else max(1, count))
+            finish(operands, dst, chain, item, value)
+
+    return pooling, types.void(*[types.int64] * 8, types.voidptr)

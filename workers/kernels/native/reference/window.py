@@ -1,0 +1,53 @@
+"""Windows over spatial dimensions: which index an element of one side and a position of the kernel meet on the other.
+
+A window is described in the tables by four int64 for each spatial dimension: size of the kernel, stride, step from one
+position to the next (1: dense), left padding. Spatial dimensions begin at dimension 2 of a tensor.
+"""
+
+from __future__ import annotations
+
+from .scalars import piece, read_s64
+
+
+@piece
+def kernel_size(window: int, axis: int) -> int:
+    """Return the positions of the kernel along a dimension of the tensor."""
+    return read_s64(window + 32 * (axis - 2))
+
+
+@piece
+def positions(window: int, rank: int) -> int:
+    """Return the positions of the kernel in a tensor of a rank."""
+    count = 1
+    for axis in range(2, rank):
+        count *= kernel_size(window, axis)
+    return count
+
+
+@piece
+def tap(window: int, axis: int, index: int, position: int, size: int) -> int:
+    """Return what an index of dst sees in src of ``size`` through a position of the kernel, -1 where that is padding."""
+    entry = window + 32 * (axis - 2)
+    seen = index * read_s64(entry + 8) + position * read_s64(entry + 16) - read_s64(entry + 24)
+    return seen if seen < size else -1
+
+
+@piece
+def tap_back(window: int, axis: int, index: int, position: int, size: int) -> int:
+    """Return which index of dst of ``size`` sees an index of src through a position of the kernel, -1 for none."""
+    entry = window + 32 * (axis - 2)
+    stride = read_s64(entry + 8)
+    reach = index - position * read_s64(entry + 16) + read_s64(entry + 24)
+    if reach < 0 or reach % stride != 0 or reach >= size * stride:
+        return -1
+    return reach // stride
+
+
+@piece
+def seen_positions(window: int, axis: int, index: int, size: int) -> int:
+    """Return how many positions of the kernel see src of ``size``, and no padding, from an index of dst."""
+    count = 0
+    for position in range(kernel_size(window, axis)):
+        if tap(window, axis, index, position, size) >= 0:
+            count += 1
+    return count

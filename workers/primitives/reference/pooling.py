@@ -1,0 +1,43 @@
+"""Pooling, forward with a workspace where it trains, and backward."""
+
+from __future__ import annotations
+
+from ...desc import Arg, Pooling, PrimitiveAttr
+from ...engines.target import Target
+from ..program import LaunchArgument, Program
+from .attributes import refuse_attributes
+from .codes import POOLING
+from .layouts import completed
+from .products import Window, window_table
+from .tables import Tables
+
+
+class ReferencePooling:
+    """Any data types, layouts and number of spatial dimensions; a chain of post-ops."""
+
+    name = "ref:pooling"
+    engine_kind = "cpu"
+    general = True
+
+    def reject(self, op: Pooling, attr: PrimitiveAttr, target: Target) -> str | None:
+        if not attr.is_plain:
+            return "pooling takes no scales or zero points"
+        return refuse_attributes(op, attr, op.dst)
+
+    def complete(self, op: Pooling, attr: PrimitiveAttr, target: Target) -> Pooling:
+        return completed(op)
+
+    def program(self, op: Pooling, attr: PrimitiveAttr, target: Target) -> Program:
+        tables = Tables(attr)
+        described = op.memories()
+        workspace: LaunchArgument = ("i", 0)
+        if Arg.WORKSPACE in described:
+            workspace = tables.tensor(Arg.WORKSPACE, described[Arg.WORKSPACE])
+        geometry = zip(op.kernel, op.strides, op.dilations, op.padding_l, strict=True)
+        window = window_table(tables, [Window(*values) for values in geometry])
+        order = (Arg.SRC, Arg.DST) if op.is_forward else (Arg.DIFF_SRC, Arg.DIFF_DST)
+        tensors = [tables.tensor(arg, described[arg]) for arg in order]
+        written = [(arg, described[arg]) for arg in op.outputs()]
+        end = op.dst if op.is_forward else op.src
+        args = (*tensors, workspace, tables.chain(end), window, ("i", POOLING[op.algorithm]))
+        return tables.program("pooling" if op.is_forward else "pooling_backward", args, end.elements, written)

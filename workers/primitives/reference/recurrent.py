@@ -1,0 +1,67 @@
+"""Recurrent networks: all steps, layers and directions of a sequence in one work item."""
+
+from __future__ import annotations
+
+from typing import Generic, TypeVar
+
+from ...desc import Arg, Gru, Lstm, PrimitiveAttr, Rnn
+from ...engines.target import Target
+from ..program import LaunchArgument, Program
+from .attributes import refuse_attributes
+from .codes import CELLS, ELTWISE
+from .layouts import completed
+from .tables import Tables
+
+Op = TypeVar("Op", Rnn, Lstm, Gru)
+#: In the kernel's order.
+_ARGUMENTS = (
+    Arg.SRC, Arg.SRC_1, Arg.SRC_2, Arg.WEIGHTS, Arg.WEIGHTS_1, Arg.BIAS, Arg.DST, Arg.DST_1, Arg.DST_2,
+)  # fmt: skip
+_TYPES = ("f64", "f32", "f16", "bf16")
+
+
+class ReferenceRecurrent(Generic[Op]):
+    """Any floating-point types and layouts; states between steps and layers stay float64."""
+
+    engine_kind = "cpu"
+    general = True
+
+    def __init__(self, kind: str) -> None:
+        self.name = f"ref:{kind}"
+
+    def reject(self, op: Op, attr: PrimitiveAttr, target: Target) -> str | None:
+        if not attr.is_plain:
+            return f"{op.kind} takes no scales or zero points"
+        for desc in op.memories().values():
+            if desc.dtype not in _TYPES:
+                return f"data type {desc.dtype}"
+        return refuse_attributes(op, attr)
+
+    def complete(self, op: Op, attr: PrimitiveAttr, target: Target) -> Op:
+        return completed(op)
+
+    def program(self, op: Op, attr: PrimitiveAttr, target: Target) -> Program:
+        tables = Tables(attr)
+        described = op.memories()
+        records: list[LaunchArgument] = [
+            tables.tensor(arg, described[arg]) if arg in described else ("i", 0) for arg in _ARGUMENTS
+        ]
+        _, directions, channels, _, hidden = op.weights_layer.dims
+        steps, batch, _ = op.src_layer.dims
+        # Results, then h, c and the reset state, four gates, and the input: all float64.
+        part = 8 * (directions * steps * hidden + 7 * hidden + max(channels, hidden))
+        cell, activation, alpha = _cell(op)
+        backwards, concat = op.direction == "right2left", op.direction == "bidirectional_concat"
+        numbers: list[LaunchArgument] = [("i", number) for number in (cell, activation, int(backwards), int(concat))]
+        args: tuple[LaunchArgument, ...] = (*records, *numbers, ("s", 0), ("i", part), ("f", alpha))
+        written = [(arg, described[arg]) for arg in op.outputs()]
+        return tables.program("recurrent", args, batch, written, scratchpad=batch * part)
+
+
+def _cell(op: Rnn | Lstm | Gru) -> tuple[int, int, float]:
+    if isinstance(op, Rnn):
+        return CELLS["rnn"], ELTWISE[op.activation], op.alpha
+    name = op.kind
+    if isinstance(op, Gru) and op.linear_before_reset:
+        name = "lbr_gru"
+    return CELLS[name], 0, 0.0
