@@ -77,6 +77,15 @@ def test_nan_loses_and_infinities_count(native: NativeRunner) -> None:
     assert got[Arg.WORKSPACE].ravel().tolist() == [1, 0, 0]
 
 
+def test_layouts_left_open_follow_the_other_side(native: NativeRunner) -> None:
+    src, dst = MemoryDesc((2, 5, 4), "f32", "any"), MemoryDesc((2, 5, 2), "f32", "aBc4b")
+    for one, other in ((src.with_tag("aBc4b"), dst.with_tag("any")), (src, dst)):
+        op = Pooling(one, other, "max", (2,), (2,), (0,), (0,), (0,), "forward_training")
+        chosen = reference_of(op, PrimitiveAttr()).memories()
+        assert {chosen[arg].tag for arg in (Arg.SRC, Arg.DST, Arg.WORKSPACE)} == {"aBc4b"}
+        check(native, op, threshold=0.0)
+
+
 def test_scales_are_refused() -> None:
     md = MemoryDesc((1, 1, 2), "s8")
     op = Pooling(md, md, "max", (1,), (1,), (0,), (0,), (0,))

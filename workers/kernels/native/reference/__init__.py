@@ -8,6 +8,7 @@ arithmetic is in float64 and a result is rounded once, to its data type.
 - `data_types`: elements read as float64 and written from float64
 - `epilogue`: elements read with scale and zero point, and results written after a chain of post-ops
 - `functions`, `gradients`, `binaries`: what eltwise and binary operations compute
+- `window`, `rows`: which elements meet in a window, and which share a mean
 
 ``primitives/reference/tables.py`` writes the records. Pieces are `piece` functions: compiled once a level in a process,
 however many kernels call them.
