@@ -1,0 +1,364 @@
+"""Random operation descriptors and attributes of every kind, and the smallest changes that make others of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Callable
+from typing import Any, Final
+
+from poolrt.workers.desc import (
+    OPERATIONS,
+    Arg,
+    BatchNormalization,
+    Binary,
+    Concat,
+    Convolution,
+    Deconvolution,
+    Eltwise,
+    GroupNormalization,
+    Gru,
+    InnerProduct,
+    LayerNormalization,
+    Lrn,
+    Lstm,
+    Matmul,
+    MemoryDesc,
+    OpDesc,
+    Pooling,
+    PostOp,
+    Prelu,
+    PrimitiveAttr,
+    Quantisation,
+    Reduction,
+    Reorder,
+    Resampling,
+    Rnn,
+    Shuffle,
+    Softmax,
+    Sum,
+)
+from poolrt.workers.desc.attributes import BINARY_ALGORITHMS, ELTWISE_ALGORITHMS, FPMATH_MODES, SCRATCHPAD_MODES
+from poolrt.workers.desc.memory_desc import plain_tag
+from poolrt.workers.desc.operations.eltwise import FROM_DST
+from poolrt.workers.desc.operations.normalization_flags import FLAGS
+from poolrt.workers.desc.operations.pooling import POOLING_ALGORITHMS
+from poolrt.workers.desc.operations.recurrent import DIRECTIONS
+from poolrt.workers.desc.operations.reduction import REDUCTION_ALGORITHMS
+
+Random = random.Random
+_TRAINING: Final = ("forward_inference", "forward_training")
+_TYPES: Final = ("f32", "f32", "f64", "f16", "bf16")
+
+
+def dims(rng: Random, rank: int) -> tuple[int, ...]:
+    return tuple(rng.choice((1, 2, 3, 5, 16, 17)) for _ in range(rank))
+
+
+def laid_out(rng: Random, sizes: tuple[int, ...], dtype: str = "f32") -> MemoryDesc:
+    """Return a descriptor in a random layout: row-major, permuted, blocked, or by strides with gaps."""
+    how = rng.randrange(4)
+    letters = plain_tag(len(sizes))
+    if how == 0 or not sizes:
+        return MemoryDesc(sizes, dtype)
+    if how == 1:
+        return MemoryDesc(sizes, dtype, "".join(rng.sample(letters, len(letters))))
+    if how == 2 and len(sizes) > 1:
+        return MemoryDesc(sizes, dtype, f"a{letters[1].upper()}{letters[2:]}{rng.choice((4, 8, 16))}b")
+    strides = [1] * len(sizes)
+    step = rng.choice((1, 2))
+    for dim in reversed(range(len(sizes))):
+        strides[dim] = step
+        step *= sizes[dim] + rng.choice((0, 1))
+    return MemoryDesc(sizes, dtype, strides=tuple(max(s, 1) for s in strides))
+
+
+def _window(rng: Random, spatial: int) -> dict[str, tuple[int, ...]]:
+    def draw(*values: int) -> tuple[int, ...]:
+        return tuple(rng.choice(values) for _ in range(spatial))
+
+    return {"strides": draw(1, 2), "dilations": draw(0, 1), "padding_l": draw(0, 1), "padding_r": draw(0, 1)}
+
+
+def _sizes(rng: Random, kernel: tuple[int, ...], window: dict[str, tuple[int, ...]]) -> tuple[int, ...]:
+    """Return spatial sizes, some of which the window only just fits into."""
+    reach = [(k - 1) * (d + 1) + 1 for k, d in zip(kernel, window["dilations"], strict=True)]
+    return tuple(rng.choice((r, 6, 7)) for r in reach)
+
+
+def _windowed(sizes: tuple[int, ...], kernel: tuple[int, ...], window: dict[str, tuple[int, ...]]) -> tuple[int, ...]:
+    found = []
+    for i, (size, k) in enumerate(zip(sizes, kernel, strict=True)):
+        padded = size + window["padding_l"][i] + window["padding_r"][i]
+        found.append((padded - ((k - 1) * (window["dilations"][i] + 1) + 1)) // window["strides"][i] + 1)
+    return tuple(found)
+
+
+def convolution(rng: Random) -> OpDesc:
+    spatial, groups = rng.choice((1, 2, 3)), rng.choice((1, 1, 2))
+    kernel, window = tuple(rng.choice((1, 3)) for _ in range(spatial)), _window(rng, spatial)
+    sizes = _sizes(rng, kernel, window)
+    n, ic, oc = rng.choice((1, 2)), groups * rng.choice((1, 3, 8)), groups * rng.choice((1, 4, 9))
+    prop = rng.choice((*_TRAINING, "backward_data", "backward_weights"))
+    bias = MemoryDesc((oc,), "f32") if prop != "backward_data" and rng.random() < 0.5 else None
+    dst = (n, oc, *_windowed(sizes, kernel, window))
+    weights = laid_out(rng, (oc, ic // groups, *kernel))
+    return Convolution(
+        laid_out(rng, (n, ic, *sizes)), weights, bias, laid_out(rng, dst), **window, groups=groups, prop=prop
+    )  # fmt: skip
+
+
+def deconvolution(rng: Random) -> OpDesc:
+    spatial, groups = rng.choice((1, 2)), rng.choice((1, 2))
+    kernel, window = tuple(rng.choice((1, 3)) for _ in range(spatial)), _window(rng, spatial)
+    sizes = _sizes(rng, kernel, window)
+    n, ic, oc = rng.choice((1, 2)), groups * rng.choice((1, 3)), groups * rng.choice((1, 4))
+    src = laid_out(rng, (n, ic, *_windowed(sizes, kernel, window)))
+    bias = MemoryDesc((oc,), "f32") if rng.random() < 0.5 else None
+    weights = laid_out(rng, (oc, ic // groups, *kernel))
+    dst = laid_out(rng, (n, oc, *sizes))
+    return Deconvolution(src, weights, bias, dst, **window, groups=groups, prop=rng.choice(_TRAINING))
+
+
+def pooling(rng: Random) -> OpDesc:
+    spatial = rng.choice((1, 2, 3))
+    kernel, window = tuple(rng.choice((2, 3)) for _ in range(spatial)), _window(rng, spatial)
+    sizes = _sizes(rng, kernel, window)
+    outer = dims(rng, 2)
+    dst = (*outer, *_windowed(sizes, kernel, window))
+    return Pooling(
+        laid_out(rng, (*outer, *sizes)), laid_out(rng, dst), rng.choice(POOLING_ALGORITHMS), kernel, **window,
+        prop=rng.choice((*_TRAINING, "backward_data")),
+    )  # fmt: skip
+
+
+def matmul(rng: Random) -> OpDesc:
+    batch = dims(rng, rng.choice((0, 0, 1, 2)))
+    (m, k), n = dims(rng, 2), dims(rng, 1)[0]
+    types = rng.choice((("f32",) * 3, ("f32",) * 3, ("u8", "s8", "s32"), ("bf16", "bf16", "f32"), ("f64",) * 3))
+    left = tuple(rng.choice((1, b)) for b in batch)
+    right = tuple(b if a != b else rng.choice((1, b)) for a, b in zip(left, batch, strict=True))
+    out = tuple(a if b == 1 else b for a, b in zip(left, right, strict=True))
+    bias = MemoryDesc((*(1,) * (len(batch) + 1), n), "f32") if rng.random() < 0.3 else None
+    src, weights, dst = (
+        laid_out(rng, d, t) for d, t in zip(((*left, m, k), (*right, k, n), (*out, m, n)), types, strict=True)
+    )
+    return Matmul(src, weights, bias, dst)
+
+
+def inner_product(rng: Random) -> OpDesc:
+    n, oc, rest = dims(rng, 1)[0], dims(rng, 1)[0], dims(rng, rng.choice((1, 1, 2, 3)))
+    prop = rng.choice((*_TRAINING, "backward_data", "backward_weights"))
+    bias = MemoryDesc((oc,), "f32") if prop != "backward_data" and rng.random() < 0.5 else None
+    src, weights, dst = (laid_out(rng, d) for d in ((n, *rest), (oc, *rest), (n, oc)))
+    return InnerProduct(src, weights, bias, dst, prop)
+
+
+def eltwise(rng: Random) -> OpDesc:
+    sizes, dtype = dims(rng, rng.choice((1, 2, 4))), rng.choice(_TYPES)
+    prop, use_dst = rng.choice((*_TRAINING, "backward_data")), rng.random() < 0.2
+    algorithm = rng.choice(FROM_DST if use_dst else ELTWISE_ALGORITHMS)
+    src, dst = laid_out(rng, sizes, dtype), laid_out(rng, sizes, dtype)
+    return Eltwise(src, dst, algorithm, rng.choice((0.5, 1.0)), rng.choice((0.0, 0.25, 2.0)), prop, use_dst=use_dst)
+
+
+def binary(rng: Random) -> OpDesc:
+    sizes = dims(rng, rng.choice((1, 3, 4)))
+    left = tuple(rng.choice((1, s, s)) for s in sizes)
+    right = tuple(s if a != s else rng.choice((1, s)) for a, s in zip(left, sizes, strict=True))
+    out = tuple(a if b == 1 else b for a, b in zip(left, right, strict=True))
+    src0, src1, dst = (laid_out(rng, d, rng.choice(_TYPES)) for d in (left, right, out))
+    return Binary(src0, src1, dst, rng.choice(BINARY_ALGORITHMS))
+
+
+def summed(rng: Random) -> OpDesc:
+    sizes, count = dims(rng, rng.choice((1, 2, 4))), rng.choice((1, 2, 3))
+    scales = tuple(rng.choice((1.0, 0.5, 2.0)) for _ in range(count)) if rng.random() < 0.5 else ()
+    return Sum(tuple(laid_out(rng, sizes) for _ in range(count)), laid_out(rng, sizes), scales)
+
+
+def concat(rng: Random) -> OpDesc:
+    sizes = dims(rng, rng.choice((1, 2, 4)))
+    axis = rng.randrange(len(sizes))
+    parts = [dims(rng, 1)[0] for _ in range(rng.choice((1, 2, 3)))]
+
+    def joined(extent: int) -> MemoryDesc:
+        return laid_out(rng, (*sizes[:axis], extent, *sizes[axis + 1 :]))
+
+    return Concat(tuple(joined(part) for part in parts), joined(sum(parts)), axis)
+
+
+def _normalized(rng: Random, known: tuple[str, ...], backward: bool) -> dict[str, Any]:
+    flags = tuple(flag for flag in known if rng.random() < 0.5)
+    props = (*_TRAINING, "backward_data", "backward") if backward else _TRAINING
+    return {"epsilon": rng.choice((1e-5, 1e-3)), "flags": flags, "prop": rng.choice(props)}
+
+
+def batch_normalization(rng: Random) -> OpDesc:
+    sizes = dims(rng, rng.choice((2, 3, 4)))
+    return BatchNormalization(laid_out(rng, sizes), laid_out(rng, sizes), **_normalized(rng, FLAGS, True))
+
+
+def layer_normalization(rng: Random) -> OpDesc:
+    sizes = dims(rng, rng.choice((2, 3)))
+    return LayerNormalization(laid_out(rng, sizes), laid_out(rng, sizes), **_normalized(rng, FLAGS[1:], True))
+
+
+def group_normalization(rng: Random) -> OpDesc:
+    groups = rng.choice((1, 2, 3))
+    sizes = (rng.choice((1, 2)), groups * rng.choice((1, 2)), *dims(rng, rng.choice((0, 1, 2))))
+    src, dst = laid_out(rng, sizes), laid_out(rng, sizes)
+    return GroupNormalization(src, dst, groups, **_normalized(rng, FLAGS[1:], False))
+
+
+def lrn(rng: Random) -> OpDesc:
+    sizes = dims(rng, rng.choice((2, 3, 4)))
+    numbers = (rng.choice((3, 5)), rng.choice((1e-4, 0.5)), rng.choice((0.75, 1.0)), rng.choice((1.0, 2.0)))
+    algorithm = rng.choice(("across_channels", "within_channel"))
+    return Lrn(laid_out(rng, sizes), laid_out(rng, sizes), *numbers, algorithm, rng.choice(_TRAINING))
+
+
+def softmax(rng: Random) -> OpDesc:
+    sizes = dims(rng, rng.choice((1, 2, 4)))
+    axis, algorithm = rng.randrange(len(sizes)), rng.choice(("accurate", "log"))
+    prop = rng.choice((*_TRAINING, "backward_data"))
+    return Softmax(laid_out(rng, sizes), laid_out(rng, sizes), axis, algorithm, prop)
+
+
+def reorder(rng: Random) -> OpDesc:
+    sizes = dims(rng, rng.choice((1, 2, 4)))
+    types = ("f32", "f64", "f16", "bf16", "s32", "s8", "u8")
+    engines = (rng.choice(("", "", "cpu", "opencl")), rng.choice(("", "", "cpu", "opencl")))
+    return Reorder(laid_out(rng, sizes, rng.choice(types)), laid_out(rng, sizes, rng.choice(types)), *engines)
+
+
+def reduction(rng: Random) -> OpDesc:
+    sizes = dims(rng, rng.choice((1, 2, 4)))
+    out = tuple(rng.choice((1, s)) for s in sizes)
+    algorithm = rng.choice(REDUCTION_ALGORITHMS)
+    p, eps = (rng.choice((1.0, 2.0, 3.0)), rng.choice((0.0, 0.1))) if algorithm.startswith("norm") else (0.0, 0.0)
+    return Reduction(laid_out(rng, sizes), laid_out(rng, out), algorithm, p, eps)
+
+
+def resampling(rng: Random) -> OpDesc:
+    outer, spatial = dims(rng, 2), rng.choice((1, 2, 3))
+    src, dst = (laid_out(rng, (*outer, *dims(rng, spatial))) for _ in range(2))
+    return Resampling(src, dst, rng.choice(("nearest", "linear")), rng.choice(_TRAINING))
+
+
+def prelu(rng: Random) -> OpDesc:
+    sizes = dims(rng, rng.choice((2, 3, 4)))
+    weights = tuple(rng.choice((1, s)) for s in sizes)
+    return Prelu(laid_out(rng, sizes), laid_out(rng, weights), laid_out(rng, sizes), rng.choice(_TRAINING))
+
+
+def shuffle(rng: Random) -> OpDesc:
+    sizes = list(dims(rng, rng.choice((2, 3, 4))))
+    axis, group = rng.randrange(len(sizes)), rng.choice((1, 2, 3))
+    sizes[axis] = group * rng.choice((1, 2, 4))
+    src, dst = (laid_out(rng, tuple(sizes)) for _ in range(2))
+    return Shuffle(src, dst, axis, group, rng.choice(_TRAINING))
+
+
+def _recurrent(rng: Random, gates: int, bias_gates: int) -> dict[str, Any]:
+    steps, batch, channels, hidden = (rng.choice((1, 2, 3, 5)) for _ in range(4))
+    direction = rng.choice(DIRECTIONS)
+    directions = 2 if direction.startswith("bidirectional") else 1
+    width = 2 * hidden if direction == "bidirectional_concat" else hidden
+    layers = rng.choice((1, 2))
+    channels = hidden if layers > 1 else channels
+
+    def maybe(*sizes: int) -> MemoryDesc | None:
+        return MemoryDesc(sizes, "f32") if rng.random() < 0.5 else None
+
+    return {
+        "src_layer": MemoryDesc((steps, batch, channels), "f32"),
+        "src_iter": maybe(layers, directions, batch, hidden),
+        "weights_layer": MemoryDesc((layers, directions, channels, gates, hidden), "f32"),
+        "weights_iter": MemoryDesc((layers, directions, hidden, gates, hidden), "f32"),
+        "bias": maybe(layers, directions, bias_gates, hidden),
+        "dst_layer": MemoryDesc((steps, batch, width), "f32"),
+        "dst_iter": maybe(layers, directions, batch, hidden),
+        "direction": direction,
+        "prop": rng.choice(_TRAINING),
+    }
+
+
+def rnn(rng: Random) -> OpDesc:
+    return Rnn(
+        **_recurrent(rng, 1, 1), activation=rng.choice(("tanh", "relu", "logistic")), alpha=rng.choice((0.0, 0.5))
+    )
+
+
+def lstm(rng: Random) -> OpDesc:
+    tensors = _recurrent(rng, 4, 4)
+    state = MemoryDesc(
+        (*tensors["weights_iter"].dims[:2], tensors["src_layer"].dims[1], tensors["weights_iter"].dims[4]), "f32"
+    )
+    cells: dict[str, Any] = {name: state if rng.random() < 0.5 else None for name in ("src_iter_c", "dst_iter_c")}
+    return Lstm(**tensors, **cells)
+
+
+def gru(rng: Random) -> OpDesc:
+    linear = rng.random() < 0.5
+    return Gru(**_recurrent(rng, 3, 4 if linear else 3), linear_before_reset=linear)
+
+
+#: Kind -> what draws a descriptor of it.
+DRAW: Final[dict[str, Callable[[Random], OpDesc]]] = {
+    "convolution": convolution, "deconvolution": deconvolution, "pooling": pooling, "eltwise": eltwise, "binary": binary,
+    "sum": summed, "concat": concat, "batch_normalization": batch_normalization, "lrn": lrn, "matmul": matmul,
+    "inner_product": inner_product, "softmax": softmax, "reorder": reorder, "layer_normalization": layer_normalization,
+    "group_normalization": group_normalization, "reduction": reduction, "resampling": resampling, "prelu": prelu,
+    "shuffle": shuffle, "rnn": rnn, "lstm": lstm, "gru": gru,
+}  # fmt: skip
+assert DRAW.keys() == OPERATIONS.keys()
+
+
+def operation(rng: Random) -> OpDesc:
+    """Return a random descriptor of a random kind."""
+    return DRAW[rng.choice(list(DRAW))](rng)
+
+
+def attributes(rng: Random, op: OpDesc) -> PrimitiveAttr:
+    """Return random attributes; their tensors fit the operation's, whether an implementation takes them or not."""
+    described = op.memories()
+    dst = described.get(Arg.DST)
+    chain: list[PostOp] = []
+    if dst is not None:
+        for _ in range(rng.choice((0, 0, 1, 2))):
+            kind = rng.choice(("eltwise", "binary", "sum"))
+            if kind == "eltwise":
+                chain.append(
+                    PostOp(kind, rng.choice(ELTWISE_ALGORITHMS), rng.choice((0.5, 1.0)), rng.choice((0.0, 2.0)))
+                )
+            elif kind == "binary":
+                chain.append(PostOp(kind, rng.choice(BINARY_ALGORITHMS), src1=laid_out(rng, dst.dims)))
+            else:
+                chain.append(PostOp.accumulate(rng.choice((1.0, 0.5)), rng.choice((0, 3))))
+
+    def some() -> tuple[Quantisation, ...]:
+        known = [arg for arg in (Arg.SRC, Arg.SRC_1, Arg.WEIGHTS, Arg.DST) if arg in described and described[arg].ndims]
+        return tuple(Quantisation(arg, rng.choice((0, 1))) for arg in known if rng.random() < 0.15)
+
+    return PrimitiveAttr(
+        tuple(chain), some(), some(), rng.choice(FPMATH_MODES), rng.choice(SCRATCHPAD_MODES), rng.random() < 0.5
+    )
+
+
+def rebuilt(op: OpDesc) -> OpDesc:
+    """Return an equal descriptor that shares nothing with ``op``."""
+    from poolrt.workers.desc import op_from_wire
+
+    return op_from_wire(op.to_wire())
+
+
+def changed(rng: Random, op: OpDesc) -> OpDesc:
+    """Return a descriptor that differs from ``op`` in one field where that makes a valid one, else another draw."""
+    for name in rng.sample([f.name for f in dataclasses.fields(op)], len(dataclasses.fields(op))):
+        other = DRAW[op.kind](rng)
+        try:
+            return dataclasses.replace(op, **{name: getattr(other, name)})
+        except (ValueError, TypeError):
+            continue
+    return DRAW[op.kind](rng)
