@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from ...desc import Arg, BatchNormalization, GroupNormalization, LayerNormalization, PrimitiveAttr
 from ...engines.target import Target
@@ -15,6 +15,18 @@ from .tables import Run, Tables
 Op = TypeVar("Op", BatchNormalization, LayerNormalization, GroupNormalization)
 Normalization = BatchNormalization | LayerNormalization | GroupNormalization
 _NOTHING: LaunchArgument = ("i", 0)
+
+
+class Rows(NamedTuple):
+    """Which elements share a mean and which a scale, in the words and the order of the kernels' `rows`."""
+
+    length: int
+    run: int
+    skip: int
+    rows: int
+    period: int
+    channels: int
+    reach: int
 
 
 class ReferenceNormalization(Generic[Op]):
@@ -57,26 +69,25 @@ class ReferenceNormalization(Generic[Op]):
             chain = tables.chain(op.dst, [tables.scales(Arg.SRC, op.src, op.dst.dims, range(op.dst.ndims))])
             more: list[LaunchArgument] = [record(arg) for arg in (Arg.SCALE, Arg.SHIFT, Arg.DST, Arg.WORKSPACE)]
             args: tuple[LaunchArgument, ...] = (src, mean, variance, *more, chain, table, given, relu, epsilon)
-            return tables.program("normalization", args, rows[3], written)
+            return tables.program("normalization", args, rows.rows, written)
         chain = tables.chain(described[Arg.DIFF_SRC])
         errors: list[LaunchArgument] = [record(Arg.DIFF_DST), record(Arg.WORKSPACE)]
         gradients: list[LaunchArgument] = [record(Arg.DIFF_SCALE), record(Arg.DIFF_SHIFT)]
         further = []
         if gradients != [_NOTHING, _NOTHING]:
             args = (src, mean, variance, *errors, *gradients, chain, table, epsilon)
-            further.append(Run("normalization_weights", args, rows[5]))
+            further.append(Run("normalization_weights", args, rows.channels))
         args = (src, mean, variance, record(Arg.SCALE), *errors, record(Arg.DIFF_SRC), chain, table, given, epsilon)
-        return tables.program("normalization_backward", args, rows[3], written, further)
+        return tables.program("normalization_backward", args, rows.rows, written, further)
 
 
-def _rows(op: Normalization) -> tuple[int, int, int, int, int, int, int]:
-    """Return which elements share a mean and which a scale, in the words of the kernels' `rows`."""
+def _rows(op: Normalization) -> Rows:
     dims = op.src.dims
     if isinstance(op, LayerNormalization):
-        count = math.prod(dims[:-1])
-        return dims[-1], dims[-1], 0, count, 1, dims[-1], count
+        count, length = math.prod(dims[:-1]), dims[-1]
+        return Rows(length, run=length, skip=0, rows=count, period=1, channels=length, reach=count)
     batch, channels, area = dims[0], dims[1], math.prod(dims[2:])
     if isinstance(op, GroupNormalization):
         length = channels // op.groups * area
-        return length, length, 0, batch * op.groups, area, channels, batch * area
-    return batch * area, area, channels * area, channels, area, channels, batch * area
+        return Rows(length, length, 0, batch * op.groups, period=area, channels=channels, reach=batch * area)
+    return Rows(batch * area, area, channels * area, channels, period=area, channels=channels, reach=batch * area)
