@@ -44,7 +44,7 @@ def finished(attr: PrimitiveAttr, dst: MemoryDesc, value: Array, args: Mapping[i
             if before.dtype != numpy_type(dst.dtype):
                 before = converted(before, dst.dtype)
             if step.dtype:
-                before = np.ascontiguousarray(before).view(numpy_type(step.dtype))
+                before = before.copy().view(numpy_type(step.dtype))
             value = value + np.float64(np.float32(step.alpha)) * (before.astype(np.float64) - step.beta)
     for item in attr.scales:
         if item.arg == Arg.DST:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
 import pytest
 
@@ -10,6 +11,7 @@ from poolrt.workers.engines.target import ISA_LEVELS, host_isa
 
 from .native_runner import LEVELS, NativeRunner
 from .opencl.processes import python
+from .opencl.reference.runner import OpenClRunner
 
 
 @pytest.fixture(scope="session")
@@ -37,3 +39,11 @@ def device() -> str:
         pytest.skip("there is no OpenCL device")
     assert name, "CI must have an OpenCL device: pyopencl[pocl] brings one"
     return name
+
+
+@pytest.fixture(scope="session")
+def opencl(device: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenClRunner]:
+    """Return a runner that compiles each OpenCL kernel once a session."""
+    runner = OpenClRunner(tmp_path_factory.mktemp("opencl"))
+    yield runner
+    runner.close()

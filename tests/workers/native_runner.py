@@ -48,6 +48,7 @@ class NativeRunner:
     def __init__(self) -> None:
         self._creator = PrimitiveCreator()
         self._engine = CpuEngine()
+        self.target = cpu_target()
 
     def describe(self, case: Case, isa: str) -> PrimitiveDesc:
         """Return the primitive descriptor that is chosen for a case."""

@@ -57,6 +57,7 @@ def device_identity(
         "type": next((name for name in _TYPES if device.type & getattr(cl.device_type, name)), "OTHER"),
         "uuid": _uuid(device),
         "vector_width": str(device.native_vector_width_float),
+        "fp64": str("cl_khr_fp64" in device.extensions.split()),
         "host_unified": str(bool(device.host_unified_memory)),
     }
     if device.type & cl.device_type.CPU:

@@ -20,7 +20,7 @@ class PrimitiveCreator:
         """Return the entry of a primitive descriptor. Raises the compiler's error where a kernel does not compile."""
         program, kind = pd.program(), pd.target.engine_kind
         binaries = [self._binary(spec, pd.target) for spec in program.kernels]
-        names = [spec.generator for spec in program.kernels] if kind == "opencl" else []
+        names = [spec.name for spec in program.kernels] if kind == "opencl" else []
         return pack_entry(pd.impl_name(), kind, program, binaries, names)
 
     def _binary(self, spec: KernelSpec, target: Target) -> bytes:

@@ -30,8 +30,10 @@ _SOURCES: Final = {
     "opencl": (
         ("kernels/opencl", ".cl"),
         ("kernels/opencl", ".py"),
+        ("kernels/opencl/reference", ".cl"),
         ("primitives", ".py"),
         ("primitives/opencl", ".py"),
+        ("primitives/reference", ".py"),
     ),
 }
 

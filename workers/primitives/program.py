@@ -13,7 +13,7 @@ A native kernel is called as ``kernel(begin, end, *arguments)`` over sub-ranges 
 of ``range(work)`` gives the same result, and launches run one after the other. An OpenCL kernel has no work range; it is
 enqueued over ``global_size`` in groups of ``local_size``, with int64 as ``long``, float64 as ``float`` and addresses as
 ``__global`` buffers followed by a ``long`` offset in bytes. Each is a program binary of its own, called like its
-generator; its spec declares the work-group size (``local``) and grid classes that it is launched with.
+generator (its last part); its spec declares the work-group size (``local``) and grid classes that it is launched with.
 """
 
 from __future__ import annotations
@@ -34,6 +34,11 @@ class KernelSpec(NamedTuple):
     def of(cls, generator: str, **params: Value) -> KernelSpec:
         """Return the spec with its parameters in canonical order."""
         return cls(generator, tuple(sorted(params.items())))
+
+    @property
+    def name(self) -> str:
+        """What an OpenCL kernel's function is called: the generator, without its folder."""
+        return self.generator.rpartition(".")[2]
 
     def fields(self) -> dict[str, object]:
         """Return the named fields for a key."""

@@ -16,7 +16,7 @@ from .pointwise import binary_cases, eltwise_cases, sum_cases
 from .products import inner_product_cases, matmul_cases
 from .windows import convolution_cases, pooling_cases
 
-__all__ = ["Array", "Case", "blocked", "cases", "integers", "normals"]
+__all__ = ["KINDS", "Array", "Case", "blocked", "cases", "integers", "normals"]
 
 _MAKERS: Final[dict[str, Callable[[], list[Case]]]] = {
     "batch_normalization": batch_normalization_cases,
@@ -32,6 +32,9 @@ _MAKERS: Final[dict[str, Callable[[], list[Case]]]] = {
     "softmax": softmax_cases,
     "sum": sum_cases,
 }
+
+#: Operations with cases.
+KINDS: Final = tuple(_MAKERS)
 
 
 def cases(kind: str, layout: str = "plain") -> list[Case]:

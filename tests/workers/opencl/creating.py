@@ -41,7 +41,7 @@ class Creating:
                 continue
             program = pd.program()
             binaries = [self._binary(spec, real) for spec in program.kernels]
-            names = [spec.generator for spec in program.kernels]
+            names = [spec.name for spec in program.kernels]
             entry = pack_entry(pd.impl_name(), "opencl", program, binaries, names)
             (self._folder / f"{kind}-{number}.entry").write_bytes(entry)
         return refused

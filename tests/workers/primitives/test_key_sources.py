@@ -14,11 +14,11 @@ from poolrt.workers.primitives import key
     ("kind", "rooms", "others"),
     [
         ("cpu", ("kernels/native", "primitives"), "primitives/opencl"),
-        ("opencl", ("kernels/opencl", "primitives"), "primitives/reference"),
+        ("opencl", ("kernels/opencl", "primitives"), "kernels/native"),
     ],
 )
 def test_every_folder_of_kernels_and_implementations_counts(kind: str, rooms: tuple[str, str], others: str) -> None:
     root = Path(workers.__path__[0])
-    files = [file.relative_to(root) for room in rooms for file in (root / room).rglob("*.py")]
-    folders = {file.parent.as_posix() for file in files if not file.is_relative_to(others)}
-    assert {folder for folder, _ in key._SOURCES[kind]} == folders
+    files = [file.relative_to(root) for room in rooms for file in (root / room).rglob("*.*")]
+    sources = [file for file in files if file.suffix in (".py", ".cl") and not file.is_relative_to(others)]
+    assert set(key._SOURCES[kind]) == {(file.parent.as_posix(), file.suffix) for file in sources}

@@ -1,9 +1,9 @@
 """Build a kernel into a program binary that other processes can use without compiling anything.
 
 PoCL compiles a kernel for each work-group size and grid class when it is first enqueued, and its binary holds what has
-been compiled by then. So every declared variant is enqueued here, on the smallest problem (every size 1, scratch
-memory), before the binary is taken; else each consumer would compile again. Small grids go first: after a large one
-PoCL reuses its code and never makes the small variant. Other drivers' binaries are complete anyway.
+been compiled by then. So every declared variant is enqueued here, on the smallest problem (no ``items``, every other
+size 1, scratch memory), before the binary is taken; else each consumer would compile again. Small grids go first: after
+a large one PoCL reuses its code and never makes the small variant. Other drivers' binaries are complete anyway.
 
 Binaries are compressed, to about half: an entry is hashed each time it is read. pyopencl's own cache is bypassed: it
 takes locks that are never recovered and reads pickles.
@@ -50,7 +50,7 @@ def compile_kernel(spec: KernelSpec, target: Target) -> bytes:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", cl.CompilerWarning)
             program.build(options=list(BUILD_OPTIONS), devices=[engine.device], cache_dir=False)  # type: ignore[arg-type]
-        kernel = cl.Kernel(program, spec.generator)
+        kernel = cl.Kernel(program, spec.name)
         for global_size, local_size in launch_variants(spec):
             _enqueue(engine, kernel, global_size, local_size)
         engine.queue.finish()
@@ -98,6 +98,6 @@ def _enqueue(
         elif kind == "float":
             value = numpy.float32(1.0)
         else:
-            value = numpy.int64(not name.endswith("_offset"))
+            value = numpy.int64(not (name.endswith("_offset") or name == "items"))
         kernel.set_arg(index, value)
     cl.enqueue_nd_range_kernel(engine.queue, kernel, global_size, local_size)

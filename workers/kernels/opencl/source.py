@@ -5,6 +5,8 @@ values as numbers, floats as exact hexadecimal literals, text as it stands. Thre
 
 ``local`` the work-group size that the kernel is launched with · ``grids`` which grid classes, ``small`` unless given ·
 ``post_ops`` the chain, ``("eltwise", algorithm, alpha, beta)`` or ``("binary", algorithm)`` each, at most one binary
+
+Reference kernels are put together otherwise: see `reference_source`.
 """
 
 from __future__ import annotations
@@ -14,12 +16,15 @@ from pathlib import Path
 from typing import Final
 
 from ...primitives.program import KernelSpec, Value
+from .reference_source import REFERENCE, reference_source
 
 _RESERVED: Final = frozenset({"local", "grids", "post_ops"})
 
 
 def kernel_source(spec: KernelSpec) -> str:
     """Return the whole text that is compiled for a kernel; it includes nothing else."""
+    if spec.generator.startswith(f"{REFERENCE}."):
+        return reference_source(spec)
     here = Path(__file__).parent
     params = dict(spec.params)
     macros = [f"#define {name.upper()} {literal(value)}" for name, value in params.items() if name not in _RESERVED]

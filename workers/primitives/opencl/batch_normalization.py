@@ -7,9 +7,11 @@ from math import prod
 from ...desc import Arg, BatchNormalization, PrimitiveAttr
 from ...engines.target import Target
 from ..program import KernelSpec, Program
+from ..reference.normalization import ReferenceNormalization
 from .grid import LIGHT, group, integers, launch, memory, vector_width
 from .implementation import OpenClImplementation
 from .post_ops import chain_arguments, chain_parameter
+from .reference import OpenClReference
 
 
 class OpenClBatchNormalization(OpenClImplementation[BatchNormalization]):
@@ -36,4 +38,7 @@ class OpenClBatchNormalization(OpenClImplementation[BatchNormalization]):
         return Program((kernel,), (run,))
 
 
-IMPLEMENTATIONS = (OpenClBatchNormalization(),)
+IMPLEMENTATIONS = (
+    OpenClBatchNormalization(),
+    OpenClReference(ReferenceNormalization[BatchNormalization]("batch_normalization")),
+)

@@ -7,9 +7,11 @@ from math import prod
 from ...desc import Arg, Concat, PrimitiveAttr, multiple_src
 from ...engines.target import Target
 from ..program import Program
+from ..reference.concat import ReferenceConcat
 from .copies import copy_kernel, copy_launch
 from .grid import memory
 from .implementation import OpenClImplementation
+from .reference import OpenClReference
 
 
 class OpenClConcat(OpenClImplementation[Concat]):
@@ -31,4 +33,4 @@ class OpenClConcat(OpenClImplementation[Concat]):
         return Program((copy_kernel(target),), tuple(launches))
 
 
-IMPLEMENTATIONS = (OpenClConcat(),)
+IMPLEMENTATIONS = (OpenClConcat(), OpenClReference(ReferenceConcat()))

@@ -15,9 +15,11 @@ from math import prod
 from ...desc import Arg, Convolution, PrimitiveAttr
 from ...engines.target import Target
 from ..program import KernelSpec, Launch, LaunchArgument, Program
+from ..reference.convolution import ReferenceConvolution
 from .grid import HEAVY, LIGHT, REGISTER_ROWS, group, integers, launch, memory, vector_width
 from .implementation import OpenClImplementation
 from .post_ops import chain_arguments, chain_parameter
+from .reference import OpenClReference
 from .windows import Triple, Window
 
 
@@ -135,4 +137,4 @@ def _triple(values: Iterable[int]) -> Triple:
     return a, b, c
 
 
-IMPLEMENTATIONS = (OpenClConvolution(),)
+IMPLEMENTATIONS = (OpenClConvolution(), OpenClReference(ReferenceConvolution()))

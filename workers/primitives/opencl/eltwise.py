@@ -5,9 +5,11 @@ from __future__ import annotations
 from ...desc import Arg, Eltwise, PrimitiveAttr
 from ...engines.target import Target
 from ..program import KernelSpec, Program
+from ..reference.eltwise import ReferenceEltwise
 from .grid import LIGHT, group, integers, launch, memory, vector_width
 from .implementation import OpenClImplementation
 from .post_ops import chain_arguments, chain_parameter
+from .reference import OpenClReference
 
 
 class OpenClEltwise(OpenClImplementation[Eltwise]):
@@ -31,4 +33,4 @@ class OpenClEltwise(OpenClImplementation[Eltwise]):
         return Program((kernel,), (launch(0, -(-count // width), local, *args),))
 
 
-IMPLEMENTATIONS = (OpenClEltwise(),)
+IMPLEMENTATIONS = (OpenClEltwise(), OpenClReference(ReferenceEltwise()))

@@ -10,6 +10,8 @@ from ..program import Launch, LaunchArgument
 #: Work-items along the first dimension at most. Every dimension stays below 65472, PoCL's limit of its small-grid code.
 WIDTH: Final = 32768
 _LIMIT: Final = 65472
+#: Work-items of one launch at most: two thousand million.
+MAX_ITEMS: Final = WIDTH * _LIMIT
 #: Work-group sizes: for kernels with little work an item, and for those with much.
 LIGHT: Final = (64, 1)
 HEAVY: Final = (8, 1)
@@ -31,11 +33,11 @@ def group(target: Target, local: tuple[int, int]) -> tuple[int, int]:
 def launch(kernel: int, items: int, local: tuple[int, int], *args: LaunchArgument) -> Launch:
     """Return the launch of ``items`` >= 1 items, numbered through a grid of two dimensions; kernels check the number.
 
-    Raises ValueError for more items than such a grid holds (two thousand million).
+    Raises ValueError for more than `MAX_ITEMS`.
     """
     width = min(-(-items // local[0]) * local[0], WIDTH)
     height = -(-items // width)
-    if height > _LIMIT:
+    if items > MAX_ITEMS:
         raise ValueError(f"{items} work-items are more than one launch can hold")
     return Launch(kernel, args, items, (width, height), local)
 

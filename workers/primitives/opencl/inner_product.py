@@ -7,9 +7,11 @@ from typing import Final
 from ...desc import Arg, InnerProduct, PrimitiveAttr
 from ...engines.target import Target
 from ..program import KernelSpec, Program
+from ..reference.inner_product import ReferenceInnerProduct
 from .grid import HEAVY, group, integers, launch, memory, vector_width
 from .implementation import OpenClImplementation
 from .post_ops import chain_arguments, chain_parameter
+from .reference import OpenClReference
 
 #: Rows of weights an item; a vector has at least as many lanes.
 _COLUMNS: Final = 4
@@ -48,4 +50,4 @@ class OpenClInnerProduct(OpenClImplementation[InnerProduct]):
         return Program((kernel,), (run,))
 
 
-IMPLEMENTATIONS = (OpenClInnerProduct(),)
+IMPLEMENTATIONS = (OpenClInnerProduct(), OpenClReference(ReferenceInnerProduct()))

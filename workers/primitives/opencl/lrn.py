@@ -7,8 +7,10 @@ from math import prod
 from ...desc import Arg, Lrn, PrimitiveAttr
 from ...engines.target import Target
 from ..program import KernelSpec, Program
+from ..reference.lrn import ReferenceLrn
 from .grid import LIGHT, group, integers, launch, memory, vector_width
 from .implementation import OpenClImplementation
+from .reference import OpenClReference
 
 
 class OpenClLrn(OpenClImplementation[Lrn]):
@@ -35,4 +37,4 @@ class OpenClLrn(OpenClImplementation[Lrn]):
         return Program((kernel,), (run,))
 
 
-IMPLEMENTATIONS = (OpenClLrn(),)
+IMPLEMENTATIONS = (OpenClLrn(), OpenClReference(ReferenceLrn()))

@@ -7,10 +7,12 @@ from math import prod
 from ...desc import Arg, Matmul, PrimitiveAttr
 from ...engines.target import Target
 from ..program import KernelSpec, Program
+from ..reference.matmul import ReferenceMatmul
 from .grid import HEAVY, REGISTER_ROWS, group, integers, launch, memory, vector_width
 from .implementation import OpenClImplementation
 from .layouts import contiguous_strides, merged
 from .post_ops import chain_arguments, chain_parameter
+from .reference import OpenClReference
 
 
 class OpenClMatmul(OpenClImplementation[Matmul]):
@@ -58,4 +60,4 @@ def _batch(op: Matmul) -> tuple[list[int], list[list[int]]]:
     return merged(op.dst.dims[:-2], *strides)
 
 
-IMPLEMENTATIONS = (OpenClMatmul(),)
+IMPLEMENTATIONS = (OpenClMatmul(), OpenClReference(ReferenceMatmul()))

@@ -5,8 +5,10 @@ from __future__ import annotations
 from ...desc import Arg, Pooling, PrimitiveAttr
 from ...engines.target import Target
 from ..program import KernelSpec, Program
+from ..reference.pooling import ReferencePooling
 from .grid import LIGHT, group, integers, launch, memory, vector_width
 from .implementation import OpenClImplementation
+from .reference import OpenClReference
 from .windows import Window
 
 
@@ -45,4 +47,4 @@ class OpenClPooling(OpenClImplementation[Pooling]):
         return Program((kernel,), (launch(0, items, local, memory(Arg.SRC), memory(Arg.DST), *numbers),))
 
 
-IMPLEMENTATIONS = (OpenClPooling(),)
+IMPLEMENTATIONS = (OpenClPooling(), OpenClReference(ReferencePooling()))

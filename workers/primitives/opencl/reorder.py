@@ -5,9 +5,11 @@ from __future__ import annotations
 from ...desc import Arg, MemoryDesc, PrimitiveAttr, Reorder
 from ...engines.target import Target
 from ..program import Program
+from ..reference.reorder import ReferenceReorder
 from .copies import copy_dimensions, copy_fits, copy_kernel, copy_launch
 from .grid import memory
 from .implementation import OpenClImplementation
+from .reference import OpenClReference
 
 
 class OpenClReorder(OpenClImplementation[Reorder]):
@@ -44,4 +46,4 @@ def _walk(op: Reorder) -> tuple[list[int], list[int], list[int]]:
     return [op.dst.dims[dim] for dim in order], walked(op.src), walked(op.dst)
 
 
-IMPLEMENTATIONS = (OpenClReorder(),)
+IMPLEMENTATIONS = (OpenClReorder(), OpenClReference(ReferenceReorder()))

@@ -7,8 +7,10 @@ from math import prod
 from ...desc import Arg, PrimitiveAttr, Softmax
 from ...engines.target import Target
 from ..program import KernelSpec, Program
+from ..reference.softmax import ReferenceSoftmax
 from .grid import HEAVY, group, integers, launch, memory, vector_width
 from .implementation import OpenClImplementation
+from .reference import OpenClReference
 
 
 class OpenClSoftmax(OpenClImplementation[Softmax]):
@@ -25,4 +27,4 @@ class OpenClSoftmax(OpenClImplementation[Softmax]):
         return Program((kernel,), (run,))
 
 
-IMPLEMENTATIONS = (OpenClSoftmax(),)
+IMPLEMENTATIONS = (OpenClSoftmax(), OpenClReference(ReferenceSoftmax()))

@@ -5,10 +5,12 @@ from __future__ import annotations
 from ...desc import Arg, PrimitiveAttr, Sum, multiple_src
 from ...engines.target import Target
 from ..program import KernelSpec, Program
+from ..reference.sum import ReferenceSum
 from .binary import binary_kernel, binary_launch
 from .grid import LIGHT, group, integers, launch, memory, vector_width
 from .implementation import OpenClImplementation
 from .post_ops import chain_arguments, chain_parameter
+from .reference import OpenClReference
 
 
 class OpenClSum(OpenClImplementation[Sum]):
@@ -47,4 +49,4 @@ def _copy(op: Sum, attr: PrimitiveAttr, target: Target) -> Program:
     return Program((kernel,), (launch(0, -(-count // width), local, *args),))
 
 
-IMPLEMENTATIONS = (OpenClSum(),)
+IMPLEMENTATIONS = (OpenClSum(), OpenClReference(ReferenceSum()))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 from hypothesis import HealthCheck, settings
@@ -19,11 +19,10 @@ from poolrt.workers.desc import (
     Quantisation,
     item_size,
 )
-from poolrt.workers.engines.target import cpu_target, host_isa
+from poolrt.workers.engines.target import Target, cpu_target
 from poolrt.workers.primitives.primitive_desc import PrimitiveDesc, primitive_descs
 from tests.references import assert_close, converted, results
 from tests.references.data_types import FLOATS
-from tests.workers.native_runner import NativeRunner
 
 Array = NDArray[Any]
 
@@ -120,15 +119,28 @@ def attributes(draw: st.DrawFn, op: OpDesc, sources: tuple[int, ...] = (Arg.SRC,
     return PrimitiveAttr(tuple(steps), quantised(), quantised())
 
 
-def reference_of(op: OpDesc, attr: PrimitiveAttr) -> PrimitiveDesc:
-    """Return the primitive descriptor of the reference implementation, which is the last."""
-    pd = primitive_descs(op, attr, cpu_target(host_isa()))[-1]
+class Runner(Protocol):
+    """Runs primitives made for a target."""
+
+    @property
+    def target(self) -> Target:
+        """What its device needs."""
+        ...
+
+    def results(self, pd: PrimitiveDesc, args: Mapping[int, Array]) -> dict[int, Array]:
+        """Return everything that a primitive writes in logical dimensions, by execution argument."""
+        ...
+
+
+def reference_of(op: OpDesc, attr: PrimitiveAttr, target: Target | None = None) -> PrimitiveDesc:
+    """Return the primitive descriptor of the reference implementation, which is the last, for the CPU by default."""
+    pd = primitive_descs(op, attr, target or cpu_target())[-1]
     assert pd.impl_name().startswith("ref:")
     return pd
 
 
 def check(
-    native: NativeRunner,
+    runner: Runner,
     op: OpDesc,
     attr: PrimitiveAttr | None = None,
     seed: int = 0,
@@ -140,11 +152,11 @@ def check(
     Without a ``threshold``, floats may differ by one unit in the last place, integers not at all.
     """
     attr = attr or PrimitiveAttr()
-    pd = reference_of(op, attr)
+    pd = reference_of(op, attr, runner.target)
     args = arguments(pd.op, attr, seed) if args is None else args
     memories = pd.memories()
     wanted = results(pd.op, attr, args)
-    got = native.results(pd, args)
+    got = runner.results(pd, args)
     assert set(got) == {int(arg) for arg in wanted}
     for arg, want in wanted.items():
         dtype = memories[arg].dtype

@@ -25,7 +25,7 @@ from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.primitives.primitive_desc import primitive_descs
 from tests.workers.native_runner import NativeRunner
 
-from .drawing import arguments, attributes, check, described, examples, reference_of
+from .drawing import Runner, arguments, attributes, check, described, examples, reference_of
 from .windows import windows
 
 PROPS = ("forward_training", "backward_data", "backward_weights")
@@ -58,21 +58,21 @@ def inner_products(draw: st.DrawFn, prop: str = "forward_inference") -> InnerPro
 
 @examples(60)
 @given(data=st.data())
-def test_convolution_with_attributes(native: NativeRunner, data: st.DataObject) -> None:
+def test_convolution_with_attributes(runner: Runner, data: st.DataObject) -> None:
     op = data.draw(convolutions())
-    check(native, op, data.draw(attributes(op, QUANTISED)), threshold=0.0)
+    check(runner, op, data.draw(attributes(op, QUANTISED)), threshold=0.0)
 
 
 @pytest.mark.parametrize("prop", PROPS)
 @examples(50)
 @given(data=st.data())
-def test_propagation_of_convolution(native: NativeRunner, prop: str, data: st.DataObject) -> None:
-    check(native, data.draw(convolutions(prop)), threshold=0.0)
+def test_propagation_of_convolution(runner: Runner, prop: str, data: st.DataObject) -> None:
+    check(runner, data.draw(convolutions(prop)), threshold=0.0)
 
 
 @examples(60)
 @given(data=st.data())
-def test_deconvolution_with_attributes(native: NativeRunner, data: st.DataObject) -> None:
+def test_deconvolution_with_attributes(runner: Runner, data: st.DataObject) -> None:
     # Given a convolution run backwards: dst has the sizes that it takes to those of src
     seen = data.draw(convolutions())
     batch, channels, *sizes = seen.dst.dims
@@ -84,21 +84,21 @@ def test_deconvolution_with_attributes(native: NativeRunner, data: st.DataObject
         data.draw(described((batch, seen.groups * outputs, *seen.src.dims[2:]))),
         seen.strides, seen.dilations, seen.padding_l, seen.padding_r, seen.groups,
     )  # fmt: skip
-    check(native, op, data.draw(attributes(op, QUANTISED)), threshold=0.0)
+    check(runner, op, data.draw(attributes(op, QUANTISED)), threshold=0.0)
 
 
 @examples(60)
 @given(data=st.data())
-def test_inner_product_with_attributes(native: NativeRunner, data: st.DataObject) -> None:
+def test_inner_product_with_attributes(runner: Runner, data: st.DataObject) -> None:
     op = data.draw(inner_products())
-    check(native, op, data.draw(attributes(op, QUANTISED)), threshold=0.0)
+    check(runner, op, data.draw(attributes(op, QUANTISED)), threshold=0.0)
 
 
 @pytest.mark.parametrize("prop", PROPS)
 @examples(50)
 @given(data=st.data())
-def test_propagation_of_inner_product(native: NativeRunner, prop: str, data: st.DataObject) -> None:
-    check(native, data.draw(inner_products(prop)), threshold=0.0)
+def test_propagation_of_inner_product(runner: Runner, prop: str, data: st.DataObject) -> None:
+    check(runner, data.draw(inner_products(prop)), threshold=0.0)
 
 
 def small() -> Convolution:
@@ -116,7 +116,7 @@ def test_every_isa_level_computes_the_same_bytes(native: NativeRunner, isa: str)
     assert found.tobytes() == weakest.tobytes()
 
 
-def test_padding_counts_as_zero_points(native: NativeRunner) -> None:
+def test_padding_counts_as_zero_points(runner: Runner) -> None:
     """What lies outside of src is 0, not the stored number 0: a zero point moves nothing there."""
     src, dst = MemoryDesc((1, 1, 3), "u8"), MemoryDesc((1, 1, 3), "s32")
     op = Convolution(src, MemoryDesc((1, 1, 3), "s8"), None, dst, (1,), (0,), (1,), (1,))
@@ -125,21 +125,21 @@ def test_padding_counts_as_zero_points(native: NativeRunner) -> None:
         Arg.WEIGHTS: np.ones((1, 1, 3)),
         zero_points_of(Arg.SRC): np.array([1]),
     }
-    pd = reference_of(op, PrimitiveAttr(zero_points=(Quantisation(Arg.SRC),)))
-    assert native.results(pd, args)[Arg.DST].tolist() == [[[1, 4, 4]]]
+    pd = reference_of(op, PrimitiveAttr(zero_points=(Quantisation(Arg.SRC),)), runner.target)
+    assert runner.results(pd, args)[Arg.DST].tolist() == [[[1, 4, 4]]]
 
 
-def test_a_sum_of_integers_that_float32_cannot_hold_is_exact(native: NativeRunner) -> None:
+def test_a_sum_of_integers_that_float32_cannot_hold_is_exact(runner: Runner) -> None:
     row = MemoryDesc((1, 3), "s32")
     op = InnerProduct(row, row, None, MemoryDesc((1, 1), "s32"))
     large = 2**24 + 1
     args: dict[int, NDArray[Any]] = {Arg.SRC: np.array([[large, 1, 1]]), Arg.WEIGHTS: np.ones((1, 3))}
-    assert native.results(reference_of(op, PrimitiveAttr()), args)[Arg.DST].tolist() == [[large + 2]]
+    assert runner.results(reference_of(op, PrimitiveAttr(), runner.target), args)[Arg.DST].tolist() == [[large + 2]]
 
 
-def test_layouts_left_open_follow_the_other_side(native: NativeRunner) -> None:
+def test_layouts_left_open_follow_the_other_side(runner: Runner) -> None:
     op = small()
     opened = dataclasses.replace(op, src=op.src.with_tag("any"), weights=op.weights.with_tag("any"))
     chosen = reference_of(opened, PrimitiveAttr()).memories()
     assert (chosen[Arg.SRC].tag, chosen[Arg.WEIGHTS].tag) == ("aBcd4b", "abcd")
-    check(native, opened, threshold=0.0)
+    check(runner, opened, threshold=0.0)

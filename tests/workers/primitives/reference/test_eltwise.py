@@ -15,9 +15,8 @@ from poolrt.workers.desc.operations.eltwise import FROM_DST
 from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.primitives.primitive_desc import UnsupportedPrimitive, primitive_desc
 from tests.workers.cases.pointwise import eltwise_values
-from tests.workers.native_runner import NativeRunner
 
-from .drawing import Array, attributes, check, described, examples, shapes, values
+from .drawing import Array, Runner, attributes, check, described, examples, shapes, values
 
 #: alpha and beta where an algorithm has no sensible results with 0.5 and 0.75.
 PARAMETERS = {"clip": (-1.0, 6.0), "clip_v2": (-1.0, 6.0), "softplus": (-2.0, 0.0), "pow": (1.5, 2.5)}
@@ -32,9 +31,7 @@ def flat(count: int, dtype: str) -> MemoryDesc:
 
 @pytest.mark.parametrize("dtype", ["f64", "f32"])
 @pytest.mark.parametrize("algorithm", ELTWISE_ALGORITHMS)
-def test_every_algorithm_is_right_on_special_and_ordinary_values(
-    native: NativeRunner, algorithm: str, dtype: str
-) -> None:
+def test_every_algorithm_is_right_on_special_and_ordinary_values(runner: Runner, algorithm: str, dtype: str) -> None:
     x = eltwise_values(algorithm).astype(np.float64)
     if algorithm in POSITIVE:
         x = np.abs(x)
@@ -43,48 +40,48 @@ def test_every_algorithm_is_right_on_special_and_ordinary_values(
     md = flat(x.size, dtype)
     op = Eltwise(md, md, algorithm, *PARAMETERS.get(algorithm, (0.5, 0.75)))
     threshold = TOLERANCE.get(algorithm, 1e-12) if dtype == "f64" else None
-    check(native, op, args={Arg.SRC: x}, threshold=threshold)
+    check(runner, op, args={Arg.SRC: x}, threshold=threshold)
 
 
 @pytest.mark.parametrize("algorithm", [a for a in ELTWISE_ALGORITHMS if a != "round"])
-def test_every_gradient_from_src_is_right(native: NativeRunner, algorithm: str) -> None:
+def test_every_gradient_from_src_is_right(runner: Runner, algorithm: str) -> None:
     x = np.concatenate([np.linspace(-30, 30, 1201), [0.0, np.nan, 6.0, -1.0, 1e-6, -1e-6]])
     x = np.abs(x) + 1e-3 if algorithm in POSITIVE else x
     md = flat(x.size, "f64")
     op = Eltwise(md, md, algorithm, *PARAMETERS.get(algorithm, (0.5, 0.75)), "backward_data")
-    check(native, op, args={Arg.SRC: x, Arg.DIFF_DST: np.cos(np.arange(x.size))}, threshold=1e-9)
+    check(runner, op, args={Arg.SRC: x, Arg.DIFF_DST: np.cos(np.arange(x.size))}, threshold=1e-9)
 
 
 @pytest.mark.parametrize("algorithm", FROM_DST)
-def test_every_gradient_from_dst_is_right(native: NativeRunner, algorithm: str) -> None:
+def test_every_gradient_from_dst_is_right(runner: Runner, algorithm: str) -> None:
     y = np.concatenate([np.linspace(-0.999, 0.999, 501), [6.0, -1.0, 7.0]])
     y = np.abs(y) + 1e-3 if algorithm in ("sqrt", "exp", "logistic") else y
     md = flat(y.size, "f64")
     op = Eltwise(md, md, algorithm, *PARAMETERS.get(algorithm, (0.5, 0.75)), "backward_data", use_dst=True)
-    check(native, op, args={Arg.DST: y, Arg.DIFF_DST: np.cos(np.arange(y.size))})
+    check(runner, op, args={Arg.DST: y, Arg.DIFF_DST: np.cos(np.arange(y.size))})
 
 
 @examples(60)
 @given(data=st.data())
-def test_any_types_and_layouts_with_any_attributes(native: NativeRunner, data: st.DataObject) -> None:
+def test_any_types_and_layouts_with_any_attributes(runner: Runner, data: st.DataObject) -> None:
     dims = data.draw(shapes())
     op = Eltwise(data.draw(described(dims)), data.draw(described(dims)), "linear", 2.0, 1.0)
-    check(native, op, data.draw(attributes(op)), data.draw(st.integers(0, 99)))
+    check(runner, op, data.draw(attributes(op)), data.draw(st.integers(0, 99)))
 
 
 @examples(30)
 @given(data=st.data(), use_dst=st.booleans())
-def test_gradients_of_any_types_and_layouts(native: NativeRunner, data: st.DataObject, use_dst: bool) -> None:
+def test_gradients_of_any_types_and_layouts(runner: Runner, data: st.DataObject, use_dst: bool) -> None:
     dims = data.draw(shapes())
     src, dst, diff_src, diff_dst = (data.draw(described(dims)) for _ in range(4))
     op = Eltwise(src, dst, "relu", 0.5, 0.0, "backward_data", diff_src, diff_dst, use_dst)
-    check(native, op, seed=data.draw(st.integers(0, 99)))
+    check(runner, op, seed=data.draw(st.integers(0, 99)))
 
 
-def test_a_sum_reads_what_the_destination_held(native: NativeRunner) -> None:
+def test_a_sum_reads_what_the_destination_held(runner: Runner) -> None:
     md = MemoryDesc((3, 5), "s8", "Ab4a")
     args: dict[int, Array] = {Arg.SRC: values(md, 1), Arg.DST: values(md, 2)}
-    check(native, Eltwise(md, md, "square"), PrimitiveAttr((PostOp.accumulate(-0.5, 3),)), args=args)
+    check(runner, Eltwise(md, md, "square"), PrimitiveAttr((PostOp.accumulate(-0.5, 3),)), args=args)
 
 
 def test_layouts_left_open_follow_the_other_tensor() -> None:

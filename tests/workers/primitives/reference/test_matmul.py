@@ -6,9 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from poolrt.workers.desc import Arg, Matmul, MemoryDesc, PrimitiveAttr, Quantisation
-from tests.workers.native_runner import NativeRunner
 
-from .drawing import attributes, check, described, examples
+from .drawing import Runner, attributes, check, described, examples
 
 
 @st.composite
@@ -28,15 +27,15 @@ def matmuls(draw: st.DrawFn) -> Matmul:
 
 @examples(150)
 @given(data=st.data())
-def test_matmul_with_attributes(native: NativeRunner, data: st.DataObject) -> None:
+def test_matmul_with_attributes(runner: Runner, data: st.DataObject) -> None:
     op = data.draw(matmuls())
-    check(native, op, data.draw(attributes(op, (Arg.SRC, Arg.WEIGHTS))), threshold=0.0)
+    check(runner, op, data.draw(attributes(op, (Arg.SRC, Arg.WEIGHTS))), threshold=0.0)
 
 
-def test_a_large_batch_is_broadcast_either_way(native: NativeRunner) -> None:
+def test_a_large_batch_is_broadcast_either_way(runner: Runner) -> None:
     def batches(*dims: int) -> MemoryDesc:
         return MemoryDesc(dims, "bf16")
 
     op = Matmul(batches(2, 1, 3, 4, 5), batches(1, 7, 3, 5, 2), batches(1, 1, 1, 1, 2), batches(2, 7, 3, 4, 2))
     quantised = Quantisation(Arg.SRC, 0b00101), Quantisation(Arg.WEIGHTS, 0b10110)
-    check(native, op, PrimitiveAttr(scales=quantised, zero_points=quantised), threshold=0.0)
+    check(runner, op, PrimitiveAttr(scales=quantised, zero_points=quantised), threshold=0.0)

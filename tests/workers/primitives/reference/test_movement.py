@@ -13,9 +13,8 @@ from poolrt.workers.desc import Arg, Concat, MemoryDesc, PrimitiveAttr, Reorder,
 from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.primitives.primitive_desc import UnsupportedPrimitive, primitive_desc
 from tests.references import converted
-from tests.workers.native_runner import NativeRunner
 
-from .drawing import TYPES, attributes, check, described, examples, reference_of, shapes
+from .drawing import TYPES, Runner, attributes, check, described, examples, reference_of, shapes
 
 #: Numbers around the limits of every type, and halfway between what small types can hold.
 BORDERS = np.array(
@@ -25,25 +24,26 @@ BORDERS = np.array(
 
 
 @pytest.mark.parametrize(("source", "target"), list(itertools.product(TYPES, TYPES)))
-def test_every_type_becomes_every_other(native: NativeRunner, source: str, target: str) -> None:
+def test_every_type_becomes_every_other(runner: Runner, source: str, target: str) -> None:
     src, dst = MemoryDesc((BORDERS.size,), source), MemoryDesc((BORDERS.size,), target, strides=(3,))
-    check(native, Reorder(src, dst), args={Arg.SRC: converted(BORDERS, source)}, threshold=0.0)
+    check(runner, Reorder(src, dst), args={Arg.SRC: converted(BORDERS, source)}, threshold=0.0)
 
 
 @examples(80)
 @given(data=st.data())
-def test_reorders_between_any_types_and_layouts_with_any_attributes(native: NativeRunner, data: st.DataObject) -> None:
+def test_reorders_between_any_types_and_layouts_with_any_attributes(runner: Runner, data: st.DataObject) -> None:
     dims = data.draw(shapes(0, 5, 5))
     op = Reorder(data.draw(described(dims)), data.draw(described(dims)))
-    check(native, op, data.draw(attributes(op)), data.draw(st.integers(0, 99)))
+    check(runner, op, data.draw(attributes(op)), data.draw(st.integers(0, 99)))
 
 
-def test_a_reorder_within_one_type_copies_every_bit(native: NativeRunner) -> None:
+def test_a_reorder_within_one_type_copies_every_bit(runner: Runner) -> None:
     large = np.array([[2**53 + 1, -(2**62) - 3, 5]], np.int64)
     payload = np.array([[0x7F800001, 0xFFC12345, 1]], np.uint32).view(np.float32)
     for values, dtype in ((large, "s64"), (payload, "f32")):
-        pd = reference_of(Reorder(MemoryDesc((1, 3), dtype), MemoryDesc((1, 3), dtype, "aB2b")), PrimitiveAttr())
-        assert native.results(pd, {Arg.SRC: values})[Arg.DST].tobytes() == values.tobytes()
+        op = Reorder(MemoryDesc((1, 3), dtype), MemoryDesc((1, 3), dtype, "aB2b"))
+        pd = reference_of(op, PrimitiveAttr(), runner.target)
+        assert runner.results(pd, {Arg.SRC: values})[Arg.DST].tobytes() == values.tobytes()
 
 
 def test_the_fast_reorder_comes_first() -> None:
@@ -60,7 +60,7 @@ def test_a_reorder_to_another_engine_is_refused() -> None:
 
 @examples(50)
 @given(data=st.data())
-def test_concat_of_any_types_and_layouts(native: NativeRunner, data: st.DataObject) -> None:
+def test_concat_of_any_types_and_layouts(runner: Runner, data: st.DataObject) -> None:
     dims = data.draw(shapes())
     axis = data.draw(st.integers(0, len(dims) - 1))
     sizes = data.draw(st.lists(st.integers(0, 5), min_size=1, max_size=6).filter(any))
@@ -69,15 +69,15 @@ def test_concat_of_any_types_and_layouts(native: NativeRunner, data: st.DataObje
         return data.draw(described((*dims[:axis], size, *dims[axis + 1 :])))
 
     op = Concat(tuple(sized(size) for size in sizes), sized(sum(sizes)), axis)
-    check(native, op, data.draw(attributes(op, (multiple_src(0),))), data.draw(st.integers(0, 99)))
+    check(runner, op, data.draw(attributes(op, (multiple_src(0),))), data.draw(st.integers(0, 99)))
 
 
 @examples(40)
 @given(data=st.data())
-def test_shuffles_of_any_axis(native: NativeRunner, data: st.DataObject) -> None:
+def test_shuffles_of_any_axis(runner: Runner, data: st.DataObject) -> None:
     dims = list(data.draw(shapes()))
     axis = data.draw(st.integers(0, len(dims) - 1))
     group = data.draw(st.integers(1, 5))
     dims[axis] *= group
     op = Shuffle(data.draw(described(tuple(dims))), data.draw(described(tuple(dims))), axis, group)
-    check(native, op, data.draw(attributes(op)), data.draw(st.integers(0, 99)))
+    check(runner, op, data.draw(attributes(op)), data.draw(st.integers(0, 99)))

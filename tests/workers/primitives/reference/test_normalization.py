@@ -23,9 +23,8 @@ from poolrt.workers.desc import (
 )
 from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.primitives.primitive_desc import UnsupportedPrimitive, primitive_desc
-from tests.workers.native_runner import NativeRunner
 
-from .drawing import LAST_PLACE, arguments, check, described, examples, reference_of
+from .drawing import LAST_PLACE, Runner, arguments, check, described, examples, reference_of
 
 FLAGS = ("fuse_norm_relu", "use_global_stats", "use_scale", "use_shift")
 BACKWARD = ("backward_data", "backward")
@@ -57,7 +56,7 @@ def read(op: Any, attr: PrimitiveAttr | None = None) -> dict[int, NDArray[Any]]:
 @pytest.mark.parametrize("kind", ["batch", "layer", "group"])
 @examples(50)
 @given(data=st.data())
-def test_forward(native: NativeRunner, kind: str, data: st.DataObject) -> None:
+def test_forward(runner: Runner, kind: str, data: st.DataObject) -> None:
     op = data.draw(normalizations(kind, FORWARD))
     steps = [PostOp("eltwise", "linear", 2.0, -1.0), PostOp.accumulate(-0.5)]
     steps.append(PostOp("binary", "mul", src1=data.draw(described((1, *op.dst.dims[1:])))))
@@ -66,36 +65,36 @@ def test_forward(native: NativeRunner, kind: str, data: st.DataObject) -> None:
     if kind != "batch":
         scales = tuple(Quantisation(arg) for arg in (Arg.SRC, Arg.DST) if data.draw(st.booleans()))
     attr = PrimitiveAttr(chain, scales)
-    check(native, op, attr, args=read(op, attr))
+    check(runner, op, attr, args=read(op, attr))
 
 
 @pytest.mark.parametrize("kind", ["batch", "layer"])
 @examples(60)
 @given(data=st.data())
-def test_backward(native: NativeRunner, kind: str, data: st.DataObject) -> None:
+def test_backward(runner: Runner, kind: str, data: st.DataObject) -> None:
     op = data.draw(normalizations(kind, BACKWARD))
     args = read(op)
     if "fuse_norm_relu" in op.flags:
         args[Arg.WORKSPACE] = np.random.default_rng(1).integers(0, 2, op.src.dims)
-    check(native, op, args=args)
+    check(runner, op, args=args)
 
 
 @pytest.mark.parametrize("dtype", ["s64", "s32", "s8", "u8"])
-def test_integers_are_normalised_with_given_statistics(native: NativeRunner, dtype: str) -> None:
+def test_integers_are_normalised_with_given_statistics(runner: Runner, dtype: str) -> None:
     md = MemoryDesc((2, 5, 3), dtype, "aBc2b")
     op = BatchNormalization(md, md, 1.0)
     # The square root of variance and epsilon is 2.
-    check(native, op, args=read(op) | {Arg.VARIANCE: np.full(5, 3.0), Arg.SCALE: np.full(5, 0.5)})
+    check(runner, op, args=read(op) | {Arg.VARIANCE: np.full(5, 3.0), Arg.SCALE: np.full(5, 0.5)})
 
 
-def test_a_mean_that_dwarfs_the_deviation_costs_no_precision(native: NativeRunner) -> None:
+def test_a_mean_that_dwarfs_the_deviation_costs_no_precision(runner: Runner) -> None:
     md = MemoryDesc((4, 2, 8), "f64")
     op = BatchNormalization(md, md, 0.0, (), "forward_training")
     src = 2.0**20 + np.random.default_rng(3).integers(-4, 5, md.dims) * 2.0**-6
-    check(native, op, args={Arg.SRC: src})
+    check(runner, op, args={Arg.SRC: src})
 
 
-def test_a_fused_relu_keeps_nan(native: NativeRunner) -> None:
+def test_a_fused_relu_keeps_nan(runner: Runner) -> None:
     md = MemoryDesc((1, 1, 3), "f32")
     op = BatchNormalization(md, md, 1.0, ("fuse_norm_relu", "use_global_stats"), "forward_training")
     args: dict[int, NDArray[Any]] = {
@@ -103,18 +102,18 @@ def test_a_fused_relu_keeps_nan(native: NativeRunner) -> None:
         Arg.MEAN: np.zeros(1),
         Arg.VARIANCE: np.ones(1),
     }
-    got = native.results(reference_of(op, PrimitiveAttr()), args)
+    got = runner.results(reference_of(op, PrimitiveAttr(), runner.target), args)
     assert got[Arg.WORKSPACE].ravel().tolist() == [1, 0, 1]
     np.testing.assert_array_equal(got[Arg.DST].ravel(), [np.nan, 0.0, np.inf])
 
 
-def test_statistics_of_nothing_are_zero_and_so_are_the_gradients(native: NativeRunner) -> None:
+def test_statistics_of_nothing_are_zero_and_so_are_the_gradients(runner: Runner) -> None:
     md = MemoryDesc((0, 3), "f32")
     forward = BatchNormalization(md, md, 0.0, ("use_scale", "use_shift"), "forward_training")
-    got = native.results(reference_of(forward, PrimitiveAttr()), read(forward))
+    got = runner.results(reference_of(forward, PrimitiveAttr(), runner.target), read(forward))
     assert got[Arg.MEAN].tolist() == got[Arg.VARIANCE].tolist() == [0.0] * 3
     backward = BatchNormalization(md, md, 0.0, ("use_scale", "use_shift"), "backward")
-    got = native.results(reference_of(backward, PrimitiveAttr()), read(backward))
+    got = runner.results(reference_of(backward, PrimitiveAttr(), runner.target), read(backward))
     assert got[Arg.DIFF_SCALE].tolist() == got[Arg.DIFF_SHIFT].tolist() == [0.0] * 3
 
 

@@ -9,50 +9,49 @@ from hypothesis import strategies as st
 
 from poolrt.workers.desc import Arg, Binary, MemoryDesc, Prelu, Sum, multiple_src
 from poolrt.workers.desc.attributes import BINARY_ALGORITHMS
-from tests.workers.native_runner import NativeRunner
 
-from .drawing import Array, attributes, check, described, examples, shapes
+from .drawing import Array, Runner, attributes, check, described, examples, shapes
 
 
 @pytest.mark.parametrize("algorithm", BINARY_ALGORITHMS)
-def test_every_binary_algorithm_is_right(native: NativeRunner, algorithm: str) -> None:
+def test_every_binary_algorithm_is_right(runner: Runner, algorithm: str) -> None:
     numbers = np.array([0.0, -0.0, 1.0, -1.5, 3.0, 1e300, np.inf, -np.inf, np.nan])
     md = MemoryDesc((81,), "f64")
     args: dict[int, Array] = {Arg.SRC: np.repeat(numbers, 9), Arg.SRC_1: np.tile(numbers, 9)}
-    check(native, Binary(md, md, md, algorithm), args=args)
+    check(runner, Binary(md, md, md, algorithm), args=args)
 
 
 @examples(60)
 @given(data=st.data(), algorithm=st.sampled_from(BINARY_ALGORITHMS))
-def test_binary_broadcasts_either_source(native: NativeRunner, data: st.DataObject, algorithm: str) -> None:
+def test_binary_broadcasts_either_source(runner: Runner, data: st.DataObject, algorithm: str) -> None:
     dims = data.draw(shapes())
     first, second = (tuple(data.draw(st.sampled_from((d, d, 1))) for d in dims) for _ in range(2))
     out = tuple(max(a, b) for a, b in zip(first, second, strict=True))
     src0, src1, dst = (data.draw(described(shape)) for shape in (first, second, out))
     op = Binary(src0, src1, dst, algorithm)
     attr = data.draw(attributes(op, (Arg.SRC, Arg.SRC_1)))
-    check(native, op, attr, data.draw(st.integers(0, 99)))
+    check(runner, op, attr, data.draw(st.integers(0, 99)))
 
 
 @examples(40)
 @given(data=st.data())
-def test_prelu_broadcasts_its_slopes(native: NativeRunner, data: st.DataObject) -> None:
+def test_prelu_broadcasts_its_slopes(runner: Runner, data: st.DataObject) -> None:
     dims = data.draw(shapes())
     slopes = tuple(data.draw(st.sampled_from((d, 1))) for d in dims)
     op = Prelu(data.draw(described(dims)), data.draw(described(slopes)), data.draw(described(dims)))
-    check(native, op, data.draw(attributes(op, (Arg.SRC, Arg.WEIGHTS))), data.draw(st.integers(0, 99)))
+    check(runner, op, data.draw(attributes(op, (Arg.SRC, Arg.WEIGHTS))), data.draw(st.integers(0, 99)))
 
 
 @examples(40)
 @given(data=st.data())
-def test_sums_of_any_number_of_scaled_sources(native: NativeRunner, data: st.DataObject) -> None:
+def test_sums_of_any_number_of_scaled_sources(runner: Runner, data: st.DataObject) -> None:
     dims = data.draw(shapes())
     srcs = tuple(data.draw(st.lists(described(dims), min_size=1, max_size=9)))
     scales = tuple(data.draw(st.sampled_from((1.0, 2.0, -0.5))) for _ in srcs)
     op = Sum(srcs, data.draw(described(dims)), data.draw(st.sampled_from(((), scales))))
-    check(native, op, data.draw(attributes(op, (multiple_src(0),))), data.draw(st.integers(0, 99)))
+    check(runner, op, data.draw(attributes(op, (multiple_src(0),))), data.draw(st.integers(0, 99)))
 
 
-def test_a_scale_is_a_float32(native: NativeRunner) -> None:
+def test_a_scale_is_a_float32(runner: Runner) -> None:
     md = MemoryDesc((2,), "f64")
-    check(native, Sum((md,), md, (0.1,)), args={multiple_src(0): np.array([1.0, 3.0])}, threshold=0.0)
+    check(runner, Sum((md,), md, (0.1,)), args={multiple_src(0): np.array([1.0, 3.0])}, threshold=0.0)

@@ -16,9 +16,8 @@ from poolrt.workers.desc.operations.pooling import POOLING_ALGORITHMS
 from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.primitives.primitive_desc import UnsupportedPrimitive, primitive_desc
 from tests.references.pooling import pooling_winners
-from tests.workers.native_runner import NativeRunner
 
-from .drawing import LAST_PLACE, arguments, attributes, check, described, examples, reference_of
+from .drawing import LAST_PLACE, Runner, arguments, attributes, check, described, examples, reference_of
 from .windows import windows
 
 
@@ -36,54 +35,54 @@ def poolings(draw: st.DrawFn, prop: str, gradients: bool = False) -> Pooling:
 
 @examples(60)
 @given(data=st.data())
-def test_inference_with_post_ops(native: NativeRunner, data: st.DataObject) -> None:
+def test_inference_with_post_ops(runner: Runner, data: st.DataObject) -> None:
     op = data.draw(poolings("forward_inference"))
     attr = dataclasses.replace(data.draw(attributes(op)), scales=(), zero_points=())
-    check(native, op, attr, threshold=0.0)
+    check(runner, op, attr, threshold=0.0)
 
 
 @examples(50)
 @given(data=st.data())
-def test_training_writes_the_winners_of_maxima(native: NativeRunner, data: st.DataObject) -> None:
-    check(native, data.draw(poolings("forward_training")), threshold=0.0)
+def test_training_writes_the_winners_of_maxima(runner: Runner, data: st.DataObject) -> None:
+    check(runner, data.draw(poolings("forward_training")), threshold=0.0)
 
 
 @examples(60)
 @given(data=st.data())
-def test_gradients(native: NativeRunner, data: st.DataObject) -> None:
+def test_gradients(runner: Runner, data: st.DataObject) -> None:
     op = data.draw(poolings("backward_data", gradients=True))
     src = np.random.default_rng(1).integers(-4, 5, op.src.dims).astype(np.float64)
     args = arguments(op, PrimitiveAttr(), 0)
-    check(native, op, args=args | ({Arg.WORKSPACE: pooling_winners(op, src)} if op.algorithm == "max" else {}))
+    check(runner, op, args=args | ({Arg.WORKSPACE: pooling_winners(op, src)} if op.algorithm == "max" else {}))
 
 
 @pytest.mark.parametrize("dtype", ["f32", "bf16", "s8", "u8", "s32"])
-def test_a_window_wholly_outside_gives_the_lowest_value(native: NativeRunner, dtype: str) -> None:
+def test_a_window_wholly_outside_gives_the_lowest_value(runner: Runner, dtype: str) -> None:
     src, dst = MemoryDesc((1, 1, 2), dtype), MemoryDesc((1, 1, 6), dtype)
     op = Pooling(src, dst, "max", (1,), (1,), (0,), (2,), (2,), "forward_training")
-    got = native.results(reference_of(op, PrimitiveAttr()), {Arg.SRC: np.array([[[3.0, 4.0]]])})
+    got = runner.results(reference_of(op, PrimitiveAttr(), runner.target), {Arg.SRC: np.array([[[3.0, 4.0]]])})
     lowest = {"s8": -128, "u8": 0, "s32": -(2**31)}.get(dtype, -np.inf)
     assert got[Arg.DST].astype(np.float64).ravel().tolist() == [lowest, lowest, 3, 4, lowest, lowest]
     assert got[Arg.WORKSPACE].ravel().tolist() == [0] * 6
 
 
-def test_nan_loses_and_infinities_count(native: NativeRunner) -> None:
+def test_nan_loses_and_infinities_count(runner: Runner) -> None:
     src, dst = MemoryDesc((1, 1, 6), "f32"), MemoryDesc((1, 1, 3), "f32")
     op = Pooling(src, dst, "max", (2,), (2,), (0,), (0,), (0,), "forward_training")
     nan, inf = np.nan, np.inf
     args: dict[int, NDArray[Any]] = {Arg.SRC: np.array([[[nan, 1.0, -inf, nan, nan, nan]]])}
-    got = native.results(reference_of(op, PrimitiveAttr()), args)
+    got = runner.results(reference_of(op, PrimitiveAttr(), runner.target), args)
     assert got[Arg.DST].ravel().tolist() == [1.0, -inf, -inf]
     assert got[Arg.WORKSPACE].ravel().tolist() == [1, 0, 0]
 
 
-def test_layouts_left_open_follow_the_other_side(native: NativeRunner) -> None:
+def test_layouts_left_open_follow_the_other_side(runner: Runner) -> None:
     src, dst = MemoryDesc((2, 5, 4), "f32", "any"), MemoryDesc((2, 5, 2), "f32", "aBc4b")
     for one, other in ((src.with_tag("aBc4b"), dst.with_tag("any")), (src, dst)):
         op = Pooling(one, other, "max", (2,), (2,), (0,), (0,), (0,), "forward_training")
         chosen = reference_of(op, PrimitiveAttr()).memories()
         assert {chosen[arg].tag for arg in (Arg.SRC, Arg.DST, Arg.WORKSPACE)} == {"aBc4b"}
-        check(native, op, threshold=0.0)
+        check(runner, op, threshold=0.0)
 
 
 def test_scales_are_refused() -> None:

@@ -12,9 +12,8 @@ from poolrt.workers.desc import Arg, Gru, Lstm, MemoryDesc, PrimitiveAttr, Quant
 from poolrt.workers.desc.operations.recurrent import DIRECTIONS
 from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.primitives.primitive_desc import UnsupportedPrimitive, primitive_desc
-from tests.workers.native_runner import NativeRunner
 
-from .drawing import LAST_PLACE, arguments, check, described, examples
+from .drawing import LAST_PLACE, Runner, arguments, check, described, examples
 
 
 @st.composite
@@ -54,9 +53,9 @@ def networks(draw: st.DrawFn, kind: str) -> Any:
 @pytest.mark.parametrize("kind", ["rnn", "lstm", "gru", "lbr_gru"])
 @examples(40)
 @given(data=st.data())
-def test_forward(native: NativeRunner, kind: str, data: st.DataObject) -> None:
+def test_forward(runner: Runner, kind: str, data: st.DataObject) -> None:
     op = data.draw(networks(kind))
-    check(native, op, args=arguments(op, PrimitiveAttr(), 1, -1.5, 1.5))
+    check(runner, op, args=arguments(op, PrimitiveAttr(), 1, -1.5, 1.5))
 
 
 def vanilla(dtype: str = "f32") -> Rnn:

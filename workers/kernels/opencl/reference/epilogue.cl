@@ -1,0 +1,36 @@
+/* What attributes ask of every operation: elements with scale and zero point, and results stored after a chain.
+ *
+ * What a chain holds stands in kernels/native/reference/epilogue.py. Defined before this text: a STEP_ macro for each
+ * kind.
+ */
+static int has_scales(tensor t) { return t.record[3] != 0; }
+static real scale_of(tensor t, long number) { return has_scales(t) ? element(beside(t, t.record[3]), number) : 1; }
+static real zero_point_of(tensor t, long number) { return t.record[4] ? element(beside(t, t.record[4]), number) : 0; }
+
+/* What a stored value means: (stored - zero point) * scale. */
+static real quantised(tensor t, long number, real stored)
+{
+    return (stored - zero_point_of(t, number)) * scale_of(t, number);
+}
+
+static real fetch(tensor t, long number) { return quantised(t, number, element(t, number)); }
+
+/* Store an element of dst: the chain of x, divided by the scale, plus the zero point. */
+static void finish(real x, tensor dst, __global const long *chain, long number)
+{
+    __global char *place = base_of(dst) + where(dst, number);
+    __global const long *step = chain + 1;
+    for (long i = 0; i < chain[0]; ++i, step += 5) {
+        int algorithm = (int)step[1];
+        real alpha = fraction_of(step[2]), beta = fraction_of(step[3]);
+        if (step[0] == STEP_ELTWISE)
+            x = eltwise_value(algorithm, x, alpha, beta);
+        else if (step[0] == STEP_BINARY)
+            x = binary_value(algorithm, x, element(make_tensor(dst.memories, chain + step[4] / 8), number));
+        else
+            x += alpha * (load(algorithm, place) - beta);
+    }
+    if (has_scales(dst))
+        x /= scale_of(dst, number);
+    store(x + zero_point_of(dst, number), type_of(dst), place);
+}
