@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, final
 
 from .data_type import data_type, item_size
 
@@ -89,7 +90,8 @@ def _dense_tag(dims: tuple[int, ...], strides: tuple[int, ...]) -> str:
     return "".join("abcdefghijkl"[d] for d in order)
 
 
-@dataclass(frozen=True, slots=True)
+@final
+@dataclass(frozen=True, slots=True, init=False)
 class MemoryDesc:
     """Dimensions, data type and layout of one tensor.
 
@@ -103,48 +105,21 @@ class MemoryDesc:
     dtype: str
     tag: str = ""
     strides: tuple[int, ...] = ()
+    _hash: int = field(init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        dims = tuple(int(d) for d in self.dims)
-        if len(dims) > MAX_DIMS:
-            raise ValueError(f"a memory descriptor has at most {MAX_DIMS} dimensions, got {len(dims)}")
-        if any(d < 0 for d in dims):
-            raise ValueError(f"dimensions must not be negative, got {dims}")
-        object.__setattr__(self, "dims", dims)
-        object.__setattr__(self, "dtype", data_type(self.dtype))
-        given: object = self.tag
-        if isinstance(given, (tuple, list)):
-            object.__setattr__(self, "strides", tuple(given))
-            object.__setattr__(self, "tag", "")
-        if self.strides:
-            self._normalise_strides()
-            return
-        tag = ALIASES.get(self.tag, self.tag) or plain_tag(len(dims))
-        if tag != "any":
-            parse_tag(tag, len(dims))
-        object.__setattr__(self, "tag", tag)
+    def __new__(
+        cls, dims: Sequence[int], dtype: object, tag: str | Sequence[int] = "", strides: Sequence[int] = ()
+    ) -> MemoryDesc:
+        """Return the descriptor, the same object for the same arguments while these are in use."""
+        if isinstance(tag, str):
+            return _described(tuple(dims), dtype, tag, tuple(strides))
+        return _described(tuple(dims), dtype, "", tuple(tag))
 
-    def _normalise_strides(self) -> None:
-        strides = tuple(int(s) for s in self.strides)
-        if self.tag not in ("", STRIDED):
-            raise ValueError(f"a layout is given by a format tag or by strides, not both: {self.tag!r}, {strides}")
-        if len(strides) != self.ndims or any(s < 0 for s in strides):
-            raise ValueError(f"strides: expect {self.ndims} values that are not negative, got {strides}")
-        dense, step, reach = True, 1, 0
-        for stride, size in sorted((s, d) for s, d in zip(strides, self.dims, strict=True) if d > 1):
-            if 0 < stride <= reach:
-                raise ValueError(f"strides: {strides} let elements of {self.dims} overlap")
-            dense = dense and stride == step
-            step = stride * size
-            reach += stride * (size - 1)
-        if 0 in self.dims or dense:
-            # An extent of 1 may have any stride; it takes its place among the others.
-            object.__setattr__(self, "tag", _dense_tag(self.dims, strides))
-            object.__setattr__(self, "strides", ())
-        else:
-            kept = tuple(s if d > 1 else 1 for s, d in zip(strides, self.dims, strict=True))
-            object.__setattr__(self, "tag", STRIDED)
-            object.__setattr__(self, "strides", kept)
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return MemoryDesc, (self.dims, self.dtype, self.tag, self.strides)
 
     @property
     def ndims(self) -> int:
@@ -229,3 +204,43 @@ class MemoryDesc:
     def __str__(self) -> str:
         layout = f"s{'x'.join(map(str, self.strides))}" if self.strides else self.tag
         return f"{self.dtype}:{layout}:{'x'.join(map(str, self.dims))}"
+
+
+@lru_cache(maxsize=4096)
+def _described(given: tuple[int, ...], dtype: object, tag: str, strides: tuple[int, ...]) -> MemoryDesc:
+    """Return the normalised descriptor. Making one anew takes longer than everything else that a cache hit does."""
+    dims = tuple(int(d) for d in given)
+    if len(dims) > MAX_DIMS:
+        raise ValueError(f"a memory descriptor has at most {MAX_DIMS} dimensions, got {len(dims)}")
+    if any(d < 0 for d in dims):
+        raise ValueError(f"dimensions must not be negative, got {dims}")
+    if strides:
+        tag, strides = _normalised(dims, tag, tuple(int(s) for s in strides))
+    else:
+        tag = ALIASES.get(tag, tag) or plain_tag(len(dims))
+        if tag != "any":
+            parse_tag(tag, len(dims))
+    values = {"dims": dims, "dtype": data_type(dtype), "tag": tag, "strides": strides}
+    desc = object.__new__(MemoryDesc)
+    for name, value in {**values, "_hash": hash(tuple(values.values()))}.items():
+        object.__setattr__(desc, name, value)
+    return desc
+
+
+def _normalised(dims: tuple[int, ...], tag: str, strides: tuple[int, ...]) -> tuple[str, tuple[int, ...]]:
+    """Return the tag and strides of a layout that is given by strides."""
+    if tag not in ("", STRIDED):
+        raise ValueError(f"a layout is given by a format tag or by strides, not both: {tag!r}, {strides}")
+    if len(strides) != len(dims) or any(s < 0 for s in strides):
+        raise ValueError(f"strides: expect {len(dims)} values that are not negative, got {strides}")
+    dense, step, reach = True, 1, 0
+    for stride, size in sorted((s, d) for s, d in zip(strides, dims, strict=True) if d > 1):
+        if 0 < stride <= reach:
+            raise ValueError(f"strides: {strides} let elements of {dims} overlap")
+        dense = dense and stride == step
+        step = stride * size
+        reach += stride * (size - 1)
+    if 0 in dims or dense:
+        # An extent of 1 may have any stride; it takes its place among the others.
+        return _dense_tag(dims, strides), ()
+    return STRIDED, tuple(s if d > 1 else 1 for s, d in zip(strides, dims, strict=True))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import itertools
+import pickle
 
 import pytest
 from hypothesis import given
@@ -124,3 +127,25 @@ def test_a_stride_of_zero_repeats_an_element_and_cannot_be_written() -> None:
 def test_strides_that_overlap_or_do_not_fit_are_refused(strides: tuple[int, ...]) -> None:
     with pytest.raises(ValueError, match="strides: "):
         MemoryDesc((3, 4), "f32", strides=strides)
+
+
+@pytest.mark.parametrize("given", [("any", ()), ("aBcd16b", ()), ("", (400, 100, 10, 1)), ((400, 100, 10, 1), ())])
+def test_a_descriptor_is_equal_to_its_copies(given: tuple[str | tuple[int, ...], tuple[int, ...]]) -> None:
+    md = MemoryDesc((2, 4, 10, 10), "f32", *given)
+    for twin in (copy.deepcopy(md), pickle.loads(pickle.dumps(md)), dataclasses.replace(md)):  # noqa: S301 - our own
+        assert twin == md
+        assert hash(twin) == hash(md)
+    assert dataclasses.replace(md, dims=(2, 4, 10, 9)) != md
+
+
+def test_equal_arguments_of_other_types_make_equal_descriptors() -> None:
+    md = MemoryDesc((1, 4), "f32", strides=(6, 1))
+    for twin in (MemoryDesc([True, 4.0], "float32", strides=[6, 1.0]), MemoryDesc((1, 4), "f32", [6, 1])):  # type: ignore[list-item]
+        assert twin == md
+        assert (twin.dims, twin.strides) == ((1, 4), ())
+        assert {type(number) for number in twin.dims} == {int}
+
+
+def test_a_descriptor_cannot_be_changed() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        MemoryDesc((4,), "f32").dims = (5,)  # type: ignore[misc]
