@@ -10,7 +10,7 @@ import hashlib
 import os
 from functools import lru_cache
 from importlib.util import find_spec
-from typing import Final
+from typing import Final, cast
 
 from poolrt.cachestore import Key
 
@@ -39,7 +39,13 @@ _SOURCES: Final = {
 
 
 def primitive_key(pd: PrimitiveDesc) -> Key:
-    """Return the key of a primitive descriptor."""
+    """Return the key of a primitive descriptor, which keeps it."""
+    if pd.cached_key is None:
+        object.__setattr__(pd, "cached_key", _key(pd))
+    return cast("Key", pd.cached_key)
+
+
+def _key(pd: PrimitiveDesc) -> Key:
     kind = pd.target.engine_kind
     return Key(
         {
@@ -47,6 +53,7 @@ def primitive_key(pd: PrimitiveDesc) -> Key:
             "primitive": pd.op.kind,
             "operation": pd.op.fields(),
             "attributes": pd.attr.fields(),
+            "hint": tuple((arg, desc.fields()) for arg, desc in pd.hint),
             "implementation": pd.implementation.name,
             "source": source_digest(kind),
             "target": pd.target.fields(),

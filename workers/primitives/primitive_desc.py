@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,6 +12,8 @@ from ..engines.target import Target
 from .inference import refuse_beyond_inference
 
 if TYPE_CHECKING:
+    from poolrt.cachestore import Key
+
     from .implementation import Implementation
     from .program import Program
 
@@ -26,12 +29,18 @@ class UnsupportedPrimitive(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class PrimitiveDesc:
-    """A completed operation descriptor with its attributes, target and implementation. Equal ones make equal keys."""
+    """A completed operation descriptor with its attributes, target and implementation. Equal ones make equal keys.
+
+    ``hint`` are the memory descriptors of the forward primitive that a backward operation belongs to, where one was given.
+    """
 
     op: OpDesc
     attr: PrimitiveAttr
     target: Target
     implementation: Implementation[Any]
+    hint: tuple[tuple[int, MemoryDesc], ...] = ()
+    #: Kept by `primitive_key`: computing a key takes longer than finding what it names.
+    cached_key: Key | None = field(default=None, init=False, repr=False, compare=False)
 
     def impl_name(self) -> str:
         """Return the name of the implementation chosen."""
@@ -48,15 +57,17 @@ class PrimitiveDesc:
 
     def to_wire(self) -> list[object]:
         """Return plain data for a message to a creator."""
-        return [self.op.to_wire(), self.attr.to_wire(), self.target.to_wire(), self.implementation.name]
+        hint = [[arg, desc.to_wire()] for arg, desc in self.hint]
+        return [self.op.to_wire(), self.attr.to_wire(), self.target.to_wire(), self.implementation.name, hint]
 
     @classmethod
     def from_wire(cls, wire: list[Any]) -> PrimitiveDesc:
         """Rebuild from `to_wire`'s data. Raises ValueError where it is malformed or names an unknown implementation."""
         op, attr = op_from_wire(wire[0]), PrimitiveAttr.from_wire(wire[1])
+        hint = tuple((int(arg), MemoryDesc.from_wire(desc)) for arg, desc in wire[4])
         for implementation in implementations(op.kind, str(wire[2][0])):
             if implementation.name == wire[3]:
-                return cls(op, attr, Target.from_wire(wire[2]), implementation)
+                return cls(op, attr, Target.from_wire(wire[2]), implementation, hint)
         raise ValueError(f"no implementation {wire[3]!r} of {op.kind} for engine kind {wire[2][0]!r}")
 
 
@@ -77,11 +88,7 @@ def implementations(kind: str, engine_kind: str) -> tuple[Implementation[Any], .
 
 def primitive_descs(op: OpDesc, attr: PrimitiveAttr, target: Target) -> list[PrimitiveDesc]:
     """Return the primitive descriptors of every implementation that accepts, best first."""
-    found = []
-    for implementation in implementations(op.kind, target.engine_kind):
-        if _refused(implementation, op, attr, target) is None:
-            found.append(_described(implementation, op, attr, target))
-    return found
+    return list(accepted(op, attr, target, (), []))
 
 
 def primitive_desc(op: OpDesc, attr: PrimitiveAttr, target: Target, references: bool = True) -> PrimitiveDesc:
@@ -89,21 +96,37 @@ def primitive_desc(op: OpDesc, attr: PrimitiveAttr, target: Target, references: 
 
     Raises UnsupportedPrimitive with every reason.
     """
-    reasons = []
+    reasons: list[str] = []
+    for pd in accepted(op, attr, target, (), reasons, references):
+        return pd
+    raise unsupported(op, target, reasons)
+
+
+def accepted(
+    op: OpDesc,
+    attr: PrimitiveAttr,
+    target: Target,
+    hint: tuple[tuple[int, MemoryDesc], ...],
+    reasons: list[str],
+    references: bool = True,
+) -> Iterator[PrimitiveDesc]:
+    """Yield the primitive descriptors of the implementations that accept; add to ``reasons`` why the others do not."""
     for implementation in implementations(op.kind, target.engine_kind):
         if implementation.name.startswith(REFERENCE) and not references:
             continue
         reason = _refused(implementation, op, attr, target)
         if reason is None:
-            return _described(implementation, op, attr, target)
-        reasons.append(f"{implementation.name}: {reason}")
+            used: tuple[str, ...] = getattr(implementation, "extensions", ())
+            completed = implementation.complete(op, attr, target)
+            yield PrimitiveDesc(completed, attr, target.only(used), implementation, hint)
+        else:
+            reasons.append(f"{implementation.name}: {reason}")
+
+
+def unsupported(op: OpDesc, target: Target, reasons: list[str]) -> UnsupportedPrimitive:
+    """Return the error that no implementation accepts."""
     why = "; ".join(reasons) or "there is no implementation for this engine kind"
-    raise UnsupportedPrimitive(f"{op.kind} on engine kind {target.engine_kind} is not supported ({why})")
-
-
-def _described(implementation: Implementation[Any], op: OpDesc, attr: PrimitiveAttr, target: Target) -> PrimitiveDesc:
-    used: tuple[str, ...] = getattr(implementation, "extensions", ())
-    return PrimitiveDesc(implementation.complete(op, attr, target), attr, target.only(used), implementation)
+    return UnsupportedPrimitive(f"{op.kind} on engine kind {target.engine_kind} is not supported ({why})")
 
 
 def _refused(implementation: Implementation[Any], op: OpDesc, attr: PrimitiveAttr, target: Target) -> str | None:

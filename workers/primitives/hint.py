@@ -1,0 +1,31 @@
+"""Hints: what a backward operation takes from the forward primitive that it belongs to."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Any
+
+from ..desc import MemoryDesc, OpDesc
+from .primitive_desc import PrimitiveDesc
+
+
+def take_hint(op: OpDesc, forward: PrimitiveDesc) -> OpDesc:
+    """Return a backward operation with each layout left ``any`` as the forward primitive has it.
+
+    A gradient lies as the tensor does that it belongs to. Raises ValueError where the primitive is none that the
+    operation can belong to.
+    """
+    if op.is_forward:
+        raise ValueError(f"hint: a forward {op.kind} takes none")
+    if forward.op.kind != op.kind or not forward.op.is_forward:
+        prop = getattr(forward.op, "prop", "forward")
+        raise ValueError(f"hint: expect a forward {op.kind}, got {prop} {forward.op.kind}")
+    chosen: dict[str, Any] = {}
+    for part in fields(op):
+        desc, name = getattr(op, part.name), part.name.removeprefix("diff_")
+        if isinstance(desc, MemoryDesc) and desc.is_any:
+            known = getattr(forward.op, name, None)
+            if not isinstance(known, MemoryDesc) or known.dims != desc.dims:
+                raise ValueError(f"hint: its {name} is {known}, which cannot give {part.name} of {desc} a layout")
+            chosen[part.name] = MemoryDesc(desc.dims, desc.dtype, known.tag if not known.strides else "", known.strides)
+    return replace(op, **chosen) if chosen else op

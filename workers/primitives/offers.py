@@ -1,0 +1,129 @@
+"""What is offered for an operation on a target: its primitive descriptors, best first; found again from equal arguments."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from functools import lru_cache
+from math import copysign
+from operator import is_
+from typing import Any, Final
+
+from ..desc import MemoryDesc, OpDesc, PrimitiveAttr
+from ..engines.target import Target
+from .hint import take_hint
+from .primitive_desc import PrimitiveDesc, accepted, unsupported
+
+#: Descriptions that are found again.
+_KEPT: Final = 1024
+
+
+class Offers:
+    """The primitive descriptors of the implementations that accept, best first; each is made when it is first asked for."""
+
+    def __init__(self, op: OpDesc, attr: PrimitiveAttr, target: Target, hint: PrimitiveDesc | None = None) -> None:
+        """Find the best one. Raises UnsupportedPrimitive with every reason, and ValueError for a hint of something else."""
+        known: tuple[tuple[int, MemoryDesc], ...] = ()
+        if hint is not None:
+            op = take_hint(op, hint)
+            known = tuple(sorted((int(arg), desc) for arg, desc in hint.memories().items()))
+        reasons: list[str] = []
+        self._rest = accepted(op, attr, target, known, reasons)
+        self._lock = threading.Lock()
+        self._found: list[PrimitiveDesc] = []
+        best = self.at(0)
+        if best is None:
+            raise unsupported(op, target, reasons)
+        self.best: PrimitiveDesc = best
+
+    def at(self, position: int) -> PrimitiveDesc | None:
+        """Return the primitive descriptor at a position, None behind the last."""
+        if position < len(self._found):
+            return self._found[position]
+        with self._lock:
+            while len(self._found) <= position:
+                pd = next(self._rest, None)
+                if pd is None:
+                    return None
+                self._found.append(pd)
+            return self._found[position]
+
+
+class Descriptions:
+    """The latest offers by the arguments that they were asked for with.
+
+    Arguments are the same where they are identical in type and value, down to the sign of a zero, as keys tell them
+    apart; those that only compare equal, such as 1 and 1.0, are described anew.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: OrderedDict[tuple[Any, ...], tuple[tuple[Any, ...], Offers]] = OrderedDict()
+
+    def find(self, asked: tuple[Any, ...]) -> Offers | None:
+        """Return what was put down for the same arguments. Raises TypeError where they have no hash."""
+        known = self._known
+        try:
+            given, offers = known[asked]
+            known.move_to_end(asked)
+        except KeyError:  # not there, or dropped at this moment by another thread
+            return None
+        return offers if all(map(is_, given, asked)) or identical(given, asked) else None
+
+    def put(self, asked: tuple[Any, ...], offers: Offers) -> None:
+        """Keep offers, dropping the least recently used."""
+        with self._lock:
+            self._known[asked] = (asked, offers)
+            while len(self._known) > _KEPT:
+                self._known.popitem(last=False)
+
+
+@lru_cache(maxsize=1)
+def _descriptions() -> Descriptions:
+    return Descriptions()
+
+
+def offers(
+    kind: type[OpDesc],
+    target: Target,
+    attr: PrimitiveAttr,
+    hint: PrimitiveDesc | None,
+    args: tuple[Any, ...],
+    named: dict[str, Any],
+) -> Offers:
+    """Return what is offered for an operation with fields by position and by name, from the same arguments if it can be.
+
+    Raises TypeError for fields that the operation does not have, ValueError for values that it cannot have, and
+    UnsupportedPrimitive.
+    """
+    asked = (kind, target, attr, hint, *args, *named, *named.values())
+    try:
+        found = _descriptions().find(asked)
+    except TypeError:  # a list, most likely
+        plain = tuple(_hashable(value) for value in args)
+        return offers(kind, target, attr, hint, plain, {name: _hashable(value) for name, value in named.items()})
+    if found is None:
+        found = Offers(kind(*args, **named), attr, target, hint)
+        _descriptions().put(asked, found)
+    return found
+
+
+def _hashable(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(_hashable(item) for item in value)
+    hash(value)  # raises TypeError, which names the type
+    return value
+
+
+def identical(one: Any, other: Any) -> bool:
+    """Return whether two values are the same in type and value, down to the sign of a zero and through all their parts."""
+    if one is other:
+        return True
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, tuple):
+        return len(one) == len(other) and all(map(identical, one, other))
+    if isinstance(one, float):
+        return one == other and copysign(1.0, one) == copysign(1.0, other)
+    names: tuple[str, ...] = () if isinstance(one, MemoryDesc) else getattr(type(one), "__match_args__", ())
+    return bool(one == other) and all(identical(getattr(one, name), getattr(other, name)) for name in names)

@@ -1,0 +1,195 @@
+"""Primitive descriptors as users hold them: an engine, and the ordered implementations that can be walked through."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
+
+from ..desc import Arg, MemoryDesc, OpDesc, PrimitiveAttr, multiple_src
+from ..engines.engine import Engine
+from .offers import Offers, offers
+from .primitive_desc import PrimitiveDesc
+
+if TYPE_CHECKING:
+    from .cache import PrimitiveCache
+    from .primitive import Primitive
+
+#: Described where a primitive has no such argument.
+NO_MEMORY: Final = MemoryDesc((0,), "u8")
+_PLAIN: Final = PrimitiveAttr()
+#: What `query` calls the argument or arguments of an index -> execution arguments by index; those apart stand in for them.
+_ARGUMENTS: Final[dict[str, tuple[tuple[Arg, ...], ...]]] = {
+    "src_md": ((Arg.SRC,), (Arg.SRC_1, Arg.MEAN), (Arg.SRC_2, Arg.VARIANCE)),
+    "dst_md": ((Arg.DST,), (Arg.DST_1, Arg.MEAN), (Arg.DST_2, Arg.VARIANCE)),
+    "diff_src_md": ((Arg.DIFF_SRC,),),
+    "diff_dst_md": ((Arg.DIFF_DST,),),
+    "workspace_md": ((Arg.WORKSPACE,),),
+}
+#: The same for those of which each is there or not, in order.
+_PRESENT: Final[dict[str, tuple[Arg, ...]]] = {
+    "weights_md": (Arg.WEIGHTS, Arg.WEIGHTS_1, Arg.WEIGHTS_2, Arg.SCALE, Arg.SHIFT, Arg.BIAS),
+    "diff_weights_md": (Arg.DIFF_WEIGHTS, Arg.DIFF_SCALE, Arg.DIFF_SHIFT, Arg.DIFF_BIAS),
+}
+
+
+@lru_cache(maxsize=256)
+def booked(pd: PrimitiveDesc) -> int:
+    """Return the bytes of scratch memory that a primitive books."""
+    return pd.program().scratchpad
+
+
+class PrimitiveDescIface:
+    """A primitive descriptor for an engine. It stands at one implementation; `next_impl` goes on to the next.
+
+    ``pd`` is the immutable descriptor that keys are made of; it does not know the engine. Not to be walked through by
+    several threads at once.
+    """
+
+    __slots__ = ("_offers", "_position", "engine", "pd")
+
+    def __init__(self, engine: Engine, offers: Offers, pd: PrimitiveDesc) -> None:
+        self.engine = engine
+        self.pd = pd
+        self._offers = offers
+        self._position = 0
+
+    def impl_name(self) -> str:
+        """Return the name of the implementation, such as ``native:tiles`` or ``ref:matmul``."""
+        return self.pd.implementation.name
+
+    def next_impl(self) -> bool:
+        """Go on to the next implementation that accepts; return False, and stay, where there is none."""
+        pd = self._offers.at(self._position + 1)
+        if pd is None:
+            return False
+        self.pd = pd
+        self._position += 1
+        return True
+
+    def create(self, cache: PrimitiveCache | None = None) -> Primitive:
+        """Return the primitive: from ``cache`` (unless given, that of the process), from the store below, or created now.
+
+        Raises CreationFailed with the compiler's type, message and log.
+        """
+        from .primitive import Primitive
+
+        return Primitive(self.pd, self.engine, cache)
+
+    def src_desc(self, index: int = 0) -> MemoryDesc:
+        """Return the descriptor of a source; like those below one of no elements where there is no such argument.
+
+        Mean and variance that are read are sources 1 and 2, the initial states of a recurrent operation too.
+        """
+        return self._desc("src_md", index)
+
+    def weights_desc(self, index: int = 0) -> MemoryDesc:
+        """Return the descriptor of weights, scale and shift, and the bias, in this order as far as they are there."""
+        return self._desc("weights_md", index)
+
+    def dst_desc(self, index: int = 0) -> MemoryDesc:
+        """Return the descriptor of a destination. Mean and variance that are computed are 1 and 2, final states too."""
+        return self._desc("dst_md", index)
+
+    def diff_src_desc(self, index: int = 0) -> MemoryDesc:
+        """Return the descriptor of the gradient of a source."""
+        return self._desc("diff_src_md", index)
+
+    def diff_weights_desc(self, index: int = 0) -> MemoryDesc:
+        """Return the descriptor of the gradient of weights, scale and shift, and the bias, as `weights_desc` does."""
+        return self._desc("diff_weights_md", index)
+
+    def diff_dst_desc(self, index: int = 0) -> MemoryDesc:
+        """Return the descriptor of the gradient of a destination."""
+        return self._desc("diff_dst_md", index)
+
+    def workspace_desc(self) -> MemoryDesc:
+        """Return the descriptor of what a forward operation leaves for its backward one."""
+        return self._desc("workspace_md", 0)
+
+    def scratchpad_desc(self) -> MemoryDesc:
+        """Return the descriptor of the argument `Arg.SCRATCHPAD`: u8, of no elements where the library brings scratch memory."""
+        return scratchpad_desc(self.pd)
+
+    def query(self, what: str, index: int = 0) -> Any:
+        """Return what oneDNN's query of that name does.
+
+        ``impl_info_str`` · ``src_md`` and the like with an index · ``exec_arg_md`` with an argument · ``scratchpad_md`` ·
+        ``num_of_inputs_s32`` · ``num_of_outputs_s32`` · ``memory_consumption_s64``, the bytes of scratch memory that the
+        library brings · ``engine`` · ``primitive_kind`` · ``prop_kind`` · or a field of the operation. Raises ValueError
+        naming ``what`` where there is no such query.
+        """
+        if what in _ARGUMENTS or what in _PRESENT:
+            return self._desc(what, index)
+        asked = _QUERIES.get(what)
+        if asked is not None:
+            return asked(self, index)
+        if what in type(self.pd.op).__match_args__:
+            return getattr(self.pd.op, what)
+        known = sorted({*_ARGUMENTS, *_PRESENT, *_QUERIES, *type(self.pd.op).__match_args__})
+        raise ValueError(f"what: unknown query {what!r}; known: {', '.join(known)}")
+
+    def _desc(self, what: str, index: int) -> MemoryDesc:
+        if index < 0:
+            raise ValueError(f"index: expect 0 or more, got {index}")
+        memories, outputs = self.pd.op.memories(), self.pd.op.outputs()
+        if what in _PRESENT:
+            present = [arg for arg in _PRESENT[what] if arg in memories]
+            return memories[present[index]] if index < len(present) else NO_MEMORY
+        if what == "src_md" and multiple_src(0) in memories:
+            return memories.get(multiple_src(index), NO_MEMORY)
+        for arg in _ARGUMENTS[what][index] if index < len(_ARGUMENTS[what]) else ():
+            # Mean and variance are read or written.
+            if arg in memories and (arg not in (Arg.MEAN, Arg.VARIANCE) or (arg in outputs) == (what == "dst_md")):
+                return memories[arg]
+        return NO_MEMORY
+
+    def __repr__(self) -> str:
+        return f"<primitive descriptor {self.pd.op.kind} {self.impl_name()} for {self.engine}>"
+
+
+_QUERIES: Final[dict[str, Callable[[PrimitiveDescIface, int], Any]]] = {
+    "impl_info_str": lambda iface, _: iface.impl_name(),
+    "exec_arg_md": lambda iface, arg: arguments(iface.pd).get(arg, NO_MEMORY),
+    "scratchpad_md": lambda iface, _: scratchpad_desc(iface.pd),
+    "num_of_inputs_s32": lambda iface, _: len(iface.pd.memories()) - len(iface.pd.op.outputs()),
+    "num_of_outputs_s32": lambda iface, _: len(iface.pd.op.outputs()),
+    "memory_consumption_s64": lambda iface, _: booked(iface.pd) if iface.pd.attr.scratchpad_mode == "library" else 0,
+    "engine": lambda iface, _: iface.engine,
+    "scratchpad_engine": lambda iface, _: iface.engine,
+    "primitive_kind": lambda iface, _: iface.pd.op.kind,
+    "prop_kind": lambda iface, _: getattr(iface.pd.op, "prop", "forward_inference"),
+}
+
+
+def describe(
+    kind: type[OpDesc],
+    engine: Engine,
+    args: tuple[Any, ...],
+    named: dict[str, Any],
+    attr: PrimitiveAttr | None,
+    hint: PrimitiveDescIface | None,
+) -> PrimitiveDescIface:
+    """Return the primitive descriptor of an operation for an engine: see `OpDesc.PrimitiveDesc`."""
+    if not isinstance(engine, Engine):
+        raise TypeError(f"engine: expect an Engine, got {type(engine).__name__}")
+    if attr is None:
+        attr = _PLAIN
+    elif not isinstance(attr, PrimitiveAttr):
+        raise TypeError(f"attr: expect a PrimitiveAttr, got {type(attr).__name__}")
+    if hint is not None and not isinstance(hint, PrimitiveDescIface):
+        raise TypeError(f"hint: expect a primitive descriptor, got {type(hint).__name__}")
+    found = offers(kind, engine.target, attr, None if hint is None else hint.pd, args, named)
+    return PrimitiveDescIface(engine, found, found.best)
+
+
+def arguments(pd: PrimitiveDesc) -> dict[int, MemoryDesc]:
+    """Return the descriptor of every execution argument, the scratchpad included where the user brings it."""
+    scratchpad = scratchpad_desc(pd)
+    return {**pd.memories(), Arg.SCRATCHPAD: scratchpad} if scratchpad.nbytes else pd.memories()
+
+
+def scratchpad_desc(pd: PrimitiveDesc) -> MemoryDesc:
+    """Return the descriptor of scratch memory that the user brings; of no elements where the library does."""
+    nbytes = booked(pd) if pd.attr.scratchpad_mode == "user" else 0
+    return MemoryDesc((nbytes,), "u8") if nbytes else NO_MEMORY
