@@ -13,23 +13,16 @@ from measure import alternate, installed_environment, record, seconds
 
 _FIRST_RESULT = """
 import numpy
-from poolrt.cachestore import CacheStore
-from poolrt.workers.desc import Arg, Eltwise, MemoryDesc, PrimitiveAttr
-from poolrt.workers.engines.cpu import CpuEngine
-from poolrt.workers.engines.target import cpu_target
-from poolrt.workers.memory.storage import Memory
-from poolrt.workers.primitives.primitive import Primitive
-from poolrt.workers.primitives.primitive_desc import primitive_desc
+from poolrt import Arg, Eltwise, Engine, Memory, MemoryDesc, Stream
 
+engine = Engine("cpu")
 md = MemoryDesc((64, 100), "f32")
-pd = primitive_desc(Eltwise(md, md, "relu"), PrimitiveAttr(), cpu_target())
-with CacheStore.connect() as store:
-    primitive = Primitive(pd, CpuEngine(), store)
-    src, dst = Memory(md), Memory(md)
-    src.numpy()[:] = numpy.arange(-3200, 3200).reshape(64, 100)
-    primitive.execute({Arg.SRC: src, Arg.DST: dst})
-    if (dst.numpy() != numpy.maximum(src.numpy(), 0)).any():
-        raise SystemExit("wrong result")
+primitive = Eltwise.PrimitiveDesc(engine, md, md, "relu").create()
+src, dst = Memory(md, engine), Memory(md, engine)
+src.numpy()[:] = numpy.arange(-3200, 3200).reshape(64, 100)
+primitive.execute(Stream(engine), {Arg.SRC: src, Arg.DST: dst})
+if (dst.numpy() != numpy.maximum(src.numpy(), 0)).any():
+    raise SystemExit("wrong result")
 print(primitive.source)
 """
 

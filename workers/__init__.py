@@ -37,6 +37,12 @@ if TYPE_CHECKING:
     )
     from .engines.engine import Engine
     from .memory.storage import Memory
+    from .primitives.cache import (
+        get_primitive_cache_capacity,
+        get_primitive_cache_size,
+        set_primitive_cache_capacity,
+    )
+    from .primitives.primitive import Primitive
     from .streams.attributes import StreamAttr
     from .streams.stream import Stream
     from .threadpools.interface import ThreadpoolInterface
@@ -44,17 +50,22 @@ if TYPE_CHECKING:
 __all__ = [
     "Arg", "BatchNormalization", "Binary", "Concat", "Convolution", "Deconvolution",
     "Eltwise", "Engine", "GroupNormalization", "Gru", "InnerProduct", "LayerNormalization", "Lrn", "Lstm", "Matmul",
-    "Memory", "MemoryDesc", "Pooling", "PostOp", "Prelu", "PrimitiveAttr", "Quantisation", "Reduction", "Reorder",
+    "Memory", "MemoryDesc", "Pooling", "PostOp", "Prelu", "Primitive", "PrimitiveAttr", "Quantisation", "Reduction", "Reorder",
     "Resampling", "Rnn", "Shuffle", "Softmax", "Stream", "StreamAttr", "Sum", "ThreadpoolInterface",
+    "get_primitive_cache_capacity", "get_primitive_cache_size", "set_primitive_cache_capacity",
 ]  # fmt: skip
 
 #: Name -> the module that has it, `desc` for those that are not listed. A worker process imports none of them.
 _HOMES: Final = {
     "Engine": ".engines.engine",
     "Memory": ".memory.storage",
+    "Primitive": ".primitives.primitive",
     "Stream": ".streams.stream",
     "StreamAttr": ".streams.attributes",
     "ThreadpoolInterface": ".threadpools.interface",
+    "get_primitive_cache_capacity": ".primitives.cache",
+    "get_primitive_cache_size": ".primitives.cache",
+    "set_primitive_cache_capacity": ".primitives.cache",
 }
 
 

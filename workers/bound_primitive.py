@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Any, Final
 
+from .desc.args import Arg
 from .engines.cpu import CpuEngine
-from .memory.buffer import Buffer
+from .kernels.native.object_loader import NativeKernel
+from .memory.buffer import Table
 from .primitives.entry import Entry
-from .primitives.program import Launch, LaunchArgument
+from .resources.resource import LinkedLaunch, Resource
 
 #: First two slots of every packed argument block: the range of work items.
 _RANGE: Final = 2
@@ -23,25 +25,29 @@ class BindError(ValueError):
     """A primitive's launches need an argument that was not given. Raised while binding; names the argument."""
 
 
-class RealizedPrimitive:
-    """An entry whose kernels are mapped on one engine; its constant tables live here. Immutable and shareable."""
+class RealizedPrimitive(Resource[NativeKernel, Table]):
+    """An entry whose kernels are mapped on one engine, with its constant tables."""
 
     def __init__(self, entry: Entry, engine: CpuEngine) -> None:
-        self.entry = entry
-        self.kernels = [engine.realize(binary) for binary in entry.binaries]
-        self.tables = Buffer(len(entry.tables), entry.tables)
+        kernels = [engine.realize(binary) for binary in entry.binaries]
+        super().__init__(entry, kernels, Table(entry.tables))
 
 
 class ArgumentBlock:
     """The packed arguments of one launch for each thread that takes part."""
 
-    def __init__(self, launch: Launch, function: Callable[[int, int, int], int], threads: int) -> None:
-        self.function = function
+    def __init__(self, launch: LinkedLaunch[NativeKernel], threads: int) -> None:
+        self.kernel = launch.kernel
         parts = max(1, min(threads, launch.work))
         bounds = [launch.work * i // parts for i in range(parts + 1)]
         size = _RANGE + len(launch.args)
         self.blocks = [(ctypes.c_int64 * size)(bounds[i], bounds[i + 1]) for i in range(parts)]
         self.addresses = [ctypes.addressof(block) for block in self.blocks]
+
+    @property
+    def function(self) -> Callable[[int, int, int], int]:
+        """The kernel's entry point."""
+        return self.kernel.function
 
     def put(self, index: int, value: int) -> None:
         """Write argument ``index`` into every block."""
@@ -50,42 +56,51 @@ class ArgumentBlock:
 
 
 class BoundPrimitive:
-    """Launches with their arguments. `moving` lists, by argument id, the places that follow an input or output."""
+    """Launches with their arguments. An address or scratchpad of None moves: `moving` lists, by argument, the places of it.
+
+    The scratchpad is the argument `Arg.SCRATCHPAD`, whoever brings it.
+    """
 
     def __init__(
-        self, primitive: RealizedPrimitive, addresses: Mapping[int, int | None], scratchpad: int, threads: int
+        self, primitive: RealizedPrimitive, addresses: Mapping[int, int | None], scratchpad: int | None, threads: int
     ) -> None:
         self._keep = primitive
+        self._scratchpad = scratchpad
         self.blocks: list[ArgumentBlock] = []
         self.moving: dict[int, list[tuple[ArgumentBlock, int, int]]] = {}
-        for launch in primitive.entry.launches:
+        for launch in primitive.launches:
             if launch.work == 0:
                 continue
-            block = ArgumentBlock(launch, primitive.kernels[launch.kernel].function, threads)
+            block = ArgumentBlock(launch, threads)
             self.blocks.append(block)
-            for index, argument in enumerate(launch.args):
-                self._bind(block, index, argument, addresses, scratchpad)
+            for index, (where, value) in enumerate(launch.args):
+                self._bind(block, index, where, value, addresses)
+
+    def move(self, arg: int, address: int) -> None:
+        """Put the address of an argument that moves wherever it is needed."""
+        for block, index, offset in self.moving.get(arg, ()):
+            block.put(index, address + offset)
 
     def _bind(
-        self,
-        block: ArgumentBlock,
-        index: int,
-        argument: LaunchArgument,
-        addresses: Mapping[int, int | None],
-        scratchpad: int,
+        self, block: ArgumentBlock, index: int, where: str, value: Any, addresses: Mapping[int, int | None]
     ) -> None:
-        where, value = argument
-        if isinstance(value, tuple):
+        if where == "m":
             arg, offset = value
             if arg not in addresses:
                 raise BindError(f"{self._keep.entry.implementation} needs argument {arg}, which is not given")
-            address = addresses[arg]
-            if address is None:
-                self.moving.setdefault(arg, []).append((block, index, offset))
-            else:
-                block.put(index, address + offset)
+            self._place(block, index, arg, addresses[arg], offset)
+        elif where == "s":
+            self._place(block, index, Arg.SCRATCHPAD, self._scratchpad, value)
+        elif where == "t":
+            tables, offset = value
+            block.put(index, tables.address + offset)
         elif where == "f":
             block.put(index, ctypes.c_int64.from_buffer_copy(ctypes.c_double(value)).value)
         else:
-            base = {"s": scratchpad, "t": self._keep.tables.address}.get(where, 0)
-            block.put(index, base + int(value))
+            block.put(index, value)
+
+    def _place(self, block: ArgumentBlock, index: int, arg: int, address: int | None, offset: int) -> None:
+        if address is None:
+            self.moving.setdefault(arg, []).append((block, index, offset))
+        else:
+            block.put(index, address + offset)

@@ -3,62 +3,72 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from .desc.args import Arg
 from .kernels.opencl.realize import realize_kernel, set_memory, set_number
 from .opencl_memory import device_buffer
 from .primitives.entry import Entry
-from .primitives.program import Launch
+from .resources.resource import LinkedLaunch, Resource
 
 if TYPE_CHECKING:
     import pyopencl
 
     from .engines.opencl import OpenClEngine
 
+#: A buffer, or None for one that moves, and an offset in it in bytes.
+Place: TypeAlias = "tuple[pyopencl.Buffer | None, int]"
 
-class RealizedOpenClPrimitive:
+
+class RealizedKernel(NamedTuple):
+    """A program of an engine's context, and the name of the kernel in it."""
+
+    program: pyopencl.Program
+    name: str
+
+
+class RealizedOpenClPrimitive(Resource[RealizedKernel, "pyopencl.Buffer"]):
     """An entry whose programs belong to one engine's context; its constant tables live on the device."""
 
     def __init__(self, entry: Entry, engine: OpenClEngine) -> None:
-        self.entry = entry
-        self.programs = [engine.realize(binary) for binary in entry.binaries]
-        self.tables = device_buffer(engine, len(entry.tables), entry.tables)
-
-    def kernel(self, number: int) -> pyopencl.Kernel:
-        """Return a new kernel object for kernel ``number`` of the entry."""
-        return realize_kernel(self.programs[number], self.entry.kernel_names[number])
+        programs = (engine.realize(binary) for binary in entry.binaries)
+        kernels = [RealizedKernel(*pair) for pair in zip(programs, entry.kernel_names, strict=True)]
+        super().__init__(entry, kernels, device_buffer(engine, len(entry.tables), entry.tables))
 
 
 class BoundLaunch:
-    """One launch with its arguments set, except `moving`: (kernel argument, execution argument) each.
-
-    ``places`` are buffers and offsets in them; no buffer marks an argument that moves.
-    """
+    """One launch with its arguments set, except the buffers of `moving`: (kernel argument, execution argument) each."""
 
     def __init__(
         self,
-        primitive: RealizedOpenClPrimitive,
-        launch: Launch,
-        places: Mapping[int, tuple[pyopencl.Buffer | None, int]],
-        scratchpad: pyopencl.Buffer,
+        launch: LinkedLaunch[RealizedKernel],
+        places: Mapping[int, Place],
+        scratchpad: pyopencl.Buffer | None,
+        implementation: str,
     ) -> None:
-        self.kernel = primitive.kernel(launch.kernel)
+        self.kernel = realize_kernel(*launch.kernel)
         self.global_size = launch.global_size
         self.local_size = launch.local_size
         self.moving: list[tuple[int, int]] = []
         # Setting an argument does not keep its buffer alive.
-        self._keep: dict[int, object] = {-1: primitive}
+        self._keep: dict[int, object] = {-1: launch}
         index = 0
         for where, value in launch.args:
-            if isinstance(value, tuple):
-                self._place(index, value, places, primitive.entry.implementation)
-                index += 2
-            elif where in ("i", "f"):
+            if where in ("i", "f"):
                 set_number(self.kernel, index, value, real=where == "f")
                 index += 1
+                continue
+            if where == "m":
+                arg, offset = value
+                if arg not in places:
+                    raise ValueError(f"{implementation} needs argument {arg}, which is not given")
+                self._place(index, arg, places[arg], offset)
+            elif where == "s":
+                self._place(index, Arg.SCRATCHPAD, (scratchpad, 0), value)
             else:
-                self._set(index, scratchpad if where == "s" else primitive.tables, int(value))
-                index += 2
+                tables, offset = value
+                self._set(index, tables, offset)
+            index += 2
 
     def move(self, index: int, buffer: pyopencl.Buffer) -> None:
         """Set the buffer of kernel argument ``index``; its offset stays."""
@@ -71,17 +81,8 @@ class BoundLaunch:
 
         cl.enqueue_nd_range_kernel(queue, self.kernel, self.global_size, self.local_size)
 
-    def _place(
-        self,
-        index: int,
-        value: tuple[int, int],
-        places: Mapping[int, tuple[pyopencl.Buffer | None, int]],
-        implementation: str,
-    ) -> None:
-        arg, offset = value
-        if arg not in places:
-            raise ValueError(f"{implementation} needs argument {arg}, which is not given")
-        buffer, start = places[arg]
+    def _place(self, index: int, arg: int, place: Place, offset: int) -> None:
+        buffer, start = place
         if buffer is None:
             self.moving.append((index, arg))
             set_number(self.kernel, index + 1, start + offset, real=False)
@@ -94,9 +95,10 @@ class BoundLaunch:
 
 
 def bind_launches(
-    primitive: RealizedOpenClPrimitive,
-    places: Mapping[int, tuple[pyopencl.Buffer | None, int]],
-    scratchpad: pyopencl.Buffer,
+    primitive: RealizedOpenClPrimitive, places: Mapping[int, Place], scratchpad: pyopencl.Buffer | None
 ) -> Sequence[BoundLaunch]:
-    """Return the launches of a primitive on placed arguments. Raises ValueError where one is missing."""
-    return [BoundLaunch(primitive, launch, places, scratchpad) for launch in primitive.entry.launches]
+    """Return the launches of a primitive on placed arguments; places without a buffer, and a scratchpad of None, move.
+
+    Raises ValueError where an argument is missing.
+    """
+    return [BoundLaunch(run, places, scratchpad, primitive.entry.implementation) for run in primitive.launches]

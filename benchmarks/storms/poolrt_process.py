@@ -20,31 +20,28 @@ def main(job: dict[str, Any]) -> None:
     sys.stdin.readline()
     begin = time.perf_counter()
     from poolrt.cachestore import CacheStore
-    from poolrt.workers.desc import Arg, Eltwise, MemoryDesc, PrimitiveAttr
-    from poolrt.workers.engines.cpu import CpuEngine
-    from poolrt.workers.engines.target import cpu_target
-    from poolrt.workers.memory.storage import Memory
+    from poolrt.workers import Arg, Eltwise, Engine, Memory, MemoryDesc, Stream
+    from poolrt.workers.primitives.cache import PrimitiveCache
     from poolrt.workers.primitives.key import primitive_key
-    from poolrt.workers.primitives.primitive import Primitive
-    from poolrt.workers.primitives.primitive_desc import primitive_desc
 
     md = MemoryDesc(expected.SHAPE, "f32")
-    target = cpu_target()
+    engine = Engine("cpu")
+    stream = Stream(engine)
     pds = {
-        name: primitive_desc(Eltwise(md, md, name, *expected.PARAMETERS.get(name, ())), PrimitiveAttr(), target)
-        for name in job["kernels"]
+        name: Eltwise.PrimitiveDesc(engine, md, md, name, *expected.PARAMETERS.get(name, ())) for name in job["kernels"]
     }
-    engine, src = CpuEngine(), Memory(md)
+    src = Memory(md, engine)
     src.numpy()[:] = expected.source()
     results = {name: Memory(md) for name in pds}
     with CacheStore.connect(**job["store"]) as store:
         created = 0
         if job["socket"] >= 0:
-            found = store.get_many([primitive_key(pd) for pd in pds.values()])
-            missing = [pd for pd, item in zip(pds.values(), found, strict=True) if item is None]
+            found = store.get_many([primitive_key(iface.pd) for iface in pds.values()])
+            missing = [iface.pd for iface, item in zip(pds.values(), found, strict=True) if item is None]
             created = create(missing, job["socket"])
+        cache = PrimitiveCache(store=store)
         for name, pd in pds.items():
-            Primitive(pd, engine, store).execute({Arg.SRC: src, Arg.DST: results[name]})
+            pd.create(cache).execute(stream, {Arg.SRC: src, Arg.DST: results[name]})
         seconds = time.perf_counter() - begin
     if "numba" in sys.modules:
         raise SystemExit("a process that only runs kernels has imported numba")

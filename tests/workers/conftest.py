@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from poolrt.cachestore import CacheStore
 from poolrt.workers.engines.target import ISA_LEVELS, host_isa
 
 from .native_runner import LEVELS, NativeRunner
@@ -47,3 +48,11 @@ def opencl(device: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Op
     runner = OpenClRunner(tmp_path_factory.mktemp("opencl"))
     yield runner
     runner.close()
+
+
+@pytest.fixture(scope="session")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CacheStore]:
+    """Return a store of its own for the session, so that each primitive is compiled once."""
+    with CacheStore.connect(home=str(tmp_path_factory.mktemp("home"))) as opened:
+        yield opened
+        opened.down()

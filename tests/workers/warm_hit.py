@@ -14,20 +14,17 @@ BLOCKED = ("pickle", "_pickle", "_compat_pickle", "pickletools", "shelve", "dill
 def main(home: str) -> None:
     """Get, realize, execute and check one kernel."""
     from poolrt.cachestore import CacheStore
-    from poolrt.workers.desc import Arg, Eltwise, MemoryDesc, PrimitiveAttr
-    from poolrt.workers.engines.cpu import CpuEngine
-    from poolrt.workers.engines.target import cpu_target
-    from poolrt.workers.memory.storage import Memory
-    from poolrt.workers.primitives.primitive import Primitive
-    from poolrt.workers.primitives.primitive_desc import primitive_desc
+    from poolrt.workers import Arg, Eltwise, Engine, Memory, MemoryDesc, Stream
+    from poolrt.workers.primitives.cache import PrimitiveCache
 
+    engine = Engine("cpu")
     md = MemoryDesc((64,), "f32")
     values = array.array("f", range(-32, 32))
     result = array.array("f", bytes(md.nbytes))
-    pd = primitive_desc(Eltwise(md, md, "relu"), PrimitiveAttr(), cpu_target())
     with CacheStore.connect(home=home) as store:
-        primitive = Primitive(pd, CpuEngine(), store)
-        primitive.execute({Arg.SRC: Memory(md, buffer=values), Arg.DST: Memory(md, buffer=result)})
+        primitive = Eltwise.PrimitiveDesc(engine, md, md, "relu").create(PrimitiveCache(store=store))
+        args = {Arg.SRC: Memory(md, engine, values), Arg.DST: Memory(md, engine, result)}
+        primitive.execute(Stream(engine), args)
     if list(result) != [max(value, 0.0) for value in values]:
         raise SystemExit("wrong result")
     print(primitive.source)

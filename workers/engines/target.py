@@ -51,6 +51,12 @@ class Target:
         kept = [e for e in self.extensions if e in extensions]
         return replace(self, device=_device(self.isa, kept))
 
+    def serves(self, other: Target) -> bool:
+        """Return whether code that is made for another target runs on this one."""
+        if self.engine_kind != "cpu" or other.engine_kind != "cpu":
+            return self == other
+        return self.isa_at_least(other.isa) and {*other.extensions} <= {*self.extensions}
+
     def isa_at_least(self, level: str) -> bool:
         """Return whether a CPU target includes an ISA level."""
         order = list(ISA_LEVELS)

@@ -8,6 +8,8 @@ from typing import Final
 
 #: Bytes that kernels may read past the end of a buffer.
 SLACK: Final = 64
+#: Bytes of a cache line.
+_LINE: Final = 64
 
 
 class Buffer:
@@ -26,3 +28,14 @@ class Buffer:
     def view(self) -> memoryview:
         """The bytes, writable; whoever holds them keeps the memory."""
         return memoryview(self._map)[: self.nbytes]
+
+
+class Table:
+    """A copy of constant bytes on a cache line of its own; `address` is its first byte. Cheaper to make than a `Buffer`."""
+
+    __slots__ = ("_hold", "address")
+
+    def __init__(self, content: bytes) -> None:
+        self._hold = (ctypes.c_char * (len(content) + _LINE + SLACK))()
+        self.address: int = -(-ctypes.addressof(self._hold) // _LINE) * _LINE
+        ctypes.memmove(self.address, content, len(content))

@@ -24,7 +24,7 @@ class Memory:
     Raises ValueError where the buffer is smaller than the descriptor needs, or the descriptor's layout is ``any``.
     """
 
-    __slots__ = ("_bytes", "desc", "engine")
+    __slots__ = ("__weakref__", "_bytes", "desc", "engine")
 
     def __init__(self, desc: MemoryDesc, engine: Engine | None = None, buffer: Any = None) -> None:
         self.desc = desc
@@ -36,6 +36,11 @@ class Memory:
             self._bytes = DeviceBytes(engine.opencl, desc.nbytes, buffer)
         else:
             self._bytes = HostBytes(desc.nbytes, buffer)
+
+    @property
+    def is_on_host(self) -> bool:
+        """Whether the bytes lie in the host's memory as every engine of kind cpu sees it."""
+        return isinstance(self._bytes, HostBytes)
 
     @property
     def address(self) -> int:

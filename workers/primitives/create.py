@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+import threading
+from collections import OrderedDict
 from importlib import import_module
+from typing import Final
+
+from poolrt.cachestore import Key
 
 from ..engines.target import Target
 from .entry import pack_entry
 from .primitive_desc import PrimitiveDesc
 from .program import KernelSpec
 
+#: Kernels that a creator keeps.
+_KEPT: Final = 1024
+
 
 class PrimitiveCreator:
-    """Compiles primitives; keeps what it has compiled, so that primitives sharing a kernel share the compilation."""
+    """Compiles primitives; keeps what it has compiled lately, so that primitives sharing a kernel share the compilation.
+
+    Threads may share a creator; two that need the same kernel at once both compile it.
+    """
 
     def __init__(self) -> None:
-        self._compiled: dict[tuple[KernelSpec, Target], bytes] = {}
+        self._lock = threading.Lock()
+        self._compiled: OrderedDict[tuple[bytes, Target], bytes] = OrderedDict()
 
     def create(self, pd: PrimitiveDesc) -> bytes:
         """Return the entry of a primitive descriptor. Raises the compiler's error where a kernel does not compile."""
@@ -24,9 +36,17 @@ class PrimitiveCreator:
         return pack_entry(pd.impl_name(), kind, program, binaries, names)
 
     def _binary(self, spec: KernelSpec, target: Target) -> bytes:
-        found = self._compiled.get((spec, target))
+        # Parameters that compare equal, such as 0.0 and -0.0, can make different code.
+        known = Key(spec.fields()).canonical, target
+        with self._lock:
+            found = self._compiled.get(known)
         if found is None:
-            found = self._compiled[spec, target] = _compile(spec, target)
+            found = _compile(spec, target)
+        with self._lock:
+            self._compiled[known] = found
+            self._compiled.move_to_end(known)
+            if len(self._compiled) > _KEPT:
+                self._compiled.popitem(last=False)
         return found
 
 

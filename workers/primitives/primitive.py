@@ -1,51 +1,83 @@
-"""A primitive in this process: got from the store or created there, realized on an engine, executed on memories."""
+"""Primitives as users hold them: got from the cache or created, realized on an engine, executed on streams."""
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, cast
 
-from poolrt.cachestore import CacheStore
-
-from ..bound_primitive import BoundPrimitive, RealizedPrimitive
-from ..engines.cpu import CpuEngine
-from ..memory.buffer import Buffer
+from ..bound_primitive import RealizedPrimitive
+from ..desc import Arg, MemoryDesc
+from ..engines.engine import Engine
 from ..memory.storage import Memory
-from .entry import parse_entry
-from .key import primitive_key
+from ..resources.mapper import ResourceMapper
+from ..resources.resource import Resource
+from ..streams.stream import Stream
+from .cache import PrimitiveCache, primitive_cache
+from .execution import CpuExecution
 from .primitive_desc import PrimitiveDesc
+from .primitive_desc_iface import arguments
+
+if TYPE_CHECKING:
+    from ..opencl_primitive import RealizedOpenClPrimitive
+    from .opencl_execution import OpenClExecution
 
 
 class Primitive:
-    """A created primitive with its scratchpad. `source` says where it came from: memory, files, redis, waited or created."""
+    """A created primitive with its resources on one engine. Any number of threads and streams may execute it at once.
 
-    def __init__(self, pd: PrimitiveDesc, engine: CpuEngine, store: CacheStore) -> None:
-        key = primitive_key(pd)
-        outcome = store.fetch_or_create(key, lambda: _create(pd))
+    Scratch memory belongs to the stream that it is executed on, or is an argument: see `PrimitiveAttr.scratchpad_mode`.
+    `source` says where the primitive came from: ``memory`` (the cache of this process or the store's), ``files``,
+    ``redis``, ``waited`` (another creator was at work), or ``created``.
+    """
+
+    def __init__(self, pd: PrimitiveDesc, engine: Engine, cache: PrimitiveCache | None = None) -> None:
+        """Get what ``pd`` describes from a cache (unless given, that of the process) and realize it on an engine.
+
+        Raises ValueError for an engine of another target than the descriptor's, CreationFailed with the compiler's type,
+        message and log, and what realizing binaries raises.
+        """
+        if not engine.target.serves(pd.target):
+            raise ValueError(f"engine: {engine} cannot run what is made for {pd.target}")
         self.pd = pd
-        self.source = outcome.source
-        self._realized = RealizedPrimitive(parse_entry(outcome.value), engine)
-        self._scratchpad = Buffer(self._realized.entry.scratchpad)
-        self._wanted = pd.memories()
+        self.engine = engine
+        cached, self.source = (cache or primitive_cache()).fetch(pd)
+        #: The resources of this primitive and of those that it is made of.
+        self.resources = ResourceMapper(engine)
+        self._execution = _execution(self.resources.get(cached))
+        self._wanted: dict[int, MemoryDesc] | None = None
 
-    def execute(self, args: Mapping[int, Memory]) -> None:
-        """Compute on memories given by argument. Raises ValueError where one is missing or differently described."""
-        for arg, desc in self._wanted.items():
-            if arg not in args:
-                raise ValueError(f"argument {arg} ({desc}) is missing")
-            if args[arg].desc != desc:
-                raise ValueError(f"argument {arg}: expect {desc}, got {args[arg].desc}")
-        addresses: dict[int, int | None] = {int(arg): memory.address for arg, memory in args.items()}
-        bound = BoundPrimitive(self._realized, addresses, self._scratchpad.address, threads=1)
-        result = (ctypes.c_int64 * 8)()
-        start = ctypes.addressof(result)
-        for block in bound.blocks:
-            for address in block.addresses:
-                if block.function(start, start + 32, address):
-                    raise RuntimeError(f"{self.pd.impl_name()} failed")
+    def execute(self, stream: Stream, args: Mapping[int, Memory] | Mapping[Arg, Memory]) -> None:
+        """Compute on memories given by argument, in the order of the stream.
+
+        Raises ValueError where one is missing, differently described or on another engine, and KernelFailed where a
+        kernel failed.
+        """
+        if stream.engine is not self.engine:
+            raise ValueError(f"stream: it is on another engine than the primitive, which is on {self.engine}")
+        given: Mapping[Any, Memory] = args
+        wanted = self._wanted
+        if wanted is None:
+            wanted = self._wanted = arguments(self.pd)
+        for arg, desc in wanted.items():
+            memory = given.get(arg)
+            if memory is None:
+                raise ValueError(f"argument {_name(arg)}: missing; expect {desc}")
+            if memory.desc is not desc and memory.desc != desc:
+                raise ValueError(f"argument {_name(arg)}: expect {desc}, got {memory.desc}")
+            if memory.engine is not self.engine and not (memory.is_on_host and self.engine.kind == "cpu"):
+                raise ValueError(f"argument {_name(arg)}: expect memory on {self.engine}, got {memory}")
+        self._execution.execute(stream, {arg: given[arg] for arg in wanted})
 
 
-def _create(pd: PrimitiveDesc) -> bytes:
-    from .create import PrimitiveCreator  # the way to the compilers: only where the entry is missing
+def _execution(resource: Resource[Any, Any]) -> CpuExecution | OpenClExecution:
+    if isinstance(resource, RealizedPrimitive):
+        return CpuExecution(resource)
+    from .opencl_execution import OpenClExecution
 
-    return PrimitiveCreator().create(pd)
+    return OpenClExecution(cast("RealizedOpenClPrimitive", resource))
+
+
+def _name(arg: int) -> str:
+    """Return the name of an argument with its number."""
+    known = {int(item): item.name for item in Arg}
+    return f"{arg} ({known[arg]})" if arg in known else str(arg)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ..engines.engine import Engine
 from ..memory.buffer import Buffer
-from ..threadpools.interface import ThreadpoolInterface
+from ..threadpools.interface import KernelFailed, ThreadpoolInterface
 from ..threadpools.sequential import SequentialPool
 from .attributes import StreamAttr
 
 if TYPE_CHECKING:
     import pyopencl
+
+#: Executions on OpenCL that may be under way: more of them would hold too much memory.
+_HELD: Final = 256
 
 
 class Stream:
@@ -24,7 +27,7 @@ class Stream:
     `wait` waits for all that may still be under way.
     """
 
-    __slots__ = ("_attr", "_pool", "_queue", "_scratch", "_scratchpad", "engine", "order")
+    __slots__ = ("_attr", "_held", "_pool", "_queue", "_scratch", "_scratchpad", "engine", "order")
 
     def __init__(self, engine: Engine, attr: StreamAttr | None = None) -> None:
         """Make a stream with attributes, which are copied. Raises ValueError where they are for another kind of engine."""
@@ -36,6 +39,7 @@ class Stream:
         self._attr = attr.copy() if attr is not None else StreamAttr(engine.kind)
         #: Held while a primitive is executed or submitted.
         self.order = threading.Lock()
+        self._held: list[object] = []
         self._scratchpad: Buffer | None = None
         self._scratch: pyopencl.Buffer | None = None
         self._queue: pyopencl.CommandQueue | None = None
@@ -81,9 +85,26 @@ class Stream:
             self._scratch = device_buffer(self.engine.opencl, nbytes)
         return self._scratch
 
+    def hold(self, used: object) -> None:
+        """Keep what enqueued launches use until they have ended; whoever calls this holds `order`."""
+        self._held.append(used)
+        if len(self._held) > _HELD:
+            self._finish()
+
     def wait(self) -> None:
-        """Return when everything executed so far has ended. Raises KernelFailed, or pyopencl.Error, where something failed."""
+        """Return when everything executed so far has ended. Raises KernelFailed where something failed."""
         if self._queue is not None:
-            self._queue.finish()
+            with self.order:
+                self._finish()
         elif self._pool is not None:
             self._pool.wait()
+
+    def _finish(self) -> None:
+        import pyopencl as cl
+
+        try:
+            self.queue.finish()
+        except cl.Error as error:
+            raise KernelFailed(f"the device failed: {error}") from error
+        finally:
+            self._held.clear()

@@ -1,0 +1,308 @@
+"""The primitive cache of a process: shared futures, capacity, and one creation whatever threads and errors do."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from poolrt.cachestore import CacheStore, CreationFailed, CreationTimeout, Key
+from poolrt.workers.desc import Arg, Eltwise, MemoryDesc, OpDesc, PrimitiveAttr
+from poolrt.workers.engines.target import Target, cpu_target
+from poolrt.workers.primitives.cache import Future, PrimitiveCache
+from poolrt.workers.primitives.cached_primitive import CachedPrimitive
+from poolrt.workers.primitives.entry import Entry
+from poolrt.workers.primitives.key import primitive_key
+from poolrt.workers.primitives.primitive_desc import PrimitiveDesc
+from poolrt.workers.primitives.program import KernelSpec, Launch, Program
+
+ROOT = Path(__file__).resolve().parents[3]
+BOUND_S = 60.0
+THREADS = 32
+
+
+class Described:
+    """An implementation whose program is what a test says, described once for each creation."""
+
+    engine_kind, general = "cpu", True
+
+    def __init__(self, name: str, describe: Callable[[int], Program]) -> None:
+        self.name = name
+        self.times = 0
+        self._describe = describe
+
+    def reject(self, op: OpDesc, attr: PrimitiveAttr, target: Target) -> str | None:
+        return None
+
+    def complete(self, op: Any, attr: PrimitiveAttr, target: Target) -> Any:
+        return op
+
+    def program(self, op: OpDesc, attr: PrimitiveAttr, target: Target) -> Program:
+        self.times += 1
+        return self._describe(self.times)
+
+
+#: Moves 100 bytes.
+SOUND = Program(
+    (KernelSpec.of("concat"),),
+    (Launch(0, (("m", (int(Arg.SRC), 0)), ("m", (int(Arg.DST), 0)), ("t", 0)), 0),),
+    bytes(64),
+)
+BROKEN = Program((KernelSpec.of("no_such_kernel"),), ())
+NUMBERS = iter(range(1 << 30))
+
+
+def described(describe: Callable[[int], Program]) -> tuple[PrimitiveDesc, Described]:
+    """Return a primitive descriptor that nobody has asked for yet, and its implementation."""
+    implementation = Described(f"test:{next(NUMBERS)}", describe)
+    md = MemoryDesc((25,), "f32")
+    return PrimitiveDesc(Eltwise(md, md, "relu"), PrimitiveAttr(), cpu_target(), implementation), implementation
+
+
+def landed(name: str) -> tuple[Key, Future]:
+    """Return a key and a future that has its result."""
+    key, future = Key({"primitive": name}), Future()
+    future.set_result(CachedPrimitive(key.canonical, Entry(name, "cpu", (), (), (), b"", 0)))
+    return key, future
+
+
+class Counting(PrimitiveCache):
+    """A cache that counts the threads which hold a future."""
+
+    def __init__(self, store: CacheStore) -> None:
+        super().__init__(16, store)
+        self.asked = threading.Semaphore(0)
+
+    def get_or_add(self, key: Key, future: Future) -> Future | None:
+        found = super().get_or_add(key, future)
+        self.asked.release()
+        return found
+
+    def after(self, threads: int, program: Program) -> Program:
+        """Return a program when so many threads hold one."""
+        for _ in range(threads):
+            assert self.asked.acquire(timeout=BOUND_S)
+        return program
+
+
+def all_at_once(cache: PrimitiveCache, pd: PrimitiveDesc) -> tuple[list[str], list[Exception]]:
+    """Let many threads ask for a primitive; return the sources they were told, and the errors they got."""
+    sources: list[str] = []
+    errors: list[Exception] = []
+
+    def ask() -> None:
+        try:
+            sources.append(cache.fetch(pd, BOUND_S)[1])
+        except Exception as error:  # noqa: BLE001 - compared by the test
+            errors.append(error)
+
+    threads = [threading.Thread(target=ask) for _ in range(THREADS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(BOUND_S)
+    return sources, errors
+
+
+def test_the_first_to_ask_adds_its_future_and_all_others_share_it(store: CacheStore) -> None:
+    cache = PrimitiveCache(4, store)
+    key, future = landed("one")
+    assert cache.get_or_add(key, future) is None
+    assert cache.get_or_add(Key({"primitive": "one"}), Future()) is future
+    assert cache.get_size() == 1
+
+
+def test_the_least_recently_used_is_evicted(store: CacheStore) -> None:
+    cache = PrimitiveCache(2, store)
+    (a, first), (b, second), (c, third) = landed("a"), landed("b"), landed("c")
+    cache.get_or_add(a, first)
+    cache.get_or_add(b, second)
+    assert cache.get_or_add(a, Future()) is first
+    cache.get_or_add(c, third)
+    assert [cache.get(key) for key in (a, b, c)] == [first, None, third]
+    assert cache.get_size() == cache.get_capacity() == 2
+
+
+def test_what_is_under_way_is_not_evicted(store: CacheStore) -> None:
+    cache = PrimitiveCache(1, store)
+    key, (other, ready) = Key({"primitive": "under way"}), landed("ready")
+    under_way = Future()
+    cache.get_or_add(key, under_way)
+    cache.get_or_add(other, ready)
+    assert cache.get(key) is under_way
+    cache.set_capacity(0)
+    assert cache.get(key) is under_way
+    # Once it has landed, it is one like the others
+    under_way.set_result(ready.result(0))
+    cache.set_capacity(0)
+    assert cache.get_size() == 0
+
+
+def test_only_a_failed_future_is_removed_as_invalidated(store: CacheStore) -> None:
+    cache = PrimitiveCache(4, store)
+    for end, removed in ((None, False), (ValueError("no"), True)):
+        key, future = Key({"primitive": str(end)}), Future()
+        cache.get_or_add(key, future)
+        cache.remove_if_invalidated(key)
+        assert cache.get(key) is future
+        if end is not None:
+            future.set_exception(end)
+        cache.remove_if_invalidated(key)
+        assert (cache.get(key) is None) == removed
+
+
+def test_a_capacity_of_0_clears_the_cache_and_turns_it_off(store: CacheStore) -> None:
+    cache = PrimitiveCache(4, store)
+    key, future = landed("kept no more")
+    cache.get_or_add(key, future)
+    cache.set_capacity(0)
+    assert (cache.get_size(), cache.get_capacity()) == (0, 0)
+    assert cache.get_or_add(key, future) is None
+    assert cache.get_size() == 0
+    pd, implementation = described(lambda _: SOUND)
+    assert [cache.fetch(pd)[1] for _ in range(2)] == ["created", "memory"]  # of the store
+    assert (implementation.times, cache.get_size()) == (1, 0)
+    with pytest.raises(ValueError, match="capacity: expect 0 or more, got -1"):
+        cache.set_capacity(-1)
+
+
+def test_the_api_comes_before_the_environment(monkeypatch: pytest.MonkeyPatch, store: CacheStore) -> None:
+    monkeypatch.delenv("POOLRT_PRIMITIVE_CACHE_CAPACITY", raising=False)
+    assert PrimitiveCache().get_capacity() == 1024
+    monkeypatch.setenv("POOLRT_PRIMITIVE_CACHE_CAPACITY", "7")
+    assert PrimitiveCache().get_capacity() == 7
+    assert PrimitiveCache(9).get_capacity() == 9
+
+
+def test_the_cache_of_the_process_is_set_and_asked_by_name() -> None:
+    code = """
+import poolrt
+from poolrt import Eltwise, Engine, MemoryDesc
+engine, md = Engine("cpu"), MemoryDesc((64,), "f32")
+print(poolrt.get_primitive_cache_capacity(), poolrt.get_primitive_cache_size())
+first = Eltwise.PrimitiveDesc(engine, md, md, "relu").create().source
+print(first, Eltwise.PrimitiveDesc(engine, md, md, "relu").create().source, poolrt.get_primitive_cache_size())
+poolrt.set_primitive_cache_capacity(0)
+print(poolrt.get_primitive_cache_capacity(), poolrt.get_primitive_cache_size())
+from poolrt.workers.primitives.cache import primitive_cache
+primitive_cache()._store.down()
+"""
+    assert run(code) == ["5 0", "created memory 1", "0 0"]
+
+
+def test_many_threads_that_ask_at_once_have_one_creation(store: CacheStore) -> None:
+    cache = Counting(store)
+    # Given a creation that goes on until all threads have asked
+    pd, implementation = described(lambda _: cache.after(THREADS, SOUND))
+    sources, errors = all_at_once(cache, pd)
+    assert errors == []
+    assert sorted(sources) == ["created"] + ["waited"] * (THREADS - 1)
+    assert implementation.times == 1
+    # And later there is nothing to create or to look up
+    assert cache.fetch(pd)[1] == "memory"
+
+
+def test_all_that_wait_for_a_failed_creation_get_an_equal_error_and_the_next_one_tries_again(store: CacheStore) -> None:
+    cache = Counting(store)
+    pd, implementation = described(lambda time: cache.after(THREADS, BROKEN) if time == 1 else SOUND)
+    sources, errors = all_at_once(cache, pd)
+    assert sources == []
+    assert len(set(map(id, errors))) == len(errors) == THREADS
+    for error in errors:
+        assert isinstance(error, CreationFailed)
+        assert (error.type, error.message, error.log) == (errors[0].type, errors[0].message, errors[0].log)  # type: ignore[attr-defined]
+        assert "no_such_kernel" in str(error)
+    assert cache.get_size() == 0
+    assert [cache.fetch(pd)[1] for _ in range(2)] == ["created", "memory"]
+    assert implementation.times == 2
+
+
+def test_an_interrupted_creator_is_replaced_by_one_that_waits(store: CacheStore) -> None:
+    cache = Counting(store)
+
+    def interrupted(time: int) -> Program:
+        if time == 1:
+            cache.after(2, SOUND)
+            raise KeyboardInterrupt
+        return SOUND
+
+    pd, implementation = described(interrupted)
+    told: list[str] = []
+    ends: list[BaseException] = []
+
+    def ask() -> None:
+        try:
+            told.append(cache.fetch(pd, BOUND_S)[1])
+        except BaseException as end:  # noqa: BLE001 - the interruption itself
+            ends.append(end)
+
+    threads = [threading.Thread(target=ask) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(BOUND_S)
+    assert [type(end) for end in ends] == [KeyboardInterrupt]
+    assert told == ["created"]
+    assert implementation.times == 2
+
+
+def test_waiting_for_another_thread_is_bounded(store: CacheStore) -> None:
+    cache = PrimitiveCache(4, store)
+    pd, _ = described(lambda _: SOUND)
+    cache.get_or_add(primitive_key(pd), Future())
+    with pytest.raises(CreationTimeout, match="no result for entry"):
+        cache.fetch(pd, 0.01)
+
+
+def test_a_malformed_entry_is_removed_and_made_anew_by_the_next_one(store: CacheStore) -> None:
+    cache = PrimitiveCache(4, store)
+    pd, implementation = described(lambda _: SOUND)
+    # Given a store that has something else under the key
+    store.get_or_create(primitive_key(pd), lambda: b"no entry at all")
+    with pytest.raises(CreationFailed, match="MalformedEntry"):
+        cache.fetch(pd)
+    assert cache.fetch(pd)[1] == "created"
+    assert implementation.times == 1
+
+
+def test_a_forked_child_creates_what_was_under_way_in_its_parent(tmp_path: Path) -> None:
+    code = f"""
+import os, threading
+from poolrt.cachestore import CacheStore
+from poolrt.workers import Eltwise, Engine, MemoryDesc
+from poolrt.workers.primitives.cache import Future, PrimitiveCache
+from poolrt.workers.primitives.key import primitive_key
+store = CacheStore.connect(home={str(tmp_path)!r})
+cache = PrimitiveCache(4, store)
+engine, md = Engine("cpu"), MemoryDesc((64,), "f32")
+pd = Eltwise.PrimitiveDesc(engine, md, md, "relu")
+cache.get_or_add(primitive_key(pd.pd), Future())
+child = os.fork()
+if child == 0:
+    try:
+        print(pd.create(cache).source, cache.get_size(), flush=True)
+    finally:
+        os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+store.down()
+"""
+    assert run(code) == ["created 1"]
+
+
+def run(code: str) -> list[str]:
+    """Return the lines that a new interpreter prints; the environment asks for a capacity of 5."""
+    import os
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as home:
+        env = {**os.environ, "POOLRT_PRIMITIVE_CACHE_CAPACITY": "5", "POOLRT_HOME": home}
+        done = subprocess.run(
+            [sys.executable, "-c", code], cwd=ROOT, env=env, capture_output=True, text=True, timeout=100, check=False
+        )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()

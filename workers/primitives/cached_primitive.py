@@ -1,0 +1,18 @@
+"""What the primitive cache holds: a whole primitive as data, parsed and checked, the same for every engine of its target."""
+
+from __future__ import annotations
+
+from .entry import Entry
+
+
+class CachedPrimitive:
+    """An entry under its identity, which equal primitives share: the canonical bytes of the key. Immutable."""
+
+    __slots__ = ("entry", "identity")
+
+    def __init__(self, identity: bytes, entry: Entry) -> None:
+        self.identity = identity
+        self.entry = entry
+
+    def __repr__(self) -> str:
+        return f"<cached primitive {self.entry.implementation}>"

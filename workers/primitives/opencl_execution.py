@@ -1,0 +1,43 @@
+"""How a realized primitive is executed on streams of an OpenCL device: launches bound once, and moved to each execution."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..desc import Arg
+from ..memory.storage import Memory
+from ..opencl_primitive import BoundLaunch, RealizedOpenClPrimitive, bind_launches
+from ..streams.stream import Stream
+from ..threadpools.interface import KernelFailed
+
+
+class OpenClExecution:
+    """Executes one primitive from any number of threads at once: each has kernel objects to itself while it enqueues."""
+
+    def __init__(self, primitive: RealizedOpenClPrimitive) -> None:
+        self._primitive = primitive
+        self._idle: list[Sequence[BoundLaunch]] = []
+
+    def execute(self, stream: Stream, args: Mapping[int, Memory]) -> None:
+        """Enqueue on a stream. Raises KernelFailed where the driver refuses a launch."""
+        import pyopencl as cl
+
+        with stream.order:
+            buffers: dict[int, Any] = {int(arg): memory.device_buffer for arg, memory in args.items()}
+            if Arg.SCRATCHPAD not in buffers:
+                buffers[Arg.SCRATCHPAD] = stream.device_scratchpad(self._primitive.entry.scratchpad)
+            try:
+                launches = self._idle.pop()
+            except IndexError:
+                launches = bind_launches(self._primitive, dict.fromkeys(buffers, (None, 0)), None)
+            try:
+                for launch in launches:
+                    for index, arg in launch.moving:
+                        launch.move(index, buffers[arg])
+                    launch.enqueue(stream.queue)
+            except cl.Error as error:
+                raise KernelFailed(f"{self._primitive.entry.implementation} failed: {error}") from error
+            # The device may still work on host memory when its owner has let it go.
+            stream.hold((dict(args), buffers))
+            self._idle.append(launches)

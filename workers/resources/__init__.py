@@ -1,0 +1,1 @@
+"""Resources: what belongs to an engine and is never cached, and who owns it."""
