@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from .desc.args import Arg
 from .opencl_memory import HostBuffers, device_buffer, host_view, shares_host_memory
 from .opencl_primitive import BoundLaunch, RealizedOpenClPrimitive, bind_launches
-from .plan import ExecutionPlan, PlaceKind, Port, Step
+from .plan import Crossing, ExecutionPlan, PlaceKind, Port, Step
 from .plan_runner import KernelFailed
 from .primitives.entry import parse_entry
 
@@ -38,14 +38,14 @@ class OpenClPlanRunner:
         constants: Sequence[int],
         shared: bool | None = None,
     ) -> None:
-        if len(entries) != plan.primitives or len(constants) != len(plan.constants):
+        if len(entries) != len(plan.primitives) or len(constants) != len(plan.constants):
             raise ValueError("a plan needs one entry for each primitive and one address for each constant")
         self.plan = plan
         self._engine = engine
         self._shared = shares_host_memory(engine) if shared is None else shared
         self._host = HostBuffers(engine)
         self._primitives = [RealizedOpenClPrimitive(parse_entry(entry), engine) for entry in entries]
-        self._workspace = device_buffer(engine, plan.workspace)
+        self._workspace = device_buffer(engine, plan.workspaces[0])
         self._scratchpad = device_buffer(engine, max((p.entry.scratchpad for p in self._primitives), default=0))
         self._addresses = list(constants)
         self._constants = [self._buffer(a, c.nbytes) for a, c in zip(constants, plan.constants, strict=True)]
@@ -54,6 +54,8 @@ class OpenClPlanRunner:
         self._moving: dict[tuple[PlaceKind, int], list[tuple[BoundLaunch, int]]] = {}
         self._launches: list[tuple[str, BoundLaunch]] = []
         for step in plan.steps:
+            if isinstance(step, Crossing):
+                raise ValueError(f"step {step.name!r} leaves the engine, which is alone here")
             self._bind(step)
 
     def run(self, inputs: Sequence[int], outputs: Sequence[int]) -> None:

@@ -1,11 +1,14 @@
-"""A plan: a graph made ready for one engine, as the data that a worker executes.
+"""A plan: a graph made ready for engines, as the data that a worker executes.
 
-Steps run in order. Every argument of a step has a *place*: an input, an output, a constant, or an offset in the
-workspace that each worker keeps to itself. Constants are stored once for all workers, in the layout that the plan chose.
+Steps run in order, each on one engine. Every argument of a step has a *place*: an input, an output, a constant, or an
+offset in the workspace of its engine, which each worker keeps to itself. Inputs, outputs and constants lie where every
+engine gets at them; what lies in a workspace is read on another engine only after a *crossing*. Constants are stored
+once for all workers, in the layout that the plan chose.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
@@ -42,6 +45,23 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
+class Crossing:
+    """``nbytes`` at ``source`` on one engine, to be read at ``destination``, in the workspace of another.
+
+    Engines are numbers of the plan's. Step ``until`` is the last that reads the destination; the source stays as it is up
+    to there, so that nothing need be copied where both engines work on the same memory.
+    """
+
+    source: Place
+    source_engine: int
+    destination: Place
+    destination_engine: int
+    nbytes: int
+    until: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class PlanConstant:
     """A constant: value id in the graph, bytes as given, and where its layout differs the reorder that makes ``nbytes``."""
 
@@ -63,64 +83,109 @@ class Port:
 
 @dataclass(frozen=True, slots=True)
 class ExecutionPlan:
-    """All that a worker needs beside the entries of the primitives; sizes in bytes."""
+    """All that a worker needs beside the entries of the primitives; sizes in bytes.
 
-    engine: str
-    steps: tuple[Step, ...]
+    ``workspaces`` has one size for each of ``engines``, ``primitives`` the number of its engine for each primitive.
+    """
+
+    engines: tuple[str, ...]
+    steps: tuple[Step | Crossing, ...]
     constants: tuple[PlanConstant, ...]
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
-    workspace: int
-    primitives: int
+    workspaces: tuple[int, ...]
+    primitives: tuple[int, ...]
 
     def to_wire(self) -> list[object]:
         """Return plain data for a message."""
         return [
-            self.engine,
-            [[s.primitive, [[arg, int(p.kind), p.value, p.start] for arg, p in s.args], s.name] for s in self.steps],
+            list(self.engines),
+            [_step_to_wire(step) for step in self.steps],
             [[c.value, c.raw_nbytes, c.nbytes, c.reorder] for c in self.constants],
             [[p.name, list(p.dims), p.dtype, p.nbytes] for p in self.inputs],
             [[p.name, list(p.dims), p.dtype, p.nbytes] for p in self.outputs],
-            self.workspace,
-            self.primitives,
+            list(self.workspaces),
+            list(self.primitives),
         ]
 
     @classmethod
     def from_wire(cls, wire: list[Any]) -> ExecutionPlan:
         """Rebuild from `to_wire`'s data. Raises ValueError where a number is out of range."""
-        engine, steps, constants, inputs, outputs, workspace, primitives = wire
+        engines, steps, constants, inputs, outputs, workspaces, primitives = wire
         plan = cls(
-            str(engine),
-            tuple(Step(s[0], tuple((a, Place(PlaceKind(k), v, b)) for a, k, v, b in s[1]), s[2]) for s in steps),
+            tuple(engines),
+            tuple(_step_from_wire(step) for step in steps),
             tuple(PlanConstant(*c) for c in constants),
             tuple(Port(p[0], tuple(p[1]), p[2], p[3]) for p in inputs),
             tuple(Port(p[0], tuple(p[1]), p[2], p[3]) for p in outputs),
-            int(workspace),
-            int(primitives),
+            tuple(workspaces),
+            tuple(primitives),
         )
         plan.check()
         return plan
 
     def check(self) -> None:
-        """Raise ValueError where a step names a primitive or place that the plan does not have."""
-        limits = {
-            PlaceKind.INPUT: len(self.inputs),
-            PlaceKind.OUTPUT: len(self.outputs),
-            PlaceKind.CONSTANT: len(self.constants),
-            PlaceKind.WORK: self.workspace,
-        }
+        """Raise ValueError where a step names a primitive, engine or place that the plan does not have."""
+        if not self.engines or len(self.workspaces) != len(self.engines):
+            raise ValueError(f"{len(self.workspaces)} workspaces for {len(self.engines)} engines")
+        if any(not 0 <= engine < len(self.engines) for engine in self.primitives):
+            raise ValueError("a primitive is for an engine that the plan does not have")
+        for constant in self.constants:
+            if constant.reorder is not None and not 0 <= constant.reorder < len(self.primitives):
+                raise ValueError(f"constant {constant.value} names primitive {constant.reorder}")
         for step in self.steps:
-            if not 0 <= step.primitive < self.primitives:
-                raise ValueError(f"step {step.name!r} names primitive {step.primitive} of {self.primitives}")
-            for arg, place in step.args:
-                if not 0 <= place.value < limits[place.kind] or not 0 <= place.start <= self._room(place):
-                    raise ValueError(f"step {step.name!r}, argument {arg}: {place} is out of range")
+            if isinstance(step, Crossing):
+                self._check_crossing(step)
+            elif not 0 <= step.primitive < len(self.primitives):
+                raise ValueError(f"step {step.name!r} names primitive {step.primitive} of {len(self.primitives)}")
+            else:
+                for arg, place in step.args:
+                    if self._room(place, self.primitives[step.primitive]) < 0:
+                        raise ValueError(f"step {step.name!r}, argument {arg}: {place} is out of range")
 
-    def _room(self, place: Place) -> int:
-        """Return the bytes that lie behind the beginning of a place."""
+    def _check_crossing(self, step: Crossing) -> None:
+        engines = (step.source_engine, step.destination_engine)
+        if any(not 0 <= engine < len(self.engines) for engine in engines) or engines[0] == engines[1]:
+            raise ValueError(f"step {step.name!r} crosses from engine {engines[0]} to {engines[1]}")
+        room = min(self._room(place, e) for place, e in zip((step.source, step.destination), engines, strict=True))
+        if step.destination.kind is not PlaceKind.WORK or not 0 <= step.nbytes <= room:
+            raise ValueError(f"step {step.name!r}: {step.nbytes} bytes from {step.source} to {step.destination}")
+
+    def _room(self, place: Place, engine: int) -> int:
+        """Return the bytes that lie behind the beginning of an argument, negative where it is out of range."""
+        if place.value < 0 or place.start < 0:
+            return -1
         if place.kind is PlaceKind.WORK:
-            return self.workspace - place.value
-        if place.kind is PlaceKind.CONSTANT:
-            return self.constants[place.value].nbytes
-        ports = self.inputs if place.kind is PlaceKind.INPUT else self.outputs
-        return ports[place.value].nbytes
+            room = self.workspaces[engine] - place.value
+            return room - place.start if room > 0 else -1
+        listed = self._listed(place.kind)
+        return listed[place.value].nbytes - place.start if place.value < len(listed) else -1
+
+    def _listed(self, kind: PlaceKind) -> Sequence[PlanConstant | Port]:
+        if kind is PlaceKind.CONSTANT:
+            return self.constants
+        return self.inputs if kind is PlaceKind.INPUT else self.outputs
+
+
+def _step_to_wire(step: Step | Crossing) -> list[object]:
+    if isinstance(step, Step):
+        return [step.primitive, [[arg, *_place_to_wire(place)] for arg, place in step.args], step.name]
+    source, destination = _place_to_wire(step.source), _place_to_wire(step.destination)
+    return [source, step.source_engine, destination, step.destination_engine, step.nbytes, step.until, step.name]
+
+
+def _step_from_wire(wire: list[Any]) -> Step | Crossing:
+    if len(wire) == 3:
+        return Step(wire[0], tuple((arg, _place_from_wire(place)) for arg, *place in wire[1]), wire[2])
+    source, source_engine, destination, destination_engine, nbytes, until, name = wire
+    ends = _place_from_wire(source), source_engine, _place_from_wire(destination), destination_engine
+    return Crossing(*ends, nbytes, until, name)
+
+
+def _place_to_wire(place: Place) -> list[int]:
+    return [int(place.kind), place.value, place.start]
+
+
+def _place_from_wire(wire: list[Any]) -> Place:
+    kind, value, start = wire
+    return Place(PlaceKind(kind), value, start)

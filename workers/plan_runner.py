@@ -9,7 +9,7 @@ from .bound_primitive import ArgumentBlock, BoundPrimitive, RealizedPrimitive
 from .desc.args import Arg
 from .engines.cpu import CpuEngine
 from .memory.buffer import Buffer
-from .plan import ExecutionPlan, PlaceKind, Step
+from .plan import Crossing, ExecutionPlan, PlaceKind, Step
 from .primitives.entry import parse_entry
 from .threadpools.threads import ThreadsPool
 
@@ -32,13 +32,13 @@ class PlanRunner:
         constants: Sequence[int],
         threads: int = 1,
     ) -> None:
-        if len(entries) != plan.primitives or len(constants) != len(plan.constants):
+        if len(entries) != len(plan.primitives) or len(constants) != len(plan.constants):
             raise ValueError("a plan needs one entry for each primitive and one address for each constant")
         self.plan = plan
         self._threads = threads
         self._constants = list(constants)
         self._primitives = [RealizedPrimitive(parse_entry(entry), engine) for entry in entries]
-        self._workspace = Buffer(plan.workspace)
+        self._workspace = Buffer(plan.workspaces[0])
         self._scratchpad = Buffer(max((p.entry.scratchpad for p in self._primitives), default=0))
         self._pool = ThreadsPool(threads) if threads > 1 else None
         self._result = (ctypes.c_int64 * 8)()
@@ -48,6 +48,8 @@ class PlanRunner:
         # The calls know their argument blocks by address only.
         self._bound: list[BoundPrimitive] = []
         for step in plan.steps:
+            if isinstance(step, Crossing):
+                raise ValueError(f"step {step.name!r} leaves the engine, which is alone here")
             self._bind(step)
 
     def run(self, inputs: Sequence[int], outputs: Sequence[int]) -> None:

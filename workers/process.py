@@ -22,6 +22,7 @@ from .protocol import Kind, checked
 
 if TYPE_CHECKING:
     from .engines.opencl import OpenClEngine
+    from .threadpools.interface import ThreadpoolInterface
 
 
 class Runner(Protocol):
@@ -71,6 +72,7 @@ class _Worker:
         self._threads = threads
         self._engine = CpuEngine()
         self._opencl_engines: dict[int, OpenClEngine] = {}
+        self._pool: ThreadpoolInterface | None = None
         self._models: dict[int, _Model] = {}
         self._actions: dict[Kind, Callable[[Message], Message | None]] = {
             Kind.EXECUTE: self._execute,
@@ -132,13 +134,27 @@ class _Worker:
     def _realize(self, model: _Model) -> Runner:
         plan = ExecutionPlan.from_wire(model.plan)
         constants = [self._arena.address + offset for offset in model.constants]
-        if plan.engine == "cpu":
+        if plan.engines == ("cpu",):
             model.runner = PlanRunner(plan, model.entries, self._engine, constants, self._threads)
-        else:
+        elif len(plan.engines) == 1:
             from .opencl_runner import OpenClPlanRunner
 
-            model.runner = OpenClPlanRunner(plan, model.entries, self._opencl(_index(plan.engine)), constants)
+            model.runner = OpenClPlanRunner(plan, model.entries, self._opencl(_index(plan.engines[0])), constants)
+        else:
+            from .mixed_runner import MixedPlanRunner
+
+            engines = [self._engine if name == "cpu" else self._opencl(_index(name)) for name in plan.engines]
+            model.runner = MixedPlanRunner(plan, model.entries, engines, constants, self._threadpool())
         return model.runner
+
+    def _threadpool(self) -> ThreadpoolInterface:
+        """Return what CPU steps of plans for several engines run on, one for all models."""
+        if self._pool is None:
+            from .threadpools.sequential import SequentialPool
+            from .threadpools.threads import ThreadsPool
+
+            self._pool = ThreadsPool(self._threads) if self._threads > 1 else SequentialPool()
+        return self._pool
 
     def _opencl(self, index: int) -> OpenClEngine:
         from .engines.opencl import OpenClEngine

@@ -45,11 +45,14 @@ class Kill(NamedTuple):
 
 
 class Lower(NamedTuple):
-    """Make a graph ready for a target; the outcome is reported by `State.lowered` or `State.refused`."""
+    """Make a graph ready for the host and the engines of ``targets``.
+
+    The outcome is reported by `State.lowered` or `State.refused`.
+    """
 
     load: int
     graph: dict[str, Any]
-    target: list[Any] | None
+    targets: dict[str, list[Any]]
 
 
 class LookUp(NamedTuple):

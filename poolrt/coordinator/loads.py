@@ -9,13 +9,13 @@ reorder in `Staging`, whose few pages serve one constant after the other.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from poolrt.arena import ArenaExhausted
 from poolrt.errors import GraphRefused, PoolError, PoolRefused
+from poolrt.graph.engine_name import engines_of
 from poolrt.workers.protocol import Kind
 
 from .creations import Creation, Creations
@@ -32,7 +32,6 @@ LOADS_LIMIT: Final = 64
 NODES_LIMIT: Final = 20_000
 #: Characters of a graph's name that are kept, for errors.
 NAME_LIMIT: Final = 200
-_ENGINE: Final = re.compile(r"cpu|opencl(:[0-9]{1,4})?", re.ASCII)
 #: Where an entry may come from, as reports count it. One that another process was just creating counts as shared.
 SOURCES: Final = ("created", "memory", "files", "redis")
 
@@ -45,7 +44,7 @@ class Load:
     client: int
     request: int
     name: str
-    engine: str
+    engines: list[str]
     graph: dict[str, Any] | None
     lowered: LoweredGraph | None = None
     entries: list[bytes | None] = field(default_factory=list)
@@ -94,24 +93,18 @@ class Loads:
         """A client wants a graph loaded. Raises PoolRefused where the request's number is in use."""
         if (client, request) in self._by_request:
             raise PoolRefused(f"request {request} is in use")
-        engine, name, nodes = graph.get("engine") or "cpu", graph.get("name"), graph.get("nodes")
-        known = isinstance(engine, str) and _ENGINE.fullmatch(engine) is not None
+        name, nodes = graph.get("name"), graph.get("nodes")
         name = name[:NAME_LIMIT] if isinstance(name, str) else ""
-        load = Load(next(self._numbers), client, request, name, engine if known else "", graph)
+        load = Load(next(self._numbers), client, request, name, [], graph)
         own = sum(other.client == client for other in self.under_way.values())
         self.under_way[load.number] = self._by_request[client, request] = load
         if own >= LOADS_LIMIT:
             self.fail(load.number, PoolRefused(f"{own} loads of one client are under way already"))
-        elif not known:
-            self.fail(load.number, GraphRefused(f"graph {name!r}: its engine is none of cpu, opencl, opencl:INDEX"))
         elif isinstance(nodes, list) and len(nodes) > NODES_LIMIT:
             text = f"graph {name!r} has {len(nodes)} nodes, more than {NODES_LIMIT}: load it in parts"
             self.fail(load.number, GraphRefused(text))
-        elif load.engine == "cpu" or load.engine in self._targets:
-            self._lower(load)
         else:
-            token = next(self._numbers)
-            self._crew.submit(Job(Kind.PROBE, token, f"engine {load.engine}", load=load.number, engine=load.engine))
+            self._probe(load, graph)
 
     def probed(self, job: Job, target: Any) -> None:
         """A worker has told the target of an engine."""
@@ -120,7 +113,7 @@ class Loads:
             self.fail(job.load, GraphRefused(f"engine {job.engine} has no target"))
             return
         self._targets[job.engine] = target
-        if load is not None:
+        if load is not None and all(engine in self._targets for engine in load.engines):
             self._lower(load)
 
     def lowered(self, number: int, graph: LoweredGraph) -> None:
@@ -236,9 +229,24 @@ class Loads:
                 names = self._creations.under_way(number)
                 self._out.append(Send(load.client, [Kind.PROGRESS, load.request, total, total - load.missing, names]))
 
+    def _probe(self, load: Load, graph: dict[str, Any]) -> None:
+        """Have a worker tell the targets of the engines that a graph names, where they are not known."""
+        try:
+            load.engines = [engine for engine in engines_of(graph) if engine != "cpu"]
+        except ValueError as error:
+            self.fail(load.number, GraphRefused(f"graph {load.name!r}: {error}"))
+            return
+        unknown = [engine for engine in load.engines if engine not in self._targets]
+        for engine in unknown:
+            token = next(self._numbers)
+            self._crew.submit(Job(Kind.PROBE, token, f"engine {engine}", load=load.number, engine=engine))
+        if not unknown:
+            self._lower(load)
+
     def _lower(self, load: Load) -> None:
         if load.graph is not None:
-            self._out.append(Lower(load.number, load.graph, self._targets.get(load.engine)))
+            targets = {engine: self._targets[engine] for engine in load.engines}
+            self._out.append(Lower(load.number, load.graph, targets))
             load.graph = None
 
     def _fill(self, load: Load, index: int, entry: bytes, source: str) -> None:

@@ -113,9 +113,10 @@ class Lookups:
         from poolrt.graph.lower import LoweringError, lower
         from poolrt.workers.engines.target import Target, cpu_target
 
-        target = cpu_target(self._max_isa) if task.target is None else Target.from_wire(task.target)
+        targets = {"cpu": cpu_target(self._max_isa)}
+        targets |= {engine: Target.from_wire(target) for engine, target in task.targets.items()}
         try:
-            lowered = lower(task.graph, target)
+            lowered = lower(task.graph, targets)
         except LoweringError as error:
             raise GraphRefused(f"graph {str(task.graph.get('name'))[:NAME_LIMIT]!r}: {error}") from error
         self._keys[task.load] = lowered.keys

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
+#: Engines that one graph may name.
+ENGINES_LIMIT: Final = 16
+#: The place of its engine in a node of the wire.
+_ENGINE: Final = 7
 _NAME: Final = re.compile(r"cpu|opencl(:[0-9]{1,4})?", re.ASCII)
 
 
@@ -13,3 +18,19 @@ def require_engine(engine: object) -> str:
     if not isinstance(engine, str) or _NAME.fullmatch(engine) is None:
         raise ValueError(f"engine: expect cpu, opencl or opencl:<index>, got {engine!r}")
     return "opencl:0" if engine == "opencl" else engine
+
+
+def engines_of(wire: Mapping[str, Any]) -> list[str]:
+    """Return the engines that the wire form of a graph names, its own first; what is malformed names none.
+
+    Raises ValueError where one of them is no engine's name, or they are too many.
+    """
+    nodes = wire.get("nodes")
+    named = [wire.get("engine") or "cpu"]
+    for node in nodes if isinstance(nodes, list) else ():
+        if isinstance(node, list) and len(node) > _ENGINE and node[_ENGINE] != "":
+            named.append(node[_ENGINE])
+    found = list(dict.fromkeys(map(require_engine, named)))
+    if len(found) > ENGINES_LIMIT:
+        raise ValueError(f"engine: {len(found)} engines are named, more than {ENGINES_LIMIT}")
+    return found

@@ -55,6 +55,11 @@ def _recurrent(op: Any, operands: Sequence[MemoryDesc], constant: Sequence[bool]
     yield replace(op, weights_layer=layer, weights_iter=_any(op.weights_iter) if deep else op.weights_iter)
 
 
+def _reorder(op: Any, operands: Sequence[MemoryDesc], constant: Sequence[bool]) -> Iterator[OpDesc]:
+    for src in dict.fromkeys((operands[0], op.src)):
+        yield replace(op, src=src)
+
+
 def _lying(operands: Sequence[MemoryDesc], constant: Sequence[bool]) -> list[MemoryDesc]:
     """Return one operand for each distinct layout that a tag names and that is not row-major, among computed ones."""
     if any(operand.ndims != operands[0].ndims for operand in operands):
@@ -82,6 +87,7 @@ _POLICIES: Final[dict[str, _Policy]] = {
     "binary": _binary,
     "sum": _many,
     "concat": _many,
+    "reorder": _reorder,
     "rnn": _recurrent,
     "lstm": _recurrent,
     "gru": _recurrent,

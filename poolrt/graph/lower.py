@@ -1,44 +1,33 @@
-"""Lower a graph to a plan: choose implementations and layouts, insert reorders, merge equal primitives, place memory.
+"""Lower a graph to a plan: choose kernels, bring operands into the forms that they expect, place memory.
 
 Pure: no I/O, no compiler, no NumPy. Layouts flow forward: a convolution asks for the layout it likes, everything else
 takes what its operands have where it can and row-major where it cannot. Views move nothing: they are read where their
-source lies, through strides, until somebody wants the elements side by side. A reorder is made once for each tensor and
-layout.
+source lies, through strides, until somebody wants the elements side by side.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from poolrt.workers.desc import (
-    Arg,
-    MemoryDesc,
-    OpDesc,
-    PrimitiveAttr,
-    Reorder,
-    post_op_src,
-    scales_of,
-    zero_points_of,
-)
-from poolrt.workers.desc.equivalence import same_bytes
+from poolrt.workers.desc import MemoryDesc, OpDesc, Reorder, post_op_src, scales_of, zero_points_of
 from poolrt.workers.desc.op_desc import OPERATIONS
 from poolrt.workers.engines.target import Target
 from poolrt.workers.plan import PlaceKind, Port
 from poolrt.workers.primitives.key import source_digest, toolchain
-from poolrt.workers.primitives.primitive_desc import (
-    PrimitiveDesc,
-    UnsupportedPrimitive,
-    implementations,
-    primitive_desc,
-)
+from poolrt.workers.primitives.primitive_desc import UnsupportedPrimitive, implementations
 
 from .choice import Attributes, choose, is_reference
+from .engine_name import engines_of, require_engine
 from .inference.operands import operand_arguments, result_arguments
 from .inference.operations import infer, is_view, op_desc
 from .inference.result import Result
+from .kernel_type import KernelType
 from .layouts import candidates
-from .plan_draft import MAX_TENSOR, Lowered, LoweringError, PlanDraft, Storage, Version
+from .plan_draft import PlanDraft, Storage, Version
+from .plan_finish import MAX_TENSOR, Lowered, LoweringError, finished
+from .switch import HOST, Switch
 from .views import viewed
 
 __all__ = ["MAX_TENSOR", "Lowered", "LoweringError", "lower", "prepare"]
@@ -52,10 +41,13 @@ def prepare(engine_kind: str) -> None:
     toolchain(engine_kind)
 
 
-def lower(wire: dict[str, Any], target: Target) -> Lowered:
-    """Return the plan of a graph for a target. Raises LoweringError naming the node that cannot be lowered."""
+def lower(wire: dict[str, Any], targets: Mapping[str, Target]) -> Lowered:
+    """Return the plan of a graph for engines by name; one of the host, ``cpu``, is always among them.
+
+    Raises LoweringError naming the node that cannot be lowered.
+    """
     try:
-        return _Lowering(wire, target).run()
+        return _Lowering(wire, targets).run()
     except LoweringError:
         raise
     except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:
@@ -63,12 +55,13 @@ def lower(wire: dict[str, Any], target: Target) -> Lowered:
 
 
 class _Lowering:
-    def __init__(self, wire: dict[str, Any], target: Target) -> None:
+    def __init__(self, wire: dict[str, Any], targets: Mapping[str, Target]) -> None:
         self.wire = wire
-        self.target = target
+        self.engine = require_engine(wire.get("engine") or HOST)
+        self.targets = targets
         self.draft = PlanDraft()
+        self.switch = Switch(self.draft, targets)
         self.values: dict[int, Version] = {}
-        self.reordered: dict[tuple[Version, MemoryDesc], Version] = {}
         self.descs = [MemoryDesc(tuple(dims), dtype) for dims, dtype in wire["values"]]
         for value, desc in enumerate(self.descs):
             if desc.nbytes > MAX_TENSOR:
@@ -76,6 +69,9 @@ class _Lowering:
 
     def run(self) -> Lowered:
         draft = self.draft
+        for engine in engines_of(self.wire):
+            if engine not in self.targets:
+                raise LoweringError(f"engine: there is no target of {engine}")
         for number, (_, value) in enumerate(self.wire["inputs"]):
             self.values[value] = draft.stored(Storage(PlaceKind.INPUT, number), self.descs[value])
         for value, nbytes in self.wire["constants"]:
@@ -83,143 +79,135 @@ class _Lowering:
                 raise LoweringError(f"constant {value} has {self.descs[value].nbytes} bytes, not {nbytes!r}")
             self.values[value] = draft.constant(value, nbytes, self.descs[value], None)
         for kind, name, inputs, outputs, attrs, post_ops, quantisation, engine in self.wire["nodes"]:
+            node = _Node(kind, name, engine and require_engine(engine), attrs, post_ops, quantisation)
             try:
-                if engine not in ("", self.wire["engine"]):
-                    raise ValueError(f"engine: a graph for {self.wire['engine']} has no step on {engine}")
-                found = self._node(kind, name, inputs, [self.descs[v] for v in outputs], attrs, post_ops, quantisation)
+                found = self._node(node, inputs, [self.descs[value] for value in outputs])
             except (UnsupportedPrimitive, ValueError) as error:
                 raise LoweringError(f"node {name!r} ({kind}): {error}") from error
             self.values.update(zip(outputs, found, strict=True))
         outputs = [self._output(number, *output) for number, output in enumerate(self.wire["outputs"])]
         ports = [_port(name, self.descs[value]) for name, value in self.wire["inputs"]]
-        return draft.finish(str(self.wire["engine"]), ports, outputs)
+        return finished(draft, self.engine, ports, outputs)
 
-    def _node(
-        self,
-        kind: str,
-        name: str,
-        inputs: list[int],
-        results: list[MemoryDesc],
-        attrs: dict[str, Any],
-        post_ops: list[list[Any]],
-        quantisation: list[list[Any]],
-    ) -> list[Version]:
+    def _node(self, node: _Node, inputs: list[int], results: list[MemoryDesc]) -> list[Version]:
         sources = [self.values[i] for i in inputs]
         plain = [self.descs[i] for i in inputs]
         wanted = Result(results[0].dims, results[0].dtype)
-        if is_view(kind):
-            self._require(results, list(infer(kind, plain, attrs, wanted)))
-            return [self._view(kind, sources[0], results[0], attrs)]
-        op = op_desc(kind, plain, attrs, wanted)
+        if is_view(node.kind):
+            _require(results, list(infer(node.kind, plain, node.attrs, wanted)))
+            return [self._view(node.kind, sources[0], results[0], node.attrs)]
+        op = op_desc(node.kind, plain, node.attrs, wanted)
         memories = op.memories()
-        self._require(results, [memories[arg].with_tag("") for arg in result_arguments(op)])
-        if isinstance(op, Reorder) and not (post_ops or quantisation):
-            return [self._as(sources[0], self._reordered_to(sources[0], op))]
-        operands = [self.values[p[2]] for p in post_ops if p[0] == "binary"]
-        attributes = Attributes(post_ops, [v.desc for v in operands], quantisation)
-        fused = self._chosen(op, sources, attributes)
-        if post_ops and (fused is None or is_reference(fused)):
-            alone = self._chosen(op, sources, attributes.without_post_ops())
-            if alone is not None and (fused is None or not is_reference(alone)):
-                found = self._step(name, alone, sources, [], quantisation)
-                return [self._followed(name, found[0], post_ops, results[0]), *found[1:]]
-        if fused is None:
-            fused = choose(self._candidates(op, sources), attributes, self.target)
-        return self._step(name, fused, sources, operands, quantisation)
+        _require(results, [memories[arg].with_tag("") for arg in result_arguments(op)])
+        if isinstance(op, Reorder) and not (node.post_ops or node.quantisation):
+            return [self.switch.bring(sources[0], node.engine or self.engine, _layout(op, sources[0].desc))]
+        operands = [self.values[p[2]] for p in node.post_ops if p[0] == "binary"]
+        attributes = Attributes(node.post_ops, [v.desc for v in operands], node.quantisation)
+        fused = self._expected(op, sources, attributes, node.engine)
+        if node.post_ops and (isinstance(fused, UnsupportedPrimitive) or is_reference(fused.pd)):
+            alone = self._expected(op, sources, attributes.without_post_ops(), node.engine)
+            slow = isinstance(alone, UnsupportedPrimitive) or is_reference(alone.pd)
+            if not isinstance(alone, UnsupportedPrimitive) and (isinstance(fused, UnsupportedPrimitive) or not slow):
+                found = self._step(node.name, alone, sources, [], node.quantisation)
+                return [self._followed(node, found[0], results[0]), *found[1:]]
+        if isinstance(fused, UnsupportedPrimitive):
+            raise fused
+        return self._step(node.name, fused, sources, operands, node.quantisation)
 
-    def _chosen(self, op: OpDesc, sources: Sequence[Version], attributes: Attributes) -> PrimitiveDesc | None:
-        try:
-            return choose(self._candidates(op, sources), attributes, self.target)
-        except UnsupportedPrimitive:
-            return None
+    def _expected(
+        self, op: OpDesc, sources: Sequence[Version], attributes: Attributes, engine: str
+    ) -> KernelType | UnsupportedPrimitive:
+        """Return the kernel to use, or why there is none.
 
-    def _candidates(self, op: OpDesc, sources: Sequence[Version]) -> Iterator[OpDesc]:
-        return candidates(op, [s.desc for s in sources], [self.draft.is_constant(s) for s in sources])
+        The graph's engine is where a node runs if it can, and the host where it cannot; a node's own is an order.
+        """
+        refused: UnsupportedPrimitive | None = None
+        for place in dict.fromkeys((engine,) if engine else (self.engine, HOST)):
+            options = candidates(op, [s.desc for s in sources], [self.draft.is_constant(s) for s in sources])
+            try:
+                return KernelType(place, choose(options, attributes, self.targets[place]))
+            except UnsupportedPrimitive as error:
+                refused = refused or error
+        return refused or UnsupportedPrimitive("there is no engine")
 
     def _step(
         self,
         name: str,
-        pd: PrimitiveDesc,
+        expected: KernelType,
         sources: Sequence[Version],
         operands: Sequence[Version],
         quantisation: Sequence[Sequence[Any]],
     ) -> list[Version]:
-        """Add a step; its sources are reordered as the implementation asks. Return its results in order."""
+        """Add a step; its operands are brought into the forms that it expects. Return its results in order."""
+        pd = expected.pd
         given = dict(zip(operand_arguments(pd.op), sources, strict=True))
         chain = [post_op_src(i) for i, p in enumerate(pd.attr.post_ops) if p.kind == "binary"]
         given |= dict(zip(chain, operands, strict=True))
         for what, arg, _, value in quantisation:
             given[(scales_of if what == "scales" else zero_points_of)(arg)] = self.values[value]
-        wanted = pd.memories()
-        results = self.draft.step(name, pd, {arg: self._as(version, wanted[arg]) for arg, version in given.items()})
+        forms = expected.arguments()
+        brought = {arg: self.switch.bring(version, expected.engine, forms[arg]) for arg, version in given.items()}
+        results = self.draft.step(name, pd, expected.engine, brought)
         return [results[arg] for arg in result_arguments(pd.op)]
 
-    def _followed(self, name: str, result: Version, post_ops: Sequence[Sequence[Any]], dst: MemoryDesc) -> Version:
+    def _followed(self, node: _Node, result: Version, dst: MemoryDesc) -> Version:
         """Add a step for each post-op of a node that no implementation fuses."""
-        for kind, algorithm, *rest in post_ops:
+        for kind, algorithm, *rest in node.post_ops:
             sources = [result, *([self.values[rest[0]]] if kind == "binary" else [])]
             attrs = {"algorithm": algorithm}
             if kind == "eltwise":
                 attrs |= {"alpha": rest[0], "beta": rest[1]}
             plain = [dst, *(self.descs[rest[0]] for _ in sources[1:])]
-            op = op_desc(kind, plain, attrs)
-            pd = choose(self._candidates(op, sources), Attributes(), self.target)
-            (result,) = self._step(f"{name}/{algorithm}", pd, sources, [], [])
+            expected = self._expected(op_desc(kind, plain, attrs), sources, Attributes(), node.engine)
+            if isinstance(expected, UnsupportedPrimitive):
+                raise expected
+            (result,) = self._step(f"{node.name}/{algorithm}", expected, sources, [], [])
         return result
 
     def _view(self, kind: str, source: Version, dst: MemoryDesc, attrs: dict[str, Any]) -> Version:
         """Return how a view reads its source, which is brought into row-major order only where there is no such way."""
         found = viewed(kind, source.desc, dst.dims, attrs)
         if found is None:
-            source = self._as(source, source.desc.with_tag(""))
+            engine = self.draft.home(source) or self.engine
+            source = self.switch.bring(source, engine, source.desc.with_tag(""))
             found = viewed(kind, source.desc, dst.dims, attrs)
         if found is None:
             raise ValueError(f"there is no view of {source.desc} as {dst}")
         desc, start = found
         return Version(source.storage, desc, source.start + start)
 
-    def _reordered_to(self, source: Version, op: Reorder) -> MemoryDesc:
-        """Return the layout that a reorder node asks for: a tag, or else that of its source where it is dense."""
-        keeps = op.dst.is_plain and not source.desc.strides
-        return op.dst.with_tag(source.desc.tag) if keeps else op.dst
-
-    def _as(self, version: Version, wanted: MemoryDesc) -> Version:
-        """Return a tensor in the layout and data type wanted, through a reorder where its bytes differ."""
-        if same_bytes(version.desc, wanted):
-            return Version(version.storage, wanted, version.start)
-        found = self.reordered.get((version, wanted))
-        if found is None:
-            pd = primitive_desc(Reorder(version.desc, wanted), PrimitiveAttr(), self.target)
-            if self.draft.is_constant(version) and self._is_whole(version):
-                given = self.draft.given(version)
-                found = self.draft.constant(given.value, given.raw_nbytes, wanted, pd)
-            else:
-                name = f"reorder {version.desc.tag} to {wanted.tag}"
-                if version.desc.dtype != wanted.dtype:
-                    name = f"reorder {version.desc.dtype} to {wanted.dtype}"
-                found = self.draft.step(name, pd, {Arg.SRC: version})[Arg.DST]
-            self.reordered[version, wanted] = found
-        return found
-
-    def _is_whole(self, version: Version) -> bool:
-        """Return whether a constant is as it was given, so that it can be reordered once for all."""
-        given = self.draft.given(version)
-        return given.reorder is None and version.start == 0 and version.desc.nbytes == given.nbytes
-
     def _output(self, number: int, name: str, value: int) -> Port:
-        desc = self.descs[value]
-        version = self._as(self.values[value], desc)
+        desc, version = self.descs[value], self.values[value]
+        engine = self.draft.home(version) or self.engine
+        version = self.switch.bring(version, engine, desc)
         storage = self.draft.storages[version.storage]
         if storage.kind is not PlaceKind.WORK or version.start or storage.nbytes != desc.nbytes:
-            copy = primitive_desc(Reorder(desc, desc), PrimitiveAttr(), self.target)
-            version = self.draft.step(f"output {name}", copy, {Arg.SRC: version})[Arg.DST]
+            version = self.switch.copied(version, engine, f"output {name}")
             storage = self.draft.storages[version.storage]
         storage.kind, storage.number = PlaceKind.OUTPUT, number
         return _port(name, desc)
 
-    def _require(self, told: Sequence[MemoryDesc], inferred: Sequence[MemoryDesc]) -> None:
-        if list(told) != list(inferred):
-            raise ValueError(f"dst: expect {', '.join(map(str, inferred))}, got {', '.join(map(str, told))}")
+
+@dataclass(frozen=True, slots=True)
+class _Node:
+    """A node as on the wire."""
+
+    kind: str
+    name: str
+    engine: str
+    attrs: dict[str, Any]
+    post_ops: list[list[Any]]
+    quantisation: list[list[Any]]
+
+
+def _layout(op: Reorder, lying: MemoryDesc) -> MemoryDesc:
+    """Return the layout that a reorder node asks for: its tag, or else that of its source where it is dense."""
+    return op.dst.with_tag(lying.tag) if op.dst.is_plain and not lying.strides else op.dst
+
+
+def _require(told: Sequence[MemoryDesc], inferred: Sequence[MemoryDesc]) -> None:
+    if list(told) != list(inferred):
+        raise ValueError(f"dst: expect {', '.join(map(str, inferred))}, got {', '.join(map(str, told))}")
 
 
 def _port(name: str, desc: MemoryDesc) -> Port:

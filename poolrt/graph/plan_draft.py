@@ -1,45 +1,28 @@
-"""A plan in the making: tensors with the memory they lie in, steps, constants, primitives; then its places."""
+"""A plan in the making: tensors with the memory they lie in, steps, constants, primitives."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Final
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
-from poolrt.cachestore import Key
-from poolrt.workers.desc import MemoryDesc
-from poolrt.workers.plan import ExecutionPlan, Place, PlaceKind, PlanConstant, Port, Step
-from poolrt.workers.primitives.key import primitive_key
+from poolrt.workers.desc import Arg, MemoryDesc
+from poolrt.workers.plan import PlaceKind, PlanConstant
 from poolrt.workers.primitives.primitive_desc import PrimitiveDesc
-
-from .lifetime import Lifetime, place
-
-#: Largest tensor, in bytes: a process can address no larger one.
-MAX_TENSOR: Final = 1 << 47
-
-
-class LoweringError(ValueError):
-    """A graph cannot be made ready for an engine. Raised by `lower`; names the node and the reason."""
-
-
-@dataclass(frozen=True, slots=True)
-class Lowered:
-    """A plan with the distinct primitives it executes and their keys, in the plan's numbering."""
-
-    plan: ExecutionPlan
-    primitives: tuple[PrimitiveDesc, ...]
-    keys: tuple[Key, ...]
 
 
 @dataclass(slots=True)
 class Storage:
-    """Memory of one tensor: an input, a constant, or a result that is alive from step ``first`` to step ``last``."""
+    """Memory of one tensor: an input, a constant, or a result that is alive from step ``first`` to step ``last``.
+
+    ``engine`` is where it can be read; every engine gets at what has none.
+    """
 
     kind: PlaceKind
     number: int = -1
     nbytes: int = 0
     first: int = -1
     last: int = -1
+    engine: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,25 +34,38 @@ class Version:
     start: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """The execution of a primitive, or without one a crossing from SRC to DST."""
+
+    primitive: int | None
+    args: Mapping[int, Version]
+    name: str
+
+
 @dataclass(slots=True)
 class PlanDraft:
     """What lowering builds up."""
 
     storages: list[Storage] = field(default_factory=list)
-    steps: list[tuple[int, dict[int, Version], str]] = field(default_factory=list)  # primitive, arguments, name
+    steps: list[_Step] = field(default_factory=list)
     constants: list[PlanConstant] = field(default_factory=list)
-    primitives: dict[PrimitiveDesc, int] = field(default_factory=dict)
+    primitives: dict[tuple[PrimitiveDesc, str], int] = field(default_factory=dict)
 
     def stored(self, storage: Storage, desc: MemoryDesc) -> Version:
         """Add a storage and return the tensor that lies there."""
         self.storages.append(storage)
         return Version(len(self.storages) - 1, desc)
 
-    def constant(self, value: int, raw: int, desc: MemoryDesc, reorder: PrimitiveDesc | None) -> Version:
-        """Add a constant of ``raw`` bytes that a reorder, where there is one, brings into its layout."""
-        number = None if reorder is None else self.number(reorder)
+    def constant(self, value: int, raw: int, desc: MemoryDesc, reorder: tuple[PrimitiveDesc, str] | None) -> Version:
+        """Add a constant of ``raw`` bytes that a reorder on an engine, where there is one, brings into its layout."""
+        number = None if reorder is None else self.number(*reorder)
         self.constants.append(PlanConstant(value, raw, desc.nbytes, number))
         return self.stored(Storage(PlaceKind.CONSTANT, len(self.constants) - 1), desc)
+
+    def home(self, version: Version) -> str:
+        """Return the engine on which a tensor can be read, empty where every engine gets at it."""
+        return self.storages[version.storage].engine
 
     def is_constant(self, version: Version) -> bool:
         """Return whether a tensor never changes."""
@@ -79,70 +75,29 @@ class PlanDraft:
         """Return the constant that a tensor lies in."""
         return self.constants[self.storages[version.storage].number]
 
-    def step(self, name: str, pd: PrimitiveDesc, sources: Mapping[int, Version]) -> dict[int, Version]:
-        """Add a step that executes a primitive; return what it writes by execution argument."""
-        at = len(self.steps)
+    def step(self, name: str, pd: PrimitiveDesc, engine: str, sources: Mapping[int, Version]) -> dict[int, Version]:
+        """Add a step that executes a primitive on an engine; return what it writes by execution argument."""
         memories = pd.memories()
-        results = {}
-        for arg in pd.op.outputs():
-            storage = Storage(PlaceKind.WORK, nbytes=memories[arg].nbytes, first=at, last=at)
-            results[int(arg)] = self.stored(storage, memories[arg])
-        for version in sources.values():
-            self.storages[version.storage].last = at
-        self.steps.append((self.number(pd), {**sources, **results}, name))
+        results = {int(arg): self._result(memories[arg], engine) for arg in pd.op.outputs()}
+        self._add(_Step(self.number(pd, engine), {**sources, **results}, name), sources.values())
         return results
 
-    def number(self, pd: PrimitiveDesc) -> int:
-        """Return the number of a primitive, the same for equal ones."""
-        return self.primitives.setdefault(pd, len(self.primitives))
+    def cross(self, version: Version, engine: str) -> Version:
+        """Add a crossing to another engine, and return the tensor as that one reads it."""
+        found = self._result(version.desc, engine)
+        name = f"{self.home(version)} to {engine}"
+        self._add(_Step(None, {Arg.SRC: version, Arg.DST: found}, name), [version])
+        return found
 
-    def finish(self, engine: str, inputs: Sequence[Port], outputs: Sequence[Port]) -> Lowered:
-        """Merge equal primitives, leave out constants that no step reads, place memory."""
-        pds, keys, merged = _merged(self.primitives)
-        used, constants = self._used_constants()
-        kept = [s for s in self.storages if s.kind is PlaceKind.WORK]
-        offsets, workspace = place([Lifetime(s.nbytes, s.first, s.last) for s in kept])
-        if workspace > MAX_TENSOR:
-            raise LoweringError(f"its steps need {workspace} bytes of memory at once, more than {MAX_TENSOR}")
-        for storage, offset in zip(kept, offsets, strict=True):
-            storage.number = offset
+    def number(self, pd: PrimitiveDesc, engine: str) -> int:
+        """Return the number of a primitive on an engine, the same for equal ones."""
+        return self.primitives.setdefault((pd, engine), len(self.primitives))
 
-        def located(version: Version) -> Place:
-            storage = self.storages[version.storage]
-            number = used[storage.number] if storage.kind is PlaceKind.CONSTANT else storage.number
-            return Place(storage.kind, number, version.start)
+    def _result(self, desc: MemoryDesc, engine: str) -> Version:
+        at = len(self.steps)
+        return self.stored(Storage(PlaceKind.WORK, -1, desc.nbytes, at, at, engine), desc)
 
-        steps = tuple(
-            Step(merged[primitive], tuple((int(arg), located(v)) for arg, v in args.items()), name)
-            for primitive, args, name in self.steps
-        )
-        constants = tuple(c if c.reorder is None else replace(c, reorder=merged[c.reorder]) for c in constants)
-        plan = ExecutionPlan(engine, steps, constants, tuple(inputs), tuple(outputs), workspace, len(pds))
-        return Lowered(plan, pds, keys)
-
-    def _used_constants(self) -> tuple[dict[int, int], tuple[PlanConstant, ...]]:
-        """Return the constants that steps read, renumbered: the row-major form of one that was reordered is left out."""
-        read = {
-            self.storages[version.storage].number
-            for _, args, _ in self.steps
-            for version in args.values()
-            if self.is_constant(version)
-        }
-        order = sorted(read)
-        return {old: new for new, old in enumerate(order)}, tuple(self.constants[i] for i in order)
-
-
-def _merged(primitives: Iterable[PrimitiveDesc]) -> tuple[tuple[PrimitiveDesc, ...], tuple[Key, ...], list[int]]:
-    """Return distinct primitives by key, their keys, and for each given one its number among them."""
-    numbers: dict[str, int] = {}
-    pds: list[PrimitiveDesc] = []
-    keys: list[Key] = []
-    merged = []
-    for pd in primitives:
-        key = primitive_key(pd)
-        if key.digest not in numbers:
-            numbers[key.digest] = len(pds)
-            pds.append(pd)
-            keys.append(key)
-        merged.append(numbers[key.digest])
-    return tuple(pds), tuple(keys), merged
+    def _add(self, step: _Step, sources: Iterable[Version]) -> None:
+        for version in sources:
+            self.storages[version.storage].last = len(self.steps)
+        self.steps.append(step)

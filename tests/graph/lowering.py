@@ -4,20 +4,26 @@ from __future__ import annotations
 
 from poolrt import Graph
 from poolrt.graph.lower import lower
-from poolrt.graph.plan_draft import Lowered
+from poolrt.graph.plan_finish import Lowered
 from poolrt.workers.engines.target import Target
+from poolrt.workers.plan import Step
 
 CPU = Target("cpu", "native", (("isa", "x86-64-v3"),))
 
 
 def lowered(graph: Graph, optimize: bool = True) -> Lowered:
     """Return the plan of a graph for a processor with AVX2."""
-    return lower(graph.to_wire(optimize)[0], CPU)
+    return lower(graph.to_wire(optimize)[0], {"cpu": CPU})
+
+
+def steps(plan: Lowered) -> list[Step]:
+    """Return the steps that execute a primitive."""
+    return [step for step in plan.plan.steps if isinstance(step, Step)]
 
 
 def kinds(plan: Lowered) -> list[str]:
     """Return the operation of each step."""
-    return [plan.primitives[step.primitive].op.kind for step in plan.plan.steps]
+    return [plan.primitives[step.primitive].op.kind for step in steps(plan)]
 
 
 def reorders(plan: Lowered) -> int:

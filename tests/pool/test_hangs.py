@@ -97,7 +97,7 @@ def test_a_stopped_warm_nursery_is_replaced_and_the_load_succeeds(private: dict[
 def test_creations_that_take_too_long_are_an_error_that_names_primitive_and_setting(private: dict[str, Any]) -> None:
     # Given another process's creation of the same primitive, which lasts longer than a creation may
     graph, release = relu_graph(), threading.Event()
-    (key,) = lower(graph.to_wire()[0], cpu_target()).keys
+    (key,) = lower(graph.to_wire()[0], {"cpu": cpu_target()}).keys
     store_options = {name: private[name] for name in ("home", "lease_s")}
 
     def create() -> bytes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 import pytest
@@ -11,7 +10,6 @@ from poolrt.cachestore import CacheStore
 from poolrt.workers.engines.target import ISA_LEVELS, host_isa
 
 from .native_runner import LEVELS, NativeRunner
-from .opencl.processes import python
 from .opencl.reference.runner import OpenClRunner
 
 
@@ -29,17 +27,6 @@ def isa(request: pytest.FixtureRequest) -> str:
     if order.index(level) > order.index(host_isa()):
         pytest.skip(f"this host has only {host_isa()}")
     return level
-
-
-@pytest.fixture(scope="session")
-def device() -> str:
-    """Return the name of the first OpenCL device; without one the test is skipped at home and fails in CI."""
-    code = "from poolrt.workers.engines.opencl import *; print(dict(opencl_target().device)['name'] if count() else '')"
-    name = python(code).strip()
-    if not name and "CI" not in os.environ:
-        pytest.skip("there is no OpenCL device")
-    assert name, "CI must have an OpenCL device: pyopencl[pocl] brings one"
-    return name
 
 
 @pytest.fixture(scope="session")

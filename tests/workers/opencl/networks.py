@@ -10,6 +10,7 @@ from poolrt.graph.lower import lower
 from poolrt.graph.onnx.importer import load_onnx
 from poolrt.models import build, expected
 from poolrt.workers.engines.opencl import OpenClEngine
+from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.opencl_runner import OpenClPlanRunner
 from poolrt.workers.primitives.create import PrimitiveCreator
 from tests.workers.opencl.processes import serve
@@ -25,7 +26,7 @@ class Networks:
     def answer(self, name: str) -> Any:
         """Return the largest error and the largest value of a network's output, from its second run."""
         wire, given = load_onnx(build(name).SerializeToString(), engine="opencl:0").to_wire()
-        lowered = lower(wire, self._engine.target)
+        lowered = lower(wire, {"cpu": cpu_target(), "opencl:0": self._engine.target})
         raw = {}
         for (value, nbytes), constant in zip(wire["constants"], given, strict=True):
             raw[value] = np.empty(nbytes // 4, np.float32)

@@ -42,7 +42,7 @@ def main(shared: bool) -> None:
     )
     constant = PlanConstant(0, flat.nbytes, flat.nbytes, 3)
     ports = (Port("x", wide.dims, "f32", wide.nbytes), Port("y", turned.dims, "f32", turned.nbytes))
-    plan = ExecutionPlan("opencl:0", steps, (constant,), ports[:1], ports[1:], 2048, len(ops))
+    plan = ExecutionPlan(("opencl:0",), steps, (constant,), ports[:1], ports[1:], (2048,), (0,) * len(ops))
     given = np.arange(COLUMNS, dtype=np.float32) - 10
     constants = np.full_like(given, np.nan)
     runner = OpenClPlanRunner(plan, entries, engine, [constants.ctypes.data], shared)

@@ -1,0 +1,117 @@
+"""The end of lowering: equal primitives are merged, memory is placed, and what is left is a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from poolrt.cachestore import Key
+from poolrt.workers.desc import Arg
+from poolrt.workers.plan import Crossing, ExecutionPlan, Place, PlaceKind, PlanConstant, Port, Step
+from poolrt.workers.primitives.key import primitive_key
+from poolrt.workers.primitives.primitive_desc import PrimitiveDesc
+
+from .lifetime import Lifetime, place
+from .plan_draft import PlanDraft, Storage, Version
+
+#: Largest tensor, in bytes: a process can address no larger one.
+MAX_TENSOR: Final = 1 << 47
+
+
+class LoweringError(ValueError):
+    """A graph cannot be made ready for its engines. Raised by `lower`; names the node and the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """A plan with the distinct primitives it executes and their keys, in the plan's numbering."""
+
+    plan: ExecutionPlan
+    primitives: tuple[PrimitiveDesc, ...]
+    keys: tuple[Key, ...]
+
+
+def finished(draft: PlanDraft, engine: str, inputs: Sequence[Port], outputs: Sequence[Port]) -> Lowered:
+    """Return the plan of a draft whose graph is for ``engine``. Raises LoweringError where it needs too much memory."""
+    pds, keys, merged, where = _merged(draft.primitives)
+    homes = [storage.engine for storage in draft.storages if storage.engine]
+    engines = tuple(dict.fromkeys((*where, *homes))) or (engine,)
+    used, constants = _used_constants(draft)
+    reads = _ends(draft)
+    workspaces = tuple(_placed(draft, each, reads) for each in engines)
+
+    def located(version: Version) -> Place:
+        storage = draft.storages[version.storage]
+        number = used[storage.number] if storage.kind is PlaceKind.CONSTANT else storage.number
+        return Place(storage.kind, number, version.start)
+
+    steps: list[Step | Crossing] = []
+    for step in draft.steps:
+        if step.primitive is not None:
+            args = tuple((int(arg), located(version)) for arg, version in step.args.items())
+            steps.append(Step(merged[step.primitive], args, step.name))
+        else:
+            src, dst = step.args[Arg.SRC], step.args[Arg.DST]
+            ends = [(located(v), engines.index(draft.home(v))) for v in (src, dst)]
+            until = reads[id(_storage(draft, dst))]
+            steps.append(Crossing(*ends[0], *ends[1], src.desc.nbytes, until, step.name))
+    constants = tuple(c if c.reorder is None else replace(c, reorder=merged[c.reorder]) for c in constants)
+    numbers = tuple(engines.index(each) for each in where)
+    plan = ExecutionPlan(engines, tuple(steps), constants, tuple(inputs), tuple(outputs), workspaces, numbers)
+    return Lowered(plan, pds, keys)
+
+
+def _placed(draft: PlanDraft, engine: str, ends: Mapping[int, int]) -> int:
+    """Give each result on an engine its offset in the workspace; return the bytes of that."""
+    kept = [s for s in draft.storages if s.kind is PlaceKind.WORK and s.engine == engine]
+    offsets, workspace = place([Lifetime(s.nbytes, s.first, ends[id(s)]) for s in kept])
+    if workspace > MAX_TENSOR:
+        raise LoweringError(f"its steps need {workspace} bytes of memory at once, more than {MAX_TENSOR}")
+    for storage, offset in zip(kept, offsets, strict=True):
+        storage.number = offset
+    return workspace
+
+
+def _ends(draft: PlanDraft) -> dict[int, int]:
+    """Return the last step that needs each storage: what has crossed may be read where it came from."""
+    ends = {id(storage): storage.last for storage in draft.storages}
+    for step in reversed(draft.steps):
+        if step.primitive is None:
+            source, destination = (_storage(draft, step.args[arg]) for arg in (Arg.SRC, Arg.DST))
+            ends[id(source)] = max(ends[id(source)], ends[id(destination)])
+    return ends
+
+
+def _storage(draft: PlanDraft, version: Version) -> Storage:
+    return draft.storages[version.storage]
+
+
+def _used_constants(draft: PlanDraft) -> tuple[dict[int, int], tuple[PlanConstant, ...]]:
+    """Return the constants that steps read, renumbered: the row-major form of one that was reordered is left out."""
+    read = {
+        draft.storages[version.storage].number
+        for step in draft.steps
+        for version in step.args.values()
+        if draft.is_constant(version)
+    }
+    order = sorted(read)
+    return {old: new for new, old in enumerate(order)}, tuple(draft.constants[i] for i in order)
+
+
+def _merged(
+    primitives: Iterable[tuple[PrimitiveDesc, str]],
+) -> tuple[tuple[PrimitiveDesc, ...], tuple[Key, ...], list[int], list[str]]:
+    """Return distinct primitives by key and engine, their keys, the number among them of each given one, their engines."""
+    numbers: dict[tuple[str, str], int] = {}
+    pds: list[PrimitiveDesc] = []
+    keys: list[Key] = []
+    merged = []
+    for pd, engine in primitives:
+        key = primitive_key(pd)
+        if (key.digest, engine) not in numbers:
+            numbers[key.digest, engine] = len(pds)
+            pds.append(pd)
+            keys.append(key)
+        merged.append(numbers[key.digest, engine])
+    return tuple(pds), tuple(keys), merged, [engine for _, engine in numbers]

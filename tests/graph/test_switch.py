@@ -1,0 +1,163 @@
+"""The switch between engines, layouts and data types: what is inserted, what is shared, and what is left alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from poolrt import Graph
+from poolrt.graph.engine_name import engines_of
+from poolrt.graph.lower import LoweringError, lower
+from poolrt.graph.plan_finish import Lowered
+from poolrt.workers.engines.target import Target
+from poolrt.workers.plan import Crossing, ExecutionPlan, PlaceKind, Step
+
+from .lowering import CPU
+
+DEVICE = Target("opencl", "opencl", (("name", "a device"), ("type", "CPU"), ("vector_width", "8")))
+TARGETS = {"cpu": CPU, "opencl:0": DEVICE, "opencl:1": DEVICE}
+
+
+def ones(*shape: int) -> Any:
+    return np.ones(shape, np.float32)
+
+
+def lowered(graph: Graph) -> Lowered:
+    found = lower(graph.to_wire()[0], TARGETS)
+    assert ExecutionPlan.from_wire(found.plan.to_wire()) == found.plan
+    return found
+
+
+def story(found: Lowered) -> list[str]:
+    """Return the operation and engine of each step, and from where to where each crossing goes."""
+    plan, told = found.plan, []
+    for step in plan.steps:
+        if isinstance(step, Crossing):
+            told.append(f"{plan.engines[step.source_engine]} -> {plan.engines[step.destination_engine]}")
+        else:
+            kind = found.primitives[step.primitive].op.kind
+            told.append(f"{kind} {plan.engines[plan.primitives[step.primitive]]}")
+    return told
+
+
+def test_a_graph_for_one_engine_crosses_nothing() -> None:
+    g = Graph("g", "opencl")
+    x = g.input("x", (8, 32))
+    g.output("y", g.eltwise(g.matmul(x, ones(32, 32)), "tanh"))
+    found = lowered(g)
+    assert found.plan.engines == ("opencl:0",)
+    assert story(found) == ["inner_product opencl:0", "eltwise opencl:0"]
+
+
+def test_a_node_on_another_engine_brings_its_operand_there_and_its_result_back() -> None:
+    g = Graph("g")
+    x = g.eltwise(g.input("x", (8, 32)), "tanh")
+    y = g.matmul(x, ones(32, 32), engine="opencl:0")
+    g.output("y", g.softmax(y))
+    found = lowered(g)
+    assert engines_of(g.to_wire()[0]) == ["cpu", "opencl:0"]
+    assert found.plan.engines == ("cpu", "opencl:0")
+    assert story(found) == [
+        "eltwise cpu",
+        "cpu -> opencl:0",
+        "inner_product opencl:0",
+        "opencl:0 -> cpu",
+        "softmax cpu",
+    ]
+
+
+def test_inputs_constants_and_outputs_are_read_and_written_where_they_lie() -> None:
+    g = Graph("g")
+    x = g.input("x", (8, 32))
+    for number, engine in enumerate(("cpu", "opencl:0", "opencl:1")):
+        g.output(f"y{number}", g.binary(x, ones(8, 32), "add", engine=engine))
+    found = lowered(g)
+    assert story(found) == ["binary cpu", "binary opencl:0", "binary opencl:1"]
+    assert len(found.plan.constants) == 3
+
+
+def test_a_tensor_crosses_once_for_all_who_read_it_and_constants_never_do() -> None:
+    g = Graph("g")
+    x, shared = g.eltwise(g.input("x", (8, 32)), "tanh"), ones(8, 32)
+    total = [g.binary(x, shared, algorithm, engine="opencl:0") for algorithm in ("add", "mul", "max")]
+    g.output("y", g.sum([*total, x], engine="opencl:0"))
+    found = lowered(g)
+    assert story(found).count("cpu -> opencl:0") == 1
+    assert len(found.plan.constants) == 1
+
+
+def test_a_layout_is_changed_where_it_is_understood_before_a_tensor_crosses() -> None:
+    g = Graph("g")
+    x = g.convolution(g.input("x", (1, 32, 8, 8)), ones(32, 32, 3, 3))
+    g.output("y", g.eltwise(x, "tanh", engine="opencl:0"))
+    assert story(lowered(g)) == ["reorder cpu", "convolution cpu", "reorder cpu", "cpu -> opencl:0", "eltwise opencl:0"]
+
+
+def test_between_two_devices_a_tensor_crosses_by_way_of_the_host() -> None:
+    g = Graph("g", "opencl:0")
+    x = g.eltwise(g.input("x", (8, 32)), "tanh")
+    g.output("y", g.eltwise(x, "exp", engine="opencl:1"))
+    found = lowered(g)
+    crossings = ["opencl:0 -> cpu", "cpu -> opencl:1"]
+    assert story(found) == ["eltwise opencl:0", *crossings, "eltwise opencl:1"]
+    # Equal devices have equal primitives, but each engine realizes its own.
+    assert len({key.digest for key in found.keys}) == 2
+
+
+def test_what_crossed_stays_as_long_as_it_is_read_on_the_other_side() -> None:
+    # Given a tensor that crosses early and is read late, while others are made and dropped
+    g = Graph("g")
+    x = g.eltwise(g.input("x", (64, 64)), "tanh")
+    early = g.eltwise(x, "exp", engine="opencl:0")
+    y = x
+    for _ in range(3):
+        y = g.eltwise(y, "square")
+    g.output("y", y)
+    g.output("z", g.binary(early, x, "add", engine="opencl:0"))
+    found = lowered(g)
+    # Then nothing is written where it lies on the side that it came from, as long as somebody reads it on the other
+    plan = found.plan
+    last = max(n for n, s in enumerate(plan.steps) if isinstance(s, Step) and plan.primitives[s.primitive] == 1)
+    crossing = next(s for s in plan.steps if isinstance(s, Crossing))
+    start, end = crossing.source.value, crossing.source.value + crossing.nbytes
+    for step in plan.steps[plan.steps.index(crossing) : last]:
+        if isinstance(step, Step) and plan.primitives[step.primitive] == 0:
+            written = dict(step.args)[17]
+            assert written.kind is not PlaceKind.WORK or not start - crossing.nbytes < written.value < end
+
+
+def test_what_an_engine_cannot_do_is_done_on_the_host_unless_the_node_insists() -> None:
+    def graph(**options: Any) -> Graph:
+        g = Graph("g", "opencl:0")
+        x = g.input("x", (2, 8, 5, 5), "float64")
+        g.output("y", g.softmax(g.eltwise(x, "tanh", **options), 1))
+        return g
+
+    assert story(lowered(graph())) == ["eltwise cpu", "softmax cpu"]
+    with pytest.raises(LoweringError, match="eltwise on engine kind opencl is not supported"):
+        lowered(graph(engine="opencl:0"))
+
+
+def test_a_reorder_to_an_engine_is_a_crossing() -> None:
+    g = Graph("g")
+    x = g.eltwise(g.input("x", (8, 32)), "tanh")
+    g.output("y", g.eltwise(g.reorder(x, engine="opencl:0"), "exp", engine="opencl:0"))
+    assert story(lowered(g)) == ["eltwise cpu", "cpu -> opencl:0", "eltwise opencl:0"]
+
+
+def test_a_data_type_is_changed_once_and_where_it_is_asked_for() -> None:
+    g = Graph("g")
+    x = g.input("x", (8, 32))
+    narrow = g.reorder(x, dtype="uint8", scales={"dst": 0.5}, zero_points={"dst": 3})
+    g.output("y", g.reorder(narrow, dtype="int32"))
+    g.output("z", g.reorder(narrow, dtype="int32"))
+    assert story(lowered(g)) == ["reorder cpu", "reorder cpu", "reorder cpu"]
+
+
+def test_an_engine_without_a_target_is_refused() -> None:
+    g = Graph("g")
+    g.output("y", g.eltwise(g.input("x", (8, 32)), "tanh", engine="opencl:7"))
+    with pytest.raises(LoweringError, match="engine: there is no target of opencl:7"):
+        lowered(g)

@@ -1,0 +1,66 @@
+"""The CPU's part in a plan for several engines: regions of native tasks on memory of this process."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from .bound_primitive import ArgumentBlock, BoundPrimitive, RealizedPrimitive
+from .desc.args import Arg
+from .engines.cpu import CpuEngine
+from .memory.buffer import Buffer
+from .memory_map import HostMemory, Spot
+from .plan import PlaceKind
+from .primitives.entry import parse_entry
+from .threadpools.interface import Region, ThreadpoolInterface
+
+
+class CpuLane:
+    """Primitives of one CPU engine, bound to the host's memory. ``entries`` are those of its primitives by number."""
+
+    def __init__(
+        self, entries: Mapping[int, bytes], engine: CpuEngine, pool: ThreadpoolInterface, memory: HostMemory
+    ) -> None:
+        self._pool = pool
+        self._memory = memory
+        self._primitives = {n: RealizedPrimitive(parse_entry(entry), engine) for n, entry in entries.items()}
+        self._scratchpad = Buffer(max((p.entry.scratchpad for p in self._primitives.values()), default=0))
+        self._moving: dict[tuple[PlaceKind, int], list[tuple[ArgumentBlock, int, int]]] = {}
+
+    def bind(self, name: str, primitive: int, spots: Mapping[int, Spot]) -> list[Region]:
+        """Return the regions of a step."""
+        addresses = {arg: self._memory.address(spot) for arg, spot in spots.items()}
+        bound = self._bound(primitive, addresses)
+        for arg, spot in spots.items():
+            blocks = [(block, index, offset + spot.start) for block, index, offset in bound.moving.get(arg, ())]
+            if blocks:
+                self._moving.setdefault((spot.kind, spot.value), []).extend(blocks)
+        return _regions(f"step {name!r}", bound)
+
+    def place(self, kind: PlaceKind, number: int, address: int) -> None:
+        """Let an input or output lie at an address from now on."""
+        for block, index, offset in self._moving.get((kind, number), ()):
+            block.put(index, address + offset)
+
+    def run(self, regions: Sequence[Region]) -> None:
+        """Execute regions and wait for them. Raises KernelFailed."""
+        self._pool.run_regions(regions)
+        self._pool.wait()
+
+    def reorder(self, name: str, primitive: int, source: int, destination: int) -> None:
+        """Execute a reorder from one address to another. Raises KernelFailed."""
+        self.run(_regions(name, self._bound(primitive, {int(Arg.SRC): source, int(Arg.DST): destination})))
+
+    def _bound(self, primitive: int, addresses: Mapping[int, int | None]) -> BoundPrimitive:
+        threads = self._pool.get_num_threads()
+        return BoundPrimitive(self._primitives[primitive], addresses, self._scratchpad.address, threads)
+
+
+def _regions(name: str, bound: BoundPrimitive) -> list[Region]:
+    return [Region(_entry_point(block), block.addresses, name, keep=bound) for block in bound.blocks]
+
+
+def _entry_point(block: ArgumentBlock) -> int:
+    function: Any = block.function
+    return ctypes.cast(function, ctypes.c_void_p).value or 0

@@ -1,0 +1,53 @@
+"""Where the tensors of a plan for several engines lie: what a place means once crossings need not copy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from .memory.buffer import Buffer
+from .plan import Crossing, Place, PlaceKind
+
+
+class Spot(NamedTuple):
+    """Where an argument lies: a place in the memory of the engine ``owner``, ``start`` bytes from its beginning."""
+
+    owner: int
+    kind: PlaceKind
+    value: int
+    start: int
+
+
+class Aliases:
+    """Destinations of crossings that need no copy, and for how long each is its source."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, int], tuple[Spot, int]] = {}
+
+    def add(self, crossing: Crossing, source: Spot) -> None:
+        """Read the destination of a crossing at its source."""
+        self._known[crossing.destination_engine, crossing.destination.value] = source, crossing.until
+
+    def spot(self, place: Place, engine: int, step: int) -> Spot:
+        """Return where an argument of a step on an engine lies."""
+        if place.kind is PlaceKind.WORK:
+            source, until = self._known.get((engine, place.value), (None, -1))
+            if source is not None and step <= until:
+                return source._replace(start=source.start + place.start)
+        return Spot(engine, place.kind, place.value, place.start)
+
+
+class HostMemory:
+    """Memory of a plan that the host addresses: constants, and the workspaces of engines that work on it."""
+
+    def __init__(self, constants: Sequence[int], workspaces: dict[int, Buffer]) -> None:
+        self._constants = list(constants)
+        self._workspaces = workspaces
+
+    def address(self, spot: Spot) -> int | None:
+        """Return the address of a spot, None for an input or output, which moves."""
+        if spot.kind is PlaceKind.WORK:
+            return self._workspaces[spot.owner].address + spot.value + spot.start
+        if spot.kind is PlaceKind.CONSTANT:
+            return self._constants[spot.value] + spot.start
+        return None
