@@ -7,6 +7,7 @@ when it is compiled: a few more than needed, so that few programs serve all.
 
 from __future__ import annotations
 
+import math
 import struct
 from dataclasses import dataclass
 from typing import Any, Final
@@ -44,7 +45,7 @@ class OpenClReference:
         for desc in (*op.memories().values(), *attr.memories(op.memories()).values()):
             if desc.dtype in _WIDE and not _fp64(target):
                 return f"{desc}: the device has no double precision"
-            if desc.elements > MAX_ITEMS:
+            if not desc.is_any and math.prod(desc.padded_dims) > MAX_ITEMS:
                 return f"{desc}: more elements than one launch can hold"
         return None
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +25,6 @@ class OpenClRunner:
         self._creating = Server("tests.workers.opencl.reference.creating", str(folder))
         self._running = Server("tests.workers.opencl.reference.running", str(folder))
         self.target = Target.from_wire(self._creating.ask("target"))
-        #: The same device, were it without double precision.
-        self.single = replace(
-            self.target, device=tuple((k, "False" if k == "fp64" else v) for k, v in self.target.device)
-        )
 
     def close(self) -> None:
         """End both processes."""
