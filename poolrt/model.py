@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from .plan_listing import PlanListing
+
 #: Runs that one model may have under way; `submit` waits for one to end before it starts another.
 IN_FLIGHT: Final = 256
 #: Views on input slots that one model keeps.
@@ -132,6 +134,15 @@ class Model:
         finally:
             for run, _ in under_way:
                 run.abandon()
+
+    def plan(self) -> PlanListing:
+        """Return the steps of every run: operations, implementations, engines, layouts, inserted reorders and crossings."""
+        from .plan_listing import PlanListing
+
+        if not self._unload.alive:
+            raise PoolClosed(f"model {self.name} is closed")
+        _, _, plan, descriptors = self._client.ask(Kind.EXPLAIN, self._number)
+        return PlanListing.from_wire(plan, descriptors)
 
     def close(self) -> None:
         """Free the model's memory on the pool. Runs that are under way end as usual; further ones are an error."""

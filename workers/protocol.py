@@ -33,6 +33,7 @@ class Kind(IntEnum):
     STATISTICS = 10  # request
     STOP = 11  # nothing; end the coordinator
     CANCEL = 12  # request; of a load, which then fails unless it is done already
+    EXPLAIN = 13  # request, model
 
     # coordinator -> client
     WELCOME = 20  # version, arena bytes, facts; comes with the arena's file descriptor
@@ -45,6 +46,7 @@ class Kind(IntEnum):
     ALLOCATED = 27  # request, offsets
     STATUS = 28  # request, facts
     FAILED = 29  # request, error
+    EXPLAINED = 30  # request, plan, primitive descriptors
 
     # coordinator -> worker
     MODEL = 40  # model, plan, entries, offsets of the constants
@@ -136,6 +138,7 @@ _FIELDS: Final[dict[Kind, tuple[Callable[[object], bool], ...]]] = {
     Kind.STATISTICS: (_count,),
     Kind.STOP: (),
     Kind.CANCEL: (_count,),
+    Kind.EXPLAIN: (_count, _count),
     Kind.WELCOME: (_integer, _count, _table),
     Kind.STAGE: (_count, _triples),
     Kind.PROGRESS: (_count, _count, _count, _texts),
@@ -146,6 +149,7 @@ _FIELDS: Final[dict[Kind, tuple[Callable[[object], bool], ...]]] = {
     Kind.ALLOCATED: (_count, _counts),
     Kind.STATUS: (_count, _table),
     Kind.FAILED: (_count, _list),
+    Kind.EXPLAINED: (_count, _list, _list),
     Kind.MODEL: (_count, _list, _blobs, _counts),
     Kind.DROP: (_count,),
     Kind.EXECUTE: (_count, _count, _counts, _counts),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
+from typing import Any
 
 from poolrt.workers.protocol import Kind
 
@@ -21,6 +22,8 @@ class Model:
     constants: list[int]
     input_sizes: list[int]
     output_sizes: list[int]
+    #: The descriptors of its primitives, for whoever asks what it does.
+    descriptors: list[list[Any]] = field(default_factory=list)
     #: Jobs that need it; it is dropped when it is no longer wanted and this is 0.
     users: int = 0
     wanted: bool = True

@@ -262,9 +262,9 @@ class Loads:
         if load.model is None and not load.missing:
             entries = [entry for entry in load.entries if entry is not None]
             inputs, outputs = ([port[3] for port in ports] for ports in (lowered.inputs, lowered.outputs))
-            load.model = Model(
-                load.number, load.client, load.name, lowered.steps, lowered.plan, entries, load.final, inputs, outputs
-            )
+            descriptors = [primitive.descriptor for primitive in lowered.primitives]
+            whole = lowered.steps, lowered.plan, entries, load.final, inputs, outputs, descriptors
+            load.model = Model(load.number, load.client, load.name, *whole)
             for index in sorted(load.written):
                 if lowered.constants[index].reorder is not None:
                     self._reorder(load, load.model, index)

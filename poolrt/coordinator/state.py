@@ -203,6 +203,8 @@ class State:
             model = client.models.pop(message[1], None)
             if model is not None:
                 self._drop(model)
+        elif kind is Kind.EXPLAIN:
+            self._explain(client, *message[1:])
         elif kind is Kind.STATISTICS:
             self._count(client)
             self._out.append(Survey(client.number, message[1], self.facts()))
@@ -226,6 +228,12 @@ class State:
         for offset in inputs:
             self.leases.share(offset, job.holder)
         self.crew.submit(job)
+
+    def _explain(self, client: Client, request: int, number: int) -> None:
+        model = client.models.get(number)
+        if model is None:
+            raise PoolRefused(f"a question about model {number}, which is not loaded")
+        self._out.append(Send(client.number, [Kind.EXPLAINED, request, model.plan, model.descriptors]))
 
     def _call(self, client: Client, request: int, payload: bytes) -> None:
         if not self._functions:

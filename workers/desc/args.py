@@ -54,3 +54,15 @@ def scales_of(arg: int) -> int:
 def zero_points_of(arg: int) -> int:
     """Return the argument that holds the zero points of argument ``arg``."""
     return Arg.ATTR_ZERO_POINTS | arg
+
+
+def argument_name(arg: int) -> str:
+    """Return what people call an argument: ``src``, ``multiple_src 2``, ``scales of weights``, ``post_op 0 src_1``."""
+    if arg >= Arg.POST_OP:
+        return f"post_op {arg // Arg.POST_OP - 1} {argument_name(arg % Arg.POST_OP)}"
+    for base, what in ((Arg.ATTR_ZERO_POINTS, "zero points of "), (Arg.ATTR_SCALES, "scales of ")):
+        if arg & base:
+            return what + argument_name(arg & ~base)
+    if arg >= Arg.MULTIPLE_SRC:
+        return f"multiple_src {arg - Arg.MULTIPLE_SRC}"
+    return Arg(arg).name.lower()

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, Final
 from poolrt.cli.main import add_common
 from poolrt.cli.numbers import finite, natural, positive
 from poolrt.cli.reach import reach
-from poolrt.cli.report import Report, UsageError, bytes_text, seconds_text
+from poolrt.cli.report import Report, UsageError, bytes_text, seconds_text, table
 from poolrt.settings import Settings
 
 if TYPE_CHECKING:
+    from poolrt.plan_listing import PlanListing
     from poolrt.pool import Pool
 
 _DESCRIPTION: Final = """\
@@ -65,6 +66,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     values.add_argument("--rtol", type=finite, default=1e-3, help="relative tolerance of --expect (default: 1e-3)")
     values.add_argument("--atol", type=finite, default=1e-7, help="absolute tolerance of --expect (default: 1e-7)")
     values.add_argument("--top", type=positive, metavar="K", help="show the K largest values of each output")
+    values.add_argument(
+        "--plan",
+        action="store_true",
+        help="show the steps of a run: implementations, engines, layouts, and the reorders between them",
+    )
     values.add_argument("--save", type=Path, metavar="OUT.npz", help="write the outputs")
     pool = parser.add_argument_group("pool")
     pool.add_argument("--workers", type=positive, metavar="N", help="worker processes (default: one for each core)")
@@ -112,6 +118,7 @@ def _execute(options: argparse.Namespace, settings: Settings, report: Report) ->
         expected = tensors.read_expected(options.expect, list(graph.outputs), list(inputs)) if options.expect else {}
         tolerance = measure.Tolerance(options.rtol, options.atol)
         model = pool.load(graph)
+        plan = model.plan() if options.plan else None
         measured = measure.repeat(model, inputs, expected, tolerance, options.repeat, pool.workers)
         stats = pool.stats()
     if options.save:
@@ -136,6 +143,8 @@ def _execute(options: argparse.Namespace, settings: Settings, report: Report) ->
         found["max_abs_error"] = measured.max_abs_error
     if options.top:
         found["top"] = {name: tensors.top(array, options.top) for name, array in measured.results.items()}
+    if plan is not None:
+        found["plan"] = _plan(plan)
     _tell(found, options, report)
     report.result(found)
     return 0
@@ -180,6 +189,38 @@ def _tell(found: Mapping[str, Any], options: argparse.Namespace, report: Report)
         )
     if options.save:
         report.say(f"saved       {options.save}")
+    if "plan" in found:
+        plan = found["plan"]
+        report.say(
+            f"plan        {len(plan['steps'])} steps, {plan['reorders']} reorders, {plan['crossings']} crossings"
+        )
+        for line in table([_row(step) for step in plan["steps"]]):
+            report.say(f"            {line}")
+
+
+def _row(step: Mapping[str, Any]) -> list[str]:
+    tensors = [", ".join(step[what]) for what in ("operands", "results")]
+    return [step["name"], step["operation"], step["implementation"], step["engine"], *tensors]
+
+
+def _plan(plan: PlanListing) -> dict[str, Any]:
+    """Return a plan as JSON tells it."""
+    listed = {"constants": plan.constants, "steps": plan.steps}
+    rows = {
+        what: [
+            {
+                "name": step.name,
+                "operation": step.operation,
+                "implementation": step.implementation,
+                "engine": step.engine,
+                "operands": [str(tensor) for tensor in step.operands],
+                "results": [str(tensor) for tensor in step.results],
+            }
+            for step in steps
+        ]
+        for what, steps in listed.items()
+    }
+    return {"reorders": plan.reorders, "crossings": plan.crossings, **rows}
 
 
 def _shape(text: str) -> tuple[str, tuple[int, ...]]:

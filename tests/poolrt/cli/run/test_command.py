@@ -124,6 +124,16 @@ def test_people_get_a_summary(place: Path) -> None:
         assert word in done.stdout
 
 
+def test_a_plan_is_told_to_people_and_to_programs(place: Path) -> None:
+    done = _run(place, "m.onnx", "--random-inputs", "5", "--plan", "--json")
+    plan = _json(done)["plan"]
+    assert (plan["reorders"], plan["crossings"]) == (0, 0)
+    assert [step["operation"] for step in plan["steps"]] == ["eltwise", "binary"]
+    assert plan["steps"][0]["operands"] == ["src f32:abcd:1x16x8x8 (input 0)"]
+    assert "plan        2 steps, 0 reorders, 0 crossings" in done.stderr
+    assert "native:eltwise" in done.stderr
+
+
 def test_a_model_that_leaves_its_batch_open_takes_it_from_the_command_line(place: Path) -> None:
     _model(place / "open.onnx", ("N", *DIMS[1:]))
     told = _json(_run(place, "open.onnx", "--random-inputs", "5", "--batch", "3", "--json"))

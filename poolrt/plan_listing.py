@@ -1,0 +1,125 @@
+"""What a model does, step by step, as people read it: implementations, engines, layouts, and what was inserted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from poolrt.workers.desc import Arg, MemoryDesc, PrimitiveAttr, op_from_wire
+from poolrt.workers.desc.args import argument_name
+from poolrt.workers.plan import Crossing, ExecutionPlan, PlaceKind, Step
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedTensor:
+    """An operand or result of a step: which argument it is, its data type and layout, and where it lies.
+
+    ``where`` is ``input``, ``output`` or ``constant`` with its number, or empty for what only this plan sees.
+    """
+
+    argument: str
+    dtype: str
+    layout: str
+    dims: tuple[int, ...]
+    where: str
+
+    def __str__(self) -> str:
+        place = f" ({self.where})" if self.where else ""
+        return f"{self.argument} {self.dtype}:{self.layout}:{'x'.join(map(str, self.dims))}{place}"
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedStep:
+    """One step: the operation (``crossing`` for one from engine to engine), and what computes it where."""
+
+    name: str
+    operation: str
+    implementation: str
+    engine: str
+    operands: tuple[PlannedTensor, ...] = ()
+    results: tuple[PlannedTensor, ...] = ()
+
+    def __str__(self) -> str:
+        tensors = [", ".join(map(str, each)) for each in (self.operands, self.results)]
+        what = f"{self.operation} {self.implementation}".rstrip()
+        return f"{self.name}: {what} on {self.engine}" + (f": {' -> '.join(tensors)}" if self.results else "")
+
+
+@dataclass(frozen=True, slots=True)
+class PlanListing:
+    """The steps of every run, and the reorders of constants that were made once, when the model was loaded."""
+
+    steps: tuple[PlannedStep, ...]
+    constants: tuple[PlannedStep, ...]
+
+    @property
+    def reorders(self) -> int:
+        """How many reorders every run makes."""
+        return sum(step.operation == "reorder" for step in self.steps)
+
+    @property
+    def crossings(self) -> int:
+        """How many tensors cross from one engine to another in every run."""
+        return sum(step.operation == "crossing" for step in self.steps)
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, (*self.constants, *self.steps)))
+
+    @classmethod
+    def from_wire(cls, plan_wire: list[Any], descriptors: list[list[Any]]) -> PlanListing:
+        """Read a plan and the descriptors of its primitives. Raises ValueError where they are malformed."""
+        plan = ExecutionPlan.from_wire(plan_wire)
+        primitives = [_Primitive.from_wire(wire) for wire in descriptors]
+        steps = tuple(
+            _crossing(step, plan) if isinstance(step, Crossing) else primitives[step.primitive].step(step, plan)
+            for step in plan.steps
+        )
+        constants = []
+        for number, constant in enumerate(plan.constants):
+            if constant.reorder is not None:
+                primitive, engine = primitives[constant.reorder], plan.engines[plan.primitives[constant.reorder]]
+                constants.append(primitive.reordering(number, engine))
+        return cls(steps, tuple(constants))
+
+
+@dataclass(frozen=True, slots=True)
+class _Primitive:
+    """What is told of a primitive: its operation, implementation, arguments, and which of them it writes."""
+
+    operation: str
+    implementation: str
+    memories: dict[int, MemoryDesc]
+    written: tuple[int, ...]
+
+    @classmethod
+    def from_wire(cls, wire: list[Any]) -> _Primitive:
+        op, attr = op_from_wire(wire[0]), PrimitiveAttr.from_wire(wire[1])
+        described = op.memories()
+        return cls(op.kind, str(wire[3]), {**described, **attr.memories(described)}, op.outputs())
+
+    def step(self, step: Step, plan: ExecutionPlan) -> PlannedStep:
+        """Describe a step that executes it."""
+        operands: list[PlannedTensor] = []
+        results: list[PlannedTensor] = []
+        for arg, place in step.args:
+            where = "" if place.kind is PlaceKind.WORK else f"{place.kind.name.lower()} {place.value}"
+            (results if arg in self.written else operands).append(self._tensor(arg, where))
+        engine = plan.engines[plan.primitives[step.primitive]]
+        parts = tuple(operands), tuple(results)
+        return PlannedStep(step.name, self.operation, self.implementation, engine, *parts)
+
+    def reordering(self, number: int, engine: str) -> PlannedStep:
+        """Describe how a constant was brought into its layout."""
+        operands = (self._tensor(Arg.SRC, ""),)
+        results = (self._tensor(Arg.DST, f"constant {number}"),)
+        return PlannedStep(f"constant {number}", self.operation, self.implementation, engine, operands, results)
+
+    def _tensor(self, arg: int, where: str) -> PlannedTensor:
+        desc = self.memories[arg]
+        layout = "s" + "x".join(map(str, desc.strides)) if desc.strides else desc.tag
+        return PlannedTensor(argument_name(arg), desc.dtype, layout, desc.dims, where)
+
+
+def _crossing(step: Crossing, plan: ExecutionPlan) -> PlannedStep:
+    engines = f"{plan.engines[step.source_engine]} -> {plan.engines[step.destination_engine]}"
+    return PlannedStep(step.name, "crossing", "", engines)
