@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         Sum,
     )
     from .engines.engine import Engine
+    from .gemm import gemm_s8s8s32, gemm_u8s8s32, sgemm
     from .memory.storage import Memory
     from .primitives.cache import (
         get_primitive_cache_capacity,
@@ -52,7 +53,8 @@ __all__ = [
     "Eltwise", "Engine", "GroupNormalization", "Gru", "InnerProduct", "LayerNormalization", "Lrn", "Lstm", "Matmul",
     "Memory", "MemoryDesc", "Pooling", "PostOp", "Prelu", "Primitive", "PrimitiveAttr", "Quantisation", "Reduction", "Reorder",
     "Resampling", "Rnn", "Shuffle", "Softmax", "Stream", "StreamAttr", "Sum", "ThreadpoolInterface",
-    "get_primitive_cache_capacity", "get_primitive_cache_size", "set_primitive_cache_capacity",
+    "gemm_s8s8s32", "gemm_u8s8s32", "get_primitive_cache_capacity", "get_primitive_cache_size",
+    "set_primitive_cache_capacity", "sgemm",
 ]  # fmt: skip
 
 #: Name -> the module that has it, `desc` for those that are not listed. A worker process imports none of them.
@@ -63,9 +65,12 @@ _HOMES: Final = {
     "Stream": ".streams.stream",
     "StreamAttr": ".streams.attributes",
     "ThreadpoolInterface": ".threadpools.interface",
+    "gemm_s8s8s32": ".gemm",
+    "gemm_u8s8s32": ".gemm",
     "get_primitive_cache_capacity": ".primitives.cache",
     "get_primitive_cache_size": ".primitives.cache",
     "set_primitive_cache_capacity": ".primitives.cache",
+    "sgemm": ".gemm",
 }
 
 

@@ -55,9 +55,9 @@ class NativeIntegerMatmul:
         (rows, depth), columns = op.src.dims, op.weights.dims[1]
         if rows * columns == 0:
             return Program((), ())
-        positions = tile_positions(target.isa, rows)
+        positions = _positions(target.isa, rows)
         vectors = -(-columns // 16)
-        blocks = output_blocks(target.isa, positions, vectors)
+        blocks = output_blocks(target.isa, positions, 8)
         panels = -(-rows // positions)
         size = 4 if self._how == "vnni" else 2
         groups = -(-depth // size)
@@ -100,6 +100,14 @@ class NativeIntegerMatmul:
             Launch(2, args, -(-vectors // blocks) * strips),
         )
         return Program(kernels, launches, scratchpad=scratchpad)
+
+
+def _positions(isa: str, rows: int) -> int:
+    """Return the rows of a tile: one of three sizes, so that few kernels do."""
+    large = tile_positions(isa, 1 << 20)
+    if rows == 1:
+        return 1
+    return large if rows > 2 * large // 3 else max(2, large // 4 * 2)
 
 
 def _offset(masks: dict[int, int], arg: int) -> LaunchArgument:

@@ -1,0 +1,111 @@
+"""Products of NumPy matrices: exact for integers, close for floats, on any threadpool."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from poolrt.workers.gemm import gemm_s8s8s32, gemm_u8s8s32, sgemm
+from poolrt.workers.threadpools.threads import ThreadsPool
+
+Array = NDArray[Any]
+SHAPES = 1_000
+GEMMS = {"u8": (gemm_u8s8s32, np.uint8), "s8": (gemm_s8s8s32, np.int8)}
+
+
+def factor(
+    rng: np.random.Generator, shape: tuple[int, int], dtype: Any, transposed: bool, gap: int
+) -> tuple[Array, Array]:
+    """Return op(x) and x as it is given: transposed or not, with rows further apart than they are long."""
+    rows, columns = shape[::-1] if transposed else shape
+    info = np.iinfo(dtype)
+    room = rng.integers(info.min, info.max + 1, (rows, columns + gap)).astype(dtype)
+    given = room[:, :columns]
+    return (given.T if transposed else given), given
+
+
+@pytest.mark.parametrize("kind", GEMMS)
+def test_integer_products_are_exact_over_random_shapes(kind: str) -> None:
+    multiply, dtype = GEMMS[kind]
+    seed = random.SystemRandom().randrange(1 << 32)
+    rng, draw = np.random.default_rng(seed), random.Random(seed)
+    with ThreadsPool(2) as pool:
+        for number in range(SHAPES):
+            m, n, k = (draw.choice((1, 2, 3, 7, 16, 17, 33, 64, 65, 100)) for _ in range(3))
+            transposed = (draw.random() < 0.3, draw.random() < 0.3)
+            gap = draw.choice((0, 0, 3))
+            a, given_a = factor(rng, (m, k), dtype, transposed[0], gap)
+            b, given_b = factor(rng, (k, n), np.int8, transposed[1], gap)
+            ao, bo = (draw.choice((0, 1, -7, 128, 255)) for _ in range(2))
+            offsetc = draw.choice("FRC")
+            co = rng.integers(-1000, 1000, {"F": 1, "R": n, "C": m}[offsetc])
+            c = rng.integers(-1000, 1000, (m, n)).astype(np.int32)
+            beta = draw.choice((0.0, 1.0))
+            want = (a.astype(np.int64) - ao) @ (b.astype(np.int64) - bo) + int(beta) * c
+            want = want + (co[:, None] if offsetc == "C" else co)
+            got = multiply(
+                given_a, given_b, c, transa=transposed[0], transb=transposed[1], beta=beta, ao=ao, bo=bo,
+                co=co, offsetc=offsetc, threadpool=draw.choice((None, pool)),
+            )  # fmt: skip
+            assert got is c
+            assert np.array_equal(got, want), f"seed {seed}, product {number}: {m}x{n}x{k}"
+
+
+@pytest.mark.parametrize("kind", GEMMS)
+def test_scaled_integer_products_are_rounded_to_even_and_saturated(kind: str) -> None:
+    multiply, dtype = GEMMS[kind]
+    rng = np.random.default_rng()
+    a, _ = factor(rng, (9, 33), dtype, False, 0)
+    b, _ = factor(rng, (33, 20), np.int8, False, 0)
+    c = rng.integers(-1000, 1000, (9, 20)).astype(np.int32)
+    for alpha, beta in ((0.5, 0.0), (1e6, 0.5), (-1.0, 2.0)):
+        wide = alpha * (a.astype(np.float64) @ b.astype(np.float64)) + beta * c + 3
+        want = np.clip(np.rint(wide), -(2**31), 2**31 - 1).astype(np.int32)
+        np.testing.assert_array_equal(multiply(a, b, c.copy(), alpha=alpha, beta=beta, co=3), want)
+
+
+def test_float_products_are_close() -> None:
+    seed = random.SystemRandom().randrange(1 << 32)
+    rng, draw = np.random.default_rng(seed), random.Random(seed)
+    with ThreadsPool(2) as pool:
+        for _ in range(100):
+            m, n, k = (draw.choice((1, 2, 7, 17, 33, 64, 100)) for _ in range(3))
+            a, b = rng.standard_normal((m, k)).astype(np.float32), rng.standard_normal((k, n)).astype(np.float32)
+            c = rng.standard_normal((m, n)).astype(np.float32)
+            alpha, beta = draw.choice(((1.0, 0.0), (0.5, 0.0), (1.0, 1.0), (-2.0, 0.25)))
+            transposed = (draw.random() < 0.5, draw.random() < 0.5)
+            want = alpha * (a.astype(np.float64) @ b.astype(np.float64)) + beta * c.astype(np.float64)
+            bound = abs(alpha) * (np.abs(a) @ np.abs(b)) + abs(beta) * np.abs(c)
+            got = sgemm(
+                a.T.copy() if transposed[0] else a, b.T.copy() if transposed[1] else b, c, transa=transposed[0],
+                transb=transposed[1], alpha=alpha, beta=beta, threadpool=draw.choice((None, pool)),
+            )  # fmt: skip
+            assert np.all(np.abs(got - want) <= 2e-6 * (bound + 1e-30)), f"seed {seed}: {m}x{n}x{k}"
+
+
+def test_empty_products_are_zeros_and_offsets() -> None:
+    assert sgemm(np.ones((2, 0), np.float32), np.ones((0, 3), np.float32)).tolist() == [[0.0] * 3] * 2
+    got = gemm_u8s8s32(np.ones((2, 0), np.uint8), np.ones((0, 3), np.int8), co=5)
+    assert got.tolist() == [[5] * 3] * 2
+    assert sgemm(np.ones((0, 4), np.float32), np.ones((4, 3), np.float32)).shape == (0, 3)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: sgemm(np.ones((2, 3)), np.ones((3, 2), np.float32)), "a: expect a matrix of float32"),
+        (lambda: sgemm(np.ones((2, 3), np.float32), np.ones((2, 2), np.float32)), "b: expect 3 rows"),
+        (lambda: gemm_u8s8s32(np.ones((2, 3), np.uint8), np.ones((3, 2), np.uint8)), "b: expect a matrix of int8"),
+        (lambda: gemm_s8s8s32(np.ones((2, 3), np.int8), np.ones((3, 2), np.int8), co=[1, 2, 3], offsetc="R"), "co: expect 2"),
+        (lambda: gemm_s8s8s32(np.ones((2, 3), np.int8), np.ones((3, 2), np.int8), offsetc="X"), "offsetc: unknown"),
+        (lambda: sgemm(np.ones((2, 3), np.float32), np.ones((3, 2), np.float32), np.ones((2, 3), np.float32)), "c: expect"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_refused(call: Callable[[], object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        call()

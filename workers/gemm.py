@@ -1,0 +1,221 @@
+"""Products of NumPy matrices without descriptors: `sgemm` and the integer products `gemm_u8s8s32` and `gemm_s8s8s32`.
+
+Each is one matmul primitive from the cache, on the threads of a threadpool or, without one, on the calling thread.
+Matrices are taken as they lie in memory where rows or columns are evenly spaced, transposed ones too.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
+
+from .desc import Arg, Matmul, MemoryDesc, PostOp, PrimitiveAttr, Quantisation, zero_points_of
+from .engines.engine import Engine
+from .memory.storage import Memory
+from .streams.attributes import StreamAttr
+from .streams.stream import Stream
+from .threadpools.interface import ThreadpoolInterface
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    from .primitives.primitive import Primitive
+
+#: Meaning of ``offsetc`` -> mask of dst's zero points: one value, one a column, one a row.
+_OFFSETS: Final = {"F": 0, "R": 2, "C": 1}
+#: Primitives of products that are kept ready, most recently used.
+_KEPT: Final = 256
+
+
+def sgemm(
+    a: ArrayLike,
+    b: ArrayLike,
+    c: NDArray[Any] | None = None,
+    *,
+    transa: bool = False,
+    transb: bool = False,
+    alpha: float = 1.0,
+    beta: float = 0.0,
+    threadpool: ThreadpoolInterface | None = None,
+) -> NDArray[Any]:
+    """Return alpha * op(a) @ op(b) + beta * c in float32; op transposes where asked for.
+
+    op(a) is (M, K), op(b) (K, N), both float32; ``c`` (M, N) float32, where given, takes the result. Without a threadpool
+    the calling thread computes; an asynchronous pool is waited for. Raises ValueError naming the argument.
+    """
+    import numpy
+
+    left, right = _factor("a", a, "float32", transa), _factor("b", b, "float32", transb)
+    result = _result(left, right, c, "float32")
+    if alpha == 1.0 and beta == 0.0:
+        _multiply(left, right, result, PrimitiveAttr(), {}, threadpool)
+        return result
+    product = numpy.empty(result.shape, "float32")
+    _multiply(left, right, product, PrimitiveAttr(), {}, threadpool)
+    product *= numpy.float32(alpha)
+    if beta != 0.0:
+        product += numpy.float32(beta) * result
+    result[...] = product
+    return result
+
+
+def gemm_u8s8s32(
+    a: ArrayLike,
+    b: ArrayLike,
+    c: NDArray[Any] | None = None,
+    *,
+    transa: bool = False,
+    transb: bool = False,
+    alpha: float = 1.0,
+    beta: float = 0.0,
+    ao: int = 0,
+    bo: int = 0,
+    co: ArrayLike = 0,
+    offsetc: str = "F",
+    threadpool: ThreadpoolInterface | None = None,
+) -> NDArray[Any]:
+    """Return alpha * (op(a) - ao) @ (op(b) - bo) + beta * c + co in int32.
+
+    op(a) is (M, K) uint8, op(b) (K, N) int8; ``c`` (M, N) int32, where given, takes the result. ``co`` is one value
+    (``offsetc`` "F"), one a column ("R", N values) or one a row ("C", M values). Sums are exact modulo 2**32; with other
+    factors than alpha 1 and beta 0 or 1, they are scaled in float64, rounded to even and saturated. Threads as for
+    `sgemm`. Raises ValueError naming the argument. Definition: oneDNN's ``dnnl_gemm_u8s8s32``, row-major.
+    """
+    return _integer_gemm("uint8", a, b, c, transa, transb, (alpha, beta), (ao, bo, co, offsetc), threadpool)
+
+
+def gemm_s8s8s32(
+    a: ArrayLike,
+    b: ArrayLike,
+    c: NDArray[Any] | None = None,
+    *,
+    transa: bool = False,
+    transb: bool = False,
+    alpha: float = 1.0,
+    beta: float = 0.0,
+    ao: int = 0,
+    bo: int = 0,
+    co: ArrayLike = 0,
+    offsetc: str = "F",
+    threadpool: ThreadpoolInterface | None = None,
+) -> NDArray[Any]:
+    """Return what `gemm_u8s8s32` returns, for a signed op(a): (M, K) int8."""
+    return _integer_gemm("int8", a, b, c, transa, transb, (alpha, beta), (ao, bo, co, offsetc), threadpool)
+
+
+def _integer_gemm(
+    dtype: str, a: Any, b: Any, c: Any, transa: bool, transb: bool, factors: tuple[float, float],
+    offsets: tuple[int, int, Any, str], threadpool: ThreadpoolInterface | None,
+) -> NDArray[Any]:  # fmt: skip
+    import numpy
+
+    left, right = _factor("a", a, dtype, transa), _factor("b", b, "int8", transb)
+    result = _result(left, right, c, "int32")
+    ao, bo, co, offsetc = offsets
+    if offsetc not in _OFFSETS:
+        raise ValueError(f"offsetc: unknown {offsetc!r}; known: {', '.join(_OFFSETS)}")
+    shift = numpy.ascontiguousarray(co, "int32").reshape(-1)
+    count = {"F": 1, "R": result.shape[1], "C": result.shape[0]}[offsetc]
+    if shift.size != count:
+        raise ValueError(f"co: expect {count} values for offsetc {offsetc!r}, got {shift.size}")
+    exact = factors in ((1.0, 0.0), (1.0, 1.0))
+    points: dict[int, tuple[int, NDArray[Any]]] = {}
+    for arg, value in ((Arg.SRC, ao), (Arg.WEIGHTS, bo)):
+        if value:
+            points[arg] = (0, numpy.array([value], "int32"))
+    if exact and shift.any():
+        points[Arg.DST] = (_OFFSETS[offsetc], shift)
+    attr = PrimitiveAttr(
+        (PostOp.accumulate(),) if exact and factors[1] else (),
+        zero_points=tuple(Quantisation(arg, mask) for arg, (mask, _) in points.items()),
+    )
+    given = {zero_points_of(arg): values for arg, (_, values) in points.items()}
+    if exact:
+        _multiply(left, right, result, attr, given, threadpool)
+        return result
+    product = numpy.zeros(result.shape, "int32")
+    _multiply(left, right, product, attr, given, threadpool)
+    wide = factors[0] * product.astype("float64") + (shift[:, None] if offsetc == "C" else shift)
+    if factors[1]:
+        wide += factors[1] * result
+    limits = numpy.iinfo("int32")
+    result[...] = numpy.clip(numpy.rint(wide), limits.min, limits.max)
+    return result
+
+
+def _factor(name: str, given: Any, dtype: str, transposed: bool) -> NDArray[Any]:
+    """Return a factor as it is multiplied, (rows, columns), copied only where its elements are not evenly spaced."""
+    import numpy
+
+    array = numpy.asarray(given)
+    if array.dtype != dtype or array.ndim != 2:
+        raise ValueError(f"{name}: expect a matrix of {dtype}, got {array.dtype} of shape {array.shape}")
+    matrix = array.T if transposed else array
+    steps = [step // matrix.itemsize for step, size in zip(matrix.strides, matrix.shape, strict=True) if size > 1]
+    even = all(step % matrix.itemsize == 0 for step in matrix.strides)
+    overlap = len(steps) == 2 and max(steps) < min(steps) * matrix.shape[steps.index(min(steps))]
+    return matrix if even and all(step > 0 for step in steps) and not overlap else numpy.ascontiguousarray(matrix)
+
+
+def _result(left: NDArray[Any], right: NDArray[Any], given: NDArray[Any] | None, dtype: str) -> NDArray[Any]:
+    import numpy
+
+    if left.shape[1] != right.shape[0]:
+        raise ValueError(f"b: expect {left.shape[1]} rows after op, got {right.shape[0]}")
+    shape = (left.shape[0], right.shape[1])
+    if given is None:
+        return numpy.zeros(shape, dtype)
+    if given.dtype != dtype or given.shape != shape or not given.flags.c_contiguous or not given.flags.writeable:
+        raise ValueError(f"c: expect a writable row-major {shape} of {dtype}, got {given.dtype} of shape {given.shape}")
+    return given
+
+
+def _multiply(
+    left: NDArray[Any], right: NDArray[Any], result: NDArray[Any], attr: PrimitiveAttr, given: dict[int, NDArray[Any]],
+    threadpool: ThreadpoolInterface | None,
+) -> None:  # fmt: skip
+    if 0 in result.shape:
+        return
+    products = _products()
+    primitive = products.primitive(_desc(left), _desc(right), _desc(result), attr)
+    arrays = {Arg.SRC: left, Arg.WEIGHTS: right, Arg.DST: result, **given}
+    memories = {arg: products.memory(_desc(array), array) for arg, array in arrays.items()}
+    attributes = StreamAttr("cpu")
+    attributes.set_threadpool(threadpool)
+    stream = Stream(products.engine, attributes)
+    primitive.execute(stream, memories)
+    stream.wait()
+
+
+def _desc(array: NDArray[Any]) -> MemoryDesc:
+    if 0 in array.shape or array.flags.c_contiguous:
+        return MemoryDesc(array.shape, str(array.dtype))
+    steps = tuple(
+        step // array.itemsize if size > 1 else 1 for step, size in zip(array.strides, array.shape, strict=True)
+    )
+    return MemoryDesc(array.shape, str(array.dtype), strides=steps)
+
+
+class _Products:
+    """The engine of this process's products, and those of their primitives that were used lately."""
+
+    def __init__(self) -> None:
+        self.engine = Engine("cpu")
+        self._primitive = lru_cache(maxsize=_KEPT)(self._create)
+
+    def primitive(self, src: MemoryDesc, weights: MemoryDesc, dst: MemoryDesc, attr: PrimitiveAttr) -> Primitive:
+        """Return the primitive of a product, ready to be executed."""
+        return self._primitive(src, weights, dst, attr)
+
+    def memory(self, desc: MemoryDesc, array: NDArray[Any]) -> Memory:
+        """Return the memory that an array, which the caller keeps alive, lies in."""
+        return Memory(desc, self.engine, (ctypes.c_char * desc.nbytes).from_address(array.ctypes.data))
+
+    def _create(self, src: MemoryDesc, weights: MemoryDesc, dst: MemoryDesc, attr: PrimitiveAttr) -> Primitive:
+        return Matmul.PrimitiveDesc(self.engine, src, weights, None, dst, attr=attr).create()
+
+
+@lru_cache(maxsize=1)
+def _products() -> _Products:
+    return _Products()
