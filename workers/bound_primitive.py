@@ -7,7 +7,7 @@ Only arguments that move from run to run (inputs and outputs) are written again.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from .desc.args import Arg
@@ -26,11 +26,11 @@ class BindError(ValueError):
 
 
 class RealizedPrimitive(Resource[NativeKernel, Table]):
-    """An entry whose kernels are mapped on one engine, with its constant tables."""
+    """An entry whose kernels are mapped on one engine, with its constant tables and what its nested primitives have."""
 
-    def __init__(self, entry: Entry, engine: CpuEngine) -> None:
+    def __init__(self, entry: Entry, engine: CpuEngine, nested: Sequence[RealizedPrimitive] = ()) -> None:
         kernels = [engine.realize(binary) for binary in entry.binaries]
-        super().__init__(entry, kernels, Table(entry.tables))
+        super().__init__(entry, kernels, Table(entry.tables), nested)
 
 
 class ArgumentBlock:

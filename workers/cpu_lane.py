@@ -11,8 +11,8 @@ from .desc.args import Arg
 from .engines.cpu import CpuEngine
 from .memory.buffer import Buffer
 from .memory_map import HostMemory, Spot
-from .plan import PlaceKind
-from .primitives.entry import parse_entry
+from .plan import ExecutionPlan, PlaceKind
+from .plan_primitives import realize_all
 from .threadpools.interface import Region, ThreadpoolInterface
 
 
@@ -20,11 +20,16 @@ class CpuLane:
     """Primitives of one CPU engine, bound to the host's memory. ``entries`` are those of its primitives by number."""
 
     def __init__(
-        self, entries: Mapping[int, bytes], engine: CpuEngine, pool: ThreadpoolInterface, memory: HostMemory
+        self,
+        plan: ExecutionPlan,
+        entries: Mapping[int, bytes],
+        engine: CpuEngine,
+        pool: ThreadpoolInterface,
+        memory: HostMemory,
     ) -> None:
         self._pool = pool
         self._memory = memory
-        self._primitives = {n: RealizedPrimitive(parse_entry(entry), engine) for n, entry in entries.items()}
+        self._primitives = realize_all(plan, entries, lambda entry, nested: RealizedPrimitive(entry, engine, nested))
         self._scratchpad = Buffer(max((p.entry.scratchpad for p in self._primitives.values()), default=0))
         self._moving: dict[tuple[PlaceKind, int], list[tuple[ArgumentBlock, int, int]]] = {}
 

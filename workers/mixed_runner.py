@@ -71,7 +71,7 @@ class MixedPlanRunner:
         for number, engine in enumerate(engines):
             mine = {n: entry for n, entry in enumerate(entries) if plan.primitives[n] == number}
             if isinstance(engine, CpuEngine):
-                self._cpu[number] = CpuLane(mine, engine, pool, self._memory)
+                self._cpu[number] = CpuLane(plan, mine, engine, pool, self._memory)
             else:
                 reachable: Mapping[int, Buffer] = spaces if on_host[number] else {}
                 self._devices[number] = OpenClLane(plan, number, mine, engine, constants, reachable)

@@ -12,8 +12,8 @@ from .memory_map import Spot
 from .opencl_memory import HostBuffers, buffer_over, device_buffer, host_view
 from .opencl_primitive import BoundLaunch, RealizedOpenClPrimitive, bind_launches
 from .plan import ExecutionPlan, PlaceKind
+from .plan_primitives import realize_all
 from .plan_runner import KernelFailed
-from .primitives.entry import parse_entry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,7 +48,9 @@ class OpenClLane:
         self._constants = constants
         self._shared = bool(workspaces)
         self._host = HostBuffers(engine)
-        self._primitives = {n: RealizedOpenClPrimitive(parse_entry(entry), engine) for n, entry in entries.items()}
+        self._primitives = realize_all(
+            plan, entries, lambda entry, nested: RealizedOpenClPrimitive(entry, engine, nested)
+        )
         self._scratchpad = device_buffer(
             engine, max((p.entry.scratchpad for p in self._primitives.values()), default=0)
         )

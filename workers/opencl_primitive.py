@@ -28,12 +28,15 @@ class RealizedKernel(NamedTuple):
 
 
 class RealizedOpenClPrimitive(Resource[RealizedKernel, "pyopencl.Buffer"]):
-    """An entry whose programs belong to one engine's context; its constant tables live on the device."""
+    """An entry whose programs belong to one engine's context; its constant tables live on the device.
 
-    def __init__(self, entry: Entry, engine: OpenClEngine) -> None:
+    ``nested`` is what its nested primitives have.
+    """
+
+    def __init__(self, entry: Entry, engine: OpenClEngine, nested: Sequence[RealizedOpenClPrimitive] = ()) -> None:
         programs = (engine.realize(binary) for binary in entry.binaries)
         kernels = [RealizedKernel(*pair) for pair in zip(programs, entry.kernel_names, strict=True)]
-        super().__init__(entry, kernels, device_buffer(engine, len(entry.tables), entry.tables))
+        super().__init__(entry, kernels, device_buffer(engine, len(entry.tables), entry.tables), nested)
 
 
 class BoundLaunch:

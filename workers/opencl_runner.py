@@ -13,8 +13,8 @@ from .desc.args import Arg
 from .opencl_memory import HostBuffers, device_buffer, host_view, shares_host_memory
 from .opencl_primitive import BoundLaunch, RealizedOpenClPrimitive, bind_launches
 from .plan import Crossing, ExecutionPlan, PlaceKind, Port, Step
+from .plan_primitives import realize_all
 from .plan_runner import KernelFailed
-from .primitives.entry import parse_entry
 
 if TYPE_CHECKING:
     import pyopencl
@@ -44,9 +44,13 @@ class OpenClPlanRunner:
         self._engine = engine
         self._shared = shares_host_memory(engine) if shared is None else shared
         self._host = HostBuffers(engine)
-        self._primitives = [RealizedOpenClPrimitive(parse_entry(entry), engine) for entry in entries]
+        self._primitives = realize_all(
+            plan, dict(enumerate(entries)), lambda entry, nested: RealizedOpenClPrimitive(entry, engine, nested)
+        )
         self._workspace = device_buffer(engine, plan.workspaces[0])
-        self._scratchpad = device_buffer(engine, max((p.entry.scratchpad for p in self._primitives), default=0))
+        self._scratchpad = device_buffer(
+            engine, max((p.entry.scratchpad for p in self._primitives.values()), default=0)
+        )
         self._addresses = list(constants)
         self._constants = [self._buffer(a, c.nbytes) for a, c in zip(constants, plan.constants, strict=True)]
         self._uploaded = self._shared

@@ -85,7 +85,8 @@ class Port:
 class ExecutionPlan:
     """All that a worker needs beside the entries of the primitives; sizes in bytes.
 
-    ``workspaces`` has one size for each of ``engines``, ``primitives`` the number of its engine for each primitive.
+    ``workspaces`` has one size for each of ``engines``, ``primitives`` the number of its engine for each primitive, and
+    ``nested`` the numbers of what is nested in it, all below its own; it is empty where nothing is nested in any.
     """
 
     engines: tuple[str, ...]
@@ -95,6 +96,11 @@ class ExecutionPlan:
     outputs: tuple[Port, ...]
     workspaces: tuple[int, ...]
     primitives: tuple[int, ...]
+    nested: tuple[tuple[int, ...], ...] = ()
+
+    def nested_in(self, primitive: int) -> tuple[int, ...]:
+        """Return the numbers of the primitives that are nested in a primitive."""
+        return self.nested[primitive] if self.nested else ()
 
     def to_wire(self) -> list[object]:
         """Return plain data for a message."""
@@ -106,12 +112,13 @@ class ExecutionPlan:
             [[p.name, list(p.dims), p.dtype, p.nbytes] for p in self.outputs],
             list(self.workspaces),
             list(self.primitives),
+            [list(numbers) for numbers in self.nested],
         ]
 
     @classmethod
     def from_wire(cls, wire: list[Any]) -> ExecutionPlan:
         """Rebuild from `to_wire`'s data. Raises ValueError where a number is out of range."""
-        engines, steps, constants, inputs, outputs, workspaces, primitives = wire
+        engines, steps, constants, inputs, outputs, workspaces, primitives, nested = wire
         plan = cls(
             tuple(engines),
             tuple(_step_from_wire(step) for step in steps),
@@ -120,6 +127,7 @@ class ExecutionPlan:
             tuple(Port(p[0], tuple(p[1]), p[2], p[3]) for p in outputs),
             tuple(workspaces),
             tuple(primitives),
+            tuple(tuple(numbers) for numbers in nested),
         )
         plan.check()
         return plan
@@ -130,6 +138,7 @@ class ExecutionPlan:
             raise ValueError(f"{len(self.workspaces)} workspaces for {len(self.engines)} engines")
         if any(not 0 <= engine < len(self.engines) for engine in self.primitives):
             raise ValueError("a primitive is for an engine that the plan does not have")
+        self._check_nested()
         for constant in self.constants:
             if constant.reorder is not None and not 0 <= constant.reorder < len(self.primitives):
                 raise ValueError(f"constant {constant.value} names primitive {constant.reorder}")
@@ -142,6 +151,14 @@ class ExecutionPlan:
                 for arg, place in step.args:
                     if self._room(place, self.primitives[step.primitive]) < 0:
                         raise ValueError(f"step {step.name!r}, argument {arg}: {place} is out of range")
+
+    def _check_nested(self) -> None:
+        if self.nested and len(self.nested) != len(self.primitives):
+            raise ValueError(f"{len(self.nested)} lists of nested primitives for {len(self.primitives)} primitives")
+        for primitive, numbers in enumerate(self.nested):
+            for number in numbers:
+                if not 0 <= number < primitive or self.primitives[number] != self.primitives[primitive]:
+                    raise ValueError(f"primitive {number} cannot be nested in primitive {primitive}")
 
     def _check_crossing(self, step: Crossing) -> None:
         engines = (step.source_engine, step.destination_engine)

@@ -10,7 +10,7 @@ from .desc.args import Arg
 from .engines.cpu import CpuEngine
 from .memory.buffer import Buffer
 from .plan import Crossing, ExecutionPlan, PlaceKind, Step
-from .primitives.entry import parse_entry
+from .plan_primitives import realize_all
 from .threadpools.threads import ThreadsPool
 
 
@@ -37,9 +37,11 @@ class PlanRunner:
         self.plan = plan
         self._threads = threads
         self._constants = list(constants)
-        self._primitives = [RealizedPrimitive(parse_entry(entry), engine) for entry in entries]
+        self._primitives = realize_all(
+            plan, dict(enumerate(entries)), lambda entry, nested: RealizedPrimitive(entry, engine, nested)
+        )
         self._workspace = Buffer(plan.workspaces[0])
-        self._scratchpad = Buffer(max((p.entry.scratchpad for p in self._primitives), default=0))
+        self._scratchpad = Buffer(max((p.entry.scratchpad for p in self._primitives.values()), default=0))
         self._pool = ThreadsPool(threads) if threads > 1 else None
         self._result = (ctypes.c_int64 * 8)()
         self._result_address = ctypes.addressof(self._result)

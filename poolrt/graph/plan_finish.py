@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from poolrt.cachestore import Key
@@ -34,7 +34,8 @@ class Lowered:
 
 def finished(draft: PlanDraft, engine: str, inputs: Sequence[Port], outputs: Sequence[Port]) -> Lowered:
     """Return the plan of a draft whose graph is for ``engine``. Raises LoweringError where it needs too much memory."""
-    pds, keys, merged, where = _merged(draft.primitives)
+    distinct = _merged(draft.primitives)
+    where = distinct.engines
     homes = [storage.engine for storage in draft.storages if storage.engine]
     engines = tuple(dict.fromkeys((*where, *homes))) or (engine,)
     used, constants = _used_constants(draft)
@@ -50,16 +51,17 @@ def finished(draft: PlanDraft, engine: str, inputs: Sequence[Port], outputs: Seq
     for step in draft.steps:
         if step.primitive is not None:
             args = tuple((int(arg), located(version)) for arg, version in step.args.items())
-            steps.append(Step(merged[step.primitive], args, step.name))
+            steps.append(Step(distinct.numbers[step.primitive], args, step.name))
         else:
             src, dst = step.args[Arg.SRC], step.args[Arg.DST]
             ends = [(located(v), engines.index(draft.home(v))) for v in (src, dst)]
             until = reads[id(_storage(draft, dst))]
             steps.append(Crossing(*ends[0], *ends[1], src.desc.nbytes, until, step.name))
-    constants = tuple(c if c.reorder is None else replace(c, reorder=merged[c.reorder]) for c in constants)
+    constants = tuple(c if c.reorder is None else replace(c, reorder=distinct.numbers[c.reorder]) for c in constants)
     numbers = tuple(engines.index(each) for each in where)
-    plan = ExecutionPlan(engines, tuple(steps), constants, tuple(inputs), tuple(outputs), workspaces, numbers)
-    return Lowered(plan, pds, keys)
+    nested = tuple(distinct.nested) if any(distinct.nested) else ()
+    plan = ExecutionPlan(engines, tuple(steps), constants, tuple(inputs), tuple(outputs), workspaces, numbers, nested)
+    return Lowered(plan, tuple(distinct.primitives), tuple(distinct.keys))
 
 
 def _placed(draft: PlanDraft, engine: str, ends: Mapping[int, int]) -> int:
@@ -99,19 +101,35 @@ def _used_constants(draft: PlanDraft) -> tuple[dict[int, int], tuple[PlanConstan
     return {old: new for new, old in enumerate(order)}, tuple(draft.constants[i] for i in order)
 
 
-def _merged(
-    primitives: Iterable[tuple[PrimitiveDesc, str]],
-) -> tuple[tuple[PrimitiveDesc, ...], tuple[Key, ...], list[int], list[str]]:
-    """Return distinct primitives by key and engine, their keys, the number among them of each given one, their engines."""
-    numbers: dict[tuple[str, str], int] = {}
-    pds: list[PrimitiveDesc] = []
-    keys: list[Key] = []
-    merged = []
-    for pd, engine in primitives:
+@dataclass(slots=True)
+class _Distinct:
+    """Primitives distinct by key and engine, those that are nested in another before it.
+
+    ``numbers`` has for each primitive of the draft its number here.
+    """
+
+    primitives: list[PrimitiveDesc] = field(default_factory=list)
+    keys: list[Key] = field(default_factory=list)
+    engines: list[str] = field(default_factory=list)
+    nested: list[tuple[int, ...]] = field(default_factory=list)
+    numbers: list[int] = field(default_factory=list)
+
+
+def _merged(primitives: Iterable[tuple[PrimitiveDesc, str]]) -> _Distinct:
+    """Return the distinct primitives of a draft and of what is nested in them."""
+    known: dict[tuple[Key, str], int] = {}
+    found = _Distinct()
+
+    def number(pd: PrimitiveDesc, engine: str) -> int:
         key = primitive_key(pd)
-        if (key.digest, engine) not in numbers:
-            numbers[key.digest, engine] = len(pds)
-            pds.append(pd)
-            keys.append(key)
-        merged.append(numbers[key.digest, engine])
-    return tuple(pds), tuple(keys), merged, [engine for _, engine in numbers]
+        if (key, engine) not in known:
+            inner = tuple(number(one, engine) for one in pd.nested())
+            known[key, engine] = len(found.primitives)
+            found.primitives.append(pd)
+            found.keys.append(key)
+            found.engines.append(engine)
+            found.nested.append(inner)
+        return known[key, engine]
+
+    found.numbers = [number(pd, engine) for pd, engine in primitives]
+    return found

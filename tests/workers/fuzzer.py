@@ -25,6 +25,7 @@ from poolrt.workers.engines.cpu import CpuEngine
 from poolrt.workers.kernels.native.object_loader import ObjectError, load_object
 from poolrt.workers.memory.buffer import Buffer
 from poolrt.workers.primitives.entry import MalformedEntry, parse_entry
+from poolrt.workers.primitives.program import Launch
 
 from ..mutations import mutated, replace_a_part
 
@@ -59,7 +60,8 @@ def entry_binder(data: bytes, chance: random.Random) -> Callable[[], object]:
     key = Key({"primitive": "fuzz"})
     engine = CpuEngine()
     sound = RealizedPrimitive(parse_entry(data), engine)  # keeps an object that is not damaged from being mapped anew
-    names = {value[0] for launch in sound.entry.launches for _, value in launch.args if isinstance(value, tuple)}
+    launches = [launch for launch in sound.entry.launches if isinstance(launch, Launch)]
+    names = {value[0] for launch in launches for _, value in launch.args if isinstance(value, tuple)}
 
     def damaged() -> bytes:
         if chance.random() < 0.5:

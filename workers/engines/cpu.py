@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from ..kernels.native.object_loader import NativeKernel, load_object
 from .realized import Realized
 
-#: Kernels that stay mapped although nobody uses them; one takes 10 to 50 KB.
-_KEPT: Final = 256
-
 
 class CpuEngine:
-    """Maps native kernels into this process. One that nobody uses is unmapped when enough others have been used since."""
+    """Maps native kernels into this process. Those that nobody uses are unmapped, but for the ``kept`` last used ones."""
 
-    def __init__(self) -> None:
-        self._kernels: Realized[NativeKernel] = Realized(load_object, _KEPT)
+    def __init__(self, kept: int = 0) -> None:
+        self._kernels: Realized[NativeKernel] = Realized(load_object, kept)
 
     def realize(self, binary: bytes) -> NativeKernel:
         """Return the callable kernel of a native object. Raises ObjectError where the object is malformed."""

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from .opencl import OpenClEngine
 
 ENGINE_KINDS: Final = ("cpu", "opencl")
+#: Kernels that stay realized although nobody uses them: primitives are often dropped and asked for again.
+_KEPT: Final = 256
 
 
 def engine_kind(kind: str) -> str:
@@ -42,12 +44,12 @@ class Engine:
         if kind == "cpu":
             if index != 0:
                 raise ValueError(f"index: there is one engine of kind cpu, with index 0, got {index}")
-            self._device = CpuEngine()
+            self._device = CpuEngine(_KEPT)
             self.target: Target = cpu_target()
         else:
             from .opencl import OpenClEngine
 
-            self._device = OpenClEngine(index, _cores())
+            self._device = OpenClEngine(index, _cores(), _KEPT)
             self.target = self._device.target
 
     @staticmethod

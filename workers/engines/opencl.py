@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 #: The wrapper's setting; it is read when the wrapper is imported.
 _NO_CACHE: Final = "PYOPENCL_NO_CACHE"
-#: Programs that stay built although nobody uses them.
-_KEPT: Final = 128
 
 
 class EngineUnavailable(RuntimeError):
@@ -78,10 +76,10 @@ def opencl_target(index: int = 0) -> Target:
 class OpenClEngine:
     """One device with a context and an in-order queue of its own; realizes each program binary once.
 
-    A program that nobody uses is released when enough others have been used since.
+    Programs that nobody uses are released, but for the ``kept`` last used ones.
     """
 
-    def __init__(self, index: int = 0, threads: int = 1) -> None:
+    def __init__(self, index: int = 0, threads: int = 1, kept: int = 0) -> None:
         device = _device(runtime(threads), index)
 
         import pyopencl as cl
@@ -92,7 +90,7 @@ class OpenClEngine:
         self.queue = cl.CommandQueue(self.context, device.handle)
         #: Whether the device works on host memory, once that has been tried: see `shares_host_memory`.
         self.shares_memory: bool | None = None
-        self._programs: Realized[pyopencl.Program] = Realized(partial(_realize, self.context, self.device), _KEPT)
+        self._programs: Realized[pyopencl.Program] = Realized(partial(_realize, self.context, self.device), kept)
 
     def new_queue(self) -> pyopencl.CommandQueue:
         """Return another in-order queue on the device."""

@@ -14,7 +14,7 @@ import traceback
 import weakref
 from collections import OrderedDict
 from functools import lru_cache
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from poolrt.cachestore import CacheStore, CreationFailed, CreationTimeout, Key, StoreError, StoreReadOnly
 
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from .create import PrimitiveCreator
 
 Future: TypeAlias = SharedFuture[CachedPrimitive]
+#: Where a primitive may come from, the nearest first. One that is made of others comes from where the farthest does.
+_FARTHEST: Final = ("memory", "files", "redis", "waited", "created")
 
 
 class PrimitiveCache:
@@ -85,6 +87,7 @@ class PrimitiveCache:
     def fetch(self, pd: PrimitiveDesc, timeout: float | None = None) -> tuple[CachedPrimitive, str]:
         """Return a primitive and where it came from: ``memory``, ``waited``, or as `CacheStore.fetch_or_create` says.
 
+        Nested primitives come from this cache too, each under its own key; the farthest decides what is told.
         Among the threads of this process one asks the store, the others wait for its result or get an equal error; the
         next one who asks tries again. Raises CreationFailed with the creator's type, message and log, CreationTimeout
         after ``timeout`` seconds of waiting (None: the store's ``timeout_s``), and other errors of the store.
@@ -133,7 +136,10 @@ class PrimitiveCache:
         failure: BaseException = _GaveUp()
         try:
             outcome = self._store.fetch_or_create(key, lambda: self._create(pd), limit)
-            primitive = CachedPrimitive(key.canonical, self._parsed(key, outcome.value))
+            entry = self._parsed(pd, key, outcome.value)
+            # Created after the outer one, which only needs their keys: no creation waits for another.
+            nested = [self.fetch(inner, limit) for inner in pd.nested()]
+            primitive = CachedPrimitive(key.canonical, entry, tuple(inner for inner, _ in nested))
         except StoreError as error:
             failure = error.copy()
             raise
@@ -145,15 +151,18 @@ class PrimitiveCache:
             if len(self._futures) > self._capacity:
                 with self._lock:
                     self._evict()
-            return primitive, outcome.source
+            return primitive, max([outcome.source, *(source for _, source in nested)], key=_FARTHEST.index)
         finally:
             if not future.done():
                 future.set_exception(failure)
                 self.remove_if_invalidated(key)
 
-    def _parsed(self, key: Key, payload: bytes) -> Entry:
+    def _parsed(self, pd: PrimitiveDesc, key: Key, payload: bytes) -> Entry:
         try:
-            return parse_entry(payload)
+            entry = parse_entry(payload)
+            if entry.nested != tuple(primitive_key(inner).canonical for inner in pd.nested()):
+                raise MalformedEntry("its nested primitives are not those that the descriptor names")
+            return entry
         except MalformedEntry:
             try:
                 self._store.remove(key)

@@ -6,13 +6,14 @@ from .entry import Entry
 
 
 class CachedPrimitive:
-    """An entry under its identity, which equal primitives share: the canonical bytes of the key. Immutable."""
+    """An entry with its nested primitives, under its identity: the canonical bytes of the key. Immutable."""
 
-    __slots__ = ("entry", "identity")
+    __slots__ = ("entry", "identity", "nested")
 
-    def __init__(self, identity: bytes, entry: Entry) -> None:
+    def __init__(self, identity: bytes, entry: Entry, nested: tuple[CachedPrimitive, ...] = ()) -> None:
         self.identity = identity
         self.entry = entry
+        self.nested = nested
 
     def __repr__(self) -> str:
         return f"<cached primitive {self.entry.implementation}>"

@@ -11,6 +11,7 @@ from poolrt.cachestore import Key
 
 from ..engines.target import Target
 from .entry import pack_entry
+from .key import primitive_key
 from .primitive_desc import PrimitiveDesc
 from .program import KernelSpec
 
@@ -29,11 +30,15 @@ class PrimitiveCreator:
         self._compiled: OrderedDict[tuple[bytes, Target], bytes] = OrderedDict()
 
     def create(self, pd: PrimitiveDesc) -> bytes:
-        """Return the entry of a primitive descriptor. Raises the compiler's error where a kernel does not compile."""
+        """Return the entry of a primitive descriptor; its nested primitives have their own, which are not made here.
+
+        Raises the compiler's error where a kernel does not compile.
+        """
         program, kind = pd.program(), pd.target.engine_kind
         binaries = [self._binary(spec, pd.target) for spec in program.kernels]
         names = [spec.name for spec in program.kernels] if kind == "opencl" else []
-        return pack_entry(pd.impl_name(), kind, program, binaries, names)
+        nested = [primitive_key(pd).canonical for pd in program.nested]
+        return pack_entry(pd.impl_name(), kind, program, binaries, names, nested)
 
     def _binary(self, spec: KernelSpec, target: Target) -> bytes:
         # Parameters that compare equal, such as 0.0 and -0.0, can make different code.

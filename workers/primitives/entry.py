@@ -6,13 +6,14 @@ that a malformed one gives `MalformedEntry` and no launch ever addresses memory 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
 import msgpack
 
-from .program import Launch, Program
+from .program import Launch, LaunchArgument, NestedLaunch, Program
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 
 #: The numbers that a launch can be given.
 _LEAST: Final = -(1 << 63)
@@ -28,23 +29,35 @@ class MalformedEntry(ValueError):
 
 
 class Entry(NamedTuple):
-    """A parsed entry. ``binaries`` holds native objects (one a kernel) or OpenCL program binaries with their kernel names."""
+    """A parsed entry. ``binaries`` holds native objects (one a kernel) or OpenCL program binaries with their kernel names.
+
+    ``nested`` holds the canonical bytes of the keys of nested primitives.
+    """
 
     implementation: str
     engine_kind: str
     binaries: tuple[bytes, ...]
     kernel_names: tuple[str, ...]
-    launches: tuple[Launch, ...]
+    launches: tuple[Launch | NestedLaunch, ...]
     tables: bytes
     scratchpad: int
+    nested: tuple[bytes, ...] = ()
 
 
 def pack_entry(
-    implementation: str, engine_kind: str, program: Program, binaries: list[bytes], kernel_names: list[str]
+    implementation: str,
+    engine_kind: str,
+    program: Program,
+    binaries: list[bytes],
+    kernel_names: list[str],
+    nested: Sequence[bytes] = (),
 ) -> bytes:
-    """Return the entry of a compiled program."""
+    """Return the entry of a compiled program; ``nested`` are the canonical bytes of its nested primitives' keys."""
     launches = [
-        [run.kernel, [list(a) for a in run.args], run.work, run.global_size, run.local_size] for run in program.launches
+        [run.primitive, run.args, run.scratchpad]
+        if isinstance(run, NestedLaunch)
+        else [run.kernel, run.args, run.work, run.global_size, run.local_size]
+        for run in program.launches
     ]
     packed: bytes = msgpack.packb(
         {
@@ -56,6 +69,7 @@ def pack_entry(
             "launches": launches,
             "tables": program.tables,
             "scratchpad": program.scratchpad,
+            "nested": list(nested),
         }
     )
     return packed
@@ -85,28 +99,55 @@ def _checked(raw: Any) -> Entry:
     if len(names) != (len(binaries) if engine == "opencl" else 0):
         raise MalformedEntry(f"{len(names)} kernel names for {len(binaries)} binaries of engine {engine!r:.60}")
     tables, scratchpad = _of(bytes, raw["tables"]), _number(raw["scratchpad"], 0, _MOST_SCRATCHPAD)
-    launches = tuple(_launch(item, len(binaries), len(tables), scratchpad) for item in _of(tuple, raw["launches"]))
-    return Entry(implementation, engine, binaries, names, launches, tables, scratchpad)
+    nested = tuple(_of(bytes, key) for key in _of(tuple, raw["nested"]))
+    room = _Room(len(binaries), len(tables), scratchpad, len(nested))
+    launches = tuple(
+        _nested_launch(item, room) if len(item) == 3 else _launch(item, room) for item in _of(tuple, raw["launches"])
+    )
+    return Entry(implementation, engine, binaries, names, launches, tables, scratchpad, nested)
 
 
-def _launch(item: Any, kernels: int, tables: int, scratchpad: int) -> Launch:
+class _Room(NamedTuple):
+    """What the launches of an entry can name: numbers of kernels and nested primitives, bytes of tables and scratchpad."""
+
+    kernels: int
+    tables: int
+    scratchpad: int
+    nested: int
+
+
+def _nested_launch(item: Any, room: _Room) -> NestedLaunch:
+    number, args, scratchpad = item
+    placed = []
+    for arg, place in _of(tuple, args):
+        where, value = _of(tuple, place)
+        if where not in ("m", "s", "t"):
+            raise MalformedEntry(f"argument {where!r:.60} of a nested primitive")
+        placed.append((_number(arg, _LEAST, _MOST), _argument(where, value, room)))
+    return NestedLaunch(_number(number, 0, room.nested - 1), tuple(placed), _number(scratchpad, 0, room.scratchpad))
+
+
+def _argument(where: Any, value: Any, room: _Room) -> LaunchArgument:
+    if where == "m":
+        arg, offset = _of(tuple, value)
+        _number(arg, _LEAST, _MOST)
+        _number(offset, _LEAST, _MOST)
+    elif where == "i":
+        _number(value, _LEAST, _MOST)
+    elif where == "s":
+        _number(value, 0, room.scratchpad)
+    elif where == "t":
+        _number(value, 0, room.tables)
+    elif where != "f" or type(value) not in (int, float):
+        raise MalformedEntry(f"argument {where!r:.60} of value {value!r:.60}")
+    return where, value
+
+
+def _launch(item: Any, room: _Room) -> Launch:
     kernel, args, work, global_size, local_size = item
-    for where, value in _of(tuple, args):
-        if where == "m":
-            arg, offset = _of(tuple, value)
-            _number(arg, _LEAST, _MOST)
-            _number(offset, _LEAST, _MOST)
-        elif where == "i":
-            _number(value, _LEAST, _MOST)
-        elif where == "s":
-            _number(value, 0, scratchpad)
-        elif where == "t":
-            _number(value, 0, tables)
-        elif where != "f" or type(value) not in (int, float):
-            raise MalformedEntry(f"argument {where!r:.60} of value {value!r:.60}")
     return Launch(
-        _number(kernel, 0, kernels - 1),
-        args,
+        _number(kernel, 0, room.kernels - 1),
+        tuple(_argument(where, value, room) for where, value in _of(tuple, args)),
         _number(work, 0, _MOST),
         tuple(_number(size, 0, _MOST) for size in _of(tuple, global_size)),
         tuple(_number(size, 0, _MOST) for size in _of(tuple, local_size)),

@@ -19,6 +19,7 @@ class Implementation(Protocol[Op]):
     """One way to compute one operation on one kind of engine.
 
     One whose kernels use extensions of the processor names them in ``extensions``; the others' entries serve every host.
+    One whose programs have nested primitives says so with ``nests = True``; the others are not asked for any.
     """
 
     #: Unique name, which is part of the key: ``<family>:<what sets it apart>``. Reference implementations are of ``ref``.

@@ -55,6 +55,10 @@ class PrimitiveDesc:
         """Describe the primitive's kernels and launches."""
         return self.implementation.program(self.op, self.attr, self.target)
 
+    def nested(self) -> tuple[PrimitiveDesc, ...]:
+        """Return the nested primitives in the order of the entry, which has their keys."""
+        return self.program().nested if getattr(self.implementation, "nests", False) else ()
+
     def to_wire(self) -> list[object]:
         """Return plain data for a message to a creator."""
         hint = [[arg, desc.to_wire()] for arg, desc in self.hint]

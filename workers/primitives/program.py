@@ -1,4 +1,4 @@
-"""A primitive as data: its kernels, the launches that run them, constant tables and the scratchpad it books.
+"""A primitive as data: its kernels and nested primitives, the launches that run them, constant tables and its scratchpad.
 
 An implementation *describes* a primitive with a `Program`; a creator compiles the program's kernels into an *entry*;
 a worker realizes the entry and binds memory to its launches. Neither step needs code of the operation itself, so a
@@ -14,11 +14,17 @@ of ``range(work)`` gives the same result, and launches run one after the other. 
 enqueued over ``global_size`` in groups of ``local_size``, with int64 as ``long``, float64 as ``float`` and addresses as
 ``__global`` buffers followed by a ``long`` offset in bytes. Each is a program binary of its own, called like its
 generator (its last part); its spec declares the work-group size (``local``) and grid classes that it is launched with.
+
+A *nested* primitive is one of its own, with an entry of its own that other primitives share; a launch executes it on
+places of the outer one: memory, scratchpad or tables, never numbers.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+if TYPE_CHECKING:
+    from .primitive_desc import PrimitiveDesc
 
 Value: TypeAlias = "bool | int | float | str | tuple[Value, ...] | None"
 LaunchArgument: TypeAlias = "tuple[str, int | float | tuple[int, int]]"
@@ -55,10 +61,22 @@ class Launch(NamedTuple):
     local_size: tuple[int, ...] = ()
 
 
+class NestedLaunch(NamedTuple):
+    """One execution of nested primitive number ``primitive``, its arguments at places of the outer primitive.
+
+    ``scratchpad`` is where its own scratchpad begins in the outer one.
+    """
+
+    primitive: int
+    args: tuple[tuple[int, LaunchArgument], ...]
+    scratchpad: int = 0
+
+
 class Program(NamedTuple):
     """All that executing a primitive needs, except compiled code: ``scratchpad`` in bytes, ``tables`` as raw bytes."""
 
     kernels: tuple[KernelSpec, ...]
-    launches: tuple[Launch, ...]
+    launches: tuple[Launch | NestedLaunch, ...]
     tables: bytes = b""
     scratchpad: int = 0
+    nested: tuple[PrimitiveDesc, ...] = ()

@@ -14,8 +14,8 @@ from .resource import Resource
 class ResourceMapper:
     """Makes the resource of each cached primitive on one engine, once for all that are equal, and keeps it.
 
-    Owned by the primitive that a user holds, as oneDNN's: resources end with it, the cached primitives do not. Safe
-    from many threads.
+    Nested primitives have theirs from the same mapper. It is owned by the primitive that a user holds, as oneDNN's:
+    resources end with it, the cached primitives do not. Safe from many threads.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -37,8 +37,9 @@ class ResourceMapper:
         return found
 
     def _made(self, primitive: CachedPrimitive) -> Resource[Any, Any]:
+        nested: list[Any] = [self.get(inner) for inner in primitive.nested]
         if self.engine.kind == "cpu":
-            return RealizedPrimitive(primitive.entry, self.engine.cpu)
+            return RealizedPrimitive(primitive.entry, self.engine.cpu, nested)
         from ..opencl_primitive import RealizedOpenClPrimitive
 
-        return RealizedOpenClPrimitive(primitive.entry, self.engine.opencl)
+        return RealizedOpenClPrimitive(primitive.entry, self.engine.opencl, nested)

@@ -2,39 +2,83 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
-from ..primitives.entry import Entry
-from ..primitives.program import Launch
+from ..primitives.entry import Entry, MalformedEntry
+from ..primitives.program import Launch, NestedLaunch
 
 Kernel = TypeVar("Kernel")
 Tables = TypeVar("Tables")
+#: An argument of a launch, as `Launch` has them, but for ``("t", (tables, offset))``.
+Argument: TypeAlias = "tuple[str, Any]"
 
 
 class LinkedLaunch(NamedTuple, Generic[Kernel]):
-    """A launch with its realized kernel. Arguments are those of a `Launch`, but ``("t", (tables, offset))``."""
+    """A launch with its realized kernel, on the memory of the outermost primitive."""
 
     kernel: Kernel
-    args: tuple[tuple[str, Any], ...]
+    args: tuple[Argument, ...]
     work: int
     global_size: tuple[int, ...]
     local_size: tuple[int, ...]
 
 
 class Resource(Generic[Kernel, Tables]):
-    """The kernels and tables of one primitive on one engine. Immutable, so that threads and streams can share it."""
+    """The kernels and tables of one primitive on one engine. Immutable, so that threads and streams can share it.
 
-    def __init__(self, entry: Entry, kernels: list[Kernel], tables: Tables) -> None:
+    ``nested`` are the resources of its nested primitives, in the order of the entry. Raises MalformedEntry where there
+    are not as many as the entry names.
+    """
+
+    def __init__(
+        self, entry: Entry, kernels: list[Kernel], tables: Tables, nested: Sequence[Resource[Kernel, Tables]]
+    ) -> None:
+        if len(nested) != len(entry.nested):
+            raise MalformedEntry(f"{len(nested)} nested primitives instead of {len(entry.nested)}")
         self.entry = entry
         self._kernels = kernels
         self._tables = tables
+        self._nested = tuple(nested)
 
     @cached_property
     def launches(self) -> tuple[LinkedLaunch[Kernel], ...]:
-        """All launches in order. Made on first use: a primitive may be asked for often and executed through one of them."""
-        return tuple(self._linked(run) for run in self.entry.launches)
+        """All launches in order, those of nested primitives among them.
 
-    def _linked(self, run: Launch) -> LinkedLaunch[Kernel]:
-        args = tuple((where, (self._tables, value)) if where == "t" else (where, value) for where, value in run.args)
-        return LinkedLaunch(self._kernels[run.kernel], args, run.work, run.global_size, run.local_size)
+        Made on first use: a primitive may be asked for often and executed through one of them. Raises MalformedEntry
+        where a nested primitive has not all it needs.
+        """
+        return tuple(linked for run in self.entry.launches for linked in self._linked(run))
+
+    def _linked(self, run: Launch | NestedLaunch) -> list[LinkedLaunch[Kernel]]:
+        if isinstance(run, NestedLaunch):
+            nested = self._nested[run.primitive]
+            if run.scratchpad + nested.entry.scratchpad > self.entry.scratchpad:
+                raise MalformedEntry(f"the scratchpad of nested primitive {run.primitive} is outside of the outer one")
+            places = {arg: self._owned(*place) for arg, place in run.args}
+            return [
+                inner._replace(args=tuple(_placed(*argument, places, run.scratchpad) for argument in inner.args))
+                for inner in nested.launches
+            ]
+        args = tuple(self._owned(where, value) for where, value in run.args)
+        return [LinkedLaunch(self._kernels[run.kernel], args, run.work, run.global_size, run.local_size)]
+
+    def _owned(self, where: str, value: Any) -> Argument:
+        return (where, (self._tables, value)) if where == "t" else (where, value)
+
+
+def _placed(where: str, value: Any, places: Mapping[int, Argument], scratchpad: int) -> Argument:
+    """Return an argument of a nested primitive's launch as the outer primitive sees it."""
+    if where == "s":
+        return where, scratchpad + value
+    if where != "m":
+        return where, value
+    arg, offset = value
+    if arg not in places:
+        raise MalformedEntry(f"a nested primitive needs argument {arg}, which is not given")
+    outer, place = places[arg]
+    if outer == "s":
+        return outer, place + offset
+    owner, start = place
+    return outer, (owner, start + offset)

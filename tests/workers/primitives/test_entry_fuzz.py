@@ -13,7 +13,7 @@ from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.primitives.create import PrimitiveCreator
 from poolrt.workers.primitives.entry import MalformedEntry, pack_entry, parse_entry
 from poolrt.workers.primitives.primitive_desc import primitive_desc
-from poolrt.workers.primitives.program import KernelSpec, Launch, Program
+from poolrt.workers.primitives.program import KernelSpec, Launch, NestedLaunch, Program
 
 from ...mutations import fresh_seed
 from ..fuzzer import fuzz
@@ -26,6 +26,15 @@ ENTRY = pack_entry("native:eltwise", "cpu", PROGRAM, [bytes(range(200))], [])
 def test_an_entry_is_parsed_as_it_was_packed() -> None:
     entry = parse_entry(ENTRY)
     assert (entry.launches, entry.tables, entry.scratchpad) == (PROGRAM.launches, PROGRAM.tables, PROGRAM.scratchpad)
+    assert entry.nested == ()
+
+
+def test_an_entry_names_its_nested_primitives_and_places_their_arguments() -> None:
+    nested = NestedLaunch(1, ((1, ("m", (33, 8))), (17, ("s", 64)), (41, ("t", 8))), 128)
+    program = PROGRAM._replace(launches=(*PROGRAM.launches, nested))
+    entry = parse_entry(pack_entry("nested:matmul", "cpu", program, [b"object"], [], [b"one key", b"another"]))
+    assert entry.nested == (b"one key", b"another")
+    assert entry.launches == program.launches
 
 
 def test_damaged_entries_are_bound_or_refused(tmp_path: Path) -> None:
@@ -41,7 +50,7 @@ def test_damaged_entries_are_bound_or_refused(tmp_path: Path) -> None:
     assert min(seen[name] for name in ("sound", "MalformedEntry", "ObjectError")) > 10
 
 
-@pytest.mark.parametrize("name", ["binaries", "names", "launches"])
+@pytest.mark.parametrize("name", ["binaries", "names", "launches", "nested"])
 @pytest.mark.parametrize("value", ["text", "", b"", {}, None, 5, ["x", None], [[]]])
 def test_a_list_of_something_else_is_refused(name: str, value: Any) -> None:
     with pytest.raises(MalformedEntry):
@@ -76,11 +85,38 @@ def test_a_scratchpad_that_nobody_has_is_refused(value: Any) -> None:
         [0, [["x", 1]], 1, [], []],
         [0, [[{}, 1]], 1, [], []],
         [0, {"a": 1}, 1, [], []],
+        [0, [], 0],  # there is no nested primitive
     ],
 )
 def test_a_launch_that_cannot_be_is_refused(launch: list[Any]) -> None:
     with pytest.raises(MalformedEntry):
         parse_entry(changed(launches=[launch]))
+
+
+@pytest.mark.parametrize(
+    "launch",
+    [
+        [2, [], 0],  # there are two nested primitives
+        [-1, [], 0],
+        [0, [], 257],
+        [0, [], "0"],
+        [0, [[1, ["i", 1]]], 0],
+        [0, [[1, ["f", 1.0]]], 0],
+        [0, [[1, ["s", 257]]], 0],
+        [0, [[1, ["t", 17]]], 0],
+        [0, [[1, ["m", [1, None]]]], 0],
+        [0, [["1", ["s", 0]]], 0],
+        [0, [[1, "s0"]], 0],
+        [0, [[1, ["s"]]], 0],
+        [0, [[1]], 0],
+        [0, None, 0],
+        "abc",
+    ],
+)
+def test_a_nested_launch_that_cannot_be_is_refused(launch: Any) -> None:
+    assert parse_entry(changed(nested=[b"one", b"two"], launches=[[1, [[1, ["s", 256]]], 256]])).launches
+    with pytest.raises(MalformedEntry):
+        parse_entry(changed(nested=[b"one", b"two"], launches=[launch]))
 
 
 def test_a_kernel_is_named_where_a_program_has_many_and_only_there() -> None:

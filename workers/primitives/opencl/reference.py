@@ -60,6 +60,8 @@ class OpenClReference:
         kernels: list[KernelSpec] = []
         launches: list[Launch] = []
         for run in described.launches:
+            if not isinstance(run, Launch):
+                raise TypeError(f"{self.name} has nested primitives, for which there is no counterpart")
             spec, given = described.kernels[run.kernel], _operands(run)
             operands = max(_FEW, 1 << (given - 1).bit_length())
             params = {**dict(spec.params), "fp64": _fp64(target), "operands": operands, "local": local}
