@@ -21,8 +21,9 @@ from .values import Operand, Value, short_type
 
 @dataclass(slots=True)
 class Assembly:
-    """What a graph holds so far, in topological order."""
+    """What a graph holds so far, in topological order; ``implementation`` is that of nodes that name none."""
 
+    implementation: str = ""
     descs: dict[int, MemoryDesc] = field(default_factory=dict)
     constants: dict[int, Constant] = field(default_factory=dict)
     nodes: list[Node] = field(default_factory=list)
@@ -57,6 +58,7 @@ class Assembly:
         kind: str,
         name: str | None = None,
         engine: str | None = None,
+        implementation: str | None = None,
         dtype: DTypeLike | str | None = None,
         scales: Mapping[str, Operand] | None = None,
         zero_points: Mapping[str, Operand] | None = None,
@@ -68,7 +70,9 @@ class Assembly:
                 raise ValueError("name: there is a node of this name already")
             wanted = "" if dtype is None else short_type(dtype)
             place = "" if engine is None else require_engine(engine)
-            yield Draft(self, kind, chosen, place, wanted, dict(scales or {}), dict(zero_points or {}))
+            quantised = dict(scales or {}), dict(zero_points or {})
+            named = self.implementation if implementation is None else implementation
+            yield Draft(self, kind, chosen, place, named, wanted, *quantised)
         except GraphError:
             raise
         except ValueError as error:

@@ -40,11 +40,14 @@ class Graph(Windows, Products, Pointwise, Normalizations, Recurrent, Movement):
     channels, got 4``.
     """
 
-    def __init__(self, name: str = "graph", engine: str = "cpu") -> None:
-        """Start an empty graph for an engine: ``cpu``, ``opencl`` or ``opencl:<index>``."""
+    def __init__(self, name: str = "graph", engine: str = "cpu", *, implementation: str = "") -> None:
+        """Start an empty graph for an engine: ``cpu``, ``opencl`` or ``opencl:<index>``.
+
+        ``implementation`` holds for every operation that is not given its own: see `NodeOptions`.
+        """
         self.name = name
         self.engine = engine
-        self._assembly = Assembly()
+        self._assembly = Assembly(implementation)
         self._inputs: dict[str, int] = {}
         self._outputs: dict[str, int] = {}
 

@@ -8,7 +8,13 @@ from typing import Any
 
 from poolrt.workers.desc import Arg, MemoryDesc, OpDesc, PostOp, PrimitiveAttr, Quantisation
 from poolrt.workers.engines.target import Target
-from poolrt.workers.primitives.primitive_desc import REFERENCE, PrimitiveDesc, UnsupportedPrimitive, primitive_desc
+from poolrt.workers.primitives.primitive_desc import (
+    REFERENCE,
+    PrimitiveDesc,
+    UnsupportedPrimitive,
+    accepted,
+    unsupported,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,17 +45,19 @@ class Attributes:
         return PrimitiveAttr(tuple(chain), tuple(parts["scales"]), tuple(parts["zero_points"]))
 
 
-def choose(candidates: Iterable[OpDesc], attributes: Attributes, target: Target) -> PrimitiveDesc:
-    """Return the primitive descriptor to use. Raises UnsupportedPrimitive with why the last candidate was refused.
+def choose(
+    candidates: Iterable[OpDesc], attributes: Attributes, target: Target, implementation: str = ""
+) -> PrimitiveDesc:
+    """Return the primitive descriptor to use, of implementations whose names begin with ``implementation``.
 
     Layouts count for less than implementations: a reference takes every layout, but a reorder and a fast one are
-    faster than it.
+    faster than it. Raises UnsupportedPrimitive with why the last candidate was refused.
     """
     reference: PrimitiveDesc | None = None
     refused = UnsupportedPrimitive("there is no candidate")
     for op in candidates:
         try:
-            found = _describe(op, attributes, target)
+            found = _describe(op, attributes, target, implementation)
         except UnsupportedPrimitive as error:
             refused = error
             continue
@@ -66,12 +74,21 @@ def is_reference(pd: PrimitiveDesc) -> bool:
     return pd.impl_name().startswith(REFERENCE)
 
 
-def _describe(op: OpDesc, attributes: Attributes, target: Target) -> PrimitiveDesc:
+def _describe(op: OpDesc, attributes: Attributes, target: Target, implementation: str) -> PrimitiveDesc:
     if not attributes.operands:
-        return primitive_desc(op, attributes.described(None), target)
+        return _first(op, attributes.described(None), target, implementation)
     # The second source of a binary post-op lies as the destination does, which a first round finds out.
-    unary = primitive_desc(op, attributes.without_post_ops().described(None), target)
-    return primitive_desc(unary.op, attributes.described(unary.memories()[Arg.DST]), target)
+    unary = _first(op, attributes.without_post_ops().described(None), target, implementation)
+    return _first(unary.op, attributes.described(unary.memories()[Arg.DST]), target, implementation)
+
+
+def _first(op: OpDesc, attr: PrimitiveAttr, target: Target, implementation: str) -> PrimitiveDesc:
+    reasons: list[str] = []
+    for pd in accepted(op, attr, target, (), reasons):
+        if pd.impl_name().startswith(implementation):
+            return pd
+        reasons.append(f"{pd.impl_name()}: its name does not begin with {implementation}")
+    raise unsupported(op, target, reasons)
 
 
 def _like(operand: MemoryDesc, layout: MemoryDesc | None) -> MemoryDesc:

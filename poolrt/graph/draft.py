@@ -30,12 +30,13 @@ _CHANNELS: Final = {"matmul": -1}
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A node with the options that every operation takes: name, engine, data type of its result, scales, zero points."""
+    """A node with the options that every operation takes (see `NodeOptions`), empty where they are not given."""
 
     assembly: Assembly
     kind: str
     name: str
     engine: str
+    implementation: str
     dtype: str
     scales: Mapping[str, Operand]
     zero_points: Mapping[str, Operand]
@@ -117,8 +118,8 @@ class Draft:
     ) -> tuple[Value, ...]:
         values = tuple(self.assembly.value(desc) for desc in results)
         inputs, outputs = (tuple(value.id for value in each) for each in (operands, values))
-        engine = "" if is_view(kind) else self.engine
-        self.assembly.nodes.append(Node(kind, name, inputs, outputs, attrs, (), quantisation, engine))
+        where = ("", "") if is_view(kind) else (self.engine, self.implementation)
+        self.assembly.nodes.append(Node(kind, name, inputs, outputs, attrs, (), quantisation, *where))
         self.assembly.names.add(name)
         return values
 

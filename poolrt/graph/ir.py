@@ -38,7 +38,8 @@ class QuantisationUse:
 class Node:
     """One operation (or view) on values, with its attributes and post-operations.
 
-    Operands and results are in the order of oneDNN's numbers of execution arguments. An empty ``engine`` is the graph's.
+    Operands and results are in the order of oneDNN's numbers of execution arguments. An empty ``engine`` is the graph's;
+    the name of the implementation begins with ``implementation``.
     """
 
     kind: str
@@ -49,6 +50,7 @@ class Node:
     post_ops: tuple[PostOpUse, ...] = ()
     quantisation: tuple[QuantisationUse, ...] = ()
     engine: str = ""
+    implementation: str = ""
 
     @property
     def output(self) -> int:

@@ -78,8 +78,9 @@ class _Lowering:
             if nbytes != self.descs[value].nbytes:
                 raise LoweringError(f"constant {value} has {self.descs[value].nbytes} bytes, not {nbytes!r}")
             self.values[value] = draft.constant(value, nbytes, self.descs[value], None)
-        for kind, name, inputs, outputs, attrs, post_ops, quantisation, engine in self.wire["nodes"]:
-            node = _Node(kind, name, engine and require_engine(engine), attrs, post_ops, quantisation)
+        for kind, name, inputs, outputs, attrs, post_ops, quantisation, engine, implementation in self.wire["nodes"]:
+            where = engine and require_engine(engine), str(implementation)
+            node = _Node(kind, name, *where, attrs, post_ops, quantisation)
             try:
                 found = self._node(node, inputs, [self.descs[value] for value in outputs])
             except (UnsupportedPrimitive, ValueError) as error:
@@ -103,9 +104,9 @@ class _Lowering:
             return [self.switch.bring(sources[0], node.engine or self.engine, _layout(op, sources[0].desc))]
         operands = [self.values[p[2]] for p in node.post_ops if p[0] == "binary"]
         attributes = Attributes(node.post_ops, [v.desc for v in operands], node.quantisation)
-        fused = self._expected(op, sources, attributes, node.engine)
+        fused = self._expected(op, sources, attributes, node)
         if node.post_ops and (isinstance(fused, UnsupportedPrimitive) or is_reference(fused.pd)):
-            alone = self._expected(op, sources, attributes.without_post_ops(), node.engine)
+            alone = self._expected(op, sources, attributes.without_post_ops(), node)
             slow = isinstance(alone, UnsupportedPrimitive) or is_reference(alone.pd)
             if not isinstance(alone, UnsupportedPrimitive) and (isinstance(fused, UnsupportedPrimitive) or not slow):
                 found = self._step(node.name, alone, sources, [], node.quantisation)
@@ -115,17 +116,17 @@ class _Lowering:
         return self._step(node.name, fused, sources, operands, node.quantisation)
 
     def _expected(
-        self, op: OpDesc, sources: Sequence[Version], attributes: Attributes, engine: str
+        self, op: OpDesc, sources: Sequence[Version], attributes: Attributes, node: _Node
     ) -> KernelType | UnsupportedPrimitive:
         """Return the kernel to use, or why there is none.
 
         The graph's engine is where a node runs if it can, and the host where it cannot; a node's own is an order.
         """
         refused: UnsupportedPrimitive | None = None
-        for place in dict.fromkeys((engine,) if engine else (self.engine, HOST)):
+        for place in dict.fromkeys((node.engine,) if node.engine else (self.engine, HOST)):
             options = candidates(op, [s.desc for s in sources], [self.draft.is_constant(s) for s in sources])
             try:
-                return KernelType(place, choose(options, attributes, self.targets[place]))
+                return KernelType(place, choose(options, attributes, self.targets[place], node.implementation))
             except UnsupportedPrimitive as error:
                 refused = refused or error
         return refused or UnsupportedPrimitive("there is no engine")
@@ -158,7 +159,7 @@ class _Lowering:
             if kind == "eltwise":
                 attrs |= {"alpha": rest[0], "beta": rest[1]}
             plain = [dst, *(self.descs[rest[0]] for _ in sources[1:])]
-            expected = self._expected(op_desc(kind, plain, attrs), sources, Attributes(), node.engine)
+            expected = self._expected(op_desc(kind, plain, attrs), sources, Attributes(), node)
             if isinstance(expected, UnsupportedPrimitive):
                 raise expected
             (result,) = self._step(f"{node.name}/{algorithm}", expected, sources, [], [])
@@ -195,6 +196,7 @@ class _Node:
     kind: str
     name: str
     engine: str
+    implementation: str
     attrs: dict[str, Any]
     post_ops: list[list[Any]]
     quantisation: list[list[Any]]

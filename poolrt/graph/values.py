@@ -42,14 +42,16 @@ class NodeOptions(TypedDict, total=False):
     """What every operation takes beside its own arguments.
 
     ``name`` is for messages and traces; without one a node is numbered. ``engine`` is where it runs, the graph's unless
-    given. ``dtype`` is the data type of its result. ``scales`` and ``zero_points`` name arguments (``src``, ``src1``,
-    ``weights``, ``dst``): one number, or an array of the argument's rank with a size of 1 along dimensions that share
-    one; one for each output channel of weights may be a row. Sources are taken as scale * (value - zero point), and the
-    result is stored as value / scale + zero point.
+    given. ``implementation`` is what the names of implementations that may compute it begin with, such as ``ref:`` for
+    the plain and slow one. ``dtype`` is the data type of its result. ``scales`` and ``zero_points`` name arguments
+    (``src``, ``src1``, ``weights``, ``dst``): one number, or an array of the argument's rank with a size of 1 along
+    dimensions that share one; one for each output channel of weights may be a row. Sources are taken as scale * (value -
+    zero point), and the result is stored as value / scale + zero point.
     """
 
     name: str | None
     engine: str | None
+    implementation: str | None
     dtype: DTypeLike | str | None
     scales: Mapping[str, Operand] | None
     zero_points: Mapping[str, Operand] | None

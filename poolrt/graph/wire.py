@@ -2,11 +2,11 @@
 
 ``values`` holds [dims, dtype] by value id, ``inputs`` and ``outputs`` [name, id], ``constants`` [id, bytes], all of them
 row-major, and ``nodes`` in topological order: [kind, name, [input ids], [output ids], attributes, post-ops, quantisation,
-engine]. Attributes are the operation descriptor's fields that are no memories and that operands do not tell; the views
-``reshape`` and ``expand`` (to the dims of their output), ``transpose`` (``perm``) and ``slice`` (``starts``, ``steps``)
-are nodes too, as is ``reorder`` (``tag``, empty where the plan may choose). A post-op is ["eltwise", algorithm, alpha,
-beta] or ["binary", algorithm, id]; an item of quantisation ["scales" or "zero_points", argument, mask, id]. An empty
-engine is the graph's.
+engine, implementation]. Attributes are the operation descriptor's fields that are no memories and that operands do not
+tell; the views ``reshape`` and ``expand`` (to the dims of their output), ``transpose`` (``perm``) and ``slice``
+(``starts``, ``steps``) are nodes too, as is ``reorder`` (``tag``, empty where the plan may choose). A post-op is
+["eltwise", algorithm, alpha, beta] or ["binary", algorithm, id]; an item of quantisation ["scales" or "zero_points",
+argument, mask, id]. An empty engine is the graph's, and implementations are those whose names begin with the one given.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ def wire_form(ir: GraphIR) -> tuple[dict[str, Any], list[Constant]]:
                 [_post_op(post_op, numbers) for post_op in node.post_ops],
                 [[q.kind, q.arg, q.mask, numbers[q.value]] for q in node.quantisation],
                 node.engine,
+                node.implementation,
             ]
             for node in ir.nodes
         ],

@@ -33,7 +33,7 @@ def run_wire(wire: dict[str, Any], constants: Sequence[Constant], inputs: Mappin
         assert (memory[nbytes:] == 0xA5).all()
         stored = memory[:nbytes].view(numpy_type(descs[number].dtype)).reshape(descs[number].dims)
         values[number] = held(stored, descs[number])
-    for kind, name, sources, outputs, attrs, post_ops, quantisation, _ in wire["nodes"]:
+    for kind, name, sources, outputs, attrs, post_ops, quantisation, *_ in wire["nodes"]:
         wanted = [descs[output] for output in outputs]
         if is_view(kind):
             found = [_view(kind, values[sources[0]], wanted[0].dims, attrs)]

@@ -15,10 +15,10 @@ Array = NDArray[Any]
 
 
 @st.composite
-def graphs(draw: st.DrawFn) -> tuple[Graph, dict[str, Array]]:
-    """Draw a graph of up to 14 operations on small images, and values for its inputs."""
+def graphs(draw: st.DrawFn, implementation: str = "", views: bool = False) -> tuple[Graph, dict[str, Array]]:
+    """Draw a graph of up to 14 operations on small images, and values for its inputs; with ``views`` many of these."""
     random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    g = Graph("random")
+    g = Graph("random", implementation=implementation)
     shape = (draw(st.integers(1, 2)), draw(st.integers(1, 4)), draw(st.integers(2, 5)), draw(st.integers(2, 5)))
     values = [g.input("x", shape)]
     inputs = {"x": random.standard_normal(shape)}
@@ -28,7 +28,8 @@ def graphs(draw: st.DrawFn) -> tuple[Graph, dict[str, Array]]:
         source = values[draw(st.integers(0, len(values) - 1))] if older else values[-1]
         peers = [value for value in values if value.shape == source.shape]
         peer = peers[draw(st.integers(0, len(peers) - 1))]
-        operation = draw(st.sampled_from(_IMAGES if source.ndim == 4 else _MATRICES))
+        operations = _IMAGES if source.ndim == 4 else _MATRICES
+        operation = draw(st.sampled_from([*operations, *_VIEWS] if views else operations))
         values.append(operation(g, source, peer, random))
     g.output("last", values[-1])
     if draw(st.booleans()):
@@ -116,3 +117,29 @@ _SHARED: list[Callable[..., Value]] = [
 ]  # fmt: skip
 _IMAGES = [*_SHARED, _convolution, _convolution, _same_convolution, _same_convolution, _inner_product]
 _MATRICES = [*_SHARED, _inner_product, _matmul]
+
+
+def _slice(g: Graph, x: Value, _: Value, random: np.random.Generator) -> Value:
+    starts = [int(random.integers(0, size)) for size in x.shape]
+    return g.slice(x, starts, x.shape, range(x.ndim), [int(random.integers(1, 3)) for _ in x.shape])
+
+
+def _expand(g: Graph, x: Value, _: Value, random: np.random.Generator) -> Value:
+    axis = int(random.integers(x.ndim))
+    return g.expand(g.slice(x, 0, 1, axis), [3 if a == axis else size for a, size in enumerate(x.shape)])
+
+
+def _transpose(g: Graph, x: Value, _: Value, random: np.random.Generator) -> Value:
+    return g.transpose(x, [int(axis) for axis in random.permutation(x.ndim)])
+
+
+def _reorder(g: Graph, x: Value, _: Value, random: np.random.Generator) -> Value:
+    tags = {2: ["ba", "Ab4a"], 4: ["acdb", "aBcd16b", "ABcd2a3b"]}
+    return g.reorder(x, tags[x.ndim][int(random.integers(len(tags[x.ndim])))])
+
+
+def _matrix(g: Graph, x: Value, _: Value, random: np.random.Generator) -> Value:
+    return g.reshape(x, (x.shape[0], -1)) if x.ndim == 4 else g.reshape(x, (*x.shape, 1, 1))
+
+
+_VIEWS: list[Callable[..., Value]] = [_slice, _slice, _expand, _transpose, _transpose, _reorder, _reorder, _matrix]

@@ -156,6 +156,23 @@ def test_a_data_type_is_changed_once_and_where_it_is_asked_for() -> None:
     assert story(lowered(g)) == ["reorder cpu", "reorder cpu", "reorder cpu"]
 
 
+def test_a_node_may_name_its_implementation() -> None:
+    g = Graph("g")
+    x = g.input("x", (8, 32))
+    g.output("y", g.eltwise(g.eltwise(x, "tanh", implementation="ref:"), "exp"))
+    assert [pd.impl_name() for pd in lowered(g).primitives] == ["ref:eltwise", "native:eltwise"]
+    g.output("z", g.eltwise(x, "tanh", implementation="fast:", name="z"))
+    with pytest.raises(LoweringError, match=r"node 'z' .*native:eltwise: its name does not begin with fast:"):
+        lowered(g)
+
+
+def test_a_node_that_is_told_where_to_run_is_not_folded_into_one_elsewhere() -> None:
+    g = Graph("g")
+    x = g.convolution(g.input("x", (1, 32, 8, 8)), ones(32, 32, 3, 3))
+    g.output("y", g.binary(x, ones(1, 32, 1, 1), "mul", engine="opencl:0"))
+    assert story(lowered(g))[-1] == "binary opencl:0"
+
+
 def test_an_engine_without_a_target_is_refused() -> None:
     g = Graph("g")
     g.output("y", g.eltwise(g.input("x", (8, 32)), "tanh", engine="opencl:7"))

@@ -47,6 +47,7 @@ def test_the_wire_form_of_a_small_network() -> None:
                 [],
                 [],
                 "",
+                "",
             ],
             [
                 "pooling",
@@ -64,10 +65,11 @@ def test_the_wire_form_of_a_small_network() -> None:
                 [],
                 [],
                 "",
+                "",
             ],
-            ["concat", "join", [4, 5], [6], {"axis": 1}, [], [], ""],
-            ["reshape", "flat", [6], [7], {}, [], [], ""],
-            ["transpose", "turn", [7], [8], {"perm": [1, 0]}, [], [], ""],
+            ["concat", "join", [4, 5], [6], {"axis": 1}, [], [], "", ""],
+            ["reshape", "flat", [6], [7], {}, [], [], "", ""],
+            ["transpose", "turn", [7], [8], {"perm": [1, 0]}, [], [], "", ""],
         ],
     }
     assert [constant.nbytes for constant in constants] == [864, 32]

@@ -56,7 +56,7 @@ def _absorb_followers(ir: GraphIR, absorb: _Absorb, followers: _Recognise, roots
         if node.kind in roots and _is_plain(node, ir) and all(value in ir.constants for value in node.inputs[1:]):
             while (reader := only_reader(last.output, readers, leaving)) is not None:
                 step = followers(reader, last.output, ir)
-                if step is None:
+                if step is None or (reader.engine, reader.implementation) != (node.engine, node.implementation):
                     break
                 merged = step if merged is None else merged.then(step)
                 last = reader

@@ -43,7 +43,7 @@ def fuse_post_ops(ir: GraphIR) -> GraphIR:
 def _fuse(node: Node, follower: Node, ir: GraphIR) -> Node | None:
     """Return ``node`` with ``follower`` and its post-ops in its chain, or None where that cannot be."""
     if (
-        node.engine != follower.engine
+        (node.engine, node.implementation) != (follower.engine, follower.implementation)
         or node.quantisation
         or follower.quantisation
         or not _is_float32(node, follower, ir)

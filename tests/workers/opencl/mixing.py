@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,9 @@ from poolrt.workers.mixed_runner import MixedPlanRunner
 from poolrt.workers.plan import Crossing
 from poolrt.workers.primitives.create import PrimitiveCreator
 from poolrt.workers.threadpools.threads import ThreadsPool
+from tests.graph.every_operation import OPERATIONS, graph_of, values_of
 from tests.graph.interpreter import run_wire
+from tests.references import numpy_type
 
 Array = NDArray[Any]
 ROUNDS = 4
@@ -72,16 +75,14 @@ class Mixing:
         self._creator = PrimitiveCreator()
         self._pool = ThreadsPool(2)
 
-    def error(self, graph: Graph) -> dict[str, Any]:
-        """Return the largest error of some runs, and how many crossings a graph has and copies."""
+    def error(self, graph: Graph, given_inputs: Mapping[str, Array] | None = None) -> dict[str, Any]:
+        """Return the largest error of some runs, how many crossings a graph has and copies, and its engines."""
         wire, given = graph.to_wire()
         lowered = lower(wire, {"cpu": cpu_target(), "opencl:0": self._device.target})
         plan = lowered.plan
         entries = [self._creator.create(pd) for pd in lowered.primitives]
         raw = {value: constant.stored() for (value, _), constant in zip(wire["constants"], given, strict=True)}
-        final = [
-            raw[c.value] if c.reorder is None else np.full(c.nbytes // 4, np.nan, np.float32) for c in plan.constants
-        ]
+        final = [raw[c.value] if c.reorder is None else np.full(c.nbytes, 0xFF, np.uint8) for c in plan.constants]
         engines = [CpuEngine() if name == "cpu" else self._device for name in plan.engines]
         addresses = [c.ctypes.data for c in final]
         runner = MixedPlanRunner(plan, entries, engines, addresses, self._pool, self._shared)
@@ -89,18 +90,20 @@ class Mixing:
             if constant.reorder is not None:
                 runner.reorder_constant(number, raw[constant.value].ctypes.data, final[number].ctypes.data)
         worst = 0.0
-        for turn in range(ROUNDS):
+        for turn in range(ROUNDS if given_inputs is None else 1):
             # Inputs and outputs move from run to run, and come back to where they were.
-            inputs = {p.name: np.random.default_rng(turn % 3).standard_normal(p.dims) for p in plan.inputs}
-            places = [np.ascontiguousarray(inputs[p.name], np.float32) for p in plan.inputs]
-            results = [np.full(p.dims, np.nan, np.float32) for p in plan.outputs]
+            random = np.random.default_rng(turn % 3)
+            inputs = given_inputs or {p.name: random.standard_normal(p.dims).astype(np.float32) for p in plan.inputs}
+            places = [np.ascontiguousarray(inputs[p.name].astype(numpy_type(p.dtype))) for p in plan.inputs]
+            results = [np.full(p.nbytes, 0xFF, np.uint8) for p in plan.outputs]
             runner.run([a.ctypes.data for a in places], [a.ctypes.data for a in results])
-            wanted = run_wire(*graph.to_wire(), {name: array.astype(np.float32) for name, array in inputs.items()})
-            for port, got in zip(plan.outputs, results, strict=True):
+            wanted = run_wire(*graph.to_wire(), inputs)
+            for port, flat in zip(plan.outputs, results, strict=True):
+                got = flat.view(numpy_type(port.dtype)).reshape(port.dims).astype(np.float64)
                 worst = max(worst, float(np.abs(got - wanted[port.name]).max()))
         runner.close()
         crossings = sum(isinstance(step, Crossing) for step in plan.steps)
-        return {"error": worst, "crossings": crossings, "copies": runner.copies}
+        return {"error": worst, "crossings": crossings, "copies": runner.copies, "engines": plan.engines}
 
     def close(self) -> None:
         """Stop the threads."""
@@ -108,6 +111,10 @@ class Mixing:
 
 
 if __name__ == "__main__":
-    mixing = Mixing(sys.argv[1] == "shared")
-    print(json.dumps({name: mixing.error(graph) for name, graph in graphs().items()}))
+    mixing = Mixing(sys.argv[1] != "transferred")
+    if sys.argv[1] == "operations":
+        found = {name: mixing.error(graph_of(name, engine="opencl:0"), {"x": values_of(name)}) for name in OPERATIONS}
+    else:
+        found = {name: mixing.error(graph) for name, graph in graphs().items()}
+    print(json.dumps(found))
     mixing.close()

@@ -1,0 +1,87 @@
+"""One small graph for each operation beyond plain networks, with options that a plan has to get right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from poolrt import Graph, Value
+
+Array = NDArray[Any]
+Build = Callable[[Graph, Value], "Value | tuple[Value, ...]"]
+
+
+def array(*shape: int, seed: int = 0) -> Array:
+    return np.random.default_rng([seed, *shape]).standard_normal(shape).astype(np.float32)
+
+
+def positive(*shape: int) -> Array:
+    return np.abs(array(*shape)) + np.float32(0.5)
+
+
+IMAGE = (2, 6, 7, 9)
+SEQUENCE = (4, 3, 5)
+
+
+def _recurrent(kind: str, gates: int, states: int, bias_gates: int, **attrs: Any) -> Build:
+    def build(g: Graph, x: Value) -> tuple[Value, ...]:
+        directions = 2 if "bidirectional" in attrs.get("direction", "") else 1
+        layers, hidden = attrs.get("layers", 1), 4
+        options = {name: value for name, value in attrs.items() if name != "layers"}
+        wide, deep = array(layers, directions, 5, gates, hidden), array(layers, directions, hidden, gates, hidden)
+        bias = array(layers, directions, bias_gates, hidden)
+        initial = [array(layers, directions, 3, hidden, seed=n) for n in range(states)]
+        result: tuple[Value, ...] = getattr(g, kind)(x, wide, deep, bias, *initial, **options)
+        return result
+
+    return build
+
+
+OPERATIONS: Final[dict[str, tuple[tuple[int, ...], Build]]] = {
+    "deconvolution": (IMAGE, lambda g, x: g.deconvolution(x, array(4, 3, 3, 2), array(4), strides=2, padding=1, groups=2)),
+    "resampling": (IMAGE, lambda g, x: (g.resampling(x, "nearest", (5, 20)), g.resampling(x, "linear", factors=1.7))),
+    "reduction": (IMAGE, lambda g, x: (g.reduction(x, "mean", (1, 3)), g.reduction(x, "max", 2, keep_dims=False))),
+    "norms": (IMAGE, lambda g, x: g.reduction(x, "norm_lp_sum", 1, p=3, eps=1e-3, keep_dims=False)),
+    "prelu": (IMAGE, lambda g, x: g.prelu(x, array(6, 1, 1))),
+    "shuffle": (IMAGE, lambda g, x: g.shuffle(x, 1, 3)),
+    "layer_normalization": (IMAGE, lambda g, x: (g.layer_normalization(x, array(9), array(9)), g.layer_normalization(x))),
+    "group_normalization": (IMAGE, lambda g, x: g.group_normalization(x, 3, array(6), array(6))),
+    "batch_normalization": (IMAGE, lambda g, x: g.batch_normalization(x, scale=array(6))),
+    "given statistics": (IMAGE, lambda g, x: g.group_normalization(x, 2, mean=array(2, 2), variance=positive(2, 2))),
+    "lrn": (IMAGE, lambda g, x: g.lrn(x, 3, 0.5, algorithm="within_channel")),
+    "sum": (IMAGE, lambda g, x: g.sum([x, g.eltwise(x, "tanh")], (0.5, -2.0))),
+    "comparison": (IMAGE, lambda g, x: g.binary(x, array(6, 1, 9), "gt", dtype=bool)),
+    "eltwise": (IMAGE, lambda g, x: (g.eltwise(x, "gelu_tanh"), g.eltwise(x, "round"), g.eltwise(x, "pow", 2.0, 3.0))),
+    "slice": (IMAGE, lambda g, x: g.eltwise(g.slice(x, (1, 0, 2), (2, 7, 9), (0, 2, 3), (1, 2, 3)), "tanh")),
+    "expand": (IMAGE, lambda g, x: g.binary(x, g.expand(g.slice(x, 0, 1, 1), IMAGE), "sub")),
+    "slices of a blocked tensor": (
+        IMAGE,
+        lambda g, x: g.concat([g.slice(g.convolution(x, array(32, 6, 3, 3)), n, n + 7, 1) for n in (0, 3, 20)], 1),
+    ),
+    "rnn": (SEQUENCE, _recurrent("rnn", 1, 0, 1, activation="relu", alpha=0.1)),
+    "lstm": (SEQUENCE, _recurrent("lstm", 4, 2, 4, direction="bidirectional_concat")),
+    "gru": (SEQUENCE, _recurrent("gru", 3, 1, 3, direction="right2left")),
+    "gru linear before reset": (SEQUENCE, _recurrent("gru", 3, 1, 4, linear_before_reset=True)),
+    "matmul of slices": (
+        SEQUENCE,
+        lambda g, x: g.matmul(g.slice(x, 0, 4, 2), g.transpose(g.slice(x, 1, 5, 2), (0, 2, 1))),
+    ),
+}  # fmt: skip
+
+
+def graph_of(name: str, dtype: str = "float32", **options: Any) -> Graph:
+    """Return a graph of one input ``x`` and outputs ``y0``, ``y1``, ... for an operation."""
+    dims, build = OPERATIONS[name]
+    g = Graph(name, **options)
+    results = build(g, g.input("x", dims, dtype))
+    for number, value in enumerate(results if isinstance(results, tuple) else (results,)):
+        g.output(f"y{number}", value)
+    return g
+
+
+def values_of(name: str) -> Array:
+    """Return values for the input of an operation's graph."""
+    return array(*OPERATIONS[name][0], seed=1)
