@@ -97,7 +97,7 @@ def test_a_graph_on_references_computes_what_a_fast_one_does(native_graphs: Nati
     assert not np.array_equal(fast, slow)
 
 
-@settings(max_examples=40, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow])
 @given(graphs(implementation="ref:", views=True))
 def test_random_graphs_compute_the_same_in_every_layout(
     native_graphs: NativeGraphs, drawn: tuple[Graph, dict[str, Array]]

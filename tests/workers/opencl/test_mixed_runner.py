@@ -37,5 +37,5 @@ def test_steps_on_both_engines_compute_together_again_and_again(device: str, mem
 def test_a_device_computes_every_operation_of_a_graph(device: str) -> None:
     found = mixing("operations")
     assert set(found) == set(OPERATIONS)
-    assert {name: figures["engines"] for name, figures in found.items()} == dict.fromkeys(OPERATIONS, ["opencl:0"])
+    assert all(figures["engines"] == ["opencl:0"] for figures in found.values())
     assert max(figures["error"] for figures in found.values()) < 2e-5
