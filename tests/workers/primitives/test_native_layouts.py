@@ -67,6 +67,7 @@ def test_alpha_and_beta_need_no_kernel_of_their_own() -> None:
     assert kernels(Case("a", ops[0], {})) == kernels(Case("b", ops[1], {}))
 
 
+NONE = (0, 0)
 REFUSED: list[tuple[OpDesc, tuple[PostOp, ...], str]] = [
     (Eltwise(md(4, dtype="f16"), md(4, dtype="f16"), "relu"), (), "data type f16"),
     (Eltwise(md(1, 8, 2, 2, tag="aBcd8b"), md(1, 8, 2, 2, tag="any"), "relu"), (), "layout aBcd8b"),
@@ -77,12 +78,12 @@ REFUSED: list[tuple[OpDesc, tuple[PostOp, ...], str]] = [
     (Binary(md(1, 17, 2, 2, tag=BLOCKED), md(1, 17, 2, 2), md(1, 17, 2, 2, tag="any"), "add"), (), "layouts differ"),
     (Binary(md(2, 3, 4), md(2, 3, 4, tag="cba"), md(2, 3, 4), "add"), (), "layouts differ"),
     (
-        Pooling(md(1, 1, 2, 2, 2, 2), md(1, 1, 2, 2, 2, 2), "max", *(((1,) * 4,) * 2), *(((0,) * 4,) * 3)),
+        Pooling(md(1, 1, 2, 2, 2, 2), md(1, 1, 2, 2, 2, 2), "max", (1,) * 4, (1,) * 4, NONE * 2, NONE * 2, NONE * 2),
         (),
         "4 spatial",
     ),
     (
-        Pooling(md(1, 3, 2, 2, tag="acdb"), md(1, 3, 2, 2, tag="any"), "max", (1, 1), (1, 1), *(((0, 0),) * 3)),
+        Pooling(md(1, 3, 2, 2, tag="acdb"), md(1, 3, 2, 2, tag="any"), "max", (1, 1), (1, 1), NONE, NONE, NONE),
         (),
         "acdb",
     ),
