@@ -17,6 +17,16 @@ from ...primitives.reference.codes import BINARY, CELLS, DATA_TYPES, ELTWISE, PO
 REFERENCE: Final = "reference"
 #: Files in front of each kernel's own.
 _PIECES: Final = ("tensors", "functions", "epilogue", "windows", "rows")
+#: Prefix of macros -> the codes that they stand for.
+_CODES: Final = {
+    "TYPE": DATA_TYPES,
+    "ELTWISE": ELTWISE,
+    "BINARY": BINARY,
+    "STEP": STEPS,
+    "POOLING": POOLING,
+    "REDUCTION": REDUCTION,
+    "CELL": CELLS,
+}
 
 
 def reference_source(spec: KernelSpec) -> str:
@@ -35,18 +45,6 @@ def reference_source(spec: KernelSpec) -> str:
     folder = Path(__file__).parent / REFERENCE
     files = [(folder / f"{name}.cl").read_text(encoding="ascii") for name in (*_PIECES, spec.name)]
     return "\n".join([*macros, *files])
-
-
-#: Prefix of macros -> the codes that they stand for.
-_CODES: Final = {
-    "TYPE": DATA_TYPES,
-    "ELTWISE": ELTWISE,
-    "BINARY": BINARY,
-    "STEP": STEPS,
-    "POOLING": POOLING,
-    "REDUCTION": REDUCTION,
-    "CELL": CELLS,
-}
 
 
 def _codes(prefix: str, codes: Mapping[str, int]) -> str:

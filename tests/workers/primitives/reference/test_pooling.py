@@ -56,6 +56,13 @@ def test_gradients(runner: Runner, data: st.DataObject) -> None:
     check(runner, op, args=args | ({Arg.WORKSPACE: pooling_winners(op, src)} if op.algorithm == "max" else {}))
 
 
+@pytest.mark.parametrize("algorithm", POOLING_ALGORITHMS[1:])
+def test_a_mean_over_the_edge_of_an_image_gives_equal_parts(runner: Runner, algorithm: str) -> None:
+    src, dst = MemoryDesc((2, 3, 5, 4), "f64"), MemoryDesc((2, 3, 3, 3), "f64")
+    op = Pooling(src, dst, algorithm, (3, 2), (2, 2), (0, 1), (1, 2), (1, 1), "backward_data")
+    check(runner, op)
+
+
 @pytest.mark.parametrize("dtype", ["f32", "bf16", "s8", "u8", "s32"])
 def test_a_window_wholly_outside_gives_the_lowest_value(runner: Runner, dtype: str) -> None:
     src, dst = MemoryDesc((1, 1, 2), dtype), MemoryDesc((1, 1, 6), dtype)
