@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 from .admission import Admission
 from .errors import EntryCorrupt, EntryForged, StoreFull
-from .files import FileStatus
+from .files import FileStatus, Mark
 from .limits import Limits
 from .node import Node
 from .node_state import NodeState
@@ -54,8 +54,11 @@ class Arrears:
         self._spared_until = 0.0
         self._together = 1
 
-    def compare(self, tier: RedisTier, tidied: Tidied) -> None:
-        """Mark what Redis lacks, if it may have lost something since the last time. Raises StoreUnavailable."""
+    def compare(self, tier: RedisTier, tidied: Tidied, leaving: bool) -> None:
+        """Mark what Redis lacks, if it may have lost something since the last time. Raises StoreUnavailable.
+
+        `leaving` tells that nobody will look again for what this process has kept just now.
+        """
         epoch = self._limits.epoch
         was_away = epoch != self._epoch and self._epoch > 0
         state = self._node.state()
@@ -67,7 +70,7 @@ class Arrears:
                 self._node.set_incarnation(tidied.incarnation)
             self._incarnation = tidied.incarnation
         self._epoch = epoch
-        recent = self._node.put_before(time.monotonic() - _SETTLED_S)
+        recent = self._node.put_before(time.monotonic() - (0.0 if leaving else _SETTLED_S))
         if recent:
             self._mark_missing(tier, state, self._node.statuses(state, recent))
 
@@ -108,14 +111,18 @@ class Arrears:
                     return
                 self._node.mark_unpublished(file.digest, file.last_use)
 
-    def _sound(self, state: NodeState, owed: Iterable[str]) -> Iterator[Publication]:
+    def _sound(self, state: NodeState, owed: Iterable[str]) -> Iterator[tuple[Mark, Publication]]:
         """Yield what is owed and here, each verified; forget what is not."""
         from .redis.lease import Publication
 
         for digest in owed:
+            mark = self._node.mark_of(digest)
+            if mark is None:
+                # Another process has just published it.
+                continue
             blob = self._node.get_blob(state, digest, use=False)
             if blob is None:
-                self._node.mark_published(digest)
+                self._node.mark_published(digest, mark)
                 continue
             try:
                 self._admission.check(digest, blob)
@@ -124,39 +131,40 @@ class Arrears:
                 self._node.remove(state, digest)
                 continue
             # Under the lease of the creator, which did not reach Redis to end it: those who wait for it are woken.
-            nonce, _, fence = self._node.lease_of(digest).partition(" ")
+            nonce, _, fence = mark.lease.partition(" ")
             if not nonce.isalnum() or not fence.isdigit():
                 nonce, fence = os.urandom(16).hex(), "0"
-            yield Publication(digest, nonce, int(fence), state.generation, blob)
+            yield mark, Publication(digest, nonce, int(fence), state.generation, blob)
 
-    def _take(self, publications: Iterator[Publication]) -> list[Publication]:
+    def _take(self, publications: Iterator[tuple[Mark, Publication]]) -> list[tuple[Mark, Publication]]:
         """Return the next ones for one round trip."""
-        taken: list[Publication] = []
+        taken: list[tuple[Mark, Publication]] = []
         size = 0
         while len(taken) < self._together and size < _TOGETHER_BYTES:
             publication = next(publications, None)
             if publication is None:
                 break
             taken.append(publication)
-            size += len(publication.blob)
+            size += len(publication[1].blob)
         return taken
 
-    def _publish(self, tier: RedisTier, state: NodeState, together: list[Publication]) -> bool:
+    def _publish(self, tier: RedisTier, state: NodeState, together: list[tuple[Mark, Publication]]) -> bool:
         """Publish in one round trip; tell whether Redis had memory for all."""
         begin = time.monotonic()
         # A trip that fails leaves the next one small.
         most, self._together = self._together, 1
-        outcomes = tier.leases.publish_together(together)
+        outcomes = tier.leases.publish_together([publication for _, publication in together])
         quick = time.monotonic() - begin <= _TRIP_S
         self._together = min(2 * most, _MOST_TOGETHER) if quick else max(1, most // 2)
-        for publication, published in zip(together, outcomes, strict=True):
+        for (mark, publication), published in zip(together, outcomes, strict=True):
             if isinstance(published, StoreFull):
                 continue
             for dropped in published.dropped:
                 self._node.remove(state, dropped)
             self._limits.note(tier, published.seen)
-            if published.word != "LOST" and published.seen.generation >= state.generation:
+            if published.word not in ("LOST", "NOVAL") and published.seen.generation >= state.generation:
                 # Else someone holds the lease, perhaps without knowing that Redis is back, and it has to run out. Or
-                # Redis had forgotten our generation, and has now heard of it again. The next call finds it ready.
-                self._node.mark_published(publication.digest)
+                # Redis has dropped the value on its way, or had forgotten our generation, and has now heard of it again.
+                # The next call finds it ready.
+                self._node.mark_published(publication.digest, mark)
         return not any(isinstance(published, StoreFull) for published in outcomes)

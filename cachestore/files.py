@@ -43,6 +43,16 @@ class FileStatus(NamedTuple):
     last_use: float
 
 
+class Mark(NamedTuple):
+    """That an entry has to go to Redis: the lease it was made under, empty for none, and when that was last said.
+
+    `time` is in nanoseconds of the kernel's clock, and good for comparing only.
+    """
+
+    lease: str
+    time: int
+
+
 class FilesTier:
     """Read, write and bound the entry files of one namespace.
 
@@ -177,7 +187,7 @@ class FilesTier:
     def mark_unpublished(self, digest: str, last_use: float | None = None, lease: str = "") -> None:
         """Remember that an entry has to go to Redis; `last_use` is in seconds since the epoch, None for now.
 
-        `lease` names the lease that it was made under, for `lease_of`.
+        `lease` names the lease that it was made under, for `mark_of`.
         """
         path = os.path.join(self._unpublished, digest)
         try:
@@ -195,17 +205,23 @@ class FilesTier:
         finally:
             os.close(descriptor)
 
-    def lease_of(self, digest: str) -> str:
-        """Return the name of the lease that an unpublished entry was made under, empty for none."""
+    def mark_of(self, digest: str) -> Mark | None:
+        """Return what is known of an entry that has to go to Redis; None if it does not have to."""
         try:
             with open(os.path.join(self._unpublished, digest), encoding="ascii", errors="replace") as file:
-                return file.read()
+                return Mark(file.read(), os.fstat(file.fileno()).st_ctime_ns)
         except FileNotFoundError:
-            return ""
+            return None
 
-    def mark_published(self, digest: str) -> None:
-        """Forget that an entry had to go to Redis."""
-        _unlink(os.path.join(self._unpublished, digest))
+    def mark_published(self, digest: str, mark: Mark) -> None:
+        """Forget that an entry had to go to Redis, unless that has been said again since `mark`."""
+        path = os.path.join(self._unpublished, digest)
+        try:
+            if os.stat(path).st_ctime_ns == mark.time:
+                os.unlink(path)
+        except FileNotFoundError:
+            # Another process has published it, too.
+            return
 
     def incarnation(self) -> str:
         """Return the life of Redis that the entries here were last compared with; empty for none."""

@@ -86,12 +86,15 @@ class Ledger:
         finally:
             self._sending.release()
 
-    def fold(self, tier: RedisTier) -> None:
-        """Hand Redis everything counted, the node's journal, and its unpublished entries. Raises StoreUnavailable."""
+    def fold(self, tier: RedisTier, leaving: bool = False) -> None:
+        """Hand Redis everything counted, the node's journal, and its unpublished entries. Raises StoreUnavailable.
+
+        `leaving` tells that this is the last time.
+        """
         if not self._sending.acquire(timeout=_LONGEST_TURN_S):
             raise StoreUnavailable(tier.name, "another thread is still handing on what was counted")
         try:
-            self._fold(tier)
+            self._fold(tier, leaving)
         finally:
             self._sending.release()
 
@@ -105,11 +108,11 @@ class Ledger:
         """Return what has been counted here and stays here: nothing."""
         return Batch({}, ())
 
-    def _fold(self, tier: RedisTier) -> None:
+    def _fold(self, tier: RedisTier, leaving: bool = False) -> None:
         self._next_fold = time.monotonic() + _FOLD_INTERVAL_S
         tidied = tier.tidy()
         self._limits.note(tier, tidied.seen)
-        self._arrears.compare(tier, tidied)
+        self._arrears.compare(tier, tidied, leaving)
         self._sender.send_for_others(tier)
         self._hand_on(tier, merge((self._node.journal_take(), self._tally.take())))
         # Entries in use here that Redis does not have were made without it, or lost by it.

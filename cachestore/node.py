@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 
 from .admission import Admission
 from .entry import Entry
-from .files import FileStatus, FilesTier
+from .files import FileStatus, FilesTier, Mark
 from .heartbeat import BEATS_PER_TERM
 from .journal import Journal
 from .key import Key
@@ -154,13 +154,13 @@ class Node:
         """
         self._or(lambda: self._files.mark_unpublished(digest, last_use, lease), None)
 
-    def lease_of(self, digest: str) -> str:
-        """Return the name of the lease that an unpublished entry was made under, empty for none."""
-        return self._or(lambda: self._files.lease_of(digest), "")
+    def mark_of(self, digest: str) -> Mark | None:
+        """Return what is known of an unpublished entry; None if it is published."""
+        return self._or(lambda: self._files.mark_of(digest), None)
 
-    def mark_published(self, digest: str) -> None:
-        """Note that Redis has had an entry."""
-        self._or(lambda: self._files.mark_published(digest), None)
+    def mark_published(self, digest: str, mark: Mark) -> None:
+        """Note that Redis has had an entry, unless it was found to lack it since `mark`."""
+        self._or(lambda: self._files.mark_published(digest, mark), None)
 
     def journal_append(self, batch: Batch) -> bool:
         """Write counts and uses down for a process with a connection; False when that was not possible."""

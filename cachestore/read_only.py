@@ -25,6 +25,7 @@ from .turn import TurnWait
 
 if TYPE_CHECKING:
     from .admission import Admission
+    from .files import Mark
     from .options import StoreOptions
     from .redis.tier import RedisTier
     from .stats import Tally
@@ -87,7 +88,7 @@ class ReadOnlyNode(Node):
     def sweep(self, state: NodeState) -> None:
         """Do nothing."""
 
-    def mark_published(self, digest: str) -> None:
+    def mark_published(self, digest: str, mark: Mark) -> None:
         """Do nothing."""
 
     def note_misses(self, keys: Sequence[Key], since_s: float = 0.0) -> None:
@@ -126,7 +127,7 @@ class ReadOnlyLedger(Ledger):
         """Forget uses."""
         self.write_down()
 
-    def fold(self, tier: RedisTier) -> None:
+    def fold(self, tier: RedisTier, leaving: bool = False) -> None:
         """Do nothing."""
 
     def leave(self) -> None:

@@ -322,7 +322,7 @@ class CacheStore:
         tier = parts.tier_if_connected()
         if tier is not None:
             try:
-                parts.ledger.fold(tier)
+                parts.ledger.fold(tier, leaving=True)
             except StoreUnavailable:
                 tier = None
         parts.ledger.leave()

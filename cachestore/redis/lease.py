@@ -183,6 +183,8 @@ class LeaseDesk:
             (published,) = self.publish_together([publication])
             if isinstance(published, StoreFull):
                 raise published
+            if published.word == "NOVAL":
+                raise StoreFull(self._connection.name, "the value did not stay")
             return published
 
         return self._making_room(run, len(blob))
@@ -217,8 +219,6 @@ class LeaseDesk:
         if isinstance(answer, StoreFull):
             return answer
         with self._connection.understanding():
-            if answer[0] == b"NOVAL":
-                return StoreFull(self._connection.name, "the value did not stay")
             seen = Seen(int(answer[1]), int(answer[2]))
             return Published(answer[0].decode(), seen, tuple(digests_of(answer[3:])))
 

@@ -83,6 +83,28 @@ def test_a_redis_that_comes_back_without_its_last_entries_gets_them_back(
     wait_until(lambda: store.stats()["entries"] == len(KEYS))
 
 
+def test_an_entry_that_is_lost_at_the_end_of_its_creator_comes_back(
+    own_server: RedisServer, make_store: StoreMaker
+) -> None:
+    store = make_store(url=own_server.url)
+    fill(store, KEYS[:2])
+    # Given an entry that was lost, and all others of the node compared, before it stood in the node's files
+    remove_from_books(own_server, store, KEYS[1])
+    store.close()
+    later = make_store(url=own_server.url)
+    wait_until(lambda: later.stats()["entries"] == 2)
+
+
+def remove_from_books(server: RedisServer, store: CacheStore, key: Key) -> None:
+    """Let Redis forget an entry without a trace, but for its value."""
+    prefix = f"poolrt:{{{store.options.namespace}}}"
+    with server.client() as client:
+        client.zrem(f"{prefix}:z", key.digest)
+        client.hincrby(f"{prefix}:s", "bytes", -int(client.hget(f"{prefix}:s", key.digest)))
+        client.hdel(f"{prefix}:s", key.digest)
+        client.hincrby(f"{prefix}:m", "entries", -1)
+
+
 def test_what_redis_has_dropped_for_capacity_does_not_come_back_in_the_place_of_newer_entries(
     own_server: RedisServer, make_store: StoreMaker, options: dict[str, Any], tmp_path: Path
 ) -> None:

@@ -117,8 +117,23 @@ def test_unpublished_entries_are_remembered_until_they_are_published(tier: Files
     tier.put(1, DIGESTS[0], b"x", 10, unpublished=True)
     tier.put(1, DIGESTS[1], b"x", 10)
     assert tier.unpublished() == [DIGESTS[0]]
-    tier.mark_published(DIGESTS[0])
-    assert tier.unpublished() == []
+    mark = tier.mark_of(DIGESTS[0])
+    assert mark is not None
+    tier.mark_published(DIGESTS[0], mark)
+    assert (tier.unpublished(), tier.mark_of(DIGESTS[0])) == ([], None)
+
+
+def test_an_entry_that_is_lost_while_it_is_published_stays_unpublished(tier: FilesTier) -> None:
+    tier.put(1, DIGESTS[0], b"x", 10, unpublished=True)
+    mark = tier.mark_of(DIGESTS[0])
+    assert mark is not None
+    # Given a mark of another process, as soon as the kernel's clock has moved on
+    deadline = time.monotonic() + 10
+    while tier.mark_of(DIGESTS[0]) == mark:
+        tier.mark_unpublished(DIGESTS[0])
+        assert time.monotonic() < deadline
+    tier.mark_published(DIGESTS[0], mark)
+    assert tier.unpublished() == [DIGESTS[0]]
 
 
 def take(wait: TurnWait) -> Turn:
