@@ -346,16 +346,12 @@ def _too_much(stage: Stage, server: RedisServer, policy: str) -> tuple[int, int]
 
 
 def _await_tidy(stage: Stage, store: CacheStore, server: RedisServer) -> None:
-    """Use a store until its bookkeeping fits what is there."""
-    broken = stage.outcome.broken
-    deadline = time.monotonic() + BACK_S
-    while time.monotonic() < deadline:
+    """Use a store until its bookkeeping fits what is there, or that has taken too long."""
+    begin = time.monotonic()
+    while time.monotonic() - begin < BACK_S + stage.outcome.noise_s:
         store.stats()
-        known = list(broken)
-        stage.check_books(store, server)
-        if broken == known:
+        if not stage.misfits(server):
             return
-        broken[:] = known
         time.sleep(0.02)
 
 

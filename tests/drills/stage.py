@@ -202,15 +202,22 @@ class Stage:
         """Compare Redis's bookkeeping with its values, and check the signature of every entry."""
         problems = store.verify().problems
         self.expect(not problems, f"{len(problems)} problems found by verify(), one: {problems[:1]}")
+        self.outcome.broken += self.misfits(server)
+
+    def misfits(self, server: RedisServer) -> list[str]:
+        """Return in what Redis's bookkeeping does not fit its values."""
         schema = Schema(NAMESPACE)
         with server.client() as client:
             values = {name.rpartition(b":")[2]: client.strlen(name) for name in client.keys(f"{schema.prefix}:v:*")}
             order = set(client.zrange(schema.order, 0, -1))
             sizes = {name: int(size) for name, size in client.hgetall(schema.sizes).items()}
             total = sizes.pop(b"bytes", 0)
-        self.expect(order == set(values), f"{len(order)} entries listed, {len(values)} values")
-        self.expect(sizes == values, "listed sizes are not those of the values")
-        self.expect(total == sum(values.values()), f"{total} bytes listed instead of {sum(values.values())}")
+        found = {
+            f"{len(order)} entries listed, {len(values)} values": order == set(values),
+            "listed sizes are not those of the values": sizes == values,
+            f"{total} bytes listed instead of {sum(values.values())}": total == sum(values.values()),
+        }
+        return [misfit for misfit, fits in found.items() if not fits]
 
     def check_counters(self, stats: Stats, **exact: int) -> None:
         """Compare counters with what they have to be; nothing was corrupt or forged unless told."""
