@@ -1,0 +1,1 @@
+"""What is supported: a problem for every odd shape and layout of each cell, and the page that tells of all cells."""

@@ -1,0 +1,370 @@
+"""Descriptors of odd shapes for every operation, propagation kind and data type, all of them row-major.
+
+Sizes are no multiples of blocks; there are groups, dilations, paddings unlike on both sides, and tensors without elements.
+Weights of u8 and bool are s8, and sums of products of s8, u8 and bool are s32; all other tensors have the cell's type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+from poolrt.workers.desc import (
+    FORWARD,
+    BatchNormalization,
+    Binary,
+    Concat,
+    Convolution,
+    Deconvolution,
+    Eltwise,
+    GroupNormalization,
+    Gru,
+    InnerProduct,
+    LayerNormalization,
+    Lrn,
+    Lstm,
+    Matmul,
+    MemoryDesc,
+    OpDesc,
+    Pooling,
+    Prelu,
+    Reduction,
+    Reorder,
+    Resampling,
+    Rnn,
+    Shuffle,
+    Softmax,
+    Sum,
+)
+from poolrt.workers.desc.operations.eltwise import FROM_DST
+from poolrt.workers.desc.operations.recurrent import DIRECTIONS
+from poolrt.workers.desc.operations.reduction import REDUCTION_ALGORITHMS
+
+Sizes = tuple[int, ...]
+TYPES: Final = ("f64", "f32", "f16", "bf16", "s64", "s32", "s8", "u8", "bool")
+
+
+class Window(NamedTuple):
+    """A window over spatial dimensions, from (batch, groups, channels a group) to as many results a group."""
+
+    batch: int
+    groups: int
+    inputs: int
+    outputs: int
+    src: Sizes
+    kernel: Sizes
+    strides: Sizes
+    dilations: Sizes
+    padding_l: Sizes
+    padding_r: Sizes
+
+    @property
+    def dst(self) -> Sizes:
+        """The spatial sizes that the window takes ``src`` to."""
+        geometry = zip(self.src, self.kernel, self.strides, self.dilations, self.padding_l, self.padding_r, strict=True)
+        return tuple((s + a + b - (k - 1) * (d + 1) - 1) // stride + 1 for s, k, stride, d, a, b in geometry)
+
+    @property
+    def moves(self) -> tuple[Sizes, Sizes, Sizes, Sizes]:
+        """Strides, dilations and paddings, as descriptors take them."""
+        return self.strides, self.dilations, self.padding_l, self.padding_r
+
+
+WINDOWS: Final = (
+    Window(2, 2, 5, 17, (5, 6), (3, 3), (1, 1), (0, 0), (1, 1), (1, 1)),
+    Window(1, 1, 17, 23, (6, 5), (3, 2), (2, 1), (1, 2), (2, 1), (1, 0)),
+    Window(2, 1, 3, 20, (7, 9), (3, 3), (2, 2), (0, 0), (0, 1), (2, 1)),
+    Window(1, 19, 1, 1, (6, 7), (3, 3), (2, 1), (0, 0), (1, 1), (1, 1)),
+    Window(1, 1, 5, 7, (11,), (4,), (3,), (1,), (2,), (0,)),
+    Window(1, 2, 2, 3, (4, 3, 5), (2, 3, 1), (2, 1, 2), (0, 0, 1), (0, 1, 0), (1, 2, 0)),
+    Window(0, 1, 16, 16, (4, 4), (3, 3), (1, 1), (0, 0), (1, 1), (1, 1)),
+)
+#: Counts of elements that averages divide by are powers of two: whatever the order, gradients of integers are exact.
+POOLED: Final = (
+    ("max", Window(2, 1, 19, 19, (7, 6), (3, 2), (2, 1), (1, 0), (2, 0), (0, 1))),
+    ("avg_include_padding", Window(1, 1, 17, 17, (5, 6), (2, 2), (1, 2), (0, 1), (1, 0), (0, 1))),
+    ("avg_exclude_padding", Window(2, 1, 5, 5, (6, 5), (2, 2), (2, 1), (0, 0), (1, 1), (1, 0))),
+    ("max", Window(3, 1, 3, 3, (9,), (4,), (3,), (0,), (1,), (2,))),
+    ("avg_exclude_padding", Window(1, 1, 18, 18, (4, 3, 4), (2, 1, 2), (2, 1, 1), (0, 0, 1), (0, 0, 1), (1, 0, 0))),
+    ("max", Window(0, 1, 16, 16, (4, 4), (3, 3), (1, 1), (0, 0), (1, 1), (1, 1))),
+)
+SHAPES: Final[tuple[Sizes, ...]] = ((2, 19, 5, 3), (3, 17), (33,), (1, 16, 3, 3), (2, 5, 3, 2, 4), (0, 4, 2, 2))
+
+
+def product_types(prop: str, dtype: str) -> tuple[str, str]:
+    """Return the data types of weights and results of a product of src of a type."""
+    if prop not in FORWARD or dtype not in ("s8", "u8", "bool"):
+        return dtype, dtype
+    return "s8", "s32"
+
+
+def convolutions(prop: str, dtype: str) -> list[OpDesc]:
+    weights, result = product_types(prop, dtype)
+    found: list[OpDesc] = []
+    for number, w in enumerate(WINDOWS):
+        bias = MemoryDesc((w.groups * w.outputs,), result) if prop != "backward_data" and number != 1 else None
+        src = MemoryDesc((w.batch, w.groups * w.inputs, *w.src), dtype)
+        kernel = MemoryDesc((w.groups * w.outputs, w.inputs, *w.kernel), weights)
+        dst = MemoryDesc((w.batch, w.groups * w.outputs, *w.dst), result)
+        found.append(Convolution(src, kernel, bias, dst, *w.moves, w.groups, prop))
+    return found
+
+
+def deconvolutions(prop: str, dtype: str) -> list[OpDesc]:
+    weights, result = product_types(prop, dtype)
+    found: list[OpDesc] = []
+    for number, w in enumerate(WINDOWS):
+        bias = MemoryDesc((w.groups * w.outputs,), result) if number != 1 else None
+        src = MemoryDesc((w.batch, w.groups * w.inputs, *w.dst), dtype)
+        kernel = MemoryDesc((w.groups * w.outputs, w.inputs, *w.kernel), weights)
+        dst = MemoryDesc((w.batch, w.groups * w.outputs, *w.src), result)
+        found.append(Deconvolution(src, kernel, bias, dst, *w.moves, w.groups, prop))
+    return found
+
+
+def inner_products(prop: str, dtype: str) -> list[OpDesc]:
+    weights, result = product_types(prop, dtype)
+    found: list[OpDesc] = []
+    inputs: tuple[tuple[int, Sizes, int], ...] = (
+        (3, (5,), 17), (2, (3, 2, 5), 7), (1, (33,), 19), (4, (2, 3), 1), (3, (0,), 5), (0, (5,), 3)
+    )  # fmt: skip
+    for batch, rest, outputs in inputs:
+        bias = MemoryDesc((outputs,), result) if prop != "backward_data" and outputs != 7 else None
+        src, kernel = MemoryDesc((batch, *rest), dtype), MemoryDesc((outputs, *rest), weights)
+        found.append(InnerProduct(src, kernel, bias, MemoryDesc((batch, outputs), result), prop))
+    return found
+
+
+def matmuls(prop: str, dtype: str) -> list[OpDesc]:
+    weights, result = product_types(FORWARD[0], dtype)
+    shapes: tuple[tuple[Sizes, Sizes, Sizes], ...] = (
+        ((3, 5), (5, 17), (3, 17)), ((2, 1, 3, 6), (1, 4, 6, 7), (2, 4, 3, 7)), ((19, 33), (33, 21), (19, 21)),
+        ((5, 2, 3), (1, 3, 4), (5, 2, 4)), ((3, 0), (0, 4), (3, 4)), ((0, 3), (3, 4), (0, 4)),
+    )  # fmt: skip
+    found: list[OpDesc] = []
+    for number, (left, right, out) in enumerate(shapes):
+        bias = MemoryDesc((*(1,) * (len(out) - 1), out[-1]), result) if number % 2 else None
+        found.append(Matmul(MemoryDesc(left, dtype), MemoryDesc(right, weights), bias, MemoryDesc(out, result)))
+    return found
+
+
+def poolings(prop: str, dtype: str) -> list[OpDesc]:
+    return [
+        Pooling(
+            MemoryDesc((w.batch, w.inputs, *w.src), dtype), MemoryDesc((w.batch, w.inputs, *w.dst), dtype),
+            algorithm, w.kernel, *w.moves, prop,
+        )
+        for algorithm, w in POOLED
+    ]  # fmt: skip
+
+
+def eltwises(prop: str, dtype: str) -> list[OpDesc]:
+    chosen = (
+        ("relu", 0.25, 0.0), ("gelu_erf", 0.0, 0.0), ("clip_v2", -1.0, 4.0), ("logistic", 0.0, 0.0),
+        ("linear", 1.5, -0.5), ("square", 0.0, 0.0),
+    )  # fmt: skip
+    found: list[OpDesc] = []
+    for number, (dims, (algorithm, alpha, beta)) in enumerate(zip(SHAPES, chosen, strict=True)):
+        md, use_dst = MemoryDesc(dims, dtype), prop not in FORWARD and algorithm in FROM_DST and number % 2 == 0
+        found.append(Eltwise(md, md, algorithm, alpha, beta, prop, use_dst=use_dst))
+    return found
+
+
+def binaries(prop: str, dtype: str) -> list[OpDesc]:
+    pairs: tuple[tuple[str, Sizes, Sizes], ...] = (
+        ("add", (2, 19, 5, 3), (2, 19, 5, 3)), ("mul", (2, 17, 3), (1, 17, 1)), ("max", (3, 1), (1, 33)),
+        ("sub", (1, 16, 3, 3), (1, 16, 1, 1)), ("ge", (2, 5, 3, 2), (1, 1, 1, 1)), ("min", (0, 4), (1, 4)),
+    )  # fmt: skip
+    found: list[OpDesc] = []
+    for algorithm, left, right in pairs:
+        out = tuple(b if a == 1 else a for a, b in zip(left, right, strict=True))
+        src0, src1, dst = (MemoryDesc(dims, dtype) for dims in (left, right, out))
+        found.append(Binary(src0, src1, dst, algorithm))
+    return found
+
+
+def sums(prop: str, dtype: str) -> list[OpDesc]:
+    scales: tuple[tuple[float, ...], ...] = ((), (1.0, -0.5), (2.0, 1.0, 0.25))
+    found: list[OpDesc] = []
+    for number, dims in enumerate(SHAPES):
+        md, chosen = MemoryDesc(dims, dtype), scales[number % 3]
+        found.append(Sum((md,) * (len(chosen) or 2), md, chosen))
+    return found
+
+
+def concats(prop: str, dtype: str) -> list[OpDesc]:
+    found: list[OpDesc] = []
+    for number, dims in enumerate(SHAPES):
+        axis = number % len(dims)
+        parts = [(*dims[:axis], size, *dims[axis + 1 :]) for size in (dims[axis], 1 + number, 0)]
+        joined = (*dims[:axis], dims[axis] + 1 + number, *dims[axis + 1 :])
+        found.append(Concat(tuple(MemoryDesc(part, dtype) for part in parts), MemoryDesc(joined, dtype), axis))
+    return found
+
+
+def reorders(prop: str, dtype: str) -> list[OpDesc]:
+    others = (dtype, "f32", "s8", "bf16", dtype, "u8", "f64")
+    return [Reorder(MemoryDesc(d, dtype), MemoryDesc(d, o)) for d, o in zip((*SHAPES, (4, 17)), others, strict=True)]
+
+
+def _normalized(prop: str, dtype: str, known: tuple[str, ...]) -> list[dict[str, Any]]:
+    """Return what normalisations differ in; gradients of bool have given statistics.
+
+    With those of the batch, gradients are differences, and it is chance which of them that should be 0 are: all that bool
+    can tell.
+    """
+    given = ("use_global_stats", "use_scale", "use_shift")
+    flags = [known, (), ("use_global_stats", "use_scale"), given, ("use_scale", "use_shift"), known]
+    if dtype == "bool" and prop not in FORWARD:
+        flags = [(*f, "use_global_stats") for f in flags]
+    return [{"epsilon": 0.5, "flags": f, "prop": prop} for f in flags]
+
+
+def batch_normalizations(prop: str, dtype: str) -> list[OpDesc]:
+    shapes: tuple[Sizes, ...] = ((2, 19, 5, 3), (4, 17), (3, 5, 7), (2, 18, 3, 3), (2, 3, 2, 3, 2), (0, 4, 2, 2))
+    known = ("fuse_norm_relu", "use_global_stats", "use_scale", "use_shift")
+    tensors = (MemoryDesc(dims, dtype) for dims in shapes)
+    return [BatchNormalization(md, md, **how) for md, how in zip(tensors, _normalized(prop, dtype, known), strict=True)]
+
+
+def layer_normalizations(prop: str, dtype: str) -> list[OpDesc]:
+    shapes: tuple[Sizes, ...] = ((3, 4, 17), (5, 33), (2, 3, 2, 7), (2, 19), (7, 1, 3), (0, 5))
+    known = ("use_global_stats", "use_scale", "use_shift")
+    tensors = (MemoryDesc(dims, dtype) for dims in shapes)
+    return [LayerNormalization(md, md, **how) for md, how in zip(tensors, _normalized(prop, dtype, known), strict=True)]
+
+
+def group_normalizations(prop: str, dtype: str) -> list[OpDesc]:
+    shapes: tuple[tuple[int, Sizes], ...] = (
+        (1, (2, 19, 5, 3)), (17, (3, 17, 4)), (3, (2, 6, 7)), (2, (1, 18, 3, 3)), (5, (2, 5, 2, 3, 2)), (2, (0, 4, 2)),
+    )  # fmt: skip
+    known = ("use_global_stats", "use_scale", "use_shift")
+    tensors = ((groups, MemoryDesc(dims, dtype)) for groups, dims in shapes)
+    return [
+        GroupNormalization(md, md, groups, **how)
+        for (groups, md), how in zip(tensors, _normalized(prop, dtype, known), strict=True)
+    ]
+
+
+def lrns(prop: str, dtype: str) -> list[OpDesc]:
+    shapes = (*SHAPES[:2], (2, 3, 33), *SHAPES[3:])
+    algorithms = ("across_channels", "across_channels", "within_channel") * 2
+    tensors = (MemoryDesc(dims, dtype) for dims in shapes)
+    return [Lrn(md, md, 3, 0.5, 0.75, 1.25, a, prop) for md, a in zip(tensors, algorithms, strict=True)]
+
+
+def softmaxes(prop: str, dtype: str) -> list[OpDesc]:
+    found: list[OpDesc] = []
+    for number, dims in enumerate(SHAPES):
+        md = MemoryDesc(dims, dtype)
+        found.append(Softmax(md, md, (number + 1) % len(dims), ("accurate", "log")[number % 2], prop))
+    return found
+
+
+def reductions(prop: str, dtype: str) -> list[OpDesc]:
+    outs: tuple[tuple[Sizes, Sizes], ...] = (
+        ((2, 19, 5, 3), (2, 1, 5, 3)), ((3, 17), (3, 1)), ((33,), (1,)), ((1, 16, 3, 3), (1, 16, 1, 1)),
+        ((2, 5, 3, 2, 4), (2, 5, 1, 2, 1)), ((4, 17), (4, 17)), ((2, 4, 8), (1, 4, 8)), ((2, 3), (1, 3)), ((0, 4), (0, 1)),
+    )  # fmt: skip
+    return [
+        Reduction(MemoryDesc(src, dtype), MemoryDesc(dst, dtype), algorithm, p=2.0, eps=0.5)
+        for (src, dst), algorithm in zip(outs, REDUCTION_ALGORITHMS, strict=True)
+    ]
+
+
+def resamplings(prop: str, dtype: str) -> list[OpDesc]:
+    sizes: tuple[tuple[str, Sizes, Sizes, Sizes], ...] = (
+        ("nearest", (2, 19), (5, 3), (7, 7)), ("linear", (1, 17), (3, 5), (6, 10)), ("nearest", (3, 2), (9,), (4,)),
+        ("linear", (2, 3), (8, 2, 3), (4, 4, 3)), ("linear", (1, 5), (6,), (12,)), ("linear", (0, 3), (4, 4), (2, 2)),
+    )  # fmt: skip
+    return [
+        Resampling(MemoryDesc((*outer, *src), dtype), MemoryDesc((*outer, *dst), dtype), algorithm, prop)
+        for algorithm, outer, src, dst in sizes
+    ]
+
+
+def prelus(prop: str, dtype: str) -> list[OpDesc]:
+    weights: tuple[Sizes, ...] = ((1, 19, 1, 1), (3, 17), (1,), (1, 1, 1, 1), (1, 5, 3, 1, 4), (1, 4, 1, 1))
+    tensors = ((MemoryDesc(dims, dtype), MemoryDesc(slope, dtype)) for dims, slope in zip(SHAPES, weights, strict=True))
+    return [Prelu(md, slope, md, prop) for md, slope in tensors]
+
+
+def shuffles(prop: str, dtype: str) -> list[OpDesc]:
+    found: list[OpDesc] = []
+    for dims, axis, group in (
+        ((2, 18, 5, 3), 1, 3), ((3, 15), 1, 5), ((34,), 0, 17), ((1, 16, 3, 4), 3, 2), ((4, 5, 3), 0, 2), ((0, 4), 1, 2)
+    ):  # fmt: skip
+        md = MemoryDesc(dims, dtype)
+        found.append(Shuffle(md, md, axis, group, prop))
+    return found
+
+
+def _networks(prop: str, dtype: str, gates: int, bias_gates: int) -> list[dict[str, Any]]:
+    found = []
+    for number, (steps, batch, channels, hidden, layers) in enumerate(
+        ((3, 2, 4, 5, 1), (2, 3, 5, 5, 2), (4, 1, 3, 7, 1), (1, 2, 3, 3, 3), (2, 1, 17, 2, 1), (3, 0, 4, 5, 1))
+    ):
+        direction = DIRECTIONS[number % 4]
+        stack = (layers, 2 if direction.startswith("bidirectional") else 1)
+        state = MemoryDesc((*stack, batch, hidden), dtype)
+        width = 2 * hidden if direction == "bidirectional_concat" else hidden
+        found.append(
+            {
+                "src_layer": MemoryDesc((steps, batch, channels), dtype),
+                "src_iter": state if number % 2 else None,
+                "weights_layer": MemoryDesc((*stack, channels, gates, hidden), dtype),
+                "weights_iter": MemoryDesc((*stack, hidden, gates, hidden), dtype),
+                "bias": MemoryDesc((*stack, bias_gates, hidden), dtype) if number != 4 else None,
+                "dst_layer": MemoryDesc((steps, batch, width), dtype),
+                "dst_iter": state if number != 2 else None,
+                "direction": direction,
+                "prop": prop,
+            }
+        )
+    return found
+
+
+def rnns(prop: str, dtype: str) -> list[OpDesc]:
+    activations = (("tanh", 0.0), ("logistic", 0.0), ("relu", 0.25)) * 2
+    networks = _networks(prop, dtype, 1, 1)
+    return [Rnn(**n, activation=name, alpha=a) for n, (name, a) in zip(networks, activations, strict=True)]
+
+
+def lstms(prop: str, dtype: str) -> list[OpDesc]:
+    return [Lstm(**n, src_iter_c=n["src_iter"], dst_iter_c=n["dst_iter"]) for n in _networks(prop, dtype, 4, 4)]
+
+
+def grus(prop: str, dtype: str) -> list[OpDesc]:
+    plain, linear = (_networks(prop, dtype, 3, gates) for gates in (3, 4))
+    variants = ((plain, False), (linear, True)) * 3
+    return [Gru(**networks[i], linear_before_reset=reset) for i, (networks, reset) in enumerate(variants)]
+
+
+_BACKWARD: Final = (*FORWARD, "backward_data")
+#: Of operations that know no propagation kind.
+_ANY: Final = ("forward",)
+#: Kind -> its propagation kinds, and what makes its descriptors.
+MAKERS: Final[dict[str, tuple[tuple[str, ...], Callable[[str, str], list[OpDesc]]]]] = {
+    "convolution": ((*_BACKWARD, "backward_weights"), convolutions),
+    "deconvolution": (FORWARD, deconvolutions),
+    "inner_product": ((*_BACKWARD, "backward_weights"), inner_products),
+    "matmul": (_ANY, matmuls),
+    "pooling": (_BACKWARD, poolings),
+    "eltwise": (_BACKWARD, eltwises),
+    "binary": (_ANY, binaries),
+    "sum": (_ANY, sums),
+    "concat": (_ANY, concats),
+    "reorder": (_ANY, reorders),
+    "batch_normalization": ((*_BACKWARD, "backward"), batch_normalizations),
+    "layer_normalization": ((*_BACKWARD, "backward"), layer_normalizations),
+    "group_normalization": (FORWARD, group_normalizations),
+    "lrn": (FORWARD, lrns),
+    "softmax": (_BACKWARD, softmaxes),
+    "reduction": (_ANY, reductions),
+    "resampling": (FORWARD, resamplings),
+    "prelu": (FORWARD, prelus),
+    "shuffle": (FORWARD, shuffles),
+    "rnn": (FORWARD, rnns),
+    "lstm": (FORWARD, lstms),
+    "gru": (FORWARD, grus),
+}

@@ -1,0 +1,87 @@
+"""The problems of a cell: odd shapes in every layout, values to compute with, and how near a result must come."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from poolrt.workers.desc import FORWARD, Arg, OpDesc, Pooling, PrimitiveAttr
+from poolrt.workers.primitives.primitive_desc import REFERENCE
+from tests.references.pooling import pooling_winners
+from tests.workers.primitives.reference.drawing import LAST_PLACE, arguments
+
+from .descriptors import MAKERS, TYPES
+from .layouts import LAYOUTS, laid_out
+
+Array = NDArray[Any]
+#: Relative errors that implementations made for speed may have in f32. What is not here is exact, or rounded once.
+FAST: Final = {
+    "batch_normalization": 4e-6,
+    "eltwise": 8e-6,
+    "lrn": 4e-6,
+    "pooling": 2.0**-23,
+    "softmax": 2e-6,
+}
+#: The same of functions in f64 whose values, also those that NumPy computes, are differences of nearly equal numbers.
+DIFFERENCES: Final = {"eltwise": 1e-9}
+
+
+class Cell(NamedTuple):
+    """An operation in one propagation kind (``forward`` where it knows none) on one data type."""
+
+    kind: str
+    prop: str
+    dtype: str
+
+
+def cells() -> Iterator[Cell]:
+    """Yield every cell of the table, supported or not."""
+    for kind, (props, _) in MAKERS.items():
+        for prop in props:
+            for dtype in TYPES:
+                yield Cell(kind, prop, dtype)
+
+
+def problems(cell: Cell) -> list[OpDesc]:
+    """Return the descriptors that stand for a cell: each shape in a layout, each layout with a shape.
+
+    Implementations made for speed are made for f32, and for layouts that they choose: there each shape is also left open
+    and in blocks.
+    """
+    shapes = MAKERS[cell.kind][1](cell.prop, cell.dtype)
+    layouts = [layout for layout in LAYOUTS if layout != "any" or cell.kind != "reorder"]
+    count = max(len(shapes), len(layouts))
+    pairs = [(number % len(shapes), layouts[number % len(layouts)]) for number in range(count)]
+    if cell.dtype == "f32" and cell.prop in ("forward", *FORWARD):
+        pairs += [
+            (number, layout) for number in range(len(shapes)) for layout in layouts if layout in ("any", "blocked")
+        ]
+    return [laid_out(shapes[number], layout) for number, layout in dict.fromkeys(pairs)]
+
+
+def values(op: OpDesc) -> dict[int, Array]:
+    """Return arguments that ``op`` makes sense of; sums of their products are exact in every floating-point type."""
+    bound = 1.5 if op.kind in ("rnn", "lstm", "gru", "softmax") else 3.0 if op.kind.endswith("normalization") else 6.0
+    args = arguments(op, PrimitiveAttr(), 1, -bound, bound)
+    if Arg.VARIANCE in args:
+        args[Arg.VARIANCE] = np.abs(args[Arg.VARIANCE])
+    if Arg.WORKSPACE in args and isinstance(op, Pooling):
+        src = np.random.default_rng(1).integers(-4, 5, op.src.dims).astype(np.float64)
+        args[Arg.WORKSPACE] = pooling_winners(op, src)
+    elif Arg.WORKSPACE in args:
+        args[Arg.WORKSPACE] = np.random.default_rng(1).integers(0, 2, args[Arg.WORKSPACE].shape)
+    return args
+
+
+def threshold(kind: str, dtype: str, implementation: str) -> float:
+    """Return the relative error that a tensor of a data type may have: 0 of integers.
+
+    A reference implementation computes in float64 and rounds once, as what it is compared with does by other means: at
+    most to a neighbour.
+    """
+    if dtype == "f32" and not implementation.startswith(REFERENCE):
+        return FAST.get(kind, 0.0)
+    return DIFFERENCES.get(kind, LAST_PLACE[dtype]) if dtype == "f64" else LAST_PLACE.get(dtype, 0.0)

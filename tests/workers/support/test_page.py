@@ -1,0 +1,28 @@
+"""The page that tells what is supported is what would be written now, and what it says of other machines is so."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from .page import COMMAND, PAGE, page
+from .problems import cells
+from .table import TARGETS, offered
+
+
+def test_the_page_tells_what_primitive_descriptors_offer_now() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page(), f"docs/primitives.md is not up to date: {COMMAND}"
+
+
+def test_weaker_processors_lack_nothing_but_what_needs_their_extensions() -> None:
+    weakest = replace(TARGETS["cpu"], device=(("isa", "x86-64"),))
+    for cell in cells():
+        best = offered(cell, TARGETS["cpu"])
+        assert offered(cell, weakest) == tuple(name for name in best if name != "native:integer_vnni")
+
+
+def test_a_device_without_double_precision_lacks_the_types_that_need_it() -> None:
+    double = TARGETS["opencl"]
+    single = replace(double, device=tuple((k, "False" if k == "fp64" else v) for k, v in double.device))
+    for cell in cells():
+        expected = () if cell.dtype in ("f64", "s64") else offered(cell, double)
+        assert offered(cell, single) == expected, cell
