@@ -71,7 +71,7 @@ def test_the_metadata_names_licence_extras_and_command(wheel: Path) -> None:
     info = f"{'-'.join(wheel.name.split('-')[:2])}.dist-info"
     metadata = Parser().parsestr(archive.read(f"{info}/METADATA").decode())
     assert metadata["License-Expression"] == "Apache-2.0"
-    assert {"onnx", "opencl-intel", "test", "lint", "dev"} == set(metadata.get_all("Provides-Extra", []))
+    assert {"onnx", "opencl-intel", "test", "bench", "lint", "dev"} == set(metadata.get_all("Provides-Extra", []))
     assert f"{info}/licenses/LICENSE" in archive.namelist()
     assert "poolrt = poolrt.cli:main" in archive.read(f"{info}/entry_points.txt").decode()
 
