@@ -13,7 +13,7 @@ import textwrap
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgpack
 import numpy as np
@@ -148,8 +148,12 @@ def test_a_client_that_breaks_the_rules_loses_its_connection_and_nobody_else_not
         assert _works(pool)
 
 
+#: Post-ops, quantisation, engine and implementation of a node that has none of its own.
+NOTHING_MORE: Final[tuple[Any, ...]] = ([], [], "", "")
+
+
 def _relu_wire(dims: list[int], **changes: Any) -> dict[str, Any]:
-    node = ["eltwise", "n", [0], 1, {"algorithm": "relu", "alpha": 0.0, "beta": 0.0}, []]
+    node = ["eltwise", "n", [0], [1], {"algorithm": "relu", "alpha": 0.0, "beta": 0.0}, *NOTHING_MORE]
     wire = {"name": "g", "engine": "cpu", "values": [[dims, "f32"]] * 2, "inputs": [["x", 0]], "outputs": [["y", 1]]}
     return {**wire, "constants": [], "nodes": [node], **changes}
 
@@ -173,7 +177,9 @@ def _relu_wire(dims: list[int], **changes: Any) -> dict[str, Any]:
         _relu_wire([4], inputs=[], constants=[[0, -5]]),
         _relu_wire([4], inputs=[], constants=[[0, "a"]]),
         _relu_wire([1 << 20], inputs=[], constants=[[0, 4]]),
-        _relu_wire([4], nodes=[["reshape", "n", [0], 1, {}, []]], values=[[[4], "f32"], [[1 << 20], "f32"]]),
+        _relu_wire(
+            [4], nodes=[["reshape", "n", [0], [1], {}, *NOTHING_MORE]], values=[[[4], "f32"], [[1 << 20], "f32"]]
+        ),
     ],
     ids=lambda graph: str(graph)[:40],
 )
@@ -208,7 +214,9 @@ def test_a_client_that_dies_in_the_middle_of_writing_constants_leaves_no_memory_
 ) -> None:
     _, path = server
     rows = 300_000
-    nodes = [["binary", f"n{i}", [2 * i, 2 * i + 1], 2 * i + 2, {"algorithm": "add"}, []] for i in range(8)]
+    nodes = [
+        ["binary", f"n{i}", [2 * i, 2 * i + 1], [2 * i + 2], {"algorithm": "add"}, *NOTHING_MORE] for i in range(8)
+    ]
     constants = [[2 * i + 1, 4 * rows] for i in range(8)]
     values = [[[rows], "f32"]] * 17
     wire = _relu_wire([rows], values=values, nodes=nodes, constants=constants, outputs=[["y", 16]])
