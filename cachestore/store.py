@@ -84,11 +84,9 @@ class CacheStore:
 
     def get(self, key: Key) -> bytes | None:
         """Return the payload of a key, or None."""
+        # Only on the class: each store has a function of its own in this place, which a hit in memory does not leave.
         payload = self._memory.hit(key)
-        if payload is None:
-            found = self._find(key)
-            payload = found.value if found is not None else None
-        return payload
+        return payload if payload is not None else self._get_elsewhere(key)
 
     def get_many(self, keys: Sequence[Key]) -> list[Found | None]:
         """Return the payloads of several keys in order, asking Redis for all the rest at once."""
@@ -343,6 +341,7 @@ class CacheStore:
     def _begin(self) -> None:
         self._parts = Parts(self._options)
         self._memory = self._parts.memory
+        vars(self)["get"] = self._memory.reader(self._get_elsewhere)
 
     def _begin_in_child(self) -> None:
         """Begin anew: locks may be held by threads that do not exist here, and the connections are the parent's."""
@@ -353,6 +352,10 @@ class CacheStore:
         """Return the parts that belong to this process, and the node's state after taking in what changed."""
         parts = self._parts
         return parts, parts.state()
+
+    def _get_elsewhere(self, key: Key) -> bytes | None:
+        found = self._find(key)
+        return found.value if found is not None else None
 
     def _find(self, key: Key) -> Found | None:
         """Return what `get_many` returns for one key."""
