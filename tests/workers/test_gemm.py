@@ -3,19 +3,36 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from poolrt.cachestore import CacheStore
+from poolrt.workers import gemm
 from poolrt.workers.gemm import gemm_s8s8s32, gemm_u8s8s32, sgemm
+from poolrt.workers.primitives.cache import primitive_cache
 from poolrt.workers.threadpools.threads import ThreadsPool
 
 Array = NDArray[Any]
 SHAPES = 1_000
 GEMMS = {"u8": (gemm_u8s8s32, np.uint8), "s8": (gemm_s8s8s32, np.int8)}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Give the cache of this process a home of its own for these tests."""
+    place = str(tmp_path_factory.mktemp("home"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("POOLRT_HOME", place)
+        primitive_cache.cache_clear()
+        gemm._products.cache_clear()
+        yield
+    primitive_cache.cache_clear()
+    gemm._products.cache_clear()
+    CacheStore.connect(home=place).down()
 
 
 def factor(
