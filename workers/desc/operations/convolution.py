@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from ..memory_desc import MemoryDesc
 from ..op_desc import FORWARD, OpDesc, one_of, require
-from .weighted import weighted
+from .weighted import require_channels, weighted
 from .window import require_window, windowed
 
 
@@ -33,20 +33,8 @@ class Convolution(OpDesc):
     def __post_init__(self) -> None:
         one_of("prop", self.prop, (*FORWARD, "backward_data", "backward_weights"))
         require(self.bias is None or self.prop != "backward_data", "bias", "the gradient of src needs none")
-        spatial = self.src.ndims - 2
-        require(spatial >= 1 and self.weights.ndims == spatial + 2, "weights", "rank must equal the rank of src, >= 3")
+        outputs, spatial = require_channels(self), self.src.ndims - 2
         require_window(self, spatial)
-        channels, outputs = self.src.dims[1], self.weights.dims[0]
-        require(
-            self.groups >= 1 and channels % self.groups == 0, "groups", f"{self.groups} must divide {channels} channels"
-        )
-        require(outputs % self.groups == 0, "groups", f"{self.groups} must divide {outputs} output channels")
-        require(
-            self.weights.dims[1] * self.groups == channels,
-            "weights",
-            f"expect {channels // self.groups} input channels",
-        )
-        require(self.bias is None or self.bias.dims == (outputs,), "bias", f"expect ({outputs},)")
         expected = (self.src.dims[0], outputs, *windowed(self.src.dims[2:], self.weights.dims[2:], self))
         require(self.dst.dims == expected, "dst", f"expect {expected}, got {self.dst.dims}")
 
