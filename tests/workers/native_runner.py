@@ -60,7 +60,7 @@ class NativeRunner:
         ``args`` are in logical dimensions; what is written may be among them, as it is before (a sum post-op reads it).
         Raises AssertionError where anything else was changed: other arguments, gaps between strides, memory behind.
         """
-        primitive = RealizedPrimitive(parse_entry(self._creator.create(pd)), self._engine)
+        primitive = self._realized(pd)
         memories = pd.memories()
         buffers = {arg: GuardedBuffer(md.nbytes) for arg, md in memories.items()}
         scratchpad = GuardedBuffer(primitive.entry.scratchpad)
@@ -85,6 +85,10 @@ class NativeRunner:
                 assert gaps == given, f"argument {arg}: gaps between its elements were written"
         scratchpad.assert_nothing_behind_was_written()
         return {arg: buffers[arg].content.view(numpy_type(memories[arg].dtype)) for arg in written}
+
+    def _realized(self, pd: PrimitiveDesc) -> RealizedPrimitive:
+        nested = [self._realized(inner) for inner in pd.nested()]
+        return RealizedPrimitive(parse_entry(self._creator.create(pd)), self._engine, nested)
 
     def results(self, pd: PrimitiveDesc, args: Mapping[int, Array]) -> dict[int, Array]:
         """Return everything that a primitive writes in logical dimensions, by execution argument.

@@ -8,6 +8,7 @@ from ..desc import InnerProduct, MemoryDesc, PrimitiveAttr
 from ..engines.target import Target
 from .blocks import refuse
 from .convolution_chain import refuse_bounded
+from .nested.inner_product import NestedInnerProduct
 from .product import Shape, describe
 from .program import Program
 from .reference.inner_product import ReferenceInnerProduct
@@ -48,4 +49,4 @@ class NativeInnerProduct:
         return describe(shape, right, op.bias is not None, attr, target.isa)
 
 
-IMPLEMENTATIONS = (NativeInnerProduct(), ReferenceInnerProduct())
+IMPLEMENTATIONS = (NativeInnerProduct(), NestedInnerProduct("cpu"), ReferenceInnerProduct())

@@ -25,6 +25,7 @@ _SOURCES: Final = {
         ("kernels/native", ".py"),
         ("kernels/native/reference", ".py"),
         ("primitives", ".py"),
+        ("primitives/nested", ".py"),
         ("primitives/reference", ".py"),
     ),
     "opencl": (
@@ -32,6 +33,7 @@ _SOURCES: Final = {
         ("kernels/opencl", ".py"),
         ("kernels/opencl/reference", ".cl"),
         ("primitives", ".py"),
+        ("primitives/nested", ".py"),
         ("primitives/opencl", ".py"),
         ("primitives/reference", ".py"),
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from ..desc import MemoryDesc, OpDesc, PrimitiveAttr, op_from_wire
 from ..engines.target import Target
@@ -41,6 +41,8 @@ class PrimitiveDesc:
     hint: tuple[tuple[int, MemoryDesc], ...] = ()
     #: Kept by `primitive_key`: computing a key takes longer than finding what it names.
     cached_key: Key | None = field(default=None, init=False, repr=False, compare=False)
+    #: Kept by `nested`, which has to describe the whole program.
+    cached_nested: tuple[PrimitiveDesc, ...] | None = field(default=None, init=False, repr=False, compare=False)
 
     def impl_name(self) -> str:
         """Return the name of the implementation chosen."""
@@ -57,7 +59,10 @@ class PrimitiveDesc:
 
     def nested(self) -> tuple[PrimitiveDesc, ...]:
         """Return the nested primitives in the order of the entry, which has their keys."""
-        return self.program().nested if getattr(self.implementation, "nests", False) else ()
+        if self.cached_nested is None:
+            nested = self.program().nested if getattr(self.implementation, "nests", False) else ()
+            object.__setattr__(self, "cached_nested", nested)
+        return cast("tuple[PrimitiveDesc, ...]", self.cached_nested)
 
     def to_wire(self) -> list[object]:
         """Return plain data for a message to a creator."""

@@ -6,6 +6,7 @@ from typing import Final
 
 from ...desc import Arg, InnerProduct, PrimitiveAttr
 from ...engines.target import Target
+from ..nested.inner_product import NestedInnerProduct
 from ..program import KernelSpec, Program
 from ..reference.inner_product import ReferenceInnerProduct
 from .grid import HEAVY, group, integers, launch, memory, vector_width
@@ -50,4 +51,4 @@ class OpenClInnerProduct(OpenClImplementation[InnerProduct]):
         return Program((kernel,), (run,))
 
 
-IMPLEMENTATIONS = (OpenClInnerProduct(), OpenClReference(ReferenceInnerProduct()))
+IMPLEMENTATIONS = (OpenClInnerProduct(), NestedInnerProduct("opencl"), OpenClReference(ReferenceInnerProduct()))

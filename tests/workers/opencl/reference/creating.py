@@ -9,6 +9,7 @@ from typing import Any
 from poolrt.workers.engines.opencl import opencl_target
 from poolrt.workers.kernels.opencl.build import compile_kernel
 from poolrt.workers.primitives.entry import pack_entry
+from poolrt.workers.primitives.key import primitive_key
 from poolrt.workers.primitives.primitive_desc import PrimitiveDesc
 from poolrt.workers.primitives.program import KernelSpec
 from tests.workers.opencl.processes import serve
@@ -33,7 +34,8 @@ class Creating:
         program = pd.program()
         binaries = [self._binary(spec) for spec in program.kernels]
         names = [spec.name for spec in program.kernels]
-        (self._folder / name).write_bytes(pack_entry(pd.impl_name(), "opencl", program, binaries, names))
+        nested = [primitive_key(inner).canonical for inner in program.nested]
+        (self._folder / name).write_bytes(pack_entry(pd.impl_name(), "opencl", program, binaries, names, nested))
         return len(self._compiled)
 
     def _binary(self, spec: KernelSpec) -> bytes:

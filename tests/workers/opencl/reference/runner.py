@@ -10,8 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poolrt.workers.engines.target import Target
+from poolrt.workers.primitives.key import primitive_key
 from poolrt.workers.primitives.primitive_desc import PrimitiveDesc
 from tests.references import assert_padding_is_zero, between, numpy_type, pack, unpack
+from tests.workers.nesting import entries_of
 from tests.workers.opencl.processes import Server
 
 Array = NDArray[Any]
@@ -31,19 +33,24 @@ class OpenClRunner:
         self._creating.close()
         self._running.close()
 
+    def _create(self, pd: PrimitiveDesc) -> str:
+        name = f"{primitive_key(pd).digest}.entry"
+        self._creating.ask([name, pd.to_wire()])
+        return name
+
     def results(self, pd: PrimitiveDesc, args: Mapping[int, Array]) -> dict[int, Array]:
         """Return everything that a primitive writes in logical dimensions, by execution argument.
 
         ``args`` are in logical dimensions; what is written may be among them, as it is before (a sum post-op reads it).
         Raises AssertionError where anything else was changed or padding is not zero.
         """
-        memories, entry, file = pd.memories(), "primitive.entry", "memories"
+        memories, file = pd.memories(), "memories"
         before = {arg: np.full(md.nbytes, 0xFF, np.uint8) for arg, md in memories.items()}
         before |= {arg: pack(values, memories[arg]).view(np.uint8) for arg, values in args.items()}
-        self._creating.ask([entry, pd.to_wire()])
+        entries = entries_of(pd, self._create)
         np.concatenate([before[arg] for arg in memories]).tofile(self._folder / file)
         sizes = [(int(arg), md.nbytes) for arg, md in memories.items()]
-        assert self._running.ask([entry, file, sizes]) == 0, "the consumer had to compile a kernel"
+        assert self._running.ask([entries, file, sizes]) == 0, "the consumer had to compile a kernel"
         parts = np.split(np.fromfile(self._folder / file, np.uint8), np.cumsum([nbytes for _, nbytes in sizes])[:-1])
         after = dict(zip(memories, parts, strict=True))
         outputs = pd.op.outputs()

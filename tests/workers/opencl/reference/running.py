@@ -26,12 +26,17 @@ class Running:
         self._engine = OpenClEngine(threads=2)
 
     def answer(self, request: Any) -> Any:
-        """Run an entry on a file with all arguments, told by (number, bytes); return how many kernels were compiled.
+        """Run the last of some entries on a file with all arguments, told by (number, bytes).
 
+        Each entry comes with the numbers of those that are nested in it. Return how many kernels were compiled.
         The file is written anew. Raises AssertionError where memory behind an argument or the scratchpad was written.
         """
-        entry, memories, sizes = request
-        primitive = RealizedOpenClPrimitive(parse_entry((self._folder / entry).read_bytes()), self._engine)
+        entries, memories, sizes = request
+        realized: list[RealizedOpenClPrimitive] = []
+        for name, nested in entries:
+            entry = parse_entry((self._folder / name).read_bytes())
+            realized.append(RealizedOpenClPrimitive(entry, self._engine, [realized[number] for number in nested]))
+        primitive = realized[-1]
         ends = np.cumsum([nbytes for _, nbytes in sizes])
         parts = np.split(np.fromfile(self._folder / memories, np.uint8), ends[:-1])
         contents = {arg: part for (arg, _), part in zip(sizes, parts, strict=True)}

@@ -1,0 +1,114 @@
+"""Inner product on matmul: every propagation kind, layout and attribute that products take."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from poolrt.workers.desc import Arg, InnerProduct, MemoryDesc, PostOp, PrimitiveAttr, Quantisation
+from poolrt.workers.engines.target import cpu_target
+from poolrt.workers.primitives.primitive_desc import primitive_desc
+from tests.workers.primitives.reference.drawing import Runner, examples
+
+from .checking import check, nested_of
+
+LETTERS = "abcde"
+PROPS = ("forward_inference", "forward_training", "backward_data", "backward_weights")
+
+
+@st.composite
+def layouts(draw: st.DrawFn, rank: int) -> str:
+    """Draw a tag: any, permuted, or with blocks of one dimension."""
+    kind = draw(st.sampled_from(("any", "permuted", "blocked")))
+    if kind == "any":
+        return "any"
+    order = draw(st.permutations(range(rank)))
+    block = draw(st.integers(0, rank - 1)) if kind == "blocked" else -1
+    tag = "".join(LETTERS[dim].upper() if dim == block else LETTERS[dim] for dim in order)
+    return tag + (f"{draw(st.sampled_from((4, 16)))}{LETTERS[block]}" if kind == "blocked" else "")
+
+
+@st.composite
+def products(draw: st.DrawFn) -> InnerProduct:
+    rank = draw(st.integers(2, 5))
+    rows, outputs, *inner = (draw(st.integers(1, 20)), draw(st.integers(1, 40)), draw(st.integers(1, 20)),
+                             *(draw(st.integers(1, 3)) for _ in range(rank - 2)))  # fmt: skip
+    prop = draw(st.sampled_from(PROPS))
+    src, weights = (MemoryDesc((size, *inner), "f32", draw(layouts(rank))) for size in (rows, outputs))
+    dst = MemoryDesc((rows, outputs), "f32", draw(st.sampled_from(("", "ba", "any"))))
+    if prop != PROPS[0] and dst.is_any:
+        dst = dst.with_tag("")
+    bias = MemoryDesc((outputs,), "f32") if prop != "backward_data" and draw(st.booleans()) else None
+    return InnerProduct(src, weights, bias, dst, prop)
+
+
+@examples(30)
+@given(op=products())
+def test_every_layout_and_propagation_kind(runner: Runner, op: InnerProduct) -> None:
+    check(runner, op)
+
+
+def described(src: tuple[int, ...], outputs: int, tag: str = "", dst: str = "", weights: str = "any") -> InnerProduct:
+    return InnerProduct(
+        MemoryDesc(src, "f32", tag), MemoryDesc((outputs, *src[1:]), "f32", weights), MemoryDesc((outputs,), "f32"),
+        MemoryDesc((src[0], outputs), "f32", dst),
+    )  # fmt: skip
+
+
+def test_post_ops_are_those_of_the_product(runner: Runner) -> None:
+    op = described((6, 8, 3, 3), 20, "aBcd4b")
+    attr = PrimitiveAttr((PostOp("binary", "add", src1=op.dst), PostOp("eltwise", "relu")))
+    check(runner, op, attr)
+
+
+@pytest.mark.parametrize("tag", ["abcd", "acdb", "bcda"])
+def test_weights_left_open_need_no_reorder(runner: Runner, tag: str) -> None:
+    pd = check(runner, described((5, 16, 3, 2), 24, tag if tag != "bcda" else ""))
+    assert [inner.op.kind for inner in pd.nested()] == ["matmul"]
+
+
+def test_rows_that_do_not_lie_together_are_reordered_first(runner: Runner) -> None:
+    pd = check(runner, described((5, 16, 3, 2), 24, "aBcd16b"))
+    assert [inner.op.kind for inner in pd.nested()] == ["reorder", "matmul"]
+
+
+@pytest.mark.parametrize("src", ["u8", "s8"])
+@pytest.mark.parametrize("shape", [(7, 33), (3, 5, 2, 3)])
+def test_8_bit_integers_are_multiplied_exactly(native: Runner, src: str, shape: tuple[int, ...]) -> None:
+    op = InnerProduct(
+        MemoryDesc(shape, src), MemoryDesc((19, *shape[1:]), "s8", "any"), None, MemoryDesc((shape[0], 19), "s32"),
+    )  # fmt: skip
+    check(native, op)
+    check(
+        native,
+        op,
+        PrimitiveAttr(zero_points=(Quantisation(Arg.SRC), Quantisation(Arg.WEIGHTS), Quantisation(Arg.DST, 2))),
+    )
+
+
+def test_the_fast_way_for_matrices_comes_first() -> None:
+    assert primitive_desc(described((4, 32), 16), PrimitiveAttr(), cpu_target()).impl_name() == "native:tiles"
+
+
+DECLINED: list[tuple[dict[str, Any], PrimitiveAttr]] = [
+    ({"dtype": "bf16"}, PrimitiveAttr()),
+    ({}, PrimitiveAttr((PostOp("eltwise", "pow", 1.0, 2.0),))),
+    ({}, PrimitiveAttr(scales=(Quantisation(Arg.SRC),))),
+    ({"dtype": "u8", "weights": "s8", "dst": "s32"}, PrimitiveAttr(zero_points=(Quantisation(Arg.SRC, 4),))),
+    ({"dtype": "u8", "weights": "s8", "dst": "s32"}, PrimitiveAttr(zero_points=(Quantisation(Arg.WEIGHTS, 2),))),
+    ({"prop": "backward_data"}, PrimitiveAttr((PostOp("eltwise", "relu"),))),
+]
+
+
+@pytest.mark.parametrize("number", range(len(DECLINED)))
+def test_what_no_fast_product_takes_is_left_to_the_reference(native: Runner, number: int) -> None:
+    types, attr = DECLINED[number]
+    dtype = types.get("dtype", "f32")
+    op = InnerProduct(
+        MemoryDesc((4, 8, 3), dtype), MemoryDesc((6, 8, 3), types.get("weights", dtype)), None,
+        MemoryDesc((4, 6), types.get("dst", dtype)), types.get("prop", "forward_inference"),
+    )  # fmt: skip
+    assert nested_of(op, attr, native) is None

@@ -1,0 +1,1 @@
+"""Implementations made of other primitives, for every kind of engine."""
