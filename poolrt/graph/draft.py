@@ -13,7 +13,6 @@ from poolrt.workers.desc import Arg, MemoryDesc, data_type
 
 from . import shapes
 from .inference.operations import infer, is_view, op_desc
-from .inference.result import Result
 from .ir import Attribute, Node, QuantisationUse
 from .values import Operand, Value
 
@@ -61,36 +60,34 @@ class Draft:
                 return data_type(each.dtype)
         return "f32"
 
-    def add(self, operands: Sequence[Value], dims: tuple[int, ...] | None = None, /, **attrs: Attribute) -> Value:
-        """Add the node itself and return its result; ``dims`` is its shape where operands do not tell."""
-        return self.add_all(operands, dims, **attrs)[0]
+    def add(self, operands: Sequence[Value], /, **attrs: Attribute) -> Value:
+        """Add the node itself and return its result."""
+        return self.add_all(operands, **attrs)[0]
 
-    def add_all(
-        self, operands: Sequence[Value], dims: tuple[int, ...] | None = None, /, **attrs: Attribute
-    ) -> tuple[Value, ...]:
+    def add_all(self, operands: Sequence[Value], /, **attrs: Attribute) -> tuple[Value, ...]:
         """Add the node itself and return all its results."""
         sources = [self.assembly.descs[operand.id] for operand in operands]
         dtype = self.dtype
         if not dtype and self.scales and sources[0].dtype not in _FLOATS:
             dtype = "f32"
-        result = Result(dims, dtype)
-        found = infer(self.kind, sources, attrs, result)
+        found = infer(self.kind, sources, attrs, dtype)
         quantisation: list[QuantisationUse] = []
         if self.scales or self.zero_points:
-            memories = op_desc(self.kind, sources, attrs, result).memories()
+            memories = op_desc(self.kind, sources, attrs, dtype).memories()
             quantisation += self._quantisation("scales", self.scales, memories)
             quantisation += self._quantisation("zero_points", self.zero_points, memories)
         return self._append(self.kind, self.name, operands, found, attrs, tuple(quantisation))
 
     def view(self, value: Value, shape: Sequence[int]) -> Value:
         """Reshape a value: as the node itself where that is a view, else as a node beside it."""
-        dims = shapes.reshaped(value.shape, shape)
+        wanted = tuple(int(size) for size in shape)
+        dims = shapes.reshaped(value.shape, wanted)
         own = self.kind in ("reshape", "squeeze", "unsqueeze")
         if dims == value.shape and not own:
             return value
         name = self.name if own else self.assembly.fresh(f"{self.name}/reshape")
         desc = self.assembly.descs[value.id]
-        return self._append("reshape", name, [value], (MemoryDesc(dims, desc.dtype),), {})[0]
+        return self._append("reshape", name, [value], (MemoryDesc(dims, desc.dtype),), {"shape": wanted})[0]
 
     def ranked(self, value: Value, ndims: int) -> Value:
         """Prepend dimensions of 1 up to a rank."""

@@ -22,7 +22,6 @@ from .choice import Attributes, choose, is_reference
 from .engine_name import engines_of, require_engine
 from .inference.operands import operand_arguments, result_arguments
 from .inference.operations import infer, is_view, op_desc
-from .inference.result import Result
 from .kernel_type import KernelType
 from .layouts import candidates
 from .plan_draft import PlanDraft, Storage, Version
@@ -93,11 +92,10 @@ class _Lowering:
     def _node(self, node: _Node, inputs: list[int], results: list[MemoryDesc]) -> list[Version]:
         sources = [self.values[i] for i in inputs]
         plain = [self.descs[i] for i in inputs]
-        wanted = Result(results[0].dims, results[0].dtype)
         if is_view(node.kind):
-            _require(results, list(infer(node.kind, plain, node.attrs, wanted)))
+            _require(results, list(infer(node.kind, plain, node.attrs)))
             return [self._view(node.kind, sources[0], results[0], node.attrs)]
-        op = op_desc(node.kind, plain, node.attrs, wanted)
+        op = op_desc(node.kind, plain, node.attrs, results[0].dtype)
         memories = op.memories()
         _require(results, [memories[arg].with_tag("") for arg in result_arguments(op)])
         if isinstance(op, Reorder) and not (node.post_ops or node.quantisation):

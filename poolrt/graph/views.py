@@ -6,6 +6,8 @@ from typing import Any
 
 from poolrt.workers.desc import MemoryDesc, item_size
 
+from .inference.movement import sliced
+
 
 def viewed(kind: str, src: MemoryDesc, dims: tuple[int, ...], attrs: dict[str, Any]) -> tuple[MemoryDesc, int] | None:
     """Return the descriptor of a view on ``src`` as it lies and where it starts, in bytes, or None where there is none.
@@ -24,7 +26,8 @@ def viewed(kind: str, src: MemoryDesc, dims: tuple[int, ...], attrs: dict[str, A
         case "transpose":
             strides = tuple(strides[axis] for axis in attrs["perm"])
         case "slice":
-            start = sum(first * stride for first, stride in zip(attrs["starts"], strides, strict=True))
+            starts, _ = sliced(src.dims, attrs)
+            start = sum(first * stride for first, stride in zip(starts, strides, strict=True))
             strides = tuple(stride * step for stride, step in zip(strides, attrs["steps"], strict=True))
         case "expand":
             added = len(dims) - src.ndims

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from poolrt.graph.constant import Constant
 from poolrt.graph.inference.operands import operand_arguments, result_arguments
 from poolrt.graph.inference.operations import is_view, op_desc
-from poolrt.graph.inference.result import Result
 from poolrt.workers.desc import MemoryDesc, PostOp, PrimitiveAttr, Quantisation, post_op_src, scales_of, zero_points_of
 from tests.references import converted, numpy_type, results
 
@@ -38,8 +37,7 @@ def run_wire(wire: dict[str, Any], constants: Sequence[Constant], inputs: Mappin
         if is_view(kind):
             found = [_view(kind, values[sources[0]], wanted[0].dims, attrs)]
         else:
-            result = Result(wanted[0].dims, wanted[0].dtype)
-            op = op_desc(kind, [descs[source] for source in sources], attrs, result)
+            op = op_desc(kind, [descs[source] for source in sources], attrs, wanted[0].dtype)
             args = {arg: values[v] for arg, v in zip(operand_arguments(op), sources, strict=True)}
             attr = _attr(post_ops, quantisation, descs, values, args)
             written = results(op, attr, args)
@@ -64,8 +62,8 @@ def _view(kind: str, array: Array, dims: tuple[int, ...], attrs: dict[str, Any])
         case "transpose":
             return array.transpose(attrs["perm"])
         case "slice":
-            cut = zip(attrs["starts"], attrs["steps"], dims, strict=True)
-            return array[tuple(slice(start, start + (size - 1) * step + 1, step) for start, step, size in cut)]
+            cut = zip(attrs["starts"], attrs["ends"], attrs["steps"], strict=True)
+            return array[tuple(slice(*each) for each in cut)]
         case _:
             return np.broadcast_to(array, dims)
 

@@ -152,11 +152,10 @@ MALFORMED: list[tuple[Callable[[dict[str, Any]], object], str]] = [
     (lambda wire: wire["nodes"][0].__setitem__(7, "gpu"), "engine: "),
     (lambda wire: wire["nodes"][0].pop(), "not enough values"),
     (lambda wire: wire["values"][2].__setitem__(0, [1, 8, 6, 7]), "dst: expect f32:abcd:1x8x6x6"),
-    (
-        lambda wire: wire["nodes"][1].__setitem__(4, {"starts": [0, 0, 4, 0], "steps": [1, 1, 1, 1]}),
-        "are not inside of",
-    ),
-    (lambda wire: wire["nodes"][1].__setitem__(4, {"starts": [0], "steps": [1]}), "starts: expect 4 values"),
+    (lambda wire: wire["nodes"][1][4].update(starts=[0, 0, 4, 0]), "ends: 4:3 leaves nothing of dimension 2"),
+    (lambda wire: wire["nodes"][1][4].update(ends=[9, 9, 4, 9]), "dst: expect f32:abcd:1x8x4x6, got f32:abcd:1x8x3x6"),
+    (lambda wire: wire["nodes"][1][4].update(steps=[1, 1, 0, 1]), "steps: expect at least 1, got 0"),
+    (lambda wire: wire["nodes"][1][4].update(starts=[0], ends=[1], steps=[1]), "starts: expect 4 values"),
 ]
 
 

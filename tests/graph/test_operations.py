@@ -106,7 +106,10 @@ ERRORS: list[tuple[Callable[[Graph, Value], object], str]] = [
     (lambda g, x: g.deconvolution(x, ones(8, 4, 3)), "weights: expect rank 4 like src (2, 4, 10, 12), got (8, 4, 3)"),
     (lambda g, x: g.resampling(x, "cubic", 3), "algorithm: unknown 'cubic'; known: nearest, linear"),
     (lambda g, x: g.resampling(x, "linear"), "sizes: expect either sizes or factors"),
-    (lambda g, x: g.resampling(x, "linear", factors=(1, 2, 3)), "factors: expect 2 positive numbers, got (1, 2, 3)"),
+    (
+        lambda g, x: g.resampling(x, "linear", factors=(1, 2, 3)),
+        "factors: expect 2 positive numbers, got (1.0, 2.0, 3.0)",
+    ),
     (lambda g, x: g.resampling(x, "linear", factors=0.01), "sizes: expect 2 sizes >= 1, got (0, 0)"),
     (lambda g, x: g.reduction(x, "median"), "algorithm: unknown 'median'; known: max, min, sum, mul, mean"),
     (lambda g, x: g.reduction(x, "sum", 4), "axes: expect -4..3, got 4"),

@@ -42,6 +42,7 @@ def chains(draw: st.DrawFn) -> tuple[tuple[int, ...], list[tuple[str, dict[str, 
         elif kind == "slice":
             cuts = [(draw(st.integers(0, size - 1)), draw(st.integers(1, 3))) for size in now]
             attrs["starts"], attrs["steps"] = [start for start, _ in cuts], [step for _, step in cuts]
+            attrs["ends"] = list(now)
             now = tuple(-(-(size - start) // step) for size, (start, step) in zip(now, cuts, strict=True))
         else:
             now = (*(2,) * draw(st.integers(0, 1)), *(draw(st.integers(1, 3)) if size == 1 else size for size in now))

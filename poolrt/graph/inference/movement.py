@@ -7,12 +7,13 @@ from typing import Final
 
 from poolrt.workers.desc import MemoryDesc, OpDesc
 
-from .result import Attrs, Operation, Result
+from ..shapes import reshaped
+from .result import Attrs, Operation, result_like
 
 VIEWS: Final = ("reshape", "transpose", "slice", "expand")
 
 
-def concat(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, result: Result) -> OpDesc:
+def concat(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str) -> OpDesc:
     """Describe the join of tensors along an axis."""
     if not srcs:
         raise ValueError("srcs: expect at least one source")
@@ -24,31 +25,29 @@ def concat(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, result: Resu
             raise ValueError(f"srcs: {first.dims} and {source.dims} do not join along axis {axis}")
     joined = sum(source.dims[axis] for source in srcs)
     dims = (*first.dims[:axis], joined, *first.dims[axis + 1 :])
-    return op(tuple(srcs), result.like(first, dims), **attrs)
+    return op(tuple(srcs), result_like(first, dtype, dims), **attrs)
 
 
-def reorder(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, result: Result) -> OpDesc:
+def reorder(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str) -> OpDesc:
     """Describe a change of data type and layout; an empty ``tag`` leaves the layout to the plan."""
     (src,) = srcs
-    return op(src, result.like(src).with_tag(attrs["tag"]))
+    return op(src, result_like(src, dtype).with_tag(attrs["tag"]))
 
 
-def view(kind: str, src: MemoryDesc, attrs: Attrs, result: Result) -> MemoryDesc:
+def view(kind: str, src: MemoryDesc, attrs: Attrs) -> MemoryDesc:
     """Return the row-major descriptor of a view. Raises ValueError naming the argument that is wrong."""
     match kind:
         case "reshape":
-            dims = result.chosen()
-            if MemoryDesc(dims, src.dtype).elements != src.elements:
-                raise ValueError(f"shape: {src.dims} does not reshape to {dims}")
+            dims = reshaped(src.dims, attrs["shape"])
         case "transpose":
             perm = attrs["perm"]
             if sorted(perm) != list(range(src.ndims)):
                 raise ValueError(f"perm: expect each of 0..{src.ndims - 1} once, got {tuple(perm)}")
             dims = tuple(src.dims[axis] for axis in perm)
         case "slice":
-            dims = _sliced(src.dims, attrs["starts"], attrs["steps"], result.chosen())
+            dims = sliced(src.dims, attrs)[1]
         case "expand":
-            dims = result.chosen()
+            dims = tuple(attrs["shape"])
             kept = zip(reversed(src.dims), reversed(dims), strict=False)
             if len(dims) < src.ndims or not all(size in (1, wanted) for size, wanted in kept):
                 raise ValueError(f"shape: {src.dims} does not expand to {dims}")
@@ -57,12 +56,20 @@ def view(kind: str, src: MemoryDesc, attrs: Attrs, result: Result) -> MemoryDesc
     return MemoryDesc(dims, src.dtype)
 
 
-def _sliced(
-    dims: tuple[int, ...], starts: Sequence[int], steps: Sequence[int], sizes: tuple[int, ...]
-) -> tuple[int, ...]:
-    if not len(starts) == len(steps) == len(sizes) == len(dims):
+def sliced(dims: tuple[int, ...], attrs: Attrs) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return where a slice starts and how many elements it takes along each dimension, as Python's slices count.
+
+    ``starts``, ``ends`` and ``steps`` have a number for each dimension. Raises ValueError naming the one that is wrong.
+    """
+    starts, ends, steps = (attrs[name] for name in ("starts", "ends", "steps"))
+    if not len(starts) == len(ends) == len(steps) == len(dims):
         raise ValueError(f"starts: expect {len(dims)} values like src {dims}, got {tuple(starts)}")
-    for dim, start, step, size in zip(dims, starts, steps, sizes, strict=True):
-        if start < 0 or step < 1 or size < 1 or start + (size - 1) * step >= dim:
-            raise ValueError(f"starts: {size} elements from {start} in steps of {step} are not inside of {dim}")
-    return sizes
+    found = []
+    for axis, (size, start, end, step) in enumerate(zip(dims, starts, ends, steps, strict=True)):
+        if step < 1:
+            raise ValueError(f"steps: expect at least 1, got {step}")
+        taken = range(*slice(start, end, step).indices(size))
+        if not taken:
+            raise ValueError(f"ends: {start}:{end} leaves nothing of dimension {axis} of {dims}")
+        found.append((taken.start, len(taken)))
+    return tuple(start for start, _ in found), tuple(count for _, count in found)

@@ -8,17 +8,17 @@ from typing import Final
 from poolrt.workers.desc import Arg, MemoryDesc, OpDesc, type_name
 
 from .operands import operand_arguments
-from .result import Attrs, Operation, Result
+from .result import Attrs, Operation, result_like
 
 _NAMES: Final = {Arg.MEAN: "mean", Arg.VARIANCE: "variance", Arg.SCALE: "scale", Arg.SHIFT: "shift"}
 
 
-def normalization(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, result: Result) -> OpDesc:
+def normalization(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str) -> OpDesc:
     """Describe a normalisation of src with the statistics, scale and shift that its flags name, all f32."""
     src, *extra = srcs
     if src.ndims < 2:
         raise ValueError(f"src: expect (N, C, ...), got {src.dims}")
-    found = op(src, result.like(src), **attrs)
+    found = op(src, result_like(src, dtype), **attrs)
     wanted = found.memories()
     for arg, given in zip(operand_arguments(found)[1:], extra, strict=True):
         if given != wanted[arg]:

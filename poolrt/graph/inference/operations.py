@@ -14,29 +14,30 @@ from poolrt.workers.desc import OPERATIONS, MemoryDesc, OpDesc
 
 from . import movement, normalizations, pointwise, products, recurrent, windows
 from .operands import result_arguments
-from .result import Attrs, Operation, Result
+from .result import Attrs, Operation
 
-_Describe: TypeAlias = Callable[[Operation, Sequence[MemoryDesc], Attrs, Result], OpDesc]
+_Describe: TypeAlias = Callable[[Operation, Sequence[MemoryDesc], Attrs, str], OpDesc]
 
 
-def op_desc(kind: str, srcs: Sequence[MemoryDesc], attrs: Attrs, result: Result | None = None) -> OpDesc:
+def op_desc(kind: str, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str = "") -> OpDesc:
     """Return the descriptor of one node: ``srcs`` and ``attrs`` as on the graph's wire, all memories row-major.
 
-    Raises ValueError that names the argument that is wrong.
+    ``dtype`` is the data type of the first result where it was asked for. Raises ValueError that names the argument
+    that is wrong.
     """
     if kind not in _DESCRIBE:
         raise ValueError(f"kind: unknown operation {kind!r}; known: {', '.join((*_DESCRIBE, *movement.VIEWS))}")
     settings = {name: tuple(v) if isinstance(v, list) else v for name, v in attrs.items()}
-    return _DESCRIBE[kind](getattr(desc, OPERATIONS[kind]), srcs, settings, result or Result())
+    return _DESCRIBE[kind](getattr(desc, OPERATIONS[kind]), srcs, settings, dtype)
 
 
-def infer(kind: str, srcs: Sequence[MemoryDesc], attrs: Attrs, result: Result | None = None) -> tuple[MemoryDesc, ...]:
+def infer(kind: str, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str = "") -> tuple[MemoryDesc, ...]:
     """Return the row-major descriptors of what a node computes. Raises ValueError naming the argument that is wrong."""
     if is_view(kind):
         (src,) = srcs
-        found: tuple[MemoryDesc, ...] = (movement.view(kind, src, attrs, result or Result()),)
+        found: tuple[MemoryDesc, ...] = (movement.view(kind, src, attrs),)
     else:
-        op = op_desc(kind, srcs, attrs, result)
+        op = op_desc(kind, srcs, attrs, dtype)
         memories = op.memories()
         found = tuple(memories[arg].with_tag("") for arg in result_arguments(op))
     for each in found:

@@ -6,17 +6,17 @@ from collections.abc import Sequence
 
 from poolrt.workers.desc import MemoryDesc, OpDesc
 
-from ..shapes import broadcast
-from .result import Attrs, Operation, Result
+from ..shapes import axes_of, broadcast
+from .result import Attrs, Operation, result_like
 
 
-def same_shape(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, result: Result) -> OpDesc:
+def same_shape(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str) -> OpDesc:
     """Describe an operation of one operand whose result has its shape."""
     (src,) = srcs
-    return op(src, result.like(src), **attrs)
+    return op(src, result_like(src, dtype), **attrs)
 
 
-def binary(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, result: Result) -> OpDesc:
+def binary(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str) -> OpDesc:
     """Describe the combination of two tensors of one rank."""
     left, right = srcs
     if left.ndims != right.ndims:
@@ -25,26 +25,29 @@ def binary(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, result: Resu
         dims = broadcast(left.dims, right.dims)
     except ValueError as error:
         raise ValueError(f"src1: {error}") from error
-    return op(left, right, result.like(left, dims), **attrs)
+    return op(left, right, result_like(left, dtype, dims), **attrs)
 
 
-def total(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, result: Result) -> OpDesc:
+def total(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str) -> OpDesc:
     """Describe the sum of tensors of one shape."""
     if not srcs:
         raise ValueError("srcs: expect at least one source")
     for source in srcs:
         if source.dims != srcs[0].dims:
             raise ValueError(f"srcs: expect one shape, got {srcs[0].dims} and {source.dims}")
-    return op(tuple(srcs), result.like(srcs[0]), **attrs)
+    return op(tuple(srcs), result_like(srcs[0], dtype), **attrs)
 
 
-def prelu(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, result: Result) -> OpDesc:
+def prelu(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str) -> OpDesc:
     """Describe a relu whose slopes are weights."""
     src, weights = srcs
-    return op(src, weights, result.like(src), **attrs)
+    return op(src, weights, result_like(src, dtype), **attrs)
 
 
-def reduction(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, result: Result) -> OpDesc:
-    """Describe a reduction to the shape of the result."""
+def reduction(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str) -> OpDesc:
+    """Describe a reduction along ``axes``."""
     (src,) = srcs
-    return op(src, result.like(src, result.chosen()), **attrs)
+    axes = axes_of(attrs["axes"], src.ndims)
+    own = {name: value for name, value in attrs.items() if name != "axes"}
+    dims = tuple(1 if axis in axes else size for axis, size in enumerate(src.dims))
+    return op(src, result_like(src, dtype, dims), **own)

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from poolrt.workers.desc import MemoryDesc, OpDesc
 
 from ..shapes import broadcast
-from .result import Attrs, Operation, Result
+from .result import Attrs, Operation, result_of_products
 
 
-def matmul(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, result: Result) -> OpDesc:
+def matmul(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str) -> OpDesc:
     """Describe a product of (..., M, K) and (..., K, N), with maybe a bias."""
     src, weights, *bias = srcs
     if src.ndims < 2 or weights.ndims != src.ndims:
@@ -22,18 +22,18 @@ def matmul(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, result: Resu
     except ValueError as error:
         raise ValueError(f"weights: batch {error}") from error
     columns = weights.dims[-1]
-    dst = result.product(src, (*batch, src.dims[-2], columns))
+    dst = result_of_products(src, dtype, (*batch, src.dims[-2], columns))
     return op(src, weights, bias_of(bias, (*(1,) * (src.ndims - 1), columns)), dst, **attrs)
 
 
-def inner_product(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, result: Result) -> OpDesc:
+def inner_product(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str) -> OpDesc:
     """Describe a product of (N, IC) and the transpose of (OC, IC), with maybe a bias."""
     src, weights, *bias = srcs
     if src.ndims != 2 or weights.ndims != 2:
         raise ValueError(f"weights: expect src (N, IC) and weights (OC, IC), got {src.dims} and {weights.dims}")
     if src.dims[1] != weights.dims[1]:
         raise ValueError(f"weights: expect (OC, {src.dims[1]}), got {weights.dims}")
-    dst = result.product(src, (src.dims[0], weights.dims[0]))
+    dst = result_of_products(src, dtype, (src.dims[0], weights.dims[0]))
     return op(src, weights, bias_of(bias, (weights.dims[0],)), dst, **attrs)
 
 

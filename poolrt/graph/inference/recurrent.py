@@ -6,33 +6,33 @@ from collections.abc import Sequence
 
 from poolrt.workers.desc import MemoryDesc, OpDesc
 
-from .result import Attrs, Operation, Result
+from .result import Attrs, Operation, result_like
 
 
-def one_state(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, result: Result) -> OpDesc:
+def one_state(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str) -> OpDesc:
     """Describe a network of vanilla or GRU cells."""
     src, *states, weights_layer, weights_iter, bias = srcs
     if len(states) > 1:
         raise ValueError(f"src_iter: expect one initial state or none, got {len(states)}")
     src_iter = states[0] if states else None
-    dst_layer, dst_iter = _results(src, weights_layer, attrs, result, src_iter)
+    dst_layer, dst_iter = _results(src, weights_layer, attrs, dtype, src_iter)
     return op(src, src_iter, weights_layer, weights_iter, bias, dst_layer, dst_iter, **attrs)
 
 
-def two_states(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, result: Result) -> OpDesc:
+def two_states(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str) -> OpDesc:
     """Describe a network of LSTM cells."""
     src, *states, weights_layer, weights_iter, bias = srcs
     if len(states) not in (0, 2):
         raise ValueError(f"src_iter_c: expect both initial states or none, got {len(states)}")
     src_iter, src_iter_c = states or (None, None)
-    dst_layer, dst_iter = _results(src, weights_layer, attrs, result, src_iter)
+    dst_layer, dst_iter = _results(src, weights_layer, attrs, dtype, src_iter)
     dst_iter_c = MemoryDesc(dst_iter.dims, src_iter_c.dtype if src_iter_c else dst_layer.dtype)
     initial, final = (src_iter, src_iter_c), (dst_iter, dst_iter_c)
     return op(src, *initial, weights_layer, weights_iter, bias, dst_layer, *final, **attrs)
 
 
 def _results(
-    src: MemoryDesc, weights: MemoryDesc, attrs: Attrs, result: Result, state: MemoryDesc | None
+    src: MemoryDesc, weights: MemoryDesc, attrs: Attrs, dtype: str, state: MemoryDesc | None
 ) -> tuple[MemoryDesc, MemoryDesc]:
     """Return the results of the last layer and of the last step."""
     if src.ndims != 3:
@@ -42,5 +42,5 @@ def _results(
     steps, batch, _ = src.dims
     layers, directions, _, _, hidden = weights.dims
     width = 2 * hidden if attrs.get("direction") == "bidirectional_concat" else hidden
-    dst = result.like(src, (steps, batch, width))
+    dst = result_like(src, dtype, (steps, batch, width))
     return dst, MemoryDesc((layers, directions, batch, hidden), state.dtype if state else dst.dtype)

@@ -7,44 +7,44 @@ from collections.abc import Sequence
 from poolrt.workers.desc import MemoryDesc, OpDesc
 
 from .products import bias_of
-from .result import Attrs, Operation, Result
+from .result import Attrs, Operation, result_like, result_of_products
 
 _WINDOW = ("strides", "dilations", "padding_l", "padding_r")
 
 
-def convolution(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, result: Result) -> OpDesc:
+def convolution(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str) -> OpDesc:
     """Describe a convolution of src, weights and maybe a bias."""
     src, weights, *bias = _weighted(srcs, attrs)
     out = _windowed(src.dims[2:], weights.dims[2:], attrs)
-    dst = result.product(src, (src.dims[0], weights.dims[0], *out))
+    dst = result_of_products(src, dtype, (src.dims[0], weights.dims[0], *out))
     return op(src, weights, bias_of(bias, (weights.dims[0],)), dst, **attrs)
 
 
-def deconvolution(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, result: Result) -> OpDesc:
-    """Describe a deconvolution; of the sizes that a convolution takes to those of src, the result says which."""
+def deconvolution(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str) -> OpDesc:
+    """Describe a deconvolution; of the sizes that a convolution takes to those of src, ``output_padding`` says which."""
     src, weights, *bias = _weighted(srcs, attrs)
-    dst = result.product(src, result.chosen())
-    return op(src, weights, bias_of(bias, (weights.dims[0],)), dst, **attrs)
+    own = {name: value for name, value in attrs.items() if name != "output_padding"}
+    dims = (src.dims[0], weights.dims[0], *_deconvolved(src.dims[2:], weights.dims[2:], own, attrs["output_padding"]))
+    dst = result_of_products(src, dtype, dims)
+    return op(src, weights, bias_of(bias, (weights.dims[0],)), dst, **own)
 
 
-def deconvolved(src: tuple[int, ...], weights: tuple[int, ...], attrs: Attrs, extra: Sequence[int]) -> tuple[int, ...]:
-    """Return the shape of a deconvolution's result with ``extra`` elements at the end of each spatial dimension."""
-    if len(src) != len(weights) or len(src) < 3:
-        raise ValueError(f"weights: expect rank {len(src)} like src {src}, got {weights}")
+def _deconvolved(src: tuple[int, ...], kernel: tuple[int, ...], attrs: Attrs, extra: Sequence[int]) -> tuple[int, ...]:
+    """Return the sizes of a deconvolution's result with ``extra`` elements at the end of each spatial dimension."""
     for added, stride, dilation in zip(extra, attrs["strides"], attrs["dilations"], strict=True):
         if not 0 <= added < max(stride, dilation + 1):
             raise ValueError(f"output_padding: expect 0..{max(stride, dilation + 1) - 1}, got {tuple(extra)}")
     sizes = []
     for size, k, added, stride, dilation, left, right in zip(
-        src[2:], weights[2:], extra, *(attrs[name] for name in _WINDOW), strict=True
+        src, kernel, extra, *(attrs[name] for name in _WINDOW), strict=True
     ):
         sizes.append((size - 1) * stride + (k - 1) * (dilation + 1) + 1 - left - right + added)
     if min(sizes) < 1:
         raise ValueError(f"padding: it leaves nothing of the result {tuple(sizes)}")
-    return (src[0], weights[0], *sizes)
+    return tuple(sizes)
 
 
-def pooling(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, result: Result) -> OpDesc:
+def pooling(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str) -> OpDesc:
     """Describe a pooling."""
     (src,) = srcs
     if src.ndims < 3:
@@ -52,14 +52,23 @@ def pooling(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, result: Res
     kernel = attrs["kernel"]
     if len(kernel) != src.ndims - 2 or min(kernel) < 1:
         raise ValueError(f"kernel: expect {src.ndims - 2} sizes >= 1, got {tuple(kernel)}")
-    dst = result.like(src, (*src.dims[:2], *_windowed(src.dims[2:], kernel, attrs)))
+    dst = result_like(src, dtype, (*src.dims[:2], *_windowed(src.dims[2:], kernel, attrs)))
     return op(src, dst, **attrs)
 
 
-def resampling(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, result: Result) -> OpDesc:
-    """Describe a resampling to the sizes of the result."""
+def resampling(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str) -> OpDesc:
+    """Describe a resampling of the spatial dimensions to ``sizes``, or to their own times ``factors``."""
     (src,) = srcs
-    return op(src, result.like(src, result.chosen()), **attrs)
+    sizes, factors = attrs["sizes"], attrs["factors"]
+    spatial = src.dims[2:]
+    if factors:
+        if len(factors) != len(spatial) or min(factors) <= 0:
+            raise ValueError(f"factors: expect {len(spatial)} positive numbers, got {tuple(factors)}")
+        sizes = tuple(int(size * factor) for size, factor in zip(spatial, factors, strict=True))
+    if len(sizes) != len(spatial) or min(sizes, default=1) < 1:
+        raise ValueError(f"sizes: expect {len(spatial)} sizes >= 1, got {tuple(sizes)}")
+    own = {name: value for name, value in attrs.items() if name not in ("sizes", "factors")}
+    return op(src, result_like(src, dtype, (*src.dims[:2], *sizes)), **own)
 
 
 def _weighted(srcs: Sequence[MemoryDesc], attrs: Attrs) -> Sequence[MemoryDesc]:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Unpack
+from typing import Final, Unpack
 
 from poolrt.workers.desc import MemoryDesc, data_type
 
 from ..shapes import axes_of, axis_of
 from ..values import NodeOptions, Operand, Value
 from .family import Family
+
+#: The end of a slice that takes all there is.
+_TO_THE_END: Final = 2**63 - 1
 
 
 class Movement(Family):
@@ -105,22 +108,17 @@ class Movement(Family):
                 raise ValueError(
                     f"starts: expect as many starts, ends, axes and steps, got {starts}, {ends}, {axes}, {steps}"
                 )
-            begin, dims, step = [0] * value.ndim, list(value.shape), [1] * value.ndim
-            for axis, start, end, each in zip(along, first, last, pace, strict=True):
-                if each < 1:
-                    raise ValueError(f"steps: expect at least 1, got {each}")
-                taken = range(*slice(start, end, each).indices(value.shape[axis]))
-                if not taken:
-                    raise ValueError(f"ends: {start}:{end} leaves nothing of dimension {axis} of {value.shape}")
-                begin[axis], dims[axis], step[axis] = taken.start, len(taken), each
-            return node.add([value], tuple(dims), starts=tuple(begin), steps=tuple(step))
+            begin, end, step = [0] * value.ndim, [_TO_THE_END] * value.ndim, [1] * value.ndim
+            for axis, *each in zip(along, first, last, pace, strict=True):
+                begin[axis], end[axis], step[axis] = each
+            return node.add([value], starts=tuple(begin), ends=tuple(end), steps=tuple(step))
 
     def expand(self, src: Operand, shape: Sequence[int], *, name: str | None = None) -> Value:
         """Repeat dimensions of 1 up to a shape, to which src broadcasts as in NumPy. Nothing is copied until it must be."""
         with self._assembly.making("expand", name) as node:
             value = node.operand("src", src)
             wanted = tuple(int(size) for size in shape)
-            return node.add([value], wanted)
+            return node.add([value], shape=wanted)
 
 
 def _listed(given: Sequence[int] | int) -> list[int]:

@@ -84,6 +84,6 @@ class Pointwise(Family):
             value = node.operand("src", src)
             reduced = set(range(value.ndim)) if axes is None else axes_of(axes, value.ndim)
             order = (2.0 if algorithm.startswith("norm") else 0.0) if p is None else float(p)
-            dims = tuple(1 if axis in reduced else size for axis, size in enumerate(value.shape))
-            result = node.add([value], dims, algorithm=algorithm, p=order, eps=float(eps))
-            return result if keep_dims else node.view(result, [d for a, d in enumerate(dims) if a not in reduced])
+            result = node.add([value], algorithm=algorithm, p=order, eps=float(eps), axes=tuple(sorted(reduced)))
+            kept = [size for axis, size in enumerate(value.shape) if axis not in reduced]
+            return result if keep_dims else node.view(result, kept)

@@ -31,7 +31,7 @@ class Products(Family):
                 # One product instead of a batch of them that share their weights.
                 row = [node.view(b, (1, *b.shape[-1:])) for b in extra]
                 product = node.add([node.view(left, (-1, depth)), right, *row])
-                return node.view(product, (*batch, rows, right.shape[1]))
+                return node.view(product, (-1, *batch[1:], rows, right.shape[1]))
             rank = max(left.ndim, right.ndim)
             return node.add([node.ranked(value, rank) for value in (left, right, *extra)])
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Unpack
 
-from ..inference.windows import deconvolved
 from ..ir import Attribute
 from ..values import NodeOptions, Operand, Padding, Spatial, Value, padding_sides, spatial
 from .family import Family
@@ -61,9 +60,8 @@ class Windows(Family):
             value, kernel = node.operand("src", src, dtype), node.operand("weights", weights, dtype)
             window = _window(value.ndim - 2, strides, padding, dilations)
             extra = spatial("output_padding", output_padding, value.ndim - 2)
-            dims = deconvolved(value.shape, kernel.shape, window, extra)
             operands = [value, kernel, *node.optional("bias", bias, dtype)]
-            return node.add(operands, dims, **window, groups=int(groups))
+            return node.add(operands, **window, groups=int(groups), output_padding=extra)
 
     def pooling(
         self,
@@ -101,18 +99,15 @@ class Windows(Family):
         """
         with self._assembly.making("resampling", **options) as node:
             value = node.operand("src", src)
-            given = value.shape[2:]
+            count = value.ndim - 2
             if (sizes is None) == (factors is None):
                 raise ValueError("sizes: expect either sizes or factors")
+            wanted = () if sizes is None else spatial("sizes", sizes, count)
+            scaled: tuple[float, ...] = ()
             if factors is not None:
-                each = [float(factors)] * len(given) if isinstance(factors, (int, float)) else list(factors)
-                if len(each) != len(given) or min(each, default=1) <= 0:
-                    raise ValueError(f"factors: expect {len(given)} positive numbers, got {factors!r}")
-                sizes = [int(size * factor) for size, factor in zip(given, each, strict=True)]
-            wanted = spatial("sizes", sizes if sizes is not None else (), len(given))
-            if min(wanted, default=1) < 1:
-                raise ValueError(f"sizes: expect {len(given)} sizes >= 1, got {wanted}")
-            return node.add([value], (*value.shape[:2], *wanted), algorithm=algorithm)
+                each = [factors] * count if isinstance(factors, (int, float)) else factors
+                scaled = tuple(float(factor) for factor in each)
+            return node.add([value], algorithm=algorithm, sizes=wanted, factors=scaled)
 
 
 def _window(ndims: int, strides: Spatial, padding: Padding, dilations: Spatial) -> dict[str, Attribute]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..constant import Constant
+from ..inference.movement import sliced
 from ..inference.operations import is_view
 from ..ir import GraphIR, Node
 from .rewriter import Rewriter
@@ -27,6 +28,6 @@ def _viewed(source: Constant, node: Node, dims: tuple[int, ...]) -> Constant:
         case "transpose":
             return source.transposed(node.permutation())
         case "slice":
-            return source.sliced(node.integers("starts"), node.integers("steps"), dims)
+            return source.sliced(sliced(source.dims, node.attrs)[0], node.integers("steps"), dims)
         case _:
             return source.expanded(dims)
