@@ -78,20 +78,27 @@ class Draft:
             quantisation += self._quantisation("zero_points", self.zero_points, memories)
         return self._append(self.kind, self.name, operands, found, attrs, tuple(quantisation))
 
-    def view(self, value: Value, shape: Sequence[int]) -> Value:
-        """Reshape a value: as the node itself where that is a view, else as a node beside it."""
+    def view(self, value: Value, shape: Sequence[int], axes: Sequence[int] = ()) -> Value:
+        """Reshape a value, see `shapes.reshaped`: as the node itself where that is a view, else as a node beside it."""
         wanted = tuple(int(size) for size in shape)
-        dims = shapes.reshaped(value.shape, wanted)
+        dims = shapes.reshaped(value.shape, wanted, axes)
         own = self.kind in ("reshape", "squeeze", "unsqueeze")
         if dims == value.shape and not own:
             return value
         name = self.name if own else self.assembly.fresh(f"{self.name}/reshape")
         desc = self.assembly.descs[value.id]
-        return self._append("reshape", name, [value], (MemoryDesc(dims, desc.dtype),), {"shape": wanted})[0]
+        return self._append(
+            "reshape", name, [value], (MemoryDesc(dims, desc.dtype),), {"shape": wanted, "axes": tuple(axes)}
+        )[0]
 
     def ranked(self, value: Value, ndims: int) -> Value:
         """Prepend dimensions of 1 up to a rank."""
-        return self.view(value, (*(1,) * (ndims - value.ndim), *value.shape))
+        added = ndims - value.ndim
+        return self.view(value, (1,) * ndims, (*(-1,) * added, *range(value.ndim))) if added else value
+
+    def picked(self, value: Value, axes: Sequence[int]) -> Value:
+        """Keep the dimensions at ``axes``, in order; a size of 1 stands for each -1 among them."""
+        return self.view(value, (1,) * len(axes), axes)
 
     def _exactly(self, argument: str, given: Operand, dtype: str) -> Value:
         """Return the value of an operand; what is not a value becomes a constant of a data type."""

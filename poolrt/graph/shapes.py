@@ -6,9 +6,16 @@ import math
 from collections.abc import Sequence
 
 
-def reshaped(dims: tuple[int, ...], wanted: Sequence[int]) -> tuple[int, ...]:
-    """Return the shape that ``wanted`` asks for, its one -1 filled in. Raises ValueError where the sizes differ."""
+def reshaped(dims: tuple[int, ...], wanted: Sequence[int], axes: Sequence[int] = ()) -> tuple[int, ...]:
+    """Return the shape that ``wanted`` asks for, its one -1 filled in. Raises ValueError where the sizes differ.
+
+    ``axes`` has for each size the dimension of ``dims`` that it is taken from instead, or -1; it may be left out.
+    """
     known = [int(d) for d in wanted]
+    if axes:
+        if len(axes) != len(known) or max(axes) >= len(dims):
+            raise ValueError(f"axes: expect {len(known)} of -1..{len(dims) - 1}, got {tuple(axes)}")
+        known = [size if axis < 0 else dims[axis] for size, axis in zip(known, axes, strict=True)]
     if known.count(-1) > 1 or any(d < -1 for d in known):
         raise ValueError(f"shape: expect sizes and at most one -1, got {tuple(known)}")
     total = math.prod(dims)

@@ -4,8 +4,9 @@
 row-major, and ``nodes`` in topological order: [kind, name, [input ids], [output ids], attributes, post-ops, quantisation,
 engine, implementation]. Attributes are the operation descriptor's fields that are no memories and that operands do not
 tell, and what else says the shape of the result: ``axes`` of a reduction, ``sizes`` or ``factors`` of a resampling,
-``output_padding`` of a deconvolution. The views ``reshape`` and ``expand`` (``shape``), ``transpose`` (``perm``) and
-``slice`` (``starts``, ``ends``, ``steps``) are nodes too, as is ``reorder`` (``tag``, empty where the plan may choose).
+``output_padding`` of a deconvolution. The views ``reshape`` (``shape``, and ``axes`` for sizes that are the
+source's, see `shapes.reshaped`), ``expand`` (``shape``), ``transpose`` (``perm``) and ``slice`` (``starts``, ``ends``,
+``steps``) are nodes too, as is ``reorder`` (``tag``, empty where the plan may choose).
 A post-op is ["eltwise", algorithm, alpha, beta] or ["binary", algorithm, id]; an item of quantisation ["scales" or
 "zero_points", argument, mask, id]. An empty engine is the graph's, and implementations are those whose names begin with
 the one given.

@@ -132,7 +132,7 @@ ERRORS: list[tuple[Callable[[Graph, Value], object], str]] = [
     (lambda g, x: g.matmul(x, ones(11, 5)), "weights: expect 12 rows (..., K, N), got (1, 1, 11, 5)"),
     (lambda g, x: g.matmul(x, ones(12)), "weights: expect rank >= 2, got (12,)"),
     (lambda g, x: g.matmul(x, ones(3, 1, 12, 5)), "weights: batch shapes (2, 4) and (3, 1) do not broadcast"),
-    (lambda g, x: g.matmul(x, ones(12, 5), ones(4)), "bias: expect (1, 5), got (1, 4)"),
+    (lambda g, x: g.matmul(x, ones(12, 5), ones(4)), "bias: expect (1, 1, 1, 5), got (1, 1, 1, 4)"),
     (
         lambda g, x: g.inner_product(x, ones(7, 4)),
         "weights: expect src (N, IC) and weights (OC, IC), got (2, 4, 10, 12)",

@@ -68,7 +68,7 @@ def test_the_wire_form_of_a_small_network() -> None:
                 "",
             ],
             ["concat", "join", [4, 5], [6], {"axis": 1}, [], [], "", ""],
-            ["reshape", "flat", [6], [7], {"shape": [11, 9]}, [], [], "", ""],
+            ["reshape", "flat", [6], [7], {"shape": [11, 9], "axes": []}, [], [], "", ""],
             ["transpose", "turn", [7], [8], {"perm": [1, 0]}, [], [], "", ""],
         ],
     }

@@ -38,7 +38,7 @@ def view(kind: str, src: MemoryDesc, attrs: Attrs) -> MemoryDesc:
     """Return the row-major descriptor of a view. Raises ValueError naming the argument that is wrong."""
     match kind:
         case "reshape":
-            dims = reshaped(src.dims, attrs["shape"])
+            dims = reshaped(src.dims, attrs["shape"], attrs["axes"])
         case "transpose":
             perm = attrs["perm"]
             if sorted(perm) != list(range(src.ndims)):

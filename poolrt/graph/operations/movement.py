@@ -51,9 +51,14 @@ class Movement(Family):
             return node.add([value], tag=format_tag)
 
     def reshape(self, src: Operand, shape: Sequence[int], *, name: str | None = None) -> Value:
-        """Return the same elements, in row-major order, in another shape; one size may be -1 and is then inferred."""
+        """Return the same elements, in row-major order, in another shape.
+
+        One size may be -1 and is then inferred; a size of 0 keeps that of src at its place.
+        """
         with self._assembly.making("reshape", name) as node:
-            return node.view(node.operand("src", src), shape)
+            sizes = tuple(int(size) for size in shape)
+            kept = tuple(axis if size == 0 else -1 for axis, size in enumerate(sizes))
+            return node.view(node.operand("src", src), sizes, kept if 0 in sizes else ())
 
     def squeeze(self, src: Operand, axes: Sequence[int] | int | None = None, *, name: str | None = None) -> Value:
         """Drop dimensions of size 1: those at ``axes``, or all of them."""
@@ -65,7 +70,7 @@ class Movement(Family):
             for axis in dropped:
                 if value.shape[axis] != 1:
                     raise ValueError(f"axes: dimension {axis} of {value.shape} is not 1")
-            return node.view(value, [size for axis, size in enumerate(value.shape) if axis not in dropped])
+            return node.picked(value, [axis for axis in range(value.ndim) if axis not in dropped])
 
     def unsqueeze(self, src: Operand, axes: Sequence[int] | int, *, name: str | None = None) -> Value:
         """Insert dimensions of size 1 so that they stand at ``axes`` of the result."""
@@ -73,8 +78,8 @@ class Movement(Family):
             value = node.operand("src", src)
             ndims = value.ndim + (1 if isinstance(axes, int) else len(axes))
             added = axes_of(axes, ndims)
-            sizes = iter(value.shape)
-            return node.view(value, [1 if axis in added else next(sizes) for axis in range(ndims)])
+            kept = iter(range(value.ndim))
+            return node.picked(value, [-1 if axis in added else next(kept) for axis in range(ndims)])
 
     def transpose(self, src: Operand, perm: Sequence[int] | None = None, *, name: str | None = None) -> Value:
         """Permute dimensions: dimension i of the result is dimension perm[i] of src; without ``perm``, reverse them."""

@@ -85,5 +85,5 @@ class Pointwise(Family):
             reduced = set(range(value.ndim)) if axes is None else axes_of(axes, value.ndim)
             order = (2.0 if algorithm.startswith("norm") else 0.0) if p is None else float(p)
             result = node.add([value], algorithm=algorithm, p=order, eps=float(eps), axes=tuple(sorted(reduced)))
-            kept = [size for axis, size in enumerate(value.shape) if axis not in reduced]
-            return result if keep_dims else node.view(result, kept)
+            kept = [axis for axis in range(value.ndim) if axis not in reduced]
+            return result if keep_dims else node.picked(result, kept)

@@ -25,13 +25,6 @@ class Products(Family):
             for argument, value in (("src", left), ("weights", right)):
                 if value.ndim < 2:
                     raise ValueError(f"{argument}: expect rank >= 2, got {value.shape}")
-            *batch, rows, depth = left.shape
-            quantised = node.scales or node.zero_points
-            if left.ndim > 2 and right.ndim == 2 and right.shape[0] == depth and not quantised:
-                # One product instead of a batch of them that share their weights.
-                row = [node.view(b, (1, *b.shape[-1:])) for b in extra]
-                product = node.add([node.view(left, (-1, depth)), right, *row])
-                return node.view(product, (-1, *batch[1:], rows, right.shape[1]))
             rank = max(left.ndim, right.ndim)
             return node.add([node.ranked(value, rank) for value in (left, right, *extra)])
 
@@ -46,5 +39,5 @@ class Products(Family):
             dtype = node.type_of(src, weights)
             left, right = node.operand("src", src, dtype), node.operand("weights", weights, dtype)
             if left.ndim > 2 and left.shape[1:] == right.shape[1:]:
-                left, right = (node.view(value, (value.shape[0], -1)) for value in (left, right))
+                left, right = (node.view(value, (0, -1), (0, -1)) for value in (left, right))
             return node.add([left, right, *node.optional("bias", bias, dtype)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..ir import GraphIR
 from .affine import fold_affine, merge_affine
+from .batches import join_batches
 from .constants import fold_constants
 from .dead import remove_dead
 from .identities import remove_identities
@@ -11,13 +12,13 @@ from .inner_product import use_inner_product
 from .post_ops import fuse_post_ops
 
 __all__ = [
-    "PASSES", "fold_affine", "fold_constants", "fuse_post_ops", "merge_affine", "optimize", "remove_dead",
-    "remove_identities", "use_inner_product",
+    "PASSES", "fold_affine", "fold_constants", "fuse_post_ops", "join_batches", "merge_affine", "optimize",
+    "remove_dead", "remove_identities", "use_inner_product",
 ]  # fmt: skip
 
 #: In this order: constants and identities hide what the later passes look for.
 PASSES = (
-    fold_constants, remove_identities, merge_affine, use_inner_product, fold_affine, fuse_post_ops, remove_dead,
+    join_batches, fold_constants, remove_identities, merge_affine, use_inner_product, fold_affine, fuse_post_ops, remove_dead,
 )  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..ir import GraphIR, Node
+from ..ir import Attribute, GraphIR, Node
 from .rewriter import Rewriter
 
 
@@ -16,7 +16,9 @@ def remove_identities(ir: GraphIR) -> GraphIR:
         node = new.renamed(node)
         if node.kind == "reshape":
             source = sources.get(node.inputs[0], node.inputs[0])
-            node = replace(node, inputs=(source,))
+            if source != node.inputs[0]:
+                attrs: dict[str, Attribute] = {"shape": ir.values[node.output].dims, "axes": ()}
+                node = replace(node, inputs=(source,), attrs=attrs)
             sources[node.output] = source
         if _is_identity(node, ir):
             new.rename(node.output, node.inputs[0])

@@ -56,6 +56,8 @@ PATTERNS: list[tuple[Callable[[Graph, Value], Value], list[str]]] = [
     (lambda g, x: relu(g, g.sum([x, x, x])), ["sum relu"]),
     (lambda g, x: relu(g, g.binary(x, x, "max")), ["binary relu"]),
     (lambda g, x: relu(g, g.matmul(g.reshape(x, (24, 6)), ones(6, 5), ones(5))), ["reshape", "inner_product relu"]),
+    (lambda g, x: g.matmul(x, ones(6, 5), ones(5)), ["reshape", "inner_product", "reshape"]),
+    (lambda g, x: g.matmul(x, ones(1, 4, 6, 5)), ["matmul"]),
     (lambda g, x: g.transpose(g.sum([g.concat([g.eltwise(x, "linear")], 1)]), (0, 1, 2, 3)), []),
     (lambda g, x: g.reshape(g.reshape(g.unsqueeze(x, 0), (4, 36)), (36, 4)), ["reshape"]),
     # Not the same thing, or not the only reader: left alone.

@@ -14,18 +14,17 @@ from ..call import NodeCall, Operand, Operator
 
 
 def reshaped(call: NodeCall, source: Operand, dims: Sequence[int]) -> Operand:
-    """Reshape a tensor in the graph, a known array at once."""
+    """Reshape a tensor in the graph, a known array at once; a size of 0 keeps the source's."""
     if isinstance(source, Value):
         return call.graph.reshape(source, dims, name=call.name)
-    return source.reshape(tuple(dims))
+    return source.reshape(tuple(source.shape[axis] if size == 0 else size for axis, size in enumerate(dims)))
 
 
 def reshape(call: NodeCall) -> Operand:
     """A size of 0 keeps the source's, unless ``allowzero`` says that it means 0."""
     wanted = call.integers("shape") if call.opset < 5 else call.known_integers(1, "shape")
-    sizes = call.shape(0)
-    if not call.attrs.get("allowzero", 0):
-        wanted = tuple(sizes[axis] if size == 0 else size for axis, size in enumerate(wanted))
+    if 0 in wanted and call.attrs.get("allowzero", 0):
+        raise call.unsupported("a size of 0")
     return reshaped(call, call.operand(0), wanted)
 
 
@@ -34,7 +33,9 @@ def flatten(call: NodeCall) -> Operand:
     sizes = call.shape(0)
     axis = call.attrs.get("axis", 1)
     axis = axis + len(sizes) if axis < 0 else axis
-    return reshaped(call, call.operand(0), (math.prod(sizes[:axis]), math.prod(sizes[axis:])))
+    # The batch may come in other sizes; the rest is fixed where the rows are not one of its dimensions.
+    dims = (0, -1) if axis == 1 else (math.prod(sizes[:axis]), math.prod(sizes[axis:]))
+    return reshaped(call, call.operand(0), dims)
 
 
 def squeeze(call: NodeCall) -> Operand:
