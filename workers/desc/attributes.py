@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from .args import Arg, post_op_src, scales_of, zero_points_of
@@ -125,8 +125,11 @@ class PrimitiveAttr:
     fpmath_mode: str = "strict"
     scratchpad_mode: str = "library"
     deterministic: bool = False
+    #: Computed once: attributes are often kept while the operation that they belong to is described again and again.
+    _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "post_ops", tuple(self.post_ops))
         if len(self.post_ops) > MAX_POST_OPS:
             raise ValueError(f"post_ops: at most {MAX_POST_OPS}, got {len(self.post_ops)}")
         for name in ("scales", "zero_points"):
@@ -137,6 +140,15 @@ class PrimitiveAttr:
         for name, known in (("fpmath_mode", FPMATH_MODES), ("scratchpad_mode", SCRATCHPAD_MODES)):
             if getattr(self, name) not in known:
                 raise ValueError(f"{name}: unknown {getattr(self, name)!r}; known: {', '.join(known)}")
+        modes = self.fpmath_mode, self.scratchpad_mode, self.deterministic
+        object.__setattr__(self, "_hash", hash((self.post_ops, self.scales, self.zero_points, modes)))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Hashes of text differ between processes.
+        return PrimitiveAttr, tuple(getattr(self, name) for name in self.__match_args__)
 
     @property
     def is_plain(self) -> bool:

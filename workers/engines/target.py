@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 #: ISA level -> the /proc/cpuinfo flags it needs beyond the level before it (x86-64 psABI, section 3.1.1), weakest first.
 ISA_LEVELS: Final[dict[str, frozenset[str]]] = {
@@ -25,6 +25,18 @@ class Target:
     engine_kind: str
     runtime: str
     device: tuple[tuple[str, str], ...]
+    #: Computed once: whatever is found by descriptors is found by their target too.
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((self.engine_kind, self.runtime, self.device)))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Hashes of text differ between processes.
+        return Target, (self.engine_kind, self.runtime, self.device)
 
     @property
     def isa(self) -> str:
@@ -53,9 +65,7 @@ class Target:
 
     def serves(self, other: Target) -> bool:
         """Return whether code that is made for another target runs on this one."""
-        if self.engine_kind != "cpu" or other.engine_kind != "cpu":
-            return self == other
-        return self.isa_at_least(other.isa) and {*other.extensions} <= {*self.extensions}
+        return self is other or _serves(self, other)
 
     def isa_at_least(self, level: str) -> bool:
         """Return whether a CPU target includes an ISA level."""
@@ -106,6 +116,13 @@ def cpu_target(max_isa: str | None = None) -> Target:
         level = min(level, max_isa, key=order.index)
     has_all = max_isa is None and level == list(ISA_LEVELS)[-1]
     return Target("cpu", "native", _device(level, [e for e in EXTENSIONS if has_all and e in flags]))
+
+
+@lru_cache(maxsize=256)
+def _serves(have: Target, need: Target) -> bool:
+    if have.engine_kind != "cpu" or need.engine_kind != "cpu":
+        return have == need
+    return have.isa_at_least(need.isa) and {*need.extensions} <= {*have.extensions}
 
 
 def _device(level: str, extensions: list[str]) -> tuple[tuple[str, str], ...]:

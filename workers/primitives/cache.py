@@ -94,8 +94,10 @@ class PrimitiveCache:
         """
         key = primitive_key(pd)
         found = self.get(key)
-        if found is not None and found.done() and not found.failed():
-            return found.result(0.0), "memory"
+        if found is not None:
+            primitive = found.landed()
+            if primitive is not None:
+                return primitive, "memory"
         limit = self._store.options.timeout_s if timeout is None else timeout
         begin = time.monotonic()
         while True:

@@ -10,7 +10,7 @@ import hashlib
 import os
 from functools import lru_cache
 from importlib.util import find_spec
-from typing import Final, cast
+from typing import Final
 
 from poolrt.cachestore import Key
 
@@ -42,9 +42,11 @@ _SOURCES: Final = {
 
 def primitive_key(pd: PrimitiveDesc) -> Key:
     """Return the key of a primitive descriptor, which keeps it."""
-    if pd.cached_key is None:
-        object.__setattr__(pd, "cached_key", _key(pd))
-    return cast("Key", pd.cached_key)
+    key = pd.cached_key
+    if key is None:
+        key = _key(pd)
+        object.__setattr__(pd, "cached_key", key)
+    return key
 
 
 def _key(pd: PrimitiveDesc) -> Key:

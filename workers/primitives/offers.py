@@ -96,7 +96,7 @@ def offers(
     Raises TypeError for fields that the operation does not have, ValueError for values that it cannot have, and
     UnsupportedPrimitive.
     """
-    asked = (kind, target, attr, hint, *args, *named, *named.values())
+    asked = (kind, target, attr, hint, len(args), *args, *named, *named.values())
     try:
         found = _descriptions().find(asked)
     except TypeError:  # a list, most likely
@@ -122,8 +122,10 @@ def identical(one: Any, other: Any) -> bool:
     if type(one) is not type(other):
         return False
     if isinstance(one, tuple):
-        return len(one) == len(other) and all(map(identical, one, other))
+        return len(one) == len(other) and (all(map(is_, one, other)) or all(map(identical, one, other)))
     if isinstance(one, float):
         return one == other and copysign(1.0, one) == copysign(1.0, other)
     names: tuple[str, ...] = () if isinstance(one, MemoryDesc) else getattr(type(one), "__match_args__", ())
-    return bool(one == other) and all(identical(getattr(one, name), getattr(other, name)) for name in names)
+    if not names:
+        return bool(one == other)
+    return all(identical(getattr(one, name), getattr(other, name)) for name in names)

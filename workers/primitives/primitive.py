@@ -10,7 +10,6 @@ from ..desc import Arg, MemoryDesc
 from ..engines.engine import Engine
 from ..memory.storage import Memory
 from ..resources.mapper import ResourceMapper
-from ..resources.resource import Resource
 from ..streams.stream import Stream
 from .cache import PrimitiveCache, primitive_cache
 from .execution import CpuExecution
@@ -33,8 +32,9 @@ class Primitive:
     def __init__(self, pd: PrimitiveDesc, engine: Engine, cache: PrimitiveCache | None = None) -> None:
         """Get what ``pd`` describes from a cache (unless given, that of the process) and realize it on an engine.
 
-        Raises ValueError for an engine of another target than the descriptor's, CreationFailed with the compiler's type,
-        message and log, and what realizing binaries raises.
+        What was in memory is realized by the first execution, since a hit is to cost no more than finding it; all else
+        now. Raises ValueError for an engine of another target than the descriptor's, CreationFailed with the compiler's
+        type, message and log, and what realizing binaries raises.
         """
         if not engine.target.serves(pd.target):
             raise ValueError(f"engine: {engine} cannot run what is made for {pd.target}")
@@ -43,14 +43,15 @@ class Primitive:
         cached, self.source = (cache or primitive_cache()).fetch(pd)
         #: The resources of this primitive and of those that it is made of.
         self.resources = ResourceMapper(engine)
-        self._execution = _execution(self.resources.get(cached))
+        self._cached = cached
+        self._execution: CpuExecution | OpenClExecution | None = None if self.source == "memory" else self._realized()
         self._wanted: dict[int, MemoryDesc] | None = None
 
     def execute(self, stream: Stream, args: Mapping[int, Memory] | Mapping[Arg, Memory]) -> None:
         """Compute on memories given by argument, in the order of the stream.
 
-        Raises ValueError where one is missing, differently described or on another engine, and KernelFailed where a
-        kernel failed.
+        Raises ValueError where one is missing, differently described or on another engine, KernelFailed where a kernel
+        failed, and what realizing binaries raises.
         """
         if stream.engine is not self.engine:
             raise ValueError(f"stream: it is on another engine than the primitive, which is on {self.engine}")
@@ -66,15 +67,19 @@ class Primitive:
                 raise ValueError(f"argument {_name(arg)}: expect {desc}, got {memory.desc}")
             if memory.engine is not self.engine and not (memory.is_on_host and self.engine.kind == "cpu"):
                 raise ValueError(f"argument {_name(arg)}: expect memory on {self.engine}, got {memory}")
-        self._execution.execute(stream, {arg: given[arg] for arg in wanted})
+        execution = self._execution
+        if execution is None:
+            # Threads that come here at once make one each, of the same resource; either will do.
+            execution = self._execution = self._realized()
+        execution.execute(stream, {arg: given[arg] for arg in wanted})
 
+    def _realized(self) -> CpuExecution | OpenClExecution:
+        resource = self.resources.get(self._cached)
+        if isinstance(resource, RealizedPrimitive):
+            return CpuExecution(resource)
+        from .opencl_execution import OpenClExecution
 
-def _execution(resource: Resource[Any, Any]) -> CpuExecution | OpenClExecution:
-    if isinstance(resource, RealizedPrimitive):
-        return CpuExecution(resource)
-    from .opencl_execution import OpenClExecution
-
-    return OpenClExecution(cast("RealizedOpenClPrimitive", resource))
+        return OpenClExecution(cast("RealizedOpenClPrimitive", resource))
 
 
 def _name(arg: int) -> str:

@@ -72,9 +72,7 @@ class PrimitiveDescIface:
 
         Raises CreationFailed with the compiler's type, message and log.
         """
-        from .primitive import Primitive
-
-        return Primitive(self.pd, self.engine, cache)
+        return _primitive()(self.pd, self.engine, cache)
 
     def src_desc(self, index: int = 0) -> MemoryDesc:
         """Return the descriptor of a source; like those below one of no elements where there is no such argument.
@@ -160,6 +158,14 @@ _QUERIES: Final[dict[str, Callable[[PrimitiveDescIface, int], Any]]] = {
     "primitive_kind": lambda iface, _: iface.pd.op.kind,
     "prop_kind": lambda iface, _: getattr(iface.pd.op, "prop", "forward_inference"),
 }
+
+
+@lru_cache(maxsize=1)
+def _primitive() -> type[Primitive]:
+    """Return the class of primitives; the statement alone takes longer than a hit."""
+    from .primitive import Primitive
+
+    return Primitive
 
 
 def describe(

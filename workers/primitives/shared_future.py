@@ -36,6 +36,10 @@ class SharedFuture(Generic[T]):
         """Return whether there is an error."""
         return self._error is not None
 
+    def landed(self) -> T | None:
+        """Return the result if it is there, or None."""
+        return self._result
+
     def result(self, timeout: float) -> T:
         """Return the result. Raises the error, or TimeoutError when ``timeout`` seconds went by without either."""
         result = self._result

@@ -7,6 +7,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,11 @@ from poolrt.cachestore import CacheStore
 from poolrt.workers.desc import Arg, Convolution, Eltwise, MemoryDesc, PrimitiveAttr
 from poolrt.workers.engines.engine import Engine
 from poolrt.workers.engines.target import cpu_target
+from poolrt.workers.kernels.native.object_loader import ObjectError
 from poolrt.workers.memory.storage import Memory
 from poolrt.workers.primitives.cache import PrimitiveCache
+from poolrt.workers.primitives.entry import pack_entry
+from poolrt.workers.primitives.key import primitive_key
 from poolrt.workers.primitives.primitive import Primitive
 from poolrt.workers.primitives.primitive_desc import primitive_desc
 from poolrt.workers.primitives.primitive_desc_iface import PrimitiveDescIface
@@ -214,6 +218,43 @@ def test_a_primitive_is_found_again_without_its_engine(engine: Engine, store: Ca
     problem = Problem(pd, 1)
     primitive.execute(Stream(engine), problem.args)
     problem.assert_right()
+
+
+def test_a_hit_is_realized_by_its_first_execution_and_all_else_at_once(engine: Engine, tmp_path: Path) -> None:
+    md = MemoryDesc((24,), "f32")
+    pd = Eltwise.PrimitiveDesc(engine, md, md, "square")
+    # Given an entry whose kernel no engine can map
+    entry = pack_entry(pd.impl_name(), "cpu", pd.pd.program(), [b"no object"], [])
+    with CacheStore.connect(home=str(tmp_path)) as store:
+        store.get_or_create(primitive_key(pd.pd), lambda: entry)
+        # When it is in memory, then it is found, and refused when it is executed
+        primitive = pd.create(PrimitiveCache(8, store))
+        assert primitive.source == "memory"
+        for _ in range(2):
+            with pytest.raises(ObjectError):
+                primitive.execute(Stream(engine), {Arg.SRC: Memory(md), Arg.DST: Memory(md)})
+    # When it comes from elsewhere, then it is refused at once
+    with CacheStore.connect(home=str(tmp_path)) as store:
+        with pytest.raises(ObjectError):
+            pd.create(PrimitiveCache(8, store))
+        store.down()
+
+
+def test_threads_that_execute_a_hit_first_compute_side_by_side(engine: Engine, cache: PrimitiveCache) -> None:
+    pd = convolution(engine)
+    pd.create(cache)
+
+    def compute(primitive: Primitive, meeting: threading.Barrier, value: int) -> None:
+        problem = Problem(pd, value)
+        meeting.wait()
+        primitive.execute(Stream(engine), problem.args)
+        problem.assert_right()
+
+    with ThreadPoolExecutor(4) as threads:
+        for _ in range(20):
+            hit, meeting = pd.create(cache), threading.Barrier(4, timeout=BOUND_S)
+            assert hit.source == "memory"
+            list(threads.map(compute, [hit] * 4, [meeting] * 4, range(1, 5), timeout=BOUND_S))
 
 
 def test_an_engine_that_cannot_run_a_primitive_is_refused(cache: PrimitiveCache) -> None:

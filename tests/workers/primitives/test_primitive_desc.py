@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import subprocess
 import sys
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from poolrt.workers.desc import (
     Matmul,
     MemoryDesc,
     OpDesc,
+    PostOp,
     PrimitiveAttr,
     Reorder,
     Sum,
@@ -120,6 +122,35 @@ def test_arguments_that_only_compare_equal_are_told_apart(engine: Engine, one: f
         alpha = pd.query("alpha")
         assert (type(alpha), str(alpha)) == (type(given), str(given))
     assert primitive_key(first.pd) != primitive_key(second.pd)
+
+
+def test_attributes_that_only_compare_equal_are_told_apart(engine: Engine) -> None:
+    md = MemoryDesc((2, 16), "f32")
+    keys = []
+    for slope in (0.0, -0.0, 0.0):
+        attr = PrimitiveAttr((PostOp("eltwise", "relu", slope),))
+        pd = Eltwise.PrimitiveDesc(engine, md, md, "linear", attr=attr)
+        assert str(pd.pd.attr.post_ops[0].alpha) == str(slope)
+        keys.append(primitive_key(pd.pd))
+    assert keys[0] == keys[2] != keys[1]
+
+
+def test_equal_attributes_are_found_again_however_they_are_given(engine: Engine) -> None:
+    md, relu = MemoryDesc((2, 16), "f32"), PostOp("eltwise", "relu")
+    given: list[Any] = [(relu,), [relu], [PostOp("eltwise", "relu")]]
+    attrs = [PrimitiveAttr(post_ops) for post_ops in given]
+    attrs += [copy.deepcopy(attrs[0])]
+    assert len(set(attrs)) == 1
+    assert len({id(Eltwise.PrimitiveDesc(engine, md, md, "abs", attr=attr).pd) for attr in attrs}) == 1
+
+
+def test_a_name_is_not_taken_for_a_value(engine: Engine) -> None:
+    md = MemoryDesc((2, 16), "f32")
+    # Given a description by name
+    Eltwise.PrimitiveDesc(engine, md, md, algorithm="relu")
+    # Then the same words as values are as wrong as they were before
+    with pytest.raises(ValueError, match="algorithm: unknown 'algorithm'"):
+        Eltwise.PrimitiveDesc(engine, md, md, "algorithm", "relu")
 
 
 def described(op: OpDesc, engine: Engine) -> PrimitiveDesc:
