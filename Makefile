@@ -54,7 +54,7 @@ drills: $(VENV)/.for-test ## the fault drills of the store in their long form; o
 	@$(PY) -m tests.drills $(ARGS)
 
 bench: $(VENV)/.for-bench ## measure poolrt beside its rivals, print the ratios
-	@for b in $(filter-out benchmarks/measure.py,$(wildcard benchmarks/*.py)); do echo "== $$b"; $(PY) "$$b"; done
+	@for b in $(filter-out benchmarks/measure.py benchmarks/onednn.py,$(wildcard benchmarks/*.py)); do echo "== $$b"; $(PY) "$$b"; done
 
 lint: $(VENV)/.for-lint ## ruff, mypy (strict), pyright, import-linter
 	@$(PY) -m ruff check .
