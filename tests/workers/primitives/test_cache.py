@@ -2,50 +2,30 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from poolrt.cachestore import CacheStore, CreationFailed, CreationTimeout, Key
-from poolrt.workers.desc import Arg, Eltwise, MemoryDesc, OpDesc, PrimitiveAttr
-from poolrt.workers.engines.target import Target, cpu_target
+from poolrt.workers.desc import Arg, Eltwise, MemoryDesc, PrimitiveAttr
+from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.primitives.cache import Future, PrimitiveCache
 from poolrt.workers.primitives.cached_primitive import CachedPrimitive
 from poolrt.workers.primitives.entry import Entry
 from poolrt.workers.primitives.key import primitive_key
 from poolrt.workers.primitives.primitive_desc import PrimitiveDesc
 from poolrt.workers.primitives.program import KernelSpec, Launch, Program
+from tests.workers.opencl.processes import python
+
+from .crowd import BOUND_S, BROKEN, THREADS, Counting, Described, all_at_once
 
 ROOT = Path(__file__).resolve().parents[3]
-BOUND_S = 60.0
-THREADS = 32
-
-
-class Described:
-    """An implementation whose program is what a test says, described once for each creation."""
-
-    engine_kind, general = "cpu", True
-
-    def __init__(self, name: str, describe: Callable[[int], Program]) -> None:
-        self.name = name
-        self.times = 0
-        self._describe = describe
-
-    def reject(self, op: OpDesc, attr: PrimitiveAttr, target: Target) -> str | None:
-        return None
-
-    def complete(self, op: Any, attr: PrimitiveAttr, target: Target) -> Any:
-        return op
-
-    def program(self, op: OpDesc, attr: PrimitiveAttr, target: Target) -> Program:
-        self.times += 1
-        return self._describe(self.times)
-
+PROCESSES = 3
 
 #: Moves 100 bytes.
 SOUND = Program(
@@ -53,7 +33,6 @@ SOUND = Program(
     (Launch(0, (("m", (int(Arg.SRC), 0)), ("m", (int(Arg.DST), 0)), ("t", 0)), 0),),
     bytes(64),
 )
-BROKEN = Program((KernelSpec.of("no_such_kernel"),), ())
 NUMBERS = iter(range(1 << 30))
 
 
@@ -69,44 +48,6 @@ def landed(name: str) -> tuple[Key, Future]:
     key, future = Key({"primitive": name}), Future()
     future.set_result(CachedPrimitive(key.canonical, Entry(name, "cpu", (), (), (), b"", 0)))
     return key, future
-
-
-class Counting(PrimitiveCache):
-    """A cache that counts the threads which hold a future."""
-
-    def __init__(self, store: CacheStore) -> None:
-        super().__init__(16, store)
-        self.asked = threading.Semaphore(0)
-
-    def get_or_add(self, key: Key, future: Future) -> Future | None:
-        found = super().get_or_add(key, future)
-        self.asked.release()
-        return found
-
-    def after(self, threads: int, program: Program) -> Program:
-        """Return a program when so many threads hold one."""
-        for _ in range(threads):
-            assert self.asked.acquire(timeout=BOUND_S)
-        return program
-
-
-def all_at_once(cache: PrimitiveCache, pd: PrimitiveDesc) -> tuple[list[str], list[Exception]]:
-    """Let many threads ask for a primitive; return the sources they were told, and the errors they got."""
-    sources: list[str] = []
-    errors: list[Exception] = []
-
-    def ask() -> None:
-        try:
-            sources.append(cache.fetch(pd, BOUND_S)[1])
-        except Exception as error:  # noqa: BLE001 - compared by the test
-            errors.append(error)
-
-    threads = [threading.Thread(target=ask) for _ in range(THREADS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(BOUND_S)
-    return sources, errors
 
 
 def test_the_first_to_ask_adds_its_future_and_all_others_share_it(store: CacheStore) -> None:
@@ -220,6 +161,47 @@ def test_all_that_wait_for_a_failed_creation_get_an_equal_error_and_the_next_one
     assert cache.get_size() == 0
     assert [cache.fetch(pd)[1] for _ in range(2)] == ["created", "memory"]
     assert implementation.times == 2
+
+
+@pytest.mark.parametrize("kind", ["cpu", "opencl"])
+def test_threads_of_several_processes_have_one_creation_of_an_engine(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    if kind == "opencl":
+        request.getfixturevalue("device")
+    command = [sys.executable, "-m", "tests.workers.primitives.crowd", kind, str(tmp_path)]
+    crowd = [subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) for _ in range(PROCESSES)]
+    try:
+        found = [json.loads(process.communicate(timeout=BOUND_S)[0]) for process in crowd]
+    finally:
+        for process in crowd:
+            process.kill()
+            process.communicate(timeout=BOUND_S)
+        CacheStore.connect(home=str(tmp_path)).down()
+    sources = [source for told in found for source in told["sources"]]
+    assert (len(sources), sources.count("created")) == (PROCESSES * THREADS, 1)
+    # And the compiler's error comes to all threads of a process; whoever asks next tries again
+    for told in found:
+        assert (told["none"], told["failures"], told["different"]) == ([], THREADS, 1)
+        assert (told["again"], told["attempts"]) == (["created", "memory"], 2)
+
+
+def test_primitives_of_all_engines_share_one_capacity(device: str, tmp_path: Path) -> None:
+    code = f"""
+from poolrt.cachestore import CacheStore
+from poolrt.workers import Eltwise, Engine, MemoryDesc
+from poolrt.workers.primitives.cache import PrimitiveCache
+from poolrt.workers.primitives.key import primitive_key
+md = MemoryDesc((64,), "f32")
+cpu, opencl = (Eltwise.PrimitiveDesc(Engine(kind), md, md, "relu") for kind in ("cpu", "opencl"))
+with CacheStore.connect(home={str(tmp_path)!r}) as store:
+    cache = PrimitiveCache(2, store)
+    print(*(pd.create(cache).source for pd in (cpu, opencl, cpu)), cache.get_size())
+    cache.set_capacity(1)
+    print(*(cache.get(primitive_key(pd.pd)) is not None for pd in (cpu, opencl)), cache.get_size())
+    store.down()
+"""
+    assert python(code).splitlines() == ["created created memory 2", "True False 1"]
 
 
 def test_an_interrupted_creator_is_replaced_by_one_that_waits(store: CacheStore) -> None:

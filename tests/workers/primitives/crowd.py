@@ -1,0 +1,110 @@
+"""Many threads that ask a primitive cache at once, for programs of a test's own or of an engine.
+
+`python -m tests.workers.primitives.crowd KIND HOME` does so in a process of its own and prints what they were told.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from poolrt.cachestore import CacheStore, CreationFailed, Key
+from poolrt.workers.desc import Eltwise, MemoryDesc, OpDesc, PrimitiveAttr
+from poolrt.workers.engines.engine import Engine
+from poolrt.workers.engines.target import Target
+from poolrt.workers.primitives.cache import Future, PrimitiveCache
+from poolrt.workers.primitives.primitive_desc import PrimitiveDesc
+from poolrt.workers.primitives.program import KernelSpec, Program
+
+BOUND_S = 60.0
+THREADS = 32
+BROKEN = Program((KernelSpec.of("no_such_kernel"),), ())
+
+
+class Described:
+    """An implementation whose program is what a test says, described once for each creation."""
+
+    general = True
+
+    def __init__(self, name: str, describe: Callable[[int], Program], engine_kind: str = "cpu") -> None:
+        self.name = name
+        self.engine_kind = engine_kind
+        self.times = 0
+        self._describe = describe
+
+    def reject(self, op: OpDesc, attr: PrimitiveAttr, target: Target) -> str | None:
+        return None
+
+    def complete(self, op: Any, attr: PrimitiveAttr, target: Target) -> Any:
+        return op
+
+    def program(self, op: OpDesc, attr: PrimitiveAttr, target: Target) -> Program:
+        self.times += 1
+        return self._describe(self.times)
+
+
+class Counting(PrimitiveCache):
+    """A cache that counts the threads which hold a future."""
+
+    def __init__(self, store: CacheStore) -> None:
+        super().__init__(16, store)
+        self.asked = threading.Semaphore(0)
+
+    def get_or_add(self, key: Key, future: Future) -> Future | None:
+        found = super().get_or_add(key, future)
+        self.asked.release()
+        return found
+
+    def after(self, threads: int, program: Program) -> Program:
+        """Return a program when so many threads hold one."""
+        for _ in range(threads):
+            assert self.asked.acquire(timeout=BOUND_S)
+        return program
+
+
+def all_at_once(cache: PrimitiveCache, pd: PrimitiveDesc) -> tuple[list[str], list[Exception]]:
+    """Let many threads ask for a primitive; return the sources they were told, and the errors they got."""
+    sources: list[str] = []
+    errors: list[Exception] = []
+
+    def ask() -> None:
+        try:
+            sources.append(cache.fetch(pd, BOUND_S)[1])
+        except Exception as error:  # noqa: BLE001 - compared by the test
+            errors.append(error)
+
+    threads = [threading.Thread(target=ask) for _ in range(THREADS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(BOUND_S)
+    return sources, errors
+
+
+def main(kind: str, home: str) -> None:
+    """Ask for a primitive that other processes ask for too, and for one of this process that fails at first."""
+    engine, md = Engine(kind), MemoryDesc((64,), "f32")
+    pd = Eltwise.PrimitiveDesc(engine, md, md, "relu").pd
+    with CacheStore.connect(home=home) as store:
+        sources, errors = all_at_once(PrimitiveCache(8, store), pd)
+        if errors:
+            raise errors[0]
+        cache = Counting(store)
+        flawed = Described(
+            f"test:{os.getpid()}", lambda time: cache.after(THREADS, BROKEN) if time == 1 else pd.program(), kind
+        )
+        own = replace(pd, implementation=flawed)
+        none, failures = all_at_once(cache, own)
+        told = [(e.type, e.message, e.log) for e in failures if isinstance(e, CreationFailed)]
+        again = [cache.fetch(own)[1] for _ in range(2)]
+    found = {"sources": sources, "none": none, "failures": len(told), "different": len(set(told)), "again": again}
+    print(json.dumps({**found, "attempts": flawed.times}))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
