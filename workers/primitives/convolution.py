@@ -7,6 +7,7 @@ from .convolution_depthwise import NativeDepthwiseConvolution
 from .convolution_direct import NativeDirectConvolution
 from .convolution_few import NativeFewChannelsConvolution
 from .convolution_gathered import NativeGatheredConvolution
+from .nested.convolution import NestedConvolution
 from .reference.convolution import ReferenceConvolution
 
 IMPLEMENTATIONS = (
@@ -14,6 +15,7 @@ IMPLEMENTATIONS = (
     NativeDepthwiseConvolution(),
     NativeBlockedConvolution(),
     NativeGatheredConvolution(),
+    NestedConvolution("cpu"),
     NativeDirectConvolution(),
     ReferenceConvolution(),
 )

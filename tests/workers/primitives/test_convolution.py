@@ -112,7 +112,7 @@ def convolution(
         (convolution(272, 272, 14, 3, groups=272), "native:depthwise", "Abcd16a"),
         (convolution(96, 256, 27, 5, groups=2), "native:blocked", "ABcd16b16a"),
         (convolution(272, 112, 14, 1, groups=4), "native:gathered", "ABcd16b28a"),
-        (convolution(16, 16, 9, 3, rank=3), "native:direct", "abcde"),
+        (convolution(16, 16, 9, 3, rank=3), "nested:matmul", "Abcde16a"),
     ],
 )
 def test_the_best_implementation_is_chosen(op: Convolution, name: str, weights: str) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
 from ...desc import Arg, MemoryDesc, OpDesc, PrimitiveAttr, Reorder
 from ...desc.equivalence import same_bytes
 from ...engines.target import Target
+from ..opencl.grid import LIGHT, group, integers, launch, vector_width
 from ..primitive_desc import PrimitiveDesc, primitive_desc
 from ..program import KernelSpec, Launch, LaunchArgument, NestedLaunch, Program
 
@@ -42,18 +43,24 @@ class NestedBuilder:
         self._scratchpad += -(-(nbytes + _ALIGNMENT) // _ALIGNMENT) * _ALIGNMENT
         return ("s", start)
 
-    def launch(
-        self,
-        kernel: KernelSpec,
-        args: tuple[LaunchArgument, ...],
-        work: int,
-        global_size: tuple[int, ...] = (),
-        local_size: tuple[int, ...] = (),
+    def run(
+        self, kernel: str, places: Sequence[LaunchArgument], numbers: Sequence[int], items: int, elements: int
     ) -> None:
-        """Add a launch of a kernel of the primitive's own."""
-        if kernel not in self._kernels:
-            self._kernels.append(kernel)
-        self._launches.append(Launch(self._kernels.index(kernel), args, work, global_size, local_size))
+        """Add a launch of a kernel of the primitive's own on f32, of which each engine kind has one by this name.
+
+        It works on ``items`` on the CPU; on OpenCL on ``elements``, smaller pieces whose number is its first number.
+        """
+        if not elements:
+            return
+        if self.target.engine_kind == "cpu":
+            spec, run = KernelSpec.of(kernel), Launch(0, (*places, *integers(*numbers)), items)
+        else:
+            local = group(self.target, LIGHT)
+            spec = KernelSpec.of(kernel, v=vector_width(self.target), post_ops=(), local=local)
+            run = launch(0, elements, local, *places, *integers(elements, *numbers))
+        if spec not in self._kernels:
+            self._kernels.append(spec)
+        self._launches.append(run._replace(kernel=self._kernels.index(spec)))
 
     def execute(self, pd: PrimitiveDesc, args: Mapping[int, LaunchArgument]) -> None:
         """Add the execution of a primitive on places."""

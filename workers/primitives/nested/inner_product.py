@@ -76,8 +76,8 @@ class NestedInnerProduct:
         inner = inner_order(op.weights if op.prop == "backward_weights" else op.src)
         rows, outputs = _seen(op.src, inner), _seen(op.weights, inner)
         if op.is_forward:
-            if any(item.arg == Arg.SRC and item.mask > 1 for item in (*attr.scales, *attr.zero_points)):
-                raise NotNested("scales or zero points of src that vary along dimensions that are summed over")
+            if any(item.arg == Arg.SRC and item.mask > 1 for item in attr.zero_points):
+                raise NotNested("zero points of src that vary along dimensions that are summed over")
             row = None if op.bias is None else Operand(bias_row(op.bias), bias)
             right = outputs.read(build, weights).turned()
             multiply(build, rows.read(build, src), right, row, result, turned_attributes(attr))
@@ -88,7 +88,7 @@ class NestedInnerProduct:
             with outputs.written(build, weights) as to:
                 multiply(build, result.turned(), rows.read(build, src), None, to, attr)
             if op.bias is not None:
-                add_rows(build, result, op.bias, bias)
+                add_rows(build, result, Operand(bias_row(op.bias), bias))
         return build.program()
 
 

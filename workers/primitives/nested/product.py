@@ -6,10 +6,10 @@ All are described by src (R, K), weights (O, K), bias (O,) and dst (R, O), as th
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
-from ...desc import Arg, Convolution, InnerProduct, Matmul, MemoryDesc, PrimitiveAttr, Quantisation, Reduction
+from ...desc import Arg, Convolution, InnerProduct, Matmul, MemoryDesc, PrimitiveAttr, Reduction
 from ...desc.equivalence import same_bytes
 from ...engines.target import Target
 from ..primitive_desc import PrimitiveDesc, UnsupportedPrimitive, primitive_desc
@@ -65,8 +65,10 @@ def refuse_types(op: InnerProduct | Convolution, attr: PrimitiveAttr, target: Ta
             return f"data types {', '.join(sorted(types))}"
         if op.weights.dtype != "s8":
             return f"weights of {op.weights.dtype}"
-    elif not attr.is_plain:
-        return "scales and zero points of f32"
+    elif attr.zero_points:
+        return "zero points of f32"
+    if attr.scales:
+        return "scales are not supported"
     if not op.is_forward and (attr.post_ops or not attr.is_plain):
         return "a backward operation takes no scales, zero points or post-ops"
     return None
@@ -77,13 +79,16 @@ def fast_matmul(op: Matmul, attr: PrimitiveAttr, target: Target) -> PrimitiveDes
 
     Raises NotNested where there is none: a reference implementation of the whole would be as good.
     """
-    reasons = []
-    for choice in _choices(op, attr):
-        try:
+    *narrower, widest = _choices(op, attr)
+    try:
+        # What is declined with all layouts open need not be tried with fewer.
+        found = primitive_desc(widest, attr, target, references=False)
+    except UnsupportedPrimitive as error:
+        raise NotNested(f"there is no fast product for it: {error}") from error
+    for choice in narrower:
+        with suppress(UnsupportedPrimitive):
             return primitive_desc(choice, attr, target, references=False)
-        except UnsupportedPrimitive as error:
-            reasons.append(str(error))
-    raise NotNested(f"there is no fast product for it: {reasons[0]}")
+    return found
 
 
 def multiply(
@@ -114,24 +119,21 @@ def bias_row(bias: MemoryDesc) -> MemoryDesc:
     return MemoryDesc((1, *bias.dims), bias.dtype)
 
 
-def add_rows(build: NestedBuilder, rows: Operand, bias: MemoryDesc, at: LaunchArgument) -> None:
-    """Add the sum of the rows of a matrix (R, O), written as a bias (O,)."""
-    build.compute(Reduction(rows.md, bias_row(bias), "sum"), {Arg.SRC: rows.at, Arg.DST: at})
+def add_rows(build: NestedBuilder, rows: Operand, row: Operand) -> None:
+    """Add the sum of the rows of a matrix (R, O), written as a row (1, O)."""
+    build.compute(Reduction(rows.md, row.md, "sum"), {Arg.SRC: rows.at, Arg.DST: row.at})
 
 
 def turned_attributes(attr: PrimitiveAttr) -> PrimitiveAttr:
     """Return attributes whose masks for weights (O, K) are those for the transpose (K, O).
 
-    Raises NotNested where scales or zero points vary along other dimensions than that of the outputs.
+    Raises NotNested where zero points vary along other dimensions than that of the outputs.
     """
-
-    def turned(items: tuple[Quantisation, ...]) -> tuple[Quantisation, ...]:
-        for item in items:
-            if item.arg == Arg.WEIGHTS and item.mask > 1:
-                raise NotNested(f"scales or zero points of weights with mask {item.mask}")
-        return tuple(replace(q, mask=2 * q.mask) if q.arg == Arg.WEIGHTS else q for q in items)
-
-    return replace(attr, scales=turned(attr.scales), zero_points=turned(attr.zero_points))
+    for item in attr.zero_points:
+        if item.arg == Arg.WEIGHTS and item.mask > 1:
+            raise NotNested(f"zero points of weights with mask {item.mask}")
+    turned = tuple(replace(q, mask=2 * q.mask) if q.arg == Arg.WEIGHTS else q for q in attr.zero_points)
+    return replace(attr, zero_points=turned)
 
 
 def _choices(op: Matmul, attr: PrimitiveAttr) -> Iterator[Matmul]:

@@ -14,6 +14,7 @@ from math import prod
 
 from ...desc import Arg, Convolution, PrimitiveAttr
 from ...engines.target import Target
+from ..nested.convolution import NestedConvolution
 from ..program import KernelSpec, Launch, LaunchArgument, Program
 from ..reference.convolution import ReferenceConvolution
 from .grid import HEAVY, LIGHT, REGISTER_ROWS, group, integers, launch, memory, vector_width
@@ -137,4 +138,4 @@ def _triple(values: Iterable[int]) -> Triple:
     return a, b, c
 
 
-IMPLEMENTATIONS = (OpenClConvolution(), OpenClReference(ReferenceConvolution()))
+IMPLEMENTATIONS = (OpenClConvolution(), NestedConvolution("opencl"), OpenClReference(ReferenceConvolution()))

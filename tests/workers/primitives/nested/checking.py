@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from poolrt.workers.desc import OpDesc, PrimitiveAttr
+from poolrt.workers.engines.target import Target
 from poolrt.workers.primitives.primitive_desc import PrimitiveDesc, primitive_descs
 from tests.references import assert_close, results
 from tests.workers.primitives.reference.drawing import Runner, arguments
@@ -17,10 +19,24 @@ Array = NDArray[Any]
 #: Small integers, whose products and sums are exact in float32 in any order.
 EXACT: Final = 4.0
 
+_LETTERS = "abcdefghijkl"
 
-def nested_of(op: OpDesc, attr: PrimitiveAttr, runner: Runner) -> PrimitiveDesc | None:
+
+@st.composite
+def tags(draw: st.DrawFn, rank: int) -> str:
+    """Draw a tag: any, permuted, or with blocks of one dimension."""
+    kind = draw(st.sampled_from(("any", "permuted", "blocked")))
+    if kind == "any":
+        return "any"
+    order = draw(st.permutations(range(rank)))
+    block = draw(st.integers(0, rank - 1)) if kind == "blocked" else -1
+    tag = "".join(_LETTERS[dim].upper() if dim == block else _LETTERS[dim] for dim in order)
+    return tag + (f"{draw(st.sampled_from((4, 16)))}{_LETTERS[block]}" if kind == "blocked" else "")
+
+
+def nested_of(op: OpDesc, attr: PrimitiveAttr, target: Target) -> PrimitiveDesc | None:
     """Return the primitive descriptor of the implementation made of others, None where it declines."""
-    found = {pd.impl_name(): pd for pd in primitive_descs(op, attr, runner.target)}
+    found = {pd.impl_name(): pd for pd in primitive_descs(op, attr, target)}
     return found.get("nested:matmul")
 
 
@@ -30,7 +46,7 @@ def check(
 ) -> PrimitiveDesc:  # fmt: skip
     """Raise AssertionError unless the nested implementation accepts, and gives what NumPy does."""
     attr = attr or PrimitiveAttr()
-    pd = nested_of(op, attr, runner)
+    pd = nested_of(op, attr, runner.target)
     assert pd is not None, f"{op} {attr} is declined"
     given = dict(arguments(pd.op, attr, 1, -EXACT, EXACT)) if args is None else dict(args)
     if args is None:

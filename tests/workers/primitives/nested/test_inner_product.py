@@ -13,22 +13,9 @@ from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.primitives.primitive_desc import primitive_desc
 from tests.workers.primitives.reference.drawing import Runner, examples
 
-from .checking import check, nested_of
+from .checking import check, nested_of, tags
 
-LETTERS = "abcde"
 PROPS = ("forward_inference", "forward_training", "backward_data", "backward_weights")
-
-
-@st.composite
-def layouts(draw: st.DrawFn, rank: int) -> str:
-    """Draw a tag: any, permuted, or with blocks of one dimension."""
-    kind = draw(st.sampled_from(("any", "permuted", "blocked")))
-    if kind == "any":
-        return "any"
-    order = draw(st.permutations(range(rank)))
-    block = draw(st.integers(0, rank - 1)) if kind == "blocked" else -1
-    tag = "".join(LETTERS[dim].upper() if dim == block else LETTERS[dim] for dim in order)
-    return tag + (f"{draw(st.sampled_from((4, 16)))}{LETTERS[block]}" if kind == "blocked" else "")
 
 
 @st.composite
@@ -37,7 +24,7 @@ def products(draw: st.DrawFn) -> InnerProduct:
     rows, outputs, *inner = (draw(st.integers(1, 20)), draw(st.integers(1, 40)), draw(st.integers(1, 20)),
                              *(draw(st.integers(1, 3)) for _ in range(rank - 2)))  # fmt: skip
     prop = draw(st.sampled_from(PROPS))
-    src, weights = (MemoryDesc((size, *inner), "f32", draw(layouts(rank))) for size in (rows, outputs))
+    src, weights = (MemoryDesc((size, *inner), "f32", draw(tags(rank))) for size in (rows, outputs))
     dst = MemoryDesc((rows, outputs), "f32", draw(st.sampled_from(("", "ba", "any"))))
     if prop != PROPS[0] and dst.is_any:
         dst = dst.with_tag("")
@@ -45,7 +32,7 @@ def products(draw: st.DrawFn) -> InnerProduct:
     return InnerProduct(src, weights, bias, dst, prop)
 
 
-@examples(30)
+@examples(12)
 @given(op=products())
 def test_every_layout_and_propagation_kind(runner: Runner, op: InnerProduct) -> None:
     check(runner, op)
@@ -104,11 +91,11 @@ DECLINED: list[tuple[dict[str, Any], PrimitiveAttr]] = [
 
 
 @pytest.mark.parametrize("number", range(len(DECLINED)))
-def test_what_no_fast_product_takes_is_left_to_the_reference(native: Runner, number: int) -> None:
+def test_what_no_fast_product_takes_is_left_to_the_reference(number: int) -> None:
     types, attr = DECLINED[number]
     dtype = types.get("dtype", "f32")
     op = InnerProduct(
         MemoryDesc((4, 8, 3), dtype), MemoryDesc((6, 8, 3), types.get("weights", dtype)), None,
         MemoryDesc((4, 6), types.get("dst", dtype)), types.get("prop", "forward_inference"),
     )  # fmt: skip
-    assert nested_of(op, attr, native) is None
+    assert nested_of(op, attr, cpu_target()) is None

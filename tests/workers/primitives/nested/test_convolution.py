@@ -1,0 +1,102 @@
+"""Convolution on reorder and matmul: kernels of 1 as they are, others unfolded; groups, strides, layouts, attributes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from poolrt.workers.desc import Arg, Convolution, MemoryDesc, PostOp, PrimitiveAttr, Quantisation
+from poolrt.workers.engines.target import cpu_target
+from poolrt.workers.primitives.nested.convolution import NestedConvolution
+from poolrt.workers.primitives.primitive_desc import primitive_desc
+from tests.workers.primitives.reference.drawing import Runner, examples
+
+from .checking import check, nested_of, tags
+
+PROPS = ("forward_inference", "forward_training", "backward_data", "backward_weights")
+
+
+@st.composite
+def convolutions(draw: st.DrawFn) -> Convolution:
+    rank, groups = draw(st.integers(1, 3)), draw(st.sampled_from((1, 1, 2, 3)))
+    batch, inputs, outputs = draw(st.integers(1, 3)), draw(st.integers(1, 9)), draw(st.integers(1, 9))
+    kernel = (1,) * rank if draw(st.booleans()) else tuple(draw(st.integers(1, 3)) for _ in range(rank))
+    strides = tuple(draw(st.integers(1, 2)) for _ in range(rank))
+    dilations = tuple(draw(st.integers(0, 1)) for _ in range(rank))
+    low, high = (tuple(draw(st.integers(0, 1)) if max(kernel) > 1 else 0 for _ in range(rank)) for _ in range(2))
+    sizes = tuple(draw(st.integers(5, 6)) for _ in range(rank))
+    reach = [(k - 1) * (d + 1) + 1 for k, d in zip(kernel, dilations, strict=True)]
+    results = tuple(
+        (size + sum(pads) - need) // step + 1
+        for size, pads, need, step in zip(sizes, zip(low, high, strict=True), reach, strides, strict=True)
+    )
+    prop = draw(st.sampled_from(PROPS))
+    shapes = (batch, groups * inputs, *sizes), (groups * outputs, inputs, *kernel), (batch, groups * outputs, *results)
+    src, weights, dst = (MemoryDesc(dims, "f32", draw(tags(rank + 2))) for dims in shapes)
+    bias = MemoryDesc((groups * outputs,), "f32") if prop != "backward_data" and draw(st.booleans()) else None
+    return Convolution(src, weights, bias, dst, strides, dilations, low, high, groups, prop)
+
+
+@examples(16)
+@given(op=convolutions())
+def test_every_shape_layout_and_propagation_kind(runner: Runner, op: Convolution) -> None:
+    check(runner, op)
+
+
+def pointwise(dtype: str = "f32", tag: str = "acdb", groups: int = 1, prop: str = PROPS[0]) -> Convolution:
+    weights, result = ("f32", "f32") if dtype == "f32" else ("s8", "s32")
+    return Convolution(
+        MemoryDesc((2, 16, 5, 6), dtype, tag), MemoryDesc((20, 16 // groups, 1, 1), weights, "any"), None,
+        MemoryDesc((2, 20, 5, 6), result, tag), (1, 1), (0, 0), (0, 0), (0, 0), groups, prop,
+    )  # fmt: skip
+
+
+def test_pixels_whose_channels_lie_together_are_rows_as_they_are(runner: Runner) -> None:
+    pd = check(runner, pointwise())
+    assert [inner.op.kind for inner in pd.nested()] == ["matmul"]
+
+
+def test_row_major_images_are_reordered_before_and_after(runner: Runner) -> None:
+    pd = check(runner, pointwise(tag="abcd"))
+    assert [inner.op.kind for inner in pd.nested()] == ["reorder", "matmul", "reorder"]
+
+
+def test_post_ops_are_those_of_the_product(runner: Runner) -> None:
+    op = pointwise()
+    check(runner, op, PrimitiveAttr((PostOp("binary", "add", src1=op.dst), PostOp("eltwise", "relu"))))
+
+
+@pytest.mark.parametrize("src", ["u8", "s8"])
+def test_8_bit_integers_are_multiplied_exactly(native: Runner, src: str) -> None:
+    check(native, pointwise(src))
+    check(native, pointwise(src, "abcd"), PrimitiveAttr(zero_points=(Quantisation(Arg.SRC), Quantisation(Arg.DST, 2))))
+
+
+def test_images_stay_with_the_kernels_made_for_them() -> None:
+    op = pointwise(tag="any")
+    assert primitive_desc(op, PrimitiveAttr(), cpu_target()).impl_name() == "native:blocked"
+    assert primitive_desc(pointwise(), PrimitiveAttr(), cpu_target()).impl_name() == "nested:matmul"
+
+
+DECLINED: list[tuple[dict[str, Any], PrimitiveAttr, str]] = [
+    ({"dtype": "bf16"}, PrimitiveAttr(), "data types"),
+    ({"dtype": "u8", "groups": 2}, PrimitiveAttr(), "without groups"),
+    ({"groups": 2}, PrimitiveAttr((PostOp.accumulate(),)), "only eltwise"),
+    ({}, PrimitiveAttr((PostOp("eltwise", "pow", 1.0, 2.0),)), "no fast product"),
+    ({}, PrimitiveAttr(scales=(Quantisation(Arg.SRC),)), "scales are not"),
+    ({"prop": "backward_data"}, PrimitiveAttr((PostOp("eltwise", "relu"),)), "takes no scales"),
+]
+
+
+@pytest.mark.parametrize(("changed", "attr", "why"), DECLINED)
+def test_what_products_do_not_compute_is_left_to_the_reference(
+    changed: dict[str, Any], attr: PrimitiveAttr, why: str
+) -> None:
+    op = pointwise(**changed)
+    assert nested_of(op, attr, cpu_target()) is None
+    reason = NestedConvolution("cpu").reject(op, attr, cpu_target())
+    assert reason is not None
+    assert why in reason

@@ -1,0 +1,49 @@
+"""Unfold images into rows: the windows of a convolution side by side, so that a product of matrices computes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from numba.core import types
+
+from .vec import fload, fstore
+
+
+def make(isa: str) -> tuple[Callable[..., None], Any]:
+    """Return the kernel for up to three spatial dimensions.
+
+    Arguments: addresses of images (N, G C, D, H, W) and of rows (G, N, OD, OH, OW, C, KD, KH, KW), both row-major f32; N,
+    G, C; the sizes of images, of results, of windows; strides, distances between the elements of a window, and padding,
+    three each. What lies outside of an image is 0. One item of work is all of (G, N, OD, OH).
+    """
+
+    def unfold(
+        begin: int, end: int, src: int, dst: int, N: int, G: int, C: int, D: int, H: int, W: int,
+        OD: int, OH: int, OW: int, KD: int, KH: int, KW: int, SD: int, SH: int, SW: int,
+        DD: int, DH: int, DW: int, PD: int, PH: int, PW: int,
+    ) -> None:  # fmt: skip
+        for item in range(begin, end):
+            oh = item % OH
+            od = item // OH % OD
+            n = item // (OH * OD) % N
+            g = item // (OH * OD * N)
+            to = dst + item * OW * C * KD * KH * KW * 4
+            images = src + (n * G + g) * C * D * H * W * 4
+            for ow in range(OW):
+                for i in range(C):
+                    for kd in range(KD):
+                        d = od * SD - PD + kd * DD
+                        for kh in range(KH):
+                            h = oh * SH - PH + kh * DH
+                            row = images + ((i * D + d) * H + h) * W * 4
+                            inside = 0 <= d < D and 0 <= h < H
+                            for kw in range(KW):
+                                w = ow * SW - PW + kw * DW
+                                if inside and 0 <= w < W:
+                                    fstore(to, fload(row + w * 4))
+                                else:
+                                    fstore(to, 0.0)
+                                to += 4
+
+    return unfold, types.void(*[types.int64] * 25)
