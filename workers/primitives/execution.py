@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import Final
 
 from ..bound_primitive import BoundPrimitive, RealizedPrimitive
 from ..desc import Arg
+from ..memory.buffer import Buffer
 from ..memory.storage import Memory
 from ..streams.stream import Stream
 from ..threadpools.interface import Region, ThreadpoolInterface
 from ..threadpools.regions import PackedRegions
+
+#: As a plain number: members of an enumeration are slow to look up.
+_SCRATCHPAD: Final = int(Arg.SCRATCHPAD)
 
 
 class CpuExecution:
@@ -25,37 +30,36 @@ class CpuExecution:
         pool = stream.pool
         threads = pool.get_num_threads()
         with stream.order:
-            given = args.get(Arg.SCRATCHPAD)
-            scratchpad = given if given is not None else stream.scratchpad(self._primitive.entry.scratchpad)
-            addresses = {int(arg): memory.address for arg, memory in args.items()}
-            addresses[Arg.SCRATCHPAD] = scratchpad.address
+            used: dict[int, Memory | Buffer] = {**args}
+            if _SCRATCHPAD not in used:
+                used[_SCRATCHPAD] = stream.scratchpad(self._primitive.entry.scratchpad)
             if pool.get_flags() & ThreadpoolInterface.ASYNCHRONOUS:
-                launches = _Launches(self._primitive, addresses, threads, keep=(dict(args), scratchpad))
-                pool.run_regions(launches.regions)
+                launches = _Launches(self._primitive, used, threads, keep=used)
+                pool.run_regions(launches.move(used))
                 return
             idle = self._idle.setdefault(threads, [])
             try:
                 launches = idle.pop()
             except IndexError:
-                launches = _Launches(self._primitive, addresses, threads)
-            for arg, address in addresses.items():
-                launches.bound.move(arg, address)
-            pool.run_regions(launches.regions)
+                launches = _Launches(self._primitive, used, threads)
+            pool.run_regions(launches.move(used))
             idle.append(launches)
 
 
 class _Launches:
     """A bound primitive and its parallel regions; of one execution at a time. ``keep`` lives until they have ended."""
 
-    def __init__(
-        self, primitive: RealizedPrimitive, addresses: Mapping[int, int], threads: int, keep: object = None
-    ) -> None:
-        self.bound = BoundPrimitive(primitive, dict.fromkeys(addresses), None, threads)
-        for arg, address in addresses.items():
-            self.bound.move(arg, address)
+    def __init__(self, primitive: RealizedPrimitive, args: Iterable[int], threads: int, keep: object = None) -> None:
+        bound = BoundPrimitive(primitive, dict.fromkeys(args), None, threads)
         name = primitive.entry.implementation
-        blocks = self.bound.blocks
         # What is kept must not lead back here, or only the garbage collector would free the memory.
-        self.regions = PackedRegions(
-            [Region(b.kernel.address, b.addresses, name, (b.blocks, primitive, keep)) for b in blocks]
+        self._regions = PackedRegions(
+            [Region(b.kernel.address, b.addresses, name, (b.blocks, primitive, keep)) for b in bound.blocks]
         )
+        self._move = bound.move
+
+    def move(self, used: Mapping[int, Memory | Buffer]) -> PackedRegions:
+        """Return the regions, on other memory."""
+        for arg, memory in used.items():
+            self._move(arg, memory.address)
+        return self._regions

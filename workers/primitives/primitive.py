@@ -59,6 +59,7 @@ class Primitive:
         wanted = self._wanted
         if wanted is None:
             wanted = self._wanted = arguments(self.pd)
+        used: dict[int, Memory] = {}
         for arg, desc in wanted.items():
             memory = given.get(arg)
             if memory is None:
@@ -67,11 +68,12 @@ class Primitive:
                 raise ValueError(f"argument {_name(arg)}: expect {desc}, got {memory.desc}")
             if memory.engine is not self.engine and not (memory.is_on_host and self.engine.kind == "cpu"):
                 raise ValueError(f"argument {_name(arg)}: expect memory on {self.engine}, got {memory}")
+            used[arg] = memory
         execution = self._execution
         if execution is None:
             # Threads that come here at once make one each, of the same resource; either will do.
             execution = self._execution = self._realized()
-        execution.execute(stream, {arg: given[arg] for arg in wanted})
+        execution.execute(stream, used)
 
     def _realized(self) -> CpuExecution | OpenClExecution:
         resource = self.resources.get(self._cached)
