@@ -11,9 +11,9 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import msgpack
 
-from .program import Launch, LaunchArgument, NestedLaunch, Program
+from .program import Launch, LaunchArgument, NestedLaunch, Program, Transfer
 
-FORMAT: Final = 2
+FORMAT: Final = 3
 
 #: The numbers that a launch can be given.
 _LEAST: Final = -(1 << 63)
@@ -42,6 +42,8 @@ class Entry(NamedTuple):
     tables: bytes
     scratchpad: int
     nested: tuple[bytes, ...] = ()
+    fetches: tuple[Transfer, ...] = ()
+    deliveries: tuple[Transfer, ...] = ()
 
 
 def pack_entry(
@@ -70,6 +72,8 @@ def pack_entry(
             "tables": program.tables,
             "scratchpad": program.scratchpad,
             "nested": list(nested),
+            "fetches": program.fetches,
+            "deliveries": program.deliveries,
         }
     )
     return packed
@@ -104,7 +108,10 @@ def _checked(raw: Any) -> Entry:
     launches = tuple(
         _nested_launch(item, room) if len(item) == 3 else _launch(item, room) for item in _of(tuple, raw["launches"])
     )
-    return Entry(implementation, engine, binaries, names, launches, tables, scratchpad, nested)
+    fetches, deliveries = (
+        tuple(_transfer(item, room) for item in _of(tuple, raw[name])) for name in ("fetches", "deliveries")
+    )
+    return Entry(implementation, engine, binaries, names, launches, tables, scratchpad, nested, fetches, deliveries)
 
 
 class _Room(NamedTuple):
@@ -125,6 +132,18 @@ def _nested_launch(item: Any, room: _Room) -> NestedLaunch:
             raise MalformedEntry(f"argument {where!r:.60} of a nested primitive")
         placed.append((_number(arg, _LEAST, _MOST), _argument(where, value, room)))
     return NestedLaunch(_number(number, 0, room.nested - 1), tuple(placed), _number(scratchpad, 0, room.scratchpad))
+
+
+def _transfer(item: Any, room: _Room) -> Transfer:
+    arg, place, nbytes = item
+    where, value = _of(tuple, place)
+    if where not in ("m", "s"):
+        raise MalformedEntry(f"transfer to or from {where!r:.60}")
+    _number(nbytes, 0, _MOST_SCRATCHPAD)
+    _argument(where, value, room)
+    if where == "s":
+        _number(value, 0, room.scratchpad - nbytes)
+    return Transfer(_number(arg, _LEAST, _MOST), (where, value), nbytes)
 
 
 def _argument(where: Any, value: Any, room: _Room) -> LaunchArgument:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from functools import lru_cache
+from itertools import chain
 from math import copysign
 from operator import is_
 from typing import Any, Final
 
 from ..desc import MemoryDesc, OpDesc, PrimitiveAttr
-from ..engines.target import Target
+from ..engines.target import Target, cpu_target
 from .hint import take_hint
 from .primitive_desc import PrimitiveDesc, accepted, unsupported
 
@@ -28,7 +29,11 @@ class Offers:
             op = take_hint(op, hint)
             known = tuple(sorted((int(arg), desc) for arg, desc in hint.memories().items()))
         reasons: list[str] = []
-        self._rest = accepted(op, attr, target, known, reasons)
+        # What goes to or from a device can be computed on the host instead.
+        #: Whether this is a reorder between two engines.
+        self.crosses: bool = op.kind == "reorder" and op.crosses  # type: ignore[attr-defined]
+        targets = (target, cpu_target()) if self.crosses else (target,)
+        self._rest = chain.from_iterable(accepted(op, attr, each, known, reasons) for each in targets)
         self._lock = threading.Lock()
         self._found: list[PrimitiveDesc] = []
         best = self.at(0)

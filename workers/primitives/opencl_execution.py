@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..desc import Arg
 from ..memory.storage import Memory
 from ..opencl_primitive import BoundLaunch, RealizedOpenClPrimitive, bind_launches
 from ..streams.stream import Stream
 from ..threadpools.interface import KernelFailed
+
+if TYPE_CHECKING:
+    import pyopencl
 
 
 class OpenClExecution:
@@ -21,23 +24,30 @@ class OpenClExecution:
 
     def execute(self, stream: Stream, args: Mapping[int, Memory]) -> None:
         """Enqueue on a stream. Raises KernelFailed where the driver refuses a launch."""
-        import pyopencl as cl
-
         with stream.order:
             buffers: dict[int, Any] = {int(arg): memory.device_buffer for arg, memory in args.items()}
             if Arg.SCRATCHPAD not in buffers:
                 buffers[Arg.SCRATCHPAD] = stream.device_scratchpad(self._primitive.entry.scratchpad)
-            try:
-                launches = self._idle.pop()
-            except IndexError:
-                launches = bind_launches(self._primitive, dict.fromkeys(buffers, (None, 0)), None)
-            try:
-                for launch in launches:
-                    for index, arg in launch.moving:
-                        launch.move(index, buffers[arg])
-                    launch.enqueue(stream.queue)
-            except cl.Error as error:
-                raise KernelFailed(f"{self._primitive.entry.implementation} failed: {error}") from error
+            self.enqueue(stream, buffers)
             # The device may still work on host memory when its owner has let it go.
             stream.hold((dict(args), buffers))
-            self._idle.append(launches)
+
+    def enqueue(self, stream: Stream, buffers: Mapping[int, pyopencl.Buffer]) -> None:
+        """Enqueue all launches on buffers by argument, the scratchpad's among them; the caller holds the stream's order.
+
+        Raises KernelFailed.
+        """
+        import pyopencl as cl
+
+        try:
+            launches = self._idle.pop()
+        except IndexError:
+            launches = bind_launches(self._primitive, dict.fromkeys(buffers, (None, 0)), None)
+        try:
+            for launch in launches:
+                for index, arg in launch.moving:
+                    launch.move(index, buffers[arg])
+                launch.enqueue(stream.queue)
+        except cl.Error as error:
+            raise KernelFailed(f"{self._primitive.entry.implementation} failed: {error}") from error
+        self._idle.append(launches)

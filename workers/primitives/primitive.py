@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from ..bound_primitive import RealizedPrimitive
 from ..desc import Arg, MemoryDesc
@@ -18,7 +18,14 @@ from .primitive_desc_iface import arguments
 
 if TYPE_CHECKING:
     from ..opencl_primitive import RealizedOpenClPrimitive
-    from .opencl_execution import OpenClExecution
+
+
+class Execution(Protocol):
+    """Executes a realized primitive from any number of threads at once."""
+
+    def execute(self, stream: Stream, args: Mapping[int, Memory]) -> None:
+        """Execute on memories given by argument. Raises KernelFailed."""
+        ...
 
 
 class Primitive:
@@ -44,7 +51,7 @@ class Primitive:
         #: The resources of this primitive and of those that it is made of.
         self.resources = ResourceMapper(engine)
         self._cached = cached
-        self._execution: CpuExecution | OpenClExecution | None = None if self.source == "memory" else self._realized()
+        self._execution: Execution | None = None if self.source == "memory" else self._realized()
         self._wanted: dict[int, MemoryDesc] | None = None
 
     def execute(self, stream: Stream, args: Mapping[int, Memory] | Mapping[Arg, Memory]) -> None:
@@ -62,26 +69,37 @@ class Primitive:
         used: dict[int, Memory] = {}
         for arg, desc in wanted.items():
             memory = given.get(arg)
-            if memory is None:
-                raise ValueError(f"argument {_name(arg)}: missing; expect {desc}")
-            if memory.desc is not desc and memory.desc != desc:
-                raise ValueError(f"argument {_name(arg)}: expect {desc}, got {memory.desc}")
-            if memory.engine is not self.engine and not (memory.is_on_host and self.engine.kind == "cpu"):
-                raise ValueError(f"argument {_name(arg)}: expect memory on {self.engine}, got {memory}")
+            if memory is None or memory.desc is not desc or memory.engine is not self.engine:
+                memory = checked_argument(arg, memory, desc, self.engine)
             used[arg] = memory
+        self._run(stream, used)
+
+    def _run(self, stream: Stream, args: Mapping[int, Memory]) -> None:
         execution = self._execution
         if execution is None:
             # Threads that come here at once make one each, of the same resource; either will do.
             execution = self._execution = self._realized()
-        execution.execute(stream, used)
+        execution.execute(stream, args)
 
-    def _realized(self) -> CpuExecution | OpenClExecution:
+    def _realized(self) -> Execution:
         resource = self.resources.get(self._cached)
         if isinstance(resource, RealizedPrimitive):
             return CpuExecution(resource)
         from .opencl_execution import OpenClExecution
 
         return OpenClExecution(cast("RealizedOpenClPrimitive", resource))
+
+
+def checked_argument(arg: int, memory: Memory | None, desc: MemoryDesc, engine: Engine) -> Memory:
+    """Return a memory. Raises ValueError where it is missing, differently described or not on the engine."""
+    if memory is None:
+        raise ValueError(f"argument {_name(arg)}: missing; expect {desc}")
+    if memory.desc != desc:
+        raise ValueError(f"argument {_name(arg)}: expect {desc}, got {memory.desc}")
+    if memory.engine is not engine and not (memory.is_on_host and engine.kind == "cpu"):
+        which = ", on another engine of the same device" if repr(memory.engine) == repr(engine) else ""
+        raise ValueError(f"argument {_name(arg)}: expect memory on {engine}, got {memory}{which}")
+    return memory
 
 
 def _name(arg: int) -> str:

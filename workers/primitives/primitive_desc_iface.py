@@ -114,8 +114,9 @@ class PrimitiveDescIface:
 
         ``impl_info_str`` · ``src_md`` and the like with an index · ``exec_arg_md`` with an argument · ``scratchpad_md`` ·
         ``num_of_inputs_s32`` · ``num_of_outputs_s32`` · ``memory_consumption_s64``, the bytes of scratch memory that the
-        library brings · ``engine`` · ``primitive_kind`` · ``prop_kind`` · or a field of the operation. Raises ValueError
-        naming ``what`` where there is no such query.
+        library brings · ``engine`` · ``scratchpad_engine`` · ``reorder_src_engine`` · ``reorder_dst_engine`` ·
+        ``primitive_kind`` · ``prop_kind`` · or a field of the operation. Raises ValueError naming ``what`` where there is
+        no such query.
         """
         if what in _ARGUMENTS or what in _PRESENT:
             return self._desc(what, index)
@@ -155,9 +156,17 @@ _QUERIES: Final[dict[str, Callable[[PrimitiveDescIface, int], Any]]] = {
     "memory_consumption_s64": lambda iface, _: booked(iface.pd) if iface.pd.attr.scratchpad_mode == "library" else 0,
     "engine": lambda iface, _: iface.engine,
     "scratchpad_engine": lambda iface, _: iface.engine,
+    "reorder_src_engine": lambda iface, _: _reorder_engine(iface),
+    "reorder_dst_engine": lambda iface, _: _reorder_engine(iface),
     "primitive_kind": lambda iface, _: iface.pd.op.kind,
     "prop_kind": lambda iface, _: getattr(iface.pd.op, "prop", "forward_inference"),
 }
+
+
+def _reorder_engine(iface: PrimitiveDescIface) -> Engine:
+    if iface.pd.op.kind != "reorder":
+        raise ValueError(f"what: only reorders have engines of src and dst, this is a {iface.pd.op.kind}")
+    return iface.engine
 
 
 @lru_cache(maxsize=1)
@@ -186,6 +195,10 @@ def describe(
     if hint is not None and not isinstance(hint, PrimitiveDescIface):
         raise TypeError(f"hint: expect a primitive descriptor, got {type(hint).__name__}")
     found = offers(kind, engine.target, attr, None if hint is None else hint.pd, args, named)
+    if found.crosses:
+        raise ValueError(
+            "dst_engine: expect an Engine: a reorder between two is described by (engine, src, dst_engine, dst)"
+        )
     return PrimitiveDescIface(engine, found, found.best)
 
 

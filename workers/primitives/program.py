@@ -17,6 +17,9 @@ generator (its last part); its spec declares the work-group size (``local``) and
 
 A *nested* primitive is one of its own, with an entry of its own that other primitives share; a launch executes it on
 places of the outer one: memory, scratchpad or tables, never numbers.
+
+Where an execution argument lies on another engine, no launch names it: *transfers* bring its bytes to where the launches
+find them, or carry them there afterwards.
 """
 
 from __future__ import annotations
@@ -72,11 +75,27 @@ class NestedLaunch(NamedTuple):
     scratchpad: int = 0
 
 
+class Transfer(NamedTuple):
+    """A copy of the first ``nbytes`` between argument ``arg`` of another engine and a ``place`` on this one.
+
+    The place is in the scratchpad or in another argument.
+    """
+
+    arg: int
+    place: LaunchArgument
+    nbytes: int
+
+
 class Program(NamedTuple):
-    """All that executing a primitive needs, except compiled code: ``scratchpad`` in bytes, ``tables`` as raw bytes."""
+    """All that executing a primitive needs, except compiled code: ``scratchpad`` in bytes, ``tables`` as raw bytes.
+
+    ``fetches`` come before all launches, ``deliveries`` after them.
+    """
 
     kernels: tuple[KernelSpec, ...]
     launches: tuple[Launch | NestedLaunch, ...]
     tables: bytes = b""
     scratchpad: int = 0
     nested: tuple[PrimitiveDesc, ...] = ()
+    fetches: tuple[Transfer, ...] = ()
+    deliveries: tuple[Transfer, ...] = ()

@@ -6,6 +6,7 @@ import struct
 
 from ..desc import Arg, MemoryDesc, PrimitiveAttr, Reorder, item_size
 from ..engines.target import Target
+from .crossing import CrossingReorder
 from .loop_nest import PIECE, IncompatibleBlocks, Loop, Nest, copies, fills, pieces, steps
 from .program import KernelSpec, Launch, LaunchArgument, Program
 from .reference.reorder import ReferenceReorder
@@ -126,4 +127,4 @@ def _take(loops: list[Loop], index: int | None) -> Loop:
     return Loop(1, 1, 1) if index is None else loops.pop(index)
 
 
-IMPLEMENTATIONS = (NativeReorder(), ReferenceReorder())
+IMPLEMENTATIONS = (NativeReorder(), CrossingReorder("native:crossing", "cpu"), ReferenceReorder())

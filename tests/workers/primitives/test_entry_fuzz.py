@@ -13,7 +13,7 @@ from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.primitives.create import PrimitiveCreator
 from poolrt.workers.primitives.entry import MalformedEntry, pack_entry, parse_entry
 from poolrt.workers.primitives.primitive_desc import primitive_desc
-from poolrt.workers.primitives.program import KernelSpec, Launch, NestedLaunch, Program
+from poolrt.workers.primitives.program import KernelSpec, Launch, NestedLaunch, Program, Transfer
 
 from ...mutations import fresh_seed
 from ..fuzzer import fuzz
@@ -37,6 +37,35 @@ def test_an_entry_names_its_nested_primitives_and_places_their_arguments() -> No
     assert entry.launches == program.launches
 
 
+def test_an_entry_names_what_is_transferred() -> None:
+    fetches, deliveries = (Transfer(1, ("s", 56), 200), Transfer(17, ("m", (1, 8)), 4)), (Transfer(17, ("s", 0), 256),)
+    program = PROGRAM._replace(fetches=fetches, deliveries=deliveries)
+    entry = parse_entry(pack_entry("opencl:crossing", "cpu", program, [b"object"], []))
+    assert (entry.fetches, entry.deliveries) == (fetches, deliveries)
+
+
+@pytest.mark.parametrize(
+    "transfer",
+    [
+        [1, ["s", 57], 200],  # behind the scratchpad
+        [1, ["s", -1], 4],
+        [1, ["s", 0], -1],
+        [1, ["s", 0], 1.0],
+        [1, ["m", 0], 4],
+        [1, ["m", [1, None]], 4],
+        [1, ["t", 0], 4],
+        [1, ["i", 0], 4],
+        ["1", ["s", 0], 4],
+        [1, ["s", 0]],
+        "ab",
+    ],
+)
+@pytest.mark.parametrize("when", ["fetches", "deliveries"])
+def test_a_transfer_that_cannot_be_is_refused(when: str, transfer: Any) -> None:
+    with pytest.raises(MalformedEntry):
+        parse_entry(changed(**{when: [transfer]}))
+
+
 def test_damaged_entries_are_bound_or_refused(tmp_path: Path) -> None:
     # Given the entry of a primitive with two kernels, tables and a scratchpad
     src, weights = MemoryDesc((1, 16, 8, 8), "f32"), MemoryDesc((16, 16, 3, 3), "f32")
@@ -50,7 +79,7 @@ def test_damaged_entries_are_bound_or_refused(tmp_path: Path) -> None:
     assert min(seen[name] for name in ("sound", "MalformedEntry", "ObjectError")) > 10
 
 
-@pytest.mark.parametrize("name", ["binaries", "names", "launches", "nested"])
+@pytest.mark.parametrize("name", ["binaries", "names", "launches", "nested", "fetches", "deliveries"])
 @pytest.mark.parametrize("value", ["text", "", b"", {}, None, 5, ["x", None], [[]]])
 def test_a_list_of_something_else_is_refused(name: str, value: Any) -> None:
     with pytest.raises(MalformedEntry):

@@ -272,9 +272,10 @@ def test_a_hint_of_something_else_is_refused(engine: Engine, other: str) -> None
 
 
 def test_what_nobody_implements_is_refused_with_every_reason(engine: Engine) -> None:
-    message = r"reorder on engine kind cpu is not supported \(native:nest: only .* one engine .*; ref:reorder: only .* one engine"
+    message = r"native:nest: post-ops .*; native:crossing: .*; ref:reorder: .* broadcast"
+    attr = PrimitiveAttr((PostOp("binary", "add", src1=MemoryDesc((7,), "f32")),))
     with pytest.raises(UnsupportedPrimitive, match=message):
-        Reorder.PrimitiveDesc(engine, MD, MD, "opencl", "cpu")
+        Reorder.PrimitiveDesc(engine, MD, MD, attr=attr)
 
 
 def test_a_primitive_descriptor_needs_neither_compiler_nor_driver() -> None:

@@ -33,6 +33,9 @@ take every layout: plain, permuted, blocked in any way, with strides.
 A data type is that of all tensors that hold data, with two exceptions: of products, weights of u8 and bool are s8, and
 results of s8, u8 and bool are s32. Tensors may also differ in type; the reference implementations take any mixture.
 Statistics, scales and shifts of normalisations are f32.
+
+Not in the tables: a reorder between engines takes what a reorder within the one that computes does. On a device that is
+`opencl:crossing`, on the host instead `native:crossing`.
 """
 
 _VERIFIED: Final = """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ...desc import Arg, MemoryDesc, PrimitiveAttr, Reorder
 from ...engines.target import Target
+from ..crossing import CrossingReorder
 from ..program import Program
 from ..reference.reorder import ReferenceReorder
 from .copies import copy_dimensions, copy_fits, copy_kernel, copy_launch
@@ -46,4 +47,4 @@ def _walk(op: Reorder) -> tuple[list[int], list[int], list[int]]:
     return [op.dst.dims[dim] for dim in order], walked(op.src), walked(op.dst)
 
 
-IMPLEMENTATIONS = (OpenClReorder(), OpenClReference(ReferenceReorder()))
+IMPLEMENTATIONS = (OpenClReorder(), CrossingReorder("opencl:crossing", "opencl"), OpenClReference(ReferenceReorder()))

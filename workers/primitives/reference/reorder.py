@@ -18,7 +18,7 @@ class ReferenceReorder:
     general = True
 
     def reject(self, op: Reorder, attr: PrimitiveAttr, target: Target) -> str | None:
-        if {op.src_engine, op.dst_engine} - {"", "cpu"}:
+        if op.crosses:
             return "only reorders within one engine are supported"
         return refuse_attributes(op, attr, op.dst)
 
