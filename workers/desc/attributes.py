@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -14,7 +15,8 @@ ELTWISE_ALGORITHMS: Final = (
     "gelu_tanh", "hardswish", "hardsigmoid", "softplus", "swish", "mish", "pow", "round",
 )  # fmt: skip
 BINARY_ALGORITHMS: Final = ("add", "sub", "mul", "div", "max", "min", "ge", "gt", "le", "lt", "eq", "ne")
-POST_OP_KINDS: Final = ("eltwise", "binary", "sum")
+_ALGORITHMS: Final = {"eltwise": ELTWISE_ALGORITHMS, "binary": BINARY_ALGORITHMS, "sum": ("",)}
+POST_OP_KINDS: Final = tuple(_ALGORITHMS)
 FPMATH_MODES: Final = ("strict", "bf16", "f16", "any")
 SCRATCHPAD_MODES: Final = ("library", "user")
 #: Arguments that can be quantised, besides the sources of sum and concat.
@@ -47,7 +49,7 @@ class PostOp:
             raise ValueError(f"unknown post-op kind {self.kind!r}; known: {', '.join(POST_OP_KINDS)}")
         if self.kind == "eltwise":
             object.__setattr__(self, "algorithm", eltwise_algorithm(self.algorithm))
-        known = {"eltwise": ELTWISE_ALGORITHMS, "binary": BINARY_ALGORITHMS, "sum": ("",)}[self.kind]
+        known = _ALGORITHMS[self.kind]
         if self.algorithm not in known:
             raise ValueError(f"unknown {self.kind} algorithm {self.algorithm!r}; known: {', '.join(known)}")
         if (self.src1 is not None) != (self.kind == "binary"):
@@ -133,10 +135,8 @@ class PrimitiveAttr:
         if len(self.post_ops) > MAX_POST_OPS:
             raise ValueError(f"post_ops: at most {MAX_POST_OPS}, got {len(self.post_ops)}")
         for name in ("scales", "zero_points"):
-            chosen = sorted(getattr(self, name), key=lambda q: q.arg)
-            if len({q.arg for q in chosen}) != len(chosen):
-                raise ValueError(f"{name}: an argument is named twice")
-            object.__setattr__(self, name, tuple(chosen))
+            chosen = getattr(self, name)
+            object.__setattr__(self, name, _by_argument(name, chosen) if chosen else ())
         for name, known in (("fpmath_mode", FPMATH_MODES), ("scratchpad_mode", SCRATCHPAD_MODES)):
             if getattr(self, name) not in known:
                 raise ValueError(f"{name}: unknown {getattr(self, name)!r}; known: {', '.join(known)}")
@@ -205,3 +205,9 @@ class PrimitiveAttr:
             str(scratchpad_mode),
             bool(deterministic),
         )
+
+
+def _by_argument(name: str, chosen: Sequence[Quantisation]) -> tuple[Quantisation, ...]:
+    if len({item.arg for item in chosen}) != len(chosen):
+        raise ValueError(f"{name}: an argument is named twice")
+    return tuple(sorted(chosen, key=lambda item: item.arg))

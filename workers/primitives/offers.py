@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
 from functools import lru_cache
 from itertools import chain
 from math import copysign
-from operator import is_
+from operator import attrgetter, is_
 from typing import Any, Final
 
 from ..desc import MemoryDesc, OpDesc, PrimitiveAttr
@@ -73,7 +74,7 @@ class Descriptions:
             known.move_to_end(asked)
         except KeyError:  # not there, or dropped at this moment by another thread
             return None
-        return offers if all(map(is_, given, asked)) or identical(given, asked) else None
+        return offers if identical(given, asked) else None
 
     def put(self, asked: tuple[Any, ...], offers: Offers) -> None:
         """Keep offers, dropping the least recently used."""
@@ -130,7 +131,12 @@ def identical(one: Any, other: Any) -> bool:
         return len(one) == len(other) and (all(map(is_, one, other)) or all(map(identical, one, other)))
     if isinstance(one, float):
         return one == other and copysign(1.0, one) == copysign(1.0, other)
-    names: tuple[str, ...] = () if isinstance(one, MemoryDesc) else getattr(type(one), "__match_args__", ())
-    if not names:
-        return bool(one == other)
-    return all(identical(getattr(one, name), getattr(other, name)) for name in names)
+    parts = _parts(type(one))
+    return bool(one == other) if parts is None else identical(parts(one), parts(other))
+
+
+@lru_cache(maxsize=64)
+def _parts(kind: type) -> Callable[[Any], Any] | None:
+    """Return what gets the fields of a dataclass; None where equal values are the same: their fields are normalised."""
+    names: tuple[str, ...] = () if kind is MemoryDesc else getattr(kind, "__match_args__", ())
+    return attrgetter(*names) if names else None
