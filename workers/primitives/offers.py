@@ -125,13 +125,14 @@ def identical(one: Any, other: Any) -> bool:
     """Return whether two values are the same in type and value, down to the sign of a zero and through all their parts."""
     if one is other:
         return True
-    if type(one) is not type(other):
+    kind: Any = type(one)
+    if kind is not type(other):
         return False
     if isinstance(one, tuple):
         return len(one) == len(other) and (all(map(is_, one, other)) or all(map(identical, one, other)))
     if isinstance(one, float):
         return one == other and copysign(1.0, one) == copysign(1.0, other)
-    parts = _parts(type(one))
+    parts = _parts(kind)
     return bool(one == other) if parts is None else identical(parts(one), parts(other))
 
 
