@@ -125,19 +125,19 @@ def identical(one: Any, other: Any) -> bool:
     """Return whether two values are the same in type and value, down to the sign of a zero and through all their parts."""
     if one is other:
         return True
-    kind: Any = type(one)
-    if kind is not type(other):
+    if type(one) is not type(other):
         return False
     if isinstance(one, tuple):
         return len(one) == len(other) and (all(map(is_, one, other)) or all(map(identical, one, other)))
     if isinstance(one, float):
         return one == other and copysign(1.0, one) == copysign(1.0, other)
-    parts = _parts(kind)
-    return bool(one == other) if parts is None else identical(parts(one), parts(other))
+    names: tuple[str, ...] = () if isinstance(one, MemoryDesc) else getattr(type(one), "__match_args__", ())
+    if not names:
+        return bool(one == other)
+    values = _getter(names)
+    return identical(values(one), values(other))
 
 
 @lru_cache(maxsize=64)
-def _parts(kind: type) -> Callable[[Any], Any] | None:
-    """Return what gets the fields of a dataclass; None where equal values are the same: their fields are normalised."""
-    names: tuple[str, ...] = () if kind is MemoryDesc else getattr(kind, "__match_args__", ())
-    return attrgetter(*names) if names else None
+def _getter(names: tuple[str, ...]) -> Callable[[Any], Any]:
+    return attrgetter(*names)
