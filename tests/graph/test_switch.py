@@ -95,6 +95,23 @@ def test_a_layout_is_changed_where_it_is_understood_before_a_tensor_crosses() ->
     assert story(lowered(g)) == ["reorder cpu", "convolution cpu", "reorder cpu", "cpu -> opencl:0", "eltwise opencl:0"]
 
 
+def test_what_several_nodes_of_another_engine_want_is_reordered_and_crosses_once() -> None:
+    g = Graph("g")
+    x = g.convolution(g.input("x", (1, 32, 8, 8)), ones(32, 32, 3, 3))
+    for number, algorithm in enumerate(("tanh", "exp", "relu")):
+        g.output(f"y{number}", g.eltwise(x, algorithm, engine="opencl:0"))
+    told = story(lowered(g))
+    assert told == ["reorder cpu", "convolution cpu", "reorder cpu", "cpu -> opencl:0", *["eltwise opencl:0"] * 3]
+
+
+def test_weights_that_several_nodes_want_in_one_layout_are_reordered_once_when_loaded() -> None:
+    g = Graph("g")
+    x, weights = g.input("x", (1, 32, 8, 8)), ones(32, 32, 3, 3)
+    g.output("y", g.convolution(g.convolution(x, weights), weights))
+    (constant,) = lowered(g).plan.constants
+    assert constant.reorder is not None
+
+
 def test_between_two_devices_a_tensor_crosses_by_way_of_the_host() -> None:
     g = Graph("g", "opencl:0")
     x = g.eltwise(g.input("x", (8, 32)), "tanh")

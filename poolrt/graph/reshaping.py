@@ -1,0 +1,43 @@
+"""The shapes of a graph inferred anew, for inputs that come in other shapes than those it was built with."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from poolrt.workers.desc import MemoryDesc
+
+from .errors import GraphError
+from .inference.operations import infer, is_view, op_desc
+from .ir import GraphIR, Node
+
+
+def with_input_shapes(ir: GraphIR, shapes: Sequence[tuple[int, ...]]) -> GraphIR:
+    """Return a graph as it was built, for inputs of these shapes in order; constants keep theirs.
+
+    Raises GraphError naming the node whose operands do not go together then.
+    """
+    values = dict(ir.values)
+    for (_, value), dims in zip(ir.inputs, shapes, strict=True):
+        values[value] = MemoryDesc(dims, values[value].dtype)
+    for node in ir.nodes:
+        sources = [values[value] for value in node.inputs]
+        dtype = ir.values[node.output].dtype
+        try:
+            found = infer(node.kind, sources, node.attrs, dtype)
+            if not is_view(node.kind):
+                _check_quantisation(node, op_desc(node.kind, sources, node.attrs, dtype).memories(), values)
+        except ValueError as error:
+            given = ", ".join(f"{name} {dims}" for (name, _), dims in zip(ir.inputs, shapes, strict=True))
+            raise GraphError(f"{node.kind} {node.name!r}, for inputs {given}: {error}") from error
+        values.update(zip(node.outputs, found, strict=True))
+    return GraphIR(ir.name, ir.engine, values, ir.inputs, ir.outputs, ir.constants, ir.nodes)
+
+
+def _check_quantisation(node: Node, memories: Mapping[int, MemoryDesc], values: Mapping[int, MemoryDesc]) -> None:
+    for use in node.quantisation:
+        wanted = math.prod(size for dim, size in enumerate(memories[use.arg].dims) if use.mask >> dim & 1)
+        if values[use.value].elements != wanted:
+            raise ValueError(
+                f"{use.kind}: expect {wanted} numbers for argument {use.arg}, got {values[use.value].elements}"
+            )

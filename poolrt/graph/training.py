@@ -1,0 +1,60 @@
+"""A graph in training: every operation keeps what its backward operation needs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from poolrt.workers import desc
+from poolrt.workers.desc import OPERATIONS
+from poolrt.workers.desc.args import argument_name
+
+from .errors import GraphError
+from .inference.operands import result_arguments
+from .inference.operations import infer, op_desc
+from .ir import Attribute, GraphIR, Node
+from .passes.rewriter import Rewriter
+
+_GIVEN: Final = "use_global_stats"
+
+
+def training(ir: GraphIR) -> GraphIR:
+    """Return a graph as it was built with every operation that has a propagation kind as ``forward_training``.
+
+    Batch normalizations take the statistics of the batch, given ones are left aside. What operations keep (mean,
+    variance, workspace) become outputs named ``<node>.<argument>``. Raises GraphError where there is such an output.
+    """
+    new = Rewriter(ir)
+    outputs = dict(ir.outputs)
+    for node in ir.nodes:
+        if "prop" not in _fields(node.kind):
+            new.nodes.append(node)
+            continue
+        node = replace(_of_the_batch(node), attrs={**_of_the_batch(node).attrs, "prop": "forward_training"})
+        sources = [ir.values[value] for value in node.inputs]
+        dtype = ir.values[node.output].dtype
+        count = len(node.outputs)
+        kept = [new.value(each) for each in infer(node.kind, sources, node.attrs, dtype)[count:]]
+        args = result_arguments(op_desc(node.kind, sources, node.attrs, dtype))[count:]
+        for arg, value in zip(args, kept, strict=True):
+            name = f"{node.name}.{argument_name(arg)}"
+            if name in outputs:
+                raise GraphError(f"output {name!r}: the {argument_name(arg)} of node {node.name!r} has this name")
+            outputs[name] = value
+        new.nodes.append(replace(node, outputs=(*node.outputs, *kept)))
+    return new.finish(outputs=outputs.items())
+
+
+def _of_the_batch(node: Node) -> Node:
+    """Return a batch normalization without given statistics, any other node as it is."""
+    flags = node.attrs.get("flags")
+    if node.kind != "batch_normalization" or not isinstance(flags, tuple) or _GIVEN not in flags:
+        return node
+    src, _, _, *affine = node.inputs
+    left: Attribute = tuple(flag for flag in flags if flag != _GIVEN)  # type: ignore[assignment]
+    return replace(node, inputs=(src, *affine), attrs={**node.attrs, "flags": left})
+
+
+def _fields(kind: str) -> tuple[str, ...]:
+    fields: tuple[str, ...] = getattr(desc, OPERATIONS[kind]).__match_args__ if kind in OPERATIONS else ()
+    return fields
