@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         Softmax,
         Sum,
     )
+    from .device_context import ContextStatistics, DeviceContext
     from .engines.engine import Engine
     from .gemm import gemm_s8s8s32, gemm_u8s8s32, sgemm
     from .memory.storage import Memory
@@ -49,16 +50,18 @@ if TYPE_CHECKING:
     from .threadpools.interface import ThreadpoolInterface
 
 __all__ = [
-    "Arg", "BatchNormalization", "Binary", "Concat", "Convolution", "Deconvolution",
-    "Eltwise", "Engine", "GroupNormalization", "Gru", "InnerProduct", "LayerNormalization", "Lrn", "Lstm", "Matmul",
-    "Memory", "MemoryDesc", "Pooling", "PostOp", "Prelu", "Primitive", "PrimitiveAttr", "Quantisation", "Reduction", "Reorder",
-    "Resampling", "Rnn", "Shuffle", "Softmax", "Stream", "StreamAttr", "Sum", "ThreadpoolInterface",
+    "Arg", "BatchNormalization", "Binary", "Concat", "ContextStatistics", "Convolution", "Deconvolution",
+    "DeviceContext", "Eltwise", "Engine", "GroupNormalization", "Gru", "InnerProduct", "LayerNormalization", "Lrn",
+    "Lstm", "Matmul", "Memory", "MemoryDesc", "Pooling", "PostOp", "Prelu", "Primitive", "PrimitiveAttr", "Quantisation",
+    "Reduction", "Reorder", "Resampling", "Rnn", "Shuffle", "Softmax", "Stream", "StreamAttr", "Sum", "ThreadpoolInterface",
     "gemm_s8s8s32", "gemm_u8s8s32", "get_primitive_cache_capacity", "get_primitive_cache_size",
     "set_primitive_cache_capacity", "sgemm",
 ]  # fmt: skip
 
 #: Name -> the module that has it, `desc` for those that are not listed. A worker process imports none of them.
 _HOMES: Final = {
+    "ContextStatistics": ".device_context",
+    "DeviceContext": ".device_context",
     "Engine": ".engines.engine",
     "Memory": ".memory.storage",
     "Primitive": ".primitives.primitive",

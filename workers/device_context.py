@@ -1,0 +1,166 @@
+"""Device contexts: the memories and primitives of operation instances, found again from one iteration to the next.
+
+After PaddlePaddle's device contexts: what an operation needs is kept under the identity of its instance, which is the
+name of its output, what sets operations in one place apart, the shapes of its inputs, and who executes it. It belongs to
+one process and is never part of a key that processes share: kernels come from the primitive cache below.
+
+Guarantees: an instance is made once and found from then on, until an input has another shape or it is evicted; those of
+two executors never mix, as an executor is known by itself, not by an address that another may come to have; nor do those
+of two threads that share a context, each of which has instances to itself; what an executor or thread had goes with it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import weakref
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, NamedTuple, TypeVar
+
+T = TypeVar("T")
+#: Instances that a context keeps unless told otherwise.
+CAPACITY: Final = 4096
+
+
+class InstanceKey(NamedTuple):
+    """The identity of an operation instance.
+
+    ``what`` it is: ``primitive``, ``memories``. ``in_place`` sets apart what may share an output: an activation's
+    algorithm, a softmax's axis, the propagation kind. ``executor`` is whoever runs it, ``thread`` the number that the
+    context gave to the thread where several share it, else 0.
+    """
+
+    what: str
+    output: str
+    in_place: tuple[Any, ...]
+    shapes: tuple[tuple[int, ...], ...]
+    executor: object
+    thread: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ContextStatistics:
+    """Instances that a context keeps, and how many it has found, created (added), evicted and forgotten so far."""
+
+    instances: int
+    found: int
+    created: int
+    evicted: int
+    forgotten: int
+
+
+class DeviceContext:
+    """What executors of one process keep between iterations, the least recently used out first. Safe from many threads.
+
+    ``shared`` says that several threads execute the same graphs through it at once.
+    """
+
+    def __init__(self, capacity: int = CAPACITY, *, shared: bool = False) -> None:
+        """Keep at most ``capacity`` instances. Raises ValueError for less than one."""
+        if capacity < 1:
+            raise ValueError(f"capacity: expect at least 1, got {capacity}")
+        self.capacity = capacity
+        self.shared = shared
+        self._lock = threading.Lock()
+        self._instances: OrderedDict[InstanceKey, Any] = OrderedDict()
+        self._found = 0
+        self._created = 0
+        self._evicted = 0
+        self._forgotten = 0
+        #: What tells the instances of executors and threads that are gone, until somebody has the lock.
+        self._gone: deque[Callable[[InstanceKey], bool]] = deque()
+        self._numbers = itertools.count(1)
+        self._local = threading.local()
+
+    def thread(self) -> int:
+        """Return the number of the calling thread, which no other thread ever gets; 0 where threads do not share."""
+        if not self.shared:
+            return 0
+        mark: _ThreadMark | None = getattr(self._local, "mark", None)
+        if mark is None:
+            mark = self._local.mark = _ThreadMark(next(self._numbers))
+            weakref.finalize(mark, _forget_thread, weakref.ref(self), mark.number).atexit = False
+        return mark.number
+
+    def find(self, key: InstanceKey) -> Any | None:
+        """Return what is kept under a key, from now on the most recently used; None where there is nothing."""
+        with self._lock:
+            found = self._instances.get(key)
+            if found is not None:
+                self._instances.move_to_end(key)
+                self._found += 1
+            return found
+
+    def add(self, key: InstanceKey, instance: Any) -> None:
+        """Keep an instance under a key, in the place of what was there; evict the least recently used beyond capacity."""
+        with self._lock:
+            self._drop_gone()
+            self._instances[key] = instance
+            self._instances.move_to_end(key)
+            self._created += 1
+            while len(self._instances) > self.capacity:
+                self._instances.popitem(last=False)
+                self._evicted += 1
+
+    def find_or_add(self, key: InstanceKey, make: Callable[[], T]) -> T:
+        """Return what is kept under a key; where there is nothing, what ``make`` returns, which may use this context."""
+        found: T | None = self.find(key)
+        if found is None:
+            found = make()
+            self.add(key, found)
+        return found
+
+    def forget(self, executor: object) -> None:
+        """Drop the instances of an executor. Can be called at any moment, by the garbage collector too."""
+        self._forget(lambda key: key.executor is executor)
+
+    def instances(self) -> dict[InstanceKey, Any]:
+        """Return what is kept, the least recently used first."""
+        with self._lock:
+            self._drop_gone()
+            return dict(self._instances)
+
+    def statistics(self) -> ContextStatistics:
+        """Return what this context keeps and has done."""
+        with self._lock:
+            self._drop_gone()
+            counts = (self._found, self._created, self._evicted, self._forgotten)
+            return ContextStatistics(len(self._instances), *counts)
+
+    def _forget(self, belongs: Callable[[InstanceKey], bool]) -> None:
+        self._gone.append(belongs)
+        # This thread may hold the lock already, interrupted by the garbage collector: then it is done a little later.
+        if self._lock.acquire(blocking=False):
+            try:
+                self._drop_gone()
+            finally:
+                self._lock.release()
+
+    def _drop_gone(self) -> None:
+        while self._gone:
+            belongs = self._gone.popleft()
+            for key in [key for key in self._instances if belongs(key)]:
+                del self._instances[key]
+                self._forgotten += 1
+
+
+class _ThreadMark:
+    """Lives as long as a thread, and has its number."""
+
+    __slots__ = ("__weakref__", "number")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+def _forget_thread(context: weakref.ref[DeviceContext], thread: int) -> None:
+    found = context()
+    if found is not None:
+        found._forget(partial(_is_of, thread))
+
+
+def _is_of(thread: int, key: InstanceKey) -> bool:
+    return key.thread == thread
