@@ -13,18 +13,20 @@ if TYPE_CHECKING:
     from .graph.errors import GraphError, ModelError, UnsupportedNode
     from .graph.onnx.importer import load_onnx
     from .graph.values import Value
+    from .inprocess.executor import Executor
     from .model import Model, TensorSpec
     from .pool import Pool, connect
     from .workers import *  # noqa: F403 - what `__all__` there lists, as below
 
 __all__ = [
-    "Graph", "GraphError", "Model", "ModelError", "Pool", "TensorSpec", "UnsupportedNode", "Value", "connect", "errors",
-    "load_onnx",
+    "Executor", "Graph", "GraphError", "Model", "ModelError", "Pool", "TensorSpec", "UnsupportedNode", "Value", "connect",
+    "errors", "load_onnx",
 ]  # fmt: skip
 __all__ += workers.__all__
 
 #: Public name -> the module that has it. Imported on first use: a command or worker pays only for what it names.
 _HOMES: Final = {
+    "Executor": ".inprocess.executor",
     "Graph": ".graph.builder",
     "GraphError": ".graph.errors",
     "Model": ".model",

@@ -1,0 +1,1 @@
+"""Graphs executed in the process that built them, without a pool."""

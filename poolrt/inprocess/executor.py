@@ -1,0 +1,191 @@
+"""`Executor`: run a graph in this process, iteration after iteration, without a pool."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from poolrt.graph import passes
+from poolrt.graph.builder import Graph
+from poolrt.graph.constant import storage
+from poolrt.graph.engine_name import require_engine
+from poolrt.graph.lower import lower
+from poolrt.graph.reshaping import with_input_shapes
+from poolrt.graph.training import training
+from poolrt.graph.wire import wire_form
+from poolrt.workers.desc import MemoryDesc, type_name
+from poolrt.workers.device_context import DeviceContext, InstanceKey
+from poolrt.workers.engines.engine import Engine
+from poolrt.workers.streams.stream import Stream
+
+from .constants import Identities
+from .prepared import Means, Prepared, Shapes
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from poolrt.graph.ir import GraphIR
+    from poolrt.workers.memory.storage import Memory
+    from poolrt.workers.primitives.cache import PrimitiveCache
+
+#: ``test`` computes results only, ``train`` also what backward operations need.
+PHASES: Final = ("test", "train")
+_HOST: Final = "cpu"
+
+
+class Executor:
+    """Runs one graph on engines of this process.
+
+    Memories and primitives are instances in a device context: made in the first iteration, found in all that follow. An
+    input may come in another shape than the graph says, where the graph's shapes follow it; instances are then made for
+    that shape, and found again when it comes back. Reorders between layouts, data types and engines are the plan's, as
+    on a pool. Constants are brought into their layout once.
+
+    Any number of threads may run it; they take turns, unless they share a context that is made for that.
+    """
+
+    def __init__(
+        self, graph: Graph, engine: Engine | None = None, stream: Stream | None = None, *,
+        context: DeviceContext | None = None, phase: str = "test", cache: PrimitiveCache | None = None,
+    ) -> None:  # fmt: skip
+        """Execute a graph, as it is now, in ``phase`` ``test`` or ``train``.
+
+        ``engine`` is for nodes that name none; unless given it is the stream's, or else what the graph is for. ``stream``
+        is one on it; it has a stream of its own otherwise, as have other engines that nodes name. ``context`` keeps the
+        instances (unless given, one of its own), ``cache`` the primitives (that of the process). Raises ValueError or
+        TypeError naming the argument, GraphError where the graph has no output, and EngineUnavailable.
+        """
+        if not isinstance(graph, Graph):
+            raise TypeError(f"graph: expect a Graph, got {type(graph).__name__}")
+        for name, given, kind in (
+            ("engine", engine, Engine),
+            ("stream", stream, Stream),
+            ("context", context, DeviceContext),
+        ):
+            if given is not None and not isinstance(given, kind):
+                raise TypeError(f"{name}: expect {kind.__name__}, got {type(given).__name__}")
+        if engine is None:
+            engine = stream.engine if stream is not None else _opened(require_engine(graph.engine))
+        if stream is not None and stream.engine is not engine:
+            raise ValueError(f"stream: expect one on {engine}, got one on {stream.engine}")
+        self.graph = graph.name
+        self.engine = engine
+        self.context = DeviceContext() if context is None else context
+        self.phase = phase
+        self._built: Final = replace(graph.to_ir(), engine=_name(engine))
+        self._identities = Identities(self._built.constants.values())
+        #: Known by itself: an address may come to be another's.
+        identity = object()
+        self._means = Means(self._opened_streams(stream), cache, self.context, identity, threading.RLock())
+        self._turn = threading.Lock()
+        self._training: GraphIR | None = None
+        weakref.finalize(self, self.context.forget, identity).atexit = False
+
+    @property
+    def phase(self) -> str:
+        """``test``: operations are ``forward_inference``. ``train``: those that have a propagation kind ``forward_training``.
+
+        In training, batch normalizations take the statistics of the batch and leave given ones aside; nothing is fused;
+        and what operations keep for their backward operations are outputs too, named ``<node>.mean``, ``<node>.variance``
+        and ``<node>.workspace``. Setting anything else raises ValueError.
+        """
+        return self._phase
+
+    @phase.setter
+    def phase(self, phase: str) -> None:
+        if phase not in PHASES:
+            raise ValueError(f"phase: unknown {phase!r}; known: {', '.join(PHASES)}")
+        self._phase = phase
+
+    @property
+    def inputs(self) -> dict[str, tuple[int, ...]]:
+        """The shape of each input by name, as the graph was built."""
+        return {name: self._built.values[value].dims for name, value in self._built.inputs}
+
+    def run(self, /, **inputs: Any) -> dict[str, NDArray[Any]]:
+        """Execute the graph on one array for each input and return the outputs by name, as new arrays.
+
+        An input has the data type that the graph says (bfloat16 as the uint16 of its bits, or as another library's
+        bfloat16), and any shape for which the shapes of all results can be inferred; what is no array is converted.
+        Raises ValueError for a wrong name, TypeError for a wrong data type, GraphError where shapes do not go together,
+        LoweringError where no implementation takes them, CreationFailed, KernelFailed.
+        """
+        arrays = self._checked(inputs)
+        prepared = self._prepared(tuple(array.shape for array in arrays), self._phase)
+        outputs = prepared.plan.outputs
+
+        def give(number: int, memory: Memory) -> None:
+            array = arrays[number]
+            np.copyto(np.frombuffer(memory.map(), array.dtype, array.size).reshape(array.shape), array)
+
+        def take(number: int, memory: Memory) -> NDArray[Any]:
+            port = outputs[number]
+            count = MemoryDesc(port.dims, port.dtype).elements
+            return np.frombuffer(memory.map(), storage(port.dtype), count).reshape(port.dims).copy()
+
+        if self.context.shared:
+            results = prepared.iterate(give, take)
+        else:
+            with self._turn:
+                results = prepared.iterate(give, take)
+        return {port.name: result for port, result in zip(outputs, results, strict=True)}
+
+    def _prepared(self, shapes: Shapes, phase: str) -> Prepared:
+        key = InstanceKey("graph", self.graph, (phase,), shapes, self._means.executor)
+        return self._means.common(key, lambda: self._prepare(shapes, phase))
+
+    def _prepare(self, shapes: Shapes, phase: str) -> Prepared:
+        ir = self._built
+        if phase == "train":
+            if self._training is None:
+                self._training = training(ir)
+            ir = self._training
+        if shapes != tuple(ir.values[value].dims for _, value in ir.inputs):
+            ir = with_input_shapes(ir, shapes)
+        # Operations that are fused would leave nothing for the backward operation of the second.
+        wire, given = wire_form(ir if phase == "train" else passes.optimize(ir))
+        lowered = lower(wire, {name: stream.engine.target for name, stream in self._means.streams.items()})
+        constants = {value: constant for (value, _), constant in zip(wire["constants"], given, strict=True)}
+        return Prepared(lowered, constants, self._identities, shapes, phase, self._means)
+
+    def _checked(self, inputs: Mapping[str, Any]) -> list[NDArray[Any]]:
+        """Return the inputs in order, as arrays of the right data type."""
+        wanted = [(name, self._built.values[value]) for name, value in self._built.inputs]
+        if len(inputs) != len(wanted) or any(name not in inputs for name, _ in wanted):
+            known = ", ".join(f"{name} {type_name(desc.dtype)}{list(desc.dims)}" for name, desc in wanted)
+            raise ValueError(f"graph {self.graph} takes the inputs {known}; given: {', '.join(inputs) or 'none'}")
+        return [_array(name, inputs[name], desc.dtype) for name, desc in wanted]
+
+    def _opened_streams(self, stream: Stream | None) -> dict[str, Stream]:
+        """Return a stream for each engine that nodes name, for that of the others, and for the host, in this order."""
+        found = {_name(self.engine): Stream(self.engine) if stream is None else stream}
+        for name in dict.fromkeys((*(node.engine for node in self._built.nodes if node.engine), _HOST)):
+            if name not in found:
+                found[name] = Stream(_opened(name))
+        return found
+
+
+def _array(name: str, value: Any, dtype: str) -> NDArray[Any]:
+    kind = storage(dtype)
+    array = value if isinstance(value, np.ndarray) else np.asarray(value, kind)
+    if array.dtype != kind:
+        if dtype != "bf16" or array.dtype.name != "bfloat16":
+            raise TypeError(f"input {name}: expect dtype {type_name(dtype)}, got {array.dtype}")
+        array = array.view(kind)
+    if 0 in array.shape:
+        raise ValueError(f"input {name}: expect sizes of at least 1, got {array.shape}")
+    return array
+
+
+def _name(engine: Engine) -> str:
+    return engine.kind if engine.kind == "cpu" else f"{engine.kind}:{engine.index}"
+
+
+def _opened(name: str) -> Engine:
+    kind, _, index = name.partition(":")
+    return Engine(kind, int(index or 0))

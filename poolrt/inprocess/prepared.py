@@ -1,0 +1,205 @@
+"""A graph made ready for one executor, inputs of certain shapes and a phase: a schedule with the keys of its instances."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
+
+from poolrt.graph.constant import Constant
+from poolrt.graph.plan_finish import Lowered
+from poolrt.workers.desc import Arg
+from poolrt.workers.device_context import DeviceContext, InstanceKey
+from poolrt.workers.engines.engine import Engine
+from poolrt.workers.memory.storage import Memory
+from poolrt.workers.opencl_memory import shares_host_memory
+from poolrt.workers.plan import PlaceKind
+from poolrt.workers.primitives.cache import PrimitiveCache
+from poolrt.workers.primitives.primitive import Primitive
+from poolrt.workers.primitives.primitive_desc import PrimitiveDesc
+from poolrt.workers.streams.stream import Stream
+
+from .constants import Identities, on_device, reordered, stored
+from .schedule import ON_HOST, WHOLE, Copy, Execution, Schedule, Tensor, scheduled
+from .tensors import byte_memory, copy_bytes, part
+
+T = TypeVar("T")
+Shapes = tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What an executor computes with: streams by name of engine, the primitive cache, its identity and its context.
+
+    ``making`` is held while what its threads have in common is made, so that it is made once.
+    """
+
+    streams: Mapping[str, Stream]
+    cache: PrimitiveCache | None
+    context: DeviceContext
+    executor: object
+    making: threading.RLock
+
+    def common(self, key: InstanceKey, make: Callable[[], T]) -> T:
+        """Return an instance that all threads of the executor have in common."""
+        found: T | None = self.context.find(key)
+        if found is None:
+            with self.making:
+                found = self.context.find_or_add(key, make)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Arguments:
+    """Memories of an execution by argument, and the tensors that they are parts of."""
+
+    tensors: tuple[Memory, ...]
+    memories: Mapping[int, Memory]
+
+
+class _Keyed(NamedTuple):
+    """A step and what its instances are found by."""
+
+    step: Execution
+    primitive: InstanceKey
+    memories: InstanceKey
+
+
+class _Ready(NamedTuple):
+    """A step with its instances."""
+
+    stream: Stream
+    primitive: Primitive
+    memories: Mapping[int, Memory]
+
+
+class Prepared:
+    """A graph that can be iterated. Memories and primitives are the context's: found there in each iteration, or made.
+
+    Several threads may iterate at once where their context is shared.
+    """
+
+    def __init__(
+        self, lowered: Lowered, constants: Mapping[int, Constant], identities: Identities, shapes: Shapes, phase: str,
+        means: Means,
+    ) -> None:  # fmt: skip
+        """``constants`` are by value of the wire form, ``shapes`` those of the inputs."""
+        self.plan = lowered.plan
+        self._means = means
+        self._streams = [means.streams[name] for name in self.plan.engines]
+        on_host = [_on_host(stream.engine) for stream in self._streams]
+        self._schedule: Schedule = scheduled(lowered, on_host)
+        self._lowered = lowered
+        self._constants = constants
+        self._tensor_keys = [self._tensor_key(each, identities, shapes, phase) for each in self._schedule.tensors]
+        self._steps = [
+            step if isinstance(step, Copy) else self._keyed(step, shapes, phase) for step in self._schedule.steps
+        ]
+
+    def iterate(self, give: Callable[[int, Memory], None], take: Callable[[int, Memory], T]) -> list[T]:
+        """Execute all steps once; return what ``take`` makes of each output.
+
+        ``give`` and ``take`` get the numbers of inputs and outputs and their bytes in the host's memory. Whatever an
+        iteration uses is held by it, so that nothing that is evicted meanwhile is missed.
+        """
+        thread = self._means.context.thread()
+        tensors = [
+            self._tensor(tensor, nbytes, key, thread)
+            for (tensor, nbytes), key in zip(self._schedule.tensors, self._tensor_keys, strict=True)
+        ]
+        ready = [step if isinstance(step, Copy) else self._ready(step, tensors, thread) for step in self._steps]
+        # Inputs and outputs come first among the tensors.
+        inputs, outputs = len(self.plan.inputs), len(self.plan.outputs)
+        for number in range(inputs):
+            give(number, tensors[number])
+        busy: Stream | None = None
+        for step in ready:
+            stream = None if isinstance(step, Copy) else step.stream
+            if busy is not None and stream is not busy:
+                busy.wait()
+            busy = stream
+            if isinstance(step, Copy):
+                copy_bytes(tensors[step.source], step.start, tensors[step.destination], step.nbytes)
+            else:
+                step.primitive.execute(step.stream, step.memories)
+        if busy is not None:
+            busy.wait()
+        return [take(number, tensors[inputs + number]) for number in range(outputs)]
+
+    def _ready(self, keyed: _Keyed, tensors: Sequence[Memory], thread: int) -> _Ready:
+        """Return a step with its primitive and memories."""
+        context, step = self._means.context, keyed.step
+        stream = self._streams[step.engine]
+        own, given = keyed.primitive, keyed.memories
+        if thread:
+            own, given = own._replace(thread=thread), given._replace(thread=thread)
+        primitive = context.find_or_add(own, lambda: self._primitive(step.primitive, step.engine))
+        used = tuple(tensors[argument.tensor] for argument in step.arguments)
+        arguments: _Arguments | None = context.find(given)
+        # A tensor that was evicted and made anew lies elsewhere.
+        if arguments is None or any(a is not b for a, b in zip(arguments.tensors, used, strict=True)):
+            parts = {a.arg: part(tensors[a.tensor], a.start, a.desc, stream.engine) for a in step.arguments}
+            arguments = _Arguments(used, parts)
+            context.add(given, arguments)
+        return _Ready(stream, primitive, arguments.memories)
+
+    def _tensor(self, tensor: Tensor, nbytes: int, key: InstanceKey, thread: int) -> Memory:
+        if not _is_constant(tensor):
+            key = key._replace(thread=thread) if thread else key
+            engine = None if tensor.engine == ON_HOST else self._streams[tensor.engine].engine
+            return self._means.context.find_or_add(key, lambda: byte_memory(nbytes, engine))
+        if tensor.engine == ON_HOST:
+            return self._means.common(key, lambda: self._constant(tensor.value))
+        device = self._streams[tensor.engine].engine
+        return self._means.common(key, lambda: on_device(self._constant(tensor.value), device))
+
+    def _constant(self, number: int) -> Memory:
+        planned = self.plan.constants[number]
+        constant = self._constants[planned.value]
+        if planned.reorder is None:
+            return stored(constant)
+        engine = self.plan.primitives[planned.reorder]
+        pd = self._lowered.primitives[planned.reorder]
+        return reordered(constant, lambda: self._primitive(pd, engine), self._streams[engine])
+
+    def _primitive(self, pd: PrimitiveDesc, engine: int) -> Primitive:
+        return Primitive(pd, self._streams[engine].engine, self._means.cache)
+
+    def _tensor_key(
+        self, tensor: tuple[Tensor, int], identities: Identities, shapes: Shapes, phase: str
+    ) -> InstanceKey:
+        place, nbytes = tensor
+        executor = self._means.executor
+        if _is_constant(place):
+            planned = self.plan.constants[place.value]
+            constant = self._constants[planned.value]
+            pd = None if planned.reorder is None else self._lowered.primitives[planned.reorder]
+            form = None if pd is None else pd.memories()[Arg.DST]
+            where = "" if place.engine == ON_HOST else self.plan.engines[place.engine]
+            in_place: tuple[Any, ...] = (where, form, *identities.of(constant))
+            return InstanceKey("constant", "", in_place, (constant.dims,), executor)
+        return InstanceKey(
+            "tensor", f"{place.kind.name.lower()} {place.value}", (*place, nbytes, phase), shapes, executor
+        )
+
+    def _keyed(self, step: Execution, shapes: Shapes, phase: str) -> _Keyed:
+        """Return a step with the keys of its primitive and of its memories.
+
+        What sets operations of one output apart is in the digest of the primitive's key: algorithm, axis, propagation
+        kind, post-ops, layouts. A primitive is for the shapes of its own sources, memory for those of the whole graph.
+        """
+        executor = self._means.executor
+        in_place = (self.plan.engines[step.engine], step.primitive.op.kind, step.digest)
+        written = step.primitive.op.outputs()
+        sources = tuple(a.desc.dims for a in step.arguments if a.arg not in written)
+        primitive = InstanceKey("primitive", step.output, in_place, sources, executor)
+        return _Keyed(step, primitive, InstanceKey("memories", step.output, (*in_place, phase), shapes, executor))
+
+
+def _is_constant(tensor: Tensor) -> bool:
+    return tensor.kind is PlaceKind.CONSTANT and tensor.piece == WHOLE
+
+
+def _on_host(engine: Engine) -> bool:
+    return engine.kind == "cpu" or shares_host_memory(engine.opencl)

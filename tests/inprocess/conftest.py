@@ -1,0 +1,22 @@
+"""Fixtures: a primitive cache for all graphs of these tests, so that each kernel is compiled once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from poolrt.cachestore import CacheStore
+from poolrt.workers.primitives.cache import PrimitiveCache
+
+
+@pytest.fixture(scope="session")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CacheStore]:
+    with CacheStore.connect(home=str(tmp_path_factory.mktemp("home"))) as opened:
+        yield opened
+        opened.down()
+
+
+@pytest.fixture(scope="session")
+def cache(store: CacheStore) -> PrimitiveCache:
+    return PrimitiveCache(256, store)
