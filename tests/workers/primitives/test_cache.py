@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import random
 import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -67,6 +69,20 @@ def test_the_least_recently_used_is_evicted(store: CacheStore) -> None:
     cache.get_or_add(c, third)
     assert [cache.get(key) for key in (a, b, c)] == [first, None, third]
     assert cache.get_size() == cache.get_capacity() == 2
+
+
+def test_threads_that_evict_one_another_find_what_they_ask_for(store: CacheStore) -> None:
+    cache, entries = PrimitiveCache(4, store), [landed(str(number)) for number in range(8)]
+
+    def ask(seed: int) -> bool:
+        rng = random.Random(seed)
+        chosen = [rng.choice(entries) for _ in range(500)]
+        found = [(cache.get_or_add(key, future), future) for key, future in chosen]
+        return all(one is None or one is other for one, other in found)
+
+    with ThreadPoolExecutor(THREADS) as threads:
+        assert all(threads.map(ask, range(THREADS), timeout=BOUND_S))
+    assert cache.get_size() == 4
 
 
 def test_what_is_under_way_is_not_evicted(store: CacheStore) -> None:
