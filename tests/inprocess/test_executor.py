@@ -198,6 +198,28 @@ def test_evicted_instances_are_made_again_and_results_stay_right(cache: Primitiv
     assert context.statistics().evicted > 8
 
 
+def test_threads_that_evict_each_others_instances_get_right_results(cache: PrimitiveCache) -> None:
+    network, context = Network(5), DeviceContext(7, shared=True)
+    executor = Executor(network.graph, context=context, cache=cache)
+    inputs = [array(*IMAGE, seed=seed) for seed in range(4)]
+    expected = [network.expected(x) for x in inputs]
+
+    def run(number: int) -> bool:
+        return all(close(executor.run(x=inputs[number]), expected[number]) for _ in range(5))
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(run, range(4), timeout=BOUND_S)) == [True] * 4
+    assert context.statistics().evicted > 0
+
+
+def test_the_engine_given_is_where_nodes_run_that_name_none(cache: PrimitiveCache) -> None:
+    g = Graph("g", "opencl:7")
+    g.output("y", g.eltwise(g.input("x", (4, 6)), "relu"))
+    x = array(4, 6)
+    executor = Executor(g, Engine("cpu"), cache=cache)
+    assert np.array_equal(executor.run(x=x)["y"], np.maximum(x, 0))
+
+
 def test_a_stream_of_the_users_computes_on_its_threadpool(cache: PrimitiveCache) -> None:
     network, engine, x = Network(7), Engine("cpu"), array(*IMAGE)
     pool = ThreadsPool(2)

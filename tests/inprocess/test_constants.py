@@ -1,0 +1,44 @@
+"""What tells constants apart when a graph is prepared again."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from poolrt.graph.constant import Constant, as_constant
+from poolrt.inprocess.constants import Identities
+
+from .networks import array
+
+
+def test_the_same_of_a_graphs_arrays_is_known_again_without_being_read() -> None:
+    weights = as_constant(array(8, 6))
+    identities = Identities([weights])
+    again = Constant(weights.array, None, "f32")
+    assert identities.of(again) == identities.of(weights)
+    assert identities.of(again.transposed((1, 0))) == identities.of(weights.transposed((1, 0)))
+    assert identities.of(weights.scaled(np.full(8, 2.0))) == identities.of(again.scaled(np.full(8, 2.0)))
+
+
+def test_other_parts_views_scales_and_types_of_an_array_are_others() -> None:
+    weights = as_constant(array(6, 6))
+    identities = Identities([weights])
+    made = [
+        weights,
+        weights.transposed((1, 0)),
+        weights.reshaped((4, 9)),
+        weights.sliced((0, 0), (1, 1), (3, 6)),
+        weights.sliced((3, 0), (1, 1), (3, 6)),
+        weights.scaled(np.full(6, 2.0)),
+        weights.scaled(np.full(6, 3.0)),
+        Constant(weights.array, None, "bf16"),
+    ]
+    assert len({identities.of(constant) for constant in made}) == len(made)
+
+
+def test_what_passes_made_is_known_by_its_content() -> None:
+    identities = Identities([])
+    assert identities.of(as_constant(array(5))) == identities.of(as_constant(array(5)))
+    assert identities.of(as_constant(array(5))) != identities.of(as_constant(array(5, seed=1)))
+    assert identities.of(as_constant(np.zeros((2, 3), np.int32), None)) != identities.of(
+        as_constant(np.zeros((2, 3), np.float32))
+    )
