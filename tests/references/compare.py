@@ -14,16 +14,20 @@ Array = NDArray[Any]
 _SMALL: Final = 1e-5
 
 
-def assert_close(got: Array, want: Array, dtype: str, threshold: float = 0.0, name: str = "") -> None:
+def assert_close(
+    got: Array, want: Array, dtype: str, threshold: float = 0.0, name: str = "", summand: Array | float = 0.0
+) -> None:
     """Raise AssertionError with the worst element unless ``got`` is ``want`` (float64) as nearly as ``dtype`` can tell.
 
     The reference is first rounded to the data type. Then relative errors, or absolute ones of references that are
-    nearly 0, are at most ``threshold``; NaN and infinities agree.
+    nearly 0, are at most ``threshold``; NaN and infinities agree. Where the result is a sum, errors are relative to the
+    larger one of it and a given ``summand``: what cancels leaves the errors of what was added.
     """
     assert got.shape == want.shape, f"{name}: shape {got.shape}, expected {want.shape}"
     with np.errstate(all="ignore"):
         want, got = rounded(want, dtype), got.astype(np.float64)
-        error = np.abs(got - want) / np.where(np.abs(want) > _SMALL, np.abs(want), 1.0)
+        size = np.maximum(np.abs(want), np.abs(summand))
+        error = np.abs(got - want) / np.where(size > _SMALL, size, 1.0)
         agree = (got == want) | (np.isnan(got) & np.isnan(want))
         wrong = ~agree & ~(error <= threshold)
     if wrong.any():

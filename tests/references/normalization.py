@@ -28,6 +28,8 @@ def lrn_within(src: Array, size: int, alpha: float, beta: float, k: float) -> Ar
 
     The window reaches from i - floor((size - 1) / 2) to i + floor(size / 2), cut at the edges.
     """
+    if not src.size:
+        return src
     squares = np.pad(src**2, [(0, 0), (0, 0), *[((size - 1) // 2, size // 2)] * (src.ndim - 2)])
     axes = tuple(range(2, src.ndim))
     windows = np.lib.stride_tricks.sliding_window_view(squares, (size,) * len(axes), axes)

@@ -13,8 +13,6 @@ from poolrt.workers.desc import (
     BatchNormalization,
     Binary,
     Concat,
-    Convolution,
-    Deconvolution,
     Eltwise,
     GroupNormalization,
     Gru,
@@ -25,7 +23,6 @@ from poolrt.workers.desc import (
     Matmul,
     MemoryDesc,
     OpDesc,
-    Pooling,
     PostOp,
     Prelu,
     PrimitiveAttr,
@@ -37,99 +34,59 @@ from poolrt.workers.desc import (
     Shuffle,
     Softmax,
     Sum,
+    op_from_wire,
 )
 from poolrt.workers.desc.attributes import BINARY_ALGORITHMS, ELTWISE_ALGORITHMS, FPMATH_MODES, SCRATCHPAD_MODES
-from poolrt.workers.desc.memory_desc import plain_tag
 from poolrt.workers.desc.operations.eltwise import FROM_DST
 from poolrt.workers.desc.operations.normalization_flags import FLAGS
 from poolrt.workers.desc.operations.pooling import POOLING_ALGORITHMS
 from poolrt.workers.desc.operations.recurrent import DIRECTIONS
 from poolrt.workers.desc.operations.reduction import REDUCTION_ALGORITHMS
 
+from . import windows
+from .layouts import GIVEN, laid_out, placed
+from .windows import Channels, Window
+
 Random = random.Random
 _TRAINING: Final = ("forward_inference", "forward_training")
 _TYPES: Final = ("f32", "f32", "f64", "f16", "bf16")
 
 
-def dims(rng: Random, rank: int) -> tuple[int, ...]:
-    return tuple(rng.choice((1, 2, 3, 5, 16, 17)) for _ in range(rank))
+def dims(rng: Random, rank: int, empty: bool = True) -> tuple[int, ...]:
+    """Return sizes of tensors, of which few have no elements unless ``empty`` says that none may."""
+    return tuple(rng.choice((0,) * empty + (1, 2, 3, 5, 16, 17) * 4) for _ in range(rank))
 
 
-def laid_out(rng: Random, sizes: tuple[int, ...], dtype: str = "f32") -> MemoryDesc:
-    """Return a descriptor in a random layout: row-major, permuted, blocked, or by strides with gaps."""
-    how = rng.randrange(4)
-    letters = plain_tag(len(sizes))
-    if how == 0 or not sizes:
-        return MemoryDesc(sizes, dtype)
-    if how == 1:
-        return MemoryDesc(sizes, dtype, "".join(rng.sample(letters, len(letters))))
-    if how == 2 and len(sizes) > 1:
-        return MemoryDesc(sizes, dtype, f"a{letters[1].upper()}{letters[2:]}{rng.choice((4, 8, 16))}b")
-    strides = [1] * len(sizes)
-    step = rng.choice((1, 2))
-    for dim in reversed(range(len(sizes))):
-        strides[dim] = step
-        step *= sizes[dim] + rng.choice((0, 1))
-    return MemoryDesc(sizes, dtype, strides=tuple(max(s, 1) for s in strides))
+def _md(sizes: tuple[int, ...], dtype: str = "f32") -> MemoryDesc:
+    return MemoryDesc(sizes, dtype)
 
 
-def _window(rng: Random, spatial: int) -> dict[str, tuple[int, ...]]:
-    def draw(*values: int) -> tuple[int, ...]:
-        return tuple(rng.choice(values) for _ in range(spatial))
-
-    return {"strides": draw(1, 2), "dilations": draw(0, 1), "padding_l": draw(0, 1), "padding_r": draw(0, 1)}
+def _window(rng: Random) -> Window:
+    return windows.drawn(rng.randint, rng.choice((1, 1, 2, 2, 2, 3)), rng.choice((4, 4, 9)))
 
 
-def _sizes(rng: Random, kernel: tuple[int, ...], window: dict[str, tuple[int, ...]]) -> tuple[int, ...]:
-    """Return spatial sizes, some of which the window only just fits into."""
-    reach = [(k - 1) * (d + 1) + 1 for k, d in zip(kernel, window["dilations"], strict=True)]
-    return tuple(rng.choice((r, 6, 7)) for r in reach)
-
-
-def _windowed(sizes: tuple[int, ...], kernel: tuple[int, ...], window: dict[str, tuple[int, ...]]) -> tuple[int, ...]:
-    found = []
-    for i, (size, k) in enumerate(zip(sizes, kernel, strict=True)):
-        padded = size + window["padding_l"][i] + window["padding_r"][i]
-        found.append((padded - ((k - 1) * (window["dilations"][i] + 1) + 1)) // window["strides"][i] + 1)
-    return tuple(found)
+def _channels(rng: Random) -> Channels:
+    """Return channels of one group or of several: a few each, whole blocks, or a single one."""
+    some = rng.choice(((1, 3, 8, 17, 32), (16, 32), (1,)))
+    groups = rng.choice((1, 1, 2, 3, 17) if some == (1,) else (1, 1, 2, 3))
+    return Channels(rng.choice((0, 1, 1, 1, 2, 2)), groups, rng.choice(some), rng.choice(some))
 
 
 def convolution(rng: Random) -> OpDesc:
-    spatial, groups = rng.choice((1, 2, 3)), rng.choice((1, 1, 2))
-    kernel, window = tuple(rng.choice((1, 3)) for _ in range(spatial)), _window(rng, spatial)
-    sizes = _sizes(rng, kernel, window)
-    n, ic, oc = rng.choice((1, 2)), groups * rng.choice((1, 3, 8)), groups * rng.choice((1, 4, 9))
     prop = rng.choice((*_TRAINING, "backward_data", "backward_weights"))
-    bias = MemoryDesc((oc,), "f32") if prop != "backward_data" and rng.random() < 0.5 else None
-    dst = (n, oc, *_windowed(sizes, kernel, window))
-    weights = laid_out(rng, (oc, ic // groups, *kernel))
-    return Convolution(
-        laid_out(rng, (n, ic, *sizes)), weights, bias, laid_out(rng, dst), **window, groups=groups, prop=prop
-    )  # fmt: skip
+    bias = prop != "backward_data" and rng.random() < 0.5
+    return windows.convolution(_window(rng), _channels(rng), prop, bias=bias)
 
 
 def deconvolution(rng: Random) -> OpDesc:
-    spatial, groups = rng.choice((1, 2)), rng.choice((1, 2))
-    kernel, window = tuple(rng.choice((1, 3)) for _ in range(spatial)), _window(rng, spatial)
-    sizes = _sizes(rng, kernel, window)
-    n, ic, oc = rng.choice((1, 2)), groups * rng.choice((1, 3)), groups * rng.choice((1, 4))
-    src = laid_out(rng, (n, ic, *_windowed(sizes, kernel, window)))
-    bias = MemoryDesc((oc,), "f32") if rng.random() < 0.5 else None
-    weights = laid_out(rng, (oc, ic // groups, *kernel))
-    dst = laid_out(rng, (n, oc, *sizes))
-    return Deconvolution(src, weights, bias, dst, **window, groups=groups, prop=rng.choice(_TRAINING))
+    bias = rng.random() < 0.5
+    return windows.deconvolution(_window(rng), _channels(rng), rng.choice(_TRAINING), bias=bias)
 
 
 def pooling(rng: Random) -> OpDesc:
-    spatial = rng.choice((1, 2, 3))
-    kernel, window = tuple(rng.choice((2, 3)) for _ in range(spatial)), _window(rng, spatial)
-    sizes = _sizes(rng, kernel, window)
-    outer = dims(rng, 2)
-    dst = (*outer, *_windowed(sizes, kernel, window))
-    return Pooling(
-        laid_out(rng, (*outer, *sizes)), laid_out(rng, dst), rng.choice(POOLING_ALGORITHMS), kernel, **window,
-        prop=rng.choice((*_TRAINING, "backward_data")),
-    )  # fmt: skip
+    algorithm, prop = rng.choice(POOLING_ALGORITHMS), rng.choice((*_TRAINING, "backward_data"))
+    batch, channels = dims(rng, 2)
+    return windows.pooling(_window(rng), batch, channels, algorithm, prop, "f32")
 
 
 def matmul(rng: Random) -> OpDesc:
@@ -140,9 +97,7 @@ def matmul(rng: Random) -> OpDesc:
     right = tuple(b if a != b else rng.choice((1, b)) for a, b in zip(left, batch, strict=True))
     out = tuple(a if b == 1 else b for a, b in zip(left, right, strict=True))
     bias = MemoryDesc((*(1,) * (len(batch) + 1), n), "f32") if rng.random() < 0.3 else None
-    src, weights, dst = (
-        laid_out(rng, d, t) for d, t in zip(((*left, m, k), (*right, k, n), (*out, m, n)), types, strict=True)
-    )
+    src, weights, dst = (_md(d, t) for d, t in zip(((*left, m, k), (*right, k, n), (*out, m, n)), types, strict=True))
     return Matmul(src, weights, bias, dst)
 
 
@@ -150,7 +105,7 @@ def inner_product(rng: Random) -> OpDesc:
     n, oc, rest = dims(rng, 1)[0], dims(rng, 1)[0], dims(rng, rng.choice((1, 1, 2, 3)))
     prop = rng.choice((*_TRAINING, "backward_data", "backward_weights"))
     bias = MemoryDesc((oc,), "f32") if prop != "backward_data" and rng.random() < 0.5 else None
-    src, weights, dst = (laid_out(rng, d) for d in ((n, *rest), (oc, *rest), (n, oc)))
+    src, weights, dst = (_md(d) for d in ((n, *rest), (oc, *rest), (n, oc)))
     return InnerProduct(src, weights, bias, dst, prop)
 
 
@@ -158,7 +113,7 @@ def eltwise(rng: Random) -> OpDesc:
     sizes, dtype = dims(rng, rng.choice((1, 2, 4))), rng.choice(_TYPES)
     prop, use_dst = rng.choice((*_TRAINING, "backward_data")), rng.random() < 0.2
     algorithm = rng.choice(FROM_DST if use_dst else ELTWISE_ALGORITHMS)
-    src, dst = laid_out(rng, sizes, dtype), laid_out(rng, sizes, dtype)
+    src, dst = _md(sizes, dtype), _md(sizes, dtype)
     return Eltwise(src, dst, algorithm, rng.choice((0.5, 1.0)), rng.choice((0.0, 0.25, 2.0)), prop, use_dst=use_dst)
 
 
@@ -167,14 +122,15 @@ def binary(rng: Random) -> OpDesc:
     left = tuple(rng.choice((1, s, s)) for s in sizes)
     right = tuple(s if a != s else rng.choice((1, s)) for a, s in zip(left, sizes, strict=True))
     out = tuple(a if b == 1 else b for a, b in zip(left, right, strict=True))
-    src0, src1, dst = (laid_out(rng, d, rng.choice(_TYPES)) for d in (left, right, out))
+    types = rng.choice((("f32",), _TYPES))
+    src0, src1, dst = (_md(d, rng.choice(types)) for d in (left, right, out))
     return Binary(src0, src1, dst, rng.choice(BINARY_ALGORITHMS))
 
 
 def summed(rng: Random) -> OpDesc:
     sizes, count = dims(rng, rng.choice((1, 2, 4))), rng.choice((1, 2, 3))
     scales = tuple(rng.choice((1.0, 0.5, 2.0)) for _ in range(count)) if rng.random() < 0.5 else ()
-    return Sum(tuple(laid_out(rng, sizes) for _ in range(count)), laid_out(rng, sizes), scales)
+    return Sum(tuple(_md(sizes) for _ in range(count)), _md(sizes), scales)
 
 
 def concat(rng: Random) -> OpDesc:
@@ -183,31 +139,31 @@ def concat(rng: Random) -> OpDesc:
     parts = [dims(rng, 1)[0] for _ in range(rng.choice((1, 2, 3)))]
 
     def joined(extent: int) -> MemoryDesc:
-        return laid_out(rng, (*sizes[:axis], extent, *sizes[axis + 1 :]))
+        return _md((*sizes[:axis], extent, *sizes[axis + 1 :]))
 
     return Concat(tuple(joined(part) for part in parts), joined(sum(parts)), axis)
 
 
 def _normalized(rng: Random, known: tuple[str, ...], backward: bool) -> dict[str, Any]:
-    flags = tuple(flag for flag in known if rng.random() < 0.5)
+    flags = tuple(flag for flag in known if rng.random() < 0.5) if rng.random() < 0.7 else FLAGS[1:]
     props = (*_TRAINING, "backward_data", "backward") if backward else _TRAINING
     return {"epsilon": rng.choice((1e-5, 1e-3)), "flags": flags, "prop": rng.choice(props)}
 
 
 def batch_normalization(rng: Random) -> OpDesc:
     sizes = dims(rng, rng.choice((2, 3, 4)))
-    return BatchNormalization(laid_out(rng, sizes), laid_out(rng, sizes), **_normalized(rng, FLAGS, True))
+    return BatchNormalization(_md(sizes), _md(sizes), **_normalized(rng, FLAGS, True))
 
 
 def layer_normalization(rng: Random) -> OpDesc:
     sizes = dims(rng, rng.choice((2, 3)))
-    return LayerNormalization(laid_out(rng, sizes), laid_out(rng, sizes), **_normalized(rng, FLAGS[1:], True))
+    return LayerNormalization(_md(sizes), _md(sizes), **_normalized(rng, FLAGS[1:], True))
 
 
 def group_normalization(rng: Random) -> OpDesc:
     groups = rng.choice((1, 2, 3))
     sizes = (rng.choice((1, 2)), groups * rng.choice((1, 2)), *dims(rng, rng.choice((0, 1, 2))))
-    src, dst = laid_out(rng, sizes), laid_out(rng, sizes)
+    src, dst = _md(sizes), _md(sizes)
     return GroupNormalization(src, dst, groups, **_normalized(rng, FLAGS[1:], False))
 
 
@@ -215,48 +171,48 @@ def lrn(rng: Random) -> OpDesc:
     sizes = dims(rng, rng.choice((2, 3, 4)))
     numbers = (rng.choice((3, 5)), rng.choice((1e-4, 0.5)), rng.choice((0.75, 1.0)), rng.choice((1.0, 2.0)))
     algorithm = rng.choice(("across_channels", "within_channel"))
-    return Lrn(laid_out(rng, sizes), laid_out(rng, sizes), *numbers, algorithm, rng.choice(_TRAINING))
+    return Lrn(_md(sizes), _md(sizes), *numbers, algorithm, rng.choice(_TRAINING))
 
 
 def softmax(rng: Random) -> OpDesc:
     sizes = dims(rng, rng.choice((1, 2, 4)))
     axis, algorithm = rng.randrange(len(sizes)), rng.choice(("accurate", "log"))
     prop = rng.choice((*_TRAINING, "backward_data"))
-    return Softmax(laid_out(rng, sizes), laid_out(rng, sizes), axis, algorithm, prop)
+    return Softmax(_md(sizes), _md(sizes), axis, algorithm, prop)
 
 
 def reorder(rng: Random) -> OpDesc:
     sizes = dims(rng, rng.choice((1, 2, 4)))
-    types = ("f32", "f64", "f16", "bf16", "s32", "s8", "u8")
+    types = rng.choice((("f32",), ("f32", "f64", "f16", "bf16", "s32", "s8", "u8")))
     engines = rng.choice((("", ""), ("", ""), ("cpu", "opencl"), ("opencl", "cpu"), ("opencl", "opencl")))
-    return Reorder(laid_out(rng, sizes, rng.choice(types)), laid_out(rng, sizes, rng.choice(types)), *engines)
+    return Reorder(_md(sizes, rng.choice(types)), _md(sizes, rng.choice(types)), *engines)
 
 
 def reduction(rng: Random) -> OpDesc:
-    sizes = dims(rng, rng.choice((1, 2, 4)))
+    sizes = dims(rng, rng.choice((1, 2, 4)), False)
     out = tuple(rng.choice((1, s)) for s in sizes)
     algorithm = rng.choice(REDUCTION_ALGORITHMS)
     p, eps = (rng.choice((1.0, 2.0, 3.0)), rng.choice((0.0, 0.1))) if algorithm.startswith("norm") else (0.0, 0.0)
-    return Reduction(laid_out(rng, sizes), laid_out(rng, out), algorithm, p, eps)
+    return Reduction(_md(sizes), _md(out), algorithm, p, eps)
 
 
 def resampling(rng: Random) -> OpDesc:
     outer, spatial = dims(rng, 2), rng.choice((1, 2, 3))
-    src, dst = (laid_out(rng, (*outer, *dims(rng, spatial))) for _ in range(2))
+    src, dst = (_md((*outer, *dims(rng, spatial, False))) for _ in range(2))
     return Resampling(src, dst, rng.choice(("nearest", "linear")), rng.choice(_TRAINING))
 
 
 def prelu(rng: Random) -> OpDesc:
     sizes = dims(rng, rng.choice((2, 3, 4)))
     weights = tuple(rng.choice((1, s)) for s in sizes)
-    return Prelu(laid_out(rng, sizes), laid_out(rng, weights), laid_out(rng, sizes), rng.choice(_TRAINING))
+    return Prelu(_md(sizes), _md(weights), _md(sizes), rng.choice(_TRAINING))
 
 
 def shuffle(rng: Random) -> OpDesc:
     sizes = list(dims(rng, rng.choice((2, 3, 4))))
     axis, group = rng.randrange(len(sizes)), rng.choice((1, 2, 3))
     sizes[axis] = group * rng.choice((1, 2, 4))
-    src, dst = (laid_out(rng, tuple(sizes)) for _ in range(2))
+    src, dst = (_md(tuple(sizes)) for _ in range(2))
     return Shuffle(src, dst, axis, group, rng.choice(_TRAINING))
 
 
@@ -304,20 +260,25 @@ def gru(rng: Random) -> OpDesc:
     return Gru(**_recurrent(rng, 3, 4 if linear else 3), linear_before_reset=linear)
 
 
-#: Kind -> what draws a descriptor of it.
-DRAW: Final[dict[str, Callable[[Random], OpDesc]]] = {
+#: Kind -> what draws a row-major descriptor of it.
+_DRAWN: Final[dict[str, Callable[[Random], OpDesc]]] = {
     "convolution": convolution, "deconvolution": deconvolution, "pooling": pooling, "eltwise": eltwise, "binary": binary,
     "sum": summed, "concat": concat, "batch_normalization": batch_normalization, "lrn": lrn, "matmul": matmul,
     "inner_product": inner_product, "softmax": softmax, "reorder": reorder, "layer_normalization": layer_normalization,
     "group_normalization": group_normalization, "reduction": reduction, "resampling": resampling, "prelu": prelu,
     "shuffle": shuffle, "rnn": rnn, "lstm": lstm, "gru": gru,
 }  # fmt: skip
-assert DRAW.keys() == OPERATIONS.keys()
+assert _DRAWN.keys() == OPERATIONS.keys()
+
+
+def drawn(kind: str, rng: Random, layouts: tuple[str, ...] = GIVEN) -> OpDesc:
+    """Return a random descriptor of a kind in one of some layouts."""
+    return laid_out(_DRAWN[kind](rng), rng.choice(layouts), rng)
 
 
 def operation(rng: Random) -> OpDesc:
     """Return a random descriptor of a random kind."""
-    return DRAW[rng.choice(list(DRAW))](rng)
+    return drawn(rng.choice(list(_DRAWN)), rng)
 
 
 def attributes(rng: Random, op: OpDesc) -> PrimitiveAttr:
@@ -333,7 +294,9 @@ def attributes(rng: Random, op: OpDesc) -> PrimitiveAttr:
                     PostOp(kind, rng.choice(ELTWISE_ALGORITHMS), rng.choice((0.5, 1.0)), rng.choice((0.0, 2.0)))
                 )
             elif kind == "binary":
-                chain.append(PostOp(kind, rng.choice(BINARY_ALGORITHMS), src1=laid_out(rng, dst.dims)))
+                chain.append(
+                    PostOp(kind, rng.choice(BINARY_ALGORITHMS), src1=placed(MemoryDesc(dst.dims, "f32"), "mixed", rng))
+                )
             else:
                 chain.append(PostOp.accumulate(rng.choice((1.0, 0.5)), rng.choice((0, 3))))
 
@@ -348,17 +311,15 @@ def attributes(rng: Random, op: OpDesc) -> PrimitiveAttr:
 
 def rebuilt(op: OpDesc) -> OpDesc:
     """Return an equal descriptor that shares nothing with ``op``."""
-    from poolrt.workers.desc import op_from_wire
-
     return op_from_wire(op.to_wire())
 
 
 def changed(rng: Random, op: OpDesc) -> OpDesc:
     """Return a descriptor that differs from ``op`` in one field where that makes a valid one, else another draw."""
     for name in rng.sample([f.name for f in dataclasses.fields(op)], len(dataclasses.fields(op))):
-        other = DRAW[op.kind](rng)
+        other = drawn(op.kind, rng)
         try:
             return dataclasses.replace(op, **{name: getattr(other, name)})
         except (ValueError, TypeError):
             continue
-    return DRAW[op.kind](rng)
+    return drawn(op.kind, rng)

@@ -18,7 +18,7 @@ from poolrt.workers.engines.target import Target, cpu_target
 from poolrt.workers.primitives.key import primitive_key
 from poolrt.workers.primitives.primitive_desc import PrimitiveDesc, UnsupportedPrimitive, primitive_desc
 
-from .descriptors import DRAW, attributes, changed, operation, rebuilt
+from .descriptors import attributes, changed, drawn, operation, rebuilt
 
 PAIRS = 10_000
 #: What the dimensions of src and weights imply: no two descriptors differ in it alone.
@@ -57,7 +57,7 @@ def test_keys_are_equal_exactly_when_descriptors_are() -> None:
                 (rebuilt(op), PrimitiveAttr.from_wire(attr.to_wire())),
                 (changed(rng, op), attr),
                 (rebuilt(op), dataclasses.replace(attr, deterministic=not attr.deterministic)),
-                (DRAW[op.kind](rng), attr),
+                (drawn(op.kind, rng), attr),
             )
         )
         second = described(other, other_attr, target)
@@ -78,12 +78,12 @@ def test_keys_are_equal_exactly_when_descriptors_are() -> None:
 def test_every_field_of_an_operation_makes_another_key(kind: str) -> None:
     seed = random.SystemRandom().randrange(1 << 32)
     rng, target = random.Random(seed), cpu_target()
-    wanted = {f.name for f in dataclasses.fields(DRAW[kind](rng)) if (kind, f.name) not in IMPLIED}
+    wanted = {f.name for f in dataclasses.fields(drawn(kind, rng)) if (kind, f.name) not in IMPLIED}
     seen: set[str] = set()
     for _ in range(4_000):
         if seen == wanted:
             break
-        op = DRAW[kind](rng)
+        op = drawn(kind, rng)
         name = rng.choice(sorted(wanted - seen))
         value = other_value(rng, op, name)
         try:
@@ -112,7 +112,7 @@ def other_value(rng: random.Random, op: OpDesc, name: str) -> Any:
         return MemoryDesc(value.dims, rng.choice(("f32", "f64", "bf16")), value.tag)
     if isinstance(value, MemoryDesc) and rng.random() < 0.5:
         return MemoryDesc(value.dims, rng.choice(("f32", "f64", "bf16", "f16")), value.tag, value.strides)
-    return getattr(DRAW[op.kind](rng), name)
+    return getattr(drawn(op.kind, rng), name)
 
 
 def test_every_attribute_makes_another_key() -> None:

@@ -20,7 +20,7 @@ from poolrt.workers.primitives.key import primitive_key
 from poolrt.workers.primitives.primitive_desc_iface import PrimitiveDescIface, arguments
 from tests.references import assert_close, results
 from tests.references.layout import between, pack, unpack
-from tests.workers.desc.descriptors import laid_out
+from tests.workers.desc.layouts import placed
 from tests.workers.primitives.reference.drawing import LAST_PLACE, TYPES
 from tests.workers.primitives.reference.drawing import arguments as drawn
 
@@ -31,7 +31,7 @@ SIZES: Final = (1, 2, 3, 5, 16, 17)
 
 def attributes(rng: random.Random, src: MemoryDesc, dst: MemoryDesc) -> PrimitiveAttr:
     """Return random attributes of every kind, each of them not always."""
-    chain = [PostOp("binary", rng.choice(("add", "mul")), src1=laid_out(rng, dst.dims)), PostOp.accumulate(0.5, 1)]
+    chain = [PostOp("binary", rng.choice(("add", "mul")), src1=placed(MemoryDesc(dst.dims, "f32"), "mixed", rng)), PostOp.accumulate(0.5, 1)]
     chain = [step for step in (PostOp("eltwise", "linear", 2.0, -1.5), *chain) if rng.random() < 0.4]
 
     def some() -> tuple[Quantisation, ...]:
@@ -90,9 +90,10 @@ def right(
     for name, (source, target) in {"there": (cpu, gpu), "back": (gpu, cpu), "across": (gpu, other)}.items():
         for number, dtype in enumerate(types):
             dims = tuple(rng.choice(SIZES) for _ in range(rng.choice((1, 2, 3, 4))))
-            src = laid_out(rng, dims, dtype)
+            src = placed(MemoryDesc(dims, dtype), rng.choice(("plain", "mixed")), rng)
             # Every other one in another type, and some just copied
-            dst = laid_out(rng, dims, dtype if number % 2 else rng.choice(TYPES))
+            dst = MemoryDesc(dims, dtype if number % 2 else rng.choice(TYPES))
+            dst = placed(dst, rng.choice(("plain", "mixed")), rng)
             attr = attributes(rng, src, dst)
             if number % 4 == 3:
                 dst, attr = src, PrimitiveAttr()

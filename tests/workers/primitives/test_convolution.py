@@ -6,14 +6,12 @@ import dataclasses
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from poolrt.workers.desc import Arg, Convolution, MemoryDesc, PostOp, PrimitiveAttr
 from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.primitives.primitive_desc import UnsupportedPrimitive, primitive_desc, primitive_descs
 from poolrt.workers.primitives.program import KernelSpec
-from tests.workers.cases import Case, cases, integers
+from tests.workers.cases import Case, cases
 from tests.workers.native_runner import NativeRunner
 
 
@@ -49,44 +47,6 @@ def test_every_implementation_computes_the_definition(native: NativeRunner, case
 @pytest.mark.parametrize("case", [*cases("convolution")[::4], *cases("convolution", "blocked")[::4]], ids=str)
 def test_layouts_that_are_given_are_kept(native: NativeRunner, case: Case, isa: str) -> None:
     native.check(case, isa)
-
-
-@st.composite
-def problems(draw: st.DrawFn) -> Case:
-    spatial = draw(st.integers(1, 2))
-    groups = draw(st.sampled_from([1, 1, 1, 2, 3, 16]))
-    ic, oc = (groups * draw(st.sampled_from([1, 3, 8, 16, 17, 32, 48])) for _ in range(2))
-    if groups == 16:
-        ic = oc = draw(st.sampled_from([16, 32]))
-        groups = draw(st.sampled_from([ic, 2]))
-
-    def each(low: int, high: int) -> tuple[int, ...]:
-        return tuple(draw(st.integers(low, high)) for _ in range(spatial))
-
-    kernel, strides, dilations, left, right = each(1, 4), each(1, 3), each(0, 1), each(0, 2), each(0, 2)
-    reach = tuple((k - 1) * (d + 1) + 1 for k, d in zip(kernel, dilations, strict=True))
-    size = tuple(max(s, r) for s, r in zip(each(1, 31), reach, strict=True))
-    out = tuple((s + a + b - r) // st_ + 1 for s, r, st_, a, b in zip(size, reach, strides, left, right, strict=True))
-    n = draw(st.integers(1, 2))
-    src, weights, dst = ((n, ic, *size), (oc, ic // groups, *kernel), (n, oc, *out))
-    bias = MemoryDesc((oc,), "f32") if draw(st.booleans()) else None
-    op = Convolution(
-        MemoryDesc(src, "f32"), MemoryDesc(weights, "f32"), bias, MemoryDesc(dst, "f32"), strides, dilations, left,
-        right, groups,
-    )  # fmt: skip
-    args = {Arg.SRC: integers(src), Arg.WEIGHTS: integers(weights), Arg.BIAS: integers((oc,))}
-    if bias is None:
-        del args[Arg.BIAS]
-    steps = draw(st.sampled_from([(), (PostOp("eltwise", "relu"),)]))
-    return Case(repr(op), op, {int(k): v for k, v in args.items()}, PrimitiveAttr(steps))
-
-
-@settings(max_examples=25, deadline=None, derandomize=True, database=None)
-@given(problems())
-def test_random_shapes(native: NativeRunner, case: Case) -> None:
-    isa = cpu_target().isa
-    for variant in completed(case, isa):
-        native.check(variant, isa)
 
 
 def convolution(

@@ -5,13 +5,11 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from poolrt.workers.desc import Arg, Matmul, MemoryDesc, PostOp, PrimitiveAttr
+from poolrt.workers.desc import Arg, Matmul, MemoryDesc, PrimitiveAttr
 from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.primitives.primitive_desc import UnsupportedPrimitive, primitive_desc
-from tests.workers.cases import Case, cases, integers
+from tests.workers.cases import Case, cases
 from tests.workers.native_runner import NativeRunner
 
 TRANSPOSED = {2: "ba", 3: "acb", 4: "dabc"}
@@ -30,29 +28,6 @@ def test_row_major_packed_and_transposed_weights_give_the_same(native: NativeRun
         opened = with_weights(case, tag)
         pd = primitive_desc(opened.op, case.attr, cpu_target(isa))
         native.check(dataclasses.replace(opened, op=pd.op), isa)
-
-
-@st.composite
-def products(draw: st.DrawFn) -> Case:
-    m, k, n = (draw(st.one_of(st.integers(0, 40), st.integers(60, 150))) for _ in range(3))
-    left, right = draw(st.sampled_from([((), ()), ((2,), (2,)), ((1,), (3,)), ((2, 1), (1, 2))]))
-    outer = tuple(max(a, b) for a, b in zip(left, right, strict=True))
-    src, weights, dst = (*left, m, k), (*right, k, n), (*outer, m, n)
-    row = MemoryDesc((*(1,) * (len(outer) + 1), n), "f32")
-    bias = row if draw(st.booleans()) else None
-    op = Matmul(MemoryDesc(src, "f32"), MemoryDesc(weights, "f32"), bias, MemoryDesc(dst, "f32"))
-    args = {int(Arg.SRC): integers(src), int(Arg.WEIGHTS): integers(weights)}
-    if bias is not None:
-        args[int(Arg.BIAS)] = integers(row.dims)
-    steps = draw(st.sampled_from([(), (PostOp("eltwise", "relu"),)]))
-    return with_weights(Case(f"{src} {weights}", op, args, PrimitiveAttr(steps)), draw(st.sampled_from(["", "any"])))
-
-
-@settings(max_examples=40, deadline=None, derandomize=True, database=None)
-@given(products())
-def test_random_sizes(native: NativeRunner, case: Case) -> None:
-    isa = cpu_target().isa
-    native.check(dataclasses.replace(case, op=primitive_desc(case.op, case.attr, cpu_target(isa)).op), isa)
 
 
 def test_constant_weights_are_packed_by_a_reorder_and_not_at_every_run() -> None:

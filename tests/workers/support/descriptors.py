@@ -7,15 +7,13 @@ Weights of u8 and bool are s8, and sums of products of s8, u8 and bool are s32; 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from poolrt.workers.desc import (
     FORWARD,
     BatchNormalization,
     Binary,
     Concat,
-    Convolution,
-    Deconvolution,
     Eltwise,
     GroupNormalization,
     Gru,
@@ -26,7 +24,6 @@ from poolrt.workers.desc import (
     Matmul,
     MemoryDesc,
     OpDesc,
-    Pooling,
     Prelu,
     Reduction,
     Reorder,
@@ -39,91 +36,55 @@ from poolrt.workers.desc import (
 from poolrt.workers.desc.operations.eltwise import FROM_DST
 from poolrt.workers.desc.operations.recurrent import DIRECTIONS
 from poolrt.workers.desc.operations.reduction import REDUCTION_ALGORITHMS
+from tests.workers.desc.windows import Channels, Sizes, Window, convolution, deconvolution, pooling
 
-Sizes = tuple[int, ...]
 TYPES: Final = ("f64", "f32", "f16", "bf16", "s64", "s32", "s8", "u8", "bool")
-
-
-class Window(NamedTuple):
-    """A window over spatial dimensions, from (batch, groups, channels a group) to as many results a group."""
-
-    batch: int
-    groups: int
-    inputs: int
-    outputs: int
-    src: Sizes
-    kernel: Sizes
-    strides: Sizes
-    dilations: Sizes
-    padding_l: Sizes
-    padding_r: Sizes
-
-    @property
-    def dst(self) -> Sizes:
-        """The spatial sizes that the window takes ``src`` to."""
-        geometry = zip(self.src, self.kernel, self.strides, self.dilations, self.padding_l, self.padding_r, strict=True)
-        return tuple((s + a + b - (k - 1) * (d + 1) - 1) // stride + 1 for s, k, stride, d, a, b in geometry)
-
-    @property
-    def moves(self) -> tuple[Sizes, Sizes, Sizes, Sizes]:
-        """Strides, dilations and paddings, as descriptors take them."""
-        return self.strides, self.dilations, self.padding_l, self.padding_r
-
-
+#: Some with groups, dilations and paddings unlike on both sides at once: of a few channels, of whole blocks, of one each.
 WINDOWS: Final = (
-    Window(2, 2, 5, 17, (5, 6), (3, 3), (1, 1), (0, 0), (1, 1), (1, 1)),
-    Window(1, 1, 17, 23, (6, 5), (3, 2), (2, 1), (1, 2), (2, 1), (1, 0)),
-    Window(2, 1, 3, 20, (7, 9), (3, 3), (2, 2), (0, 0), (0, 1), (2, 1)),
-    Window(1, 19, 1, 1, (6, 7), (3, 3), (2, 1), (0, 0), (1, 1), (1, 1)),
-    Window(1, 1, 5, 7, (11,), (4,), (3,), (1,), (2,), (0,)),
-    Window(1, 2, 2, 3, (4, 3, 5), (2, 3, 1), (2, 1, 2), (0, 0, 1), (0, 1, 0), (1, 2, 0)),
-    Window(0, 1, 16, 16, (4, 4), (3, 3), (1, 1), (0, 0), (1, 1), (1, 1)),
+    (Channels(2, 2, 5, 17), Window((5, 6), (3, 3), (1, 1), (0, 0), (1, 1), (1, 1))),
+    (Channels(1, 1, 17, 23), Window((6, 5), (3, 2), (2, 1), (1, 2), (2, 1), (1, 0))),
+    (Channels(2, 1, 3, 20), Window((7, 9), (3, 3), (2, 2), (0, 0), (0, 1), (2, 1))),
+    (Channels(1, 19, 1, 1), Window((6, 7), (3, 3), (2, 1), (0, 0), (1, 1), (1, 1))),
+    (Channels(1, 1, 5, 7), Window((11,), (4,), (3,), (1,), (2,), (0,))),
+    (Channels(1, 2, 2, 3), Window((4, 3, 5), (2, 3, 1), (2, 1, 2), (0, 0, 1), (0, 1, 0), (1, 2, 0))),
+    (Channels(0, 1, 16, 16), Window((4, 4), (3, 3), (1, 1), (0, 0), (1, 1), (1, 1))),
+    (Channels(2, 3, 3, 2), Window((6, 7), (2, 3), (1, 2), (2, 1), (2, 1), (0, 2))),
+    (Channels(1, 2, 16, 32), Window((6, 7), (3, 2), (2, 1), (0, 1), (1, 0), (2, 1))),
+    (Channels(2, 17, 1, 1), Window((6, 7), (3, 2), (1, 1), (1, 2), (2, 0), (0, 3))),
 )
 #: Counts of elements that averages divide by are powers of two: whatever the order, gradients of integers are exact.
 POOLED: Final = (
-    ("max", Window(2, 1, 19, 19, (7, 6), (3, 2), (2, 1), (1, 0), (2, 0), (0, 1))),
-    ("avg_include_padding", Window(1, 1, 17, 17, (5, 6), (2, 2), (1, 2), (0, 1), (1, 0), (0, 1))),
-    ("avg_exclude_padding", Window(2, 1, 5, 5, (6, 5), (2, 2), (2, 1), (0, 0), (1, 1), (1, 0))),
-    ("max", Window(3, 1, 3, 3, (9,), (4,), (3,), (0,), (1,), (2,))),
-    ("avg_exclude_padding", Window(1, 1, 18, 18, (4, 3, 4), (2, 1, 2), (2, 1, 1), (0, 0, 1), (0, 0, 1), (1, 0, 0))),
-    ("max", Window(0, 1, 16, 16, (4, 4), (3, 3), (1, 1), (0, 0), (1, 1), (1, 1))),
+    ("max", 2, 19, Window((7, 6), (3, 2), (2, 1), (1, 0), (2, 0), (0, 1))),
+    ("avg_include_padding", 1, 17, Window((5, 6), (2, 2), (1, 2), (0, 1), (1, 0), (0, 1))),
+    ("avg_exclude_padding", 2, 5, Window((6, 5), (2, 2), (2, 1), (0, 0), (1, 1), (1, 0))),
+    ("max", 3, 3, Window((9,), (4,), (3,), (0,), (1,), (2,))),
+    ("avg_exclude_padding", 1, 18, Window((4, 3, 4), (2, 1, 2), (2, 1, 1), (0, 0, 1), (0, 0, 1), (1, 0, 0))),
+    ("max", 0, 16, Window((4, 4), (3, 3), (1, 1), (0, 0), (1, 1), (1, 1))),
 )
 SHAPES: Final[tuple[Sizes, ...]] = ((2, 19, 5, 3), (3, 17), (33,), (1, 16, 3, 3), (2, 5, 3, 2, 4), (0, 4, 2, 2))
 
 
-def product_types(prop: str, dtype: str) -> tuple[str, str]:
-    """Return the data types of weights and results of a product of src of a type."""
+def product_types(prop: str, dtype: str) -> tuple[str, str, str]:
+    """Return the data types of src, weights and results of a product of src of a type."""
     if prop not in FORWARD or dtype not in ("s8", "u8", "bool"):
-        return dtype, dtype
-    return "s8", "s32"
+        return dtype, dtype, dtype
+    return dtype, "s8", "s32"
 
 
 def convolutions(prop: str, dtype: str) -> list[OpDesc]:
-    weights, result = product_types(prop, dtype)
-    found: list[OpDesc] = []
-    for number, w in enumerate(WINDOWS):
-        bias = MemoryDesc((w.groups * w.outputs,), result) if prop != "backward_data" and number != 1 else None
-        src = MemoryDesc((w.batch, w.groups * w.inputs, *w.src), dtype)
-        kernel = MemoryDesc((w.groups * w.outputs, w.inputs, *w.kernel), weights)
-        dst = MemoryDesc((w.batch, w.groups * w.outputs, *w.dst), result)
-        found.append(Convolution(src, kernel, bias, dst, *w.moves, w.groups, prop))
-    return found
+    types = product_types(prop, dtype)
+    return [
+        convolution(w, c, prop, types, prop != "backward_data" and number != 1) for number, (c, w) in enumerate(WINDOWS)
+    ]
 
 
 def deconvolutions(prop: str, dtype: str) -> list[OpDesc]:
-    weights, result = product_types(prop, dtype)
-    found: list[OpDesc] = []
-    for number, w in enumerate(WINDOWS):
-        bias = MemoryDesc((w.groups * w.outputs,), result) if number != 1 else None
-        src = MemoryDesc((w.batch, w.groups * w.inputs, *w.dst), dtype)
-        kernel = MemoryDesc((w.groups * w.outputs, w.inputs, *w.kernel), weights)
-        dst = MemoryDesc((w.batch, w.groups * w.outputs, *w.src), result)
-        found.append(Deconvolution(src, kernel, bias, dst, *w.moves, w.groups, prop))
-    return found
+    types = product_types(prop, dtype)
+    return [deconvolution(w, c, prop, types, number != 1) for number, (c, w) in enumerate(WINDOWS)]
 
 
 def inner_products(prop: str, dtype: str) -> list[OpDesc]:
-    weights, result = product_types(prop, dtype)
+    _, weights, result = product_types(prop, dtype)
     found: list[OpDesc] = []
     inputs: tuple[tuple[int, Sizes, int], ...] = (
         (3, (5,), 17), (2, (3, 2, 5), 7), (1, (33,), 19), (4, (2, 3), 1), (3, (0,), 5), (0, (5,), 3)
@@ -136,7 +97,7 @@ def inner_products(prop: str, dtype: str) -> list[OpDesc]:
 
 
 def matmuls(prop: str, dtype: str) -> list[OpDesc]:
-    weights, result = product_types(FORWARD[0], dtype)
+    _, weights, result = product_types(FORWARD[0], dtype)
     shapes: tuple[tuple[Sizes, Sizes, Sizes], ...] = (
         ((3, 5), (5, 17), (3, 17)), ((2, 1, 3, 6), (1, 4, 6, 7), (2, 4, 3, 7)), ((19, 33), (33, 21), (19, 21)),
         ((5, 2, 3), (1, 3, 4), (5, 2, 4)), ((3, 0), (0, 4), (3, 4)), ((0, 3), (3, 4), (0, 4)),
@@ -149,13 +110,7 @@ def matmuls(prop: str, dtype: str) -> list[OpDesc]:
 
 
 def poolings(prop: str, dtype: str) -> list[OpDesc]:
-    return [
-        Pooling(
-            MemoryDesc((w.batch, w.inputs, *w.src), dtype), MemoryDesc((w.batch, w.inputs, *w.dst), dtype),
-            algorithm, w.kernel, *w.moves, prop,
-        )
-        for algorithm, w in POOLED
-    ]  # fmt: skip
+    return [pooling(w, batch, channels, algorithm, prop, dtype) for algorithm, batch, channels, w in POOLED]
 
 
 def eltwises(prop: str, dtype: str) -> list[OpDesc]:

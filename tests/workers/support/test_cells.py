@@ -15,12 +15,6 @@ from .verification import Verification
 ROWS = [(kind, prop) for kind, (props, _) in MAKERS.items() for prop in props]
 
 
-@pytest.fixture(scope="module", params=["native", "opencl"])
-def verification(request: pytest.FixtureRequest) -> Verification:
-    """Return what verifies cells on each kind of engine."""
-    return Verification(request.getfixturevalue(str(request.param)))
-
-
 @pytest.mark.parametrize(("kind", "prop"), ROWS)
 def test_every_implementation_of_a_cell_computes_the_definition(
     verification: Verification, kind: str, prop: str

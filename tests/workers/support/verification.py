@@ -1,28 +1,31 @@
-"""Run every implementation that takes a problem of a cell, and compare with float64 by benchdnn's rule."""
+"""Run implementations on problems with values drawn anew in each run, and compare with float64 by benchdnn's rule."""
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 from numpy.typing import NDArray
 
-from poolrt.workers.desc import PrimitiveAttr
+from poolrt.workers.desc import Arg, PrimitiveAttr
 from poolrt.workers.primitives.primitive_desc import PrimitiveDesc, primitive_descs
 from tests.references import assert_close, results
 from tests.workers.primitives.reference.drawing import Runner
 
-from .problems import Cell, problems, threshold, values
+from .problems import Cell, problems, summand, threshold, values
 
 Arrays = dict[int, NDArray[Any]]
 
 
 class Verification:
-    """Verifies cells on one engine. A program on memories that were verified before is not computed again.
+    """Verifies implementations on one engine. ``seed`` is another one in each run; what fails names it.
 
-    That is so for most of training: values depend on the operation and its memories alone.
+    Of a cell, a program on memories that were verified before is not computed again. That is so for most of training:
+    values depend on the operation and its memories alone.
     """
 
     def __init__(self, runner: Runner) -> None:
+        self.seed = random.SystemRandom().randrange(1 << 32)
         self.target = runner.target
         self._runner = runner
         self._verified: set[object] = set()
@@ -31,23 +34,27 @@ class Verification:
         """Return the names of all implementations of a cell; raise AssertionError where one of them is wrong."""
         right = set()
         for op in problems(cell):
-            args: Arrays = {}
-            wanted: Arrays = {}
             for pd in primitive_descs(op, PrimitiveAttr(), self.target):
                 program = (cell.kind, pd.impl_name(), pd.program(), tuple(pd.memories().items()))
                 if program not in self._verified:
-                    if not wanted:
-                        args = values(pd.op)
-                        wanted = results(pd.op, PrimitiveAttr(), args)
-                    self._compute(pd, args, wanted)
+                    self.compute(pd)
                     self._verified.add(program)
                 right.add(pd.impl_name())
         return right
 
-    def _compute(self, pd: PrimitiveDesc, args: Arrays, wanted: Arrays) -> None:
-        got, memories, name = self._runner.results(pd, args), pd.memories(), pd.impl_name()
-        assert set(got) == {int(arg) for arg in wanted}, f"{name} {pd.op}"
+    def compute(self, pd: PrimitiveDesc) -> None:
+        """Raise AssertionError unless what an implementation writes is right."""
+        args = values(pd.op, pd.attr, self.seed)
+        wanted, memories, name = results(pd.op, pd.attr, args), pd.memories(), pd.impl_name()
+        told = f"seed {self.seed}: {name} {pd.op} {pd.attr}"
+        try:
+            got = self._runner.results(pd, args)
+        except AssertionError as error:
+            raise AssertionError(f"{told}: {error}") from error
+        assert set(got) == {int(arg) for arg in wanted}, told
         for arg, want in wanted.items():
             dtype = memories[arg].dtype
-            limit = threshold(pd.op.kind, dtype, name)
-            assert_close(got[arg], want, dtype, limit, f"{name} {pd.op} argument {int(arg)}")
+            added = summand(pd.op, args) if arg == Arg.DST else 0.0
+            assert_close(
+                got[arg], want, dtype, threshold(pd.op.kind, dtype, name), f"{told} argument {int(arg)}", added
+            )

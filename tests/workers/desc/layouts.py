@@ -11,30 +11,19 @@ from poolrt.workers.desc.memory_desc import plain_tag
 
 #: ``permuted`` and ``blocked`` are the same for all tensors of a rank; ``mixed`` differs from tensor to tensor.
 LAYOUTS: Final = ("plain", "any", "permuted", "blocked", "strided", "mixed")
+#: Those that leave nothing to an implementation.
+GIVEN: Final = tuple(layout for layout in LAYOUTS if layout != "any")
 
 
-def laid_out(op: OpDesc, layout: str) -> OpDesc:
-    """Return a row-major descriptor with its tensors in a layout; the same one in every process."""
-    rng = random.Random(f"{op.kind} {layout} {op.memories()}")
+def laid_out(op: OpDesc, layout: str, rng: random.Random | None = None) -> OpDesc:
+    """Return a row-major descriptor with its tensors in a layout; without ``rng`` the same one in every process."""
+    rng = rng or random.Random(f"{op.kind} {layout} {op.memories()}")
     orders: dict[int, list[int]] = {}
 
     def convert(md: MemoryDesc) -> MemoryDesc:
-        chosen = rng.choice(("permuted", "blocked", "strided", "split")) if layout == "mixed" else layout
-        order = list(range(md.ndims))
-        if chosen == "any":
-            return md.with_tag("any")
-        if chosen in ("permuted", "strided", "split"):
-            rng.shuffle(order)
-        if chosen == "strided":
-            return _with_gaps(md, order, rng)
-        if chosen == "permuted":
-            order = order if layout == "mixed" else orders.setdefault(md.ndims, order)
-            return md.with_tag("".join(plain_tag(md.ndims)[dim] for dim in order))
-        if chosen == "blocked" and md.ndims > 1:
-            return md.with_tag(f"aB{plain_tag(md.ndims)[2:]}16b")
-        if chosen == "split":
-            return _split(md, order, rng)
-        return md
+        if layout == "permuted" and md.ndims not in orders:
+            orders[md.ndims] = rng.sample(range(md.ndims), md.ndims)
+        return placed(md, layout, rng, orders.get(md.ndims))
 
     def changed(value: Any) -> Any:
         if isinstance(value, tuple):
@@ -42,6 +31,24 @@ def laid_out(op: OpDesc, layout: str) -> OpDesc:
         return convert(value) if isinstance(value, MemoryDesc) else value
 
     return dataclasses.replace(op, **{f.name: changed(getattr(op, f.name)) for f in dataclasses.fields(op)})
+
+
+def placed(md: MemoryDesc, layout: str, rng: random.Random, order: list[int] | None = None) -> MemoryDesc:
+    """Return a row-major tensor in a layout; where that permutes dimensions, in an order drawn unless it is given."""
+    if layout == "mixed":
+        layout = rng.choice(("permuted", "blocked", "strided", "split"))
+    order = order or rng.sample(range(md.ndims), md.ndims)
+    if layout == "any":
+        return md.with_tag("any")
+    if layout == "permuted":
+        return md.with_tag("".join(plain_tag(md.ndims)[dim] for dim in order))
+    if layout == "blocked" and md.ndims > 1:
+        return md.with_tag(f"aB{plain_tag(md.ndims)[2:]}16b")
+    if layout == "strided":
+        return _with_gaps(md, order, rng)
+    if layout == "split" and md.ndims:
+        return _split(md, order, rng)
+    return md
 
 
 def _with_gaps(md: MemoryDesc, order: list[int], rng: random.Random) -> MemoryDesc:

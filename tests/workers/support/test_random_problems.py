@@ -1,0 +1,73 @@
+"""What is made for speed computes the definition on shapes, layouts and chains drawn at random, on each kind of engine.
+
+Reference implementations have tests of their own that draw more: data types and all attributes.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from poolrt.workers.desc import OPERATIONS, Arg, PostOp, PrimitiveAttr
+from poolrt.workers.primitives.primitive_desc import (
+    REFERENCE,
+    PrimitiveDesc,
+    UnsupportedPrimitive,
+    implementations,
+    primitive_descs,
+)
+from tests.workers.desc.descriptors import drawn
+from tests.workers.desc.layouts import GIVEN, LAYOUTS
+
+from .problems import FAST, cells
+from .table import offered
+from .verification import Verification
+
+#: Problems for each implementation by engine kind, and the most that are drawn to find them.
+PROBLEMS = {"cpu": 24, "opencl": 6}
+DRAWS = 10_000
+RELU = PostOp("eltwise", "relu")
+
+
+def chained(pd: PrimitiveDesc, rng: random.Random) -> PrimitiveDesc:
+    """Return the same implementation with a chain drawn at random, or as it is where it takes none."""
+    dst = pd.memories().get(Arg.DST)
+    if dst is None:
+        return pd
+    # What is not exact may cancel with what is added.
+    added = () if pd.op.kind in (*FAST, "binary") else (PostOp("binary", "add", src1=dst),)
+    chain = rng.choice(((), (RELU,), added, (*added, RELU)))
+    try:
+        found = primitive_descs(pd.op, PrimitiveAttr(chain), pd.target)
+        return next((other for other in found if other.impl_name() == pd.impl_name()), pd)
+    except UnsupportedPrimitive:
+        return pd
+
+
+def offers(kind: str, verification: Verification, rng: random.Random) -> Iterator[PrimitiveDesc]:
+    """Yield what takes problems drawn at random; implementations made for speed are offered most where layouts are open."""
+    layouts = GIVEN if kind == "reorder" else (*LAYOUTS, "any", "any")
+    for _ in range(DRAWS):
+        try:
+            yield from primitive_descs(drawn(kind, rng, layouts), PrimitiveAttr(), verification.target)
+        except UnsupportedPrimitive:
+            continue
+
+
+@pytest.mark.parametrize("kind", [kind for kind in OPERATIONS if len(implementations(kind, "cpu")) > 1])
+def test_every_implementation_made_for_speed_computes_random_problems(verification: Verification, kind: str) -> None:
+    rng = random.Random(verification.seed)
+    listed = {name for cell in cells() if cell.kind == kind for name in offered(cell, verification.target)}
+    count = PROBLEMS[verification.target.engine_kind]
+    left = Counter(dict.fromkeys((name for name in listed if not name.startswith(REFERENCE)), count))
+    assert left
+    for pd in offers(kind, verification, rng):
+        if left[pd.impl_name()] > 0:
+            verification.compute(chained(pd, rng))
+            left[pd.impl_name()] -= 1
+        if not any(left.values()):
+            return
+    raise AssertionError(f"seed {verification.seed}: {DRAWS} draws have not enough problems for {+left}")
