@@ -31,7 +31,8 @@ SIZES: Final = (1, 2, 3, 5, 16, 17)
 
 def attributes(rng: random.Random, src: MemoryDesc, dst: MemoryDesc) -> PrimitiveAttr:
     """Return random attributes of every kind, each of them not always."""
-    chain = [PostOp("binary", rng.choice(("add", "mul")), src1=placed(MemoryDesc(dst.dims, "f32"), "mixed", rng)), PostOp.accumulate(0.5, 1)]
+    src1 = placed(MemoryDesc(dst.dims, "f32"), "mixed", rng)
+    chain = [PostOp("binary", rng.choice(("add", "mul")), src1=src1), PostOp.accumulate(0.5, 1)]
     chain = [step for step in (PostOp("eltwise", "linear", 2.0, -1.5), *chain) if rng.random() < 0.4]
 
     def some() -> tuple[Quantisation, ...]:
