@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from poolrt.workers.desc import Arg, Concat, MemoryDesc, PrimitiveAttr, Reorder, Shuffle, multiple_src
 from poolrt.workers.engines.target import cpu_target
-from poolrt.workers.primitives.primitive_desc import UnsupportedPrimitive, primitive_desc
+from poolrt.workers.primitives.primitive_desc import primitive_desc
 from tests.references import converted
 
 from .drawing import TYPES, Runner, attributes, check, described, examples, reference_of, shapes
@@ -52,10 +52,21 @@ def test_the_fast_reorder_comes_first() -> None:
     assert [pd.impl_name() for pd in chosen] == ["native:nest", "ref:reorder"]
 
 
-def test_a_reorder_to_another_engine_is_refused() -> None:
+def test_a_reorder_to_another_engine_nests_the_one_within_the_engine() -> None:
+    src, dst = MemoryDesc((3,), "f32"), MemoryDesc((3,), "s8")
+    pd = primitive_desc(Reorder(src, dst, "cpu", "opencl"), PrimitiveAttr(), cpu_target())
+    assert (pd.impl_name(), [nested.impl_name() for nested in pd.nested()]) == ("native:crossing", ["ref:reorder"])
+    # Nothing is computed where bytes remain as they are
+    assert primitive_desc(Reorder(src, src, "cpu", "opencl"), PrimitiveAttr(), cpu_target()).nested() == ()
+
+
+def test_the_engines_of_a_reorder_are_none_or_two() -> None:
     md = MemoryDesc((3,), "f32")
-    with pytest.raises(UnsupportedPrimitive, match="within one engine"):
-        primitive_desc(Reorder(md, md, "cpu", "opencl"), PrimitiveAttr(), cpu_target())
+    for engines in (("cpu", "cpu"), ("", "opencl"), ("opencl", ""), ("cpu", "")):
+        with pytest.raises(ValueError, match="dst_engine: expect none for a reorder within one engine, else two"):
+            Reorder(md, md, *engines)
+    with pytest.raises(ValueError, match="src_engine: unknown 'gpu'"):
+        Reorder(md, md, "gpu", "cpu")
 
 
 @examples(50)
