@@ -18,6 +18,8 @@ import hashlib
 import itertools
 import math
 from collections.abc import Mapping
+from functools import lru_cache
+from operator import itemgetter
 from typing import Any, Final
 
 import msgpack
@@ -32,6 +34,9 @@ MAX_DEPTH: Final = 64
 _BIG_INTEGER: Final = 1
 
 _NAN: Final = float("nan")
+
+#: Types whose values are packed as they are; one of a subclass is packed as its base.
+_AS_THEY_ARE: Final = frozenset({type(None), bool, str, bytes})
 
 
 def is_digest(text: str) -> bool:
@@ -66,7 +71,7 @@ class Key:
             if not isinstance(name, str):
                 raise TypeError(f"a key's field names are text, not {type(name).__name__}: {name!r}")
         #: The canonical bytes; equal keys have equal bytes and the other way round.
-        self.canonical: Final[bytes] = _pack(_normal(fields, "", 0))
+        self.canonical: Final[bytes] = _pack(fields)
         self._digest: str | None = None
 
     @classmethod
@@ -123,72 +128,63 @@ class Key:
         return Key.from_canonical, (self.canonical,)
 
 
-def _normal(value: Any, where: str, depth: int) -> Any:
-    """Return `value` as msgpack is to see it: base types only, sorted dictionaries, one NaN."""
-    if value is None or isinstance(value, bool):
-        return value
-    if isinstance(value, int):
-        number = int(value)
-        if -(1 << 63) <= number < 1 << 64:
-            return number
-        return msgpack.ExtType(_BIG_INTEGER, number.to_bytes(number.bit_length() // 8 + 1, "big", signed=True))
-    if isinstance(value, float):
-        return _NAN if math.isnan(value) else float(value)
-    if isinstance(value, str):
-        return str.__str__(value)
-    if isinstance(value, bytes):
-        return bytes(value)
-    if depth >= MAX_DEPTH:
-        raise ValueError(f"field {where} is nested deeper than {MAX_DEPTH}")
-    if isinstance(value, (tuple, list)):
-        return [_normal(item, f"{where}[{index}]", depth + 1) for index, item in enumerate(value)]
-    if isinstance(value, Mapping):
-        items = []
-        for name, item in value.items():
-            if name is not None and not isinstance(name, (bool, int, float, str, bytes)):
-                raise TypeError(f"field {where or 'table'} has a dictionary key of type {type(name).__name__}")
-            plain = _normal(name, where, depth)
-            items.append((_pack(plain), plain, _normal(item, _join(where, name), depth + 1)))
-        items.sort(key=lambda item: item[0])
-        if any(one[0] == other[0] for one, other in itertools.pairwise(items)):
-            raise ValueError(f"field {where or 'table'} has the same dictionary key twice")
-        return _Pairs(items)
-    raise TypeError(
-        f"field {where} is a {type(value).__name__}; a key holds None, bool, int, float, str, bytes and tuples, lists "
-        "and dictionaries of these"
-    )
-
-
-class _Pairs:
-    """A dictionary ready for packing: (packed key, key, value), sorted."""
-
-    __slots__ = ("items",)
-
-    def __init__(self, items: list[tuple[bytes, Any, Any]]) -> None:
-        self.items = items
-
-
-def _pack(value: Any) -> bytes:
+def _pack(value: Any, where: str = "") -> bytes:
     packer = msgpack.Packer(use_bin_type=True, autoreset=False, strict_types=True)
     try:
-        _pack_into(packer, value)
+        _pack_into(packer, value, where, 0)
     except UnicodeEncodeError as error:
         raise ValueError(f"text in a key is not valid Unicode: {error}") from None
     return bytes(packer.bytes())
 
 
-def _pack_into(packer: msgpack.Packer, value: Any) -> None:
-    if isinstance(value, _Pairs):
-        packer.pack_map_header(len(value.items))
-        for _, name, item in value.items:
-            packer.pack(name)
-            _pack_into(packer, item)
-    elif isinstance(value, list):
-        packer.pack_array_header(len(value))
-        for item in value:
-            _pack_into(packer, item)
-    else:
+def _pack_into(packer: msgpack.Packer, value: Any, where: str, depth: int) -> None:
+    """Pack `value` as of its base type, with sorted dictionaries and one NaN."""
+    if type(value) in _AS_THEY_ARE:
         packer.pack(value)
+    elif isinstance(value, int):
+        number = int(value)
+        if not -(1 << 63) <= number < 1 << 64:
+            number = msgpack.ExtType(_BIG_INTEGER, number.to_bytes(number.bit_length() // 8 + 1, "big", signed=True))
+        packer.pack(number)
+    elif isinstance(value, float):
+        packer.pack(_NAN if math.isnan(value) else float(value))
+    elif isinstance(value, str):
+        packer.pack(str.__str__(value))
+    elif isinstance(value, bytes):
+        packer.pack(bytes(value))
+    elif depth >= MAX_DEPTH:
+        raise ValueError(f"field {where} is nested deeper than {MAX_DEPTH}")
+    elif isinstance(value, (tuple, list)):
+        packer.pack_array_header(len(value))
+        for index, item in enumerate(value):
+            _pack_into(packer, item, f"{where}[{index}]", depth + 1)
+    elif isinstance(value, Mapping):
+        items = sorted(((_pack_name(name, where), name, item) for name, item in value.items()), key=itemgetter(0))
+        if any(one[0] == other[0] for one, other in itertools.pairwise(items)):
+            raise ValueError(f"field {where or 'table'} has the same dictionary key twice")
+        packer.pack_map_header(len(items))
+        for _, name, item in items:
+            _pack_into(packer, name, where, depth)
+            _pack_into(packer, item, _join(where, name), depth + 1)
+    else:
+        raise TypeError(
+            f"field {where} is a {type(value).__name__}; a key holds None, bool, int, float, str, bytes and tuples, lists "
+            "and dictionaries of these"
+        )
+
+
+def _pack_name(name: object, where: str) -> bytes:
+    if type(name) is str:
+        return _pack_text(name)
+    if name is None or isinstance(name, (bool, int, float, str, bytes)):
+        return _pack(name)
+    raise TypeError(f"field {where or 'table'} has a dictionary key of type {type(name).__name__}")
+
+
+@lru_cache(maxsize=1024)
+def _pack_text(name: str) -> bytes:
+    """Pack the name of a field; most keys have the same ones."""
+    return _pack(name)
 
 
 def _unpack(canonical: bytes) -> Any:
@@ -213,5 +209,5 @@ def _compare(here: Any, there: Any, where: str, differences: dict[str, tuple[Any
     elif isinstance(here, tuple) and isinstance(there, tuple) and len(here) == len(there):
         for index, (one, other) in enumerate(zip(here, there, strict=True)):
             _compare(one, other, f"{where}[{index}]", differences)
-    elif here is ABSENT or there is ABSENT or _pack(_normal(here, where, 0)) != _pack(_normal(there, where, 0)):
+    elif here is ABSENT or there is ABSENT or _pack(here, where) != _pack(there, where):
         differences[where] = (here, there)
