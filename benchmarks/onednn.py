@@ -16,7 +16,6 @@ WHEEL: Final = "onednn-cpu-gomp"
 # Numbers of oneDNN's dnnl_types.h, version 3.
 CPU, IN_ORDER, F32, ANY, ROW_MAJOR = 1, 1, 3, 1, 2
 FORWARD_INFERENCE, DIRECT, RELU, SRC, DST = 96, 1, 0x20, 1, 17
-IMPL_INFO_STR: Final = 8
 #: Asks for memory of oneDNN's own.
 ALLOCATE: Final = ctypes.c_void_p(-1)
 
@@ -48,7 +47,6 @@ _TYPES: Final[dict[str, tuple[Any, ...]]] = {
         _out, Handle, _int, _int, Handle, Handle, Handle, Handle, _dims, _dims, _dims, _dims, Handle,
     ),
     "eltwise_forward_primitive_desc_create": (_out, Handle, _int, _int, Handle, Handle, _float, _float, Handle),
-    "primitive_desc_query": (Handle, _int, _int, ctypes.POINTER(ctypes.c_char_p)),
     "primitive_desc_destroy": (Handle,),
     "primitive_create": (_out, Handle),
     "primitive_execute": (Handle, Handle, _int, ctypes.POINTER(Argument)),
@@ -92,10 +90,7 @@ class Convolution:
         self._window = ones, zeros, sides, sides
         self._memories, self._attributes = self._describe_memories(), self._make_attributes()
         self._descriptor = self._describe(self._memories, self._attributes)
-        name = ctypes.c_char_p()
-        require(self._library.dnnl_primitive_desc_query(self._descriptor, IMPL_INFO_STR, 0, byref(name)))
-        self.implementation = (name.value or b"").decode()
-        # Keeps it in oneDNN's cache in any case.
+        # From now on it is in oneDNN's cache.
         self._primitive = self._create(self._descriptor)
 
     def anew(self) -> None:

@@ -23,6 +23,7 @@ from poolrt import Arg, Convolution, Eltwise, Engine, Memory, MemoryDesc, PostOp
 from poolrt.cachestore import CacheStore
 from poolrt.workers.primitives.cache import primitive_cache
 from poolrt.workers.primitives.key import primitive_key
+from poolrt.workers.primitives.primitive_desc_iface import PrimitiveDescIface
 
 #: Many short turns: each is over before another process takes the core, as a rule.
 ROUNDS: Final = 200
@@ -52,7 +53,7 @@ def ours(engine: Engine, shape: Shape, relu: bool) -> dict[str, Call]:
     """Return what asks poolrt for a convolution, whole and in parts, with all of it known already."""
     ones, zeros, sides = (1, 1), (0, 0), (shape.padding, shape.padding)
 
-    def memories() -> tuple[MemoryDesc, MemoryDesc, MemoryDesc, MemoryDesc]:
+    def memories() -> tuple[MemoryDesc, ...]:
         return (
             MemoryDesc(shape.src, "f32", "any"),
             MemoryDesc(shape.weights, "f32", "any"),
@@ -63,28 +64,20 @@ def ours(engine: Engine, shape: Shape, relu: bool) -> dict[str, Call]:
     def attributes() -> PrimitiveAttr | None:
         return PrimitiveAttr((PostOp("eltwise", "relu"),)) if relu else None
 
-    def anew() -> object:
-        src, weights, bias, dst = memories()
-        attr = attributes()
-        pd = Convolution.PrimitiveDesc(engine, src, weights, bias, dst, ones, zeros, sides, sides, attr=attr)
-        return pd.create()
+    def describe(mds: tuple[MemoryDesc, ...], attr: PrimitiveAttr | None) -> PrimitiveDescIface:
+        return Convolution.PrimitiveDesc(engine, *mds, ones, zeros, sides, sides, attr=attr)
 
-    src, weights, bias, dst = memories()
-    attr = attributes()
-    pd = Convolution.PrimitiveDesc(engine, src, weights, bias, dst, ones, zeros, sides, sides, attr=attr)
-    cache = primitive_cache()
+    mds, attr, cache = memories(), attributes(), primitive_cache()
+    pd = describe(mds, attr)
     pd.create()
-    if pd.create().source != "memory":
-        raise SystemExit(f"expected a hit in memory, got {pd.create().source}")
+    source = pd.create().source
+    if source != "memory":
+        raise SystemExit(f"expected a hit in memory, got {source}")
     return {
-        "anew": anew,
-        "kept": lambda: Convolution.PrimitiveDesc(
-            engine, src, weights, bias, dst, ones, zeros, sides, sides, attr=attr
-        ).create(),
+        "anew": lambda: describe(memories(), attributes()).create(),
+        "kept": lambda: describe(mds, attr).create(),
         "memories and attributes": lambda: (memories(), attributes()),
-        "descriptor": lambda: Convolution.PrimitiveDesc(
-            engine, src, weights, bias, dst, ones, zeros, sides, sides, attr=attr
-        ),
+        "descriptor": lambda: describe(mds, attr),
         "primitive": pd.create,
         "its fetch from the cache": lambda: cache.fetch(pd.pd),
         "its key": lambda: primitive_key(pd.pd),
