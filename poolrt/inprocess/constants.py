@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Hashable, Iterable
 from typing import Any
 
 import numpy as np
@@ -46,9 +46,8 @@ def stored(constant: Constant) -> Memory:
     return found
 
 
-def reordered(constant: Constant, primitive: Callable[[], Primitive], stream: Stream) -> Memory:
+def reordered(constant: Constant, reorder: Primitive, stream: Stream) -> Memory:
     """Return a constant in the host's memory, in the layout that a reorder on the stream's engine brings it into."""
-    reorder = primitive()
     forms = reorder.pd.memories()
     source, destination = (Memory(forms[arg], stream.engine) for arg in (Arg.SRC, Arg.DST))
     constant.write_into(np.frombuffer(source.map(), np.uint8))

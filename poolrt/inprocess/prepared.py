@@ -5,11 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from functools import partial
+from typing import Any, Final, NamedTuple, TypeVar
 
 from poolrt.graph.constant import Constant
 from poolrt.graph.plan_finish import Lowered
-from poolrt.workers.desc import Arg
+from poolrt.workers.desc import Arg, MemoryDesc, Reorder
 from poolrt.workers.device_context import DeviceContext, InstanceKey
 from poolrt.workers.engines.engine import Engine
 from poolrt.workers.memory.storage import Memory
@@ -17,14 +18,14 @@ from poolrt.workers.opencl_memory import shares_host_memory
 from poolrt.workers.plan import PlaceKind
 from poolrt.workers.primitives.cache import PrimitiveCache
 from poolrt.workers.primitives.primitive import Primitive
-from poolrt.workers.primitives.primitive_desc import PrimitiveDesc
 from poolrt.workers.streams.stream import Stream
 
 from .constants import Identities, on_device, reordered, stored
-from .schedule import ON_HOST, WHOLE, Copy, Execution, Schedule, Tensor, scheduled
+from .schedule import ON_HOST, WHOLE, Argument, Copy, Execution, Schedule, Tensor, scheduled
 from .tensors import byte_memory, copy_bytes, part
 
 T = TypeVar("T")
+_HOST: Final = "cpu"
 Shapes = tuple[tuple[int, ...], ...]
 
 
@@ -59,11 +60,13 @@ class _Arguments:
 
 
 class _Keyed(NamedTuple):
-    """A step and what its instances are found by."""
+    """A step on a stream, what its instances are found by, and how they are made: arguments each on an engine."""
 
-    step: Execution
+    stream: Stream
     primitive: InstanceKey
     memories: InstanceKey
+    create: Callable[[], Primitive]
+    arguments: tuple[tuple[Argument, Engine], ...]
 
 
 class _Ready(NamedTuple):
@@ -93,9 +96,7 @@ class Prepared:
         self._lowered = lowered
         self._constants = constants
         self._tensor_keys = [self._tensor_key(each, identities, shapes, phase) for each in self._schedule.tensors]
-        self._steps = [
-            step if isinstance(step, Copy) else self._keyed(step, shapes, phase) for step in self._schedule.steps
-        ]
+        self._steps = [self._keyed(step, shapes, phase) for step in self._schedule.steps]
 
     def iterate(self, give: Callable[[int, Memory], None], take: Callable[[int, Memory], T]) -> list[T]:
         """Execute all steps once; return what ``take`` makes of each output.
@@ -129,20 +130,19 @@ class Prepared:
 
     def _ready(self, keyed: _Keyed, tensors: Sequence[Memory], thread: int) -> _Ready:
         """Return a step with its primitive and memories."""
-        context, step = self._means.context, keyed.step
-        stream = self._streams[step.engine]
+        context = self._means.context
         own, given = keyed.primitive, keyed.memories
         if thread:
             own, given = own._replace(thread=thread), given._replace(thread=thread)
-        primitive = context.find_or_add(own, lambda: self._primitive(step.primitive, step.engine))
-        used = tuple(tensors[argument.tensor] for argument in step.arguments)
+        primitive = context.find_or_add(own, keyed.create)
+        used = tuple(tensors[argument.tensor] for argument, _ in keyed.arguments)
         arguments: _Arguments | None = context.find(given)
         # A tensor that was evicted and made anew lies elsewhere.
         if arguments is None or any(a is not b for a, b in zip(arguments.tensors, used, strict=True)):
-            parts = {a.arg: part(tensors[a.tensor], a.start, a.desc, stream.engine) for a in step.arguments}
+            parts = {a.arg: part(tensors[a.tensor], a.start, a.desc, engine) for a, engine in keyed.arguments}
             arguments = _Arguments(used, parts)
             context.add(given, arguments)
-        return _Ready(stream, primitive, arguments.memories)
+        return _Ready(keyed.stream, primitive, arguments.memories)
 
     def _tensor(self, tensor: Tensor, nbytes: int, key: InstanceKey, thread: int) -> Memory:
         if not _is_constant(tensor):
@@ -159,12 +159,9 @@ class Prepared:
         constant = self._constants[planned.value]
         if planned.reorder is None:
             return stored(constant)
-        engine = self.plan.primitives[planned.reorder]
-        pd = self._lowered.primitives[planned.reorder]
-        return reordered(constant, lambda: self._primitive(pd, engine), self._streams[engine])
-
-    def _primitive(self, pd: PrimitiveDesc, engine: int) -> Primitive:
-        return Primitive(pd, self._streams[engine].engine, self._means.cache)
+        stream = self._streams[self.plan.primitives[planned.reorder]]
+        reorder = Primitive(self._lowered.primitives[planned.reorder], stream.engine, self._means.cache)
+        return reordered(constant, reorder, stream)
 
     def _tensor_key(
         self, tensor: tuple[Tensor, int], identities: Identities, shapes: Shapes, phase: str
@@ -183,18 +180,49 @@ class Prepared:
             "tensor", f"{place.kind.name.lower()} {place.value}", (*place, nbytes, phase), shapes, executor
         )
 
-    def _keyed(self, step: Execution, shapes: Shapes, phase: str) -> _Keyed:
-        """Return a step with the keys of its primitive and of its memories.
+    def _keyed(self, step: Execution | Copy, shapes: Shapes, phase: str) -> _Keyed | Copy:
+        """Return a step with the keys of its instances.
 
-        What sets operations of one output apart is in the digest of the primitive's key: algorithm, axis, propagation
-        kind, post-ops, layouts. A primitive is for the shapes of its own sources, memory for those of the whole graph.
+        A primitive is for the shapes of its own sources, memory for those of the whole graph.
         """
-        executor = self._means.executor
+        if isinstance(step, Copy):
+            return self._crossing(step, shapes, phase)
+        stream = self._streams[step.engine]
+        # The digest has what sets operations apart: algorithm, axis, propagation kind, post-ops, layouts.
         in_place = (self.plan.engines[step.engine], step.primitive.op.kind, step.digest)
         written = step.primitive.op.outputs()
         sources = tuple(a.desc.dims for a in step.arguments if a.arg not in written)
-        primitive = InstanceKey("primitive", step.output, in_place, sources, executor)
-        return _Keyed(step, primitive, InstanceKey("memories", step.output, (*in_place, phase), shapes, executor))
+        return _Keyed(
+            stream,
+            InstanceKey("primitive", step.output, in_place, sources, self._means.executor),
+            InstanceKey("memories", step.output, (*in_place, phase), shapes, self._means.executor),
+            partial(Primitive, step.primitive, stream.engine, self._means.cache),
+            tuple((argument, stream.engine) for argument in step.arguments),
+        )
+
+    def _crossing(self, step: Copy, shapes: Shapes, phase: str) -> _Keyed | Copy:
+        """Return a copy from one engine to another as a reorder between them.
+
+        One that begins inside of a device's buffer, which no memory can, stays as it is.
+        """
+        ends = [self._schedule.tensors[number][0].engine for number in (step.source, step.destination)]
+        if ends[0] == ends[1] or (step.start and ends[0] != ON_HOST):
+            return step
+        names = tuple(_HOST if engine == ON_HOST else self.plan.engines[engine] for engine in ends)
+        source, destination = (self._means.streams[name].engine for name in names)
+        desc = MemoryDesc((step.nbytes,), "u8")
+        described = Reorder.PrimitiveDesc(source, desc, destination, desc)
+        in_place = (*names, "reorder", step.start)
+        return _Keyed(
+            next(stream for stream in self._means.streams.values() if stream.engine is described.engine),
+            InstanceKey("primitive", step.output, in_place, (desc.dims,), self._means.executor),
+            InstanceKey("memories", step.output, (*in_place, phase), shapes, self._means.executor),
+            partial(described.create, self._means.cache),
+            (
+                (Argument(Arg.SRC, step.source, step.start, desc), source),
+                (Argument(Arg.DST, step.destination, 0, desc), destination),
+            ),
+        )
 
 
 def _is_constant(tensor: Tensor) -> bool:

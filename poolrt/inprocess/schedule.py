@@ -62,6 +62,7 @@ class Execution:
 class Copy:
     """``nbytes`` of a tensor, from ``start`` on, to the beginning of another; one of them at least is a device's."""
 
+    output: str
     source: int
     start: int
     destination: int
@@ -103,14 +104,13 @@ class _Scheduler:
             else:
                 self._execute(step, number)
         # What a device takes and gives crosses at the beginning and at the end.
-        arriving = [
-            Copy(self.numbers[tensor._replace(engine=ON_HOST)], 0, number, plan.inputs[tensor.value].nbytes)
-            for tensor, number in self._of_devices(PlaceKind.INPUT)
-        ]
-        leaving = [
-            Copy(number, 0, self.numbers[tensor._replace(engine=ON_HOST)], plan.outputs[tensor.value].nbytes)
-            for tensor, number in self._of_devices(PlaceKind.OUTPUT)
-        ]
+        arriving, leaving = [], []
+        for tensor, number in self._of_devices(PlaceKind.INPUT):
+            on_host, port = self.numbers[tensor._replace(engine=ON_HOST)], plan.inputs[tensor.value]
+            arriving.append(Copy(self._once(f"input {port.name}"), on_host, 0, number, port.nbytes))
+        for tensor, number in self._of_devices(PlaceKind.OUTPUT):
+            on_host, port = self.numbers[tensor._replace(engine=ON_HOST)], plan.outputs[tensor.value]
+            leaving.append(Copy(self._once(f"output {port.name}"), number, 0, on_host, port.nbytes))
         tensors = zip(self.numbers, self.sizes, strict=True)
         return Schedule(self.lowered, tuple(tensors), (*arriving, *self.steps, *leaving))
 
@@ -135,14 +135,11 @@ class _Scheduler:
             if start and not self.on_host[engine]:
                 # A device's buffers begin where the device wants: the view is read from a copy.
                 piece = self._number(Tensor(engine, spot.kind, spot.value, engine, len(self.steps)), desc.nbytes)
-                self.steps.append(Copy(tensor, start, piece, desc.nbytes))
+                self.steps.append(Copy(self._once(f"part for {step.name}"), tensor, start, piece, desc.nbytes))
                 tensor, start = piece, 0
             arguments.append(Argument(arg, tensor, start, desc))
-        self.names[step.name] += 1
-        repeated = self.names[step.name]
-        output = step.name if repeated == 1 else f"{step.name} ({repeated})"
         digest = self.lowered.keys[step.primitive].digest
-        self.steps.append(Execution(output, engine, pd, digest, tuple(arguments)))
+        self.steps.append(Execution(self._once(step.name), engine, pd, digest, tuple(arguments)))
 
     def _cross(self, step: Crossing, number: int) -> None:
         source = self.aliases.spot(step.source, step.source_engine, number)
@@ -153,7 +150,12 @@ class _Scheduler:
         given = self._tensor(source, ends[0], source.start + step.nbytes)
         place = step.destination
         taken = self._tensor(Spot(ends[1], place.kind, place.value, 0), ends[1], step.nbytes)
-        self.steps.append(Copy(given, source.start, taken, step.nbytes))
+        self.steps.append(Copy(self._once(step.name), given, source.start, taken, step.nbytes))
+
+    def _once(self, name: str) -> str:
+        """Return a name that no step has yet."""
+        self.names[name] += 1
+        return name if self.names[name] == 1 else f"{name} ({self.names[name]})"
 
     def _tensor(self, spot: Spot, engine: int, nbytes: int) -> int:
         """Return the number of the tensor at a spot as an engine reads it, which has at least so many bytes."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -11,6 +12,8 @@ import numpy as np
 import pytest
 
 from poolrt import DeviceContext, Engine, Executor, Graph, GraphError, Stream, StreamAttr
+from poolrt.inprocess.prepared import Prepared
+from poolrt.workers.memory.storage import Memory
 from poolrt.workers.primitives.cache import PrimitiveCache
 from poolrt.workers.primitives.primitive import Primitive
 from poolrt.workers.threadpools.threads import ThreadsPool
@@ -150,13 +153,23 @@ def test_what_an_executor_had_is_forgotten_with_it(cache: PrimitiveCache) -> Non
     staying = Executor(network.graph, context=context, cache=cache)
     staying.run(x=x)
     alone = context.statistics().instances
-    for _ in range(5):
-        going = Executor(network.graph, context=context, cache=cache)
-        going.run(x=x)
-        assert context.statistics().instances == 2 * alone
-        del going
-        gc.collect()
-        assert context.statistics().instances == alone
+    # Given others that come and go, without waiting for the garbage collector
+    gc.disable()
+    try:
+        for _ in range(5):
+            going = Executor(network.graph, context=context, cache=cache)
+            going.run(x=x)
+            assert context.statistics().instances == 2 * alone
+            theirs = [
+                weakref.ref(each)
+                for each in list(context.instances().values())[alone:]
+                if isinstance(each, (Memory, Prepared, Primitive))
+            ]
+            del going
+            assert context.statistics().instances == alone
+            assert {ref() for ref in theirs} == {None}
+    finally:
+        gc.enable()
     made = context.statistics().created
     assert close(staying.run(x=x), network.expected(x))
     assert context.statistics().created == made
