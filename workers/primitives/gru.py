@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..desc import Gru
+from .nested.recurrent import NestedRecurrent
 from .reference.recurrent import ReferenceRecurrent
 
-IMPLEMENTATIONS = (ReferenceRecurrent[Gru]("gru"),)
+IMPLEMENTATIONS = (NestedRecurrent[Gru]("cpu"), ReferenceRecurrent[Gru]("gru"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..desc import Lstm
+from .nested.recurrent import NestedRecurrent
 from .reference.recurrent import ReferenceRecurrent
 
-IMPLEMENTATIONS = (ReferenceRecurrent[Lstm]("lstm"),)
+IMPLEMENTATIONS = (NestedRecurrent[Lstm]("cpu"), ReferenceRecurrent[Lstm]("lstm"))

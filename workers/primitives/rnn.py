@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..desc import Rnn
+from .nested.recurrent import NestedRecurrent
 from .reference.recurrent import ReferenceRecurrent
 
-IMPLEMENTATIONS = (ReferenceRecurrent[Rnn]("rnn"),)
+IMPLEMENTATIONS = (NestedRecurrent[Rnn]("cpu"), ReferenceRecurrent[Rnn]("rnn"))

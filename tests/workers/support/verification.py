@@ -12,7 +12,7 @@ from poolrt.workers.primitives.primitive_desc import PrimitiveDesc, primitive_de
 from tests.references import assert_close, results
 from tests.workers.primitives.reference.drawing import Runner
 
-from .problems import Cell, problems, summand, threshold, values
+from .problems import RECURRENT, Cell, problems, summand, threshold, values
 
 Arrays = dict[int, NDArray[Any]]
 
@@ -54,7 +54,7 @@ class Verification:
         assert set(got) == {int(arg) for arg in wanted}, told
         for arg, want in wanted.items():
             dtype = memories[arg].dtype
-            added = summand(pd.op, args) if arg == Arg.DST else 0.0
+            added = summand(pd.op, args) if arg == Arg.DST or pd.op.kind in RECURRENT else 0.0
             assert_close(
                 got[arg], want, dtype, threshold(pd.op.kind, dtype, name), f"{told} argument {int(arg)}", added
             )

@@ -9,9 +9,10 @@ from typing import Final
 from ...desc import Arg, MemoryDesc, OpDesc, PrimitiveAttr, Reorder
 from ...desc.equivalence import same_bytes
 from ...engines.target import Target
+from ..blocks import LANES
 from ..opencl.grid import LIGHT, group, integers, launch, vector_width
 from ..primitive_desc import PrimitiveDesc, primitive_desc
-from ..program import KernelSpec, Launch, LaunchArgument, NestedLaunch, Program
+from ..program import KernelSpec, Launch, LaunchArgument, NestedLaunch, Program, Value
 
 #: Where pieces of scratchpad begin, and bytes behind each that a kernel may over-read.
 _ALIGNMENT: Final = 64
@@ -43,8 +44,19 @@ class NestedBuilder:
         self._scratchpad += -(-(nbytes + _ALIGNMENT) // _ALIGNMENT) * _ALIGNMENT
         return ("s", start)
 
+    @property
+    def width(self) -> int:
+        """The floats that an item of the primitive's own kernels computes at once."""
+        return LANES if self.target.engine_kind == "cpu" else vector_width(self.target)
+
     def run(
-        self, kernel: str, places: Sequence[LaunchArgument], numbers: Sequence[int], items: int, elements: int
+        self,
+        kernel: str,
+        places: Sequence[LaunchArgument],
+        numbers: Sequence[int],
+        items: int,
+        elements: int,
+        **params: Value,
     ) -> None:
         """Add a launch of a kernel of the primitive's own on f32, of which each engine kind has one by this name.
 
@@ -53,10 +65,10 @@ class NestedBuilder:
         if not elements:
             return
         if self.target.engine_kind == "cpu":
-            spec, run = KernelSpec.of(kernel), Launch(0, (*places, *integers(*numbers)), items)
+            spec, run = KernelSpec.of(kernel, **params), Launch(0, (*places, *integers(*numbers)), items)
         else:
             local = group(self.target, LIGHT)
-            spec = KernelSpec.of(kernel, v=vector_width(self.target), post_ops=(), local=local)
+            spec = KernelSpec.of(kernel, v=vector_width(self.target), post_ops=(), local=local, **params)
             run = launch(0, elements, local, *places, *integers(elements, *numbers))
         if spec not in self._kernels:
             self._kernels.append(spec)

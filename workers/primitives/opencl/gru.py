@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from ...desc import Gru
+from ..nested.recurrent import NestedRecurrent
 from ..reference.recurrent import ReferenceRecurrent
 from .reference import OpenClReference
 
-IMPLEMENTATIONS = (OpenClReference(ReferenceRecurrent[Gru]("gru")),)
+IMPLEMENTATIONS = (
+    NestedRecurrent[Gru]("opencl"),
+    OpenClReference(ReferenceRecurrent[Gru]("gru")),
+)

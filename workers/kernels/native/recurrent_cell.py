@@ -1,0 +1,94 @@
+"""Advance recurrent cells by one step: gates from products that were computed before, and the states from the gates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numba import extending
+from numba.core import types
+
+from . import functions
+from .vec import vadd, vfma, vload_part, vmul, vneg, vset, vstore_part
+
+#: What is computed: whole cells, and the two halves of a GRU's, between which the reset state is multiplied.
+VANILLA, LSTM, LINEAR_BEFORE_RESET, GRU_GATES, GRU_STATE = range(5)
+
+
+def make(isa: str, cell: int, activation: str, alpha: float) -> tuple[Callable[..., None], Any]:
+    """Return the kernel of a cell; ``activation`` (``eltwise_tanh``) and ``alpha`` are those of vanilla cells.
+
+    Arguments, all f32: addresses of W x + b (N, G, H), of U h (N, ``wide``), of h before and after (N, H), of c before and
+    after (N, H), and of the bias (H) that a GRU with linear before reset adds to its last U h; H, G, ``wide``; whether
+    there is an h before (else it is 0, and U h is not read), a c before, and that bias. The gates of a GRU leave the sum
+    of the update gate in place of its W x, and write r * h in place of c after. One item of work is 16 channels of a
+    sequence.
+    """
+    if not VANILLA <= cell <= GRU_STATE:
+        raise ValueError(f"cell must be {VANILLA} to {GRU_STATE}, got {cell}")
+    activate, squash, gate = (
+        functions.eltwise(name) for name in (activation.removeprefix("eltwise_"), "tanh", "logistic")
+    )
+    slope = np.float32(alpha)
+    zero = np.float32(0.0)
+
+    def added(inputs: int, products: int, lanes: int, begun: int) -> Any:
+        value = vload_part(inputs, lanes)
+        if begun:
+            value = vadd(value, vload_part(products, lanes))
+        return value
+
+    extending.register_jitable(added)
+
+    def recurrent_cell(
+        begin: int, end: int, inputs: int, products: int, before: int, after: int, kept: int, keeps: int, bias: int,
+        hidden: int, gates: int, wide: int, begun: int, remembers: int, biased: int,
+    ) -> None:  # fmt: skip
+        vectors = (hidden + 15) // 16
+        step = 4 * hidden
+        for item in range(begin, end):
+            n = item // vectors
+            first = item % vectors * 16
+            lanes = min(16, hidden - first)
+            x = inputs + 4 * (n * gates * hidden + first)
+            u = products + 4 * (n * wide + first)
+            at = 4 * (n * hidden + first)
+            h = vset(zero)
+            if begun:
+                h = vload_part(before + at, lanes)
+            if cell == VANILLA:
+                vstore_part(after + at, activate(added(x, u, lanes, begun), slope, zero), lanes)
+            elif cell == LSTM:
+                c = vmul(gate(added(x, u, lanes, begun), zero, zero),
+                         squash(added(x + 2 * step, u + 2 * step, lanes, begun), zero, zero))  # fmt: skip
+                if remembers:
+                    forget = gate(added(x + step, u + step, lanes, begun), zero, zero)
+                    c = vfma(forget, vload_part(kept + at, lanes), c)
+                vstore_part(keeps + at, c, lanes)
+                output = gate(added(x + 3 * step, u + 3 * step, lanes, begun), zero, zero)
+                vstore_part(after + at, vmul(output, squash(c, zero, zero)), lanes)
+            elif cell == GRU_GATES:
+                vstore_part(x, added(x, u, lanes, begun), lanes)
+                if begun:
+                    reset = gate(added(x + step, u + step, lanes, begun), zero, zero)
+                    vstore_part(keeps + at, vmul(reset, h), lanes)
+            else:
+                if cell == GRU_STATE:
+                    update = vload_part(x, lanes)
+                    candidate = added(x + 2 * step, u, lanes, begun)
+                else:
+                    update = added(x, u, lanes, begun)
+                    reset = gate(added(x + step, u + step, lanes, begun), zero, zero)
+                    inner = vset(zero)
+                    if biased:
+                        inner = vload_part(bias + 4 * first, lanes)
+                    if begun:
+                        inner = vadd(inner, vload_part(u + 2 * step, lanes))
+                    candidate = vfma(reset, inner, vload_part(x + 2 * step, lanes))
+                candidate = squash(candidate, zero, zero)
+                # Not 1 - u, which is inexact where it is small.
+                new = vmul(gate(vneg(update), zero, zero), candidate)
+                vstore_part(after + at, vfma(gate(update, zero, zero), h, new), lanes)
+
+    return recurrent_cell, types.void(*[types.int64] * 15)
