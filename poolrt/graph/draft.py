@@ -86,10 +86,8 @@ class Draft:
         if dims == value.shape and not own:
             return value
         name = self.name if own else self.assembly.fresh(f"{self.name}/reshape")
-        desc = self.assembly.descs[value.id]
-        return self._append(
-            "reshape", name, [value], (MemoryDesc(dims, desc.dtype),), {"shape": wanted, "axes": tuple(axes)}
-        )[0]
+        desc = MemoryDesc(dims, self.assembly.descs[value.id].dtype)
+        return self._append("reshape", name, [value], (desc,), {"shape": wanted, "axes": tuple(axes)})[0]
 
     def ranked(self, value: Value, ndims: int) -> Value:
         """Prepend dimensions of 1 up to a rank."""

@@ -14,7 +14,7 @@ def reshaped(dims: tuple[int, ...], wanted: Sequence[int], axes: Sequence[int] =
     known = [int(d) for d in wanted]
     if axes:
         if len(axes) != len(known) or max(axes) >= len(dims):
-            raise ValueError(f"axes: expect {len(known)} of -1..{len(dims) - 1}, got {tuple(axes)}")
+            raise ValueError(f"shape: {dims} does not have the dimensions {tuple(axes)} that {tuple(known)} keeps")
         known = [size if axis < 0 else dims[axis] for size, axis in zip(known, axes, strict=True)]
     if known.count(-1) > 1 or any(d < -1 for d in known):
         raise ValueError(f"shape: expect sizes and at most one -1, got {tuple(known)}")

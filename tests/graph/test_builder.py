@@ -60,6 +60,7 @@ SHAPES: list[tuple[Callable[[Graph, Value], Value], tuple[int, ...]]] = [
     (lambda g, x: g.matmul(x, ones(12, 5), ones(1, 5)), (2, 4, 10, 5)),
     (lambda g, x: g.inner_product(x, ones(7, 4, 10, 12), ones(7)), (2, 7)),
     (lambda g, x: g.reshape(x, (2, -1)), (2, 480)),
+    (lambda g, x: g.reshape(x, (0, 0, -1)), (2, 4, 120)),
     (lambda g, x: g.unsqueeze(x, (0, -1)), (1, 2, 4, 10, 12, 1)),
     (lambda g, x: g.squeeze(g.unsqueeze(x, 1)), (2, 4, 10, 12)),
     (lambda g, x: g.squeeze(g.unsqueeze(x, (1, 2)), -4), (2, 1, 4, 10, 12)),
@@ -139,6 +140,10 @@ ERRORS: list[tuple[Callable[[Graph, Value], object], str]] = [
     ),
     (lambda g, x: g.inner_product(ones(2, 5), ones(7, 4)), "weights: expect (OC, 5), got (7, 4)"),
     (lambda g, x: g.reshape(x, (2, 7)), "shape: (2, 4, 10, 12) does not reshape to (2, 7)"),
+    (
+        lambda g, x: g.reshape(x, (960, 1, 1, 1, 0)),
+        "shape: (2, 4, 10, 12) does not have the dimensions (-1, -1, -1, -1, 4) that (960, 1, 1, 1, 0) keeps",
+    ),
     (lambda g, x: g.reshape(x, (-1, -1)), "shape: expect sizes and at most one -1, got (-1, -1)"),
     (lambda g, x: g.reshape(x, (-1, 7)), "shape: (2, 4, 10, 12) does not reshape to (-1, 7)"),
     (lambda g, x: g.squeeze(x, 1), "axes: dimension 1 of (2, 4, 10, 12) is not 1"),
