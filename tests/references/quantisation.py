@@ -25,10 +25,12 @@ def dequantised(attr: PrimitiveAttr, args: Mapping[int, Array]) -> dict[int, Arr
     wide = {int(arg): np.asarray(values, np.float64) for arg, values in args.items()}
     for item in attr.zero_points:
         if item.arg != Arg.DST:
-            wide[item.arg] = wide[item.arg] - _along(item, args[zero_points_of(item.arg)], wide[item.arg].shape)
+            points = given_values(item, zero_points_of(item.arg), args)
+            wide[item.arg] = wide[item.arg] - _along(item, points, wide[item.arg].shape)
     for item in attr.scales:
         if item.arg != Arg.DST:
-            wide[item.arg] = wide[item.arg] * _along(item, args[scales_of(item.arg)], wide[item.arg].shape)
+            scales = given_values(item, scales_of(item.arg), args)
+            wide[item.arg] = wide[item.arg] * _along(item, scales, wide[item.arg].shape)
     return wide
 
 
@@ -48,11 +50,16 @@ def finished(attr: PrimitiveAttr, dst: MemoryDesc, value: Array, args: Mapping[i
             value = value + np.float64(np.float32(step.alpha)) * (before.astype(np.float64) - step.beta)
     for item in attr.scales:
         if item.arg == Arg.DST:
-            value = value / _along(item, args[scales_of(Arg.DST)], value.shape)
+            value = value / _along(item, given_values(item, scales_of(Arg.DST), args), value.shape)
     for item in attr.zero_points:
         if item.arg == Arg.DST:
-            value = value + _along(item, args[zero_points_of(Arg.DST)], value.shape)
+            value = value + _along(item, given_values(item, zero_points_of(Arg.DST), args), value.shape)
     return value
+
+
+def given_values(item: Quantisation, arg: int, args: Mapping[int, Array]) -> Array:
+    """Return scales or zero points: constants, or what argument ``arg`` holds."""
+    return np.array(item.values) if item.values else args[arg]
 
 
 def _along(item: Quantisation, values: Array, shape: tuple[int, ...]) -> Array:

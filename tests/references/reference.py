@@ -48,7 +48,7 @@ from .normalization import lrn, lrn_within
 from .pooling import pooling, pooling_winners
 from .prelu import prelu
 from .products import inner_product, matmul
-from .quantisation import dequantised, finished
+from .quantisation import dequantised, finished, given_values
 from .recurrent import recurrent
 from .reduction import reduction
 from .resampling import resampling
@@ -79,7 +79,7 @@ def results(op: OpDesc, attr: PrimitiveAttr, args: Mapping[int, Array]) -> dict[
             # Scales of src multiply the result.
             for item in attr.scales:
                 if item.arg == Arg.SRC:
-                    found[Arg.DST] = found[Arg.DST] * float(args[scales_of(Arg.SRC)][0])
+                    found[Arg.DST] = found[Arg.DST] * float(given_values(item, scales_of(Arg.SRC), args)[0])
             return {**found, Arg.DST: finished(attr, op.dst, found[Arg.DST], args)}
         case Rnn() | Lstm() | Gru():
             return recurrent(op, wide)

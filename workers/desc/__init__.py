@@ -6,10 +6,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from .args import Arg, multiple_src, post_op_src, scales_of, zero_points_of
-from .attributes import PostOp, PrimitiveAttr, Quantisation
+from .attributes import PostOp, PrimitiveAttr
 from .data_type import data_type, item_size, numpy_name, type_name
 from .memory_desc import MemoryDesc
 from .op_desc import FORWARD, OPERATIONS, PROP_KINDS, OpDesc, op_from_wire
+from .quantisation import Quantisation
 
 if TYPE_CHECKING:
     from .operations.batch_normalization import BatchNormalization

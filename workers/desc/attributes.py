@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from .args import Arg, post_op_src, scales_of, zero_points_of
+from .args import post_op_src
 from .data_type import data_type
 from .memory_desc import MemoryDesc
+from .quantisation import KINDS, Quantisation
 
 ELTWISE_ALGORITHMS: Final = (
     "relu", "tanh", "elu", "square", "abs", "sqrt", "linear", "logistic", "exp", "log", "clip", "clip_v2", "gelu_erf",
@@ -19,8 +20,6 @@ _ALGORITHMS: Final = {"eltwise": ELTWISE_ALGORITHMS, "binary": BINARY_ALGORITHMS
 POST_OP_KINDS: Final = tuple(_ALGORITHMS)
 FPMATH_MODES: Final = ("strict", "bf16", "f16", "any")
 SCRATCHPAD_MODES: Final = ("library", "user")
-#: Arguments that can be quantised, besides the sources of sum and concat.
-QUANTISED: Final = (Arg.SRC, Arg.SRC_1, Arg.WEIGHTS, Arg.DST)
 #: oneDNN's limit of the length of a chain.
 MAX_POST_OPS: Final = 32
 
@@ -77,41 +76,6 @@ class PostOp:
 
 
 @dataclass(frozen=True, slots=True)
-class Quantisation:
-    """Scales or zero points of one argument: bit d of ``mask`` says that they vary along dimension d of it.
-
-    They are given when a primitive is executed, as the argument `scales_of(arg)` (f32) or `zero_points_of(arg)` (s32),
-    one value for all of the tensor (mask 0) or a row-major tensor of the masked dimensions.
-    """
-
-    arg: int
-    mask: int = 0
-
-    def __post_init__(self) -> None:
-        source = Arg.MULTIPLE_SRC <= self.arg < Arg.ATTR_SCALES
-        if self.arg not in QUANTISED and not source:
-            raise ValueError(
-                f"argument {self.arg} takes no scales or zero points; these do: {[int(a) for a in QUANTISED]}, sources"
-            )
-        if self.mask < 0:
-            raise ValueError(f"mask: must not be negative, got {self.mask}")
-        object.__setattr__(self, "arg", int(self.arg))
-
-    def desc(self, quantised: MemoryDesc, dtype: str) -> MemoryDesc:
-        """Return the memory descriptor of the values for an argument described by ``quantised``: of rank 1.
-
-        Raises ValueError where the mask names a dimension that the argument does not have.
-        """
-        if self.mask >> quantised.ndims:
-            raise ValueError(f"mask: {self.mask:#x} names a dimension that {quantised} does not have")
-        count = 1
-        for dim, size in enumerate(quantised.dims):
-            if self.mask >> dim & 1:
-                count *= size
-        return MemoryDesc((count,), dtype)
-
-
-@dataclass(frozen=True, slots=True)
 class PrimitiveAttr:
     """Attributes of a primitive.
 
@@ -134,7 +98,7 @@ class PrimitiveAttr:
         object.__setattr__(self, "post_ops", tuple(self.post_ops))
         if len(self.post_ops) > MAX_POST_OPS:
             raise ValueError(f"post_ops: at most {MAX_POST_OPS}, got {len(self.post_ops)}")
-        for name in ("scales", "zero_points"):
+        for name in KINDS:
             chosen = getattr(self, name)
             object.__setattr__(self, name, _by_argument(name, chosen) if chosen else ())
         for name, known in (("fpmath_mode", FPMATH_MODES), ("scratchpad_mode", SCRATCHPAD_MODES)):
@@ -158,24 +122,30 @@ class PrimitiveAttr:
     def memories(self, described: dict[int, MemoryDesc]) -> dict[int, MemoryDesc]:
         """Return the memory descriptors of all arguments that attributes add to those of an operation.
 
-        Raises ValueError where scales or zero points are given for an argument that the operation does not have.
+        Constant scales and zero points are none. Raises ValueError where such are given for an argument that the operation
+        does not have, or not as many as it needs.
         """
         extra = {post_op_src(i): p.src1 for i, p in enumerate(self.post_ops) if p.src1 is not None}
-        for name, chosen, number, dtype in (
-            ("scales", self.scales, scales_of, "f32"), ("zero_points", self.zero_points, zero_points_of, "s32"),
-        ):  # fmt: skip
-            for item in chosen:
+        for name, kind in KINDS.items():
+            for item in getattr(self, name):
                 if item.arg not in described:
                     raise ValueError(f"{name}: the operation has no argument {item.arg}")
-                extra[number(item.arg)] = item.desc(described[item.arg], dtype)
+                desc = item.desc(described[item.arg], kind.dtype)
+                if not item.values:
+                    extra[kind.argument(item.arg)] = desc
+                elif len(item.values) != desc.elements:
+                    raise ValueError(
+                        f"{name}: expect {desc.elements} values for argument {item.arg} with mask {item.mask:#x}, "
+                        f"got {len(item.values)}"
+                    )
         return extra
 
     def fields(self) -> dict[str, object]:
         """Return the named fields for a key."""
         return {
             "post_ops": tuple(p.fields() for p in self.post_ops),
-            "scales": tuple((q.arg, q.mask) for q in self.scales),
-            "zero_points": tuple((q.arg, q.mask) for q in self.zero_points),
+            "scales": tuple((q.arg, q.mask, q.values) for q in self.scales),
+            "zero_points": tuple((q.arg, q.mask, q.values) for q in self.zero_points),
             "fpmath_mode": self.fpmath_mode,
             "scratchpad_mode": self.scratchpad_mode,
             "deterministic": self.deterministic,
@@ -186,7 +156,7 @@ class PrimitiveAttr:
         chain = [
             [p.kind, p.algorithm, p.alpha, p.beta, p.src1.to_wire() if p.src1 else None, p.dtype] for p in self.post_ops
         ]
-        quantised = [[[q.arg, q.mask] for q in chosen] for chosen in (self.scales, self.zero_points)]
+        quantised = [[q.to_wire() for q in chosen] for chosen in (self.scales, self.zero_points)]
         return [chain, *quantised, self.fpmath_mode, self.scratchpad_mode, self.deterministic]
 
     @classmethod
@@ -199,8 +169,8 @@ class PrimitiveAttr:
             steps.append(PostOp(str(kind), str(algorithm), float(alpha), float(beta), desc, str(dtype)))
         return cls(
             tuple(steps),
-            tuple(Quantisation(int(arg), int(mask)) for arg, mask in scales),
-            tuple(Quantisation(int(arg), int(mask)) for arg, mask in zero_points),
+            tuple(map(Quantisation.from_wire, scales)),
+            tuple(map(Quantisation.from_wire, zero_points)),
             str(fpmath_mode),
             str(scratchpad_mode),
             bool(deterministic),
@@ -210,4 +180,4 @@ class PrimitiveAttr:
 def _by_argument(name: str, chosen: Sequence[Quantisation]) -> tuple[Quantisation, ...]:
     if len({item.arg for item in chosen}) != len(chosen):
         raise ValueError(f"{name}: an argument is named twice")
-    return tuple(sorted(chosen, key=lambda item: item.arg))
+    return tuple(sorted((item.of(name) for item in chosen), key=lambda item: item.arg))

@@ -19,8 +19,8 @@ _ROWS, _COLUMNS = 1, 2
 class NativeIntegerMatmul:
     """src u8 or s8 by weights s8 of rank 2, each in any strides; dst row-major s32 or ``any``.
 
-    Attributes: zero points of src and weights, one each; of dst, one, one a row or one a column; and adding to dst. Sums
-    are exact modulo 2**32.
+    Attributes: zero points of src and weights, one each; of dst, one, one a row or one a column, any of them constant; and
+    adding to dst. Sums are exact modulo 2**32.
     """
 
     engine_kind = "cpu"
@@ -72,10 +72,11 @@ class NativeIntegerMatmul:
         )
         left, right, row_terms, column_terms = places
         masks = {q.arg: q.mask for q in attr.zero_points}
-        offsets = [_offset(masks, int(arg)) for arg in (Arg.SRC, Arg.WEIGHTS)]
-        result = _offset(masks, int(Arg.DST))
-        by_row = masks.get(int(Arg.DST)) == _ROWS
+        points, tables = _zero_points(attr)
         none: LaunchArgument = ("i", 0)
+        offsets = [points.get(int(arg), none) for arg in (Arg.SRC, Arg.WEIGHTS)]
+        result = points.get(int(Arg.DST), none)
+        by_row = masks.get(int(Arg.DST)) == _ROWS
 
         def pack(arg: Arg, md: MemoryDesc, along: int, to: LaunchArgument, terms: LaunchArgument, mine: bool) -> Launch:
             vector, step = md.outer_strides()[1 - along], md.outer_strides()[along]
@@ -99,7 +100,7 @@ class NativeIntegerMatmul:
             pack(Arg.WEIGHTS, op.weights, 0, right, column_terms, not by_row),
             Launch(2, args, -(-vectors // blocks) * strips),
         )
-        return Program(kernels, launches, scratchpad=scratchpad)
+        return Program(kernels, launches, tables, scratchpad)
 
 
 def _positions(isa: str, rows: int) -> int:
@@ -110,8 +111,14 @@ def _positions(isa: str, rows: int) -> int:
     return large if rows > 2 * large // 3 else max(2, large // 4 * 2)
 
 
-def _offset(masks: dict[int, int], arg: int) -> LaunchArgument:
-    return ("m", (zero_points_of(arg), 0)) if arg in masks else ("i", 0)
+def _zero_points(attr: PrimitiveAttr) -> tuple[dict[int, LaunchArgument], bytes]:
+    """Return the place of each argument's zero points, and the tables that hold those which are constants."""
+    places: dict[int, LaunchArgument] = {}
+    tables = b""
+    for item in attr.zero_points:
+        places[item.arg] = ("t", len(tables)) if item.values else ("m", (zero_points_of(item.arg), 0))
+        tables += item.packed("zero_points")
+    return places, tables
 
 
 def _book(*sizes: int) -> tuple[list[LaunchArgument], int]:

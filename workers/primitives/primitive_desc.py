@@ -143,5 +143,10 @@ def _refused(implementation: Implementation[Any], op: OpDesc, attr: PrimitiveAtt
     for arg in op.outputs():
         if memories[arg].repeats:
             return f"argument {arg} is written, but its strides {memories[arg].strides} repeat elements"
+    if not attr.is_plain:
+        try:
+            attr.memories(memories)
+        except ValueError as error:
+            return str(error)
     beyond = None if implementation.general else refuse_beyond_inference(op, attr)
     return beyond or implementation.reject(op, attr, target)

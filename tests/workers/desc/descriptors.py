@@ -281,6 +281,12 @@ def operation(rng: Random) -> OpDesc:
     return drawn(rng.choice(list(_DRAWN)), rng)
 
 
+def constants(rng: Random, item: Quantisation, quantised: MemoryDesc) -> tuple[float, ...]:
+    """Return constant scales or zero points, or none."""
+    count = item.desc(quantised, "f32").elements if rng.random() < 0.5 else 0
+    return tuple(rng.choice((0, 1, 2.0, -3)) for _ in range(count))
+
+
 def attributes(rng: Random, op: OpDesc) -> PrimitiveAttr:
     """Return random attributes; their tensors fit the operation's, whether an implementation takes them or not."""
     described = op.memories()
@@ -302,7 +308,8 @@ def attributes(rng: Random, op: OpDesc) -> PrimitiveAttr:
 
     def some() -> tuple[Quantisation, ...]:
         known = [arg for arg in (Arg.SRC, Arg.SRC_1, Arg.WEIGHTS, Arg.DST) if arg in described and described[arg].ndims]
-        return tuple(Quantisation(arg, rng.choice((0, 1))) for arg in known if rng.random() < 0.15)
+        chosen = (Quantisation(arg, rng.choice((0, 1))) for arg in known if rng.random() < 0.15)
+        return tuple(dataclasses.replace(item, values=constants(rng, item, described[item.arg])) for item in chosen)
 
     return PrimitiveAttr(
         tuple(chain), some(), some(), rng.choice(FPMATH_MODES), rng.choice(SCRATCHPAD_MODES), rng.random() < 0.5

@@ -68,6 +68,7 @@ def products() -> Products:
     offsets=st.tuples(*[st.integers(-300, 300)] * 2),
     mask=st.sampled_from([None, 0, 1, 2]),
     adds=st.booleans(),
+    constant=st.booleans(),
     parts=st.sampled_from([1, 2, 7]),
     seed=st.integers(0, 1 << 32),
 )
@@ -80,6 +81,7 @@ def test_a_product_is_exact(
     offsets: tuple[int, int],
     mask: int | None,
     adds: bool,
+    constant: bool,
     parts: int,
     seed: int,
 ) -> None:
@@ -95,11 +97,14 @@ def test_a_product_is_exact(
         MemoryDesc((rows, depth), dtype, tags[0]), MemoryDesc((depth, columns), "s8", tags[1]), None,
         MemoryDesc((rows, columns), "s32"),
     )  # fmt: skip
-    points = [Quantisation(Arg.SRC), Quantisation(Arg.WEIGHTS)]
+    points = [
+        Quantisation(arg, values=(offset,) if constant else ())
+        for arg, offset in zip((Arg.SRC, Arg.WEIGHTS), offsets, strict=True)
+    ]
     count = {None: 0, 0: 1, 1: rows, 2: columns}[mask]
     result = rng.integers(-(2**20), 2**20, count).astype(np.int32)
     if mask is not None:
-        points.append(Quantisation(Arg.DST, mask))
+        points.append(Quantisation(Arg.DST, mask, tuple(result) if constant else ()))
     attr = PrimitiveAttr((PostOp.accumulate(),) if adds else (), zero_points=tuple(points))
     want = (left.astype(np.int64) - offsets[0]) @ (right.astype(np.int64) - offsets[1])
     want += dst if adds else 0
@@ -113,6 +118,8 @@ def test_a_product_is_exact(
         zero_points_of(Arg.WEIGHTS): np.array([offsets[1]], np.int32),
         zero_points_of(Arg.DST): result,
     }
+    if constant:
+        args = {arg: array for arg, array in args.items() if arg < Arg.ATTR_ZERO_POINTS}
     pd = primitive_desc(op, attr, target_of(instructions))
     products.compute(pd, args, parts)
     # Then it is the one that 64-bit arithmetic gives, by the kernel meant for these instructions

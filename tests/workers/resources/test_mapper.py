@@ -5,11 +5,12 @@ from __future__ import annotations
 import gc
 import threading
 import weakref
+from typing import Any
 
 import pytest
 
 from poolrt.cachestore import CacheStore
-from poolrt.workers.desc import Arg, Eltwise, MemoryDesc, PrimitiveAttr
+from poolrt.workers.desc import Arg, Eltwise, InnerProduct, MemoryDesc, PrimitiveAttr
 from poolrt.workers.engines.engine import Engine
 from poolrt.workers.memory.storage import Memory
 from poolrt.workers.primitives.cache import PrimitiveCache
@@ -17,6 +18,8 @@ from poolrt.workers.primitives.cached_primitive import CachedPrimitive
 from poolrt.workers.resources.mapper import ResourceMapper
 from poolrt.workers.resources.resource import Resource
 from poolrt.workers.streams.stream import Stream
+
+from .data import DATA, kinds_reached
 
 MD = MemoryDesc((40,), "f32")
 
@@ -37,6 +40,43 @@ def test_equal_primitives_share_one_resource_within_a_mapper(store: CacheStore, 
     other = ResourceMapper(engine).get(cached)
     assert other is not mapper.get(cached)
     assert [launch.kernel for launch in other.launches] == [launch.kernel for launch in mapper.get(cached).launches]
+
+
+def owners(resource: Resource[Any, Any]) -> set[int]:
+    """Return which tables the launches of a resource use."""
+    return {id(value[0]) for launch in resource.launches for where, value in launch.args if where == "t"}
+
+
+def test_nested_primitives_have_their_resources_from_the_mapper_of_the_outer_one(store: CacheStore) -> None:
+    engine, cache = Engine("cpu"), PrimitiveCache(16, store)
+    # Given a gradient made of a reorder, a product and a reduction, and the same product on its own
+    src, weights, dst = (
+        MemoryDesc((4, 3, 5, 5), "f32", "acdb"),
+        MemoryDesc((7, 3, 5, 5), "f32"),
+        MemoryDesc((4, 7), "f32"),
+    )
+    outer = InnerProduct.PrimitiveDesc(engine, src, weights, MemoryDesc((7,), "f32"), dst, "backward_weights").pd
+    cached = cache.fetch(outer)[0]
+    assert len(cached.nested) > 1
+    mapper = ResourceMapper(engine)
+    inside = owners(mapper.get(cached))
+    # Then each nested one is found in the mapper, whichever cache it was parsed by, with the tables that the outer one uses
+    for pd, nested in zip(outer.nested(), cached.nested, strict=True):
+        twin = PrimitiveCache(16, store).fetch(pd)[0]
+        assert mapper.get(twin) is mapper.get(nested)
+        assert owners(mapper.get(nested)) <= inside
+    assert inside == set.union(*(owners(mapper.get(nested)) for nested in cached.nested))
+
+
+def test_a_cached_primitive_is_data_alone_even_while_it_is_executed(store: CacheStore, cached: CachedPrimitive) -> None:
+    engine, cache = Engine("cpu"), PrimitiveCache(16, store)
+    src, weights, dst = MemoryDesc((4, 3, 5, 5), "f32"), MemoryDesc((7, 3, 5, 5), "f32"), MemoryDesc((4, 7), "f32")
+    iface = InnerProduct.PrimitiveDesc(engine, src, weights, None, dst)
+    memories = {arg: Memory(md, engine) for arg, md in iface.pd.memories().items()}
+    iface.create(cache).execute(Stream(engine), memories)
+    outer = cache.fetch(iface.pd)[0]
+    assert outer.nested
+    assert kinds_reached(outer) | kinds_reached(cached) <= DATA
 
 
 def test_threads_that_need_a_resource_at_once_get_one(cached: CachedPrimitive) -> None:

@@ -68,8 +68,9 @@ class OpenClReference:
             kernel = KernelSpec.of(spec.generator, **params)
             if kernel not in kernels:
                 kernels.append(kernel)
-            args = [_argument(*argument, _fp64(target)) for argument in run.args]
-            args += [("t", 0)] * (operands - given)
+            first = len(run.args) - given
+            args = [_argument(*argument, _fp64(target)) for argument in run.args[:first]]
+            args += [*run.args[first:], *[("t", 0)] * (operands - given)]
             launches.append(launch(kernels.index(kernel), run.work, local, ("i", run.work), ("t", 0), *args))
         return Program(tuple(kernels), tuple(launches), described.tables, described.scratchpad)
 
@@ -91,6 +92,6 @@ def _argument(where: str, value: int | float | tuple[int, int], fp64: bool) -> L
 
 
 def _operands(run: Launch) -> int:
-    """Return how many memories stand at the end of a launch's arguments."""
-    kinds = [where for where, _ in run.args]
-    return len(kinds) - max((i + 1 for i, where in enumerate(kinds) if where != "m"), default=0)
+    """Return how many operands stand at the end of a launch's arguments: memories, then constants in the tables."""
+    kinds = "".join(where for where, _ in run.args)
+    return len(kinds) - len(kinds.rstrip("t").rstrip("m"))

@@ -11,12 +11,15 @@ import struct
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from ...desc import MemoryDesc, PrimitiveAttr, item_size, post_op_src, scales_of, zero_points_of
+from ...desc import MemoryDesc, PrimitiveAttr, item_size, post_op_src
+from ...desc.quantisation import KINDS
 from ..program import KernelSpec, Launch, LaunchArgument, Program
 from .codes import BINARY, DATA_TYPES, ELTWISE, STEPS
 
 #: Words of a record before its dimensions, and words a dimension.
 _HEADER: Final = 5
+#: Word of a record that holds the slot of its memory.
+_SLOT: Final = 2
 _DIM: Final = 5
 #: The generator of the kernel that zeroes padding.
 _PADDING: Final = "padding"
@@ -47,6 +50,10 @@ class Tables:
         self._attr = attr
         self._words: list[int] = []
         self._slots: dict[int, int] = {}
+        #: Constant scales and zero points, by the argument that they are else given as: places in the tables.
+        self._constants: dict[int, LaunchArgument] = {}
+        #: Words that are to hold the slot of a constant, behind those of all memories, and the number of it.
+        self._constant_slots: list[tuple[int, int]] = []
 
     def tensor(
         self,
@@ -61,7 +68,7 @@ class Tables:
 
         ``shape`` is what the tensor is broadcast to, ``axes`` which dimension of it each of the tensor's is (its own
         number where not given). With ``quantised`` the record names the argument's scales and zero points, the scales
-        only where ``scaled``.
+        only where ``scaled``; constant ones lie in the tables.
         """
         return ("t", 8 * self._tensor(arg, md, shape, axes, quantised, scaled))
 
@@ -128,6 +135,8 @@ class Tables:
                 runs.append(Run(_PADDING, (record,), math.prod(md.padded_dims)))
         runs = [run for run in runs if run.work]
         generators = list(dict.fromkeys(run.generator for run in runs))
+        for word, number in self._constant_slots:
+            self._words[word] = len(self._slots) + number
         operands = self._operands()
         return Program(
             tuple(KernelSpec.of(f"reference.{name}") for name in generators),
@@ -137,7 +146,7 @@ class Tables:
         )
 
     def _operands(self) -> tuple[LaunchArgument, ...]:
-        return tuple(("m", (arg, 0)) for arg in self._slots)
+        return (*(("m", (arg, 0)) for arg in self._slots), *self._constants.values())
 
     def _slot(self, arg: int) -> int:
         return self._slots.setdefault(int(arg), len(self._slots))
@@ -175,7 +184,9 @@ class Tables:
         """Add the record of an argument's scales or zero points and return its place, 0 where there are none."""
         for item in getattr(self._attr, name):
             if item.arg == arg:
-                number, dtype = {"scales": (scales_of(arg), "f32"), "zero_points": (zero_points_of(arg), "s32")}[name]
+                dtype, number = KINDS[name].dtype, KINDS[name].argument(arg)
+                if item.values:
+                    self._constant(number, item.packed(name))
                 dims = [_Dim(extent, extent, 0, ()) for extent in shape]
                 step = item_size(dtype)
                 for dim in reversed(range(md.ndims)):
@@ -186,12 +197,21 @@ class Tables:
                 return self._record(number, dtype, dims, 0, 0)
         return 0
 
+    def _constant(self, number: int, values: bytes) -> None:
+        """Add values that are given here and not as an argument."""
+        if number not in self._constants:
+            self._constants[number] = ("t", 8 * len(self._words))
+            self._words += struct.unpack(f"<{-(-len(values) // 8)}q", values + bytes(-len(values) % 8))
+
     def _record(self, arg: int, dtype: str, dims: list[_Dim], scales: int, zero_points: int) -> int:
         if not self._words:
             self._words.append(0)  # no record lies at 0, which stands for none
         start = len(self._words)
         distances = [8 * (place - start) if place else 0 for place in (scales, zero_points)]
-        self._words += [DATA_TYPES[dtype], len(dims), self._slot(arg), *distances]
+        constant = arg in self._constants
+        if constant:
+            self._constant_slots.append((start + _SLOT, list(self._constants).index(arg)))
+        self._words += [DATA_TYPES[dtype], len(dims), 0 if constant else self._slot(arg), *distances]
         blocks = start + _HEADER + _DIM * len(dims)
         for dim in dims:
             self._words += [dim.size, dim.padded, dim.stride, len(dim.blocks), 8 * (blocks - start)]

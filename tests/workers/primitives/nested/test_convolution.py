@@ -73,6 +73,8 @@ def test_post_ops_are_those_of_the_product(runner: Runner) -> None:
 def test_8_bit_integers_are_multiplied_exactly(native: Runner, src: str) -> None:
     check(native, pointwise(src))
     check(native, pointwise(src, "abcd"), PrimitiveAttr(zero_points=(Quantisation(Arg.SRC), Quantisation(Arg.DST, 2))))
+    constant = Quantisation(Arg.WEIGHTS, 0, (-5,)), Quantisation(Arg.DST, 2, tuple(range(-7, 13)))
+    check(native, pointwise(src, "abcd"), PrimitiveAttr(zero_points=(Quantisation(Arg.SRC), *constant)))
 
 
 def test_images_stay_with_the_kernels_made_for_them() -> None:

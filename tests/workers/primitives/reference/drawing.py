@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -112,11 +113,19 @@ def attributes(draw: st.DrawFn, op: OpDesc, sources: tuple[int, ...] = (Arg.SRC,
             dtype = draw(st.sampled_from(["", *alike] if dst.dtype not in (*FLOATS, "bool") else [""]))
             steps.append(PostOp.accumulate(draw(st.sampled_from((1.0, -0.5))), draw(st.integers(-2, 2)), dtype))
 
-    def quantised() -> tuple[Quantisation, ...]:
-        chosen = draw(st.lists(st.sampled_from((*sources, Arg.DST)), unique=True, max_size=len(sources) + 1))
-        return tuple(Quantisation(arg, draw(st.integers(0, (1 << memories[arg].ndims) - 1))) for arg in chosen)
+    def quantised(values: tuple[float, ...]) -> tuple[Quantisation, ...]:
+        found = []
+        for arg in draw(st.lists(st.sampled_from((*sources, Arg.DST)), unique=True, max_size=len(sources) + 1)):
+            item = Quantisation(arg, draw(st.integers(0, (1 << memories[arg].ndims) - 1)))
+            if draw(st.booleans()):
+                count = item.desc(memories[arg], "f32").elements
+                first = draw(st.integers(0, len(values) - 1))
+                item = replace(item, values=tuple(values[(first + i) % len(values)] for i in range(count)))
+            found.append(item)
+        return tuple(found)
 
-    return PrimitiveAttr(tuple(steps), quantised(), quantised())
+    # Scales are powers of two, so that integers stay exact.
+    return PrimitiveAttr(tuple(steps), quantised((0.25, 4.0, 1.0, 0.5, 2.0)), quantised((-3, 0, 5, 1, -6)))
 
 
 class Runner(Protocol):
