@@ -13,6 +13,7 @@ import pytest
 
 from poolrt import DeviceContext, Engine, Executor, Graph, GraphError, Stream, StreamAttr
 from poolrt.inprocess.prepared import Prepared
+from poolrt.workers.device_context import InstanceKey
 from poolrt.workers.memory.storage import Memory
 from poolrt.workers.primitives.cache import PrimitiveCache
 from poolrt.workers.primitives.primitive import Primitive
@@ -209,6 +210,25 @@ def test_evicted_instances_are_made_again_and_results_stay_right(cache: Primitiv
             assert close(executor.run(x=x), network.expected(x))
     assert context.statistics().instances == capacity
     assert context.statistics().evicted > 8
+
+
+def test_memories_of_steps_follow_tensors_that_were_evicted_before_them(cache: PrimitiveCache) -> None:
+    network, x = Network(1), array(*IMAGE)
+    whole = DeviceContext()
+    Executor(network.graph, context=whole, cache=cache).run(x=x)
+    needed = whole.statistics().created
+    for evicted in range(1, needed, 2):
+        # Given a context that the oldest instances, tensors among them, had to leave, and that has room again
+        context = DeviceContext(needed)
+        executor = Executor(network.graph, context=context, cache=cache)
+        executor.run(x=x)
+        for number in range(evicted):
+            context.add(InstanceKey("other", str(number), (), (), "another"), number)
+        context.capacity = 10 * needed
+        # Then what is made anew and what is found again work on the same memory
+        again = array(*IMAGE, seed=evicted)
+        assert close(executor.run(x=again), network.expected(again))
+        assert context.statistics().instances == needed + evicted
 
 
 def test_threads_that_evict_each_others_instances_get_right_results(cache: PrimitiveCache) -> None:
