@@ -11,7 +11,7 @@ Array = NDArray[Any]
 
 
 def matmul(src: Array, weights: Array, bias: Array | None) -> Array:
-    """Return src (..., M, K) by weights (..., K, N) plus bias (1, ..., N)."""
+    """Return src (..., M, K) by weights (..., K, N) plus bias, which broadcasts to it."""
     product = np.matmul(src, weights)
     return np.asarray(product if bias is None else product + bias)
 

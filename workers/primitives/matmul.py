@@ -22,6 +22,8 @@ class NativeMatmul:
     general = False
 
     def reject(self, op: Matmul, attr: PrimitiveAttr, target: Target) -> str | None:
+        if not op.bias_is_row:
+            return f"bias {op.bias}; only one value a column is supported"
         op = self.complete(op, attr, target)
         if not (op.src.is_plain and op.dst.is_plain and (op.bias is None or op.bias.is_plain)):
             return "src, bias and dst must be row-major"

@@ -97,6 +97,8 @@ def matmul(rng: Random) -> OpDesc:
     right = tuple(b if a != b else rng.choice((1, b)) for a, b in zip(left, batch, strict=True))
     out = tuple(a if b == 1 else b for a, b in zip(left, right, strict=True))
     bias = MemoryDesc((*(1,) * (len(batch) + 1), n), "f32") if rng.random() < 0.3 else None
+    if rng.random() < 0.2:
+        bias = _md(tuple(rng.choice((1, size)) for size in (*out, m, n)))
     src, weights, dst = (_md(d, t) for d, t in zip(((*left, m, k), (*right, k, n), (*out, m, n)), types, strict=True))
     return Matmul(src, weights, bias, dst)
 

@@ -104,7 +104,10 @@ def matmuls(prop: str, dtype: str) -> list[OpDesc]:
     )  # fmt: skip
     found: list[OpDesc] = []
     for number, (left, right, out) in enumerate(shapes):
-        bias = MemoryDesc((*(1,) * (len(out) - 1), out[-1]), result) if number % 2 else None
+        # A row, and what broadcasts otherwise
+        row = (*(1,) * (len(out) - 1), out[-1])
+        dims = {1: row, 3: (out[0], 1, *out[2:]), 4: out, 5: row}.get(number)
+        bias = None if dims is None else MemoryDesc(dims, result)
         found.append(Matmul(MemoryDesc(left, dtype), MemoryDesc(right, weights), bias, MemoryDesc(out, result)))
     return found
 

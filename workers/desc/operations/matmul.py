@@ -12,7 +12,7 @@ from ..op_desc import OpDesc, require
 
 @dataclass(frozen=True, slots=True)
 class Matmul(OpDesc):
-    """Multiply src (..., M, K) by weights (..., K, N), batch dimensions broadcast; optional bias (1, ..., N)."""
+    """Multiply src (..., M, K) by weights (..., K, N), batch dimensions broadcast; an optional bias broadcasts to dst."""
 
     kind: ClassVar[str] = "matmul"
     src: MemoryDesc
@@ -29,8 +29,14 @@ class Matmul(OpDesc):
         batch = tuple(a if b == 1 else b for a, b in pairs)
         expected = (*batch, self.src.dims[-2], self.weights.dims[-1])
         require(self.dst.dims == expected, "dst", f"expect {expected}, got {self.dst.dims}")
-        row = (*(1,) * (rank - 1), expected[-1])
-        require(self.bias is None or self.bias.dims == row, "bias", f"expect {row}")
+        if self.bias is not None:
+            fits = self.bias.ndims == rank and all(b in (1, d) for b, d in zip(self.bias.dims, expected, strict=True))
+            require(fits, "bias", f"expect each of {expected} or 1, got {self.bias.dims}")
+
+    @property
+    def bias_is_row(self) -> bool:
+        """Whether the bias, if any, has one value a column of dst."""
+        return self.bias is None or self.bias.dims == (*(1,) * (self.dst.ndims - 1), self.dst.dims[-1])
 
     def memories(self) -> dict[int, MemoryDesc]:
         found: dict[int, MemoryDesc] = {Arg.SRC: self.src, Arg.WEIGHTS: self.weights, Arg.DST: self.dst}

@@ -24,6 +24,8 @@ class OpenClMatmul(OpenClImplementation[Matmul]):
     def reject(self, op: Matmul, attr: PrimitiveAttr, target: Target) -> str | None:
         if len(_batch(op)[0]) > 3:
             return "at most 3 batch dimensions"
+        if not op.bias_is_row:
+            return f"bias {op.bias}; only one value a column"
         return super().reject(op, attr, target)
 
     def describe(self, op: Matmul, attr: PrimitiveAttr, target: Target) -> Program:
