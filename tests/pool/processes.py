@@ -49,6 +49,14 @@ def descendants(pid: int) -> list[int]:
     return [found for child in children(pid) for found in (child, *descendants(child))]
 
 
+def at_depth(levels: int) -> list[int]:
+    """Return the processes so many levels below this one: coordinator, nursery, workers or warm nursery, creators."""
+    found = [os.getpid()]
+    for _ in range(levels):
+        found = [child for pid in found for child in children(pid)]
+    return found
+
+
 def family() -> list[int]:
     """Return all living processes below this one."""
     return descendants(os.getpid())

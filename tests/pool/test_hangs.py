@@ -20,7 +20,7 @@ from poolrt.errors import CreatorLost, WorkerLost
 from poolrt.graph.lower import lower
 from poolrt.workers.engines.target import cpu_target
 
-from .processes import BOUND_S, children, family, is_alive, relu_graph, wait_until
+from .processes import BOUND_S, at_depth, family, is_alive, relu_graph, wait_until
 
 _X = np.ones((4, 8), np.float32)
 
@@ -36,14 +36,6 @@ def private(settings: dict[str, Any], tmp_path: Path) -> Iterator[dict[str, Any]
 def _workers(pool: poolrt.Pool) -> list[int]:
     wait_until(lambda: all(w["pid"] for w in pool.stats()["workers"]), "all workers are up")
     return [w["pid"] for w in pool.stats()["workers"]]
-
-
-def _at_depth(levels: int) -> list[int]:
-    """Return the processes so many levels below this one: coordinator, nursery, workers or warm nursery, creators."""
-    found = [os.getpid()]
-    for _ in range(levels):
-        found = [child for pid in found for child in children(pid)]
-    return found
 
 
 def test_a_stopped_worker_is_replaced_and_its_runs_are_repeated(private: dict[str, Any]) -> None:
@@ -74,8 +66,8 @@ def test_a_stopped_creator_is_replaced_and_the_load_succeeds(private: dict[str, 
     with poolrt.Pool(workers=1, **private) as pool, ThreadPoolExecutor(1) as threads:
         _workers(pool)
         load = threads.submit(pool.load, relu_graph())
-        wait_until(lambda: bool(_at_depth(4)), "a creator is there")
-        stopped = _at_depth(4)
+        wait_until(lambda: bool(at_depth(4)), "a creator is there")
+        stopped = at_depth(4)
         for creator in stopped:
             os.kill(creator, signal.SIGSTOP)
         assert load.result(BOUND_S).run(x=_X)["y"].sum() == 32
@@ -87,8 +79,8 @@ def test_a_stopped_warm_nursery_is_replaced_and_the_load_succeeds(private: dict[
     with poolrt.Pool(workers=1, **private) as pool, ThreadPoolExecutor(1) as threads:
         workers = _workers(pool)
         load = threads.submit(pool.load, relu_graph())
-        wait_until(lambda: len(_at_depth(3)) == 2, "the warm nursery is there")
-        (warm,) = set(_at_depth(3)) - set(workers)
+        wait_until(lambda: len(at_depth(3)) == 2, "the warm nursery is there")
+        (warm,) = set(at_depth(3)) - set(workers)
         os.kill(warm, signal.SIGSTOP)
         assert load.result(BOUND_S).run(x=_X)["y"].sum() == 32
         assert not is_alive(warm)
@@ -149,7 +141,7 @@ def test_a_stopped_nursery_is_replaced_when_it_is_needed(private: dict[str, Any]
     with poolrt.Pool(workers=1, **private) as pool:
         model = pool.load(relu_graph())
         (worker,) = _workers(pool)
-        (nursery,) = _at_depth(2)
+        (nursery,) = at_depth(2)
         os.kill(nursery, signal.SIGSTOP)
         os.kill(worker, signal.SIGKILL)
         assert model.submit(x=_X).result(2 * BOUND_S)["y"].sum() == 32
@@ -158,7 +150,7 @@ def test_a_stopped_nursery_is_replaced_when_it_is_needed(private: dict[str, Any]
 
 def test_a_pool_whose_processes_are_all_stopped_still_closes_in_time(private: dict[str, Any]) -> None:
     pool = poolrt.Pool(workers=2, **private)
-    everyone = [*_workers(pool), *_at_depth(2)]
+    everyone = [*_workers(pool), *at_depth(2)]
     for pid in everyone:
         os.kill(pid, signal.SIGSTOP)
     started = time.monotonic()

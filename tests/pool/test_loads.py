@@ -21,7 +21,7 @@ from poolrt.workers.channel import Channel, pair
 from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.protocol import Kind, checked
 
-from .processes import BOUND_S, children, descendants, family, relu_graph, wait_until
+from .processes import BOUND_S, at_depth, descendants, family, relu_graph, wait_until
 
 
 def _sum_graph(rows: int, constants: int = 3) -> tuple[poolrt.Graph, float]:
@@ -170,7 +170,7 @@ def _killing_creators(pool: poolrt.Pool, most: int) -> Iterator[list[int]]:
 
     def hunt() -> None:
         while not stop.is_set() and len(killed) < most:
-            for pid in _creators():
+            for pid in at_depth(4):
                 if pid not in killed and len(killed) < most:
                     os.kill(pid, signal.SIGKILL)
                     killed.append(pid)
@@ -183,14 +183,6 @@ def _killing_creators(pool: poolrt.Pool, most: int) -> Iterator[list[int]]:
     finally:
         stop.set()
         thread.join(BOUND_S)
-
-
-def _creators() -> list[int]:
-    """Return the living processes four levels below this one: coordinator, nursery, warm nursery, creators."""
-    level = [os.getpid()]
-    for _ in range(4):
-        level = [child for pid in level for child in children(pid)]
-    return level
 
 
 def test_a_creation_whose_creator_dies_once_is_repeated(settings: dict[str, Any], tmp_path: Path) -> None:
