@@ -21,7 +21,7 @@ class DeviceBytes:
     def __init__(self, engine: OpenClEngine, nbytes: int, given: Any = None) -> None:
         """Take bytes of our own, a pyopencl.Buffer, or a writable C-contiguous buffer of the host, which is kept.
 
-        Raises ValueError where what is given is smaller.
+        Raises ValueError where what is given is smaller or of another engine.
         """
         import pyopencl as cl
 
@@ -39,15 +39,25 @@ class DeviceBytes:
             self.buffer = buffer_over(engine, self._host.address, nbytes) if nbytes else device_buffer(engine, 0)
 
     def set_handle(self, buffer: Any) -> None:
-        """Lie in another pyopencl.Buffer. Raises TypeError for anything else, and ValueError where it is smaller."""
+        """Lie in another pyopencl.Buffer.
+
+        Raises TypeError for anything else, and ValueError where it is smaller or of another context than the engine's.
+        """
         import pyopencl as cl
 
         if not isinstance(buffer, cl.Buffer):
             raise TypeError(f"handle: expect a pyopencl.Buffer, got {type(buffer).__name__}")
         if buffer.size < self._nbytes:
             raise ValueError(f"buffer: expect {self._nbytes} bytes, got {buffer.size}")
+        if buffer.context != self._engine.context:
+            raise ValueError("buffer: it belongs to another context than the engine's")
         self._host, self._mapped = None, None
         self.buffer = buffer
+
+    @property
+    def is_mapped(self) -> bool:
+        """Whether the device must not use the buffer now."""
+        return self._mapped is not None
 
     @property
     def view(self) -> memoryview | None:

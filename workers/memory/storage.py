@@ -21,16 +21,23 @@ class Memory:
 
     ``buffer`` gives bytes of the caller's, which are kept and not copied: any writable C-contiguous buffer, or for an
     OpenCL engine a ``pyopencl.Buffer`` too. Without one, the memory has bytes of its own, zeroed in the host's memory.
-    Raises ValueError where the buffer is smaller than the descriptor needs, or the descriptor's layout is ``any``.
+    Raises ValueError where the buffer is smaller than the descriptor needs or of another engine, or the descriptor's layout
+    is ``any``, and TypeError naming an argument of another type.
     """
 
     __slots__ = ("__weakref__", "_bytes", "desc", "engine")
 
     def __init__(self, desc: MemoryDesc, engine: Engine | None = None, buffer: Any = None) -> None:
+        if not isinstance(desc, MemoryDesc):
+            raise TypeError(f"desc: expect a MemoryDesc, got {type(desc).__name__}")
+        # Its class would have to be imported here, which processes that have no engine need not.
+        kind = "cpu" if engine is None else getattr(engine, "kind", None)
+        if kind not in ("cpu", "opencl"):
+            raise TypeError(f"engine: expect an Engine, got {type(engine).__name__}")
         self.desc = desc
         self.engine = engine
         self._bytes: HostBytes | DeviceBytes
-        if engine is not None and engine.kind == "opencl":
+        if engine is not None and kind == "opencl":
             from .device_bytes import DeviceBytes
 
             self._bytes = DeviceBytes(engine.opencl, desc.nbytes, buffer)
@@ -51,9 +58,11 @@ class Memory:
 
     @property
     def device_buffer(self) -> pyopencl.Buffer:
-        """The buffer on an OpenCL device. Raises ValueError for memory of another kind of engine."""
+        """The buffer on an OpenCL device. Raises ValueError for memory of another kind of engine, and while it is mapped."""
         if isinstance(self._bytes, HostBytes):
             raise ValueError(f"{self} lies in the host's memory, not on an OpenCL device")
+        if self._bytes.is_mapped:
+            raise ValueError(f"{self} is open to the host only: unmap it first")
         return self._bytes.buffer
 
     def get_data_handle(self) -> int | pyopencl.Buffer:
@@ -63,7 +72,7 @@ class Memory:
     def set_data_handle(self, handle: int | pyopencl.Buffer) -> None:
         """Lie at another address, whose bytes the caller keeps alive, or in another ``pyopencl.Buffer``.
 
-        Raises TypeError for a handle of the other kind, and ValueError for a buffer that is too small.
+        Raises TypeError for a handle of the other kind, and ValueError for a buffer that is too small or of another engine.
         """
         if isinstance(self._bytes, HostBytes):
             if not isinstance(handle, int):
@@ -75,14 +84,17 @@ class Memory:
     def map(self) -> memoryview:
         """Open the bytes to the host, and return them; writable until `unmap`.
 
-        What streams compute on this memory must have ended: see `Stream.wait`.
+        What streams compute on this memory must have ended: see `Stream.wait`. Mapped again it gives the same bytes.
         """
         if not isinstance(self._bytes, HostBytes):
             self._bytes.map()
         return self._opened()
 
     def unmap(self) -> None:
-        """End the access that `map` began, as must be done before a stream uses the memory again."""
+        """End the access that `map` began, as must be done before a stream uses the memory again.
+
+        Arrays and views made meanwhile must not be used any more. Without effect where nothing was mapped.
+        """
         if not isinstance(self._bytes, HostBytes):
             self._bytes.unmap()
 

@@ -77,6 +77,10 @@ def test_errors_name_what_is_wrong() -> None:
         Memory(md, buffer=bytes(16))
     with pytest.raises(TypeError, match="handle: expect an address, got bytes"):
         Memory(md).set_data_handle(b"")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="desc: expect a MemoryDesc, got tuple"):
+        Memory((4,))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="engine: expect an Engine, got str"):
+        Memory(md, "cpu")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="tag any"):
         Memory(MemoryDesc((4,), "f32", "any"))
     with pytest.raises(ValueError, match="has blocks"):
@@ -115,6 +119,25 @@ try:
     Memory(md, engine, kinds["device"]).numpy()
 except ValueError as error:
     print(error)
+other = Memory(md, Engine("opencl"))
+for call in (lambda: Memory(md, engine, other.get_data_handle()),
+             lambda: memory.set_data_handle(other.get_data_handle())):
+    try:
+        call()
+    except ValueError as error:
+        print(error)
+memory = Memory(md, engine)
+memory.map()
+if {shared}:
+    memory.device_buffer
+else:
+    try:
+        memory.device_buffer
+    except ValueError as error:
+        print(error)
+memory.unmap()
+memory.unmap()
+memory.device_buffer
 for call in (lambda: memory.address, lambda: Memory(md, engine, cl.Buffer(engine.opencl.context, 1, 8)),
              lambda: memory.set_data_handle(4096), lambda: Memory(MemoryDesc((0,), "f32"), engine).map()):
     try:
@@ -130,5 +153,8 @@ def test_memory_of_an_opencl_device_is_mapped(device: str, shared: bool) -> None
     assert lines[:3] == ["own True True", "host True True", "device True True"]
     where = "Memory(f32:ab:2x3, Engine('opencl', 0))"
     assert lines[3] == f"{where} is open to its device only: map it first"
-    assert lines[4] == f"{where} lies on Engine('opencl', 0), not in the host's memory"
-    assert lines[5:] == ["buffer: expect 24 bytes, got 8", "handle: expect a pyopencl.Buffer, got int", "b''"]
+    assert lines[4:6] == ["buffer: it belongs to another context than the engine's"] * 2
+    if not shared:
+        assert lines.pop(6) == f"{where} is open to the host only: unmap it first"
+    assert lines[6] == f"{where} lies on Engine('opencl', 0), not in the host's memory"
+    assert lines[7:] == ["buffer: expect 24 bytes, got 8", "handle: expect a pyopencl.Buffer, got int", "b''"]
