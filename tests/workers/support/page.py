@@ -28,7 +28,8 @@ What each engine kind computes, and with which implementations, best first: `Pri
 accepts a descriptor, `next_impl` goes on to the next. The tables are what primitive descriptors offer for descriptors of
 odd shapes in many layouts; behind each implementation is the number of those that it takes, all of which the tests
 compute. Whether it takes a given one depends on layouts, sizes and attributes. The reference implementations (`ref:`)
-take every layout: plain, permuted, blocked in any way, with strides.
+take every layout: plain, permuted, blocked in any way, with strides. `nested:matmul` is made of other primitives, reorders
+and products, which come from the cache under keys of their own.
 
 A data type is that of all tensors that hold data, with two exceptions: of products, weights of u8 and bool are s8, and
 results of s8, u8 and bool are s32. Tensors may also differ in type; the reference implementations take any mixture.
@@ -49,8 +50,8 @@ another one. Padding of blocked layouts must be zero, gaps and whatever is only 
 end; on the CPU, work cut into 1, 2 and 7 parts must give the same bytes.
 
 Results are compared by benchdnn's rule: what is expected is rounded to the data type, then errors are relative (absolute
-where less than 1e-5 is expected); infinities and NaN agree. Integers are exact, and so is what is made for speed in f32,
-on values whose sums f32 holds. What may differ, and by how much:
+where less than 1e-5 is expected, of recurrent networks in f32 less than 1); infinities and NaN agree. Integers are exact,
+and so is what is made for speed in f32, on values whose sums f32 holds. What may differ, and by how much:
 
 | implementations | type | error |
 | --- | --- | --- |

@@ -16,7 +16,18 @@ from typing import Any, Final
 import numpy as np
 
 from poolrt.cachestore import CacheStore, CreationFailed
-from poolrt.workers import Arg, Convolution, Engine, InnerProduct, Lstm, Memory, MemoryDesc, PrimitiveAttr, Stream
+from poolrt.workers import (
+    Arg,
+    Convolution,
+    Engine,
+    InnerProduct,
+    Lstm,
+    Memory,
+    MemoryDesc,
+    PrimitiveAttr,
+    Stream,
+    StreamAttr,
+)
 from poolrt.workers.desc import Eltwise, OpDesc
 from poolrt.workers.engines.target import Target
 from poolrt.workers.primitives.cache import PrimitiveCache
@@ -26,6 +37,7 @@ from poolrt.workers.primitives.primitive_desc import PrimitiveDesc, primitive_de
 from poolrt.workers.primitives.primitive_desc_iface import booked, scratchpad_desc
 from poolrt.workers.primitives.program import NestedLaunch, Program
 from poolrt.workers.resources.mapper import ResourceMapper
+from poolrt.workers.threadpools.threads import ThreadsPool
 from tests.references import pack, results, unpack
 from tests.workers.primitives.crowd import BROKEN, Described
 from tests.workers.primitives.reference.drawing import arguments
@@ -36,7 +48,6 @@ ABSOLUTE: Final = 1e-5
 POISON: Final = 0xA7
 GUARD: Final = 4096
 THREADS: Final = 8
-STREAMS: Final = 3
 TIMES: Final = 4
 
 
@@ -145,12 +156,19 @@ def resources(pd: PrimitiveDesc, other: PrimitiveDesc, engine: Engine, store: Ca
 
 
 def side_by_side(pd: PrimitiveDesc, primitive: Primitive, engine: Engine) -> list[str]:
-    """Execute one primitive from many threads, each on several streams, one of which they share; return what was wrong."""
+    """Execute one primitive from many threads, each on several streams, one of which they share; return what was wrong.
+
+    On the CPU another one computes on an asynchronous threadpool, which they share too.
+    """
     shared, wrong, meeting = Stream(engine), list[str](), threading.Barrier(THREADS, timeout=60)
+    attr = StreamAttr(engine.kind)
+    pool = ThreadsPool(2, asynchronous=True)
+    if engine.kind == "cpu":
+        attr.set_threadpool(pool)
 
     def compute(number: int) -> None:
         try:
-            streams = [shared, *(Stream(engine) for _ in range(STREAMS - 1))]
+            streams = [shared, Stream(engine), Stream(engine, attr)]
             problem = Problem(pd, engine, 10 + number)
             meeting.wait()
             for _ in range(TIMES):
@@ -159,10 +177,11 @@ def side_by_side(pd: PrimitiveDesc, primitive: Primitive, engine: Engine) -> lis
             wrong.append(repr(error))
 
     threads = [threading.Thread(target=compute, args=(number,)) for number in range(THREADS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
+    with pool:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
     return wrong
 
 

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poolrt.workers.desc import Arg, InnerProduct, MemoryDesc, PostOp, PrimitiveAttr, Quantisation
+from poolrt.workers.desc import Arg, InnerProduct, Matmul, MemoryDesc, PostOp, PrimitiveAttr, Quantisation
 from poolrt.workers.engines.target import cpu_target
+from poolrt.workers.primitives.key import primitive_key
 from poolrt.workers.primitives.primitive_desc import primitive_desc
 from tests.workers.primitives.reference.drawing import Runner, examples
 
@@ -55,6 +56,14 @@ def test_post_ops_are_those_of_the_product(runner: Runner) -> None:
 def test_weights_left_open_need_no_reorder(runner: Runner, tag: str) -> None:
     pd = check(runner, described((5, 16, 3, 2), 24, tag if tag != "bcda" else ""))
     assert [inner.op.kind for inner in pd.nested()] == ["matmul"]
+
+
+def test_the_product_is_the_one_that_a_user_gets_who_multiplies_matrices() -> None:
+    op = described((6, 8, 3), 20)
+    (inner,) = primitive_desc(op, PrimitiveAttr(), cpu_target()).nested()
+    src, weights, bias, dst = (MemoryDesc(dims, "f32") for dims in ((6, 24), (24, 20), (1, 20), (6, 20)))
+    product = Matmul(src, weights.with_tag("any"), bias, dst)
+    assert primitive_key(inner) == primitive_key(primitive_desc(product, PrimitiveAttr(), cpu_target()))
 
 
 def test_rows_that_do_not_lie_together_are_reordered_first(runner: Runner) -> None:
