@@ -1,0 +1,69 @@
+"""Targets of the CPU: sets of features, of which a host must have every one before it is asked to run code."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from poolrt.workers.engines.target import EXTENSIONS, ISA_LEVELS, Target, cpu_target, host_isa
+
+LEVELS = list(ISA_LEVELS)
+
+
+def features(level: str) -> frozenset[str]:
+    """Return what /proc/cpuinfo lists on a host of a level, and something that no level is about."""
+    return frozenset({"fpu"}).union(*(ISA_LEVELS[known] for known in LEVELS[: LEVELS.index(level) + 1]))
+
+
+def target(level: str, extensions: tuple[str, ...] = ()) -> Target:
+    return Target("cpu", "native", (("isa", level), ("extensions", " ".join(extensions)))[: 1 + bool(extensions)])
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_host_has_the_level_whose_features_it_lists(level: str) -> None:
+    assert host_isa(features(level)) == level
+    # Features of higher levels do not make up for one that is missing
+    everything = features(LEVELS[-1])
+    for missing in ISA_LEVELS[level]:
+        lower = LEVELS[: LEVELS.index(level)]
+        if lower:
+            assert host_isa(everything - {missing}) == lower[-1]
+        else:
+            with pytest.raises(RuntimeError, match="x86-64"):
+                host_isa(everything - {missing})
+
+
+def test_code_runs_where_every_feature_is_that_it_was_made_for() -> None:
+    have = {target(level): features(level) for level in LEVELS}
+    for count in range(1, len(EXTENSIONS) + 1):
+        for some in itertools.combinations(EXTENSIONS, count):
+            have[target(LEVELS[-1], some)] = features(LEVELS[-1]) | {*some}
+    for host, needed in itertools.product(have, have):
+        assert host.serves(needed) == (have[needed] <= have[host]), (host, needed)
+
+
+def test_code_for_a_device_runs_on_none_but_such_a_device() -> None:
+    device = Target("opencl", "opencl", (("fp64", "True"), ("name", "a")))
+    other = Target("opencl", "opencl", (("fp64", "True"), ("name", "b")))
+    assert device.serves(Target("opencl", "opencl", device.device))
+    assert not device.serves(other)
+    assert not device.serves(target(LEVELS[0]))
+    assert not target(LEVELS[-1]).serves(device)
+
+
+def test_this_host_serves_what_is_made_for_it_and_for_weaker_ones() -> None:
+    host = cpu_target()
+    assert host.isa == host_isa()
+    for level in LEVELS:
+        capped = cpu_target(level)
+        assert host.serves(capped)
+        assert not capped.extensions
+        assert capped.isa == min(level, host.isa, key=LEVELS.index)
+    with pytest.raises(ValueError, match="unknown ISA level 'x86-64-v9'"):
+        cpu_target("x86-64-v9")
+
+
+def test_targets_survive_a_message() -> None:
+    for each in (cpu_target(), target(LEVELS[-1], tuple(EXTENSIONS)), Target("opencl", "opencl", (("name", "a"),))):
+        assert Target.from_wire(each.to_wire()) == each
