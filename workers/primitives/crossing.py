@@ -53,7 +53,7 @@ class CrossingReorder:
         for arg in elsewhere:
             if copied and places:
                 # One place serves both sides.
-                (places[arg],) = set(places.values())
+                places[arg] = next(iter(places.values()))
                 continue
             places[arg] = ("s", end)
             # On cache lines of its own, with as many bytes behind it as kernels may read.

@@ -66,7 +66,12 @@ class CrossingDescIface(PrimitiveDescIface):
 
 
 def describe_between(
-    src_engine: Engine, src: MemoryDesc, dst_engine: Engine, dst: MemoryDesc, attr: PrimitiveAttr | None = None
+    src_engine: Engine,
+    src: MemoryDesc,
+    dst_engine: Engine,
+    dst: MemoryDesc,
+    attr: PrimitiveAttr | None = None,
+    hint: PrimitiveDescIface | None = None,
 ) -> PrimitiveDescIface:
     """Return the primitive descriptor of a reorder from one engine to another: see `Reorder.PrimitiveDesc`.
 
@@ -75,11 +80,12 @@ def describe_between(
     for name, engine in (("engine", src_engine), ("dst_engine", dst_engine)):
         if not isinstance(engine, Engine):
             raise TypeError(f"{name}: expect an Engine, got {type(engine).__name__}")
-    sides = Sides(src_engine, dst_engine)
     if src_engine is dst_engine or src_engine.kind == dst_engine.kind == "cpu":
-        return describe(Reorder, src_engine, (src, dst), {}, attr, None)
+        return describe(Reorder, src_engine, (src, dst), {}, attr, hint)
     attr = PrimitiveAttr() if attr is None else attr
     if not isinstance(attr, PrimitiveAttr):
         raise TypeError(f"attr: expect a PrimitiveAttr, got {type(attr).__name__}")
-    kinds = src_engine.kind, dst_engine.kind
-    return CrossingDescIface(sides, offers(Reorder, sides.streams.target, attr, None, (src, dst, *kinds), {}))
+    sides = Sides(src_engine, dst_engine)
+    fields = src, dst, src_engine.kind, dst_engine.kind
+    known = None if hint is None else hint.pd
+    return CrossingDescIface(sides, offers(Reorder, sides.streams.target, attr, known, fields, {}))

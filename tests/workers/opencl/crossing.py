@@ -6,7 +6,9 @@ import gc
 import json
 import random
 import sys
+import threading
 import weakref
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -35,12 +37,13 @@ def attributes(rng: random.Random, src: MemoryDesc, dst: MemoryDesc) -> Primitiv
     chain = [PostOp("binary", rng.choice(("add", "mul")), src1=src1), PostOp.accumulate(0.5, 1)]
     chain = [step for step in (PostOp("eltwise", "linear", 2.0, -1.5), *chain) if rng.random() < 0.4]
 
-    def some() -> tuple[Quantisation, ...]:
-        chosen = [arg for arg in (Arg.SRC, Arg.DST) if rng.random() < 0.4]
-        return tuple(Quantisation(arg, rng.randrange(1 << src.ndims)) for arg in chosen)
+    def some(values: tuple[float, ...]) -> tuple[Quantisation, ...]:
+        chosen = [Quantisation(arg, rng.randrange(1 << src.ndims)) for arg in (Arg.SRC, Arg.DST) if rng.random() < 0.4]
+        counts = [item.desc(src, "f32").elements if rng.random() < 0.5 else 0 for item in chosen]
+        return tuple(replace(q, values=tuple(rng.choices(values, k=n))) for q, n in zip(chosen, counts, strict=True))
 
     mode = rng.choice(("library", "user"))
-    return PrimitiveAttr(tuple(chain), some(), some(), scratchpad_mode=mode)
+    return PrimitiveAttr(tuple(chain), some((0.5, 1.0, 4.0)), some((-3, 0, 7)), scratchpad_mode=mode)
 
 
 def fill(memory: Memory, content: NDArray[Any] | None) -> None:
@@ -108,6 +111,40 @@ def right(
                 if not iface.next_impl():
                     break
     return found
+
+
+def side_by_side(cpu: Engine, gpu: Engine, cache: PrimitiveCache) -> list[str]:
+    """Send tensors there and back from many threads, half of them on one stream; return what went wrong.
+
+    The threads let the device's memory go before it has been used.
+    """
+    plain, blocked = MemoryDesc((5, 33), "f32"), MemoryDesc((5, 33), "f64", "bA4a")
+    there = Reorder.PrimitiveDesc(cpu, plain, gpu, blocked).create(cache)
+    back = Reorder.PrimitiveDesc(gpu, blocked, cpu, plain).create(cache)
+    shared, wrong = Stream(gpu), list[str]()
+
+    def send(number: int) -> None:
+        try:
+            stream = Stream(gpu) if number % 2 else shared
+            for turn in range(5):
+                src, dst = Memory(plain, cpu), Memory(plain, cpu)
+                src.numpy()[...] = 10 * number + turn
+                middle = Memory(blocked, gpu)
+                there.execute(stream, {Arg.SRC: src, Arg.DST: middle})
+                back.execute(stream, {Arg.SRC: middle, Arg.DST: dst})
+                del src, middle
+                stream.wait()
+                if not (dst.numpy() == 10 * number + turn).all():
+                    wrong.append(f"thread {number}")
+        except Exception as error:  # noqa: BLE001 - told by the test
+            wrong.append(repr(error))
+
+    threads = [threading.Thread(target=send, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    return wrong
 
 
 def refused(cpu: Engine, gpu: Engine, cache: PrimitiveCache) -> list[str]:
@@ -180,10 +217,12 @@ def main(home: str, seed: int) -> None:
         found: dict[str, object] = {"again": again(cache)}
         engines = cpu, gpu, other = Engine("cpu"), Engine("opencl"), Engine("opencl")
         found["queries"] = queries(cpu, gpu)
+        found["side by side"] = side_by_side(cpu, gpu, cache)
         found["refused"] = refused(cpu, gpu, cache)
         found["right"] = right(engines, TYPES, cache, rng)
         # Where device and host have memory of their own
         gpu.opencl.shares_memory = other.opencl.shares_memory = False
+        found["side by side"] = [found["side by side"], side_by_side(cpu, gpu, cache)]
         found["apart"] = right(engines, TYPES[::4], cache, rng)
     print(json.dumps(found))
 

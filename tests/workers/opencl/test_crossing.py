@@ -41,6 +41,8 @@ def test_tensors_are_reordered_from_engine_to_engine(device: str, tmp_path: Path
     for what, types in (("right", TYPES), ("apart", TYPES[::4])):
         expected = [f"{dtype} {name}" for dtype in types for name in BOTH]
         assert found[what] == {"there": expected, "back": expected, "across": expected}
+    # Threads share primitives, and streams or not
+    assert found["side by side"] == [[], []]
     # The key knows no engine, and no engine is kept
     assert found["again"] == ["created", [True, True, True], "memory", [True, True, True], 1]
     # Both engines are told, the scratchpad's, and that streams are the device's

@@ -63,9 +63,9 @@ class Reorder(OpDesc):
         """
         if len(args) == 3 and not isinstance(args[1], MemoryDesc):
             src, dst_engine, dst = args
-            return _describe_between()(engine, src, dst_engine, dst, attr=attr, **named)
+            return _describe_between()(engine, src, dst_engine, dst, attr=attr, hint=hint, **named)
         if "dst_engine" in named and not isinstance(named["dst_engine"], str):
-            return _describe_between()(engine, *args, attr=attr, **named)
+            return _describe_between()(engine, *args, attr=attr, hint=hint, **named)
         # Without arguments, super would look for the class that slots were added to.
         return super(Reorder, cls).PrimitiveDesc(engine, *args, attr=attr, hint=hint, **named)
 
