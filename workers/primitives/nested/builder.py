@@ -82,9 +82,9 @@ class NestedBuilder:
         placed = tuple((int(arg), place) for arg, place in args.items())
         self._launches.append(NestedLaunch(self._nested.index(pd), placed))
 
-    def compute(self, op: OpDesc, args: Mapping[int, LaunchArgument], attr: PrimitiveAttr | None = None) -> None:
+    def compute(self, op: OpDesc, args: Mapping[int, LaunchArgument]) -> None:
         """Add the execution of an operation by its best implementation. Raises UnsupportedPrimitive."""
-        self.execute(primitive_desc(op, attr or PrimitiveAttr(), self.target), args)
+        self.execute(primitive_desc(op, PrimitiveAttr(), self.target), args)
 
     def move(self, src: MemoryDesc, source: LaunchArgument, dst: MemoryDesc, to: LaunchArgument) -> None:
         """Add the reorder of what lies at one place to another."""

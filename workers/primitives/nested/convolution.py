@@ -13,7 +13,7 @@ from ...desc.equivalence import same_bytes
 from ...engines.target import EXTENSIONS, Target
 from ..primitive_desc import UnsupportedPrimitive
 from ..program import LaunchArgument, Program
-from .builder import NestedBuilder, memory, plainly, shifted
+from .builder import NestedBuilder, plainly, shifted
 from .layouts import collapsed, expanded, transposed
 from .pixels import Pixels, channels_last, matrices
 from .product import (
@@ -24,17 +24,12 @@ from .product import (
     bias_row,
     fast_matmul,
     multiply,
+    places,
     refuse_types,
     turned_attributes,
 )
 from .windows import fold, unfold, unfolded_bytes
 
-_FORWARD: Final = (Arg.SRC, Arg.WEIGHTS, Arg.BIAS, Arg.DST)
-#: The arguments that are src, weights, bias and dst in the other propagation kinds.
-_ARGUMENTS: Final = {
-    "backward_data": (Arg.DIFF_SRC, Arg.WEIGHTS, Arg.BIAS, Arg.DIFF_DST),
-    "backward_weights": (Arg.SRC, Arg.DIFF_WEIGHTS, Arg.DIFF_BIAS, Arg.DIFF_DST),
-}
 #: Each group has a product of its own: with more, starting them takes longer than computing.
 _GROUPS: Final = 32
 #: Bytes of unfolded windows at most.
@@ -73,7 +68,7 @@ class NestedConvolution:
 
     def program(self, op: Convolution, attr: PrimitiveAttr, target: Target) -> Program:
         build = NestedBuilder(target)
-        src, weights, bias, dst = (memory(arg) for arg in _ARGUMENTS.get(op.prop, _FORWARD))
+        src, weights, bias, dst = places(op.prop)
         results, kernels = Pixels(op.dst, op.groups), _kernels(op)
         if op.is_forward:
             rows, right = _rows(build, op, src), _each(op, kernels.read(build, weights))
@@ -84,7 +79,7 @@ class NestedConvolution:
         elif op.prop == "backward_data":
             errors, right = results.read(build, dst), _each(op, kernels.read(build, weights))
             if _unfolds(op):
-                self._fold(build, op, errors, right, src)
+                _fold_into(build, op, attr, (errors, right), src)
             else:
                 with Pixels(op.src, op.groups).written(build, src) as images:
                     for group in range(op.groups):
@@ -112,17 +107,6 @@ class NestedConvolution:
         product = Matmul(rows, right, None if op.bias is None else bias_row(op.bias), to)
         liked = fast_matmul(product, _attributes(op, attr), target).op.memories()[Arg.WEIGHTS]
         return expanded(transposed(liked), plain.dims, tuple(range(1, plain.ndims)))
-
-    def _fold(
-        self, build: NestedBuilder, op: Convolution, errors: list[Operand], right: list[Operand], src: LaunchArgument
-    ) -> None:
-        """Add the gradients of all windows, and their sum into src."""
-        windows = build.book(unfolded_bytes(op))
-        for group, to in enumerate(_windows(op, windows)):
-            multiply(build, errors[group], right[group], None, to, PrimitiveAttr())
-        plain = op.src.with_tag("")
-        with Seen(op.src, plain, plain).written(build, src) as images:
-            fold(build, op, windows, images.at)
 
 
 def _refuse_shape(op: Convolution, attr: PrimitiveAttr) -> str | None:
@@ -160,6 +144,19 @@ def _windows(op: Convolution, at: LaunchArgument) -> list[Operand]:
     """Return unfolded windows as a matrix for each group."""
     depth = _kernels(op).matrix.dims[1]
     return matrices(MemoryDesc((Pixels(op.dst).together.matrix.dims[0], depth), op.src.dtype), at, op.groups)
+
+
+def _fold_into(
+    build: NestedBuilder, op: Convolution, attr: PrimitiveAttr, factors: tuple[list[Operand], list[Operand]],
+    src: LaunchArgument,
+) -> None:  # fmt: skip
+    """Add the gradients of all windows, products of errors and weights, and their sum into src."""
+    windows = build.book(unfolded_bytes(op))
+    for left, right, to in zip(*factors, _windows(op, windows), strict=True):
+        multiply(build, left, right, None, to, attr)
+    plain = op.src.with_tag("")
+    with Seen(op.src, plain, plain).written(build, src) as images:
+        fold(build, op, windows, images.at)
 
 
 def _sampled(op: Convolution) -> MemoryDesc:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Final
 
 from ...desc import Arg, InnerProduct, Matmul, MemoryDesc, PrimitiveAttr
 from ...engines.target import EXTENSIONS, Target
 from ..primitive_desc import UnsupportedPrimitive
 from ..program import Program
-from .builder import NestedBuilder, memory, plainly
+from .builder import NestedBuilder, plainly
 from .layouts import collapsed, expanded, inner_order, transposed
 from .product import (
     NotNested,
@@ -20,16 +19,10 @@ from .product import (
     bias_row,
     fast_matmul,
     multiply,
+    places,
     refuse_types,
     turned_attributes,
 )
-
-_FORWARD: Final = (Arg.SRC, Arg.WEIGHTS, Arg.BIAS, Arg.DST)
-#: The arguments that are src, weights, bias and dst in the other propagation kinds.
-_ARGUMENTS: Final = {
-    "backward_data": (Arg.DIFF_SRC, Arg.WEIGHTS, Arg.BIAS, Arg.DIFF_DST),
-    "backward_weights": (Arg.SRC, Arg.DIFF_WEIGHTS, Arg.DIFF_BIAS, Arg.DIFF_DST),
-}
 
 
 class NestedInnerProduct:
@@ -49,8 +42,8 @@ class NestedInnerProduct:
             return why
         try:
             self.program(self.complete(op, attr, target), attr, target)
-        except (NotNested, UnsupportedPrimitive) as why:
-            return str(why)
+        except (NotNested, UnsupportedPrimitive) as error:
+            return str(error)
         return None
 
     def complete(self, op: InnerProduct, attr: PrimitiveAttr, target: Target) -> InnerProduct:
@@ -70,7 +63,7 @@ class NestedInnerProduct:
 
     def program(self, op: InnerProduct, attr: PrimitiveAttr, target: Target) -> Program:
         build = NestedBuilder(target)
-        src, weights, bias, dst = (memory(arg) for arg in _ARGUMENTS.get(op.prop, _FORWARD))
+        src, weights, bias, dst = places(op.prop)
         result = Operand(op.dst, dst)
         # What is computed, or else the tensor that is larger for most networks, need not be reordered.
         inner = inner_order(op.weights if op.prop == "backward_weights" else op.src)

@@ -1,4 +1,4 @@
-"""The products of matrices that inner products and 1 x 1 convolutions are, forward and backward, on matmul.
+"""The products of matrices that inner products and convolutions are, forward and backward, on matmul.
 
 All are described by src (R, K), weights (O, K), bias (O,) and dst (R, O), as they lie.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from typing import Final
 
 from ...desc import Arg, Convolution, InnerProduct, Matmul, MemoryDesc, PrimitiveAttr, Reduction
 from ...desc.equivalence import same_bytes
@@ -16,6 +17,13 @@ from ..primitive_desc import PrimitiveDesc, UnsupportedPrimitive, primitive_desc
 from ..program import LaunchArgument
 from .builder import NestedBuilder, memory, plainly
 from .layouts import transposed
+
+_FORWARD: Final = (Arg.SRC, Arg.WEIGHTS, Arg.BIAS, Arg.DST)
+#: The arguments that are src, weights, bias and dst in the other propagation kinds.
+_BACKWARD: Final = {
+    "backward_data": (Arg.DIFF_SRC, Arg.WEIGHTS, Arg.BIAS, Arg.DIFF_DST),
+    "backward_weights": (Arg.SRC, Arg.DIFF_WEIGHTS, Arg.DIFF_BIAS, Arg.DIFF_DST),
+}
 
 
 class NotNested(ValueError):
@@ -55,6 +63,11 @@ class Seen:
         to = build.book(self.wanted.nbytes)
         yield Operand(self.matrix, to)
         build.move(self.wanted, to, self.md, at)
+
+
+def places(prop: str) -> tuple[LaunchArgument, ...]:
+    """Return where src, weights, bias and dst, or their gradients, are in a propagation kind."""
+    return tuple(memory(arg) for arg in _BACKWARD.get(prop, _FORWARD))
 
 
 def refuse_types(op: InnerProduct | Convolution, attr: PrimitiveAttr, target: Target) -> str | None:
