@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from .plan import ExecutionPlan
-from .primitives.entry import Entry, parse_entry
+from .primitives.entry import Entry, MalformedEntry, parse_entry
 
 Realized = TypeVar("Realized")
 
@@ -20,5 +20,8 @@ def realize_all(
     """
     found: dict[int, Realized] = {}
     for number in sorted(entries):
-        found[number] = realize(parse_entry(entries[number]), [found[inner] for inner in plan.nested_in(number)])
+        entry = parse_entry(entries[number])
+        if entry.fetches or entry.deliveries:
+            raise MalformedEntry(f"{entry.implementation} transfers between engines, as in a plan only crossings do")
+        found[number] = realize(entry, [found[inner] for inner in plan.nested_in(number)])
     return found
