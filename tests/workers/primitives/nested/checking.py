@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
-from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from poolrt.workers.desc import OpDesc, PrimitiveAttr
@@ -18,20 +17,6 @@ from tests.workers.primitives.reference.drawing import Runner, arguments
 Array = NDArray[Any]
 #: Small integers, whose products and sums are exact in float32 in any order.
 EXACT: Final = 4.0
-
-_LETTERS = "abcdefghijkl"
-
-
-@st.composite
-def tags(draw: st.DrawFn, rank: int) -> str:
-    """Draw a tag: any, permuted, or with blocks of one dimension."""
-    kind = draw(st.sampled_from(("any", "permuted", "blocked")))
-    if kind == "any":
-        return "any"
-    order = draw(st.permutations(range(rank)))
-    block = draw(st.integers(0, rank - 1)) if kind == "blocked" else -1
-    tag = "".join(_LETTERS[dim].upper() if dim == block else _LETTERS[dim] for dim in order)
-    return tag + (f"{draw(st.sampled_from((4, 16)))}{_LETTERS[block]}" if kind == "blocked" else "")
 
 
 def nested_of(op: OpDesc, attr: PrimitiveAttr, target: Target) -> PrimitiveDesc | None:

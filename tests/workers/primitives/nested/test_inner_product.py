@@ -1,42 +1,18 @@
-"""Inner product on matmul: every propagation kind, layout and attribute that products take."""
+"""Inner product on matmul: what is nested, which attributes it takes, and what it leaves to others."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from poolrt.workers.desc import Arg, InnerProduct, Matmul, MemoryDesc, PostOp, PrimitiveAttr, Quantisation
 from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.primitives.key import primitive_key
 from poolrt.workers.primitives.primitive_desc import primitive_desc
-from tests.workers.primitives.reference.drawing import Runner, examples
+from tests.workers.primitives.reference.drawing import Runner
 
-from .checking import check, nested_of, tags
-
-PROPS = ("forward_inference", "forward_training", "backward_data", "backward_weights")
-
-
-@st.composite
-def products(draw: st.DrawFn) -> InnerProduct:
-    rank = draw(st.integers(2, 5))
-    rows, outputs, *inner = (draw(st.integers(1, 20)), draw(st.integers(1, 40)), draw(st.integers(1, 20)),
-                             *(draw(st.integers(1, 3)) for _ in range(rank - 2)))  # fmt: skip
-    prop = draw(st.sampled_from(PROPS))
-    src, weights = (MemoryDesc((size, *inner), "f32", draw(tags(rank))) for size in (rows, outputs))
-    dst = MemoryDesc((rows, outputs), "f32", draw(st.sampled_from(("", "ba", "any"))))
-    if prop != PROPS[0] and dst.is_any:
-        dst = dst.with_tag("")
-    bias = MemoryDesc((outputs,), "f32") if prop != "backward_data" and draw(st.booleans()) else None
-    return InnerProduct(src, weights, bias, dst, prop)
-
-
-@examples(12)
-@given(op=products())
-def test_every_layout_and_propagation_kind(runner: Runner, op: InnerProduct) -> None:
-    check(runner, op)
+from .checking import check, nested_of
 
 
 def described(src: tuple[int, ...], outputs: int, tag: str = "", dst: str = "", weights: str = "any") -> InnerProduct:

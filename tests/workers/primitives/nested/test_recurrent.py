@@ -19,8 +19,6 @@ KINDS = ("rnn", "lstm", "gru", "lbr_gru")
 NETWORKS: tuple[tuple[int, int, int, int, str, bool, str], ...] = (
     (5, 3, 32, 2, "bidirectional_concat", True, "any"),
     (3, 20, 16, 1, "right2left", False, "any"),
-    (4, 2, 20, 3, "bidirectional_sum", True, "any"),
-    (1, 1, 48, 1, "left2right", False, "badce"),
 )
 #: Error that a state between -1 and 1 may have; one near 0 is a difference of larger numbers.
 ABSOLUTE = 1e-6
