@@ -66,7 +66,7 @@ def test_programs_of_one_user_create_each_kernel_once(fresh: Surroundings, netwo
     assert (stats["creations"], stats["entries"], stats["takeovers"]) == (total, total, 0)
 
 
-@pytest.mark.parametrize("nodes", [1, PROGRAMS])
+@pytest.mark.parametrize("nodes", [pytest.param(1, marks=pytest.mark.slow), PROGRAMS])
 def test_programs_that_share_a_redis_create_each_kernel_once(
     tmp_path: Path, network: NetworkMaker, redis_url: str, key_file: Path, nodes: int
 ) -> None:

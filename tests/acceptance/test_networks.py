@@ -17,7 +17,8 @@ from .surroundings import Surroundings
 
 #: Forms of files, so that each is read in earnest by one network or another.
 FORMS = ("npy", "npz", "named npz", "pb")
-LARGEST = "vgg19"
+#: Networks whose weights take long to draw and to copy; with seeded weights they are run in any case.
+HEAVY = ("vgg19", "zfnet512")
 
 
 def write(path: Path, form: str, name: str, array: NDArray[np.float32]) -> Path:
@@ -54,7 +55,7 @@ def test_a_seeded_network_gives_what_is_stored_of_onnx_runtime(
     assert not any(worker["numba_imported"] for worker in told["workers"])
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n == LARGEST else n for n in LIGHT])
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n in HEAVY else n for n in LIGHT])
 def test_a_network_with_other_weights_is_right_and_needs_no_other_kernels(
     warm: Surroundings, network: NetworkMaker, name: str
 ) -> None:
@@ -70,7 +71,7 @@ def test_a_network_with_other_weights_is_right_and_needs_no_other_kernels(
         np.testing.assert_allclose(saved[made.output_name], made.y, rtol=1e-3, atol=1e-7)
 
 
-@pytest.mark.parametrize("name", ["squeezenet", "shufflenet"])
+@pytest.mark.parametrize("name", ["squeezenet", pytest.param("shufflenet", marks=pytest.mark.slow)])
 def test_a_network_on_opencl_is_right_cold_and_warm(warm: Surroundings, network: NetworkMaker, name: str) -> None:
     words = (*network(name).words(), "--engine", "opencl")
     warm.tell(*words)

@@ -27,6 +27,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     place = str(tmp_path_factory.mktemp("home"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("POOLRT_HOME", place)
+        # Thousands of entries that nobody asks for again.
+        patch.setenv("POOLRT_PRIMITIVE_CACHE_CAPACITY", "0")
         primitive_cache.cache_clear()
         gemm._products.cache_clear()
         yield
@@ -53,7 +55,7 @@ def test_integer_products_are_exact_over_random_shapes(kind: str) -> None:
     rng, draw = np.random.default_rng(seed), random.Random(seed)
     with ThreadsPool(2) as pool:
         for number in range(SHAPES):
-            m, n, k = (draw.choice((1, 2, 3, 7, 16, 17, 33, 64, 65, 100)) for _ in range(3))
+            m, n, k = (draw.choice((1, 16, 64, draw.randint(1, 40), draw.randint(1, 150))) for _ in range(3))
             transposed = (draw.random() < 0.3, draw.random() < 0.3)
             gap = draw.choice((0, 0, 3))
             a, given_a = factor(rng, (m, k), dtype, transposed[0], gap)

@@ -61,7 +61,7 @@ def products() -> Products:
 
 @pytest.mark.parametrize("instructions", INSTRUCTIONS)
 @pytest.mark.parametrize("dtype", ["u8", "s8"])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None, database=None)
 @given(
     shape=st.tuples(st.integers(1, 40), st.integers(1, 70), st.integers(0, 70)),
     transposed=st.tuples(st.booleans(), st.booleans()),

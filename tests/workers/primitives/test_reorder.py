@@ -56,7 +56,7 @@ def layouts(draw: st.DrawFn) -> tuple[tuple[int, ...], str, str]:
     return dims, tag(), tag()
 
 
-@settings(max_examples=150, deadline=None, database=None)
+@settings(max_examples=80, deadline=None, database=None)
 @given(layouts())
 def test_any_layout_reorders_to_any_other(native: NativeRunner, drawn: tuple[tuple[int, ...], str, str]) -> None:
     native.check(case(*drawn), cpu_target().isa)
@@ -75,7 +75,7 @@ def strided(draw: st.DrawFn, repeats: bool) -> MemoryDesc:
     return MemoryDesc(dims, "f32", strides=tuple(strides))
 
 
-@settings(max_examples=150, deadline=None, database=None)
+@settings(max_examples=80, deadline=None, database=None)
 @given(data=st.data())
 def test_strides_reorder_to_any_layout_and_back(native: NativeRunner, data: st.DataObject) -> None:
     # Given a tensor with gaps, or one that repeats elements, which can only be read

@@ -56,7 +56,7 @@ def inner_products(draw: st.DrawFn, prop: str = "forward_inference") -> InnerPro
     return InnerProduct(src, weights, bias, draw(described((batch, outputs))), prop)
 
 
-@examples(60)
+@examples(30)
 @given(data=st.data())
 def test_convolution_with_attributes(runner: Runner, data: st.DataObject) -> None:
     op = data.draw(convolutions())
@@ -64,13 +64,13 @@ def test_convolution_with_attributes(runner: Runner, data: st.DataObject) -> Non
 
 
 @pytest.mark.parametrize("prop", PROPS)
-@examples(50)
+@examples(25)
 @given(data=st.data())
 def test_propagation_of_convolution(runner: Runner, prop: str, data: st.DataObject) -> None:
     check(runner, data.draw(convolutions(prop)), threshold=0.0)
 
 
-@examples(60)
+@examples(30)
 @given(data=st.data())
 def test_deconvolution_with_attributes(runner: Runner, data: st.DataObject) -> None:
     # Given a convolution run backwards: dst has the sizes that it takes to those of src
@@ -87,7 +87,7 @@ def test_deconvolution_with_attributes(runner: Runner, data: st.DataObject) -> N
     check(runner, op, data.draw(attributes(op, QUANTISED)), threshold=0.0)
 
 
-@examples(60)
+@examples(30)
 @given(data=st.data())
 def test_inner_product_with_attributes(runner: Runner, data: st.DataObject) -> None:
     op = data.draw(inner_products())
@@ -95,7 +95,7 @@ def test_inner_product_with_attributes(runner: Runner, data: st.DataObject) -> N
 
 
 @pytest.mark.parametrize("prop", PROPS)
-@examples(50)
+@examples(25)
 @given(data=st.data())
 def test_propagation_of_inner_product(runner: Runner, prop: str, data: st.DataObject) -> None:
     check(runner, data.draw(inner_products(prop)), threshold=0.0)

@@ -61,7 +61,7 @@ def test_every_gradient_from_dst_is_right(runner: Runner, algorithm: str) -> Non
     check(runner, op, args={Arg.DST: y, Arg.DIFF_DST: np.cos(np.arange(y.size))})
 
 
-@examples(60)
+@examples(30)
 @given(data=st.data())
 def test_any_types_and_layouts_with_any_attributes(runner: Runner, data: st.DataObject) -> None:
     dims = data.draw(shapes())
@@ -69,7 +69,7 @@ def test_any_types_and_layouts_with_any_attributes(runner: Runner, data: st.Data
     check(runner, op, data.draw(attributes(op)), data.draw(st.integers(0, 99)))
 
 
-@examples(30)
+@examples(25)
 @given(data=st.data(), use_dst=st.booleans())
 def test_gradients_of_any_types_and_layouts(runner: Runner, data: st.DataObject, use_dst: bool) -> None:
     dims = data.draw(shapes())

@@ -29,7 +29,7 @@ def matmuls(draw: st.DrawFn) -> Matmul:
     )
 
 
-@examples(150)
+@examples(75)
 @given(data=st.data())
 def test_matmul_with_attributes(runner: Runner, data: st.DataObject) -> None:
     op = data.draw(matmuls())

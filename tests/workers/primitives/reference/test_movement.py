@@ -29,7 +29,7 @@ def test_every_type_becomes_every_other(runner: Runner, source: str, target: str
     check(runner, Reorder(src, dst), args={Arg.SRC: converted(BORDERS, source)}, threshold=0.0)
 
 
-@examples(80)
+@examples(40)
 @given(data=st.data())
 def test_reorders_between_any_types_and_layouts_with_any_attributes(runner: Runner, data: st.DataObject) -> None:
     dims = data.draw(shapes(0, 5, 5))
@@ -69,7 +69,7 @@ def test_the_engines_of_a_reorder_are_none_or_two() -> None:
         Reorder(md, md, "gpu", "cpu")
 
 
-@examples(50)
+@examples(25)
 @given(data=st.data())
 def test_concat_of_any_types_and_layouts(runner: Runner, data: st.DataObject) -> None:
     dims = data.draw(shapes())
@@ -83,7 +83,7 @@ def test_concat_of_any_types_and_layouts(runner: Runner, data: st.DataObject) ->
     check(runner, op, data.draw(attributes(op, (multiple_src(0),))), data.draw(st.integers(0, 99)))
 
 
-@examples(40)
+@examples(25)
 @given(data=st.data())
 def test_shuffles_of_any_axis(runner: Runner, data: st.DataObject) -> None:
     dims = list(data.draw(shapes()))

@@ -54,7 +54,7 @@ def read(op: Any, attr: PrimitiveAttr | None = None) -> dict[int, NDArray[Any]]:
 
 
 @pytest.mark.parametrize("kind", ["batch", "layer", "group"])
-@examples(50)
+@examples(25)
 @given(data=st.data())
 def test_forward(runner: Runner, kind: str, data: st.DataObject) -> None:
     op = data.draw(normalizations(kind, FORWARD))
@@ -69,7 +69,7 @@ def test_forward(runner: Runner, kind: str, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("kind", ["batch", "layer"])
-@examples(60)
+@examples(30)
 @given(data=st.data())
 def test_backward(runner: Runner, kind: str, data: st.DataObject) -> None:
     op = data.draw(normalizations(kind, BACKWARD))

@@ -21,7 +21,7 @@ def test_every_binary_algorithm_is_right(runner: Runner, algorithm: str) -> None
     check(runner, Binary(md, md, md, algorithm), args=args)
 
 
-@examples(60)
+@examples(30)
 @given(data=st.data(), algorithm=st.sampled_from(BINARY_ALGORITHMS))
 def test_binary_broadcasts_either_source(runner: Runner, data: st.DataObject, algorithm: str) -> None:
     dims = data.draw(shapes())
@@ -33,7 +33,7 @@ def test_binary_broadcasts_either_source(runner: Runner, data: st.DataObject, al
     check(runner, op, attr, data.draw(st.integers(0, 99)))
 
 
-@examples(40)
+@examples(25)
 @given(data=st.data())
 def test_prelu_broadcasts_its_slopes(runner: Runner, data: st.DataObject) -> None:
     dims = data.draw(shapes())
@@ -42,7 +42,7 @@ def test_prelu_broadcasts_its_slopes(runner: Runner, data: st.DataObject) -> Non
     check(runner, op, data.draw(attributes(op, (Arg.SRC, Arg.WEIGHTS))), data.draw(st.integers(0, 99)))
 
 
-@examples(40)
+@examples(25)
 @given(data=st.data())
 def test_sums_of_any_number_of_scaled_sources(runner: Runner, data: st.DataObject) -> None:
     dims = data.draw(shapes())

@@ -33,7 +33,7 @@ def poolings(draw: st.DrawFn, prop: str, gradients: bool = False) -> Pooling:
     )  # fmt: skip
 
 
-@examples(60)
+@examples(30)
 @given(data=st.data())
 def test_inference_with_post_ops(runner: Runner, data: st.DataObject) -> None:
     op = data.draw(poolings("forward_inference"))
@@ -41,13 +41,13 @@ def test_inference_with_post_ops(runner: Runner, data: st.DataObject) -> None:
     check(runner, op, attr, threshold=0.0)
 
 
-@examples(50)
+@examples(25)
 @given(data=st.data())
 def test_training_writes_the_winners_of_maxima(runner: Runner, data: st.DataObject) -> None:
     check(runner, data.draw(poolings("forward_training")), threshold=0.0)
 
 
-@examples(60)
+@examples(30)
 @given(data=st.data())
 def test_gradients(runner: Runner, data: st.DataObject) -> None:
     op = data.draw(poolings("backward_data", gradients=True))

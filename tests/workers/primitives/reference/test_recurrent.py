@@ -51,7 +51,7 @@ def networks(draw: st.DrawFn, kind: str) -> Any:
 
 
 @pytest.mark.parametrize("kind", ["rnn", "lstm", "gru", "lbr_gru"])
-@examples(40)
+@examples(25)
 @given(data=st.data())
 def test_forward(runner: Runner, kind: str, data: st.DataObject) -> None:
     op = data.draw(networks(kind))

@@ -27,7 +27,7 @@ from .drawing import LAST_PLACE, Runner, attributes, check, described, examples,
 FLOAT = st.sampled_from(tuple(LAST_PLACE))
 
 
-@examples(70)
+@examples(35)
 @given(data=st.data(), algorithm=st.sampled_from(REDUCTION_ALGORITHMS))
 def test_reductions_along_any_dimensions(runner: Runner, data: st.DataObject, algorithm: str) -> None:
     dims = data.draw(shapes(largest=5))
@@ -49,7 +49,7 @@ def test_a_reduction_of_nothing_is_neutral(runner: Runner, algorithm: str, wante
     assert got[Arg.DST].tolist() == [[wanted], [wanted]]
 
 
-@examples(60)
+@examples(30)
 @given(data=st.data(), algorithm=st.sampled_from(("nearest", "linear")))
 def test_resampling_to_any_sizes(runner: Runner, data: st.DataObject, algorithm: str) -> None:
     outer, spatial = data.draw(shapes(2, 2, 4)), data.draw(shapes(1, 3, 6))
@@ -60,7 +60,7 @@ def test_resampling_to_any_sizes(runner: Runner, data: st.DataObject, algorithm:
     check(runner, op, attr, data.draw(st.integers(0, 99)))
 
 
-@examples(40)
+@examples(25)
 @given(data=st.data(), algorithm=st.sampled_from(("accurate", "log")))
 def test_softmax_along_any_axis(runner: Runner, data: st.DataObject, algorithm: str) -> None:
     dims = data.draw(shapes())
@@ -90,7 +90,7 @@ def test_a_scaled_softmax_becomes_an_integer(runner: Runner, dtype: str) -> None
     check(runner, Softmax(src, dst, 1), attr, args=args)
 
 
-@examples(40)
+@examples(25)
 @given(data=st.data(), algorithm=st.sampled_from(("accurate", "log")))
 def test_gradients_of_softmax(runner: Runner, data: st.DataObject, algorithm: str) -> None:
     dims = data.draw(shapes(largest=5))
@@ -102,7 +102,7 @@ def test_gradients_of_softmax(runner: Runner, data: st.DataObject, algorithm: st
     check(runner, op, seed=data.draw(st.integers(0, 99)), threshold=max(1e-9, LAST_PLACE[diff_src.dtype]))
 
 
-@examples(50)
+@examples(25)
 @given(data=st.data(), within=st.booleans(), size=st.integers(1, 6))
 def test_lrn_windows_of_any_size(runner: Runner, data: st.DataObject, within: bool, size: int) -> None:
     dims = data.draw(shapes(3 if within else 2, 4, 5))
