@@ -45,17 +45,17 @@ class PostOp:
 
     def __post_init__(self) -> None:
         if self.kind not in POST_OP_KINDS:
-            raise ValueError(f"unknown post-op kind {self.kind!r}; known: {', '.join(POST_OP_KINDS)}")
+            raise ValueError(f"kind: unknown post-op kind {self.kind!r}; known: {', '.join(POST_OP_KINDS)}")
         if self.kind == "eltwise":
             object.__setattr__(self, "algorithm", eltwise_algorithm(self.algorithm))
         known = _ALGORITHMS[self.kind]
         if self.algorithm not in known:
-            raise ValueError(f"unknown {self.kind} algorithm {self.algorithm!r}; known: {', '.join(known)}")
+            raise ValueError(f"algorithm: unknown {self.kind} algorithm {self.algorithm!r}; known: {', '.join(known)}")
         if (self.src1 is not None) != (self.kind == "binary"):
-            raise ValueError("a binary post-op needs src1, other post-ops take none")
+            raise ValueError("src1: a binary post-op needs one, other post-ops take none")
         if self.dtype:
             if self.kind != "sum":
-                raise ValueError("only a sum post-op has a data type")
+                raise ValueError("dtype: only a sum post-op has a data type")
             object.__setattr__(self, "dtype", data_type(self.dtype))
 
     @classmethod
@@ -104,6 +104,9 @@ class PrimitiveAttr:
         for name, known in (("fpmath_mode", FPMATH_MODES), ("scratchpad_mode", SCRATCHPAD_MODES)):
             if getattr(self, name) not in known:
                 raise ValueError(f"{name}: unknown {getattr(self, name)!r}; known: {', '.join(known)}")
+        if not isinstance(self.deterministic, bool):
+            # What only compares equal, such as 1, would make a key of its own.
+            raise ValueError(f"deterministic: expect a bool, got {self.deterministic!r}")
         modes = self.fpmath_mode, self.scratchpad_mode, self.deterministic
         object.__setattr__(self, "_hash", hash((self.post_ops, self.scales, self.zero_points, modes)))
 

@@ -46,7 +46,7 @@ class Quantisation:
         source = Arg.MULTIPLE_SRC <= self.arg < Arg.ATTR_SCALES
         if self.arg not in _QUANTISED and not source:
             raise ValueError(
-                f"argument {self.arg} takes no scales or zero points; these do: {[int(a) for a in _QUANTISED]}, sources"
+                f"arg: argument {self.arg} takes no scales or zero points; these do: {[int(a) for a in _QUANTISED]}, sources"
             )
         if self.mask < 0:
             raise ValueError(f"mask: must not be negative, got {self.mask}")

@@ -29,7 +29,7 @@ _ELTWISE_PARAMETERS: Final[dict[str, tuple[tuple[float, float], ...]]] = {
 #: algorithm -> (relative, absolute) error allowed where it is not 4 half units in the last place (cf. benchdnn's 4e-5).
 _ELTWISE_TOLERANCE: Final[dict[str, tuple[float, float]]] = {
     "linear": (4 * EPSILON, 1e-7),
-    "gelu_erf": (8e-6, 0.0),
+    "gelu_erf": (4e-6, 4e-11),
     "tanh": (1e-6, 0.0),
     "elu": (1e-6, 0.0),
     "logistic": (1e-6, 0.0),
