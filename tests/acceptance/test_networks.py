@@ -17,8 +17,8 @@ from .surroundings import Surroundings
 
 #: Forms of files, so that each is read in earnest by one network or another.
 FORMS = ("npy", "npz", "named npz", "pb")
-#: Networks whose weights take long to draw and to copy; with seeded weights they are run in any case.
-HEAVY = ("vgg19", "zfnet512")
+#: The smallest networks, with dense blocks, groups and depthwise windows; with seeded weights all are run in any case.
+QUICK = ("densenet121", "shufflenet", "squeezenet")
 
 
 def write(path: Path, form: str, name: str, array: NDArray[np.float32]) -> Path:
@@ -55,7 +55,7 @@ def test_a_seeded_network_gives_what_is_stored_of_onnx_runtime(
     assert not any(worker["numba_imported"] for worker in told["workers"])
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n in HEAVY else n for n in LIGHT])
+@pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in LIGHT])
 def test_a_network_with_other_weights_is_right_and_needs_no_other_kernels(
     warm: Surroundings, network: NetworkMaker, name: str
 ) -> None:

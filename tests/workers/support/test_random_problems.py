@@ -27,7 +27,7 @@ from .table import offered
 from .verification import Verification
 
 #: Problems for each implementation by engine kind, and the most that are drawn to find them.
-PROBLEMS = {"cpu": 24, "opencl": 6}
+PROBLEMS = {"cpu": 16, "opencl": 6}
 DRAWS = 10_000
 RELU = PostOp("eltwise", "relu")
 
