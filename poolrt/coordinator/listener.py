@@ -28,8 +28,9 @@ class Listener:
     def __init__(self, path: str) -> None:
         self._path = path
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        mask = os.umask(0o177)  # 0600 from the first moment on
         try:
+            # The path gets this mode, from its first moment on; a mask would be that of all threads of the process.
+            os.fchmod(self._socket.fileno(), 0o600)
             with _folder_alone(path):
                 _remove_stale(path)
                 self._socket.bind(path)
@@ -38,8 +39,6 @@ class Listener:
         except BaseException:
             self._socket.close()
             raise
-        finally:
-            os.umask(mask)
         self._socket.setblocking(False)
 
     def fileno(self) -> int:

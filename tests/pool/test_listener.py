@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import socket
 import stat
@@ -23,6 +24,23 @@ def test_a_listener_takes_connections_of_this_user_and_its_socket_goes_with_it(t
     listener.close()
     assert not path.exists()
     listener.close()
+
+
+def test_a_listener_that_waits_for_its_folder_leaves_the_modes_of_other_files_alone(tmp_path: Path) -> None:
+    made: list[Listener] = []
+    folder = os.open(tmp_path, os.O_RDONLY)
+    fcntl.flock(folder, fcntl.LOCK_EX)
+    # Given one that cannot go on
+    waiting = threading.Thread(target=lambda: made.append(Listener(str(tmp_path / "s"))))
+    waiting.start()
+    try:
+        # When another thread makes a folder, then it has the mode that it was given
+        (tmp_path / "made").mkdir(0o700)
+        assert stat.S_IMODE((tmp_path / "made").stat().st_mode) == 0o700
+    finally:
+        os.close(folder)
+        waiting.join(30)
+        made[0].close()
 
 
 def test_a_path_where_somebody_listens_is_refused_and_left_alone(tmp_path: Path) -> None:
