@@ -7,7 +7,7 @@ Only arguments that move from run to run (inputs and outputs) are written again.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from .desc.args import Arg
@@ -16,6 +16,7 @@ from .kernels.native.object_loader import NativeKernel
 from .memory.buffer import Table
 from .primitives.entry import Entry
 from .resources.resource import LinkedLaunch, Resource
+from .threadpools.interface import Region
 
 #: First two slots of every packed argument block: the range of work items.
 _RANGE: Final = 2
@@ -44,11 +45,6 @@ class ArgumentBlock:
         self.blocks = [(ctypes.c_int64 * size)(bounds[i], bounds[i + 1]) for i in range(parts)]
         self.addresses = [ctypes.addressof(block) for block in self.blocks]
 
-    @property
-    def function(self) -> Callable[[int, int, int], int]:
-        """The kernel's entry point."""
-        return self.kernel.function
-
     def put(self, index: int, value: int) -> None:
         """Write argument ``index`` into every block."""
         for block in self.blocks:
@@ -75,6 +71,10 @@ class BoundPrimitive:
             self.blocks.append(block)
             for index, (where, value) in enumerate(launch.args):
                 self._bind(block, index, where, value, addresses)
+
+    def regions(self, name: str) -> list[Region]:
+        """Return the launches as parallel regions, which keep this primitive; ``name`` says in errors what failed."""
+        return [Region(block.kernel.address, block.addresses, name, keep=self) for block in self.blocks]
 
     def move(self, arg: int, address: int) -> None:
         """Put the address of an argument that moves wherever it is needed."""

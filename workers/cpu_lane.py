@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from .bound_primitive import ArgumentBlock, BoundPrimitive, RealizedPrimitive
 from .desc.args import Arg
@@ -41,7 +39,7 @@ class CpuLane:
             blocks = [(block, index, offset + spot.start) for block, index, offset in bound.moving.get(arg, ())]
             if blocks:
                 self._moving.setdefault((spot.kind, spot.value), []).extend(blocks)
-        return _regions(f"step {name!r}", bound)
+        return bound.regions(f"step {name!r}")
 
     def place(self, kind: PlaceKind, number: int, address: int) -> None:
         """Let an input or output lie at an address from now on."""
@@ -55,17 +53,8 @@ class CpuLane:
 
     def reorder(self, name: str, primitive: int, source: int, destination: int) -> None:
         """Execute a reorder from one address to another. Raises KernelFailed."""
-        self.run(_regions(name, self._bound(primitive, {int(Arg.SRC): source, int(Arg.DST): destination})))
+        self.run(self._bound(primitive, {int(Arg.SRC): source, int(Arg.DST): destination}).regions(name))
 
     def _bound(self, primitive: int, addresses: Mapping[int, int | None]) -> BoundPrimitive:
         threads = self._pool.get_num_threads()
         return BoundPrimitive(self._primitives[primitive], addresses, self._scratchpad.address, threads)
-
-
-def _regions(name: str, bound: BoundPrimitive) -> list[Region]:
-    return [Region(_entry_point(block), block.addresses, name, keep=bound) for block in bound.blocks]
-
-
-def _entry_point(block: ArgumentBlock) -> int:
-    function: Any = block.function
-    return ctypes.cast(function, ctypes.c_void_p).value or 0

@@ -20,6 +20,7 @@ from .opencl_lane import OpenClLane
 from .opencl_memory import shares_host_memory
 from .plan import Crossing, ExecutionPlan, PlaceKind
 from .threadpools.interface import ThreadpoolInterface
+from .threadpools.regions import PackedRegions
 
 
 class _Lane(Protocol):
@@ -78,6 +79,9 @@ class MixedPlanRunner:
         self._turns: list[_Turn] = []
         self._copies = 0
         self._bind()
+        for turn in self._turns:
+            if turn.engine in self._cpu and turn.parts is not None:
+                turn.act = partial(self._cpu[turn.engine].run, PackedRegions(turn.parts))
         self._uploaded = False
 
     @property

@@ -13,7 +13,7 @@ from .opencl_memory import HostBuffers, buffer_over, device_buffer, host_view
 from .opencl_primitive import BoundLaunch, RealizedOpenClPrimitive, bind_launches
 from .plan import ExecutionPlan, PlaceKind
 from .plan_primitives import realize_all
-from .plan_runner import KernelFailed
+from .threadpools.interface import KernelFailed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,7 +14,7 @@ from .opencl_memory import HostBuffers, device_buffer, host_view, shares_host_me
 from .opencl_primitive import BoundLaunch, RealizedOpenClPrimitive, bind_launches
 from .plan import Crossing, ExecutionPlan, PlaceKind, Port, Step
 from .plan_primitives import realize_all
-from .plan_runner import KernelFailed
+from .threadpools.interface import KernelFailed
 
 if TYPE_CHECKING:
     import pyopencl

@@ -86,7 +86,8 @@ class ExecutionPlan:
     """All that a worker needs beside the entries of the primitives; sizes in bytes.
 
     ``workspaces`` has one size for each of ``engines``, ``primitives`` the number of its engine for each primitive, and
-    ``nested`` the numbers of what is nested in it, all below its own; it is empty where nothing is nested in any.
+    ``nested`` the numbers of what is nested in it, all below its own; it is empty where nothing is nested in any. ``loop``
+    is the number of the region loop that the threads of a worker run, None where a worker has one thread.
     """
 
     engines: tuple[str, ...]
@@ -97,6 +98,7 @@ class ExecutionPlan:
     workspaces: tuple[int, ...]
     primitives: tuple[int, ...]
     nested: tuple[tuple[int, ...], ...] = ()
+    loop: int | None = None
 
     def nested_in(self, primitive: int) -> tuple[int, ...]:
         """Return the numbers of the primitives that are nested in a primitive."""
@@ -113,12 +115,13 @@ class ExecutionPlan:
             list(self.workspaces),
             list(self.primitives),
             [list(numbers) for numbers in self.nested],
+            self.loop,
         ]
 
     @classmethod
     def from_wire(cls, wire: list[Any]) -> ExecutionPlan:
         """Rebuild from `to_wire`'s data. Raises ValueError where a number is out of range."""
-        engines, steps, constants, inputs, outputs, workspaces, primitives, nested = wire
+        engines, steps, constants, inputs, outputs, workspaces, primitives, nested, loop = wire
         plan = cls(
             tuple(engines),
             tuple(_step_from_wire(step) for step in steps),
@@ -128,6 +131,7 @@ class ExecutionPlan:
             tuple(workspaces),
             tuple(primitives),
             tuple(tuple(numbers) for numbers in nested),
+            loop,
         )
         plan.check()
         return plan
@@ -139,6 +143,8 @@ class ExecutionPlan:
         if any(not 0 <= engine < len(self.engines) for engine in self.primitives):
             raise ValueError("a primitive is for an engine that the plan does not have")
         self._check_nested()
+        if self.loop is not None and not 0 <= self.loop < len(self.primitives):
+            raise ValueError(f"the region loop is primitive {self.loop} of {len(self.primitives)}")
         for constant in self.constants:
             if constant.reorder is not None and not 0 <= constant.reorder < len(self.primitives):
                 raise ValueError(f"constant {constant.value} names primitive {constant.reorder}")

@@ -18,7 +18,9 @@ from .engines.cpu import CpuEngine
 from .memory.arena_view import ArenaView
 from .plan import ExecutionPlan
 from .plan_runner import PlanRunner
+from .primitives.entry import parse_entry
 from .protocol import Kind, checked
+from .threadpools.sequential import SequentialPool
 
 if TYPE_CHECKING:
     from .engines.opencl import OpenClEngine
@@ -135,7 +137,8 @@ class _Worker:
         plan = ExecutionPlan.from_wire(model.plan)
         constants = [self._arena.address + offset for offset in model.constants]
         if plan.engines == ("cpu",):
-            model.runner = PlanRunner(plan, model.entries, self._engine, constants, self._threads)
+            pool = self._threadpool(plan, model.entries)
+            model.runner = PlanRunner(plan, model.entries, self._engine, constants, pool)
         elif len(plan.engines) == 1:
             from .opencl_runner import OpenClPlanRunner
 
@@ -144,16 +147,19 @@ class _Worker:
             from .mixed_runner import MixedPlanRunner
 
             engines = [self._engine if name == "cpu" else self._opencl(_index(name)) for name in plan.engines]
-            model.runner = MixedPlanRunner(plan, model.entries, engines, constants, self._threadpool())
+            pool = self._threadpool(plan, model.entries)
+            model.runner = MixedPlanRunner(plan, model.entries, engines, constants, pool)
         return model.runner
 
-    def _threadpool(self) -> ThreadpoolInterface:
-        """Return what CPU steps of plans for several engines run on, one for all models."""
+    def _threadpool(self, plan: ExecutionPlan, entries: list[bytes]) -> ThreadpoolInterface:
+        """Return what CPU steps of plans run on, one for all models; the first that has a region loop brings it."""
         if self._pool is None:
-            from .threadpools.sequential import SequentialPool
-            from .threadpools.threads import ThreadsPool
+            if plan.loop is None:
+                return SequentialPool()
+            from .threadpools.native import NativePool
 
-            self._pool = ThreadsPool(self._threads) if self._threads > 1 else SequentialPool()
+            kernels = [self._engine.realize(binary) for binary in parse_entry(entries[plan.loop]).binaries]
+            self._pool = NativePool(self._threads, kernels=kernels)
         return self._pool
 
     def _opencl(self, index: int) -> OpenClEngine:

@@ -26,12 +26,14 @@ _STOP_S: Final = 1.0
 class Lookups:
     """Carries out tasks in order and keeps their outcomes for `take`; ``store_options`` are `CacheStore.connect`'s.
 
-    `fileno` is readable while there are outcomes.
+    Graphs are lowered for workers of ``threads`` threads, and for no later ISA level than ``max_isa``. `fileno` is
+    readable while there are outcomes.
     """
 
-    def __init__(self, store_options: Mapping[str, Any], max_isa: str | None) -> None:
+    def __init__(self, store_options: Mapping[str, Any], max_isa: str | None, threads: int) -> None:
         self._store_options = dict(store_options)
         self._max_isa = max_isa
+        self._threads = threads
         self._tasks: queue.SimpleQueue[Lower | LookUp | Forget | Survey | None] = queue.SimpleQueue()
         self._outcomes: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
         self._event = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
@@ -116,7 +118,7 @@ class Lookups:
         targets = {"cpu": cpu_target(self._max_isa)}
         targets |= {engine: Target.from_wire(target) for engine, target in task.targets.items()}
         try:
-            lowered = lower(task.graph, targets)
+            lowered = lower(task.graph, targets, self._threads)
         except LoweringError as error:
             raise GraphRefused(f"graph {str(task.graph.get('name'))[:NAME_LIMIT]!r}: {error}") from error
         self._keys[task.load] = lowered.keys

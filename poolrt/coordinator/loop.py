@@ -83,7 +83,7 @@ class Loop:
             limits=Limits(configuration.start_timeout_s, configuration.run_timeout_s, configuration.creation_limit_s),
         )
         self._perform(self.state.started())
-        self._lookups = Lookups(configuration.store, configuration.max_cpu_isa or None)
+        self._lookups = Lookups(configuration.store, configuration.max_cpu_isa or None, configuration.threads)
         self._watch(self._lookups.fileno(), self._take_outcomes)
         if listener is not None:
             self._watch(listener.fileno(), self._accept)

@@ -11,12 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from poolrt.workers.desc import MemoryDesc, OpDesc, Reorder, post_op_src, scales_of, zero_points_of
-from poolrt.workers.desc.op_desc import OPERATIONS
+from poolrt.workers.desc import MemoryDesc, OpDesc, PrimitiveAttr, Reorder, post_op_src, scales_of, zero_points_of
+from poolrt.workers.desc.op_desc import INTERNAL, OPERATIONS
+from poolrt.workers.desc.operations.region_loop import RegionLoop
 from poolrt.workers.engines.target import Target
 from poolrt.workers.plan import PlaceKind, Port
 from poolrt.workers.primitives.key import source_digest, toolchain
-from poolrt.workers.primitives.primitive_desc import UnsupportedPrimitive, implementations
+from poolrt.workers.primitives.primitive_desc import UnsupportedPrimitive, implementations, primitive_desc
 
 from .choice import Attributes, choose, is_reference
 from .engine_name import engines_of, require_engine
@@ -34,19 +35,19 @@ __all__ = ["MAX_TENSOR", "Lowered", "LoweringError", "lower", "prepare"]
 
 def prepare(engine_kind: str) -> None:
     """Import what lowering for an engine kind needs, and hash its sources: the first graph then waits for neither."""
-    for kind in OPERATIONS:
+    for kind in (*OPERATIONS, *INTERNAL):
         implementations(kind, engine_kind)
     source_digest(engine_kind)
     toolchain(engine_kind)
 
 
-def lower(wire: dict[str, Any], targets: Mapping[str, Target]) -> Lowered:
+def lower(wire: dict[str, Any], targets: Mapping[str, Target], threads: int = 1) -> Lowered:
     """Return the plan of a graph for engines by name; one of the host, ``cpu``, is always among them.
 
-    Raises LoweringError naming the node that cannot be lowered.
+    ``threads`` are those that a worker runs its CPU steps on. Raises LoweringError naming the node that cannot be lowered.
     """
     try:
-        return _Lowering(wire, targets).run()
+        return _Lowering(wire, targets, threads).run()
     except LoweringError:
         raise
     except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:
@@ -54,8 +55,9 @@ def lower(wire: dict[str, Any], targets: Mapping[str, Target]) -> Lowered:
 
 
 class _Lowering:
-    def __init__(self, wire: dict[str, Any], targets: Mapping[str, Target]) -> None:
+    def __init__(self, wire: dict[str, Any], targets: Mapping[str, Target], threads: int) -> None:
         self.wire = wire
+        self.threads = threads
         self.engine = require_engine(wire.get("engine") or HOST)
         self.targets = targets
         self.draft = PlanDraft()
@@ -87,7 +89,13 @@ class _Lowering:
             self.values.update(zip(outputs, found, strict=True))
         outputs = [self._output(number, *output) for number, output in enumerate(self.wire["outputs"])]
         ports = [_port(name, self.descs[value]) for name, value in self.wire["inputs"]]
-        return finished(draft, self.engine, ports, outputs)
+        return finished(draft, self.engine, ports, outputs, self._loop())
+
+    def _loop(self) -> int | None:
+        """Return the number of the region loop, where several threads run steps on the host."""
+        if self.threads == 1 or all(engine != HOST for _, engine in self.draft.primitives):
+            return None
+        return self.draft.number(primitive_desc(RegionLoop(), PrimitiveAttr(), self.targets[HOST]), HOST)
 
     def _node(self, node: _Node, inputs: list[int], results: list[MemoryDesc]) -> list[Version]:
         sources = [self.values[i] for i in inputs]

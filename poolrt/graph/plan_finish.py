@@ -32,8 +32,13 @@ class Lowered:
     keys: tuple[Key, ...]
 
 
-def finished(draft: PlanDraft, engine: str, inputs: Sequence[Port], outputs: Sequence[Port]) -> Lowered:
-    """Return the plan of a draft whose graph is for ``engine``. Raises LoweringError where it needs too much memory."""
+def finished(
+    draft: PlanDraft, engine: str, inputs: Sequence[Port], outputs: Sequence[Port], loop: int | None = None
+) -> Lowered:
+    """Return the plan of a draft whose graph is for ``engine``; ``loop`` is the draft's number of the region loop.
+
+    Raises LoweringError where it needs too much memory.
+    """
     distinct = _merged(draft.primitives)
     where = distinct.engines
     homes = [storage.engine for storage in draft.storages if storage.engine]
@@ -60,7 +65,9 @@ def finished(draft: PlanDraft, engine: str, inputs: Sequence[Port], outputs: Seq
     constants = tuple(c if c.reorder is None else replace(c, reorder=distinct.numbers[c.reorder]) for c in constants)
     numbers = tuple(engines.index(each) for each in where)
     nested = tuple(distinct.nested) if any(distinct.nested) else ()
-    plan = ExecutionPlan(engines, tuple(steps), constants, tuple(inputs), tuple(outputs), workspaces, numbers, nested)
+    ports = tuple(inputs), tuple(outputs)
+    loop = None if loop is None else distinct.numbers[loop]
+    plan = ExecutionPlan(engines, tuple(steps), constants, *ports, workspaces, numbers, nested, loop)
     return Lowered(plan, tuple(distinct.primitives), tuple(distinct.keys))
 
 

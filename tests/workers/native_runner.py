@@ -73,7 +73,7 @@ class NativeRunner:
         start = ctypes.addressof(result)
         for block in bound.blocks:
             for address in reversed(block.addresses):
-                assert block.function(start, start + 32, address) == 0
+                assert block.kernel.function(start, start + 32, address) == 0
         written = pd.op.outputs()
         for arg, buffer in buffers.items():
             buffer.assert_nothing_behind_was_written()

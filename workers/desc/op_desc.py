@@ -46,6 +46,8 @@ OPERATIONS: Final = {
     "lstm": "Lstm",
     "gru": "Gru",
 }
+#: What else is created and cached as a primitive is; graphs and streams do not execute these.
+INTERNAL: Final = {"region_loop": "RegionLoop"}
 #: oneDNN's propagation kinds; ``backward`` is data and weights at once.
 PROP_KINDS: Final = ("forward_inference", "forward_training", "backward_data", "backward_weights", "backward")
 FORWARD: Final = PROP_KINDS[:2]
@@ -112,10 +114,11 @@ def _describe() -> Callable[..., PrimitiveDescIface]:
 def op_from_wire(wire: list[Any]) -> OpDesc:
     """Rebuild an operation descriptor from its wire form. Raises ValueError for an unknown kind or malformed fields."""
     kind, *values = wire
-    if kind not in OPERATIONS:
+    name = OPERATIONS.get(kind) or INTERNAL.get(kind)
+    if name is None:
         raise ValueError(f"unknown operation {kind!r}; known: {', '.join(OPERATIONS)}")
     module = import_module(f".operations.{kind}", __package__)
-    op: OpDesc = getattr(module, OPERATIONS[kind])(*(_from_wire(value) for value in values))
+    op: OpDesc = getattr(module, name)(*(_from_wire(value) for value in values))
     return op
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Final
 
-from ..kernels.native.object_loader import NativeKernel
+from ..kernels.native.object_loader import NativeKernel, load_object
 from .interface import KERNEL_TYPE, Region, ThreadpoolInterface
 from .regions import PackedRegions
 from .sequential import SequentialPool
@@ -23,6 +23,8 @@ from .sequential import SequentialPool
 _LINE: Final = 64
 #: Regions that the queue holds before whoever submits has to wait, a power of two.
 _CAPACITY: Final = 1024
+#: Regions that a thread submits at once to a synchronous pool.
+_SHARE: Final = _CAPACITY // 4
 #: How often a thread looks for the next region before it sleeps: some tens of microseconds.
 _SPINS: Final = 1000
 #: Words of the queue, each on a cache line of its own.
@@ -30,20 +32,21 @@ _ENDED, _SUBMITTED, _, _, _STOP, _RING, _RING_SIZE = range(7)
 
 
 class NativePool(ThreadpoolInterface):
-    """A pool of ``threads`` threads on the two kernels of the region loop, ``loop`` and ``submit``.
+    """A pool of ``threads`` threads.
 
     Synchronous, the calling thread is one of them; ``asynchronous``, it only submits. Called from within a task,
-    regions run in place, so nesting of any depth cannot deadlock. Many threads may submit. Raises ValueError for less
-    than one thread, and RuntimeError in a process forked from the pool's.
+    regions run in place, so nesting of any depth cannot deadlock. Many threads may submit. ``kernels`` are the two of a
+    region loop, realized; unless given, they come from the primitive cache of this process. Raises ValueError for less
+    than one thread, what `PrimitiveCache.fetch` raises, and RuntimeError when used in a process forked from the pool's.
     """
 
-    def __init__(self, threads: int, loop: NativeKernel, submit: NativeKernel, asynchronous: bool = False) -> None:
+    def __init__(self, threads: int, asynchronous: bool = False, kernels: Sequence[NativeKernel] | None = None) -> None:
         if threads < 1:
             raise ValueError(f"a threadpool needs at least one thread, got {threads}")
         self._num_threads = threads
         self._asynchronous = asynchronous
         self._process = os.getpid()
-        self._queue = _Queue(loop, submit)
+        self._queue = _Queue(*(_region_loop() if kernels is None else kernels))
         self._lock = threading.Lock()
         self._inside = threading.local()
         #: (number of regions submitted by then, what must live until they have ended), oldest first.
@@ -114,15 +117,20 @@ class NativePool(ThreadpoolInterface):
             raise RuntimeError("a threadpool cannot be used in a forked process: its threads are in the parent")
         with self._lock:
             self._release()
-            end = self._queue.submitted + len(regions)
             if self._asynchronous:
-                self._kept.append((end, regions))
-            self._queue.submit(regions)
-        if not self._asynchronous:
+                self._kept.append((self._queue.submitted + len(regions), regions))
+                self._queue.submit(regions, 0, len(regions))
+                return
+        # Nobody else may be there to run what the queue has no room for.
+        for begin in range(0, len(regions), _SHARE):
+            with self._lock:
+                count = min(_SHARE, len(regions) - begin)
+                self._queue.submit(regions, begin, count)
+                end = self._queue.submitted
             self._wait_for(end)
-            error = regions.take_failure()
-            if error is not None:
-                raise error
+        error = regions.take_failure()
+        if error is not None:
+            raise error
 
     def _wait_for(self, end: int) -> None:
         while self._queue.ended < end:
@@ -134,6 +142,18 @@ class NativePool(ThreadpoolInterface):
         while self._kept and self._kept[0][0] <= ended:
             error = self._kept.popleft()[1].take_failure()
             self._error = self._error or error
+
+
+def _region_loop() -> list[NativeKernel]:
+    """Return the kernels of the region loop, created where no one has them."""
+    from ..desc import PrimitiveAttr
+    from ..desc.operations.region_loop import RegionLoop
+    from ..engines.target import cpu_target
+    from ..primitives.cache import primitive_cache
+    from ..primitives.primitive_desc import primitive_desc
+
+    cached, _ = primitive_cache().fetch(primitive_desc(RegionLoop(), PrimitiveAttr(), cpu_target()))
+    return [load_object(binary) for binary in cached.entry.binaries]
 
 
 class _Queue:
@@ -159,9 +179,9 @@ class _Queue:
         """The number of regions submitted."""
         return self._words[_SUBMITTED].value
 
-    def submit(self, regions: PackedRegions) -> None:
-        """Append regions. One thread at a time."""
-        self._call(1, self._start, regions.address, len(regions))
+    def submit(self, regions: PackedRegions, begin: int, count: int) -> None:
+        """Append ``count`` regions from number ``begin`` on. One thread at a time."""
+        self._call(1, self._start, regions.address_of(begin), count)
 
     def run(self, until: int, helps: bool) -> None:
         """Run tasks, or only wait, until so many regions have ended or a slice of time is over."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from typing import Any, overload
 
-from .interface import KernelFailed, Region
+from .interface import KERNEL_TYPE, KernelFailed, Region
 
 #: Words of one region's record.
 _WORDS = 4
@@ -31,10 +32,14 @@ class PackedRegions(Sequence[Region]):
             ]
             self._records[_WORDS * i : _WORDS * (i + 1)] = record
 
-    @property
-    def address(self) -> int:
-        """The address of the records."""
-        return ctypes.addressof(self._records)
+    @cached_property
+    def calls(self) -> list[tuple[Region, Callable[[int, int, int], int]]]:
+        """Each region with its kernel as a callable: making one takes longer than calling it."""
+        return [(region, KERNEL_TYPE(region.function)) for region in self._regions]
+
+    def address_of(self, number: int) -> int:
+        """Return the address of a region's record; those of the following ones lie behind it."""
+        return ctypes.addressof(self._records) + 8 * _WORDS * number
 
     def take_failure(self) -> BaseException | None:
         """Return the error of the first region that has failed since the last call, if one has."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Sequence
 
-from .interface import KERNEL_TYPE, KernelFailed, Region, ThreadpoolInterface
+from .interface import KernelFailed, Region, ThreadpoolInterface
+from .regions import PackedRegions
 
 
 class SequentialPool(ThreadpoolInterface):
@@ -24,8 +25,7 @@ class SequentialPool(ThreadpoolInterface):
     def run_regions(self, regions: Sequence[Region]) -> None:
         room = (ctypes.c_int64 * 8)()
         start = ctypes.addressof(room)
-        for region in regions:
-            kernel = KERNEL_TYPE(region.function)
+        for region, kernel in (regions if isinstance(regions, PackedRegions) else PackedRegions(regions)).calls:
             for blob in region.blobs:
                 if kernel(start, start + 32, blob):
                     raise KernelFailed(f"{region.name or 'a native kernel'} failed")

@@ -51,7 +51,7 @@ class Products:
         start = ctypes.addressof(result)
         for block in BoundPrimitive(realized, addresses, scratchpad.address, parts).blocks:
             for address in reversed(block.addresses):
-                assert block.function(start, start + 32, address) == 0
+                assert block.kernel.function(start, start + 32, address) == 0
 
 
 @pytest.fixture(scope="module")

@@ -63,7 +63,7 @@ class OwnPool(ThreadpoolInterface):
 def made(kind: str, threads: int, loop: tuple[NativeKernel, NativeKernel]) -> Iterator[ThreadpoolInterface]:
     asynchronous = kind.endswith("asynchronous")
     if kind.startswith("native"):
-        with NativePool(threads, *loop, asynchronous=asynchronous) as pool:
+        with NativePool(threads, asynchronous, loop) as pool:
             yield pool
     elif kind.startswith("threads"):
         with ThreadsPool(threads, asynchronous) as pool:
@@ -224,7 +224,7 @@ def test_many_threads_may_submit_to_one_pool(pool: ThreadpoolInterface) -> None:
 
 @pytest.mark.parametrize("threads", [0, -1])
 def test_a_pool_of_no_threads_is_refused(threads: int, loop: tuple[NativeKernel, NativeKernel]) -> None:
-    for make in (lambda: ThreadsPool(threads), lambda: NativePool(threads, *loop)):
+    for make in (lambda: ThreadsPool(threads), lambda: NativePool(threads, kernels=loop)):
         with pytest.raises(ValueError, match="at least one thread"):
             make()
 

@@ -1,0 +1,19 @@
+"""The region loop: no tensors, but the compiled loop of a threadpool, created and cached as a primitive is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ..memory_desc import MemoryDesc
+from ..op_desc import OpDesc
+
+
+@dataclass(frozen=True, slots=True)
+class RegionLoop(OpDesc):
+    """The kernels that threads of a native threadpool run; one for every number of threads."""
+
+    kind: ClassVar[str] = "region_loop"
+
+    def memories(self) -> dict[int, MemoryDesc]:
+        return {}
