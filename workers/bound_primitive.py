@@ -17,6 +17,7 @@ from .memory.buffer import Table
 from .primitives.entry import Entry
 from .resources.resource import LinkedLaunch, Resource
 from .threadpools.interface import Region
+from .threadpools.jobs import Jobs
 
 #: First two slots of every packed argument block: the range of work items.
 _RANGE: Final = 2
@@ -35,11 +36,11 @@ class RealizedPrimitive(Resource[NativeKernel, Table]):
 
 
 class ArgumentBlock:
-    """The packed arguments of one launch for each thread that takes part."""
+    """The packed arguments of each job of one launch."""
 
-    def __init__(self, launch: LinkedLaunch[NativeKernel], threads: int) -> None:
+    def __init__(self, launch: LinkedLaunch[NativeKernel], jobs: Jobs) -> None:
         self.kernel = launch.kernel
-        parts = max(1, min(threads, launch.work))
+        parts = jobs.cut(launch.work, launch.nanoseconds)
         bounds = [launch.work * i // parts for i in range(parts + 1)]
         size = _RANGE + len(launch.args)
         self.blocks = [(ctypes.c_int64 * size)(bounds[i], bounds[i + 1]) for i in range(parts)]
@@ -58,7 +59,7 @@ class BoundPrimitive:
     """
 
     def __init__(
-        self, primitive: RealizedPrimitive, addresses: Mapping[int, int | None], scratchpad: int | None, threads: int
+        self, primitive: RealizedPrimitive, addresses: Mapping[int, int | None], scratchpad: int | None, jobs: Jobs
     ) -> None:
         self._keep = primitive
         self._scratchpad = scratchpad
@@ -67,7 +68,7 @@ class BoundPrimitive:
         for launch in primitive.launches:
             if launch.work == 0:
                 continue
-            block = ArgumentBlock(launch, threads)
+            block = ArgumentBlock(launch, jobs)
             self.blocks.append(block)
             for index, (where, value) in enumerate(launch.args):
                 self._bind(block, index, where, value, addresses)

@@ -12,6 +12,7 @@ from .memory_map import HostMemory, Spot
 from .plan import ExecutionPlan, PlaceKind
 from .plan_primitives import realize_all
 from .threadpools.interface import Region, ThreadpoolInterface
+from .threadpools.jobs import Jobs
 
 
 class CpuLane:
@@ -56,5 +57,5 @@ class CpuLane:
         self.run(self._bound(primitive, {int(Arg.SRC): source, int(Arg.DST): destination}).regions(name))
 
     def _bound(self, primitive: int, addresses: Mapping[int, int | None]) -> BoundPrimitive:
-        threads = self._pool.get_num_threads()
-        return BoundPrimitive(self._primitives[primitive], addresses, self._scratchpad.address, threads)
+        jobs = Jobs.on(self._pool)
+        return BoundPrimitive(self._primitives[primitive], addresses, self._scratchpad.address, jobs)

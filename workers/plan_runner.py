@@ -11,6 +11,7 @@ from .memory.buffer import Buffer
 from .plan import Crossing, ExecutionPlan, PlaceKind, Step
 from .plan_primitives import realize_all
 from .threadpools.interface import Region, ThreadpoolInterface
+from .threadpools.jobs import Jobs
 from .threadpools.regions import PackedRegions
 from .threadpools.sequential import SequentialPool
 
@@ -85,8 +86,8 @@ class PlanRunner:
         return bound.regions(f"step {step.name!r}")
 
     def _bound(self, primitive: int, addresses: Mapping[int, int | None]) -> BoundPrimitive:
-        threads = self._pool.get_num_threads()
-        return BoundPrimitive(self._primitives[primitive], addresses, self._scratchpad.address, threads)
+        jobs = Jobs.on(self._pool)
+        return BoundPrimitive(self._primitives[primitive], addresses, self._scratchpad.address, jobs)
 
     def _execute(self, regions: PackedRegions) -> None:
         self._pool.run_regions(regions)

@@ -26,6 +26,7 @@ from poolrt.workers.kernels.native.object_loader import ObjectError, load_object
 from poolrt.workers.memory.buffer import Buffer
 from poolrt.workers.primitives.entry import MalformedEntry, parse_entry
 from poolrt.workers.primitives.program import Launch
+from poolrt.workers.threadpools.jobs import Jobs
 
 from ..mutations import mutated, replace_a_part
 
@@ -77,7 +78,7 @@ def entry_binder(data: bytes, chance: random.Random) -> Callable[[], object]:
         assert found is not None
         primitive = RealizedPrimitive(parse_entry(found.payload), engine)
         scratchpad = Buffer(primitive.entry.scratchpad)
-        BoundPrimitive(primitive, dict.fromkeys(names), scratchpad.address, THREADS)
+        BoundPrimitive(primitive, dict.fromkeys(names), scratchpad.address, Jobs(THREADS))
 
     return bind
 

@@ -16,6 +16,7 @@ from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.primitives.create import PrimitiveCreator
 from poolrt.workers.primitives.entry import parse_entry
 from poolrt.workers.primitives.primitive_desc import PrimitiveDesc, primitive_desc
+from poolrt.workers.threadpools.jobs import Jobs
 from tests.references import assert_padding_is_zero, between, numpy_type, pack, reference, unpack
 
 from .cases import Case
@@ -68,7 +69,7 @@ class NativeRunner:
             buffers[arg].content[:] = pack(values, memories[arg]).view(np.uint8)
         before = {arg: buffer.content.copy() for arg, buffer in buffers.items()}
         addresses: dict[int, int | None] = {arg: buffer.address for arg, buffer in buffers.items()}
-        bound = BoundPrimitive(primitive, addresses, scratchpad.address, parts)
+        bound = BoundPrimitive(primitive, addresses, scratchpad.address, Jobs(parts))
         result = (ctypes.c_int64 * 8)()
         start = ctypes.addressof(result)
         for block in bound.blocks:

@@ -14,6 +14,7 @@ from .entry import pack_entry
 from .key import primitive_key
 from .primitive_desc import PrimitiveDesc
 from .program import KernelSpec
+from .work import nanoseconds
 
 #: Kernels that a creator keeps.
 _KEPT: Final = 1024
@@ -38,7 +39,7 @@ class PrimitiveCreator:
         binaries = [self._binary(spec, pd.target) for spec in program.kernels]
         names = [spec.name for spec in program.kernels] if kind == "opencl" else []
         nested = [primitive_key(pd).canonical for pd in program.nested]
-        return pack_entry(pd.impl_name(), kind, program, binaries, names, nested)
+        return pack_entry(pd.impl_name(), kind, program, binaries, names, nested, nanoseconds(pd))
 
     def _binary(self, spec: KernelSpec, target: Target) -> bytes:
         # Parameters that compare equal, such as 0.0 and -0.0, can make different code.

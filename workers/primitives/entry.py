@@ -13,7 +13,7 @@ import msgpack
 
 from .program import Launch, LaunchArgument, NestedLaunch, Program, Transfer
 
-FORMAT: Final = 3
+FORMAT: Final = 4
 
 #: The numbers that a launch can be given.
 _LEAST: Final = -(1 << 63)
@@ -31,7 +31,8 @@ class MalformedEntry(ValueError):
 class Entry(NamedTuple):
     """A parsed entry. ``binaries`` holds native objects (one a kernel) or OpenCL program binaries with their kernel names.
 
-    ``nested`` holds the canonical bytes of the keys of nested primitives.
+    ``nested`` holds the canonical bytes of the keys of nested primitives, ``nanoseconds`` the estimated time of executing
+    the primitive on one thread, what is nested in it aside.
     """
 
     implementation: str
@@ -44,6 +45,7 @@ class Entry(NamedTuple):
     nested: tuple[bytes, ...] = ()
     fetches: tuple[Transfer, ...] = ()
     deliveries: tuple[Transfer, ...] = ()
+    nanoseconds: int = 0
 
 
 def pack_entry(
@@ -53,6 +55,7 @@ def pack_entry(
     binaries: list[bytes],
     kernel_names: list[str],
     nested: Sequence[bytes] = (),
+    nanoseconds: int = 0,
 ) -> bytes:
     """Return the entry of a compiled program; ``nested`` are the canonical bytes of its nested primitives' keys."""
     launches = [
@@ -74,6 +77,7 @@ def pack_entry(
             "nested": list(nested),
             "fetches": program.fetches,
             "deliveries": program.deliveries,
+            "nanoseconds": nanoseconds,
         }
     )
     return packed
@@ -111,7 +115,8 @@ def _checked(raw: Any) -> Entry:
     fetches, deliveries = (
         tuple(_transfer(item, room) for item in _of(tuple, raw[name])) for name in ("fetches", "deliveries")
     )
-    return Entry(implementation, engine, binaries, names, launches, tables, scratchpad, nested, fetches, deliveries)
+    ended = fetches, deliveries, _number(raw["nanoseconds"], 0, _MOST)
+    return Entry(implementation, engine, binaries, names, launches, tables, scratchpad, nested, *ended)
 
 
 class _Room(NamedTuple):

@@ -11,6 +11,7 @@ from ..memory.buffer import Buffer
 from ..memory.storage import Memory
 from ..streams.stream import Stream
 from ..threadpools.interface import Region, ThreadpoolInterface
+from ..threadpools.jobs import Jobs
 from ..threadpools.regions import PackedRegions
 
 #: As a plain number: members of an enumeration are slow to look up.
@@ -22,26 +23,26 @@ class CpuExecution:
 
     def __init__(self, primitive: RealizedPrimitive) -> None:
         self._primitive = primitive
-        #: Launches that nobody uses now, by the number of threads that they are cut for.
-        self._idle: dict[int, list[_Launches]] = {}
+        #: Launches that nobody uses now, by how they are cut into jobs.
+        self._idle: dict[Jobs, list[_Launches]] = {}
 
     def execute(self, stream: Stream, args: Mapping[int, Memory]) -> None:
         """Run on a stream, or submit to its asynchronous threadpool. Raises KernelFailed."""
         pool = stream.pool
-        threads = pool.get_num_threads()
+        jobs = Jobs.on(pool)
         with stream.order:
             used: dict[int, Memory | Buffer] = {**args}
             if _SCRATCHPAD not in used:
                 used[_SCRATCHPAD] = stream.scratchpad(self._primitive.entry.scratchpad)
             if pool.get_flags() & ThreadpoolInterface.ASYNCHRONOUS:
-                launches = _Launches(self._primitive, used, threads, keep=used)
+                launches = _Launches(self._primitive, used, jobs, keep=used)
                 pool.run_regions(launches.move(used))
                 return
-            idle = self._idle.setdefault(threads, [])
+            idle = self._idle.setdefault(jobs, [])
             try:
                 launches = idle.pop()
             except IndexError:
-                launches = _Launches(self._primitive, used, threads)
+                launches = _Launches(self._primitive, used, jobs)
             pool.run_regions(launches.move(used))
             idle.append(launches)
 
@@ -49,8 +50,8 @@ class CpuExecution:
 class _Launches:
     """A bound primitive and its parallel regions; of one execution at a time. ``keep`` lives until they have ended."""
 
-    def __init__(self, primitive: RealizedPrimitive, args: Iterable[int], threads: int, keep: object = None) -> None:
-        bound = BoundPrimitive(primitive, dict.fromkeys(args), None, threads)
+    def __init__(self, primitive: RealizedPrimitive, args: Iterable[int], jobs: Jobs, keep: object = None) -> None:
+        bound = BoundPrimitive(primitive, dict.fromkeys(args), None, jobs)
         name = primitive.entry.implementation
         # What is kept must not lead back here, or only the garbage collector would free the memory.
         self._regions = PackedRegions(

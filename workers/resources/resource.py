@@ -23,6 +23,8 @@ class LinkedLaunch(NamedTuple, Generic[Kernel]):
     work: int
     global_size: tuple[int, ...]
     local_size: tuple[int, ...]
+    #: Estimated time on one thread.
+    nanoseconds: int
 
 
 class Resource(Generic[Kernel, Tables]):
@@ -62,7 +64,9 @@ class Resource(Generic[Kernel, Tables]):
                 for inner in nested.launches
             ]
         args = tuple(self._owned(where, value) for where, value in run.args)
-        return [LinkedLaunch(self._kernels[run.kernel], args, run.work, run.global_size, run.local_size)]
+        nanoseconds = self.entry.nanoseconds // len(self.entry.launches)
+        sizes = run.work, run.global_size, run.local_size
+        return [LinkedLaunch(self._kernels[run.kernel], args, *sizes, nanoseconds)]
 
     def _owned(self, where: str, value: Any) -> Argument:
         return (where, (self._tables, value)) if where == "t" else (where, value)

@@ -42,6 +42,8 @@ class ThreadpoolInterface(ABC):
     ASYNCHRONOUS: ClassVar[int] = 1
     #: Many small tasks are welcome: the pool balances them.
     AUTO_BALANCING: ClassVar[int] = 2
+    #: The shortest job, in nanoseconds, that is worth a thread of its own; shorter work is cut into fewer jobs.
+    least_job_ns: int = 50_000
 
     @abstractmethod
     def get_num_threads(self) -> int:

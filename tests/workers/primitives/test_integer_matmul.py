@@ -20,6 +20,7 @@ from poolrt.workers.primitives.create import PrimitiveCreator
 from poolrt.workers.primitives.entry import parse_entry
 from poolrt.workers.primitives.key import primitive_key
 from poolrt.workers.primitives.primitive_desc import PrimitiveDesc, primitive_desc, primitive_descs
+from poolrt.workers.threadpools.jobs import Jobs
 
 Array = NDArray[Any]
 #: Every way to compute that there is: ISA levels, and the last one with its extensions.
@@ -49,7 +50,7 @@ class Products:
         addresses: dict[int, int | None] = {arg: array.ctypes.data for arg, array in args.items()}
         result = (ctypes.c_int64 * 8)()
         start = ctypes.addressof(result)
-        for block in BoundPrimitive(realized, addresses, scratchpad.address, parts).blocks:
+        for block in BoundPrimitive(realized, addresses, scratchpad.address, Jobs(parts)).blocks:
             for address in reversed(block.addresses):
                 assert block.kernel.function(start, start + 32, address) == 0
 
