@@ -53,12 +53,12 @@ def test_a_compiler_that_is_broken_is_an_error_with_its_type_message_log_and_the
 ) -> None:
     private = {**settings, "home": str(tmp_path / "home")}
     # Given a graph that has been created by a pool that was in order
-    with poolrt.Pool(workers=1, **private) as pool:
+    with poolrt.Pool(workers=1, threads=1, **private) as pool:
         pool.load(relu_graph())
     # When the compiler is broken
     _break(shadow, package, "raise RuntimeError('this installation is broken')")
     other = relu_graph((5, 7), name="other")
-    with poolrt.Pool(workers=1, **private) as pool:
+    with poolrt.Pool(workers=1, threads=1, **private) as pool:
         # Then loading what nobody has created says what is wrong
         with pytest.raises(CreationFailed) as caught:
             pool.load(other)

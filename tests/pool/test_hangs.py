@@ -39,7 +39,7 @@ def _workers(pool: poolrt.Pool) -> list[int]:
 
 
 def test_a_stopped_worker_is_replaced_and_its_runs_are_repeated(private: dict[str, Any]) -> None:
-    with poolrt.Pool(workers=1, **private) as pool:
+    with poolrt.Pool(workers=1, threads=1, **private) as pool:
         model = pool.load(relu_graph())
         (worker,) = _workers(pool)
         os.kill(worker, signal.SIGSTOP)
@@ -50,7 +50,7 @@ def test_a_stopped_worker_is_replaced_and_its_runs_are_repeated(private: dict[st
 
 
 def test_a_worker_that_is_stopped_for_a_moment_keeps_its_work(private: dict[str, Any]) -> None:
-    with poolrt.Pool(workers=1, **private) as pool:
+    with poolrt.Pool(workers=1, threads=1, **private) as pool:
         model = pool.load(relu_graph())
         (worker,) = _workers(pool)
         os.kill(worker, signal.SIGSTOP)
@@ -63,7 +63,7 @@ def test_a_worker_that_is_stopped_for_a_moment_keeps_its_work(private: dict[str,
 
 
 def test_a_stopped_creator_is_replaced_and_the_load_succeeds(private: dict[str, Any]) -> None:
-    with poolrt.Pool(workers=1, **private) as pool, ThreadPoolExecutor(1) as threads:
+    with poolrt.Pool(workers=1, threads=1, **private) as pool, ThreadPoolExecutor(1) as threads:
         _workers(pool)
         load = threads.submit(pool.load, relu_graph())
         wait_until(lambda: bool(at_depth(4)), "a creator is there")
@@ -76,7 +76,7 @@ def test_a_stopped_creator_is_replaced_and_the_load_succeeds(private: dict[str, 
 
 @pytest.mark.slow
 def test_a_stopped_warm_nursery_is_replaced_and_the_load_succeeds(private: dict[str, Any]) -> None:
-    with poolrt.Pool(workers=1, **private) as pool, ThreadPoolExecutor(1) as threads:
+    with poolrt.Pool(workers=1, threads=1, **private) as pool, ThreadPoolExecutor(1) as threads:
         workers = _workers(pool)
         load = threads.submit(pool.load, relu_graph())
         wait_until(lambda: len(at_depth(3)) == 2, "the warm nursery is there")
@@ -138,7 +138,7 @@ def test_a_function_may_take_longer_than_a_run(private: dict[str, Any]) -> None:
 
 @pytest.mark.slow
 def test_a_stopped_nursery_is_replaced_when_it_is_needed(private: dict[str, Any]) -> None:
-    with poolrt.Pool(workers=1, **private) as pool:
+    with poolrt.Pool(workers=1, threads=1, **private) as pool:
         model = pool.load(relu_graph())
         (worker,) = _workers(pool)
         (nursery,) = at_depth(2)

@@ -38,20 +38,20 @@ def test_the_first_load_creates_the_next_pool_finds_files_and_the_second_load_as
     settings: dict[str, Any], tmp_path: Path
 ) -> None:
     private = {**settings, "home": str(tmp_path)}
-    with poolrt.Pool(workers=1, **private) as pool:
+    with poolrt.Pool(workers=1, threads=1, **private) as pool:
         report = pool.load(relu_graph()).report
         assert report["primitives"] == {"total": 1, "created": 1, "memory": 0, "files": 0, "redis": 0}
         assert report["load_s"] > 0
         again = pool.load(relu_graph(name="again")).report
         assert again["primitives"] == {"total": 1, "created": 0, "memory": 1, "files": 0, "redis": 0}
-    with poolrt.Pool(workers=1, **private) as pool:
+    with poolrt.Pool(workers=1, threads=1, **private) as pool:
         report = pool.load(relu_graph()).report
         assert report["primitives"] == {"total": 1, "created": 0, "memory": 0, "files": 1, "redis": 0}
 
 
 def test_two_loads_at_once_create_each_primitive_once(settings: dict[str, Any], tmp_path: Path) -> None:
     reports: list[dict[str, Any]] = []
-    with poolrt.Pool(workers=1, **{**settings, "home": str(tmp_path)}) as pool:
+    with poolrt.Pool(workers=1, threads=1, **{**settings, "home": str(tmp_path)}) as pool:
 
         def load(name: str) -> None:
             reports.append(pool.load(relu_graph(name=name)).report["primitives"])
@@ -153,7 +153,7 @@ def test_a_load_that_is_given_up_leaves_nothing_on_the_pool(settings: dict[str, 
         raise Interruption
 
     graph, _ = _sum_graph(50_000)
-    with poolrt.Pool(workers=1, **{**settings, "home": str(tmp_path)}) as pool:
+    with poolrt.Pool(workers=1, threads=1, **{**settings, "home": str(tmp_path)}) as pool:
         with pytest.raises(Interruption):
             pool.load(graph, progress=give_up)
         wait_until(lambda: pool.stats()["arena"]["used"] == 0, "constants of the load are free")
