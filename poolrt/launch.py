@@ -11,6 +11,8 @@ import signal
 import socket
 import sys
 
+from poolrt.workers.programs import module_path
+
 #: Seconds that a coordinator gets to end its processes and itself once its client has gone.
 _END_S = 3.0
 
@@ -71,9 +73,3 @@ def start_coordinator() -> tuple[socket.socket, Coordinator]:
     finally:
         theirs.close()
     return ours, Coordinator(pid)
-
-
-def module_path() -> dict[str, str]:
-    """Return the variable by which a new process finds the same modules, wherever this one got them from."""
-    places = [os.path.abspath(place) for place in sys.path]
-    return {"PYTHONPATH": os.pathsep.join(place for place in places if os.pathsep not in place)}

@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from poolrt.launch import module_path
 from poolrt.workers.channel import Channel, ChannelClosed, MalformedMessage, pair
+from poolrt.workers.programs import start_program
 from poolrt.workers.protocol import Kind, checked
 
 from .configuration import thread_variables
@@ -329,11 +329,9 @@ class Processes:
 def _start_anew() -> tuple[int, socket.socket]:
     """Start a nursery as a new program: this process has threads by now, and must not be forked without an exec."""
     ours, theirs = pair()
-    command = [sys.executable, "-P", "-m", "poolrt.workers.nursery", "3", str(os.getpid())]
-    actions = [(os.POSIX_SPAWN_DUP2, theirs.fileno(), 3)]
     with theirs:
         try:
-            pid = os.posix_spawn(sys.executable, command, {**os.environ, **module_path()}, file_actions=actions)
+            pid = start_program("poolrt.workers.nursery", theirs, str(os.getpid()))
         except OSError:
             ours.close()
             raise

@@ -13,8 +13,9 @@ import time
 import traceback
 import weakref
 from collections import OrderedDict
+from collections.abc import Callable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from poolrt.cachestore import CacheStore, CreationFailed, CreationTimeout, Key, StoreError, StoreReadOnly
 
@@ -23,9 +24,6 @@ from .entry import Entry, MalformedEntry, parse_entry
 from .key import primitive_key
 from .primitive_desc import PrimitiveDesc
 from .shared_future import SharedFuture
-
-if TYPE_CHECKING:
-    from .create import PrimitiveCreator
 
 Future: TypeAlias = SharedFuture[CachedPrimitive]
 #: Where a primitive may come from, the nearest first. One that is made of others comes from where the farthest does.
@@ -40,14 +38,20 @@ class PrimitiveCache:
     there may be more than the capacity. Safe from many threads; a forked child goes on without what was under way.
     """
 
-    def __init__(self, capacity: int | None = None, store: CacheStore | None = None) -> None:
+    def __init__(
+        self,
+        capacity: int | None = None,
+        store: CacheStore | None = None,
+        create: Callable[[PrimitiveDesc], bytes] | None = None,
+    ) -> None:
         """Hold at most ``capacity`` primitives, none with 0; unless given, what the environment or the default says.
 
-        ``store`` is `CacheStore.connect()` unless given. Raises ValueError for a negative capacity.
+        ``store`` is `CacheStore.connect()` unless given, ``create`` returns the entry of a missing primitive, unless given
+        by `compilers` of this process, in processes of their own. Raises ValueError for a negative capacity.
         """
+        self._create = create or _compiled
         self._store = CacheStore.connect() if store is None else store
         self._capacity = _checked(self._store.options.capacity if capacity is None else capacity)
-        self._creator: PrimitiveCreator | None = None
         self._lock = threading.Lock()
         self._futures: OrderedDict[bytes, Future] = OrderedDict()
         this: weakref.ref[PrimitiveCache] = weakref.ref(self)
@@ -172,14 +176,6 @@ class PrimitiveCache:
                 pass  # it stays as it is for everybody who has it
             raise
 
-    def _create(self, pd: PrimitiveDesc) -> bytes:
-        creator = self._creator
-        if creator is None:
-            from .create import PrimitiveCreator  # the way to the compilers: only where an entry is missing
-
-            creator = self._creator = PrimitiveCreator()
-        return creator.create(pd)
-
     def _evict(self) -> None:
         """Drop the least recently used, but not what is under way. The lock is held."""
         futures = self._futures
@@ -193,7 +189,6 @@ class PrimitiveCache:
     def _begin_in_child(self) -> None:
         """Go on without locks and results of threads that do not exist here."""
         ended = [(canonical, future) for canonical, future in self._futures.items() if future.done()]
-        self._creator = None
         self._lock = threading.Lock()
         self._futures = OrderedDict(ended)
 
@@ -225,6 +220,12 @@ def get_primitive_cache_capacity() -> int:
 def get_primitive_cache_size() -> int:
     """Return how many primitives this process holds."""
     return primitive_cache().get_size()
+
+
+def _compiled(pd: PrimitiveDesc) -> bytes:
+    from .compilers import compilers  # only where an entry is missing
+
+    return compilers().create(pd)
 
 
 def _checked(capacity: int) -> int:

@@ -18,6 +18,7 @@ from poolrt.workers.desc import Eltwise, MemoryDesc, OpDesc, PrimitiveAttr
 from poolrt.workers.engines.engine import Engine
 from poolrt.workers.engines.target import Target
 from poolrt.workers.primitives.cache import Future, PrimitiveCache
+from poolrt.workers.primitives.create import PrimitiveCreator
 from poolrt.workers.primitives.primitive_desc import PrimitiveDesc
 from poolrt.workers.primitives.program import KernelSpec, Program
 
@@ -52,7 +53,7 @@ class Counting(PrimitiveCache):
     """A cache that counts the threads which hold a future."""
 
     def __init__(self, store: CacheStore) -> None:
-        super().__init__(16, store)
+        super().__init__(16, store, PrimitiveCreator().create)
         self.asked = threading.Semaphore(0)
 
     def get_or_add(self, key: Key, future: Future) -> Future | None:
@@ -91,7 +92,7 @@ def main(kind: str, home: str) -> None:
     engine, md = Engine(kind), MemoryDesc((64,), "f32")
     pd = Eltwise.PrimitiveDesc(engine, md, md, "relu").pd
     with CacheStore.connect(home=home) as store:
-        sources, errors = all_at_once(PrimitiveCache(8, store), pd)
+        sources, errors = all_at_once(PrimitiveCache(8, store, PrimitiveCreator().create), pd)
         if errors:
             raise errors[0]
         cache = Counting(store)

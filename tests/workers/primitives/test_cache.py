@@ -18,6 +18,7 @@ from poolrt.workers.desc import Arg, Eltwise, MemoryDesc, PrimitiveAttr
 from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.primitives.cache import Future, PrimitiveCache
 from poolrt.workers.primitives.cached_primitive import CachedPrimitive
+from poolrt.workers.primitives.create import PrimitiveCreator
 from poolrt.workers.primitives.entry import Entry
 from poolrt.workers.primitives.key import primitive_key
 from poolrt.workers.primitives.primitive_desc import PrimitiveDesc
@@ -53,7 +54,7 @@ def landed(name: str) -> tuple[Key, Future]:
 
 
 def test_the_first_to_ask_adds_its_future_and_all_others_share_it(store: CacheStore) -> None:
-    cache = PrimitiveCache(4, store)
+    cache = PrimitiveCache(4, store, PrimitiveCreator().create)
     key, future = landed("one")
     assert cache.get_or_add(key, future) is None
     assert cache.get_or_add(Key({"primitive": "one"}), Future()) is future
@@ -61,7 +62,7 @@ def test_the_first_to_ask_adds_its_future_and_all_others_share_it(store: CacheSt
 
 
 def test_the_least_recently_used_is_evicted(store: CacheStore) -> None:
-    cache = PrimitiveCache(2, store)
+    cache = PrimitiveCache(2, store, PrimitiveCreator().create)
     (a, first), (b, second), (c, third) = landed("a"), landed("b"), landed("c")
     cache.get_or_add(a, first)
     cache.get_or_add(b, second)
@@ -72,7 +73,7 @@ def test_the_least_recently_used_is_evicted(store: CacheStore) -> None:
 
 
 def test_threads_that_evict_one_another_find_what_they_ask_for(store: CacheStore) -> None:
-    cache, entries = PrimitiveCache(4, store), [landed(str(number)) for number in range(8)]
+    cache, entries = PrimitiveCache(4, store, PrimitiveCreator().create), [landed(str(number)) for number in range(8)]
 
     def ask(seed: int) -> bool:
         rng = random.Random(seed)
@@ -86,7 +87,7 @@ def test_threads_that_evict_one_another_find_what_they_ask_for(store: CacheStore
 
 
 def test_what_is_under_way_is_not_evicted(store: CacheStore) -> None:
-    cache = PrimitiveCache(1, store)
+    cache = PrimitiveCache(1, store, PrimitiveCreator().create)
     key, (other, ready) = Key({"primitive": "under way"}), landed("ready")
     under_way = Future()
     cache.get_or_add(key, under_way)
@@ -101,7 +102,7 @@ def test_what_is_under_way_is_not_evicted(store: CacheStore) -> None:
 
 
 def test_only_a_failed_future_is_removed_as_invalidated(store: CacheStore) -> None:
-    cache = PrimitiveCache(4, store)
+    cache = PrimitiveCache(4, store, PrimitiveCreator().create)
     for end, removed in ((None, False), (ValueError("no"), True)):
         key, future = Key({"primitive": str(end)}), Future()
         cache.get_or_add(key, future)
@@ -114,7 +115,7 @@ def test_only_a_failed_future_is_removed_as_invalidated(store: CacheStore) -> No
 
 
 def test_a_capacity_of_0_clears_the_cache_and_turns_it_off(store: CacheStore) -> None:
-    cache = PrimitiveCache(4, store)
+    cache = PrimitiveCache(4, store, PrimitiveCreator().create)
     key, future = landed("kept no more")
     cache.get_or_add(key, future)
     cache.set_capacity(0)
@@ -250,7 +251,7 @@ def test_an_interrupted_creator_is_replaced_by_one_that_waits(store: CacheStore)
 
 
 def test_waiting_for_another_thread_is_bounded(store: CacheStore) -> None:
-    cache = PrimitiveCache(4, store)
+    cache = PrimitiveCache(4, store, PrimitiveCreator().create)
     pd, _ = described(lambda _: SOUND)
     cache.get_or_add(primitive_key(pd), Future())
     with pytest.raises(CreationTimeout, match="no result for entry"):
@@ -258,7 +259,7 @@ def test_waiting_for_another_thread_is_bounded(store: CacheStore) -> None:
 
 
 def test_a_malformed_entry_is_removed_and_made_anew_by_the_next_one(store: CacheStore) -> None:
-    cache = PrimitiveCache(4, store)
+    cache = PrimitiveCache(4, store, PrimitiveCreator().create)
     pd, implementation = described(lambda _: SOUND)
     # Given a store that has something else under the key
     store.get_or_create(primitive_key(pd), lambda: b"no entry at all")
