@@ -61,7 +61,7 @@ class NativeRunner:
         ``args`` are in logical dimensions; what is written may be among them, as it is before (a sum post-op reads it).
         Raises AssertionError where anything else was changed: other arguments, gaps between strides, memory behind.
         """
-        primitive = self._realized(pd)
+        primitive = self.realized(pd)
         memories = pd.memories()
         buffers = {arg: GuardedBuffer(md.nbytes) for arg, md in memories.items()}
         scratchpad = GuardedBuffer(primitive.entry.scratchpad)
@@ -87,8 +87,9 @@ class NativeRunner:
         scratchpad.assert_nothing_behind_was_written()
         return {arg: buffers[arg].content.view(numpy_type(memories[arg].dtype)) for arg in written}
 
-    def _realized(self, pd: PrimitiveDesc) -> RealizedPrimitive:
-        nested = [self._realized(inner) for inner in pd.nested()]
+    def realized(self, pd: PrimitiveDesc) -> RealizedPrimitive:
+        """Return a primitive mapped on the engine, its kernels compiled when they are first needed."""
+        nested = [self.realized(inner) for inner in pd.nested()]
         return RealizedPrimitive(parse_entry(self._creator.create(pd)), self._engine, nested)
 
     def results(self, pd: PrimitiveDesc, args: Mapping[int, Array]) -> dict[int, Array]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from typing import Any
 
 import numba
@@ -14,72 +12,22 @@ import numpy as np
 import pytest
 
 from poolrt.workers.engines.target import host_isa
-from poolrt.workers.kernels.native.codegen import compile_function, compile_kernel
+from poolrt.workers.kernels.native.codegen import compile_function
 from poolrt.workers.kernels.native.integers import load_s32, store_s32
-from poolrt.workers.kernels.native.object_loader import NativeKernel, load_object
-from poolrt.workers.primitives.program import KernelSpec
-from poolrt.workers.threadpools.executor import ExecutorPool
+from poolrt.workers.kernels.native.object_loader import load_object
 from poolrt.workers.threadpools.interface import KernelFailed, Region, ThreadpoolInterface
 from poolrt.workers.threadpools.native import NativePool
 from poolrt.workers.threadpools.sequential import SequentialPool
 from poolrt.workers.threadpools.threads import ThreadsPool
 
+from .kinds import CASES, Loop, OwnPool, made
+
 I = numba.types.int64  # noqa: E741
 SECONDS = 20.0
 
 
-@pytest.fixture(scope="module")
-def loop() -> tuple[NativeKernel, NativeKernel]:
-    return tuple(  # type: ignore[return-value]
-        load_object(compile_kernel(KernelSpec.of("region_loop", part=part), host_isa())) for part in ("loop", "submit")
-    )
-
-
-KINDS = ("sequential", "threads", "threads asynchronous", "native", "native asynchronous", "executor", "own")
-
-
-class OwnPool(ThreadpoolInterface):
-    """What a user may write: three methods, in plain Python."""
-
-    def __init__(self) -> None:
-        self._inside = False
-
-    def get_num_threads(self) -> int:
-        return 3
-
-    def get_in_parallel(self) -> bool:
-        return self._inside
-
-    def parallel_for(self, n: int, fn: Callable[[int, int], None]) -> None:
-        before, self._inside = self._inside, True
-        try:
-            for i in reversed(range(n)):
-                fn(i, n)
-        finally:
-            self._inside = before
-
-
-@contextmanager
-def made(kind: str, threads: int, loop: tuple[NativeKernel, NativeKernel]) -> Iterator[ThreadpoolInterface]:
-    asynchronous = kind.endswith("asynchronous")
-    if kind.startswith("native"):
-        with NativePool(threads, asynchronous, loop) as pool:
-            yield pool
-    elif kind.startswith("threads"):
-        with ThreadsPool(threads, asynchronous) as pool:
-            yield pool
-    elif kind == "executor":
-        with ThreadPoolExecutor(threads) as executor:
-            yield ExecutorPool(executor, threads)
-    else:
-        yield SequentialPool() if kind == "sequential" else OwnPool()
-
-
-CASES = [(kind, threads) for kind in KINDS for threads in ((1,) if kind in ("sequential", "own") else (1, 2, 7))]
-
-
 @pytest.fixture(params=CASES, ids=str)
-def pool(request: pytest.FixtureRequest, loop: tuple[NativeKernel, NativeKernel]) -> Iterator[ThreadpoolInterface]:
+def pool(request: pytest.FixtureRequest, loop: Loop) -> Iterator[ThreadpoolInterface]:
     """Return a pool of every kind with one, two and seven threads."""
     kind, threads = request.param
     with made(kind, threads, loop) as pool:
@@ -223,15 +171,15 @@ def test_many_threads_may_submit_to_one_pool(pool: ThreadpoolInterface) -> None:
 
 
 @pytest.mark.parametrize("threads", [0, -1])
-def test_a_pool_of_no_threads_is_refused(threads: int, loop: tuple[NativeKernel, NativeKernel]) -> None:
+def test_a_pool_of_no_threads_is_refused(threads: int, loop: Loop) -> None:
     for make in (lambda: ThreadsPool(threads), lambda: NativePool(threads, kernels=loop)):
         with pytest.raises(ValueError, match="at least one thread"):
             make()
 
 
-def test_the_threads_of_a_closed_pool_are_gone(loop: tuple[NativeKernel, NativeKernel]) -> None:
+def test_the_threads_of_a_closed_pool_are_gone(loop: Loop) -> None:
     before = set(threading.enumerate())
-    for kind in ("threads", "native", "native asynchronous"):
+    for kind in ("threads", "native", "native asynchronous", "checking"):
         with made(kind, 3, loop) as pool:
             pool.parallel_for(3, lambda i, n: None)
     assert set(threading.enumerate()) == before

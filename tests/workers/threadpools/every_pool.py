@@ -1,0 +1,86 @@
+"""Execute primitives on pools of every kind and size, and require the bytes of a synchronous execution of one part."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from poolrt.workers.bound_primitive import RealizedPrimitive
+from poolrt.workers.desc import MemoryDesc
+from poolrt.workers.engines.engine import Engine
+from poolrt.workers.memory.storage import Memory
+from poolrt.workers.primitives.execution import CpuExecution
+from poolrt.workers.primitives.primitive_desc import PrimitiveDesc
+from poolrt.workers.streams.attributes import StreamAttr
+from poolrt.workers.threadpools.interface import ThreadpoolInterface
+from tests.references import pack
+
+from .checking import CheckingStream
+from .kinds import CASES, Loop, made
+from .poison import FreedMemory, poisoned
+
+Array = NDArray[Any]
+
+
+class EveryPool:
+    """Pools of every kind with one, two and seven threads; they are all at work at the same time."""
+
+    def __init__(self, loop: Loop, seed: int) -> None:
+        self._engine = Engine("cpu")
+        self._opened = ExitStack()
+        self._pools = {case: self._opened.enter_context(made(*case, loop, seed)) for case in CASES}
+        for pool in self._pools.values():
+            pool.least_job_ns = 0  # however short the work is, it is cut
+
+    def close(self) -> None:
+        self._opened.close()
+
+    def check(
+        self, pd: PrimitiveDesc, primitive: RealizedPrimitive, args: Mapping[int, Array], wanted: Mapping[int, Array]
+    ) -> None:
+        """Raise AssertionError unless what is written on each pool is what is ``wanted``.
+
+        ``args`` are in logical dimensions, ``wanted`` are whole buffers. Nobody but the pools keeps what they work with.
+        """
+        memories = pd.memories()
+        contents = {arg: _content(md, args.get(arg)) for arg, md in memories.items()}
+        with poisoned() as freed:
+            execution = CpuExecution(primitive)
+            written = {
+                case: self._submit(execution, pool, memories, contents, list(wanted), freed)
+                for case, pool in self._pools.items()
+            }
+            del execution
+            for case, found in written.items():
+                self._pools[case].wait()
+                for arg, want in wanted.items():
+                    assert found[arg].tobytes() == want.tobytes(), f"argument {arg} is another on {case}"
+            freed.assert_untouched()
+
+    def _submit(
+        self,
+        execution: CpuExecution,
+        pool: ThreadpoolInterface,
+        memories: Mapping[int, MemoryDesc],
+        contents: Mapping[int, Array],
+        written: list[int],
+        freed: FreedMemory,
+    ) -> dict[int, Array]:
+        """Execute on memories and a stream that are let go of at once; return the bytes of what is written."""
+        attr = StreamAttr("cpu")
+        attr.set_threadpool(pool)
+        blocks = {arg: freed.take(md.nbytes) for arg, md in memories.items()}
+        for arg, content in contents.items():
+            blocks[arg][:] = content
+        used = {arg: Memory(md, self._engine, blocks[arg]) for arg, md in memories.items()}
+        execution.execute(CheckingStream(self._engine, attr), used)
+        return {arg: blocks[arg] for arg in written}
+
+
+def _content(md: MemoryDesc, values: Array | None) -> Array:
+    """Return the bytes of a tensor, which are all 0xFF where it has no values."""
+    return np.full(md.nbytes, 0xFF, np.uint8) if values is None else pack(values, md).view(np.uint8)
