@@ -46,8 +46,8 @@ OPERATIONS: Final = {
     "lstm": "Lstm",
     "gru": "Gru",
 }
-#: What else is created and cached as a primitive is; graphs and streams do not execute these.
-INTERNAL: Final = {"region_loop": "RegionLoop"}
+#: What else is created and cached as a primitive is; graphs know none of these.
+INTERNAL: Final = {"region_loop": "RegionLoop", "padding": "Padding"}
 #: oneDNN's propagation kinds; ``backward`` is data and weights at once.
 PROP_KINDS: Final = ("forward_inference", "forward_training", "backward_data", "backward_weights", "backward")
 FORWARD: Final = PROP_KINDS[:2]

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import pyopencl
 
     from ..engines.engine import Engine
+    from ..streams.stream import Stream
     from .device_bytes import DeviceBytes
 
 
@@ -21,13 +22,17 @@ class Memory:
 
     ``buffer`` gives bytes of the caller's, which are kept and not copied: any writable C-contiguous buffer, or for an
     OpenCL engine a ``pyopencl.Buffer`` too. Without one, the memory has bytes of its own, zeroed in the host's memory.
-    Raises ValueError where the buffer is smaller than the descriptor needs or of another engine, or the descriptor's layout
-    is ``any``, and TypeError naming an argument of another type.
+    What kernels expect of padding, that it is zeros, is the caller's concern, unless ``stream`` is given: then it is zeroed
+    there, on the stream's threadpool where it has one, in the order of what is executed. Raises ValueError where the buffer
+    is smaller than the descriptor needs or of another engine, the stream on another engine, or the descriptor's layout
+    ``any``, and TypeError naming an argument of another type.
     """
 
     __slots__ = ("__weakref__", "_bytes", "desc", "engine")
 
-    def __init__(self, desc: MemoryDesc, engine: Engine | None = None, buffer: Any = None) -> None:
+    def __init__(
+        self, desc: MemoryDesc, engine: Engine | None = None, buffer: Any = None, stream: Stream | None = None
+    ) -> None:
         if not isinstance(desc, MemoryDesc):
             raise TypeError(f"desc: expect a MemoryDesc, got {type(desc).__name__}")
         # Its class would have to be imported here, which processes that have no engine need not.
@@ -43,6 +48,8 @@ class Memory:
             self._bytes = DeviceBytes(engine.opencl, desc.nbytes, buffer)
         else:
             self._bytes = HostBytes(desc.nbytes, buffer)
+        if stream is not None:
+            self._pad(stream)
 
     @property
     def is_on_host(self) -> bool:
@@ -69,9 +76,10 @@ class Memory:
         """Return the address of the bytes, or the ``pyopencl.Buffer`` that they lie in."""
         return self._bytes.address if isinstance(self._bytes, HostBytes) else self._bytes.buffer
 
-    def set_data_handle(self, handle: int | pyopencl.Buffer) -> None:
+    def set_data_handle(self, handle: int | pyopencl.Buffer, stream: Stream | None = None) -> None:
         """Lie at another address, whose bytes the caller keeps alive, or in another ``pyopencl.Buffer``.
 
+        With a stream, padding is zeroed there as when a memory is made with one.
         Raises TypeError for a handle of the other kind, and ValueError for a buffer that is too small or of another engine.
         """
         if isinstance(self._bytes, HostBytes):
@@ -80,6 +88,8 @@ class Memory:
             self._bytes.set_handle(self.desc.nbytes, handle)
         else:
             self._bytes.set_handle(handle)
+        if stream is not None:
+            self._pad(stream)
 
     def map(self) -> memoryview:
         """Open the bytes to the host, and return them; writable until `unmap`.
@@ -115,6 +125,17 @@ class Memory:
             return numpy.empty(desc.dims, kind)
         strides = [stride * kind.itemsize for stride in desc.outer_strides()]
         return numpy.ndarray(desc.dims, kind, view, strides=strides)
+
+    def _pad(self, stream: Stream) -> None:
+        desc, engine = self.desc, stream.engine
+        if engine is not self.engine and not (self.is_on_host and engine.kind == "cpu"):
+            raise ValueError(f"stream: expect one on the engine of {self}, got one on {engine}")
+        if desc.padded_dims == desc.dims:
+            return
+        from ..desc import Arg
+        from ..desc.operations.padding import Padding
+
+        Padding.PrimitiveDesc(engine, desc).create().execute(stream, {Arg.DST: self})
 
     def _opened(self) -> memoryview:
         view = self._bytes.view

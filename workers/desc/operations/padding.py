@@ -1,0 +1,24 @@
+"""Padding: zeros where a blocked layout holds more than the tensor's elements."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ..args import Arg
+from ..memory_desc import MemoryDesc
+from ..op_desc import OpDesc, require
+
+
+@dataclass(frozen=True, slots=True)
+class Padding(OpDesc):
+    """Zero the padding of dst; its elements stay as they are. A memory on bytes of the user's does it on a stream."""
+
+    kind: ClassVar[str] = "padding"
+    dst: MemoryDesc
+
+    def __post_init__(self) -> None:
+        require(not self.dst.is_any, "dst", "expect a layout")
+
+    def memories(self) -> dict[int, MemoryDesc]:
+        return {Arg.DST: self.dst}
