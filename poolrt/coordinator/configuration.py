@@ -43,11 +43,11 @@ class Configuration(NamedTuple):
     def of(cls, settings: Settings) -> Configuration:
         """Return what the settings ask for; what they leave open fills the cores of this process once."""
         cores = len(os.sched_getaffinity(0))
-        workers = settings.workers or max(1, cores // max(1, settings.threads))
+        workers, threads = quota(settings, cores)
         store = settings.store_arguments()
         return cls(
             workers=workers,
-            threads=settings.threads or max(1, cores // workers),
+            threads=threads,
             creators=cores,
             arena_bytes=settings.arena_bytes,
             engine=settings.engine,
@@ -60,6 +60,12 @@ class Configuration(NamedTuple):
             max_cpu_isa=settings.max_cpu_isa,
             store={**store, "home": os.path.abspath(store["home"])},
         )
+
+
+def quota(settings: Settings, cores: int) -> tuple[int, int]:
+    """Return how many workers there are, and how many threads each has."""
+    workers = settings.workers or max(1, cores // max(1, settings.threads))
+    return workers, settings.threads or max(1, cores // workers)
 
 
 def thread_variables(threads: int) -> dict[str, str]:

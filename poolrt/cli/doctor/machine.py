@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from poolrt.cli.report import bytes_text
+from poolrt.coordinator.configuration import quota
 from poolrt.settings import Settings
 from poolrt.workers.engines.target import host_isa
 
@@ -52,18 +53,15 @@ def _processor() -> Finding:
 
 def _cores(settings: Settings) -> Finding:
     cores = len(os.sched_getaffinity(0))
-    seen = f"{cores} usable of {os.cpu_count()}"
-    quota = _cpu_quota()
-    if quota is not None:
-        seen += f", quota of the control group {quota:g}"
-    wanted = (settings.workers or 1) * (settings.threads or 1)
-    if wanted > cores:
-        advice = (
-            f"{settings.workers or 1} workers of {settings.threads or 1} threads share {cores} cores: lower one of them"
-        )
-        return warn("cores", seen, advice)
-    if quota is not None and quota < cores:
-        return warn("cores", seen, f"set POOLRT_WORKERS to {max(1, int(quota))}: more would be throttled")
+    workers, threads = quota(settings, cores)
+    seen = f"{cores} usable of {os.cpu_count()}; a pool has {workers} workers of {threads} threads"
+    limit = _cpu_quota()
+    if limit is not None:
+        seen += f", quota of the control group {limit:g}"
+    if workers * threads > cores:
+        return warn("cores", seen, f"{workers} workers of {threads} threads share {cores} cores: lower one of them")
+    if limit is not None and limit < cores:
+        return warn("cores", seen, f"set POOLRT_WORKERS to {max(1, int(limit))}: more would be throttled")
     return ok("cores", seen)
 
 

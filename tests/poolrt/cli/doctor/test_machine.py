@@ -55,3 +55,9 @@ def test_too_few_processes_for_the_workers_asked_for_are_warned_of() -> None:
         resource.setrlimit(resource.RLIMIT_NPROC, (soft, hard))
     assert finding.state is State.WARN
     assert finding.seen == "limit 100"
+
+
+def test_what_a_pool_would_take_is_told() -> None:
+    cores = len(os.sched_getaffinity(0))
+    assert f"a pool has {cores} workers of 1 threads" in _found(Settings())["cores"].seen
+    assert f"a pool has 1 workers of {cores} threads" in _found(replace(Settings(), workers=1))["cores"].seen
