@@ -50,11 +50,17 @@ class Pool:
             from .errors import CoordinatorLost
 
             raise CoordinatorLost(f"the coordinator cannot be started: {error}") from error
+        from dataclasses import replace
+
         from .session import Session, settings_for
         from .settings import Settings
+        from .workers.verbose import verbose
 
         def load() -> Settings:
-            return Settings.load(config, workers=workers, threads=threads, engine=engine, **settings)
+            chosen = Settings.load(config, workers=workers, threads=threads, engine=engine, **settings)
+            if settings.get("verbose") is None and verbose().chosen:
+                chosen = replace(chosen, verbose=verbose().level)
+            return chosen
 
         self._open(Session(sock, settings_for(sock, coordinator, load), coordinator))
 

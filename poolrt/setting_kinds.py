@@ -28,6 +28,22 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
+class Choice:
+    """One of a few words; a number stands for its digits."""
+
+    known: tuple[str, ...]
+
+    @property
+    def expected(self) -> str:
+        return f"one of {', '.join(self.known)}"
+
+    def parse(self, value: object) -> str:
+        if isinstance(value, bool) or str(value) not in self.known:
+            raise ValueError
+        return str(value)
+
+
+@dataclass(frozen=True, slots=True)
 class Integer:
     """An integer from ``low`` to ``high``, where there is such a bound."""
 
@@ -101,4 +117,4 @@ class Flag:
         return value
 
 
-Kind = Text | Integer | Size | Seconds | Flag
+Kind = Text | Choice | Integer | Size | Seconds | Flag

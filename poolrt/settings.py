@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final
 
-from .setting_kinds import KIB, Flag, Integer, Kind, Seconds, Size, Text
+from .setting_kinds import KIB, Choice, Flag, Integer, Kind, Seconds, Size, Text
 
 
 class SettingsError(ValueError):
@@ -104,6 +104,8 @@ class Settings:
 
     #: Whether loading shows a progress bar on a terminal.
     progress: bool = _knob(True, "log", Flag())
+    #: Which lines about primitives are written to standard error: 1 executions, 2 creations too; see `poolrt.set_verbose`.
+    verbose: str = _knob("0", "log", Choice(("0", "1", "2", "profile", "profile_create", "profile_exec")))
 
     @classmethod
     def load(
@@ -222,7 +224,7 @@ def _from_file(path: Path) -> dict[str, Any]:
             if key not in known:
                 raise SettingsError(str(path), f"[{table}] {key}", f"no such setting; known: {', '.join(known)}")
             kind: Kind = _KNOBS[key].metadata["kind"]
-            if isinstance(value, str) and not isinstance(kind, Text | Size):
+            if isinstance(value, str) and not isinstance(kind, Text | Choice | Size):
                 raise SettingsError(str(path), f"[{table}] {key}", f"expected {kind.expected}, got {value!r}")
             values[key] = _parse(kind, value, str(path), f"[{table}] {key}")
     return values

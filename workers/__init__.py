@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from .streams.attributes import StreamAttr
     from .streams.stream import Stream
     from .threadpools.interface import ThreadpoolInterface
+    from .verbose import set_verbose
 
 __all__ = [
     "Arg", "BatchNormalization", "Binary", "Concat", "ContextStatistics", "Convolution", "Deconvolution",
@@ -55,7 +56,7 @@ __all__ = [
     "Lstm", "Matmul", "Memory", "MemoryDesc", "Pooling", "PostOp", "Prelu", "Primitive", "PrimitiveAttr", "Quantisation",
     "Reduction", "Reorder", "Resampling", "Rnn", "Shuffle", "Softmax", "Stream", "StreamAttr", "Sum", "ThreadpoolInterface",
     "gemm_s8s8s32", "gemm_u8s8s32", "get_primitive_cache_capacity", "get_primitive_cache_size",
-    "set_primitive_cache_capacity", "sgemm",
+    "set_primitive_cache_capacity", "set_verbose", "sgemm",
 ]  # fmt: skip
 
 #: Name -> the module that has it, `desc` for those that are not listed. A worker process imports none of them.
@@ -73,6 +74,7 @@ _HOMES: Final = {
     "get_primitive_cache_capacity": ".primitives.cache",
     "get_primitive_cache_size": ".primitives.cache",
     "set_primitive_cache_capacity": ".primitives.cache",
+    "set_verbose": ".verbose",
     "sgemm": ".gemm",
 }
 

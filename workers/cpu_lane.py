@@ -13,6 +13,7 @@ from .plan import ExecutionPlan, PlaceKind
 from .plan_primitives import realize_all
 from .threadpools.interface import Region, ThreadpoolInterface
 from .threadpools.jobs import Jobs
+from .verbose_stamps import stamped
 
 
 class CpuLane:
@@ -26,6 +27,7 @@ class CpuLane:
         pool: ThreadpoolInterface,
         memory: HostMemory,
     ) -> None:
+        self._plan = plan
         self._pool = pool
         self._memory = memory
         self._primitives = realize_all(plan, entries, lambda entry, nested: RealizedPrimitive(entry, engine, nested))
@@ -40,7 +42,7 @@ class CpuLane:
             blocks = [(block, index, offset + spot.start) for block, index, offset in bound.moving.get(arg, ())]
             if blocks:
                 self._moving.setdefault((spot.kind, spot.value), []).extend(blocks)
-        return bound.regions(f"step {name!r}")
+        return [*stamped(bound.regions(f"step {name!r}"), self._plan.text_of(primitive))]
 
     def place(self, kind: PlaceKind, number: int, address: int) -> None:
         """Let an input or output lie at an address from now on."""
@@ -54,7 +56,8 @@ class CpuLane:
 
     def reorder(self, name: str, primitive: int, source: int, destination: int) -> None:
         """Execute a reorder from one address to another. Raises KernelFailed."""
-        self.run(self._bound(primitive, {int(Arg.SRC): source, int(Arg.DST): destination}).regions(name))
+        bound = self._bound(primitive, {int(Arg.SRC): source, int(Arg.DST): destination})
+        self.run(stamped(bound.regions(name), self._plan.text_of(primitive)))
 
     def _bound(self, primitive: int, addresses: Mapping[int, int | None]) -> BoundPrimitive:
         jobs = Jobs.on(self._pool)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 import traceback
 from typing import Any
 
@@ -14,11 +15,13 @@ from .primitives.create import PrimitiveCreator
 from .primitives.key import primitive_key
 from .primitives.primitive_desc import PrimitiveDesc
 from .protocol import Kind, checked
+from .verbose import set_verbose, verbose
 
 
 def main(sock: socket.socket, descriptors: list[int], options: dict[str, Any]) -> None:
     """Create what is asked for until the other end closes."""
     channel = Channel(sock)
+    set_verbose(options["verbose"])
     creator = PrimitiveCreator()
     with CacheStore.connect(**options["store"]) as store:
         channel.send([Kind.READY, os.getpid(), len(os.listdir("/proc/self/task"))])
@@ -43,7 +46,12 @@ def _create(store: CacheStore, creator: PrimitiveCreator, message: Message) -> M
     token, wire = message[1:]
     try:
         pd = PrimitiveDesc.from_wire(wire)
+        begin = time.perf_counter_ns()
         outcome = store.fetch_or_create(primitive_key(pd), lambda: creator.create(pd))
+        if verbose().creates:
+            from .verbose_text import described
+
+            verbose().created(described(pd), outcome.source, time.perf_counter_ns() - begin)
     except CreationFailed as error:
         return [Kind.BROKEN, token, error.type, error.message, error.log]
     except Exception as error:  # noqa: BLE001 - the coordinator passes it on to those who wait for this primitive

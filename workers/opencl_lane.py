@@ -11,6 +11,7 @@ from .memory.buffer import Buffer
 from .memory_map import Spot
 from .opencl_memory import HostBuffers, buffer_over, device_buffer, host_view
 from .opencl_primitive import BoundLaunch, RealizedOpenClPrimitive, bind_launches
+from .opencl_stamps import Stamp, StepStamps
 from .plan import ExecutionPlan, PlaceKind
 from .plan_primitives import realize_all
 from .threadpools.interface import KernelFailed
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from .engines.opencl import OpenClEngine
 
-Launches: TypeAlias = "Sequence[tuple[str, BoundLaunch]]"
+Launches: TypeAlias = "Sequence[tuple[str, BoundLaunch | Stamp]]"
 
 
 class OpenClLane:
@@ -62,16 +63,16 @@ class OpenClLane:
         self._ports: dict[tuple[PlaceKind, int], pyopencl.Buffer] = {}
         self._moving: dict[tuple[PlaceKind, int], list[tuple[BoundLaunch, int]]] = {}
         self._addresses: dict[tuple[PlaceKind, int], int] = {}
+        self._stamps = StepStamps()
 
-    def bind(self, name: str, primitive: int, spots: Mapping[int, Spot]) -> list[tuple[str, BoundLaunch]]:
+    def bind(self, name: str, primitive: int, spots: Mapping[int, Spot]) -> list[tuple[str, BoundLaunch | Stamp]]:
         """Return the launches of a step."""
         places = {arg: self._place(spot) for arg, spot in spots.items()}
-        launches = []
-        for launch in bind_launches(self._primitives[primitive], places, self._scratchpad):
-            launches.append((name, launch))
+        launches = bind_launches(self._primitives[primitive], places, self._scratchpad)
+        for launch in launches:
             for index, arg in launch.moving:
                 self._moving.setdefault((spots[arg].kind, spots[arg].value), []).append((launch, index))
-        return launches
+        return [(name, part) for part in self._stamps.around(launches, self._plan.text_of(primitive))]
 
     def place(self, kind: PlaceKind, number: int, address: int) -> None:
         """Let an input or output lie at an address from now on; inputs are uploaded where memory is not shared."""
@@ -134,6 +135,7 @@ class OpenClLane:
         """Wait for all that was enqueued. Raises KernelFailed."""
         with _named(f"a step on {self._plan.engines[self._number]}"):
             self._engine.queue.finish()
+            self._stamps.tell()
 
     def reorder(self, name: str, primitive: int, source: int, destination: int, nbytes: tuple[int, int]) -> None:
         """Execute a reorder from host memory to host memory. Raises KernelFailed."""
@@ -148,11 +150,14 @@ class OpenClLane:
             if not self._shared:
                 cl.enqueue_copy(queue, src, host_view(source, nbytes[0]))
             places: dict[int, tuple[Any, int]] = {int(Arg.SRC): (src, 0), int(Arg.DST): (dst, 0)}
-            for launch in bind_launches(self._primitives[primitive], places, self._scratchpad):
-                launch.enqueue(queue)
+            stamps = StepStamps()
+            launches = bind_launches(self._primitives[primitive], places, self._scratchpad)
+            for part in stamps.around(launches, self._plan.text_of(primitive)):
+                part.enqueue(queue)
             if not self._shared:
                 cl.enqueue_copy(queue, host_view(destination, nbytes[1]), dst)
             queue.finish()
+            stamps.tell()
 
     def close(self) -> None:
         """Wait for the queue and let go of what the launches hold."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from .desc.args import Arg
 from .opencl_memory import HostBuffers, device_buffer, host_view, shares_host_memory
 from .opencl_primitive import BoundLaunch, RealizedOpenClPrimitive, bind_launches
+from .opencl_stamps import Stamp, StepStamps
 from .plan import Crossing, ExecutionPlan, PlaceKind, Port, Step
 from .plan_primitives import realize_all
 from .threadpools.interface import KernelFailed
@@ -56,7 +57,8 @@ class OpenClPlanRunner:
         self._uploaded = self._shared
         self._ports: dict[tuple[PlaceKind, int], pyopencl.Buffer] = {}
         self._moving: dict[tuple[PlaceKind, int], list[tuple[BoundLaunch, int]]] = {}
-        self._launches: list[tuple[str, BoundLaunch]] = []
+        self._launches: list[tuple[str, BoundLaunch | Stamp]] = []
+        self._stamps = StepStamps()
         for step in plan.steps:
             if isinstance(step, Crossing):
                 raise ValueError(f"step {step.name!r} leaves the engine, which is alone here")
@@ -77,6 +79,7 @@ class OpenClPlanRunner:
             if not self._shared:
                 self._fetch(outputs)
             self._engine.queue.finish()
+            self._stamps.tell()
         except cl.Error as error:
             raise KernelFailed(f"step {name!r} failed: {error}") from error
 
@@ -92,11 +95,14 @@ class OpenClPlanRunner:
         try:
             if not self._shared:
                 cl.enqueue_copy(self._engine.queue, src, host_view(source, constant.raw_nbytes))
-            for launch in bind_launches(self._primitives[constant.reorder], places, self._scratchpad):
-                launch.enqueue(self._engine.queue)
+            stamps = StepStamps()
+            launches = bind_launches(self._primitives[constant.reorder], places, self._scratchpad)
+            for part in stamps.around(launches, self.plan.text_of(constant.reorder)):
+                part.enqueue(self._engine.queue)
             if not self._shared:
                 cl.enqueue_copy(self._engine.queue, host_view(destination, constant.nbytes), dst)
             self._engine.queue.finish()
+            stamps.tell()
         except cl.Error as error:
             raise KernelFailed(f"step 'constant {number}' failed: {error}") from error
 
@@ -120,8 +126,10 @@ class OpenClPlanRunner:
             else:
                 places[arg] = (None, place.start)
         located = dict(step.args)
-        for launch in bind_launches(self._primitives[step.primitive], places, self._scratchpad):
-            self._launches.append((step.name, launch))
+        launches = bind_launches(self._primitives[step.primitive], places, self._scratchpad)
+        parts = self._stamps.around(launches, self.plan.text_of(step.primitive))
+        self._launches.extend((step.name, part) for part in parts)
+        for launch in launches:
             for index, arg in launch.moving:
                 place = located[arg]
                 self._moving.setdefault((place.kind, place.value), []).append((launch, index))

@@ -87,7 +87,8 @@ class ExecutionPlan:
 
     ``workspaces`` has one size for each of ``engines``, ``primitives`` the number of its engine for each primitive, and
     ``nested`` the numbers of what is nested in it, all below its own; it is empty where nothing is nested in any. ``loop``
-    is the number of the region loop that the threads of a worker run, None where a worker has one thread.
+    is the number of the region loop that the threads of a worker run, None where a worker has one thread. ``texts`` are
+    what verbose lines say of the primitives, empty where none are wanted.
     """
 
     engines: tuple[str, ...]
@@ -99,10 +100,15 @@ class ExecutionPlan:
     primitives: tuple[int, ...]
     nested: tuple[tuple[int, ...], ...] = ()
     loop: int | None = None
+    texts: tuple[str, ...] = ()
 
     def nested_in(self, primitive: int) -> tuple[int, ...]:
         """Return the numbers of the primitives that are nested in a primitive."""
         return self.nested[primitive] if self.nested else ()
+
+    def text_of(self, primitive: int) -> str | None:
+        """Return what verbose lines say of a primitive, or None where they are not wanted."""
+        return self.texts[primitive] if self.texts else None
 
     def to_wire(self) -> list[object]:
         """Return plain data for a message."""
@@ -116,12 +122,13 @@ class ExecutionPlan:
             list(self.primitives),
             [list(numbers) for numbers in self.nested],
             self.loop,
+            list(self.texts),
         ]
 
     @classmethod
     def from_wire(cls, wire: list[Any]) -> ExecutionPlan:
         """Rebuild from `to_wire`'s data. Raises ValueError where a number is out of range."""
-        engines, steps, constants, inputs, outputs, workspaces, primitives, nested, loop = wire
+        engines, steps, constants, inputs, outputs, workspaces, primitives, nested, loop, texts = wire
         plan = cls(
             tuple(engines),
             tuple(_step_from_wire(step) for step in steps),
@@ -132,6 +139,7 @@ class ExecutionPlan:
             tuple(primitives),
             tuple(tuple(numbers) for numbers in nested),
             loop,
+            tuple(texts),
         )
         plan.check()
         return plan
@@ -143,6 +151,8 @@ class ExecutionPlan:
         if any(not 0 <= engine < len(self.engines) for engine in self.primitives):
             raise ValueError("a primitive is for an engine that the plan does not have")
         self._check_nested()
+        if self.texts and len(self.texts) != len(self.primitives):
+            raise ValueError(f"{len(self.texts)} texts for {len(self.primitives)} primitives")
         if self.loop is not None and not 0 <= self.loop < len(self.primitives):
             raise ValueError(f"the region loop is primitive {self.loop} of {len(self.primitives)}")
         for constant in self.constants:

@@ -14,6 +14,7 @@ from .threadpools.interface import Region, ThreadpoolInterface
 from .threadpools.jobs import Jobs
 from .threadpools.regions import PackedRegions
 from .threadpools.sequential import SequentialPool
+from .verbose_stamps import stamped
 
 
 class PlanRunner:
@@ -64,12 +65,12 @@ class PlanRunner:
             raise ValueError(f"constant {number} needs no reorder")
         places = {int(Arg.SRC): source, int(Arg.DST): destination}
         bound = self._bound(reorder, places)
-        self._execute(PackedRegions(bound.regions(f"step 'constant {number}'")))
+        self._execute(PackedRegions(stamped(bound.regions(f"step 'constant {number}'"), self.plan.text_of(reorder))))
 
     def close(self) -> None:
         """Nothing to release: what the runner owns goes with it."""
 
-    def _bind(self, step: Step) -> list[Region]:
+    def _bind(self, step: Step) -> Sequence[Region]:
         addresses: dict[int, int | None] = {}
         for arg, place in step.args:
             if place.kind is PlaceKind.WORK:
@@ -83,7 +84,7 @@ class PlanRunner:
             moving = [(block, index, offset + place.start) for block, index, offset in bound.moving.get(arg, ())]
             if moving:
                 self._moving.setdefault((place.kind, place.value), []).extend(moving)
-        return bound.regions(f"step {step.name!r}")
+        return stamped(bound.regions(f"step {step.name!r}"), self.plan.text_of(step.primitive))
 
     def _bound(self, primitive: int, addresses: Mapping[int, int | None]) -> BoundPrimitive:
         jobs = Jobs.on(self._pool)

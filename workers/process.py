@@ -21,6 +21,7 @@ from .plan_runner import PlanRunner
 from .primitives.entry import parse_entry
 from .protocol import Kind, checked
 from .threadpools.sequential import SequentialPool
+from .verbose import set_verbose
 
 if TYPE_CHECKING:
     from .engines.opencl import OpenClEngine
@@ -48,6 +49,7 @@ def main(sock: socket.socket, descriptors: list[int], options: dict[str, Any]) -
     arena = ArenaView(descriptors[0])
     arena.keep_from_forks()  # a function of a user may fork, and what that leaves behind outlives this process
     os.close(descriptors[0])
+    set_verbose(options["verbose"])
     worker = _Worker(Channel(sock), arena, int(options["threads"]))
     try:
         worker.work()

@@ -37,6 +37,7 @@ class Configuration(NamedTuple):
     capacity: int
     functions: bool
     max_cpu_isa: str
+    verbose: str
     store: dict[str, Any]
 
     @classmethod
@@ -58,6 +59,7 @@ class Configuration(NamedTuple):
             capacity=settings.capacity,
             functions=settings.functions,
             max_cpu_isa=settings.max_cpu_isa,
+            verbose=settings.verbose,
             store={**store, "home": os.path.abspath(store["home"])},
         )
 

@@ -7,9 +7,11 @@ import queue
 import sys
 import threading
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from poolrt.errors import GraphRefused, PoolError
+from poolrt.workers.verbose import LEVELS
 
 from .instructions import Forget, LookUp, Lower, LoweredGraph, PrimitiveToLoad, Survey
 from .loads import NAME_LIMIT
@@ -27,13 +29,14 @@ class Lookups:
     """Carries out tasks in order and keeps their outcomes for `take`; ``store_options`` are `CacheStore.connect`'s.
 
     Graphs are lowered for workers of ``threads`` threads, and for no later ISA level than ``max_isa``. `fileno` is
-    readable while there are outcomes.
+    readable while there are outcomes. At a ``verbose`` level that wants lines of executions, plans come with their texts.
     """
 
-    def __init__(self, store_options: Mapping[str, Any], max_isa: str | None, threads: int) -> None:
+    def __init__(self, store_options: Mapping[str, Any], max_isa: str | None, threads: int, verbose: str = "0") -> None:
         self._store_options = dict(store_options)
         self._max_isa = max_isa
         self._threads = threads
+        self._tells = LEVELS[verbose].executes
         self._tasks: queue.SimpleQueue[Lower | LookUp | Forget | Survey | None] = queue.SimpleQueue()
         self._outcomes: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
         self._event = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
@@ -123,6 +126,10 @@ class Lookups:
             raise GraphRefused(f"graph {str(task.graph.get('name'))[:NAME_LIMIT]!r}: {error}") from error
         self._keys[task.load] = lowered.keys
         plan = lowered.plan
+        if self._tells:
+            from poolrt.workers.verbose_text import described
+
+            plan = replace(plan, texts=tuple(map(described, lowered.primitives)))
         wire = plan.to_wire()
         primitives = tuple(
             PrimitiveToLoad(key.digest, f"{pd.op.kind} ({pd.impl_name()})", pd.to_wire(), creation_cost(pd.op.kind))

@@ -64,7 +64,7 @@ class Loop:
         self._processes = Processes(
             nursery,
             self._arena_fd,
-            {"threads": configuration.threads, "store": configuration.store},
+            {"threads": configuration.threads, "store": configuration.store, "verbose": configuration.verbose},
             configuration.start_timeout_s,
             self._numbers,
             self._watch,
@@ -83,7 +83,9 @@ class Loop:
             limits=Limits(configuration.start_timeout_s, configuration.run_timeout_s, configuration.creation_limit_s),
         )
         self._perform(self.state.started())
-        self._lookups = Lookups(configuration.store, configuration.max_cpu_isa or None, configuration.threads)
+        self._lookups = Lookups(
+            configuration.store, configuration.max_cpu_isa or None, configuration.threads, configuration.verbose
+        )
         self._watch(self._lookups.fileno(), self._take_outcomes)
         if listener is not None:
             self._watch(listener.fileno(), self._accept)

@@ -33,7 +33,7 @@ class Bench:
         self.numbers = itertools.count(1)
         self._poll = select.epoll()
         self._arena = make_arena(1 << 20)
-        options = {"threads": 1, "store": {"home": settings["home"], "url": settings["redis_url"]}}
+        options = {"threads": 1, "verbose": "0", "store": {"home": settings["home"], "url": settings["redis_url"]}}
         self.processes = Processes(
             _start_anew(), self._arena, options, 60.0, self.numbers, self._watch, self._unwatch, self._join, self._die
         )

@@ -149,6 +149,7 @@ def test_every_setting_has_its_own_variable_and_the_documented_names_are_among_t
         "KEY_FILE",
         "PRIMITIVE_CACHE_CAPACITY",
         "PRIMITIVE_CACHE_BYTES",
+        "VERBOSE",
     }
     assert {f"POOLRT_{name}" for name in documented} <= set(names)
 

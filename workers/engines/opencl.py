@@ -13,6 +13,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from ..verbose import verbose
 from .opencl_drivers import announce_drivers
 from .opencl_identity import device_identity, processor_flags
 from .pocl import PLATFORM as POCL
@@ -87,15 +88,17 @@ class OpenClEngine:
         self.target = device.target
         self.device = device.handle
         self.context = cl.Context([device.handle])
-        self.queue = cl.CommandQueue(self.context, device.handle)
+        self.queue = self.new_queue(profiling=verbose().executes)
         #: Whether the device works on host memory, once that has been tried: see `shares_host_memory`.
         self.shares_memory: bool | None = None
         self._programs: Realized[pyopencl.Program] = Realized(partial(_realize, self.context, self.device), kept)
 
-    def new_queue(self) -> pyopencl.CommandQueue:
-        """Return another in-order queue on the device."""
+    def new_queue(self, profiling: bool = False) -> pyopencl.CommandQueue:
+        """Return another in-order queue on the device; with ``profiling`` its events know their times."""
         import pyopencl as cl
 
+        if profiling:
+            return cl.CommandQueue(self.context, self.device, cl.command_queue_properties.PROFILING_ENABLE)
         return cl.CommandQueue(self.context, self.device)
 
     def realize(self, binary: bytes) -> pyopencl.Program:

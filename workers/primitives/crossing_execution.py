@@ -6,6 +6,7 @@ the host's memory, and has ended at once. With the CPU computing everything has 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,6 +16,7 @@ from ..memory.storage import Memory
 from ..opencl_memory import host_view
 from ..streams.stream import Stream
 from ..threadpools.interface import KernelFailed
+from ..verbose import verbose
 from .entry import Entry
 from .execution import CpuExecution
 from .opencl_execution import OpenClExecution
@@ -29,14 +31,15 @@ class CrossingOnDevice:
         self._entry = entry
         self._computing = computing
 
-    def execute(self, stream: Stream, args: Mapping[int, Memory]) -> None:
-        """Enqueue on a stream of the engine that computes. Raises KernelFailed."""
+    def execute(self, stream: Stream, args: Mapping[int, Memory], text: str | None = None) -> None:
+        """Enqueue on a stream of the engine that computes; ``text`` is its verbose line's. Raises KernelFailed."""
         import pyopencl as cl
 
         buffers: dict[int, Any] = {
             int(arg): memory.device_buffer for arg, memory in args.items() if memory.engine is self._computing
         }
         with stream.order:
+            begin = None if text is None else stream.stamp()
             if Arg.SCRATCHPAD not in buffers:
                 buffers[Arg.SCRATCHPAD] = stream.device_scratchpad(self._entry.scratchpad)
             try:
@@ -45,6 +48,8 @@ class CrossingOnDevice:
                 under_way += [self._deliver(stream, args, buffers, transfer) for transfer in self._entry.deliveries]
             except cl.Error as error:
                 raise KernelFailed(f"{self._entry.implementation} failed: {error}") from error
+            if text is not None and begin is not None:
+                stream.time(text, begin)
             # An event that is dropped waits for its end.
             stream.hold((dict(args), buffers, under_way))
 
@@ -81,8 +86,8 @@ class CrossingOnHost:
         self._entry = entry
         self._computing = computing
 
-    def execute(self, stream: Stream, args: Mapping[int, Memory]) -> None:
-        """Compute on the calling thread, after what is on the stream. Raises KernelFailed."""
+    def execute(self, stream: Stream, args: Mapping[int, Memory], text: str | None = None) -> None:
+        """Compute on the calling thread, after what is on the stream; ``text`` as above. Raises KernelFailed."""
         import pyopencl as cl
 
         host = Stream(self._computing)
@@ -94,6 +99,7 @@ class CrossingOnHost:
             try:
                 # What was enqueued may read or write the same memory of the host.
                 stream.queue.finish()
+                begin = time.perf_counter_ns()
                 for transfer in self._entry.fetches:
                     source, view = args[transfer.arg], _view(transfer, addresses)
                     cl.enqueue_copy(_queue(source), view, source.device_buffer)
@@ -101,6 +107,8 @@ class CrossingOnHost:
                 for transfer in self._entry.deliveries:
                     target, view = args[transfer.arg], _view(transfer, addresses)
                     cl.enqueue_copy(_queue(target), target.device_buffer, view)
+                if text is not None:
+                    verbose().executed(text, time.perf_counter_ns() - begin)
             except cl.Error as error:
                 raise KernelFailed(f"{self._entry.implementation} failed: {error}") from error
 

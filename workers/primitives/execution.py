@@ -13,6 +13,7 @@ from ..streams.stream import Stream
 from ..threadpools.interface import Region, ThreadpoolInterface
 from ..threadpools.jobs import Jobs
 from ..threadpools.regions import PackedRegions
+from ..verbose_stamps import stamped
 
 #: As a plain number: members of an enumeration are slow to look up.
 _SCRATCHPAD: Final = int(Arg.SCRATCHPAD)
@@ -26,8 +27,8 @@ class CpuExecution:
         #: Launches that nobody uses now, by how they are cut into jobs.
         self._idle: dict[Jobs, list[_Launches]] = {}
 
-    def execute(self, stream: Stream, args: Mapping[int, Memory]) -> None:
-        """Run on a stream, or submit to its asynchronous threadpool. Raises KernelFailed."""
+    def execute(self, stream: Stream, args: Mapping[int, Memory], text: str | None = None) -> None:
+        """Run on a stream, or submit to its asynchronous threadpool; ``text`` is its verbose line's. Raises KernelFailed."""
         pool = stream.pool
         jobs = Jobs.on(pool)
         with stream.order:
@@ -36,14 +37,14 @@ class CpuExecution:
                 used[_SCRATCHPAD] = stream.scratchpad(self._primitive.entry.scratchpad)
             if pool.get_flags() & ThreadpoolInterface.ASYNCHRONOUS:
                 launches = _Launches(self._primitive, used, jobs, keep=used)
-                pool.run_regions(launches.move(used))
+                pool.run_regions(stamped(launches.move(used), text))
                 return
             idle = self._idle.setdefault(jobs, [])
             try:
                 launches = idle.pop()
             except IndexError:
                 launches = _Launches(self._primitive, used, jobs)
-            pool.run_regions(launches.move(used))
+            pool.run_regions(stamped(launches.move(used), text))
             idle.append(launches)
 
 

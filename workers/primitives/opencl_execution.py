@@ -22,13 +22,16 @@ class OpenClExecution:
         self._primitive = primitive
         self._idle: list[Sequence[BoundLaunch]] = []
 
-    def execute(self, stream: Stream, args: Mapping[int, Memory]) -> None:
-        """Enqueue on a stream. Raises KernelFailed where the driver refuses a launch."""
+    def execute(self, stream: Stream, args: Mapping[int, Memory], text: str | None = None) -> None:
+        """Enqueue on a stream; ``text`` is its verbose line's. Raises KernelFailed where the driver refuses a launch."""
         with stream.order:
+            begin = None if text is None else stream.stamp()
             buffers: dict[int, Any] = {int(arg): memory.device_buffer for arg, memory in args.items()}
             if Arg.SCRATCHPAD not in buffers:
                 buffers[Arg.SCRATCHPAD] = stream.device_scratchpad(self._primitive.entry.scratchpad)
             self.enqueue(stream, buffers)
+            if text is not None and begin is not None:
+                stream.time(text, begin)
             # The device may still work on host memory when its owner has let it go.
             stream.hold((dict(args), buffers))
 

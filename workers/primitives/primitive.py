@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -11,6 +12,7 @@ from ..engines.engine import Engine
 from ..memory.storage import Memory
 from ..resources.mapper import ResourceMapper
 from ..streams.stream import Stream
+from ..verbose import verbose
 from .cache import PrimitiveCache, primitive_cache
 from .execution import CpuExecution
 from .primitive_desc import PrimitiveDesc
@@ -23,8 +25,8 @@ if TYPE_CHECKING:
 class Execution(Protocol):
     """Executes a realized primitive from any number of threads at once."""
 
-    def execute(self, stream: Stream, args: Mapping[int, Memory]) -> None:
-        """Execute on memories given by argument. Raises KernelFailed."""
+    def execute(self, stream: Stream, args: Mapping[int, Memory], text: str | None = None) -> None:
+        """Execute on memories given by argument, and write a verbose line where there is a text. Raises KernelFailed."""
         ...
 
 
@@ -47,12 +49,17 @@ class Primitive:
             raise ValueError(f"engine: {engine} cannot run what is made for {pd.target}")
         self.pd = pd
         self.engine = engine
+        self._verbose = verbose()
+        begin = time.perf_counter_ns() if self._verbose.creates else 0
         cached, self.source = (cache or primitive_cache()).fetch(pd)
         #: The resources of this primitive and of those that it is made of.
         self.resources = ResourceMapper(engine)
         self._cached = cached
         self._execution: Execution | None = None if self.source == "memory" else self._realized()
         self._wanted: dict[int, MemoryDesc] | None = None
+        self._text: str | None = None
+        if begin:
+            self._verbose.created(self._described(), self.source, time.perf_counter_ns() - begin)
 
     def execute(self, stream: Stream, args: Mapping[int, Memory] | Mapping[Arg, Memory]) -> None:
         """Compute on memories given by argument, in the order of the stream.
@@ -79,7 +86,18 @@ class Primitive:
         if execution is None:
             # Threads that come here at once make one each, of the same resource; either will do.
             execution = self._execution = self._realized()
-        execution.execute(stream, args)
+        if self._verbose.executes:
+            execution.execute(stream, args, self._described())
+        else:
+            execution.execute(stream, args)
+
+    def _described(self) -> str:
+        """Return what verbose lines say of this primitive."""
+        if self._text is None:
+            from ..verbose_text import described
+
+            self._text = described(self.pd)
+        return self._text
 
     def _realized(self) -> Execution:
         resource = self.resources.get(self._cached)

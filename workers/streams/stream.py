@@ -9,6 +9,7 @@ from ..engines.engine import Engine
 from ..memory.buffer import Buffer
 from ..threadpools.interface import KernelFailed, ThreadpoolInterface
 from ..threadpools.sequential import SequentialPool
+from ..verbose import verbose
 from .attributes import StreamAttr
 
 if TYPE_CHECKING:
@@ -24,10 +25,10 @@ class Stream:
     Threads may share a stream: whole primitives are executed one after the other, in the order in which their threads
     get hold of it. Streams of one engine run side by side. On a CPU a primitive has ended when ``execute`` returns,
     unless the stream computes on an asynchronous threadpool; on OpenCL it is enqueued in a queue of the stream's own.
-    `wait` waits for all that may still be under way.
+    `wait` waits for all that may still be under way, and on OpenCL writes the verbose lines of it.
     """
 
-    __slots__ = ("_attr", "_held", "_pool", "_queue", "_scratch", "_scratchpad", "engine", "order")
+    __slots__ = ("_attr", "_held", "_pool", "_queue", "_scratch", "_scratchpad", "_timed", "engine", "order")
 
     def __init__(self, engine: Engine, attr: StreamAttr | None = None) -> None:
         """Make a stream with attributes, which are copied. Raises ValueError where they are for another kind of engine."""
@@ -40,6 +41,8 @@ class Stream:
         #: Held while a primitive is executed or submitted.
         self.order = threading.Lock()
         self._held: list[object] = []
+        #: Texts of verbose lines, each with the markers before and after what it tells of.
+        self._timed: list[tuple[str, pyopencl.Event, pyopencl.Event]] = []
         self._scratchpad: Buffer | None = None
         self._scratch: pyopencl.Buffer | None = None
         self._queue: pyopencl.CommandQueue | None = None
@@ -91,6 +94,21 @@ class Stream:
         if len(self._held) > _HELD:
             self._finish()
 
+    def stamp(self) -> pyopencl.Event:
+        """Enqueue a time stamp on OpenCL; whoever calls this holds `order`."""
+        import pyopencl as cl
+
+        queue = self.queue
+        if not queue.properties & cl.command_queue_properties.PROFILING_ENABLE:
+            self._queue = self.engine.opencl.new_queue(profiling=True)
+            cl.enqueue_barrier(self._queue, wait_for=[cl.enqueue_marker(queue)])
+            queue.flush()
+        return cl.enqueue_marker(self.queue)
+
+    def time(self, text: str, begin: pyopencl.Event) -> None:
+        """Write a verbose line with the time from a stamp to now, as soon as that is waited for; the caller holds `order`."""
+        self._timed.append((text, begin, self.stamp()))
+
     def wait(self) -> None:
         """Return when everything executed so far has ended. Raises KernelFailed where something failed."""
         if self._queue is not None:
@@ -108,3 +126,6 @@ class Stream:
             raise KernelFailed(f"the device failed: {error}") from error
         finally:
             self._held.clear()
+            timed, self._timed = self._timed, []
+        for text, begin, end in timed:
+            verbose().executed(text, end.profile.end - begin.profile.end)

@@ -1,0 +1,112 @@
+"""Verbose output, after oneDNN's: one comma-separated line on standard error for each creation and each execution.
+
+Times in milliseconds end the lines; the first line of a process names their fields. Each line is written by one system
+call, so that lines of threads and processes that share a pipe or a file do not mix.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+#: The environment variable that says the level; `set_verbose` comes before it.
+VARIABLE: Final = "POOLRT_VERBOSE"
+_STANDARD_ERROR: Final = 2
+_TEMPLATE: Final = (
+    "operation,engine,primitive,implementation,prop_kind,memory_descriptors,attributes,problem_desc,milliseconds"
+)
+#: Where a primitive came from -> what a line of its creation says of the cache.
+_FOUND: Final = {
+    "memory": "create:cache_hit",
+    "waited": "create:cache_hit",
+    "files": "create:persistent_cache_hit",
+    "redis": "create:persistent_cache_hit",
+    "created": "create:cache_miss",
+}
+
+
+class _Lines(NamedTuple):
+    creates: bool
+    executes: bool
+
+
+#: What a level is called -> the lines that it asks for, as in oneDNN.
+LEVELS: Final = {
+    "0": _Lines(False, False),
+    "1": _Lines(False, True),
+    "2": _Lines(True, True),
+    "profile": _Lines(True, True),
+    "profile_create": _Lines(True, False),
+    "profile_exec": _Lines(False, True),
+}
+
+
+class Verbose:
+    """The level of a process, and the writer of its lines. Safe from many threads and after a fork.
+
+    ``creates`` and ``executes`` say which lines are wanted. ``lost`` counts lines that could not be written: whoever reads
+    them may have gone, which is no reason for a computation to fail. ``chosen`` says whether `set_verbose` was called.
+    """
+
+    __slots__ = ("_begun", "chosen", "creates", "executes", "level", "lost")
+
+    def __init__(self, level: str = "0") -> None:
+        self._begun: dict[int, object] = {}
+        self.lost = 0
+        self.set(level)
+        self.chosen = False
+
+    def set(self, level: int | str) -> None:
+        """Ask for the lines of a level. Raises ValueError for an unknown one."""
+        name = str(level)
+        if isinstance(level, bool) or name not in LEVELS:
+            raise ValueError(f"level: expect one of {', '.join(LEVELS)}, got {level!r}")
+        self.level = name
+        self.creates, self.executes = LEVELS[name]
+        self.chosen = True
+
+    def created(self, text: str, source: str, nanoseconds: int) -> None:
+        """Write the line of a primitive that was made ready; ``source`` as `Primitive.source` is."""
+        self._write(_FOUND[source], text, nanoseconds)
+
+    def executed(self, text: str, nanoseconds: int) -> None:
+        """Write the line of an execution."""
+        self._write("exec", text, nanoseconds)
+
+    def _write(self, operation: str, text: str, nanoseconds: int) -> None:
+        line = f"poolrt_verbose,{operation},{text},{nanoseconds / 1e6:g}\n"
+        try:
+            os.write(_STANDARD_ERROR, (self._header() + line).encode())
+        except OSError:
+            self.lost += 1
+
+    def _header(self) -> str:
+        """Return the first line of this process, once."""
+        process, mine = os.getpid(), object()
+        if process in self._begun or self._begun.setdefault(process, mine) is not mine:
+            return ""
+        return f"poolrt_verbose,info,process:{process},template:{_TEMPLATE}\n"
+
+
+@lru_cache(maxsize=1)
+def verbose() -> Verbose:
+    """Return the level and writer of this process, at first as the environment says.
+
+    Raises ValueError where the environment names an unknown level.
+    """
+    level = os.environ.get(VARIABLE) or "0"
+    try:
+        return Verbose(level)
+    except ValueError:
+        raise ValueError(f"{VARIABLE}: expected one of {', '.join(LEVELS)}, got {level!r}") from None
+
+
+def set_verbose(level: int | str) -> None:
+    """Write lines about primitives to standard error from now on.
+
+    ``0`` none, ``1`` or ``profile_exec`` one for each execution, ``profile_create`` one for each creation, ``2`` or
+    ``profile`` both. Comes before the environment variable ``POOLRT_VERBOSE``; pools that are opened later follow it too,
+    unless they are given a level. Raises ValueError for an unknown level.
+    """
+    verbose().set(level)
