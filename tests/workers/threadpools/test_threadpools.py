@@ -183,3 +183,17 @@ def test_the_threads_of_a_closed_pool_are_gone(loop: Loop) -> None:
         with made(kind, 3, loop) as pool:
             pool.parallel_for(3, lambda i, n: None)
     assert set(threading.enumerate()) == before
+
+
+def test_a_synchronous_pool_runs_more_regions_than_its_queue_holds(loop: Loop) -> None:
+    def add(begin: int, end: int, at: int) -> None:
+        store_s32(at, load_s32(at) + 1)
+
+    kernel = load_object(compile_function("add", add, numba.types.void(I, I, I), host_isa()))
+    number = np.zeros(1, np.int32)
+    blob = (ctypes.c_int64 * 3)(0, 1, number.ctypes.data)
+    regions = [Region(kernel.address, [ctypes.addressof(blob)], "add", keep=blob)] * 5000
+    for threads in (1, 2):
+        with NativePool(threads, kernels=loop) as pool:
+            pool.run_regions(regions)
+    assert number[0] == 10_000
