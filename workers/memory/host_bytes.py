@@ -9,9 +9,12 @@ from .buffer import Buffer
 
 
 class HostBytes:
-    """Bytes that native kernels address; always open to the host. `view` is writable, `address` its first byte."""
+    """Bytes that native kernels address; always open to the host. `view` is writable, `address` its first byte.
 
-    __slots__ = ("_keep", "address", "view")
+    They live as long as `owner`, which is None where the caller keeps them alive.
+    """
+
+    __slots__ = ("address", "owner", "view")
 
     def __init__(self, nbytes: int, given: Any = None) -> None:
         """Take zeroed bytes of our own, or a writable C-contiguous buffer, which is kept and not copied.
@@ -20,11 +23,11 @@ class HostBytes:
         """
         if given is None:
             own = Buffer(nbytes)
-            self._keep: object = own
+            self.owner: object = own
             self.view: memoryview = own.view
             self.address: int = own.address
             return
-        self._keep = given
+        self.owner = given
         self.view = memoryview(given).cast("B")
         if self.view.nbytes < nbytes:
             raise ValueError(f"buffer: expect {nbytes} bytes, got {self.view.nbytes}")
@@ -33,6 +36,6 @@ class HostBytes:
 
     def set_handle(self, nbytes: int, address: int) -> None:
         """Lie at an address whose bytes the caller keeps alive; what was there before is let go."""
-        self._keep = None
+        self.owner = None
         self.address = address
         self.view = memoryview((ctypes.c_ubyte * nbytes).from_address(address)).cast("B")

@@ -64,6 +64,11 @@ class Memory:
         return self._bytes.address
 
     @property
+    def owner(self) -> object:
+        """What the bytes live as long as, wherever this memory lies later; None where the caller keeps them alive."""
+        return self._bytes.owner if isinstance(self._bytes, HostBytes) else self._bytes.buffer
+
+    @property
     def device_buffer(self) -> pyopencl.Buffer:
         """The buffer on an OpenCL device. Raises ValueError for memory of another kind of engine, and while it is mapped."""
         if isinstance(self._bytes, HostBytes):

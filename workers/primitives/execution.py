@@ -36,7 +36,9 @@ class CpuExecution:
             if _SCRATCHPAD not in used:
                 used[_SCRATCHPAD] = stream.scratchpad(self._primitive.entry.scratchpad)
             if pool.get_flags() & ThreadpoolInterface.ASYNCHRONOUS:
-                launches = _Launches(self._primitive, used, jobs, keep=used)
+                # The bytes themselves too: a memory may lie elsewhere before the tasks have run.
+                keep = (used, [memory.owner for memory in args.values()])
+                launches = _Launches(self._primitive, used, jobs, keep)
                 pool.run_regions(stamped(launches.move(used), text))
                 return
             idle = self._idle.setdefault(jobs, [])

@@ -144,6 +144,32 @@ def test_an_asynchronous_execution_keeps_what_it_works_on(engine: Engine, cache:
     problem.assert_right()
 
 
+def test_memory_may_lie_elsewhere_before_an_asynchronous_execution_has_run(
+    engine: Engine, cache: PrimitiveCache
+) -> None:
+    md = MemoryDesc((4,), "f32")
+    primitive = Eltwise.PrimitiveDesc(engine, md, md, "linear", 2.0).create(cache)
+    with ThreadsPool(1, asynchronous=True) as pool:
+        # Given an execution that has not begun
+        gate = threading.Event()
+        pool.parallel_for(1, lambda _i, _n: (gate.wait(BOUND_S), None)[1])
+        numbers = np.arange(4, dtype=np.float32)
+        src, dst = Memory(md, engine, numbers), Memory(md, engine)
+        primitive.execute(stream_on(engine, pool), {Arg.SRC: src, Arg.DST: dst})
+        # When its source is told to lie elsewhere, and nobody else has the bytes before
+        src.set_data_handle(dst.address)
+        before = weakref.ref(numbers)
+        del numbers
+        gc.collect()
+        # Then they live until it has ended
+        assert before() is not None
+        gate.set()
+        pool.wait()
+    assert dst.numpy().tolist() == [0, 2, 4, 6]
+    gc.collect()
+    assert before() is None
+
+
 @pytest.mark.parametrize("mode", ["library", "user"])
 def test_threads_and_streams_share_a_primitive(engine: Engine, cache: PrimitiveCache, mode: str) -> None:
     pd = convolution(engine, mode)
