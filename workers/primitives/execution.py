@@ -31,10 +31,11 @@ class CpuExecution:
         """Run on a stream, or submit to its asynchronous threadpool; ``text`` is its verbose line's. Raises KernelFailed."""
         pool = stream.pool
         jobs = Jobs.on(pool)
-        with stream.order:
+        within = pool.get_in_parallel()
+        with stream.order_within if within else stream.order:
             used: dict[int, Memory | Buffer] = {**args}
             if _SCRATCHPAD not in used:
-                used[_SCRATCHPAD] = stream.scratchpad(self._primitive.entry.scratchpad)
+                used[_SCRATCHPAD] = stream.scratchpad(self._primitive.entry.scratchpad, within)
             if pool.get_flags() & ThreadpoolInterface.ASYNCHRONOUS:
                 # The bytes themselves too: a memory may lie elsewhere before the tasks have run.
                 keep = (used, [memory.owner for memory in args.values()])

@@ -25,10 +25,22 @@ class Stream:
     Threads may share a stream: whole primitives are executed one after the other, in the order in which their threads
     get hold of it. Streams of one engine run side by side. On a CPU a primitive has ended when ``execute`` returns,
     unless the stream computes on an asynchronous threadpool; on OpenCL it is enqueued in a queue of the stream's own.
+    What tasks of the threadpool execute has an order of its own and is not kept waiting by threads that wait for tasks.
     `wait` waits for all that may still be under way, and on OpenCL writes the verbose lines of it.
     """
 
-    __slots__ = ("_attr", "_held", "_pool", "_queue", "_scratch", "_scratchpad", "_timed", "engine", "order")
+    __slots__ = (
+        "_attr",
+        "_held",
+        "_pool",
+        "_queue",
+        "_scratch",
+        "_scratchpads",
+        "_timed",
+        "engine",
+        "order",
+        "order_within",
+    )
 
     def __init__(self, engine: Engine, attr: StreamAttr | None = None) -> None:
         """Make a stream with attributes, which are copied. Raises ValueError where they are for another kind of engine."""
@@ -40,10 +52,12 @@ class Stream:
         self._attr = attr.copy() if attr is not None else StreamAttr(engine.kind)
         #: Held while a primitive is executed or submitted.
         self.order = threading.Lock()
+        #: The same from within tasks of the threadpool: whoever holds `order` may be waiting for just such a task.
+        self.order_within = threading.Lock()
         self._held: list[object] = []
         #: Texts of verbose lines, each with the markers before and after what it tells of.
         self._timed: list[tuple[str, pyopencl.Event, pyopencl.Event]] = []
-        self._scratchpad: Buffer | None = None
+        self._scratchpads: list[Buffer | None] = [None, None]
         self._scratch: pyopencl.Buffer | None = None
         self._queue: pyopencl.CommandQueue | None = None
         self._pool: ThreadpoolInterface | None = None
@@ -71,11 +85,12 @@ class Stream:
             raise ValueError(f"stream: expect one on an engine of kind opencl, got {self.engine}")
         return self._queue
 
-    def scratchpad(self, nbytes: int) -> Buffer:
-        """Return scratch memory of a stream on a CPU; whoever uses it holds `order`."""
-        if self._scratchpad is None or self._scratchpad.nbytes < nbytes:
-            self._scratchpad = Buffer(nbytes)
-        return self._scratchpad
+    def scratchpad(self, nbytes: int, within: bool = False) -> Buffer:
+        """Return scratch memory of a stream on a CPU; whoever uses it holds `order`, or `order_within`."""
+        scratchpad = self._scratchpads[within]
+        if scratchpad is None or scratchpad.nbytes < nbytes:
+            scratchpad = self._scratchpads[within] = Buffer(nbytes)
+        return scratchpad
 
     def device_scratchpad(self, nbytes: int) -> pyopencl.Buffer:
         """Return scratch memory of a stream on OpenCL; whoever enqueues launches on it holds `order`.

@@ -52,8 +52,6 @@ class NativePool(ThreadpoolInterface):
         self._queue = _Queue(*(_region_loop() if kernels is None else kernels))
         self._lock = threading.Lock()
         self._inside = threading.local()
-        #: (number of regions submitted by then, what must live until they have ended), oldest first.
-        self._kept: deque[tuple[int, PackedRegions]] = deque()
         self._error: BaseException | None = None
         self._threads = [
             threading.Thread(target=self._queue.serve, name=f"poolrt-native-{i}", daemon=True)
@@ -121,7 +119,7 @@ class NativePool(ThreadpoolInterface):
         with self._lock:
             self._release()
             if self._asynchronous:
-                self._kept.append((self._queue.submitted + len(regions), regions))
+                self._queue.kept.append((self._queue.submitted + len(regions), regions))
                 self._queue.submit(regions, 0, len(regions))
                 return
         # Nobody else may be there to run what the queue has no room for.
@@ -141,9 +139,9 @@ class NativePool(ThreadpoolInterface):
 
     def _release(self) -> None:
         """Let go of what belongs to regions that have ended, and keep the first error."""
-        ended = self._queue.ended
-        while self._kept and self._kept[0][0] <= ended:
-            error = self._kept.popleft()[1].take_failure()
+        ended, kept = self._queue.ended, self._queue.kept
+        while kept and kept[0][0] <= ended:
+            error = kept.popleft()[1].take_failure()
             self._error = self._error or error
 
 
@@ -164,6 +162,9 @@ class _Queue:
 
     def __init__(self, loop: NativeKernel, submit: NativeKernel) -> None:
         self._kernels = (loop, submit)
+        #: (number of regions submitted by then, what must live until they have ended), oldest first. Threads that run
+        #: tasks keep it, also when nobody has the pool any more.
+        self.kept: deque[tuple[int, PackedRegions]] = deque()
         size = _LINE * (_RING_SIZE + 1 + _CAPACITY)
         self._memory = (ctypes.c_char * (size + _LINE))()
         start = -(-ctypes.addressof(self._memory) // _LINE) * _LINE
@@ -191,8 +192,10 @@ class _Queue:
         self._call(0, self._start, until, int(helps), _SPINS)
 
     def serve(self) -> None:
-        """Run tasks until told to stop."""
+        """Run tasks until told to stop, and those that are there then."""
         self.run(-1, helps=True)
+        while self.ended < self.submitted:
+            self.run(self.submitted, helps=True)
 
     def stop(self) -> None:
         """Tell the threads to return when there is nothing to do."""

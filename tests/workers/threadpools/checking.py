@@ -167,8 +167,8 @@ class CheckingStream(Stream):
 
     __slots__ = ()
 
-    def scratchpad(self, nbytes: int) -> Buffer:
-        scratchpad = super().scratchpad(nbytes)
+    def scratchpad(self, nbytes: int, within: bool = False) -> Buffer:
+        scratchpad = super().scratchpad(nbytes, within)
 
         if not nbytes:
             return scratchpad

@@ -1,0 +1,102 @@
+"""What threads, tasks and streams share on threadpools: nobody waits for himself, and nothing is freed too early."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import threading
+import time
+import weakref
+from typing import Any
+
+import pytest
+
+from poolrt.cachestore import CacheStore
+from poolrt.workers.desc import Arg, Eltwise, MemoryDesc
+from poolrt.workers.engines.engine import Engine
+from poolrt.workers.memory.storage import Memory
+from poolrt.workers.primitives.cache import PrimitiveCache
+from poolrt.workers.streams.attributes import StreamAttr
+from poolrt.workers.streams.stream import Stream
+from poolrt.workers.threadpools.interface import KERNEL_TYPE, Region
+from poolrt.workers.threadpools.native import NativePool
+
+from .kinds import Loop, made
+
+BOUND_S = 20.0
+#: More executions than a native pool's queue has room for.
+MANY = 1500
+
+
+@pytest.mark.parametrize("kind", ["threads", "threads asynchronous", "native", "native asynchronous", "executor"])
+def test_a_thread_and_a_task_that_it_waits_for_may_share_a_stream(kind: str, loop: Loop, store: CacheStore) -> None:
+    engine, md = Engine("cpu"), MemoryDesc((4,), "f32")
+    primitive = Eltwise.PrimitiveDesc(engine, md, md, "linear", 2.0).create(PrimitiveCache(4, store))
+    begun, submitted = threading.Event(), [0]
+    with made(kind, 2, loop) as pool:
+        attr = StreamAttr("cpu")
+        attr.set_threadpool(pool)
+        stream = Stream(engine, attr)
+
+        def execute() -> None:
+            primitive.execute(stream, {Arg.SRC: Memory(md, engine), Arg.DST: Memory(md, engine)})
+
+        def outside() -> None:
+            assert begun.wait(BOUND_S)
+            for _ in range(MANY):
+                execute()
+                submitted[0] += 1
+
+        def task(_i: int, _n: int) -> None:
+            # When the stream is in the hands of a thread that cannot go on before this task has ended
+            begun.set()
+            end, before = time.monotonic() + BOUND_S, -1
+            while (
+                thread.is_alive() and time.monotonic() < end and (before != submitted[0] or not stream.order.locked())
+            ):
+                before = submitted[0]
+                time.sleep(0.02)
+            # Then the task goes on all the same
+            execute()
+
+        thread = threading.Thread(target=outside, daemon=True)
+        runner = threading.Thread(target=lambda: pool.parallel_for(1, task), daemon=True)
+        thread.start()
+        runner.start()
+        for one in (runner, thread):
+            one.join(BOUND_S)
+            assert not one.is_alive(), "a task waits for a thread that waits for the task"
+        pool.wait()
+
+
+def test_regions_of_a_native_pool_that_is_dropped_run_and_then_are_let_go_of(loop: Loop) -> None:
+    class Kept:
+        """What a region keeps."""
+
+    ran: list[int] = []
+
+    def task(_ret: Any, _exc: Any, _blob: Any) -> int:
+        ran.append(len(ran))
+        return 0
+
+    callback = KERNEL_TYPE(task)
+    kept, gate = Kept(), threading.Event()
+    alive = weakref.ref(kept)
+    before = set(threading.enumerate())
+    pool = NativePool(1, True, loop)
+    # Given a region that waits for its turn
+    pool.parallel_for(1, lambda _i, _n: (gate.wait(BOUND_S), None)[1])
+    pool.run_regions([Region(ctypes.cast(callback, ctypes.c_void_p).value or 0, [0], keep=kept)])
+    # When nobody has the pool any more
+    del pool, kept
+    gc.collect()
+    assert alive() is not None
+    assert not ran
+    gate.set()
+    for thread in set(threading.enumerate()) - before:
+        thread.join(BOUND_S)
+        assert not thread.is_alive()
+    # Then it has run
+    assert ran == [0]
+    gc.collect()
+    assert alive() is None
