@@ -42,7 +42,7 @@ class CpuLane:
             blocks = [(block, index, offset + spot.start) for block, index, offset in bound.moving.get(arg, ())]
             if blocks:
                 self._moving.setdefault((spot.kind, spot.value), []).extend(blocks)
-        return [*stamped(bound.regions(f"step {name!r}"), self._plan.text_of(primitive))]
+        return [*stamped(bound.regions(f"step {name!r}"), self._plan.text_of(primitive), self._pool)]
 
     def place(self, kind: PlaceKind, number: int, address: int) -> None:
         """Let an input or output lie at an address from now on."""
@@ -57,7 +57,7 @@ class CpuLane:
     def reorder(self, name: str, primitive: int, source: int, destination: int) -> None:
         """Execute a reorder from one address to another. Raises KernelFailed."""
         bound = self._bound(primitive, {int(Arg.SRC): source, int(Arg.DST): destination})
-        self.run(stamped(bound.regions(name), self._plan.text_of(primitive)))
+        self.run(stamped(bound.regions(name), self._plan.text_of(primitive), self._pool))
 
     def _bound(self, primitive: int, addresses: Mapping[int, int | None]) -> BoundPrimitive:
         jobs = Jobs.on(self._pool)

@@ -65,7 +65,8 @@ class PlanRunner:
             raise ValueError(f"constant {number} needs no reorder")
         places = {int(Arg.SRC): source, int(Arg.DST): destination}
         bound = self._bound(reorder, places)
-        self._execute(PackedRegions(stamped(bound.regions(f"step 'constant {number}'"), self.plan.text_of(reorder))))
+        regions = bound.regions(f"step 'constant {number}'")
+        self._execute(PackedRegions(stamped(regions, self.plan.text_of(reorder), self._pool)))
 
     def close(self) -> None:
         """Nothing to release: what the runner owns goes with it."""
@@ -84,7 +85,7 @@ class PlanRunner:
             moving = [(block, index, offset + place.start) for block, index, offset in bound.moving.get(arg, ())]
             if moving:
                 self._moving.setdefault((place.kind, place.value), []).extend(moving)
-        return stamped(bound.regions(f"step {step.name!r}"), self.plan.text_of(step.primitive))
+        return stamped(bound.regions(f"step {step.name!r}"), self.plan.text_of(step.primitive), self._pool)
 
     def _bound(self, primitive: int, addresses: Mapping[int, int | None]) -> BoundPrimitive:
         jobs = Jobs.on(self._pool)

@@ -49,7 +49,7 @@ def test_creators_and_workers_write_a_line_for_each_creation_and_each_step_of_ea
     assert problem == "mb1_ic32oc32_ih8oh8kh3sh1dh0ph1_iw8ow8kw3sw1dw0pw1"
 
 
-def test_a_pool_of_several_threads_follows_the_level_of_the_interface_and_none_is_nothing(
+def test_a_pool_of_several_threads_follows_the_level_of_the_interface_before_that_of_the_environment(
     settings: dict[str, Any], capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("POOLRT_VERBOSE", "profile")
@@ -60,4 +60,3 @@ def test_a_pool_of_several_threads_follows_the_level_of_the_interface_and_none_i
         assert all(float(line[-1]) > 0 for line in lines)
     finally:
         poolrt.set_verbose(0)
-    assert lines_of(capfd, 1, threads=1, **settings) == []

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -17,16 +19,17 @@ import numpy as np
 import pytest
 
 from poolrt.cachestore import CacheStore
-from poolrt.workers.desc import Eltwise, MemoryDesc
+from poolrt.workers.desc import Eltwise, Matmul, MemoryDesc
 from poolrt.workers.engines.engine import Engine
 from poolrt.workers.engines.target import host_isa
 from poolrt.workers.kernels.native.codegen import compile_kernel
-from poolrt.workers.kernels.native.object_loader import load_object
+from poolrt.workers.kernels.native.object_loader import NativeKernel, load_object
 from poolrt.workers.memory.storage import Memory
 from poolrt.workers.primitives.cache import PrimitiveCache
 from poolrt.workers.primitives.primitive import Primitive
 from poolrt.workers.primitives.primitive_desc_iface import PrimitiveDescIface
 from poolrt.workers.primitives.program import KernelSpec
+from poolrt.workers.primitives.region_loop import PARTS
 from poolrt.workers.streams.attributes import StreamAttr
 from poolrt.workers.streams.stream import Stream
 from poolrt.workers.threadpools.interface import ThreadpoolInterface
@@ -41,7 +44,14 @@ RELU = (
     "cpu,eltwise,native:eltwise,forward_inference,src_f32::blocked:ab::f0 dst_f32::blocked:ab::f0,"
     "alg:eltwise_relu alpha:0 beta:0,{rows}x64"
 )
+SIZE = 1024
+PRODUCT = (
+    "cpu,matmul,native:tiles,undef,src_f32::blocked:ab::f0 wei_f32::blocked:ab::f0 dst_f32::blocked:ab::f0,,"
+    f"{SIZE}x{SIZE}:{SIZE}x{SIZE}"
+)
 POOLS = ("sequential", "threads", "threads asynchronous", "native asynchronous")
+#: Deviation of the sum of all times from the time that the pool was busy.
+TOLERANCE = 0.05
 
 
 @dataclass(frozen=True)
@@ -77,14 +87,13 @@ def parsed(written: str) -> list[Line]:
 
 
 @pytest.fixture(scope="module")
-def loop() -> list[Any]:
-    return [
-        load_object(compile_kernel(KernelSpec.of("region_loop", part=part), host_isa())) for part in ("loop", "submit")
-    ]
+def loop() -> list[NativeKernel]:
+    """Return the kernels of native pools, the clock among them."""
+    return [load_object(compile_kernel(KernelSpec.of("region_loop", part=part), host_isa())) for part in PARTS]
 
 
 @contextmanager
-def made(kind: str, threads: int, loop: list[Any]) -> Iterator[ThreadpoolInterface]:
+def made(kind: str, threads: int, loop: list[NativeKernel]) -> Iterator[ThreadpoolInterface]:
     asynchronous = kind.endswith("asynchronous")
     if kind == "sequential":
         pool: Any = nullcontext(SequentialPool())
@@ -122,9 +131,15 @@ def relu(store: CacheStore, rows: int = 3, engine: Engine | None = None) -> Prob
     return Problem(store, Eltwise.PrimitiveDesc(engine or Engine("cpu"), desc, desc, "relu"), RELU.format(rows=rows))
 
 
+def product(store: CacheStore) -> Problem:
+    """Return a problem of some milliseconds."""
+    desc = MemoryDesc((SIZE, SIZE), "f32")
+    return Problem(store, Matmul.PrimitiveDesc(Engine("cpu"), desc, desc, None, desc), PRODUCT)
+
+
 @pytest.mark.parametrize("kind", POOLS)
 def test_every_execution_has_one_line_with_its_fields_on_every_pool(
-    kind: str, store: CacheStore, loop: list[Any], told: Told
+    kind: str, store: CacheStore, loop: list[NativeKernel], told: Told
 ) -> None:
     engine = Engine("cpu")
     problem, other = relu(store, engine=engine), relu(store, rows=5, engine=engine)
@@ -184,7 +199,7 @@ def test_a_creation_is_a_miss_then_a_hit_of_the_memory_then_one_of_the_files(
 
 @pytest.mark.parametrize("kind", POOLS[2:])
 def test_lines_of_many_threads_that_execute_in_tasks_of_the_pool_neither_mix_nor_lack(
-    kind: str, store: CacheStore, loop: list[Any], told: Told
+    kind: str, store: CacheStore, loop: list[NativeKernel], told: Told
 ) -> None:
     # Given an asynchronous pool whose tasks execute primitives, while other threads submit more of them
     problem = relu(store)
@@ -212,6 +227,39 @@ def test_lines_of_many_threads_that_execute_in_tasks_of_the_pool_neither_mix_nor
     lines = told()
     assert len(lines) == 3 * 10 * 4
     assert {(line.operation, line.text) for line in lines} == {("exec", problem.text)}
+
+
+@pytest.mark.parametrize("seconds", [1, pytest.param(10, marks=pytest.mark.slow)])
+def test_times_of_an_asynchronous_nested_run_add_up_to_the_time_that_the_pool_was_busy(
+    seconds: int, store: CacheStore, loop: list[NativeKernel], told: Told
+) -> None:
+    # Given a primitive that takes some milliseconds, and about as many executions as fill the time
+    problem = product(store)
+    set_verbose("profile")
+    for _ in range(5):
+        problem.run(problem.stream(SequentialPool()))
+    rounds = math.ceil(seconds * 1e3 / sorted(line.milliseconds for line in told())[2] / 3)
+    with made("native asynchronous", 1, loop) as pool:
+        stream, inner = problem.stream(pool), problem.stream(pool)
+        busy: list[float] = []
+
+        def now(i: int, n: int) -> None:
+            busy.append(time.perf_counter())
+
+        def nested(i: int, n: int) -> None:
+            problem.run(inner)
+
+        # When they run on a pool of one thread, one of three asynchronously and two in tasks of the pool
+        pool.parallel_for(1, now)
+        for _ in range(rounds):
+            problem.run(stream)
+            pool.parallel_for(2, nested)
+        pool.parallel_for(1, now)
+        pool.wait()
+    # Then each has its line, and their times are the pool's
+    lines = told()
+    assert [line.text for line in lines] == [problem.text] * rounds * 3
+    assert sum(line.milliseconds for line in lines) / 1e3 == pytest.approx(busy[1] - busy[0], rel=TOLERANCE)
 
 
 @pytest.fixture(scope="module")

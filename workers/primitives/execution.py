@@ -40,14 +40,14 @@ class CpuExecution:
                 # The bytes themselves too: a memory may lie elsewhere before the tasks have run.
                 keep = (used, [memory.owner for memory in args.values()])
                 launches = _Launches(self._primitive, used, jobs, keep)
-                pool.run_regions(stamped(launches.move(used), text))
+                pool.run_regions(stamped(launches.move(used), text, pool))
                 return
             idle = self._idle.setdefault(jobs, [])
             try:
                 launches = idle.pop()
             except IndexError:
                 launches = _Launches(self._primitive, used, jobs)
-            pool.run_regions(stamped(launches.move(used), text))
+            pool.run_regions(stamped(launches.move(used), text, pool))
             idle.append(launches)
 
 

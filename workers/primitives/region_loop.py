@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from ..desc import PrimitiveAttr
 from ..desc.operations.region_loop import RegionLoop
 from ..engines.target import Target
 from .program import KernelSpec, Program
+
+#: What a native pool's kernels do, in the order in which it takes them.
+PARTS: Final = ("loop", "submit", "clock")
 
 
 class NativeRegionLoop:
@@ -22,7 +27,7 @@ class NativeRegionLoop:
         return op
 
     def program(self, op: RegionLoop, attr: PrimitiveAttr, target: Target) -> Program:
-        return Program(tuple(KernelSpec.of("region_loop", part=part) for part in ("loop", "submit")), ())
+        return Program(tuple(KernelSpec.of("region_loop", part=part) for part in PARTS), ())
 
 
 IMPLEMENTATIONS = (NativeRegionLoop(),)

@@ -8,7 +8,10 @@ from __future__ import annotations
 import ctypes
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+if TYPE_CHECKING:
+    from ..kernels.native.object_loader import NativeKernel
 
 #: Entry point of a native kernel: ``i32 (ret*, exc**, int64 blob[])``.
 KERNEL_TYPE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
@@ -42,6 +45,8 @@ class ThreadpoolInterface(ABC):
     ASYNCHRONOUS: ClassVar[int] = 1
     #: Many small tasks are welcome: the pool balances them.
     AUTO_BALANCING: ClassVar[int] = 2
+    #: Kernel that writes the monotonic time (int64 seconds, nanoseconds) to an address; None: time is taken in Python.
+    clock: NativeKernel | None = None
     #: The shortest job, in nanoseconds, that is worth a thread of its own; shorter work is cut into fewer jobs.
     least_job_ns: int = 50_000
 

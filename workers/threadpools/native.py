@@ -35,7 +35,7 @@ class NativePool(ThreadpoolInterface):
     """A pool of ``threads`` threads.
 
     Synchronous, the calling thread is one of them; ``asynchronous``, it only submits. Called from within a task,
-    regions run in place, so nesting of any depth cannot deadlock. Many threads may submit. ``kernels`` are the two of a
+    regions run in place, so nesting of any depth cannot deadlock. Many threads may submit. ``kernels`` are those of a
     region loop, realized; unless given, they come from the primitive cache of this process. Raises ValueError for less
     than one thread, what `PrimitiveCache.fetch` raises, and RuntimeError when used in a process forked from the pool's.
     """
@@ -49,7 +49,9 @@ class NativePool(ThreadpoolInterface):
         self._num_threads = threads
         self._asynchronous = asynchronous
         self._process = os.getpid()
-        self._queue = _Queue(*(_region_loop() if kernels is None else kernels))
+        loop, submit, *clock = _region_loop() if kernels is None else kernels
+        self.clock = clock[0] if clock else None
+        self._queue = _Queue(loop, submit)
         self._lock = threading.Lock()
         self._inside = threading.local()
         self._error: BaseException | None = None

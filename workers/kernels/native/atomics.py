@@ -13,6 +13,8 @@ from numba.core import cgutils, types
 from .vec import I32, I64, Builder, Value, call, intrinsic, pointer
 
 _FUTEX: Final = 202  # the number of the system call, x86-64
+_CLOCK_GETTIME: Final = 228
+_MONOTONIC: Final = 1
 _WAIT_PRIVATE: Final = 128
 _WAKE_PRIVATE: Final = 129
 _ORDER: Final = "seq_cst"
@@ -95,6 +97,18 @@ def futex_wake(_: Any, address: types.Integer) -> Any:
     def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
         zero = I64(0)
         _system_call(b, I64(_FUTEX), a[0], I64(_WAKE_PRIVATE), I64(0x7FFFFFFF), zero, zero, zero)
+        return context.get_dummy_value()
+
+    return types.void(types.int64), emit
+
+
+@intrinsic
+def read_clock(_: Any, address: types.Integer) -> Any:
+    """Write the monotonic time to an address: seconds, then nanoseconds, an int64 each."""
+
+    def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+        zero = I64(0)
+        _system_call(b, I64(_CLOCK_GETTIME), I64(_MONOTONIC), a[0], zero, zero, zero, zero)
         return context.get_dummy_value()
 
     return types.void(types.int64), emit

@@ -22,7 +22,17 @@ from typing import Any, Final
 
 from numba.core import types
 
-from .atomics import atomic_add, atomic_load, atomic_store, call_kernel, compare_and_swap, futex_wait, futex_wake, pause
+from .atomics import (
+    atomic_add,
+    atomic_load,
+    atomic_store,
+    call_kernel,
+    compare_and_swap,
+    futex_wait,
+    futex_wake,
+    pause,
+    read_clock,
+)
 from .vec import iload
 
 #: Bytes of a cache line: distance of the queue's words, and size of a record.
@@ -34,8 +44,17 @@ SLICE_MS: Final = 100
 
 
 def make(isa: str, part: str) -> tuple[Callable[..., None], Any]:
-    """Return a kernel: the ``loop`` of a thread, or ``submit``, which appends regions and wakes threads."""
-    return _loop() if part == "loop" else _submit()
+    """Return a kernel: the ``loop`` of a thread, ``submit``, which appends regions and wakes threads, or a ``clock``."""
+    return {"loop": _loop, "submit": _submit, "clock": _clock}[part]()
+
+
+def _clock() -> tuple[Callable[..., None], Any]:
+    """Return a task that writes the monotonic time, two int64 of seconds and nanoseconds, to the address in its argument."""
+
+    def clock(begin: int, end: int, address: int) -> None:
+        read_clock(address)
+
+    return clock, types.void(*[types.int64] * 3)
 
 
 def _loop() -> tuple[Callable[..., None], Any]:
