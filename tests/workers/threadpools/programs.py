@@ -237,7 +237,8 @@ class Scope:
 
         def task(number: int, _: int) -> None:
             # Tasks share the stream of the program around them, or have one of their own.
-            scope = Scope(setting, outer, known, setting.stream() if number else stream)
+            shares = len(inner[number]) % 2 == 1
+            scope = Scope(setting, outer, known, stream if shares else setting.stream())
             scope.run(inner[number])
             scope.compute("copy", [scope.slots[0]], results[number])
 

@@ -9,6 +9,7 @@ import time
 import weakref
 from typing import Any
 
+import numpy as np
 import pytest
 
 from poolrt.cachestore import CacheStore
@@ -22,6 +23,7 @@ from poolrt.workers.threadpools.interface import KERNEL_TYPE, Region
 from poolrt.workers.threadpools.native import NativePool
 
 from .kinds import Loop, made
+from .programs import Scope, Setting, values_of
 
 BOUND_S = 20.0
 #: More executions than a native pool's queue has room for.
@@ -66,6 +68,26 @@ def test_a_thread_and_a_task_that_it_waits_for_may_share_a_stream(kind: str, loo
         for one in (runner, thread):
             one.join(BOUND_S)
             assert not one.is_alive(), "a task waits for a thread that waits for the task"
+        pool.wait()
+
+
+@pytest.mark.parametrize("kind", ["threads", "threads asynchronous", "native", "native asynchronous", "executor"])
+def test_tasks_that_share_a_stream_take_turns_with_its_scratch_memory(kind: str, loop: Loop, store: CacheStore) -> None:
+    # How many rows, or columns, of a window of three lie within the tensor
+    inside = np.array([2, 3, 3, 3, 3, 2], np.float32)
+    with made(kind, 2, loop) as pool:
+        setting = Setting(Engine("cpu"), pool, PrimitiveCache(4, store))
+        stream = setting.stream()
+
+        def task(number: int, _: int) -> None:
+            values = np.full((32, 6, 6), number + 1, np.float32)
+            src, dst = setting.tensor(values), setting.tensor()
+            scope = Scope(setting, [], [], stream)
+            for _ in range(100):
+                scope.submit("sums", [src], dst)
+                np.testing.assert_array_equal(values_of(dst), values * 32 * np.outer(inside, inside))
+
+        pool.parallel_for(4, task)
         pool.wait()
 
 
