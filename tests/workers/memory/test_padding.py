@@ -75,9 +75,9 @@ def test_padding_waits_for_its_turn_on_an_asynchronous_threadpool() -> None:
 def test_padding_is_zeroed_on_opencl(device: str, home: str) -> None:
     code = """
         import numpy as np
-        import pyopencl as cl
         from poolrt.workers import Engine, Memory, MemoryDesc, Stream
         md, engine = MemoryDesc((2, 5, 3), "f32", "aBC4c8b"), Engine("opencl")
+        import pyopencl as cl  # when the engine has been made: it is the one that decides how
         stream, given = Stream(engine), np.full(64, 7, np.float32)
         memory = Memory(md, engine, given, stream)
         stream.wait()

@@ -7,10 +7,9 @@ import json
 import sys
 import weakref
 from collections import Counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyopencl as cl
 
 from poolrt.cachestore import CacheStore
 from poolrt.workers import Arg, Engine, Memory, MemoryDesc, PrimitiveAttr, Quantisation, Reorder, Stream
@@ -19,6 +18,9 @@ from poolrt.workers.primitives.cache import PrimitiveCache
 from poolrt.workers.primitives.primitive_desc_iface import PrimitiveDescIface
 from poolrt.workers.resources.mapper import ResourceMapper
 from tests.workers.resources.data import DATA, kinds_reached
+
+if TYPE_CHECKING:
+    import pyopencl as cl  # when an engine has been made: it is the one that decides how
 
 SRC, DST = MemoryDesc((3, 5), "f32"), MemoryDesc((3, 5), "s8", "ba")
 SCALES, POINT = (0.5, 2.0, 0.25), 3
