@@ -208,7 +208,7 @@ def test_a_creation_that_kills_every_creator_is_an_error_that_names_the_primitiv
 def test_a_creation_that_fails_is_answered_with_type_message_and_log(settings: dict[str, Any]) -> None:
     ours, theirs = pair()
     channel = Channel(ours)
-    options = {"store": {"home": settings["home"], "url": settings["redis_url"]}}
+    options = {"store": {"home": settings["home"], "url": settings["redis_url"]}, "verbose": "0"}
     thread = threading.Thread(target=creator.main, args=(theirs, [], options))
     thread.start()
     try:
