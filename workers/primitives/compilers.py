@@ -26,7 +26,7 @@ from .primitive_desc import PrimitiveDesc
 #: Seconds that a compiler without work is kept, that one compilation may take, and that one gets to end by itself.
 KEPT_S: Final = 10.0
 LIMIT_S: Final = 600.0
-GRACE_S: Final = 0.5
+GRACE_S: Final = 1.0
 
 
 class Compilers:
@@ -123,7 +123,7 @@ class _Compiler:
                     raise TimeoutError(f"{pd.op.kind} ({pd.impl_name()}): not compiled within {LIMIT_S:.0f} s")
                 channel.flush()
         except ChannelClosed:
-            self.end(GRACE_S)
+            self.end()
             raise _Died(self._ended) from None
         if checked(message) is Kind.BROKEN:
             raise CreationFailed(*message[2:])
@@ -145,25 +145,32 @@ class _Compiler:
                 self._timer = None
             return not self._ended
 
-    def end(self, grace: float = 0.0) -> None:
-        """End the process, by force after a time of grace, and wait until it has. May be repeated."""
+    def hang_up(self) -> None:
+        """Let the process end by itself, which an idle one does at once: a driver has files to remove."""
         with self._lock:
             if self._timer is not None:
                 self._timer.cancel()
-            self._end(grace)
+            if not self._ended:
+                self._channel.shut_down()
+
+    def end(self) -> None:
+        """End the process, by force after a time of grace, and wait until it has. May be repeated."""
+        self.hang_up()
+        with self._lock:
+            self._end()
 
     def _retire(self) -> None:
         with self._lock:
             if self._timer is not None:  # else it was taken at this moment
-                self._end(0.0)
+                self._end()
 
-    def _end(self, grace: float) -> None:
+    def _end(self) -> None:
         if self._ended:
             return
         self._channel.close()
         poll = select.poll()
         poll.register(self._pidfd, select.POLLIN)
-        if not poll.poll(grace * 1000):
+        if not poll.poll(GRACE_S * 1000):
             signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
         os.close(self._pidfd)
         self._ended = "has ended"
@@ -186,5 +193,7 @@ os.register_at_fork(after_in_child=compilers.cache_clear)
 
 def _end_all(alive: weakref.WeakSet[_Compiler], process: int) -> None:
     if os.getpid() == process:
+        for compiler in list(alive):
+            compiler.hang_up()
         for compiler in list(alive):
             compiler.end()

@@ -11,6 +11,7 @@ import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -46,9 +47,10 @@ def programs() -> list[int]:
     """Return the compilers of this process."""
     found = []
     for task in Path("/proc/self/task").iterdir():
-        for pid in (task / "children").read_text(encoding="ascii").split():
-            if b"poolrt.workers.compiler" in Path(f"/proc/{pid}/cmdline").read_bytes():
-                found.append(int(pid))
+        with suppress(FileNotFoundError, ProcessLookupError):  # a thread that has just ended
+            for pid in (task / "children").read_text(encoding="ascii").split():
+                if b"poolrt.workers.compiler" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                    found.append(int(pid))
     return found
 
 
