@@ -20,10 +20,11 @@ Path({path!r}).write_bytes(compile_kernel(spec, opencl_target()))
 """
 USE = """
 from pathlib import Path
-import numpy, pyopencl as cl
+import numpy
 from poolrt.workers.engines.opencl import *
 from poolrt.workers.kernels.opencl.realize import *
 engine = OpenClEngine()
+import pyopencl as cl  # when the engine has been made: it is the one that decides how
 binary = Path({path!r}).read_bytes()
 assert engine.realize(binary) is engine.realize(bytes(binary))
 kernel = realize_kernel(engine.realize(binary), "eltwise")
