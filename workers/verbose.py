@@ -1,12 +1,13 @@
 """Verbose output, after oneDNN's: one comma-separated line on standard error for each creation and each execution.
 
 Times in milliseconds end the lines; the first line of a process names their fields. Each line is written by one system
-call, so that lines of threads and processes that share a pipe or a file do not mix.
+call, and is short enough for a pipe to take it in one piece, so that lines of threads and processes do not mix.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -14,7 +15,7 @@ from typing import Final, NamedTuple
 VARIABLE: Final = "POOLRT_VERBOSE"
 _STANDARD_ERROR: Final = 2
 _TEMPLATE: Final = (
-    "operation,engine,primitive,implementation,prop_kind,memory_descriptors,attributes,problem_desc,milliseconds"
+    "operation,engine,primitive,implementation,prop_kind,memory_descriptors,attributes,auxiliary,problem_desc,exec_time"
 )
 #: Where a primitive came from -> what a line of its creation says of the cache.
 _FOUND: Final = {
@@ -46,16 +47,18 @@ class Verbose:
     """The level of a process, and the writer of its lines. Safe from many threads and after a fork.
 
     ``creates`` and ``executes`` say which lines are wanted. ``lost`` counts lines that could not be written: whoever reads
-    them may have gone, which is no reason for a computation to fail. ``chosen`` says whether `set_verbose` was called.
+    them may have gone, which is no reason for a computation to fail. ``chosen`` says whether a level was `set`; ``refused``
+    is the level that the process began with, where that is unknown and none has been set.
     """
 
-    __slots__ = ("_begun", "chosen", "creates", "executes", "level", "lost")
+    __slots__ = ("_begun", "chosen", "creates", "executes", "level", "lost", "refused")
 
     def __init__(self, level: str = "0") -> None:
         self._begun: dict[int, object] = {}
         self.lost = 0
-        self.set(level)
+        self.set(level if level in LEVELS else "0")
         self.chosen = False
+        self.refused: str | None = None if level in LEVELS else level
 
     def set(self, level: int | str) -> None:
         """Ask for the lines of a level. Raises ValueError for an unknown one."""
@@ -65,6 +68,7 @@ class Verbose:
         self.level = name
         self.creates, self.executes = LEVELS[name]
         self.chosen = True
+        self.refused = None
 
     def created(self, text: str, source: str, nanoseconds: int) -> None:
         """Write the line of a primitive that was made ready; ``source`` as `Primitive.source` is."""
@@ -76,6 +80,10 @@ class Verbose:
 
     def _write(self, operation: str, text: str, nanoseconds: int) -> None:
         line = f"poolrt_verbose,{operation},{text},{nanoseconds / 1e6:g}\n"
+        if sys.__stderr__ is None:
+            # The process began without one, so that the descriptor is nobody's, or a file's that has nothing to do with this.
+            self.lost += 1
+            return
         try:
             os.write(_STANDARD_ERROR, (self._header() + line).encode())
         except OSError:
@@ -90,16 +98,19 @@ class Verbose:
 
 
 @lru_cache(maxsize=1)
+def _of_process() -> Verbose:
+    return Verbose(os.environ.get(VARIABLE) or "0")
+
+
 def verbose() -> Verbose:
     """Return the level and writer of this process, at first as the environment says.
 
-    Raises ValueError where the environment names an unknown level.
+    Raises ValueError where the environment names an unknown level, until `set_verbose` has named another.
     """
-    level = os.environ.get(VARIABLE) or "0"
-    try:
-        return Verbose(level)
-    except ValueError:
-        raise ValueError(f"{VARIABLE}: expected one of {', '.join(LEVELS)}, got {level!r}") from None
+    found = _of_process()
+    if found.refused is not None:
+        raise ValueError(f"{VARIABLE}: expected one of {', '.join(LEVELS)}, got {found.refused!r}")
+    return found
 
 
 def set_verbose(level: int | str) -> None:
@@ -109,4 +120,4 @@ def set_verbose(level: int | str) -> None:
     ``profile`` both. Comes before the environment variable ``POOLRT_VERBOSE``; pools that are opened later follow it too,
     unless they are given a level. Raises ValueError for an unknown level.
     """
-    verbose().set(level)
+    _of_process().set(level)

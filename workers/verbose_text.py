@@ -1,7 +1,8 @@
-"""What verbose lines say of a primitive, in oneDNN's words: engine, kind, implementation, memories, attributes, problem.
+"""What verbose lines say of a primitive, in the fields and words of oneDNN's (verbose format v1, ``src/common/verbose.cpp``).
 
-Fields hold no comma; parts of one are separated by spaces. Attributes begin with ``attr-``; behind them, in the same
-field, stand the parameters of the operation that oneDNN calls auxiliary, such as ``alg:eltwise_relu``.
+Engine, kind, implementation, propagation kind, memories, attributes, auxiliary (parameters of the operation, such as
+``alg:eltwise_relu``) and problem. Fields hold no comma; parts of one are separated by spaces. Unlike oneDNN's, all
+memories are told, each by the name of its argument, and none that is not there; epsilon and such are auxiliary too.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from .desc import Arg, MemoryDesc, OpDesc, PostOp, PrimitiveAttr, Quantisation
+from .desc.quantisation import KINDS
 from .primitives.primitive_desc import PrimitiveDesc
 
 #: Argument -> its name in lines, in the order in which they are listed.
@@ -21,45 +23,77 @@ _NAMES: Final = {
     Arg.DIFF_SCALE: "diff_scale", Arg.DIFF_SHIFT: "diff_shift", Arg.WORKSPACE: "ws",
 }  # fmt: skip
 _ORDER: Final = {int(arg): place for place, arg in enumerate(_NAMES)}
+#: The same for operations over time.
+_RECURRENT: Final = {
+    Arg.SRC: "src_layer", Arg.SRC_1: "src_iter", Arg.SRC_2: "src_iter_c", Arg.WEIGHTS: "wei_layer",
+    Arg.WEIGHTS_1: "wei_iter", Arg.BIAS: "bias", Arg.DST: "dst_layer", Arg.DST_1: "dst_iter", Arg.DST_2: "dst_iter_c",
+}  # fmt: skip
+#: Their cells; a GRU with linear_before_reset is an ``lbr_gru``.
+_CELLS: Final = {"rnn": "vanilla_rnn", "lstm": "vanilla_lstm", "gru": "vanilla_gru"}
+#: Flag of a normalisation -> its letter.
+_FLAGS: Final = {"use_global_stats": "G", "use_scale": "C", "use_shift": "H", "fuse_norm_relu": "R"}
 #: Parameters that are told, by the name of the operation's field -> what they are called.
 _PARAMETERS: Final = {
-    "algorithm": "alg", "activation": "activation", "alpha": "alpha", "beta": "beta", "k": "k", "p": "p", "eps": "eps",
-    "epsilon": "epsilon", "axis": "axis", "group_size": "group", "flags": "flags", "direction": "direction",
-    "scales": "scales", "linear_before_reset": "linear_before_reset", "use_dst": "use_dst",
+    "algorithm": "alg", "alpha": "alpha", "beta": "beta", "k": "k", "p": "p", "eps": "eps", "epsilon": "epsilon",
+    "axis": "axis", "group_size": "group", "scales": "scales", "use_dst": "use_dst",
 }  # fmt: skip
+#: Characters of a field that can be long: a line is to fit into what pipes take in one piece (`select.PIPE_BUF`).
+_LONGEST: Final = 900
 
 
 def described(pd: PrimitiveDesc) -> str:
-    """Return the fields of a primitive, separated by commas: all but the operation of the line and its time."""
+    """Return the fields of a primitive, separated by commas: all but the operation of the line and its time.
+
+    What is longer than 900 characters in a field is left out, with dots in its place.
+    """
     op = pd.op
     return ",".join(
         (
-            pd.target.engine_kind,
+            _engine(pd),
             op.kind,
             pd.impl_name(),
             getattr(op, "prop", "undef"),
-            _memories(op),
-            " ".join((*_attributes(pd.attr, op), *_parameters(op))),
-            _PROBLEMS.get(op.kind, _all_dims)(op),
+            _shortened(_memories(op)),
+            _shortened(" ".join(_attributes(pd.attr, op))),
+            _shortened(" ".join(_auxiliary(op))),
+            _shortened(_PROBLEMS.get(op.kind, _all_dims)(op)),
         )
     )
 
 
+def _engine(pd: PrimitiveDesc) -> str:
+    """Return the kind of the engine, of a reorder between two kinds both."""
+    kinds = getattr(pd.op, "src_engine", ""), getattr(pd.op, "dst_engine", "")
+    return pd.target.engine_kind if kinds[0] == kinds[1] else "2".join(kinds)
+
+
+def _shortened(field: str) -> str:
+    return field if len(field) <= _LONGEST else field[: _LONGEST - 3] + "..."
+
+
 def _memories(op: OpDesc) -> str:
     described = sorted(op.memories().items(), key=lambda item: _ORDER.get(int(item[0]), -1))
-    return " ".join(f"{_name(arg)}_{_memory(desc)}" for arg, desc in described)
+    return " ".join(f"{_name(arg, op)}:{_memory(desc)}{_spread(arg, desc, op)}" for arg, desc in described)
 
 
-def _name(arg: int) -> str:
+def _name(arg: int, op: OpDesc) -> str:
     if arg >= Arg.MULTIPLE_SRC:
         return f"src{arg - Arg.MULTIPLE_SRC}"
-    return _NAMES[Arg(arg)]
+    names = {**_NAMES, **_RECURRENT} if op.kind in _CELLS else _NAMES
+    return names[Arg(arg)]
 
 
 def _memory(desc: MemoryDesc) -> str:
     """Return data type, ``p`` where the layout pads, order in memory, strides where only they tell it, no extra flags."""
     order = "".join(chr(ord("a") + dim) for dim in desc.layout.order) if desc.strides else desc.tag
     return f"{desc.dtype}:{'p' * (desc.padded_dims != desc.dims)}:blocked:{order}:{_dims(desc.strides)}:f0"
+
+
+def _spread(arg: int, desc: MemoryDesc, op: OpDesc) -> str:
+    """Return the dimensions along which the bias of a product varies: the others are spread over the result."""
+    if op.kind != "matmul" or arg != Arg.BIAS:
+        return ""
+    return f"_mask{sum(1 << dim for dim, size in enumerate(desc.dims) if size != 1)}"
 
 
 def _attributes(attr: PrimitiveAttr, op: OpDesc) -> list[str]:
@@ -69,37 +103,48 @@ def _attributes(attr: PrimitiveAttr, op: OpDesc) -> list[str]:
     if attr.fpmath_mode != "strict":
         parts.append(f"attr-fpmath:{attr.fpmath_mode}")
     if attr.deterministic:
-        parts.append("attr-deterministic:true")
-    for name, chosen in (("scales", attr.scales), ("zero-points", attr.zero_points)):
+        parts.append("attr-deterministic:1")
+    for name, chosen in (("scales", attr.scales), ("zero_points", attr.zero_points)):
         if chosen:
-            parts.append(f"attr-{name}:" + "+".join(_quantisation(item) for item in chosen))
+            told = "+".join(_quantisation(item, KINDS[name].dtype) for item in chosen)
+            parts.append(f"attr-{name.replace('_', '-')}:{told}")
     if attr.post_ops:
         dims = op.memories()[op.outputs()[0]].dims
         parts.append("attr-post-ops:" + "+".join(_post_op(step, dims) for step in attr.post_ops))
     return parts
 
 
-def _quantisation(item: Quantisation) -> str:
-    return f"{_name(item.arg)}:{item.mask}" + (":constant" if item.values else "")
+def _quantisation(item: Quantisation, dtype: str) -> str:
+    if item.arg >= Arg.MULTIPLE_SRC:
+        name = f"msrc{item.arg - Arg.MULTIPLE_SRC}"
+    else:
+        name = "src0" if item.arg == Arg.SRC else _NAMES[Arg(item.arg)]
+    return f"{name}:{item.mask}:{dtype}" + (":constant" if item.values else "")
 
 
 def _post_op(step: PostOp, dims: Sequence[int]) -> str:
+    """Return algorithm and parameters of a post-op, without those at the end that are as usual."""
     if step.src1 is not None:
         mask = sum(
             1 << i for i, (own, whole) in enumerate(zip(step.src1.dims, dims, strict=False)) if own == whole != 1
         )
         return f"binary_{step.algorithm}:{step.src1.dtype}:{mask}:{step.src1.tag}"
     if step.kind == "sum":
-        return _numbered("sum", step.alpha, step.beta, (1.0, 0.0)) + (f":{step.dtype}" if step.dtype else "")
-    return _numbered(f"eltwise_{step.algorithm}", step.alpha, step.beta, (0.0, 0.0))
+        told: tuple[str, ...] = ("sum", f"{step.alpha:g}", f"{step.beta:g}", step.dtype)
+        usual: tuple[bool, ...] = (step.alpha == 1, not step.beta, not step.dtype)
+    else:
+        told = f"eltwise_{step.algorithm}", f"{step.alpha:g}", f"{step.beta:g}"
+        usual = (not step.alpha, not step.beta)
+    last = max((place for place, is_usual in enumerate(usual, 1) if not is_usual), default=0)
+    return ":".join(told[: last + 1])
 
 
-def _numbered(name: str, alpha: float, beta: float, usual: tuple[float, float]) -> str:
-    return name if (alpha, beta) == usual else f"{name}:{alpha:g}:{beta:g}"
-
-
-def _parameters(op: OpDesc) -> list[str]:
-    parts = []
+def _auxiliary(op: Any) -> list[str]:
+    if op.kind in _CELLS:
+        return _cells(op)
+    parts = [f"alg:{op.kind}_direct"] if op.kind in ("convolution", "deconvolution") else []
+    if op.kind.endswith("_normalization"):
+        parts.append("flags:" + "".join(letter for flag, letter in _FLAGS.items() if flag in op.flags))
     for field, name in _PARAMETERS.items():
         value: Any = getattr(op, field, None)
         if value is None or value is False or value == ():
@@ -107,11 +152,19 @@ def _parameters(op: OpDesc) -> list[str]:
         if field == "algorithm":
             value = f"{op.kind}_{value}"
         elif isinstance(value, tuple):
-            value = "+".join(item if isinstance(item, str) else f"{item:g}" for item in value)
+            value = "+".join(f"{item:g}" for item in value)
         elif isinstance(value, float):
             value = f"{value:g}"
         parts.append(f"{name}:{'true' if value is True else value}")
     return parts
+
+
+def _cells(op: Any) -> list[str]:
+    cell = "lbr_gru" if getattr(op, "linear_before_reset", False) else _CELLS[op.kind]
+    direction = op.direction if op.direction.startswith("bi") else f"unidirectional_{op.direction}"
+    activation = f"eltwise_{op.activation}" if op.kind == "rnn" else "undef"
+    slope = [f"alpha:{op.alpha:g}"] if getattr(op, "alpha", 0.0) else []
+    return [f"alg:{cell}", f"direction:{direction}", f"activation:{activation}", *slope, "flags:"]
 
 
 def _dims(dims: Sequence[int]) -> str:
@@ -140,7 +193,7 @@ def _channels(op: Any) -> str:
 
 def _weighted(op: Any) -> str:
     groups = f"g{op.groups}" if op.groups > 1 else ""
-    return f"mb{op.src.dims[0]}_{groups}ic{op.src.dims[1]}oc{op.dst.dims[1]}{_window(op, op.weights.dims[2:])}"
+    return f"{groups}mb{op.src.dims[0]}_ic{op.src.dims[1]}oc{op.dst.dims[1]}{_window(op, op.weights.dims[2:])}"
 
 
 def _pooled(op: Any) -> str:
@@ -184,6 +237,7 @@ _PROBLEMS: Final[dict[str, Callable[[Any], str]]] = {
     "eltwise": _one_dims,
     "softmax": _one_dims,
     "reorder": _one_dims,
+    "sum": lambda op: _dims(op.dst.dims),
     "rnn": _recurrent,
     "lstm": _recurrent,
     "gru": _recurrent,

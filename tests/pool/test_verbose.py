@@ -45,7 +45,7 @@ def test_creators_and_workers_write_a_line_for_each_creation_and_each_step_of_ea
     assert len(executed) == 5 * 4 + 1
     assert all(line in created for line in executed)
     assert len(lines) == len(created) + len(executed)
-    (problem,) = {line[6] for line in executed if line[1] == "convolution"}
+    (problem,) = {line[7] for line in executed if line[1] == "convolution"}
     assert problem == "mb1_ic32oc32_ih8oh8kh3sh1dh0ph1_iw8ow8kw3sw1dw0pw1"
 
 

@@ -41,12 +41,12 @@ from poolrt.workers.verbose import LEVELS, Verbose, set_verbose
 from .opencl.processes import ANSWER_S, ROOT
 
 RELU = (
-    "cpu,eltwise,native:eltwise,forward_inference,src_f32::blocked:ab::f0 dst_f32::blocked:ab::f0,"
+    "cpu,eltwise,native:eltwise,forward_inference,src:f32::blocked:ab::f0 dst:f32::blocked:ab::f0,,"
     "alg:eltwise_relu alpha:0 beta:0,{rows}x64"
 )
 SIZE = 1024
 PRODUCT = (
-    "cpu,matmul,native:tiles,undef,src_f32::blocked:ab::f0 wei_f32::blocked:ab::f0 dst_f32::blocked:ab::f0,,"
+    "cpu,matmul,native:tiles,undef,src:f32::blocked:ab::f0 wei:f32::blocked:ab::f0 dst:f32::blocked:ab::f0,,,"
     f"{SIZE}x{SIZE}:{SIZE}x{SIZE}"
 )
 POOLS = ("sequential", "threads", "threads asynchronous", "native asynchronous")
@@ -82,7 +82,7 @@ def parsed(written: str) -> list[Line]:
         marker, operation, *fields = line.split(",")
         assert marker == "poolrt_verbose", line
         if operation != "info":
-            assert len(fields) == 8, line
+            assert len(fields) == 9, line
             lines.append(Line(operation, ",".join(fields[:-1]), float(fields[-1])))
     return lines
 
@@ -330,7 +330,7 @@ def test_the_environment_turns_lines_on_and_the_interface_comes_before_it(home: 
     out, err = run(code, "cpu", home, POOLRT_VERBOSE="profile")
     first, *lines = err.splitlines()
     assert re.fullmatch(
-        r"poolrt_verbose,info,process:\d+,template:operation,engine,.*,problem_desc,milliseconds", first
+        r"poolrt_verbose,info,process:\d+,template:operation,engine,.*,auxiliary,problem_desc,exec_time", first
     )
     assert [line.split(",")[1].partition(":")[0] for line in lines] == ["create", "exec", "exec"]
     assert out == ""
