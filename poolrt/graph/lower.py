@@ -59,9 +59,9 @@ class _Lowering:
         self.wire = wire
         self.threads = threads
         self.engine = require_engine(wire.get("engine") or HOST)
-        self.targets = targets
+        self.targets = {**targets, HOST: targets[HOST].on_threads(threads)} if threads > 1 else targets
         self.draft = PlanDraft()
-        self.switch = Switch(self.draft, targets)
+        self.switch = Switch(self.draft, self.targets)
         self.values: dict[int, Version] = {}
         self.descs = [MemoryDesc(tuple(dims), dtype) for dims, dtype in wire["values"]]
         for value, desc in enumerate(self.descs):

@@ -149,7 +149,7 @@ class Executor:
             ir = with_input_shapes(ir, shapes)
         # Operations that are fused would leave nothing for the backward operation of the second.
         wire, given = wire_form(ir if phase == "train" else passes.optimize(ir))
-        lowered = lower(wire, {name: stream.engine.target for name, stream in self._means.streams.items()})
+        lowered = lower(wire, {name: stream.target for name, stream in self._means.streams.items()})
         constants = {value: constant for (value, _), constant in zip(wire["constants"], given, strict=True)}
         return Prepared(lowered, constants, self._identities, shapes, phase, self._means)
 

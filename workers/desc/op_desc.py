@@ -19,6 +19,7 @@ from .memory_desc import MemoryDesc
 if TYPE_CHECKING:
     from ..engines.engine import Engine
     from ..primitives.primitive_desc_iface import PrimitiveDescIface
+    from ..streams.stream import Stream
     from .attributes import PrimitiveAttr
 
 #: Kind, which is also the module's name in `operations` -> class.
@@ -88,15 +89,17 @@ class OpDesc:
     @classmethod
     def PrimitiveDesc(  # noqa: N802 - it stands for a class of oneDNN's
         cls, engine: Engine, *args: Any, attr: PrimitiveAttr | None = None, hint: PrimitiveDescIface | None = None,
-        **named: Any,
+        stream: Stream | None = None, **named: Any,
     ) -> PrimitiveDescIface:  # fmt: skip
         """Return the primitive descriptor of the best implementation for an engine; no compiler is needed for that.
 
         The operation's own fields are given by position or by name. ``hint`` is the forward primitive descriptor that
-        a backward operation belongs to: it gives the layouts that are left ``any``. Raises ValueError or TypeError
-        naming the argument, and UnsupportedPrimitive with the reasons of all implementations.
+        a backward operation belongs to: it gives the layouts that are left ``any``. Implementations that divide their
+        work or scratch memory by the number of threads take that of the pool of ``stream``, of one thread unless given;
+        the primitive is right on every stream. Raises ValueError or TypeError naming the argument, and
+        UnsupportedPrimitive with the reasons of all implementations.
         """
-        return _describe()(cls, engine, args, named, attr, hint)
+        return _describe()(cls, engine, args, named, attr, hint, stream)
 
     def to_wire(self) -> list[object]:
         """Return plain data for a message: the kind, then the fields in order."""

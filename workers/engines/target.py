@@ -20,23 +20,27 @@ EXTENSIONS: Final[dict[str, str]] = {"avx512_vnni": "avx512vnni"}
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What code is made for: engine kind, runtime kind and a device identity of named fields, all stable across hosts."""
+    """What code is made for: engine kind, runtime kind and a device identity of named fields, all stable across hosts.
+
+    ``threads`` are those that a program divides its work or its scratch memory by; 0 where it does not depend on them.
+    """
 
     engine_kind: str
     runtime: str
     device: tuple[tuple[str, str], ...]
+    threads: int = 0
     #: Computed once: whatever is found by descriptors is found by their target too.
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_hash", hash((self.engine_kind, self.runtime, self.device)))
+        object.__setattr__(self, "_hash", hash((self.engine_kind, self.runtime, self.device, self.threads)))
 
     def __hash__(self) -> int:
         return self._hash
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Hashes of text differ between processes.
-        return Target, (self.engine_kind, self.runtime, self.device)
+        return Target, (self.engine_kind, self.runtime, self.device, self.threads)
 
     @property
     def isa(self) -> str:
@@ -63,8 +67,12 @@ class Target:
         kept = [e for e in self.extensions if e in extensions]
         return replace(self, device=_device(self.isa, kept))
 
+    def on_threads(self, threads: int) -> Target:
+        """Return this target for programs that run on so many threads; 0 for those that do not depend on them."""
+        return self if threads == self.threads else replace(self, threads=threads)
+
     def serves(self, other: Target) -> bool:
-        """Return whether code that is made for another target runs on this one."""
+        """Return whether code that is made for another target runs on this one, on however many threads."""
         return self is other or _serves(self, other)
 
     def isa_at_least(self, level: str) -> bool:
@@ -74,19 +82,26 @@ class Target:
 
     def fields(self) -> dict[str, object]:
         """Return the named fields for a key."""
-        return {"engine": self.engine_kind, "runtime": self.runtime, "device": dict(self.device)}
+        return {
+            "engine": self.engine_kind,
+            "runtime": self.runtime,
+            "device": dict(self.device),
+            "threads": self.threads,
+        }
 
     def to_wire(self) -> list[object]:
         """Return plain data for a message."""
-        return [self.engine_kind, self.runtime, [list(pair) for pair in self.device]]
+        return [self.engine_kind, self.runtime, [list(pair) for pair in self.device], self.threads]
 
     @classmethod
     def from_wire(cls, wire: list[object]) -> Target:
         """Rebuild from `to_wire`'s data."""
-        kind, runtime, device = wire
+        kind, runtime, device, threads = wire
         if not isinstance(device, list):
             raise ValueError("a target's device identity must be a list of pairs")
-        return cls(str(kind), str(runtime), tuple((str(name), str(value)) for name, value in device))
+        if type(threads) is not int or threads < 0:
+            raise ValueError(f"a target's threads must be 0 or more, got {threads!r:.60}")
+        return cls(str(kind), str(runtime), tuple((str(name), str(value)) for name, value in device), threads)
 
 
 def host_isa(flags: frozenset[str] | None = None) -> str:

@@ -42,8 +42,9 @@ class PrimitiveCreator:
         return pack_entry(pd.impl_name(), kind, program, binaries, names, nested, nanoseconds(pd))
 
     def _binary(self, spec: KernelSpec, target: Target) -> bytes:
-        # Parameters that compare equal, such as 0.0 and -0.0, can make different code.
-        known = Key(spec.fields()).canonical, target
+        # Parameters that compare equal, such as 0.0 and -0.0, can make different code; a kernel is told by its arguments
+        # what of the work is one thread's.
+        known = Key(spec.fields()).canonical, target.on_threads(0)
         with self._lock:
             found = self._compiled.get(known)
         if found is None:

@@ -20,6 +20,8 @@ class Implementation(Protocol[Op]):
 
     One whose kernels use extensions of the processor names them in ``extensions``; the others' entries serve every host.
     One whose programs have nested primitives says so with ``nests = True``; the others are not asked for any.
+    One whose programs depend on the number of threads has a method ``threads(op, target)``, which returns the number to make
+    a program of a completed ``op`` for, 0 where it makes no difference, given those of ``target``; the others' serve any.
     """
 
     #: Unique name, which is part of the key: ``<family>:<what sets it apart>``. Reference implementations are of ``ref``.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -127,9 +127,16 @@ def accepted(
         if reason is None:
             used: tuple[str, ...] = getattr(implementation, "extensions", ())
             completed = implementation.complete(op, attr, target)
-            yield PrimitiveDesc(completed, attr, target.only(used), implementation, hint)
+            threads: Callable[[OpDesc, Target], int] = getattr(implementation, "threads", _any_number)
+            made_for = target.only(used).on_threads(threads(completed, target))
+            yield PrimitiveDesc(completed, attr, made_for, implementation, hint)
         else:
             reasons.append(f"{implementation.name}: {reason}")
+
+
+def _any_number(op: OpDesc, target: Target) -> int:
+    """Return that a program does not depend on the number of threads."""
+    return 0
 
 
 def unsupported(op: OpDesc, target: Target, reasons: list[str]) -> UnsupportedPrimitive:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..desc import Arg, MemoryDesc, OpDesc, PrimitiveAttr, multiple_src
 from ..engines.engine import Engine
+from ..streams.stream import Stream
 from .offers import Offers, offers
 from .primitive_desc import PrimitiveDesc
 
@@ -184,6 +185,7 @@ def describe(
     named: dict[str, Any],
     attr: PrimitiveAttr | None,
     hint: PrimitiveDescIface | None,
+    stream: Stream | None = None,
 ) -> PrimitiveDescIface:
     """Return the primitive descriptor of an operation for an engine: see `OpDesc.PrimitiveDesc`."""
     if not isinstance(engine, Engine):
@@ -194,12 +196,22 @@ def describe(
         raise TypeError(f"attr: expect a PrimitiveAttr, got {type(attr).__name__}")
     if hint is not None and not isinstance(hint, PrimitiveDescIface):
         raise TypeError(f"hint: expect a primitive descriptor, got {type(hint).__name__}")
-    found = offers(kind, engine.target, attr, None if hint is None else hint.pd, args, named)
+    target = engine.target if stream is None else _checked_stream(stream, engine).target
+    found = offers(kind, target, attr, None if hint is None else hint.pd, args, named)
     if found.crosses:
         raise ValueError(
             "dst_engine: expect an Engine: a reorder between two is described by (engine, src, dst_engine, dst)"
         )
     return PrimitiveDescIface(engine, found, found.best)
+
+
+def _checked_stream(stream: Stream, engine: Engine) -> Stream:
+    """Return a stream. Raises TypeError for what is none, ValueError for one on another engine."""
+    if not isinstance(stream, Stream):
+        raise TypeError(f"stream: expect a Stream, got {type(stream).__name__}")
+    if stream.engine is not engine:
+        raise ValueError(f"stream: expect one on {engine}, got one on {stream.engine}")
+    return stream
 
 
 def arguments(pd: PrimitiveDesc) -> dict[int, MemoryDesc]:

@@ -6,6 +6,7 @@ import threading
 from typing import TYPE_CHECKING, Final
 
 from ..engines.engine import Engine
+from ..engines.target import Target
 from ..memory.buffer import Buffer
 from ..threadpools.interface import KernelFailed, ThreadpoolInterface
 from ..threadpools.sequential import SequentialPool
@@ -36,6 +37,7 @@ class Stream:
         "_queue",
         "_scratch",
         "_scratchpads",
+        "_target",
         "_timed",
         "engine",
         "order",
@@ -61,6 +63,7 @@ class Stream:
         self._scratch: pyopencl.Buffer | None = None
         self._queue: pyopencl.CommandQueue | None = None
         self._pool: ThreadpoolInterface | None = None
+        self._target = engine.target
         if engine.kind == "opencl":
             self._queue = engine.opencl.new_queue()
         else:
@@ -77,6 +80,13 @@ class Stream:
         if self._pool is None:
             raise ValueError(f"stream: expect one on an engine of kind cpu, got {self.engine}")
         return self._pool
+
+    @property
+    def target(self) -> Target:
+        """What primitives are made for that are created through this stream: its engine, and the threads of its pool."""
+        if self._pool is not None:
+            self._target = self._target.on_threads(self._pool.get_num_threads())
+        return self._target
 
     @property
     def queue(self) -> pyopencl.CommandQueue:

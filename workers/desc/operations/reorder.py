@@ -14,6 +14,7 @@ from ..op_desc import OpDesc, one_of, require
 if TYPE_CHECKING:
     from ...engines.engine import Engine
     from ...primitives.primitive_desc_iface import PrimitiveDescIface
+    from ...streams.stream import Stream
     from ..attributes import PrimitiveAttr
 
 
@@ -55,11 +56,12 @@ class Reorder(OpDesc):
     @classmethod
     def PrimitiveDesc(  # noqa: N802 - it stands for a class of oneDNN's
         cls, engine: Engine, *args: Any, attr: PrimitiveAttr | None = None, hint: PrimitiveDescIface | None = None,
-        **named: Any,
+        stream: Stream | None = None, **named: Any,
     ) -> PrimitiveDescIface:  # fmt: skip
         """Return the primitive descriptor for one engine, ``(engine, src, dst)``, or two: ``(engine, src, dst_engine, dst)``.
 
-        The first engine is that of src then. Raises as that of every operation does.
+        The first engine is that of src then; what goes between two depends on no stream. Raises as that of every
+        operation does.
         """
         if len(args) == 3 and not isinstance(args[1], MemoryDesc):
             src, dst_engine, dst = args
@@ -67,7 +69,7 @@ class Reorder(OpDesc):
         if "dst_engine" in named and not isinstance(named["dst_engine"], str):
             return _describe_between()(engine, *args, attr=attr, hint=hint, **named)
         # Without arguments, super would look for the class that slots were added to.
-        return super(Reorder, cls).PrimitiveDesc(engine, *args, attr=attr, hint=hint, **named)
+        return super(Reorder, cls).PrimitiveDesc(engine, *args, attr=attr, hint=hint, stream=stream, **named)
 
 
 @lru_cache(maxsize=1)
