@@ -171,3 +171,17 @@ def test_a_wire_that_makes_no_sense_is_refused(damage: Callable[[dict[str, Any]]
     damage(wire)
     with pytest.raises(LoweringError, match=expected):
         lower(wire, {"cpu": CPU})
+
+
+def test_only_what_is_divided_by_threads_depends_on_the_threads_of_workers() -> None:
+    g = Graph("g")
+    x = g.input("x", (3, 50_000))
+    g.output("y", g.reduction(g.eltwise(x, "tanh"), "sum", axes=1))
+    found = {n: lower(g.to_wire()[0], {"cpu": CPU}, n).primitives for n in (1, 2, 4)}
+    # A worker of several threads has a region loop too
+    numbers = {n: [(pd.op.kind, pd.target.threads) for pd in primitives] for n, primitives in found.items()}
+    assert numbers == {
+        1: [("eltwise", 0), ("reduction", 0)],
+        2: [("eltwise", 0), ("reduction", 2), ("region_loop", 0)],
+        4: [("eltwise", 0), ("reduction", 4), ("region_loop", 0)],
+    }

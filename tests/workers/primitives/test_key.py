@@ -12,7 +12,7 @@ import pytest
 
 from poolrt import workers
 from poolrt.cachestore import Key
-from poolrt.workers.desc import Eltwise, MemoryDesc, PrimitiveAttr
+from poolrt.workers.desc import Eltwise, MemoryDesc, PrimitiveAttr, Reduction
 from poolrt.workers.engines.target import Target
 from poolrt.workers.primitives import key
 from poolrt.workers.primitives.key import primitive_key
@@ -61,6 +61,16 @@ def test_every_target_has_a_key_of_its_own() -> None:
     targets += [opencl(), opencl(fp64="False"), opencl(name="b"), opencl(type="GPU"), opencl(driver="2")]
     assert len({of(target).digest for target in targets}) == len(targets)
     assert list(of(cpu("x86-64-v3")).diff(of(cpu("x86-64-v4")))) == ["target.device.isa"]
+
+
+def test_the_number_of_threads_is_in_the_key_where_it_matters() -> None:
+    def keyed(elements: int, threads: int) -> Key:
+        op = Reduction(MemoryDesc((elements,), "f32"), MemoryDesc((1,), "f32"), "sum")
+        return primitive_key(primitive_desc(op, PrimitiveAttr(), cpu("x86-64-v3").on_threads(threads)))
+
+    assert list(keyed(1 << 20, 2).diff(keyed(1 << 20, 3))) == ["target.threads"]
+    assert keyed(1 << 10, 2).digest == keyed(1 << 10, 3).digest
+    assert of(cpu("x86-64-v3").on_threads(2)).digest == of(cpu("x86-64-v3")).digest
 
 
 def test_every_implementation_has_a_key_of_its_own() -> None:

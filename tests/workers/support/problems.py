@@ -26,6 +26,7 @@ FAST: Final = {
     "eltwise": 4e-6,
     "lrn": 5e-7,
     "pooling": EPSILON,
+    "reduction": EPSILON,
     "softmax": 10 * EPSILON,
     **dict.fromkeys(RECURRENT, 4e-6),
 }

@@ -57,7 +57,16 @@ def offers(kind: str, verification: Verification, rng: random.Random) -> Iterato
             continue
 
 
-@pytest.mark.parametrize("kind", [kind for kind in OPERATIONS if len(implementations(kind, "cpu")) > 1])
+def made_for_speed(engine_kind: str) -> list[str]:
+    """Return the operations that have more than a reference implementation on a kind of engine."""
+    return [kind for kind in OPERATIONS if len(implementations(kind, engine_kind)) > 1]
+
+
+@pytest.mark.parametrize(
+    ("verification", "kind"),
+    [(runner, kind) for runner, engine in (("native", "cpu"), ("opencl", "opencl")) for kind in made_for_speed(engine)],
+    indirect=["verification"],
+)
 def test_every_implementation_made_for_speed_computes_random_problems(verification: Verification, kind: str) -> None:
     rng = random.Random(verification.seed)
     listed = {name for cell in cells() if cell.kind == kind for name in offered(cell, verification.target)}

@@ -7,6 +7,7 @@ same code: LLVM splits a vector into two or four registers. Comparisons with NaN
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 import llvmlite.ir as ir
@@ -324,7 +325,7 @@ def vsum(_: Any, value: VectorType) -> Any:
     """Return the sum of the lanes, added pairwise."""
 
     def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
-        return b.extract_element(_fold(b, a[0], b.fadd), I32(0))
+        return fold(b, a[0], lambda b, x, y: b.fadd(x, y))
 
     return types.float32(vector), emit
 
@@ -334,18 +335,18 @@ def vmax_lane(_: Any, value: VectorType) -> Any:
     """Return the largest lane."""
 
     def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
-        return b.extract_element(_fold(b, a[0], lambda x, y: maximum(b, x, y)), I32(0))
+        return fold(b, a[0], maximum)
 
     return types.float32(vector), emit
 
 
-def _fold(b: Builder, value: Value, combine: Any) -> Value:
-    """Combine the upper half of the lanes into the lower half, four times; lane 0 holds the result."""
+def fold(b: Builder, value: Value, combine: Callable[[Builder, Value, Value], Value]) -> Value:
+    """Combine the upper half of the lanes into the lower half, four times, and return lane 0."""
     undefined = ir.Constant(VF, ir.Undefined)
     for distance in (8, 4, 2, 1):
         lanes = ir.Constant(VI, [(lane + distance) % LANES for lane in range(LANES)])
-        value = combine(value, b.shuffle_vector(value, undefined, lanes))
-    return value
+        value = combine(b, value, b.shuffle_vector(value, undefined, lanes))
+    return b.extract_element(value, I32(0))
 
 
 def emit_exp(b: Builder, x: Value) -> Value:

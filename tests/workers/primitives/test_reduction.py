@@ -1,0 +1,143 @@
+"""Reduction on native kernels: along rows and columns, whole and divided into parts for threads."""
+
+from __future__ import annotations
+
+import math
+import random
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from poolrt.workers.desc import Arg, MemoryDesc, PostOp, PrimitiveAttr, Reduction
+from poolrt.workers.engines.target import cpu_target
+from poolrt.workers.primitives.primitive_desc import PrimitiveDesc, UnsupportedPrimitive, primitive_desc
+from tests.references import assert_close
+from tests.references.reduction import reduction
+from tests.workers.native_runner import NativeRunner
+
+Array = NDArray[Any]
+SEED = random.SystemRandom().randrange(1 << 32)
+#: Errors of sums, relative to the sum of the absolute values, for the larger numbers of elements among these problems.
+THRESHOLD = 3e-6
+#: A number of threads by which the larger of these problems are divided.
+THREADS = 5
+
+
+class Problem(NamedTuple):
+    """Dimensions of the source, of the destination, algorithm and p."""
+
+    src: tuple[int, ...]
+    dst: tuple[int, ...]
+    algorithm: str
+    p: float = 0.0
+
+
+PROBLEMS = (
+    Problem((20_011,), (1,), "sum"),
+    Problem((3, 17_001), (3, 1), "norm_lp_max", 2.0),
+    Problem((2, 5, 1009, 7), (2, 1, 1009, 1), "mean"),
+    Problem((2, 3, 9001), (2, 1, 1), "max"),
+    Problem((12_007, 3), (1, 3), "norm_lp_power_p_sum", 1.0),
+    Problem((9001, 71), (1, 71), "min"),
+    Problem((64, 3, 131, 33), (1, 3, 1, 33), "sum"),
+    Problem((3, 4, 5), (3, 4, 5), "norm_lp_sum", 2.0),
+    Problem((0, 4), (1, 4), "max"),
+)
+
+
+def operation(problem: Problem) -> Reduction:
+    return Reduction(MemoryDesc(problem.src, "f32"), MemoryDesc(problem.dst, "f32"), *problem[2:], eps=0.5)
+
+
+def described(problem: Problem, threads: int, isa: str | None = None) -> PrimitiveDesc:
+    return primitive_desc(operation(problem), PrimitiveAttr(), cpu_target(isa).on_threads(threads))
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=str)
+def test_native_result_is_right_whole_and_in_parts(problem: Problem, isa: str, native: NativeRunner) -> None:
+    chance, op = np.random.default_rng(SEED), operation(problem)
+    for threads in (1, THREADS):
+        pd = described(problem, threads, isa)
+        assert pd.impl_name() == "native:reduction"
+        src = chance.standard_normal(problem.src).astype(np.float32)
+        wide = src.astype(np.float64)
+        with np.errstate(invalid="ignore"):
+            want = reduction(op, wide) if src.size else np.full(problem.dst, -math.inf)
+        # What is added up may cancel
+        size = reduction(Reduction(op.src, op.dst, "norm_lp_sum", 1.0), wide) if src.size else 0.0
+        size = size / (wide.size / want.size) if problem.algorithm == "mean" else size
+        got = native.results(pd, {Arg.SRC: src})[Arg.DST]
+        assert_close(got, want, "f32", THRESHOLD, f"seed {SEED}: {problem} on {threads} threads", size)
+
+
+@pytest.mark.parametrize("algorithm", ["sum", "max", "min"])
+@pytest.mark.parametrize("dims", [(1, 20_000), (20_000, 3)])
+@pytest.mark.parametrize("threads", [1, THREADS])
+def test_nan_and_infinities_reach_the_result_from_anywhere(
+    dims: tuple[int, int], algorithm: str, threads: int, native: NativeRunner
+) -> None:
+    axis = int(np.argmax(dims))
+    dst = (1, 1) if axis else (1, dims[1])
+    problem = Problem(dims, dst, algorithm)
+    pd, op = described(problem, threads), operation(problem)
+    for special in (math.nan, math.inf, -math.inf):
+        for place in (0, 1, 15, 16, 63, 4000, dims[axis] - 1):
+            src = np.ones(dims, np.float32)
+            src[(0, place) if axis else (place, dims[1] - 1)] = special
+            with np.errstate(invalid="ignore"):
+                want = reduction(op, src.astype(np.float64))
+            got = native.run(pd, {Arg.SRC: src})[Arg.DST].reshape(dst)
+            np.testing.assert_array_equal(got, want, err_msg=f"{special} at {place}")
+
+
+def test_few_long_results_are_divided_and_others_are_not() -> None:
+    parts = {
+        # Of each result as many parts as threads
+        Problem((1 << 20,), (1,), "sum"): 7,
+        Problem((3, 1 << 20), (3, 1), "sum"): 7,
+        # or fewer, where a part would be too short to be worth a thread
+        Problem((20_000,), (1,), "sum"): 2,
+        Problem((4000,), (1,), "sum"): 0,
+        # None where each thread has results of its own, in equal shares or in many
+        Problem((7, 1 << 18), (7, 1), "sum"): 0,
+        Problem((100, 1 << 14), (100, 1), "sum"): 0,
+        Problem((1 << 14, 64 * 100), (1, 64 * 100), "sum"): 0,
+    }
+    for problem, expected in parts.items():
+        assert described(problem, 7).target.threads == expected, problem
+        assert described(problem, 1).target.threads == described(problem, 0).target.threads == 0
+
+
+def test_partial_results_have_scratch_memory_and_the_last_launch_is_one_task() -> None:
+    program = described(Problem((1 << 20, 3), (1, 3), "norm_lp_sum", 2.0), 7).program()
+    divided, last = program.launches
+    assert (divided.work, last.work) == (7, 1)  # type: ignore[union-attr]
+    assert program.scratchpad == 7 * 3 * 4
+
+
+@pytest.mark.parametrize(
+    ("op", "attr", "reason"),
+    [
+        (Reduction(MemoryDesc((4, 5), "f16"), MemoryDesc((4, 1), "f16"), "sum"), PrimitiveAttr(), "f16 ab"),
+        (Reduction(MemoryDesc((4, 5), "f32"), MemoryDesc((4, 1), "f32"), "mul"), PrimitiveAttr(), "algorithm mul"),
+        (
+            Reduction(MemoryDesc((4, 5), "f32"), MemoryDesc((4, 1), "f32"), "norm_lp_sum", 3.0), PrimitiveAttr(),
+            "norm_lp_sum with p = 3",
+        ),
+        (
+            Reduction(MemoryDesc((2, 2, 2, 2, 2), "f32"), MemoryDesc((1, 2, 1, 2, 1), "f32"), "sum"), PrimitiveAttr(),
+            "more than two runs",
+        ),
+        (
+            Reduction(MemoryDesc((4, 5), "f32"), MemoryDesc((4, 1), "f32"), "sum"),
+            PrimitiveAttr((PostOp("eltwise", "relu"),)), "post-ops",
+        ),
+    ],
+    ids=["type", "product", "power", "runs", "post-ops"],
+)  # fmt: skip
+def test_what_is_not_made_for_speed_is_left_to_the_reference(op: Reduction, attr: PrimitiveAttr, reason: str) -> None:
+    assert primitive_desc(op, attr, cpu_target()).impl_name() == "ref:reduction"
+    with pytest.raises(UnsupportedPrimitive, match=reason):
+        primitive_desc(op, attr, cpu_target(), references=False)
