@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from contextlib import closing
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +17,9 @@ from poolrt.workers.primitives.primitive_desc import PrimitiveDesc, UnsupportedP
 from tests.references import assert_close
 from tests.references.reduction import reduction
 from tests.workers.native_runner import NativeRunner
+from tests.workers.support.pooled_runner import PooledRunner
+from tests.workers.threadpools.every_pool import EveryPool
+from tests.workers.threadpools.kinds import region_loop
 
 Array = NDArray[Any]
 SEED = random.SystemRandom().randrange(1 << 32)
@@ -90,6 +94,14 @@ def test_nan_and_infinities_reach_the_result_from_anywhere(
                 want = reduction(op, src.astype(np.float64))
             got = native.run(pd, {Arg.SRC: src})[Arg.DST].reshape(dst)
             np.testing.assert_array_equal(got, want, err_msg=f"{special} at {place}")
+
+
+def test_parts_are_put_together_alike_on_threadpools_of_every_kind(native: NativeRunner) -> None:
+    chance = np.random.default_rng(SEED)
+    with closing(EveryPool(region_loop(), SEED)) as pools:
+        for problem in (p for p in PROBLEMS if described(p, THREADS).target.threads):
+            src = chance.standard_normal(problem.src).astype(np.float32)
+            PooledRunner(native, pools).results(described(problem, THREADS), {Arg.SRC: src})
 
 
 def test_few_long_results_are_divided_and_others_are_not() -> None:
