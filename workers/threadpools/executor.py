@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
-from concurrent.futures import Executor, Future
+from concurrent.futures import CancelledError, Executor, Future
 
 from .interface import ThreadpoolInterface
 
@@ -12,12 +13,20 @@ from .interface import ThreadpoolInterface
 class ExecutorPool(ThreadpoolInterface):
     """Runs tasks on ``executor``, up to ``threads`` of them at a time; synchronous. The executor stays its owner's.
 
-    It must run callables in threads of this process: one of processes raises its own error. The calling thread runs the
-    first task itself, and every one that the executor has not begun when it comes to it, so that an executor whose
-    threads are all busy waiting, as in nested use, cannot deadlock.
+    It must run callables in threads of this process. The calling thread runs the first task itself, and every one that
+    the executor has not begun when it comes to it, so that an executor whose threads are all busy waiting, as in nested
+    use, cannot deadlock. Where the executor refuses a task, as one that is shut down does, its error is raised when those
+    that it took have ended; so is an interrupt. Raises TypeError for what is no executor or one of processes, and
+    ValueError for less than one thread.
     """
 
     def __init__(self, executor: Executor, threads: int) -> None:
+        if not isinstance(executor, Executor):
+            raise TypeError(f"executor: expect a concurrent.futures.Executor, got {type(executor).__name__}")
+        # Whoever has an executor of processes has imported its module, which takes long.
+        processes = sys.modules.get("concurrent.futures.process")
+        if processes is not None and isinstance(executor, processes.ProcessPoolExecutor):
+            raise TypeError("executor: its processes cannot run tasks on memory of this one; expect one of threads")
         if threads < 1:
             raise ValueError(f"a threadpool needs at least one thread, got {threads}")
         self._executor = executor
@@ -35,16 +44,21 @@ class ExecutorPool(ThreadpoolInterface):
             for i in range(n):
                 fn(i, n)
             return
-        futures = [self._executor.submit(self._run, fn, i, n) for i in range(1, n)]
+        futures: list[Future[None]] = []
         errors: list[BaseException | None] = []
-        if n > 0:
-            errors.append(self._caught(fn, 0, n))
-        # The last one is the least likely to have begun.
-        for i, future in reversed(list(enumerate(futures, start=1))):
-            errors.append(self._caught(fn, i, n) if future.cancel() else _error_of(future))
-        for error in errors:
-            if error is not None:
-                raise error
+        try:
+            for i in range(1, n):
+                futures.append(self._executor.submit(self._run, fn, i, n))
+        except BaseException as error:  # noqa: BLE001 - raised when those that have begun have ended
+            errors += [error, *[None if future.cancel() else _error_of(future) for future in futures]]
+        else:
+            errors += [self._caught(fn, i, n) for i in range(min(n, 1))]
+            # The last one is the least likely to have begun.
+            for i, future in reversed(list(enumerate(futures, start=1))):
+                errors.append(self._caught(fn, i, n) if future.cancel() else _error_of(future))
+        for raised in errors:
+            if raised is not None:
+                raise raised
 
     def _caught(self, fn: Callable[[int, int], None], i: int, n: int) -> BaseException | None:
         try:
@@ -62,4 +76,13 @@ class ExecutorPool(ThreadpoolInterface):
 
 
 def _error_of(future: Future[None]) -> BaseException | None:
+    """Wait for a task and return its error, or the interrupt that came meanwhile."""
+    interrupt: BaseException | None = None
+    while not future.done():
+        try:
+            future.exception()
+        except BaseException as error:  # noqa: BLE001 - returned below
+            interrupt = error
+    if interrupt is not None or future.cancelled():
+        return interrupt or CancelledError("the executor dropped a task that it had begun")
     return future.exception()

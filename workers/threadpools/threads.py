@@ -2,13 +2,90 @@
 
 from __future__ import annotations
 
+import os
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import TracebackType
 
 from .interface import ThreadpoolInterface
+
+
+class ThreadsPool(ThreadpoolInterface):
+    """Runs regions one after the other on ``threads`` threads; the caller's is one of them unless ``asynchronous``.
+
+    A task that raises does not stop its siblings. From within a task, `parallel_for` runs its tasks in place. Raises
+    RuntimeError when used after `close` or in a process forked from the pool's. An interrupt while a synchronous region
+    is under way is raised when it has ended. The threads of a pool that nobody has any more end after its last region.
+    """
+
+    def __init__(self, threads: int, asynchronous: bool = False) -> None:
+        if threads < 1:
+            raise ValueError(f"a threadpool needs at least one thread, got {threads}")
+        self._num_threads = threads
+        self._asynchronous = asynchronous
+        self._process = os.getpid()
+        self._queue = _Queue(asynchronous)
+        self._threads = [
+            threading.Thread(target=self._queue.serve, name=f"poolrt-{i}", daemon=True)
+            for i in range(threads if asynchronous else threads - 1)
+        ]
+        for thread in self._threads:
+            thread.start()
+        weakref.finalize(self, self._queue.stop).atexit = False
+
+    def get_num_threads(self) -> int:
+        return self._num_threads
+
+    def get_in_parallel(self) -> bool:
+        return self._queue.inside
+
+    def get_flags(self) -> int:
+        return self.ASYNCHRONOUS if self._asynchronous else 0
+
+    def parallel_for(self, n: int, fn: Callable[[int, int], None]) -> None:
+        if self.get_in_parallel():
+            for i in range(n):
+                fn(i, n)
+            return
+        self._require_own()
+        if n > 0:
+            self._queue.submit(n, fn)
+
+    def wait(self) -> None:
+        if not self._asynchronous or self.get_in_parallel():
+            return
+        self._require_own()
+        self._queue.wait()
+
+    def close(self) -> None:
+        """Wait for all regions and stop the threads; raise the first error that nobody has waited for.
+
+        Nothing can be submitted any more. Without effect in a forked process.
+        """
+        if os.getpid() != self._process:
+            return
+        try:
+            self.wait()
+        finally:
+            self._queue.stop()
+            for thread in self._threads:
+                thread.join()
+            self._threads.clear()
+
+    def __enter__(self) -> ThreadsPool:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _require_own(self) -> None:
+        if os.getpid() != self._process:
+            raise RuntimeError("a threadpool cannot be used in a forked process: its threads are in the parent")
 
 
 @dataclass(slots=True, eq=False)
@@ -22,87 +99,66 @@ class _Region:
     error: BaseException | None = field(default=None)
 
 
-class ThreadsPool(ThreadpoolInterface):
-    """Runs regions one after the other on ``threads`` threads; the caller's is one of them unless ``asynchronous``.
+class _Queue:
+    """Regions in order, and the threads that take tasks of the first. It outlives its pool in a thread that still runs."""
 
-    A task that raises does not stop its siblings. From within a task, `parallel_for` runs its tasks in place.
-    """
-
-    def __init__(self, threads: int, asynchronous: bool = False) -> None:
-        if threads < 1:
-            raise ValueError(f"a threadpool needs at least one thread, got {threads}")
-        self._num_threads = threads
+    def __init__(self, asynchronous: bool) -> None:
         self._asynchronous = asynchronous
         self._regions: deque[_Region] = deque()
         self._changed = threading.Condition()
         self._inside = threading.local()
-        self._closed = False
+        self._stopped = False
         self._error: BaseException | None = None
-        self._threads = [
-            threading.Thread(target=self._serve, name=f"poolrt-{i}", daemon=True)
-            for i in range(threads if asynchronous else threads - 1)
-        ]
-        for thread in self._threads:
-            thread.start()
 
-    def get_num_threads(self) -> int:
-        return self._num_threads
-
-    def get_in_parallel(self) -> bool:
+    @property
+    def inside(self) -> bool:
+        """Whether the calling thread is running a task."""
         return getattr(self._inside, "depth", 0) > 0
 
-    def get_flags(self) -> int:
-        return self.ASYNCHRONOUS if self._asynchronous else 0
-
-    def parallel_for(self, n: int, fn: Callable[[int, int], None]) -> None:
-        if n < 1:
-            return
-        if self.get_in_parallel():
-            for i in range(n):
-                fn(i, n)
-            return
+    def submit(self, n: int, fn: Callable[[int, int], None]) -> None:
+        """Append a region; unless asynchronous, run tasks until it has ended, and raise the first error of one."""
         region = _Region(n, fn, n)
         with self._changed:
+            if self._stopped:
+                raise RuntimeError("the threadpool is closed")
             self._regions.append(region)
             self._changed.notify_all()
         if not self._asynchronous:
-            while self._take(lambda: region.left == 0):
-                pass
+            self._run_until(lambda: region.left == 0)
             if region.error is not None:
                 raise region.error
 
     def wait(self) -> None:
-        if not self._asynchronous or self.get_in_parallel():
-            return
+        """Return when all regions have ended; raise the first error since the last call."""
         with self._changed:
             self._changed.wait_for(lambda: not self._regions)
             error, self._error = self._error, None
         if error is not None:
             raise error
 
-    def close(self) -> None:
-        """Wait for all regions and stop the threads; raise the first error that nobody has waited for."""
-        try:
-            self.wait()
-        finally:
-            with self._changed:
-                self._closed = True
-                self._changed.notify_all()
-            for thread in self._threads:
-                thread.join()
-            self._threads.clear()
-
-    def __enter__(self) -> ThreadsPool:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def _serve(self) -> None:
-        while self._take(lambda: self._closed):
+    def serve(self) -> None:
+        """Run tasks until told to stop, and those that are there then."""
+        while self._take(lambda: self._stopped and not self._regions):
             pass
+
+    def stop(self) -> None:
+        """Tell the threads to return when there is nothing to do."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+
+    def _run_until(self, enough: Callable[[], bool]) -> None:
+        """Run tasks until it is enough: an interrupt must not free what other threads work on."""
+        interrupt: BaseException | None = None
+        while True:
+            try:
+                while self._take(enough):
+                    pass
+                break
+            except BaseException as error:  # noqa: BLE001 - raised below
+                interrupt = error
+        if interrupt is not None:
+            raise interrupt
 
     def _take(self, enough: Callable[[], bool]) -> bool:
         """Run one task of the region whose turn it is, waiting for one; return False without one once it is enough."""

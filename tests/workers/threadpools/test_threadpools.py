@@ -36,7 +36,7 @@ def pool(request: pytest.FixtureRequest, loop: Loop) -> Iterator[ThreadpoolInter
 
 def test_every_task_runs_once_with_its_number(pool: ThreadpoolInterface) -> None:
     seen: list[tuple[int, int]] = []
-    for n in (0, 1, 2, 5, 100):
+    for n in (-1, 0, 1, 2, 5, 100):
         pool.parallel_for(n, lambda i, n: seen.append((i, n)))
     pool.wait()
     assert sorted(seen) == [(i, n) for i, n in sorted((i, n) for n in (1, 2, 5, 100) for i in range(n))]

@@ -4,7 +4,7 @@ A queue is memory of int64 words, each of the first eight on a cache line of its
 
 0 regions that have ended · 1 regions submitted · 2 an event counter that every change of the other two increments (the
 futex word) · 3 threads that sleep on it · 4 not 0: threads are to return · 5 address of the ring · 6 number of regions
-that the ring holds, a power of two
+that the ring holds, a power of two · 7 regions that had ended when their owner last let go of what belongs to them
 
 A record of the ring is a cache line: the kernel's entry point, the address of an array of addresses of packed
 arguments, the number of tasks, the address of a word that is set where a task fails; the next task, the tasks that have
@@ -37,7 +37,7 @@ from .vec import iload
 
 #: Bytes of a cache line: distance of the queue's words, and size of a record.
 LINE: Final = 64
-ENDED, SUBMITTED, EVENT, SLEEPERS, STOP, RING, CAPACITY = (LINE * i for i in range(7))
+ENDED, SUBMITTED, EVENT, SLEEPERS, STOP, RING, CAPACITY, RELEASED = (LINE * i for i in range(8))
 FUNCTION, BLOBS, COUNT, STATUS, NEXT, DONE = (8 * i for i in range(6))
 #: Longest sleep, in milliseconds, before a thread that waits for a region returns, to look after signals.
 SLICE_MS: Final = 100
@@ -61,8 +61,9 @@ def _loop() -> tuple[Callable[..., None], Any]:
     """Return the loop.
 
     Arguments: the queue's address; the number of regions that must have ended for the call to return (negative: only
-    when told to stop); 1 to run tasks meanwhile, 0 to wait only; and how often to look before sleeping. A call that
-    waits for regions may return early; the caller looks and calls again.
+    when told to stop, or when nothing has happened for a slice of time and there are ended regions to let go of); 1 to
+    run tasks meanwhile, 0 to wait only; and how often to look before sleeping. A call that waits for regions may return
+    early; the caller looks and calls again.
     """
 
     def loop(begin: int, end: int, queue: int, until: int, helps: int, spins: int) -> None:
@@ -105,7 +106,7 @@ def _loop() -> tuple[Callable[..., None], Any]:
                 futex_wait(queue + EVENT, event, SLICE_MS)
             atomic_add(queue + SLEEPERS, -1)
             looks = 0
-            if until >= 0 and atomic_load(queue + EVENT) == event:
+            if atomic_load(queue + EVENT) == event and (until >= 0 or atomic_load(queue + RELEASED) < ended):
                 return
 
     return loop, types.void(*[types.int64] * 6)
