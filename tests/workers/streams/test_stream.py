@@ -10,9 +10,11 @@ import pytest
 from poolrt.workers.engines.engine import Engine
 from poolrt.workers.streams.attributes import StreamAttr
 from poolrt.workers.streams.stream import Stream
+from poolrt.workers.threadpools.interface import ThreadpoolInterface
 from poolrt.workers.threadpools.sequential import SequentialPool
 from poolrt.workers.threadpools.threads import ThreadsPool
 from tests.workers.opencl.processes import python
+from tests.workers.threadpools.kinds import OwnPool
 
 
 def test_a_stream_computes_on_the_calling_thread_unless_it_is_told_otherwise() -> None:
@@ -53,6 +55,31 @@ def test_a_stream_tells_its_attributes_and_keeps_them() -> None:
 def test_errors_name_the_argument(wrong: Callable[[], object], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         wrong()
+
+
+@pytest.mark.parametrize(
+    ("method", "returned", "error", "message"),
+    [
+        ("get_num_threads", 0, ValueError, r"Wrong.get_num_threads\(\) must be at least 1, got 0"),
+        ("get_num_threads", None, TypeError, r"Wrong.get_num_threads\(\) must return an int, got None"),
+        ("get_num_threads", 2.0, TypeError, r"Wrong.get_num_threads\(\) must return an int, got 2.0"),
+        ("get_flags", None, TypeError, r"Wrong.get_flags\(\) must return an int, got None"),
+        ("get_flags", 6, ValueError, r"Wrong.get_flags\(\) has unknown flags: 0x6"),
+        ("get_flags", ThreadpoolInterface.ASYNCHRONOUS, TypeError, r"Wrong is asynchronous and must have a method wait\(\)"),
+    ],
+)  # fmt: skip
+def test_a_threadpool_that_tells_nonsense_is_refused_by_name(
+    method: str, returned: object, error: type[Exception], message: str
+) -> None:
+    wrong = type("Wrong", (OwnPool,), {method: lambda self: returned})
+    with pytest.raises(error, match=message):
+        StreamAttr("cpu").set_threadpool(wrong())
+
+
+def test_a_threadpool_that_lacks_a_method_cannot_be_made() -> None:
+    lacking = type("Lacking", (OwnPool,), {"parallel_for": ThreadpoolInterface.parallel_for})
+    with pytest.raises(TypeError, match="abstract method parallel_for"):
+        lacking()
 
 
 def test_waiting_waits_for_an_asynchronous_pool_and_raises_its_first_error() -> None:
