@@ -28,9 +28,7 @@ class NativePool(ThreadpoolInterface):
     """A pool of ``threads`` threads.
 
     Synchronous, the calling thread is one of them; ``asynchronous``, it only submits. Called from within a task,
-    regions run in place, so nesting of any depth cannot deadlock. Many threads may submit: to an asynchronous pool, in
-    one order for all; to a synchronous one, each in its own, and while the threads are at work for another one they
-    run in place too, so that nobody waits for tasks that take long or wait themselves. ``kernels`` are those of a
+    regions run in place, so nesting of any depth cannot deadlock. Many threads may submit. ``kernels`` are those of a
     region loop, realized; unless given, they come from the primitive cache of this process. Raises ValueError for less
     than one thread, what `PrimitiveCache.fetch` raises, and RuntimeError when used after `close` or in a process forked
     from the pool's. An interrupt while a synchronous region is under way is raised when it has ended.
@@ -50,15 +48,8 @@ class NativePool(ThreadpoolInterface):
         self._process = os.getpid()
         loop, submit, *clock = _region_loop() if kernels is None else kernels
         self.clock = clock[0] if clock else None
-<<<<<<< Updated upstream
         self._queue = NativeQueue(loop, submit)
         self._closed = False
-=======
-        self._queue = _Queue(loop, submit)
-        self._lock = threading.Lock()
-        #: Held by the thread for which a synchronous pool's threads are at work.
-        self._turn = threading.Lock()
->>>>>>> Stashed changes
         self._inside = threading.local()
         self._threads = [
             threading.Thread(target=self._queue.serve, name=f"poolrt-native-{i}", daemon=True)
@@ -90,7 +81,7 @@ class NativePool(ThreadpoolInterface):
             self._submit(regions if isinstance(regions, PackedRegions) else PackedRegions(regions))
 
     def wait(self) -> None:
-        if not self._asynchronous or self.get_in_parallel():
+        if self.get_in_parallel():
             return  # what was submitted from within a task has run in place
         self._require_own()
         end = self._queue.submitted
@@ -125,7 +116,6 @@ class NativePool(ThreadpoolInterface):
         self.close()
 
     def _submit(self, regions: PackedRegions) -> None:
-<<<<<<< Updated upstream
         self._require_own()
         if self._closed:
             raise RuntimeError("the threadpool is closed")
@@ -139,30 +129,10 @@ class NativePool(ThreadpoolInterface):
                 self._queue.submit(regions, begin, count)
                 end = self._queue.submitted
             self._run_until(end)
-=======
-        if os.getpid() != self._process:
-            raise RuntimeError("a threadpool cannot be used in a forked process: its threads are in the parent")
-        if self._asynchronous:
-            with self._lock:
-                self._release()
-                self._queue.kept.append((self._queue.submitted + len(regions), regions))
-                self._queue.submit(regions, 0, len(regions))
-            return
-        begin = 0
-        while begin < len(regions) and not self._turn.acquire(blocking=False):
-            regions.run(begin)
-            begin += 1
-        if begin < len(regions):
-            try:
-                self._run_on_threads(regions, begin)
-            finally:
-                self._turn.release()
->>>>>>> Stashed changes
         error = regions.take_failure()
         if error is not None:
             raise error
 
-<<<<<<< Updated upstream
     def _run_until(self, end: int) -> None:
         """Run tasks until so many regions have ended: an interrupt must not free what other threads work on."""
         interrupt: BaseException | None = None
@@ -175,18 +145,6 @@ class NativePool(ThreadpoolInterface):
                 interrupt = error
         if interrupt is not None:
             raise interrupt
-=======
-    def _run_on_threads(self, regions: PackedRegions, begin: int) -> None:
-        """Run regions from a number on; the calling thread helps, and has the turn."""
-        # Nobody else may be there to run what the queue has no room for.
-        for number in range(begin, len(regions), _SHARE):
-            self._queue.submit(regions, number, min(_SHARE, len(regions) - number))
-            self._wait_for(self._queue.submitted)
-
-    def _wait_for(self, end: int) -> None:
-        while self._queue.ended < end:
-            self._queue.run(end, helps=not self._asynchronous)
->>>>>>> Stashed changes
 
     def _require_own(self) -> None:
         if os.getpid() != self._process:

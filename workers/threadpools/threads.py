@@ -102,18 +102,7 @@ class _Region:
 class _Queue:
     """Regions in order, and the threads that take tasks of the first. It outlives its pool in a thread that still runs."""
 
-<<<<<<< Updated upstream
     def __init__(self, asynchronous: bool) -> None:
-=======
-    A task that raises does not stop its siblings. From within a task, `parallel_for` runs its tasks in place; so it does
-    on a synchronous pool whose threads are at work for another caller, so that nobody waits for another one's tasks.
-    """
-
-    def __init__(self, threads: int, asynchronous: bool = False) -> None:
-        if threads < 1:
-            raise ValueError(f"a threadpool needs at least one thread, got {threads}")
-        self._num_threads = threads
->>>>>>> Stashed changes
         self._asynchronous = asynchronous
         self._regions: deque[_Region] = deque()
         self._changed = threading.Condition()
@@ -130,7 +119,6 @@ class _Queue:
         """Append a region; unless asynchronous, run tasks until it has ended, and raise the first error of one."""
         region = _Region(n, fn, n)
         with self._changed:
-<<<<<<< Updated upstream
             if self._stopped:
                 raise RuntimeError("the threadpool is closed")
             self._regions.append(region)
@@ -139,23 +127,6 @@ class _Queue:
             self._run_until(lambda: region.left == 0)
             if region.error is not None:
                 raise region.error
-=======
-            alone = not self._asynchronous and bool(self._regions)
-            if not alone:
-                self._regions.append(region)
-                self._changed.notify_all()
-        if self._asynchronous:
-            return
-        if alone:
-            for number in range(n):
-                error = self._run(region, number)
-                region.error = region.error or error
-        else:
-            while self._take(lambda: region.left == 0):
-                pass
-        if region.error is not None:
-            raise region.error
->>>>>>> Stashed changes
 
     def wait(self) -> None:
         """Return when all regions have ended; raise the first error since the last call."""
