@@ -1,7 +1,8 @@
 """The cost model: what executing a primitive once takes on one thread, estimated from its descriptor.
 
 Whoever cuts launches into jobs asks it (`threadpools.jobs`); being right to a factor of three is enough for that. The
-times were measured on one core of a server with AVX-512: each is that of large problems, out of the last cache.
+times were measured on one core of a server with AVX-512, on problems within and beyond a core's own cache; those of
+memory are a little longer, as a smaller machine has it. `benchmarks/estimates.py` tells how near they come.
 """
 
 from __future__ import annotations
@@ -13,20 +14,21 @@ from ..desc import Arg, OpDesc
 from .primitive_desc import REFERENCE, PrimitiveDesc
 
 #: Nanoseconds for a byte that is read or written, and for a multiplication with its addition.
-_BYTE: Final = 0.1
-_PRODUCT: Final = 0.02
+_BYTE: Final = 0.03
+_PRODUCT: Final = 0.012
 #: The same of reference implementations, which take one element after another.
-_REFERENCE_BYTE: Final = 4.0
-_REFERENCE_PRODUCT: Final = 4.0
-#: Operations that compute an exponential or the like for each element: nanoseconds for a byte.
-_FUNCTIONS: Final = {"eltwise": 0.3, "softmax": 0.3, "lrn": 0.5, "batch_normalization": 0.2}
+_REFERENCE_BYTE: Final = 7.0
+_REFERENCE_PRODUCT: Final = 6.0
+#: Operations that compute more for each element: nanoseconds for a byte.
+_BYTES: Final = {"softmax": 0.05, "lrn": 0.1, "pooling": 0.05}
+_REFERENCE_BYTES: Final = {"lrn": 50.0}
 
 
 def nanoseconds(pd: PrimitiveDesc) -> int:
     """Return the estimated time of one execution on one thread."""
     slow = pd.implementation.name.startswith(REFERENCE)
     moved = sum(desc.nbytes for desc in pd.memories().values())
-    by_byte = _REFERENCE_BYTE if slow else _FUNCTIONS.get(pd.op.kind, _BYTE)
+    by_byte = _REFERENCE_BYTES.get(pd.op.kind, _REFERENCE_BYTE) if slow else _BYTES.get(pd.op.kind, _BYTE)
     return int(moved * by_byte + products(pd.op) * (_REFERENCE_PRODUCT if slow else _PRODUCT))
 
 
