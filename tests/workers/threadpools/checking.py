@@ -83,6 +83,10 @@ class CheckingPool(ThreadpoolInterface):
         for i in order:
             fn(i, n)
 
+    def hold_back(self) -> None:
+        """Let nothing that is submitted from now on begin before somebody waits."""
+        self.held = range(1 << 30, 1 << 31)
+
     def wait(self) -> None:
         if self.get_in_parallel():
             return

@@ -1,10 +1,13 @@
-"""Execute primitives on pools of every kind and size, and require the bytes of a synchronous execution of one part."""
+"""Execute primitives on pools of every kind and size, and require the bytes of a synchronous execution of one part.
+
+One pool runs nothing before somebody waits: there `execute` must return with every result still to come.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,22 +22,28 @@ from poolrt.workers.streams.attributes import StreamAttr
 from poolrt.workers.threadpools.interface import ThreadpoolInterface
 from tests.references import pack
 
-from .checking import CheckingStream
+from .checking import CheckingPool, CheckingStream
 from .kinds import CASES, Loop, made
 from .poison import FreedMemory, poisoned
 
 Array = NDArray[Any]
 
 
-class EveryPool:
-    """Pools of every kind with one, two and seven threads; they are all at work at the same time."""
+#: What runs nothing before somebody waits.
+HELD_BACK: Final = ("checking", 2)
 
-    def __init__(self, loop: Loop, seed: int) -> None:
+
+class EveryPool:
+    """Pools of every kind with one, two and seven threads, or of some ``cases``; they are all at work at the same time."""
+
+    def __init__(self, loop: Loop, seed: int, cases: Sequence[tuple[str, int]] = CASES) -> None:
         self._engine = Engine("cpu")
         self._opened = ExitStack()
-        self._pools = {case: self._opened.enter_context(made(*case, loop, seed)) for case in CASES}
-        for pool in self._pools.values():
+        self._pools = {case: self._opened.enter_context(made(*case, loop, seed)) for case in cases}
+        for case, pool in self._pools.items():
             pool.least_job_ns = 0  # however short the work is, it is cut
+            if case == HELD_BACK and isinstance(pool, CheckingPool):
+                pool.hold_back()
 
     def close(self) -> None:
         self._opened.close()
@@ -55,6 +64,8 @@ class EveryPool:
                 for case, pool in self._pools.items()
             }
             del execution
+            for arg, held in written.get(HELD_BACK, {}).items():
+                assert held.tobytes() == contents[arg].tobytes(), f"argument {arg} is written before anybody waits"
             for case, found in written.items():
                 self._pools[case].wait()
                 for arg, want in wanted.items():

@@ -76,7 +76,7 @@ def test_a_region_that_keeps_all_it_works_on_is_right(
 def test_a_region_that_does_not_keep_its_argument_blocks_is_found(
     pool: CheckingPool, freed: FreedMemory, doubling: Primitive
 ) -> None:
-    late(pool)
+    pool.hold_back()
     found, src, dst = bound(doubling, freed)
     pool.run_regions(regions(found, None))
     del found
@@ -88,7 +88,7 @@ def test_a_region_that_does_not_keep_its_argument_blocks_is_found(
 def test_a_region_that_does_not_keep_its_source_is_found(
     pool: CheckingPool, freed: FreedMemory, doubling: Primitive
 ) -> None:
-    late(pool)
+    pool.hold_back()
     found, src, dst = bound(doubling, freed)
     pool.run_regions(regions(found, found))
     del src
@@ -99,7 +99,7 @@ def test_a_region_that_does_not_keep_its_source_is_found(
 def test_a_region_that_does_not_keep_its_destination_is_found(
     pool: CheckingPool, freed: FreedMemory, doubling: Primitive
 ) -> None:
-    late(pool)
+    pool.hold_back()
     found, src, dst = bound(doubling, freed)
     pool.run_regions(regions(found, (found, src)))
     del dst
@@ -111,7 +111,7 @@ def test_a_region_that_does_not_keep_its_destination_is_found(
 def test_an_argument_block_that_is_used_again_too_early_is_found(
     pool: CheckingPool, freed: FreedMemory, doubling: Primitive
 ) -> None:
-    late(pool)
+    pool.hold_back()
     found, src, dst = bound(doubling, freed)
     pool.run_regions(regions(found, (found, src)))
     other = freed.take(4 * SIZE).view(np.float32)
@@ -184,8 +184,3 @@ def test_scratch_memory_is_no_number_when_a_primitive_begins(pool: CheckingPool,
     assert seen == [True] * 3
     # Then what it computes does not depend on that
     assert (np.frombuffer(memories[Arg.DST].map(), np.float32) == 0).all()
-
-
-def late(pool: CheckingPool) -> None:
-    """Let nothing that is submitted begin before somebody waits."""
-    pool.held = range(1 << 30, 1 << 31)

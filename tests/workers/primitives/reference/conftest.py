@@ -9,7 +9,7 @@ import pytest
 from .drawing import Runner
 
 
-@pytest.fixture(params=["native", "opencl"])
+@pytest.fixture(params=["held_back", "opencl", pytest.param("every_pool", marks=pytest.mark.slow)])
 def runner(request: pytest.FixtureRequest) -> Runner:
-    """Return what runs primitives on the CPU, and on OpenCL."""
+    """Return what runs primitives on the CPU, also on threadpools, and on OpenCL."""
     return cast("Runner", request.getfixturevalue(str(request.param)))
