@@ -209,8 +209,10 @@ class _Products:
         return self._primitive(src, weights, dst, attr)
 
     def memory(self, desc: MemoryDesc, array: NDArray[Any]) -> Memory:
-        """Return the memory that an array, which the caller keeps alive, lies in."""
-        return Memory(desc, self.engine, (ctypes.c_char * desc.nbytes).from_address(array.ctypes.data))
+        """Return the memory that an array lies in, which it keeps alive: whoever waits may be interrupted."""
+        block: Any = (ctypes.c_char * desc.nbytes).from_address(array.ctypes.data)
+        block.keeps = array
+        return Memory(desc, self.engine, block)
 
     def _create(self, src: MemoryDesc, weights: MemoryDesc, dst: MemoryDesc, attr: PrimitiveAttr) -> Primitive:
         return Matmul.PrimitiveDesc(self.engine, src, weights, None, dst, attr=attr).create()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+import weakref
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,9 @@ from poolrt.cachestore import CacheStore
 from poolrt.workers import gemm
 from poolrt.workers.gemm import gemm_s8s8s32, gemm_u8s8s32, sgemm
 from poolrt.workers.primitives.cache import primitive_cache
-from poolrt.workers.threadpools.threads import ThreadsPool
+from poolrt.workers.threadpools.interface import ThreadpoolInterface
+from tests.workers.threadpools.checking import CheckingPool
+from tests.workers.threadpools.kinds import KINDS, made, region_loop
 
 Array = NDArray[Any]
 SHAPES = 1_000
@@ -37,6 +41,17 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     CacheStore.connect(home=place).down()
 
 
+@pytest.fixture(scope="module")
+def pools() -> Iterator[list[ThreadpoolInterface | None]]:
+    """Return a threadpool of every kind, and none."""
+    loop = region_loop()
+    with ExitStack() as opened:
+        found = [opened.enter_context(made(kind, 2, loop)) for kind in KINDS]
+        for pool in found:
+            pool.least_job_ns = 0  # however short the work is, it is cut
+        yield [None, *found]
+
+
 def factor(
     rng: np.random.Generator, shape: tuple[int, int], dtype: Any, transposed: bool, gap: int
 ) -> tuple[Array, Array]:
@@ -49,30 +64,29 @@ def factor(
 
 
 @pytest.mark.parametrize("kind", GEMMS)
-def test_integer_products_are_exact_over_random_shapes(kind: str) -> None:
+def test_integer_products_are_exact_over_random_shapes(kind: str, pools: list[ThreadpoolInterface | None]) -> None:
     multiply, dtype = GEMMS[kind]
     seed = random.SystemRandom().randrange(1 << 32)
     rng, draw = np.random.default_rng(seed), random.Random(seed)
-    with ThreadsPool(2) as pool:
-        for number in range(SHAPES):
-            m, n, k = (draw.choice((1, 16, 64, draw.randint(1, 40), draw.randint(1, 150))) for _ in range(3))
-            transposed = (draw.random() < 0.3, draw.random() < 0.3)
-            gap = draw.choice((0, 0, 3))
-            a, given_a = factor(rng, (m, k), dtype, transposed[0], gap)
-            b, given_b = factor(rng, (k, n), np.int8, transposed[1], gap)
-            ao, bo = (draw.choice((0, 1, -7, 128, 255)) for _ in range(2))
-            offsetc = draw.choice("FRC")
-            co = rng.integers(-1000, 1000, {"F": 1, "R": n, "C": m}[offsetc])
-            c = rng.integers(-1000, 1000, (m, n)).astype(np.int32)
-            beta = draw.choice((0.0, 1.0))
-            want = (a.astype(np.int64) - ao) @ (b.astype(np.int64) - bo) + int(beta) * c
-            want = want + (co[:, None] if offsetc == "C" else co)
-            got = multiply(
-                given_a, given_b, c, transa=transposed[0], transb=transposed[1], beta=beta, ao=ao, bo=bo,
-                co=co, offsetc=offsetc, threadpool=draw.choice((None, pool)),
-            )  # fmt: skip
-            assert got is c
-            assert np.array_equal(got, want), f"seed {seed}, product {number}: {m}x{n}x{k}"
+    for number in range(SHAPES):
+        m, n, k = (draw.choice((1, 16, 64, draw.randint(1, 40), draw.randint(1, 150))) for _ in range(3))
+        transposed = (draw.random() < 0.3, draw.random() < 0.3)
+        gap = draw.choice((0, 0, 3))
+        a, given_a = factor(rng, (m, k), dtype, transposed[0], gap)
+        b, given_b = factor(rng, (k, n), np.int8, transposed[1], gap)
+        ao, bo = (draw.choice((0, 1, -7, 128, 255)) for _ in range(2))
+        offsetc = draw.choice("FRC")
+        co = rng.integers(-1000, 1000, {"F": 1, "R": n, "C": m}[offsetc])
+        c = rng.integers(-1000, 1000, (m, n)).astype(np.int32)
+        beta = draw.choice((0.0, 1.0))
+        want = (a.astype(np.int64) - ao) @ (b.astype(np.int64) - bo) + int(beta) * c
+        want = want + (co[:, None] if offsetc == "C" else co)
+        got = multiply(
+            given_a, given_b, c, transa=transposed[0], transb=transposed[1], beta=beta, ao=ao, bo=bo,
+            co=co, offsetc=offsetc, threadpool=draw.choice(pools),
+        )  # fmt: skip
+        assert got is c
+        assert np.array_equal(got, want), f"seed {seed}, product {number}: {m}x{n}x{k}"
 
 
 @pytest.mark.parametrize("kind", GEMMS)
@@ -88,23 +102,49 @@ def test_scaled_integer_products_are_rounded_to_even_and_saturated(kind: str) ->
         np.testing.assert_array_equal(multiply(a, b, c.copy(), alpha=alpha, beta=beta, co=3), want)
 
 
-def test_float_products_are_close() -> None:
+def test_an_interrupted_product_keeps_its_matrices_until_its_tasks_have_ended() -> None:
+    class Interrupted(Exception):
+        """What a wait is left with."""
+
+    class Left(CheckingPool):
+        """Cannot be waited for at first."""
+
+        left = True
+
+        def wait(self) -> None:
+            if self.left:
+                self.left = False
+                raise Interrupted
+            super().wait()
+
+    given = np.ones((16, 16), np.float32)
+    alive = weakref.ref(given)
+    with Left(1) as pool:
+        pool.hold_back()
+        with pytest.raises(Interrupted):
+            sgemm(given, np.ones((16, 16), np.float32), threadpool=pool)
+        del given
+        assert alive() is not None
+        pool.wait()
+    assert alive() is None
+
+
+def test_float_products_are_close(pools: list[ThreadpoolInterface | None]) -> None:
     seed = random.SystemRandom().randrange(1 << 32)
     rng, draw = np.random.default_rng(seed), random.Random(seed)
-    with ThreadsPool(2) as pool:
-        for _ in range(100):
-            m, n, k = (draw.choice((1, 2, 7, 17, 33, 64, 100)) for _ in range(3))
-            a, b = rng.standard_normal((m, k)).astype(np.float32), rng.standard_normal((k, n)).astype(np.float32)
-            c = rng.standard_normal((m, n)).astype(np.float32)
-            alpha, beta = draw.choice(((1.0, 0.0), (0.5, 0.0), (1.0, 1.0), (-2.0, 0.25)))
-            transposed = (draw.random() < 0.5, draw.random() < 0.5)
-            want = alpha * (a.astype(np.float64) @ b.astype(np.float64)) + beta * c.astype(np.float64)
-            bound = abs(alpha) * (np.abs(a) @ np.abs(b)) + abs(beta) * np.abs(c)
-            got = sgemm(
-                a.T.copy() if transposed[0] else a, b.T.copy() if transposed[1] else b, c, transa=transposed[0],
-                transb=transposed[1], alpha=alpha, beta=beta, threadpool=draw.choice((None, pool)),
-            )  # fmt: skip
-            assert np.all(np.abs(got - want) <= 2e-6 * (bound + 1e-30)), f"seed {seed}: {m}x{n}x{k}"
+    for _ in range(100):
+        m, n, k = (draw.choice((1, 2, 7, 17, 33, 64, 100)) for _ in range(3))
+        a, b = rng.standard_normal((m, k)).astype(np.float32), rng.standard_normal((k, n)).astype(np.float32)
+        c = rng.standard_normal((m, n)).astype(np.float32)
+        alpha, beta = draw.choice(((1.0, 0.0), (0.5, 0.0), (1.0, 1.0), (-2.0, 0.25)))
+        transposed = (draw.random() < 0.5, draw.random() < 0.5)
+        want = alpha * (a.astype(np.float64) @ b.astype(np.float64)) + beta * c.astype(np.float64)
+        bound = abs(alpha) * (np.abs(a) @ np.abs(b)) + abs(beta) * np.abs(c)
+        got = sgemm(
+            a.T.copy() if transposed[0] else a, b.T.copy() if transposed[1] else b, c, transa=transposed[0],
+            transb=transposed[1], alpha=alpha, beta=beta, threadpool=draw.choice(pools),
+        )  # fmt: skip
+        assert np.all(np.abs(got - want) <= 2e-6 * (bound + 1e-30)), f"seed {seed}: {m}x{n}x{k}"
 
 
 def test_empty_products_are_zeros_and_offsets() -> None:
