@@ -28,7 +28,9 @@ class NativePool(ThreadpoolInterface):
     """A pool of ``threads`` threads.
 
     Synchronous, the calling thread is one of them; ``asynchronous``, it only submits. Called from within a task,
-    regions run in place, so nesting of any depth cannot deadlock. Many threads may submit. ``kernels`` are those of a
+    regions run in place, so nesting of any depth cannot deadlock. Many threads may submit: to an asynchronous pool, in
+    one order for all; to a synchronous one, each in its own, and while the threads are at work for another one they
+    run in place too, so that nobody waits for tasks that take long or wait themselves. ``kernels`` are those of a
     region loop, realized; unless given, they come from the primitive cache of this process. Raises ValueError for less
     than one thread, what `PrimitiveCache.fetch` raises, and RuntimeError when used after `close` or in a process forked
     from the pool's. An interrupt while a synchronous region is under way is raised when it has ended.
@@ -50,6 +52,8 @@ class NativePool(ThreadpoolInterface):
         self.clock = clock[0] if clock else None
         self._queue = NativeQueue(loop, submit)
         self._closed = False
+        #: Held by the thread for which a synchronous pool's threads are at work.
+        self._turn = threading.Lock()
         self._inside = threading.local()
         self._threads = [
             threading.Thread(target=self._queue.serve, name=f"poolrt-native-{i}", daemon=True)
@@ -84,9 +88,11 @@ class NativePool(ThreadpoolInterface):
         if self.get_in_parallel():
             return  # what was submitted from within a task has run in place
         self._require_own()
+        if not self._asynchronous:
+            return  # whoever submitted has waited
         end = self._queue.submitted
         while self._queue.ended < end:
-            self._queue.run(end, helps=not self._asynchronous)
+            self._queue.run(end, helps=False)
         error = self._queue.release()
         if error is not None:
             raise error
@@ -122,16 +128,27 @@ class NativePool(ThreadpoolInterface):
         if self._asynchronous:
             self._queue.submit_and_keep(regions)
             return
-        # Nobody else may be there to run what the queue has no room for.
-        for begin in range(0, len(regions), _SHARE):
-            with self._queue.lock:
-                count = min(_SHARE, len(regions) - begin)
-                self._queue.submit(regions, begin, count)
-                end = self._queue.submitted
-            self._run_until(end)
+        begin = 0
+        while begin < len(regions) and not self._turn.acquire(blocking=False):
+            regions.run(begin)
+            begin += 1
+        if begin < len(regions):
+            try:
+                self._run_on_threads(regions, begin)
+            finally:
+                self._turn.release()
         error = regions.take_failure()
         if error is not None:
             raise error
+
+    def _run_on_threads(self, regions: PackedRegions, begin: int) -> None:
+        """Run regions from a number on; the calling thread has the turn, and helps."""
+        # Nobody else may be there to run what the queue has no room for.
+        for number in range(begin, len(regions), _SHARE):
+            with self._queue.lock:
+                self._queue.submit(regions, number, min(_SHARE, len(regions) - number))
+                end = self._queue.submitted
+            self._run_until(end)
 
     def _run_until(self, end: int) -> None:
         """Run tasks until so many regions have ended: an interrupt must not free what other threads work on."""

@@ -16,9 +16,11 @@ from .interface import ThreadpoolInterface
 class ThreadsPool(ThreadpoolInterface):
     """Runs regions one after the other on ``threads`` threads; the caller's is one of them unless ``asynchronous``.
 
-    A task that raises does not stop its siblings. From within a task, `parallel_for` runs its tasks in place. Raises
-    RuntimeError when used after `close` or in a process forked from the pool's. An interrupt while a synchronous region
-    is under way is raised when it has ended. The threads of a pool that nobody has any more end after its last region.
+    A task that raises does not stop its siblings. From within a task, `parallel_for` runs its tasks in place; so it does
+    on a synchronous pool whose threads are at work for another caller, so that nobody waits for another one's tasks.
+    Raises RuntimeError when used after `close` or in a process forked from the pool's. An interrupt while a synchronous
+    region is under way is raised when it has ended. The threads of a pool that nobody has any more end after its last
+    region.
     """
 
     def __init__(self, threads: int, asynchronous: bool = False) -> None:
@@ -121,12 +123,20 @@ class _Queue:
         with self._changed:
             if self._stopped:
                 raise RuntimeError("the threadpool is closed")
-            self._regions.append(region)
-            self._changed.notify_all()
-        if not self._asynchronous:
+            alone = not self._asynchronous and bool(self._regions)
+            if not alone:
+                self._regions.append(region)
+                self._changed.notify_all()
+        if self._asynchronous:
+            return
+        if alone:
+            for number in range(n):
+                error = self._run(region, number)
+                region.error = region.error or error
+        else:
             self._run_until(lambda: region.left == 0)
-            if region.error is not None:
-                raise region.error
+        if region.error is not None:
+            raise region.error
 
     def wait(self) -> None:
         """Return when all regions have ended; raise the first error since the last call."""

@@ -15,7 +15,7 @@ from poolrt.workers.engines.target import host_isa
 from poolrt.workers.kernels.native.codegen import compile_function
 from poolrt.workers.kernels.native.integers import load_s32, store_s32
 from poolrt.workers.kernels.native.object_loader import load_object
-from poolrt.workers.threadpools.interface import KernelFailed, Region, ThreadpoolInterface
+from poolrt.workers.threadpools.interface import KERNEL_TYPE, KernelFailed, Region, ThreadpoolInterface
 from poolrt.workers.threadpools.native import NativePool
 from poolrt.workers.threadpools.sequential import SequentialPool
 from poolrt.workers.threadpools.threads import ThreadsPool
@@ -24,6 +24,7 @@ from .kinds import CASES, Loop, OwnPool, made
 
 I = numba.types.int64  # noqa: E741
 SECONDS = 20.0
+SYNCHRONOUS = ("threads", "native", "executor")
 
 
 @pytest.fixture(params=CASES, ids=str)
@@ -168,6 +169,66 @@ def test_many_threads_may_submit_to_one_pool(pool: ThreadpoolInterface) -> None:
         assert not thread.is_alive()
     pool.wait()
     assert counts == [150] * 6
+
+
+@pytest.mark.parametrize("kind", SYNCHRONOUS)
+@pytest.mark.parametrize("threads", [1, 2])
+def test_nobody_waits_for_tasks_of_another_thread_on_a_synchronous_pool(kind: str, threads: int, loop: Loop) -> None:
+    gate, begun, seen = threading.Event(), threading.Event(), list[int]()
+
+    def native(_ret: Any, _exc: Any, _blob: Any) -> int:
+        seen.append(-1)
+        return 0
+
+    def hold(_i: int, _n: int) -> None:
+        begun.set()
+        gate.wait(SECONDS)
+
+    callback = KERNEL_TYPE(native)
+    regions = [Region(ctypes.cast(callback, ctypes.c_void_p).value or 0, [0], keep=callback)] * 3
+    with made(kind, threads, loop) as pool:
+        # Given tasks of another thread for all threads that there are
+        other = threading.Thread(target=pool.parallel_for, args=(threads, hold), daemon=True)
+        other.start()
+        assert begun.wait(SECONDS)
+        # When this one submits its own
+        pool.parallel_for(3, lambda i, n: seen.append(i))
+        pool.run_regions(regions)
+        pool.wait()
+        # Then they have run, while those have not ended
+        assert sorted(seen) == [-1, -1, -1, 0, 1, 2]
+        assert other.is_alive()
+        assert not pool.get_in_parallel()
+        # And one that fails does not stop its siblings
+        with pytest.raises(ZeroDivisionError):
+            pool.parallel_for(3, lambda i, n: seen.append(6 // (i - 1)))
+        assert sorted(seen) == [-6, -1, -1, -1, 0, 1, 2, 6]
+        gate.set()
+        other.join(SECONDS)
+        assert not other.is_alive()
+
+
+@pytest.mark.parametrize("kind", SYNCHRONOUS)
+def test_tasks_of_two_pools_may_submit_to_each_other(kind: str, loop: Loop) -> None:
+    meeting, seen = threading.Barrier(2, timeout=SECONDS), list[str]()
+    with made(kind, 1, loop) as one, made(kind, 1, loop) as other:
+
+        def cross(here: ThreadpoolInterface, there: ThreadpoolInterface, name: str) -> None:
+            def task(_i: int, _n: int) -> None:
+                meeting.wait()
+                there.parallel_for(1, lambda _i, _n: seen.append(name))
+
+            here.parallel_for(1, task)
+
+        threads = [
+            threading.Thread(target=cross, args=args, daemon=True) for args in ((one, other, "a"), (other, one, "b"))
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(SECONDS)
+            assert not thread.is_alive(), "each waits for the other"
+    assert sorted(seen) == ["a", "b"]
 
 
 @pytest.mark.parametrize("threads", [0, -1])
