@@ -30,7 +30,7 @@ class InstanceKey(NamedTuple):
 
     ``what`` it is: ``primitive``, ``memories``. ``in_place`` sets apart what may share an output: an activation's
     algorithm, a softmax's axis, the propagation kind. ``executor`` is whoever runs it, ``thread`` the number that the
-    context gave to the thread where several share it, else 0.
+    context gave to the thread where several share it, else 0, or its complement within tasks of a threadpool.
     """
 
     what: str
@@ -163,4 +163,4 @@ def _forget_thread(context: weakref.ref[DeviceContext], thread: int) -> None:
 
 
 def _is_of(thread: int, key: InstanceKey) -> bool:
-    return key.thread == thread
+    return key.thread in (thread, ~thread)

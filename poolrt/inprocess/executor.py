@@ -81,8 +81,10 @@ class Executor:
         self._identities = Identities(self._built.constants.values())
         #: Known by itself: an address may come to be another's.
         identity = object()
-        self._means = Means(self._opened_streams(stream), cache, self.context, identity, threading.RLock())
-        self._turn = threading.Lock()
+        making = threading.RLock(), threading.RLock()
+        self._means = Means(self._opened_streams(stream), cache, self.context, identity, making)
+        #: The second is for tasks of a threadpool: whoever has the first may be waiting for just such a task.
+        self._turns = threading.Lock(), threading.Lock()
         self._training: GraphIR | None = None
         weakref.finalize(self, self.context.forget, identity).atexit = False
 
@@ -131,7 +133,7 @@ class Executor:
         if self.context.shared:
             results = prepared.iterate(give, take)
         else:
-            with self._turn:
+            with self._turns[self._means.within()]:
                 results = prepared.iterate(give, take)
         return {port.name: result for port, result in zip(outputs, results, strict=True)}
 

@@ -33,20 +33,34 @@ Shapes = tuple[tuple[int, ...], ...]
 class Means:
     """What an executor computes with: streams by name of engine, the primitive cache, its identity and its context.
 
-    ``making`` is held while what its threads have in common is made, so that it is made once.
+    ``making`` is held while what its threads have in common is made, so that it is made once: the first from outside
+    of threadpools, the second from within tasks of those that the streams compute on. Whoever holds the first may be
+    waiting for just such a task, which makes it once more then.
     """
 
     streams: Mapping[str, Stream]
     cache: PrimitiveCache | None
     context: DeviceContext
     executor: object
-    making: threading.RLock
+    making: tuple[threading.RLock, threading.RLock]
+
+    def within(self) -> bool:
+        """Return whether the calling thread runs a task of a threadpool that a stream computes on."""
+        return any(stream.engine.kind == "cpu" and stream.pool.get_in_parallel() for stream in self.streams.values())
+
+    def thread(self) -> int:
+        """Return the number by which the calling thread has instances to itself, another one within tasks; 0 for none.
+
+        A thread that waits for a pool may run tasks of it meanwhile.
+        """
+        number = self.context.thread()
+        return ~number if self.within() else number
 
     def common(self, key: InstanceKey, make: Callable[[], T]) -> T:
         """Return an instance that all threads of the executor have in common."""
         found: T | None = self.context.find(key)
         if found is None:
-            with self.making:
+            with self.making[self.within()]:
                 found = self.context.find_or_add(key, make)
         return found
 
@@ -104,7 +118,7 @@ class Prepared:
         ``give`` and ``take`` get the numbers of inputs and outputs and their bytes in the host's memory. Whatever an
         iteration uses is held by it, so that nothing that is evicted meanwhile is missed.
         """
-        thread = self._means.context.thread()
+        thread = self._means.thread()
         tensors = [
             self._tensor(tensor, nbytes, key, thread)
             for (tensor, nbytes), key in zip(self._schedule.tensors, self._tensor_keys, strict=True)

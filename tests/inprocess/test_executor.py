@@ -264,6 +264,42 @@ def test_a_stream_of_the_users_computes_on_its_threadpool(cache: PrimitiveCache)
     pool.close()
 
 
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_task_may_run_the_executor_that_a_thread_runs_which_waits_for_the_task(
+    shared: bool, cache: PrimitiveCache
+) -> None:
+    waited_for, results = threading.Event(), list[bool]()
+
+    class Watched(ThreadsPool):
+        """Tells when somebody waits for its tasks."""
+
+        def wait(self) -> None:
+            if not self.get_in_parallel():
+                waited_for.set()
+            super().wait()
+
+    network, engine, pool = Network(1), Engine("cpu"), Watched(1, asynchronous=True)
+    inputs = [array(*IMAGE, seed=seed) for seed in (8, 9)]
+    attr = StreamAttr("cpu")
+    attr.set_threadpool(pool)
+    executor = Executor(network.graph, engine, Stream(engine, attr), context=DeviceContext(shared=shared), cache=cache)
+
+    def run(x: Any) -> None:
+        results.append(close(executor.run(x=x), network.expected(x)))
+
+    def task(_i: int, _n: int) -> None:
+        assert waited_for.wait(BOUND_S)
+        run(inputs[0])
+
+    pool.parallel_for(1, task)
+    thread = threading.Thread(target=run, args=(inputs[1],), daemon=True)
+    thread.start()
+    thread.join(BOUND_S)
+    assert not thread.is_alive(), "a task waits for a thread that waits for the task"
+    pool.close()
+    assert results == [True, True]
+
+
 def test_data_types_views_and_several_results_come_as_they_are(cache: PrimitiveCache) -> None:
     g = Graph("g")
     x = g.input("x", (3, 8), "int32")
