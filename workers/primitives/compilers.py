@@ -23,7 +23,8 @@ from ..programs import start_program
 from ..protocol import Kind, checked
 from .primitive_desc import PrimitiveDesc
 
-#: Seconds that a compiler without work is kept, that one compilation may take, and that one gets to end by itself.
+#: Seconds that a compiler without work is kept, that one compilation may take and be waited for to begin, and that a
+#: compiler gets to end by itself.
 KEPT_S: Final = 10.0
 LIMIT_S: Final = 600.0
 GRACE_S: Final = 1.0
@@ -44,19 +45,21 @@ class Compilers:
         """Return the entry of a primitive, as `PrimitiveCreator.create` does, once a compiler is free.
 
         Raises CreationFailed with the compiler's type, message and log, or telling of its death; TimeoutError after
-        `LIMIT_S` seconds of compiling; and OSError where no process can be started.
+        `LIMIT_S` seconds of compiling, or of none being free; and OSError where no process can be started.
         """
-        with self._free:
+        name = f"{pd.op.kind} ({pd.impl_name()})"
+        if not self._free.acquire(timeout=LIMIT_S):
+            raise TimeoutError(f"{name}: no compiler was free within {LIMIT_S:.0f} s")
+        try:
+            return self._ask(pd)
+        except _Died:
             try:
                 return self._ask(pd)
-            except _Died:
-                try:
-                    return self._ask(pd)
-                except _Died as died:
-                    what = (
-                        f"{pd.op.kind} ({pd.impl_name()}): two compilers died while they compiled it, the last {died}"
-                    )
-                    raise CreationFailed("CompilerDied", what, "") from None
+            except _Died as died:
+                what = f"{name}: two compilers died while they compiled it, the last {died}"
+                raise CreationFailed("CompilerDied", what, "") from None
+        finally:
+            self._free.release()
 
     def close(self) -> None:
         """End all compilers, also those at work."""

@@ -142,6 +142,13 @@ def test_a_compilation_that_takes_too_long_is_an_error_and_its_compiler_ends(
     assert programs() == []
 
 
+def test_waiting_for_a_free_compiler_is_bounded(compilers: Compilers, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LIMIT_S", 0.01)
+    with compilers._free, compilers._free, pytest.raises(TimeoutError, match=r"eltwise .*no compiler was free"):
+        compilers.create(some_primitive())
+    assert programs() == []
+
+
 def test_whoever_asks_imports_no_compiler_and_leaves_none_behind(tmp_path: Path) -> None:
     code = """
         import json, os, sys
