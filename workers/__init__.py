@@ -47,16 +47,21 @@ if TYPE_CHECKING:
     from .primitives.primitive import Primitive
     from .streams.attributes import StreamAttr
     from .streams.stream import Stream
+    from .threadpools.executor import ExecutorPool
     from .threadpools.interface import ThreadpoolInterface
+    from .threadpools.native import NativePool
+    from .threadpools.sequential import SequentialPool
+    from .threadpools.threads import ThreadsPool
     from .verbose import set_verbose
 
 __all__ = [
     "Arg", "BatchNormalization", "Binary", "Concat", "ContextStatistics", "Convolution", "Deconvolution",
-    "DeviceContext", "Eltwise", "Engine", "GroupNormalization", "Gru", "InnerProduct", "LayerNormalization", "Lrn",
-    "Lstm", "Matmul", "Memory", "MemoryDesc", "Pooling", "PostOp", "Prelu", "Primitive", "PrimitiveAttr", "Quantisation",
-    "Reduction", "Reorder", "Resampling", "Rnn", "Shuffle", "Softmax", "Stream", "StreamAttr", "Sum", "ThreadpoolInterface",
-    "gemm_s8s8s32", "gemm_u8s8s32", "get_primitive_cache_capacity", "get_primitive_cache_size",
-    "set_primitive_cache_capacity", "set_verbose", "sgemm",
+    "DeviceContext", "Eltwise", "Engine", "ExecutorPool", "GroupNormalization", "Gru", "InnerProduct",
+    "LayerNormalization", "Lrn", "Lstm", "Matmul", "Memory", "MemoryDesc", "NativePool", "Pooling", "PostOp", "Prelu",
+    "Primitive", "PrimitiveAttr", "Quantisation", "Reduction", "Reorder", "Resampling", "Rnn", "SequentialPool",
+    "Shuffle", "Softmax", "Stream", "StreamAttr", "Sum", "ThreadpoolInterface", "ThreadsPool", "gemm_s8s8s32",
+    "gemm_u8s8s32", "get_primitive_cache_capacity", "get_primitive_cache_size", "set_primitive_cache_capacity",
+    "set_verbose", "sgemm",
 ]  # fmt: skip
 
 #: Name -> the module that has it, `desc` for those that are not listed. A worker process imports none of them.
@@ -64,11 +69,15 @@ _HOMES: Final = {
     "ContextStatistics": ".device_context",
     "DeviceContext": ".device_context",
     "Engine": ".engines.engine",
+    "ExecutorPool": ".threadpools.executor",
     "Memory": ".memory.storage",
+    "NativePool": ".threadpools.native",
     "Primitive": ".primitives.primitive",
+    "SequentialPool": ".threadpools.sequential",
     "Stream": ".streams.stream",
     "StreamAttr": ".streams.attributes",
     "ThreadpoolInterface": ".threadpools.interface",
+    "ThreadsPool": ".threadpools.threads",
     "gemm_s8s8s32": ".gemm",
     "gemm_u8s8s32": ".gemm",
     "get_primitive_cache_capacity": ".primitives.cache",
