@@ -8,9 +8,15 @@ import pytest
 
 from poolrt.cachestore import CacheStore
 from poolrt.workers.engines.target import ISA_LEVELS, host_isa
+from poolrt.workers.kernels.native.codegen import compile_kernel
+from poolrt.workers.kernels.native.object_loader import NativeKernel, load_object
+from poolrt.workers.primitives.program import KernelSpec
+from poolrt.workers.primitives.region_loop import PARTS
+from poolrt.workers.verbose import set_verbose
 
 from .native_runner import LEVELS, NativeRunner
 from .opencl.reference.runner import OpenClRunner
+from .verbose_lines import Told, parsed
 
 
 @pytest.fixture(scope="session")
@@ -43,3 +49,17 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CacheStore]:
     with CacheStore.connect(home=str(tmp_path_factory.mktemp("home"))) as opened:
         yield opened
         opened.down()
+
+
+@pytest.fixture(scope="session")
+def clocked_loop() -> list[NativeKernel]:
+    """Return the kernels of native pools, the clock among them."""
+    return [load_object(compile_kernel(KernelSpec.of("region_loop", part=part), host_isa())) for part in PARTS]
+
+
+@pytest.fixture
+def told(capfd: pytest.CaptureFixture[str]) -> Iterator[Told]:
+    """Return what gives the verbose lines written since it was last asked; verbose is off before and after the test."""
+    set_verbose(0)
+    yield lambda: parsed(capfd.readouterr().err)
+    set_verbose(0)

@@ -2,150 +2,37 @@
 
 from __future__ import annotations
 
-import math
 import os
 import re
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from poolrt.cachestore import CacheStore
-from poolrt.workers.desc import Eltwise, Matmul, MemoryDesc
+from poolrt.workers.desc import Eltwise, MemoryDesc
 from poolrt.workers.engines.engine import Engine
-from poolrt.workers.engines.target import host_isa
-from poolrt.workers.kernels.native.codegen import compile_kernel
-from poolrt.workers.kernels.native.object_loader import NativeKernel, load_object
-from poolrt.workers.memory.storage import Memory
+from poolrt.workers.kernels.native.object_loader import NativeKernel
 from poolrt.workers.primitives.cache import PrimitiveCache
 from poolrt.workers.primitives.primitive import Primitive
-from poolrt.workers.primitives.primitive_desc_iface import PrimitiveDescIface
-from poolrt.workers.primitives.program import KernelSpec
-from poolrt.workers.primitives.region_loop import PARTS
-from poolrt.workers.streams.attributes import StreamAttr
-from poolrt.workers.streams.stream import Stream
-from poolrt.workers.threadpools.interface import ThreadpoolInterface
-from poolrt.workers.threadpools.native import NativePool
 from poolrt.workers.threadpools.sequential import SequentialPool
-from poolrt.workers.threadpools.threads import ThreadsPool
 from poolrt.workers.verbose import LEVELS, Verbose, set_verbose
 
 from .opencl.processes import ANSWER_S, ROOT
-
-RELU = (
-    "cpu,eltwise,native:eltwise,forward_inference,src:f32::blocked:ab::f0 dst:f32::blocked:ab::f0,,"
-    "alg:eltwise_relu alpha:0 beta:0,{rows}x64"
-)
-SIZE = 1024
-PRODUCT = (
-    "cpu,matmul,native:tiles,undef,src:f32::blocked:ab::f0 wei:f32::blocked:ab::f0 dst:f32::blocked:ab::f0,,,"
-    f"{SIZE}x{SIZE}:{SIZE}x{SIZE}"
-)
-POOLS = ("sequential", "threads", "threads asynchronous", "native asynchronous")
-#: Deviation of the sum of all times from the time that the pool was busy.
-TOLERANCE = 0.05
-ATTEMPTS = 3
-
-
-@dataclass(frozen=True)
-class Line:
-    """A line taken apart: what happened, the fields of the primitive as one text, milliseconds."""
-
-    operation: str
-    text: str
-    milliseconds: float
-
-
-Told = Callable[[], list[Line]]
-
-
-@pytest.fixture
-def told(capfd: pytest.CaptureFixture[str]) -> Iterator[Told]:
-    """Return what gives the lines written since it was last asked; verbose is off before and after the test."""
-    set_verbose(0)
-    yield lambda: parsed(capfd.readouterr().err)
-    set_verbose(0)
-
-
-def parsed(written: str) -> list[Line]:
-    """Return the lines of a text, all of which must be verbose lines, without first lines of processes."""
-    lines = []
-    for line in written.splitlines():
-        marker, operation, *fields = line.split(",")
-        assert marker == "poolrt_verbose", line
-        if operation != "info":
-            assert len(fields) == 9, line
-            lines.append(Line(operation, ",".join(fields[:-1]), float(fields[-1])))
-    return lines
-
-
-@pytest.fixture(scope="module")
-def loop() -> list[NativeKernel]:
-    """Return the kernels of native pools, the clock among them."""
-    return [load_object(compile_kernel(KernelSpec.of("region_loop", part=part), host_isa())) for part in PARTS]
-
-
-@contextmanager
-def made(kind: str, threads: int, loop: list[NativeKernel]) -> Iterator[ThreadpoolInterface]:
-    asynchronous = kind.endswith("asynchronous")
-    if kind == "sequential":
-        pool: Any = nullcontext(SequentialPool())
-    elif kind.startswith("threads"):
-        pool = ThreadsPool(threads, asynchronous)
-    else:
-        pool = NativePool(threads, asynchronous, loop)
-    with pool as given:
-        yield given
-
-
-class Problem:
-    """A primitive on memories of its own, full of zeros; `run` executes it on a stream."""
-
-    def __init__(self, store: CacheStore, pd: PrimitiveDescIface, text: str) -> None:
-        self.text = text
-        self.primitive = Primitive(pd.pd, pd.engine, PrimitiveCache(4, store))
-        self._args: dict[int, Memory] = {arg: Memory(desc, pd.engine) for arg, desc in pd.pd.memories().items()}
-        for memory in self._args.values():
-            np.frombuffer(memory.map(), np.float32)[:] = 0
-            memory.unmap()
-
-    def stream(self, pool: ThreadpoolInterface) -> Stream:
-        attr = StreamAttr("cpu")
-        attr.set_threadpool(pool)
-        return Stream(self.primitive.engine, attr)
-
-    def run(self, stream: Stream) -> None:
-        self.primitive.execute(stream, self._args)
-
-
-def relu(store: CacheStore, rows: int = 3, engine: Engine | None = None) -> Problem:
-    """Return a problem of about a microsecond."""
-    desc = MemoryDesc((rows, 64), "f32")
-    return Problem(store, Eltwise.PrimitiveDesc(engine or Engine("cpu"), desc, desc, "relu"), RELU.format(rows=rows))
-
-
-def product(store: CacheStore) -> Problem:
-    """Return a problem of some milliseconds."""
-    desc = MemoryDesc((SIZE, SIZE), "f32")
-    return Problem(store, Matmul.PrimitiveDesc(Engine("cpu"), desc, desc, None, desc), PRODUCT)
+from .verbose_lines import ASYNCHRONOUS, POOLS, Told, made, parsed, relu, relu_text
 
 
 @pytest.mark.parametrize("kind", POOLS)
 def test_every_execution_has_one_line_with_its_fields_on_every_pool(
-    kind: str, store: CacheStore, loop: list[NativeKernel], told: Told
+    kind: str, store: CacheStore, clocked_loop: list[NativeKernel], told: Told
 ) -> None:
     engine = Engine("cpu")
     problem, other = relu(store, engine=engine), relu(store, rows=5, engine=engine)
     set_verbose("profile_exec")
-    with made(kind, 2, loop) as pool:
+    with made(kind, 2, clocked_loop) as pool:
         stream = problem.stream(pool)
         for _ in range(20):
             problem.run(stream)
@@ -194,18 +81,18 @@ def test_a_creation_is_a_miss_then_a_hit_of_the_memory_then_one_of_the_files(
     lines = told()
     hit = "create:cache_hit"
     assert [line.operation for line in lines] == ["create:cache_miss", hit, "create:persistent_cache_hit", hit]
-    assert {line.text for line in lines} == {RELU.format(rows=3)}
+    assert {line.text for line in lines} == {relu_text()}
     assert lines[0].milliseconds > lines[1].milliseconds
 
 
-@pytest.mark.parametrize("kind", POOLS[2:])
+@pytest.mark.parametrize("kind", ASYNCHRONOUS)
 def test_lines_of_many_threads_that_execute_in_tasks_of_the_pool_neither_mix_nor_lack(
-    kind: str, store: CacheStore, loop: list[NativeKernel], told: Told
+    kind: str, store: CacheStore, clocked_loop: list[NativeKernel], told: Told
 ) -> None:
     # Given an asynchronous pool whose tasks execute primitives, while other threads submit more of them
     problem = relu(store)
     set_verbose(1)
-    with made(kind, 2, loop) as pool:
+    with made(kind, 2, clocked_loop) as pool:
 
         def nested(i: int, n: int) -> None:
             problem.run(problem.stream(pool))
@@ -228,49 +115,6 @@ def test_lines_of_many_threads_that_execute_in_tasks_of_the_pool_neither_mix_nor
     lines = told()
     assert len(lines) == 3 * 10 * 4
     assert {(line.operation, line.text) for line in lines} == {("exec", problem.text)}
-
-
-@pytest.mark.parametrize("seconds", [1, pytest.param(10, marks=pytest.mark.slow)])
-def test_times_of_an_asynchronous_nested_run_add_up_to_the_time_that_the_pool_was_busy(
-    seconds: int, store: CacheStore, loop: list[NativeKernel], told: Told
-) -> None:
-    # Given a primitive that takes some milliseconds, and about as many executions as fill the time
-    problem = product(store)
-    set_verbose("profile")
-    for _ in range(5):
-        problem.run(problem.stream(SequentialPool()))
-    rounds = math.ceil(seconds * 1e3 / sorted(line.milliseconds for line in told())[2] / 3)
-    deviations: list[float] = []
-    # A busy machine may put the pool's thread aside between two executions, which is no time of either: try again.
-    while not deviations or (min(deviations) > TOLERANCE and len(deviations) < ATTEMPTS):
-        # When they run on a pool of one thread, one of three asynchronously and two in tasks of the pool
-        busy = _busy(problem, rounds, loop)
-        # Then each has its line, and their times are the pool's
-        lines = told()
-        assert [line.text for line in lines] == [problem.text] * rounds * 3
-        deviations.append(abs(sum(line.milliseconds for line in lines) / 1e3 / busy - 1))
-    assert min(deviations) <= TOLERANCE
-
-
-def _busy(problem: Problem, rounds: int, loop: list[NativeKernel]) -> float:
-    """Return the seconds that an asynchronous pool of one thread is busy with three executions a round."""
-    busy: list[float] = []
-    with made("native asynchronous", 1, loop) as pool:
-        stream = problem.stream(pool)
-
-        def now(i: int, n: int) -> None:
-            busy.append(time.perf_counter())
-
-        def nested(i: int, n: int) -> None:
-            problem.run(stream)
-
-        pool.parallel_for(1, now)
-        for _ in range(rounds):
-            problem.run(stream)
-            pool.parallel_for(2, nested)
-        pool.parallel_for(1, now)
-        pool.wait()
-    return busy[1] - busy[0]
 
 
 @pytest.fixture(scope="module")
@@ -320,7 +164,7 @@ def test_on_opencl_every_execution_has_one_line_once_it_was_waited_for(device: s
     lines = parsed(run(code, "opencl", home)[1])
     assert [line.operation for line in lines] == ["create:cache_hit", *["exec"] * 4]
     assert {line.text for line in lines} == {
-        RELU.format(rows=3).replace("cpu,eltwise,native:eltwise", "opencl,eltwise,opencl:vector")
+        relu_text().replace("cpu,eltwise,native:eltwise", "opencl,eltwise,opencl:vector")
     }
     assert all(line.milliseconds > 0 for line in lines)
 
