@@ -121,6 +121,17 @@ def test_libraries_in_workers_are_kept_to_the_quota(settings: dict[str, Any]) ->
     assert seen == ["3"] * 4
 
 
+def test_libraries_are_loaded_after_they_were_told(settings: dict[str, Any]) -> None:
+    def threads() -> tuple[int, int]:
+        import numba
+
+        np.ones((300, 300)) @ np.ones((300, 300))
+        return len(os.listdir("/proc/self/task")), int(numba.config.NUMBA_NUM_THREADS)
+
+    with poolrt.Pool(workers=1, threads=1, **settings) as pool:
+        assert pool.submit(threads).result(BOUND_S) == (1, 1)
+
+
 def test_functions_can_be_turned_off(settings: dict[str, Any]) -> None:
     with poolrt.Pool(workers=1, functions=False, **settings) as pool:
         with pytest.raises(PoolRefused, match="turned off"):
