@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import re
-import subprocess
-import sys
 import threading
-from pathlib import Path
+import time
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -18,11 +15,11 @@ from poolrt.workers.engines.engine import Engine
 from poolrt.workers.kernels.native.object_loader import NativeKernel
 from poolrt.workers.primitives.cache import PrimitiveCache
 from poolrt.workers.primitives.primitive import Primitive
+from poolrt.workers.threadpools.interface import Region
 from poolrt.workers.threadpools.sequential import SequentialPool
 from poolrt.workers.verbose import LEVELS, Verbose, set_verbose
 
-from .opencl.processes import ANSWER_S, ROOT
-from .verbose_lines import ASYNCHRONOUS, POOLS, Told, made, parsed, relu, relu_text
+from .verbose_lines import POOLS, Told, made, relu, relu_text
 
 
 @pytest.mark.parametrize("kind", POOLS)
@@ -85,11 +82,11 @@ def test_a_creation_is_a_miss_then_a_hit_of_the_memory_then_one_of_the_files(
     assert lines[0].milliseconds > lines[1].milliseconds
 
 
-@pytest.mark.parametrize("kind", ASYNCHRONOUS)
+@pytest.mark.parametrize("kind", POOLS)
 def test_lines_of_many_threads_that_execute_in_tasks_of_the_pool_neither_mix_nor_lack(
     kind: str, store: CacheStore, clocked_loop: list[NativeKernel], told: Told
 ) -> None:
-    # Given an asynchronous pool whose tasks execute primitives, while other threads submit more of them
+    # Given a pool whose tasks execute primitives, while other threads submit more of them
     problem = relu(store)
     set_verbose(1)
     with made(kind, 2, clocked_loop) as pool:
@@ -117,84 +114,97 @@ def test_lines_of_many_threads_that_execute_in_tasks_of_the_pool_neither_mix_nor
     assert {(line.operation, line.text) for line in lines} == {("exec", problem.text)}
 
 
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the cache folder of processes that find no Redis."""
-    return tmp_path_factory.mktemp("home")
+@pytest.mark.parametrize("kind", POOLS)
+def test_whoever_sets_the_level_in_mid_run_changes_what_is_executed_from_then_on(
+    kind: str, store: CacheStore, clocked_loop: list[NativeKernel], told: Told
+) -> None:
+    problem, enough = relu(store), threading.Event()
+
+    def toggle() -> None:
+        while not enough.is_set():
+            set_verbose(1)
+            set_verbose(0)
+
+    toggling = threading.Thread(target=toggle, daemon=True)
+    with made(kind, 2, clocked_loop) as pool:
+        stream = problem.stream(pool)
+        toggling.start()
+        for _ in range(100):
+            problem.run(stream)
+        enough.set()
+        toggling.join(60)
+        assert not toggling.is_alive()
+        pool.wait()
+        lines = told()
+        assert len(lines) <= 100
+        assert {line.text for line in lines} <= {problem.text}
+        # What was submitted while they were on has its line, although they are off when it runs
+        set_verbose(1)
+        problem.run(stream)
+        set_verbose(0)
+        problem.run(stream)
+        pool.wait()
+    assert len(told()) == 1
 
 
-def run(code: str, kind: str, home: Path, **env: str) -> tuple[str, str]:
-    """Return what a new interpreter writes to standard output and error for code that may call ``execute``."""
-    quiet = {name: value for name, value in os.environ.items() if not name.startswith("POOLRT_")}
-    own = {"POOLRT_HOME": str(home), "POOLRT_REDIS_URL": f"unix://{home}/none.sock"}
-    child = subprocess.run(
-        [sys.executable, "-c", _EXECUTE + code, kind],
-        cwd=ROOT,
-        env={**quiet, **own, **env},
-        capture_output=True,
-        text=True,
-        timeout=ANSWER_S,
-        check=False,
-    )
-    assert child.returncode == 0, child.stderr
-    return child.stdout, child.stderr
+@pytest.mark.parametrize("kind", POOLS)
+def test_an_interruption_while_a_line_is_written_is_raised_as_it_is(
+    kind: str, store: CacheStore, clocked_loop: list[NativeKernel], told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem = relu(store)
+
+    def interrupted(verbose: Verbose, text: str, nanoseconds: int) -> None:
+        raise KeyboardInterrupt
+
+    set_verbose(1)
+    with made(kind, 2, clocked_loop) as pool:
+        stream = problem.stream(pool)
+        with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+            patched.setattr(Verbose, "executed", interrupted)
+            problem.run(stream)
+            pool.wait()
+        problem.run(stream)
+        pool.wait()
+    assert len(told()) == 1
 
 
-_EXECUTE = """
-import os, sys
-import poolrt
-from poolrt.workers.desc import Eltwise, MemoryDesc
+@pytest.mark.parametrize("kind", POOLS)
+def test_off_an_execution_submits_its_launches_alone_and_no_clock_is_read(
+    kind: str, store: CacheStore, clocked_loop: list[NativeKernel], told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem = relu(store)
+    submitted: list[str] = []
+    clocks: list[str] = []
 
-kind = sys.argv[1]
-engine, desc = poolrt.Engine(kind), MemoryDesc((3, 64), "f32")
-src, dst = poolrt.Memory(desc, engine), poolrt.Memory(desc, engine)
-stream = poolrt.Stream(engine)
+    def counted(name: str, clock: Callable[[], Any]) -> Callable[[], Any]:
+        def read() -> Any:
+            clocks.append(name)
+            return clock()
 
-def execute():
-    primitive = Eltwise.PrimitiveDesc(engine, desc, desc, "relu").create()
-    primitive.execute(stream, {1: src, 17: dst})
-    primitive.execute(stream, {1: src, 17: dst})
-    stream.wait()
-"""
+        return read
 
+    with made(kind, 2, clocked_loop) as pool:
+        stream, given = problem.stream(pool), pool.run_regions
 
-def test_on_opencl_every_execution_has_one_line_once_it_was_waited_for(device: str, home: Path) -> None:
-    # Given a stream that was made, and used, before verbose was turned on
-    code = "execute(); poolrt.set_verbose(2); execute(); poolrt.set_verbose(0); execute(); poolrt.set_verbose(1); execute()"
-    lines = parsed(run(code, "opencl", home)[1])
-    assert [line.operation for line in lines] == ["create:cache_hit", *["exec"] * 4]
-    assert {line.text for line in lines} == {
-        relu_text().replace("cpu,eltwise,native:eltwise", "opencl,eltwise,opencl:vector")
-    }
-    assert all(line.milliseconds > 0 for line in lines)
+        def run_regions(regions: Sequence[Region]) -> None:
+            submitted.extend(region.name for region in regions)
+            given(regions)
 
-
-def test_the_environment_turns_lines_on_and_the_interface_comes_before_it(home: Path) -> None:
-    code = "execute(); poolrt.set_verbose(0); execute()"
-    out, err = run(code, "cpu", home, POOLRT_VERBOSE="profile")
-    first, *lines = err.splitlines()
-    assert re.fullmatch(
-        r"poolrt_verbose,info,process:\d+,template:operation,engine,.*,auxiliary,problem_desc,exec_time", first
-    )
-    assert [line.split(",")[1].partition(":")[0] for line in lines] == ["create", "exec", "exec"]
-    assert out == ""
-
-
-def test_a_wrong_variable_is_named_in_the_error(home: Path) -> None:
-    code = "try:\n    execute()\nexcept ValueError as error:\n    print(error)"
-    out, err = run(code, "cpu", home, POOLRT_VERBOSE="loud")
-    assert out == "POOLRT_VERBOSE: expected one of 0, 1, 2, profile, profile_create, profile_exec, got 'loud'\n"
-    assert err == ""
-
-
-def test_off_nothing_is_written_and_nothing_that_describes_primitives_is_imported(home: Path) -> None:
-    code = "execute(); print('poolrt.workers.verbose_text' in sys.modules)"
-    assert run(code, "cpu", home) == ("False\n", "")
-
-
-def test_lines_that_nobody_can_read_are_counted_and_harm_no_execution(home: Path) -> None:
-    closed = "read, write = os.pipe(); os.dup2(write, 2); os.close(write); os.close(read);"
-    code = (
-        closed + "poolrt.set_verbose(1); execute()\nfrom poolrt.workers.verbose import verbose\nprint(verbose().lost)"
-    )
-    assert run(code, "cpu", home)[0] == "2\n"
+        monkeypatch.setattr(pool, "run_regions", run_regions)
+        for name in ("perf_counter", "perf_counter_ns"):
+            monkeypatch.setattr(time, name, counted(name, getattr(time, name)))
+        # Given a primitive that was executed with lines before
+        set_verbose("profile")
+        problem.run(stream)
+        pool.wait()
+        with_lines, submitted[:] = list(submitted), []
+        set_verbose(0)
+        clocks.clear()
+        # When it is created and executed without
+        Primitive(problem.primitive.pd, problem.primitive.engine, problem.cache)
+        problem.run(stream)
+        pool.wait()
+    # Then nothing was done for lines
+    assert submitted == [name for name in with_lines if name == "native:eltwise"]
+    assert 0 < len(submitted) < len(with_lines)
+    assert clocks == []

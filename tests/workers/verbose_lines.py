@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -19,13 +20,14 @@ from poolrt.workers.primitives.primitive import Primitive
 from poolrt.workers.primitives.primitive_desc_iface import PrimitiveDescIface
 from poolrt.workers.streams.attributes import StreamAttr
 from poolrt.workers.streams.stream import Stream
+from poolrt.workers.threadpools.executor import ExecutorPool
 from poolrt.workers.threadpools.interface import ThreadpoolInterface
 from poolrt.workers.threadpools.native import NativePool
 from poolrt.workers.threadpools.sequential import SequentialPool
 from poolrt.workers.threadpools.threads import ThreadsPool
 
 ASYNCHRONOUS = ("threads asynchronous", "native asynchronous")
-POOLS = ("sequential", "threads", *ASYNCHRONOUS)
+POOLS = ("sequential", "threads", "executor", "native", *ASYNCHRONOUS)
 _RELU = (
     "cpu,eltwise,native:eltwise,forward_inference,src:f32::blocked:ab::f0 dst:f32::blocked:ab::f0,,"
     "alg:eltwise_relu alpha:0 beta:0,{rows}x64"
@@ -68,6 +70,10 @@ def made(kind: str, threads: int, loop: list[NativeKernel]) -> Iterator[Threadpo
     asynchronous = kind.endswith("asynchronous")
     if kind == "sequential":
         pool: Any = nullcontext(SequentialPool())
+    elif kind == "executor":
+        with ThreadPoolExecutor(threads) as executor:
+            yield ExecutorPool(executor, threads)
+        return
     elif kind.startswith("threads"):
         pool = ThreadsPool(threads, asynchronous)
     else:
@@ -81,7 +87,8 @@ class Problem:
 
     def __init__(self, store: CacheStore, pd: PrimitiveDescIface, text: str) -> None:
         self.text = text
-        self.primitive = Primitive(pd.pd, pd.engine, PrimitiveCache(4, store))
+        self.cache = PrimitiveCache(4, store)
+        self.primitive = Primitive(pd.pd, pd.engine, self.cache)
         self._args: dict[int, Memory] = {arg: Memory(desc, pd.engine) for arg, desc in pd.pd.memories().items()}
         for memory in self._args.values():
             np.frombuffer(memory.map(), np.float32)[:] = 0

@@ -24,13 +24,19 @@ class KernelFailed(RuntimeError):
 class Region(NamedTuple):
     """A parallel region of native tasks: a kernel's entry point and the address of each task's packed arguments.
 
-    ``keep`` is whatever must live until the last task has run; ``name`` says in errors what failed.
+    ``keep`` is whatever must live until the last task has run; what a task has raised may be its ``error``. ``name`` says
+    in errors what failed.
     """
 
     function: int
     blobs: Sequence[int]
     name: str = ""
     keep: object = None
+
+    def failure(self) -> BaseException:
+        """Return the error of a task that returned an error status."""
+        raised: BaseException | None = getattr(self.keep, "error", None)
+        return raised or KernelFailed(f"{self.name or 'a native kernel'} failed")
 
 
 class ThreadpoolInterface(ABC):
@@ -89,4 +95,4 @@ class _NativeTasks:
         room = (ctypes.c_int64 * 8)()
         start = ctypes.addressof(room)
         if self._kernel(start, start + 32, self._region.blobs[i]):
-            raise KernelFailed(f"{self._region.name or 'a native kernel'} failed")
+            raise self._region.failure()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, overload
 
-from .interface import KERNEL_TYPE, KernelFailed, Region
+from .interface import KERNEL_TYPE, Region
 
 #: Words of one region's record.
 _WORDS = 4
@@ -55,8 +55,7 @@ class PackedRegions(Sequence[Region]):
         for i, region in enumerate(self._regions):
             if self._failed[i]:
                 ctypes.memset(self._failed, 0, ctypes.sizeof(self._failed))
-                error: BaseException | None = getattr(region.keep, "error", None)
-                return error or KernelFailed(f"{region.name or 'a native kernel'} failed")
+                return region.failure()
         return None
 
     @overload

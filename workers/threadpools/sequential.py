@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Sequence
 
-from .interface import KernelFailed, Region, ThreadpoolInterface
+from .interface import Region, ThreadpoolInterface
 from .regions import PackedRegions
 
 
@@ -28,4 +28,4 @@ class SequentialPool(ThreadpoolInterface):
         for region, kernel in (regions if isinstance(regions, PackedRegions) else PackedRegions(regions)).calls:
             for blob in region.blobs:
                 if kernel(start, start + 32, blob):
-                    raise KernelFailed(f"{region.name or 'a native kernel'} failed")
+                    raise region.failure()
