@@ -44,8 +44,15 @@ help: ## show this list
 run: $(VENV)/.for-run ## ResNet-50 on a pool of workers, cold and then warm in a new process
 	@$(PY) examples/resnet50.py
 
+# What starts servers and pools, stops and kills processes or keeps time has the machine to itself; everything else shares the
+# processors, a process on each.
+ALONE := tests/acceptance tests/cachestore tests/examples tests/pool tests/poolrt tests/workers/test_verbose.py
+
 test: $(VENV)/.for-test ## the test suite, without the thorough tier (minutes)
-	@$(PYTEST) -q -m "not slow" tests
+	@trap 'exit 130' INT; failed=0; \
+	$(PYTEST) -q -m "not slow" -n auto --maxprocesses=8 --dist=worksteal $(ALONE:%=--ignore=%) tests || failed=$$?; \
+	$(PYTEST) -q -m "not slow" $(ALONE) || failed=$$?; \
+	exit $$failed
 
 test-all: $(VENV)/.for-test ## every test, the thorough tier included
 	@$(PYTEST) -q tests

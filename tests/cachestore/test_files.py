@@ -219,7 +219,7 @@ def test_a_holder_that_hangs_is_silent_after_its_time(tier: FilesTier) -> None:
     turn.end()
 
 
-@pytest.mark.parametrize("when", [1.0, time.time() + 3600])
+@pytest.mark.parametrize("when", [1.0, time.time() + 3600], ids=["long ago", "in an hour"])
 def test_the_age_of_a_beat_by_the_wall_clock_means_nothing(tier: FilesTier, tmp_path: Path, when: float) -> None:
     turn = take(tier.turn(DIGESTS[0], 60))
     os.utime(tmp_path / "creating" / DIGESTS[0], (when, when))

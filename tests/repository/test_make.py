@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -25,13 +26,15 @@ def tree(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def _make(tree: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    # Make and pytest hand their own settings on to what they start; these begin anew.
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS", "PYTEST_"))}
+    return subprocess.run(["make", *words], cwd=tree, capture_output=True, text=True, timeout=100, check=False, env=env)
+
+
 def _plan(tree: Path, target: str) -> str:
     """What make would do."""
-    # Make hands its own flags on to what it starts; this one begins anew.
-    env = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
-    done = subprocess.run(
-        ["make", "-n", target], cwd=tree, capture_output=True, text=True, timeout=30, check=False, env=env
-    )
+    done = _make(tree, "-n", target)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -73,6 +76,29 @@ def test_an_installation_is_repeated_when_it_did_not_end_or_the_project_has_chan
 def test_a_virtual_environment_that_was_not_finished_is_made_anew(tree: Path) -> None:
     shutil.rmtree(tree / ".venv")
     assert "-m venv --clear .venv" in _plan(tree, "test")
+
+
+@pytest.mark.parametrize("wrong", ["together", "alone"])
+def test_both_parts_of_the_suite_run_and_either_fails_it(tree: Path, wrong: str) -> None:
+    # Given a tree with a right test in each place that the suite is made of, and a wrong one in one part of it
+    (tree / ".venv" / "bin").mkdir()
+    python = tree / ".venv" / "bin" / "python"
+    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n', encoding="utf-8")
+    python.chmod(0o755)
+    alone = re.findall(r"--ignore=(\S+)", _plan(tree, "test"))
+    for place in ("tests/together", *alone):
+        file = tree / place if place.endswith(".py") else tree / place / "test_it.py"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("def test_right() -> None: ...\n", encoding="utf-8")
+    more = tree / ("tests/together" if wrong == "together" else alone[0]) / "test_wrong.py"
+    more.write_text("def test_wrong() -> None:\n    raise ValueError\n", encoding="utf-8")
+    # When the suite is run
+    done = _make(tree, "test")
+    # Then it fails, each test was run once, and those of the other part are told of too
+    assert done.returncode != 0
+    sums = re.findall(r"^(?:(\d+) failed, )?(\d+) passed in", done.stdout, re.MULTILINE)
+    failed = ("1", "") if wrong == "together" else ("", "1")
+    assert sums == [(failed[0], "1"), (failed[1], str(len(alone)))], done.stdout
 
 
 def test_every_extra_that_make_installs_is_one_of_the_project() -> None:
