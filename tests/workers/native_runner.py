@@ -61,7 +61,11 @@ class NativeRunner:
         ``args`` are in logical dimensions; what is written may be among them, as it is before (a sum post-op reads it).
         Raises AssertionError where anything else was changed: other arguments, gaps between strides, memory behind.
         """
-        primitive = self.realized(pd)
+        return self._run(pd, self.realized(pd), args, parts)
+
+    def _run(
+        self, pd: PrimitiveDesc, primitive: RealizedPrimitive, args: Mapping[int, Array], parts: int
+    ) -> dict[int, Array]:
         memories = pd.memories()
         buffers = {arg: GuardedBuffer(md.nbytes) for arg, md in memories.items()}
         scratchpad = GuardedBuffer(primitive.entry.scratchpad)
@@ -97,16 +101,24 @@ class NativeRunner:
 
         Raises AssertionError unless padding is zero and every cut of the work gives the same bytes.
         """
-        flat, memories = self.run(pd, args), pd.memories()
+        memories, flat = pd.memories(), self.cut(pd, self.realized(pd), args)
+        return {arg: unpack(values, memories[arg]) for arg, values in flat.items()}
+
+    def cut(self, pd: PrimitiveDesc, primitive: RealizedPrimitive, args: Mapping[int, Array]) -> dict[int, Array]:
+        """Return what `run` does, of a primitive that is realized and whose work was cut into parts, too.
+
+        Raises AssertionError where `results` does.
+        """
+        flat, memories = self._run(pd, primitive, args, 1), pd.memories()
         for arg, values in flat.items():
             if not memories[arg].strides:
                 assert_padding_is_zero(values, memories[arg])
         for parts in PARTS[1:]:
-            for arg, again in self.run(pd, args, parts).items():
+            for arg, again in self._run(pd, primitive, args, parts).items():
                 assert again.tobytes() == flat[arg].tobytes(), (
                     f"argument {arg}: work in {parts} parts gives other bytes"
                 )
-        return {arg: unpack(values, memories[arg]) for arg, values in flat.items()}
+        return flat
 
     def check(self, case: Case, isa: str) -> None:
         """Raise AssertionError unless the result is right, its padding zero, and the same for any cut of the work."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from poolrt.workers.primitives.primitive_desc import PrimitiveDesc
+from tests.references import unpack
 from tests.workers.native_runner import Array, NativeRunner
 from tests.workers.threadpools.every_pool import EveryPool
 
@@ -22,6 +23,7 @@ class PooledRunner:
 
         Raises AssertionError where the runner does, and where a threadpool makes other bytes of it.
         """
-        found = self._runner.results(pd, args)
-        self._pools.check(pd, self._runner.realized(pd), args, self._runner.run(pd, args))
-        return found
+        primitive, memories = self._runner.realized(pd), pd.memories()
+        flat = self._runner.cut(pd, primitive, args)
+        self._pools.check(pd, primitive, args, flat)
+        return {arg: unpack(values, memories[arg]) for arg, values in flat.items()}
