@@ -145,10 +145,12 @@ class NativePool(ThreadpoolInterface):
         """Run regions from a number on; the calling thread has the turn, and helps."""
         # Nobody else may be there to run what the queue has no room for.
         for number in range(begin, len(regions), _SHARE):
-            with self._queue.lock:
-                self._queue.submit(regions, number, min(_SHARE, len(regions) - number))
-                end = self._queue.submitted
-            self._run_until(end)
+            try:
+                with self._queue.lock:
+                    self._queue.submit(regions, number, min(_SHARE, len(regions) - number))
+            finally:
+                # Nobody else submits meanwhile.
+                self._run_until(self._queue.submitted)
 
     def _run_until(self, end: int) -> None:
         """Run tasks until so many regions have ended: an interrupt must not free what other threads work on."""
