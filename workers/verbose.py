@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -48,7 +49,8 @@ class Verbose:
 
     ``creates`` and ``executes`` say which lines are wanted. ``lost`` counts lines that could not be written: whoever reads
     them may have gone, which is no reason for a computation to fail. ``chosen`` says whether a level was `set`; ``refused``
-    is the level that the process began with, where that is unknown and none has been set.
+    is the level that the process began with, where that is unknown and none has been set: then all lines are wanted, and
+    whoever asks for one is told.
     """
 
     __slots__ = ("_begun", "chosen", "creates", "executes", "level", "lost", "refused")
@@ -56,9 +58,11 @@ class Verbose:
     def __init__(self, level: str = "0") -> None:
         self._begun: dict[int, object] = {}
         self.lost = 0
-        self.set(level if level in LEVELS else "0")
+        self.refused: str | None = None
+        self.set(level if level in LEVELS else "2")
         self.chosen = False
-        self.refused: str | None = None if level in LEVELS else level
+        if level not in LEVELS:
+            self.refused = level
 
     def set(self, level: int | str) -> None:
         """Ask for the lines of a level. Raises ValueError for an unknown one."""
@@ -69,6 +73,16 @@ class Verbose:
         self.creates, self.executes = LEVELS[name]
         self.chosen = True
         self.refused = None
+
+    def check(self) -> None:
+        """Raise ValueError where the environment named an unknown level and none has been set since."""
+        if self.refused is not None:
+            raise ValueError(f"{VARIABLE}: expected one of {', '.join(LEVELS)}, got {self.refused!r}")
+
+    def now(self) -> int:
+        """Return the time in nanoseconds, for the beginning or the end of a creation. Raises as `check` does."""
+        self.check()
+        return time.perf_counter_ns()
 
     def created(self, text: str, source: str, nanoseconds: int) -> None:
         """Write the line of a primitive that was made ready; ``source`` as `Primitive.source` is."""
@@ -98,7 +112,8 @@ class Verbose:
 
 
 @lru_cache(maxsize=1)
-def _of_process() -> Verbose:
+def writer() -> Verbose:
+    """Return what `verbose` does, unchecked."""
     return Verbose(os.environ.get(VARIABLE) or "0")
 
 
@@ -107,9 +122,8 @@ def verbose() -> Verbose:
 
     Raises ValueError where the environment names an unknown level, until `set_verbose` has named another.
     """
-    found = _of_process()
-    if found.refused is not None:
-        raise ValueError(f"{VARIABLE}: expected one of {', '.join(LEVELS)}, got {found.refused!r}")
+    found = writer()
+    found.check()
     return found
 
 
@@ -120,4 +134,4 @@ def set_verbose(level: int | str) -> None:
     ``profile`` both. Comes before the environment variable ``POOLRT_VERBOSE``; pools that are opened later follow it too,
     unless they are given a level. Raises ValueError for an unknown level.
     """
-    _of_process().set(level)
+    writer().set(level)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Final
 
+from ..verbose import writer
 from .cpu import CpuEngine
 from .target import Target, cpu_target
 
@@ -30,7 +31,7 @@ class Engine:
     other of an equal target, in this process or another. It can be used from several threads.
     """
 
-    __slots__ = ("__weakref__", "_device", "index", "kind", "target")
+    __slots__ = ("__weakref__", "_device", "index", "kind", "target", "verbose")
 
     def __init__(self, kind: str, index: int = 0) -> None:
         """Open device ``index`` of a kind: ``cpu``, of which there is one, or ``opencl``.
@@ -40,6 +41,8 @@ class Engine:
         """
         self.kind = engine_kind(kind)
         self.index = index
+        #: The writer of verbose lines, kept at hand: a hit in the primitive cache asks it first.
+        self.verbose = writer()
         self._device: CpuEngine | OpenClEngine
         if kind == "cpu":
             if index != 0:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -12,7 +11,6 @@ from ..engines.engine import Engine
 from ..memory.storage import Memory
 from ..resources.mapper import ResourceMapper
 from ..streams.stream import Stream
-from ..verbose import verbose
 from .cache import PrimitiveCache, primitive_cache
 from .execution import CpuExecution
 from .primitive_desc import PrimitiveDesc
@@ -49,8 +47,7 @@ class Primitive:
             raise ValueError(f"engine: {engine} cannot run what is made for {pd.target}")
         self.pd = pd
         self.engine = engine
-        self._verbose = verbose()
-        begin = time.perf_counter_ns() if self._verbose.creates else 0
+        begin = engine.verbose.now() if engine.verbose.creates else 0
         cached, self.source = (cache or primitive_cache()).fetch(pd)
         #: The resources of this primitive and of those that it is made of.
         self.resources = ResourceMapper(engine)
@@ -59,7 +56,7 @@ class Primitive:
         self._wanted: dict[int, MemoryDesc] | None = None
         self._text: str | None = None
         if begin:
-            self._verbose.created(self._described(), self.source, time.perf_counter_ns() - begin)
+            engine.verbose.created(self._described(), self.source, engine.verbose.now() - begin)
 
     def execute(self, stream: Stream, args: Mapping[int, Memory] | Mapping[Arg, Memory]) -> None:
         """Compute on memories given by argument, in the order of the stream.
@@ -86,7 +83,7 @@ class Primitive:
         if execution is None:
             # Threads that come here at once make one each, of the same resource; either will do.
             execution = self._execution = self._realized()
-        if self._verbose.executes:
+        if self.engine.verbose.executes:
             execution.execute(stream, args, self._described())
         else:
             execution.execute(stream, args)
