@@ -13,6 +13,7 @@ from ..streams.stream import Stream
 from ..threadpools.interface import Region, ThreadpoolInterface
 from ..threadpools.jobs import Jobs
 from ..threadpools.regions import PackedRegions
+from ..threadpools.sequential import SequentialPool
 from ..verbose_stamps import stamped
 
 #: As a plain number: members of an enumeration are slow to look up.
@@ -28,10 +29,14 @@ class CpuExecution:
         self._idle: dict[Jobs, list[_Launches]] = {}
 
     def execute(self, stream: Stream, args: Mapping[int, Memory], text: str | None = None) -> None:
-        """Run on a stream, or submit to its asynchronous threadpool; ``text`` is its verbose line's. Raises KernelFailed."""
-        pool = stream.pool
+        """Run on a stream, or submit to its asynchronous threadpool; ``text`` is its verbose line's. Raises KernelFailed.
+
+        From within a task of the threadpool it runs in place, as oneDNN's do: while a task waits for others, a user's pool
+        may let it run any other, which may wait for this stream.
+        """
+        within = stream.pool.get_in_parallel()
+        pool = SequentialPool() if within else stream.pool
         jobs = Jobs.on(pool)
-        within = pool.get_in_parallel()
         with stream.order_within if within else stream.order:
             used: dict[int, Memory | Buffer] = {**args}
             if _SCRATCHPAD not in used:
@@ -40,14 +45,14 @@ class CpuExecution:
                 # The bytes themselves too: a memory may lie elsewhere before the tasks have run.
                 keep = (used, [memory.owner for memory in args.values()])
                 launches = _Launches(self._primitive, used, jobs, keep)
-                pool.run_regions(stamped(launches.move(used), text, pool))
+                pool.run_regions(stamped(launches.move(used), text, stream.pool))
                 return
             idle = self._idle.setdefault(jobs, [])
             try:
                 launches = idle.pop()
             except IndexError:
                 launches = _Launches(self._primitive, used, jobs)
-            pool.run_regions(stamped(launches.move(used), text, pool))
+            pool.run_regions(stamped(launches.move(used), text, stream.pool))
             idle.append(launches)
 
 

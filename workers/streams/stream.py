@@ -26,7 +26,8 @@ class Stream:
     Threads may share a stream: whole primitives are executed one after the other, in the order in which their threads
     get hold of it. Streams of one engine run side by side. On a CPU a primitive has ended when ``execute`` returns,
     unless the stream computes on an asynchronous threadpool; on OpenCL it is enqueued in a queue of the stream's own.
-    What tasks of the threadpool execute has an order of its own and is not kept waiting by threads that wait for tasks.
+    What tasks of the threadpool execute runs in place, has an order of its own, and is not kept waiting by threads that
+    wait for tasks.
     `wait` waits for all that may still be under way, and on OpenCL writes the verbose lines of it.
     """
 

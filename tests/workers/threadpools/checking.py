@@ -180,6 +180,9 @@ class CheckingStream(Stream):
         def poison(_i: int, _n: int) -> None:
             ctypes.memset(scratchpad.address, POISON, scratchpad.nbytes)
 
-        # In the order of the pool: after the primitive before, before the one that asks.
-        self.pool.parallel_for(1, poison)
+        # In the order of the pool: after the primitive before, before the one that asks. From within a task that is now.
+        if within:
+            poison(0, 1)
+        else:
+            self.pool.parallel_for(1, poison)
         return scratchpad
