@@ -52,8 +52,8 @@ class Described:
 class Counting(PrimitiveCache):
     """A cache that counts the threads which hold a future."""
 
-    def __init__(self, store: CacheStore) -> None:
-        super().__init__(16, store, PrimitiveCreator().create)
+    def __init__(self, store: CacheStore, creator: PrimitiveCreator | None = None) -> None:
+        super().__init__(16, store, (creator or PrimitiveCreator()).create)
         self.asked = threading.Semaphore(0)
 
     def get_or_add(self, key: Key, future: Future) -> Future | None:

@@ -1,0 +1,316 @@
+"""Primitives are created in the pool that they run in, while others run on it, and nobody waits for himself."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from itertools import count
+from typing import Final
+
+import numpy as np
+import pytest
+
+from poolrt.cachestore import CacheStore, CreationFailed
+from poolrt.workers.desc import Arg, Eltwise, MemoryDesc, PostOp, PrimitiveAttr
+from poolrt.workers.engines.engine import Engine
+from poolrt.workers.memory.storage import Memory
+from poolrt.workers.primitives.cache import PrimitiveCache
+from poolrt.workers.primitives.compilers import compilers
+from poolrt.workers.primitives.create import PrimitiveCreator
+from poolrt.workers.primitives.primitive import Primitive
+from poolrt.workers.primitives.primitive_desc import PrimitiveDesc
+from poolrt.workers.primitives.primitive_desc_iface import PrimitiveDescIface
+from poolrt.workers.primitives.program import Program
+from poolrt.workers.streams.attributes import StreamAttr
+from poolrt.workers.streams.stream import Stream
+from poolrt.workers.threadpools.interface import ThreadpoolInterface
+from tests.workers.primitives.crowd import BROKEN, Counting, Described
+
+from .helping import HelpingPool
+from .kinds import KINDS, Loop, made
+
+BOUND_S: Final = 60.0
+CASES: Final = [(kind, n) for kind in (*KINDS, "helping") for n in ((1,) if kind in ("sequential", "own") else (1, 2))]
+SYNCHRONOUS: Final = ("threads", "native", "executor", "helping")
+ASYNCHRONOUS: Final = ("threads asynchronous", "native asynchronous", "checking")
+DEPTH: Final = 4
+_SIZES = count(1000)
+
+
+@pytest.fixture(scope="module")
+def creator() -> PrimitiveCreator:
+    """Return one that keeps the kernels that it has compiled."""
+    return PrimitiveCreator()
+
+
+@contextmanager
+def opened(kind: str, threads: int, loop: Loop) -> Iterator[ThreadpoolInterface]:
+    with ExitStack() as stack:
+        if kind == "helping":
+            yield stack.enter_context(HelpingPool(threads))
+        else:
+            yield stack.enter_context(made(kind, threads, loop))
+
+
+class Bench:
+    """An engine, a stream on a pool, and primitives that nobody has asked for yet."""
+
+    def __init__(self, pool: ThreadpoolInterface) -> None:
+        self.engine = Engine("cpu")
+        self.pool = pool
+        self.stream = self.new_stream()
+
+    def new_stream(self) -> Stream:
+        attr = StreamAttr("cpu")
+        attr.set_threadpool(self.pool)
+        return Stream(self.engine, attr)
+
+    def describe(self, kernel: bool = False) -> PrimitiveDescIface:
+        """Describe a doubling of some numbers, at most as many as 8; with a ``kernel`` that nobody has compiled either."""
+        number = next(_SIZES)
+        md = MemoryDesc((number,), "f32")
+        attr = PrimitiveAttr((PostOp("eltwise", "clip", -16.0, 16.0 + number),)) if kernel else None
+        return Eltwise.PrimitiveDesc(self.engine, md, md, "linear", 2.0, attr=attr)
+
+    def described(self, program: Callable[[int, Program], Program]) -> Callable[[PrimitiveCache], Primitive]:
+        """Return what creates a doubling; ``program`` gets the time, from 1, and the right program, and returns one."""
+        pd = self.describe().pd
+        right = pd.program()
+        implementation = Described(f"test:{next(_SIZES)}", lambda time: program(time, right))
+        return lambda cache: Primitive(replace(pd, implementation=implementation), self.engine, cache)
+
+    def double(self, primitive: Primitive, value: float, stream: Stream | None = None) -> Memory:
+        """Execute; return the destination."""
+        memories = {arg: Memory(md, self.engine) for arg, md in primitive.pd.memories().items()}
+        memories[Arg.SRC].numpy()[:] = value
+        primitive.execute(stream or self.stream, memories)
+        return memories[Arg.DST]
+
+
+def after(wait: Callable[[], object]) -> Callable[[PrimitiveDesc], bytes]:
+    """Return what compiles a primitive as usual, but waits before."""
+
+    def create(pd: PrimitiveDesc) -> bytes:
+        wait()
+        return compilers().create(pd)
+
+    return create
+
+
+def values(memory: Memory) -> set[float]:
+    return set(np.unique(memory.numpy()).tolist())
+
+
+def whole(pool: ThreadpoolInterface, n: int, task: Callable[[int, int], None]) -> Callable[[], None]:
+    """Return what runs a region and waits for it."""
+
+    def run() -> None:
+        pool.parallel_for(n, task)
+        pool.wait()
+
+    return run
+
+
+def ends(*actions: Callable[[], object]) -> None:
+    """Run each action in a thread of its own; raise AssertionError where one does not end, or what one raises."""
+    errors: list[BaseException] = []
+
+    def run(action: Callable[[], object]) -> None:
+        try:
+            action()
+        except BaseException as error:  # noqa: BLE001 - raised below
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(action,), daemon=True) for action in actions]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(BOUND_S)
+        assert not thread.is_alive(), "somebody waits for himself"
+    for error in errors:
+        raise error
+
+
+@pytest.mark.parametrize(("kind", "threads"), CASES)
+def test_tasks_create_and_execute_in_the_pool_that_runs_them_to_any_depth(
+    kind: str, threads: int, loop: Loop, store: CacheStore
+) -> None:
+    cache, sources, results = PrimitiveCache(64, store), list[str](), list[set[float]]()
+
+    def descend(bench: Bench, depth: int) -> None:
+        # Nobody has this primitive, nor, in the outermost task of one thread, its kernel; the second time it is there
+        pd = bench.describe(kernel=depth == DEPTH and threads == 1)
+        for _ in range(2):
+            primitive = pd.create(cache)
+            sources.append(primitive.source)
+            for stream in (bench.stream, bench.new_stream()):
+                dst = bench.double(primitive, depth, stream)
+                stream.wait()
+                results.append(values(dst))
+        if depth > 1:
+            bench.pool.parallel_for(2 if depth == DEPTH else 1, lambda _i, _n: descend(bench, depth - 1))
+            bench.pool.wait()
+
+    with opened(kind, threads, loop) as pool:
+        bench = Bench(pool)
+
+        ends(whole(pool, 1, lambda _i, _n: descend(bench, DEPTH)))
+    tasks = 1 + 2 * (DEPTH - 1)
+    assert sorted(sources) == ["created"] * tasks + ["memory"] * tasks
+    assert sorted(results, key=min) == [
+        {2.0 * depth} for depth in range(1, DEPTH + 1) for _ in range(4 if depth == DEPTH else 8)
+    ]
+
+
+@pytest.mark.parametrize(("kind", "threads"), [case for case in CASES if case[1] == 2])
+def test_two_tasks_that_want_the_same_new_primitive_have_one_creation(
+    kind: str, threads: int, loop: Loop, store: CacheStore, creator: PrimitiveCreator
+) -> None:
+    cache, sources, results = Counting(store, creator), list[str](), list[set[float]]()
+    with opened(kind, threads, loop) as pool:
+        bench = Bench(pool)
+        # Given a creation that goes on until both have asked
+        create = bench.described(lambda _, right: cache.after(2, right))
+
+        def task(_i: int, _n: int) -> None:
+            primitive = create(cache)
+            sources.append(primitive.source)
+            results.append(values(bench.double(primitive, 3)))
+
+        ends(whole(pool, 2, task))
+    assert sorted(sources) == ["created", "waited"]
+    assert results == [{6.0}, {6.0}]
+
+
+@pytest.mark.parametrize("kind", [*SYNCHRONOUS, *ASYNCHRONOUS])
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_task_on_a_pool_of_one_thread_waits_for_a_creation_outside_and_the_other_way_round(
+    kind: str, inside: bool, loop: Loop, store: CacheStore, creator: PrimitiveCreator
+) -> None:
+    cache, other, sources = Counting(store, creator), threading.Event(), list[str]()
+    with opened(kind, 1, loop) as pool:
+
+        def program(_: int, right: Program) -> Program:
+            other.set()
+            return cache.after(2, right)
+
+        create = Bench(pool).described(program)
+
+        def ask(leads: bool) -> None:
+            assert leads or other.wait(BOUND_S)  # the creation of the other one has begun
+            sources.append(create(cache).source)
+
+        ends(whole(pool, 1, lambda _i, _n: ask(inside)), lambda: ask(not inside))
+    assert sorted(sources) == ["created", "waited"]
+
+
+@pytest.mark.parametrize(("kind", "threads"), [case for case in CASES if case[1] == 2])
+def test_tasks_execute_while_another_task_of_the_pool_creates(
+    kind: str, threads: int, loop: Loop, store: CacheStore
+) -> None:
+    cache, events, executed, creating = PrimitiveCache(64, store), list[str](), threading.Event(), threading.Event()
+    # Given a creation that goes on until others have executed
+
+    def wait() -> None:
+        creating.set()
+        executed.wait(BOUND_S)
+
+    gated = PrimitiveCache(64, store, after(wait))
+    with opened(kind, threads, loop) as pool:
+        bench = Bench(pool)
+        known = bench.describe().create(cache)
+
+        def create() -> None:
+            primitive = bench.describe().create(gated)
+            events.append(primitive.source)
+            assert values(bench.double(primitive, 1)) == {2.0}
+
+        def execute() -> None:
+            assert creating.wait(BOUND_S)
+            for number in range(20):
+                assert values(bench.double(known, number)) == {2.0 * number}
+                events.append("executed")
+            executed.set()
+
+        ends(whole(pool, 2, lambda i, _: (create, execute)[i]()))
+    assert events == ["executed"] * 20 + ["created"]
+
+
+# Not on a pool that gives whoever waits any task to do: a creation, too.
+@pytest.mark.parametrize("kind", ["threads", "native", "executor"])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_thread_executes_on_a_synchronous_pool_whose_threads_all_create(
+    kind: str, threads: int, loop: Loop, store: CacheStore
+) -> None:
+    cache, events, executed = PrimitiveCache(64, store), list[str](), threading.Event()
+    begun = threading.Barrier(threads + 1, timeout=BOUND_S)
+    gated = PrimitiveCache(64, store, after(lambda: (begun.wait(), executed.wait(BOUND_S))))
+    with opened(kind, threads, loop) as pool:
+        bench = Bench(pool)
+        known = bench.describe().create(cache)
+
+        def execute() -> None:
+            begun.wait()
+            assert values(bench.double(known, 4)) == {8.0}
+            bench.stream.wait()
+            events.append("executed")
+            executed.set()
+
+        ends(
+            lambda: pool.parallel_for(threads, lambda _i, _n: events.append(bench.describe().create(gated).source)),
+            execute,
+        )
+    assert events == ["executed"] + ["created"] * threads
+
+
+@pytest.mark.parametrize("kind", ASYNCHRONOUS)
+@pytest.mark.parametrize("threads", [1, 2])
+def test_creations_end_while_executions_wait_for_their_turn(
+    kind: str, threads: int, loop: Loop, store: CacheStore
+) -> None:
+    cache, gate = PrimitiveCache(64, store), threading.Event()
+    with opened(kind, threads, loop) as pool:
+        bench = Bench(pool)
+        known = bench.describe().create(cache)
+
+        def hold(_i: int, _n: int) -> None:
+            gate.wait(BOUND_S)
+
+        # Given executions that cannot begin yet
+        pool.parallel_for(threads, hold)
+        results = [bench.double(known, 2) for _ in range(5)]
+        # When primitives are created, and executed behind those
+        for _ in range(3):
+            new = bench.describe().create(cache)
+            assert new.source == "created"
+            results.append(bench.double(new, 2))
+        # Then nothing has run before its turn, and everything in the end
+        assert all(values(dst) == {0.0} for dst in results)
+        gate.set()
+        bench.stream.wait()
+        assert all(values(dst) == {4.0} for dst in results)
+
+
+@pytest.mark.parametrize(("kind", "threads"), CASES)
+def test_the_error_of_a_creation_in_a_task_reaches_whoever_waits_and_the_pool_goes_on(
+    kind: str, threads: int, loop: Loop, store: CacheStore, creator: PrimitiveCreator
+) -> None:
+    cache, results = Counting(store, creator), list[set[float]]()
+    with opened(kind, threads, loop) as pool:
+        bench = Bench(pool)
+        create = bench.described(lambda time, right: BROKEN if time == 1 else right)
+
+        def task(_i: int, _n: int) -> None:
+            results.append(values(bench.double(create(cache), 5)))
+
+        def run() -> None:
+            with pytest.raises(CreationFailed, match="no_such_kernel"):
+                whole(pool, 1, lambda _i, _n: pool.parallel_for(1, task))()
+            assert not pool.get_in_parallel()
+            # When it is tried again, by as many tasks as there are threads
+            whole(pool, threads, task)()
+
+        ends(run)
+    assert results == [{10.0}] * threads
