@@ -46,7 +46,7 @@ run: $(VENV)/.for-run ## ResNet-50 on a pool of workers, cold and then warm in a
 
 # What starts servers and pools, stops and kills processes or keeps time has the machine to itself; everything else shares the
 # processors, a process on each.
-ALONE := tests/acceptance tests/cachestore tests/examples tests/pool tests/poolrt tests/workers/test_verbose.py
+ALONE := tests/acceptance tests/cachestore tests/examples tests/pool tests/poolrt tests/workers/test_verbose_times.py
 
 test: $(VENV)/.for-test ## the test suite, without the thorough tier (minutes)
 	@trap 'exit 130' INT; failed=0; \
