@@ -11,7 +11,7 @@ import signal
 import socket
 import sys
 
-from poolrt.workers.programs import module_path
+from poolrt.workers.programs import module_path, spawn_actions
 
 #: Seconds that a coordinator gets to end its processes and itself once its client has gone.
 _END_S = 3.0
@@ -60,13 +60,8 @@ def start_coordinator() -> tuple[socket.socket, Coordinator]:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     environment = {**os.environ, **module_path()}
     command = [sys.executable, "-P", "-m", "poolrt.coordinator", "3"]
-    actions = [
-        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-        (os.POSIX_SPAWN_DUP2, 2, 1),
-        (os.POSIX_SPAWN_DUP2, theirs.fileno(), 3),
-    ]
     try:
-        pid = os.posix_spawn(sys.executable, command, environment, file_actions=actions, setsid=True)
+        pid = os.posix_spawn(sys.executable, command, environment, file_actions=spawn_actions(theirs), setsid=True)
     except OSError:
         ours.close()
         raise

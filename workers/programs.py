@@ -5,12 +5,27 @@ from __future__ import annotations
 import os
 import socket
 import sys
+from typing import Any
 
 
 def module_path() -> dict[str, str]:
     """Return the variable by which a new process finds the same modules, wherever this one got them from."""
     places = [os.path.abspath(place) for place in sys.path]
     return {"PYTHONPATH": os.pathsep.join(place for place in places if os.pathsep not in place)}
+
+
+def spawn_actions(sock: socket.socket) -> list[tuple[Any, ...]]:
+    """Return what gives a new process ``sock`` as its descriptor 3, nothing to read, and standard error for all it prints.
+
+    Where this process began without standard error, the new one has none either: the number may be some file's by now.
+    """
+    actions: list[tuple[Any, ...]] = [
+        (os.POSIX_SPAWN_DUP2, sock.fileno(), 3),
+        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+    ]
+    if sys.__stderr__ is None:
+        actions.append((os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0))
+    return [*actions, (os.POSIX_SPAWN_DUP2, 2, 1)]
 
 
 def start_program(module: str, sock: socket.socket, *arguments: str) -> int:
@@ -21,5 +36,5 @@ def start_program(module: str, sock: socket.socket, *arguments: str) -> int:
     if not sys.executable:
         raise FileNotFoundError("this Python does not know its own executable, which processes are started with")
     command = [sys.executable, "-P", "-m", module, "3", *arguments]
-    actions = [(os.POSIX_SPAWN_DUP2, sock.fileno(), 3)]
-    return os.posix_spawn(sys.executable, command, {**os.environ, **module_path()}, file_actions=actions)
+    environment = {**os.environ, **module_path()}
+    return os.posix_spawn(sys.executable, command, environment, file_actions=spawn_actions(sock))

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -68,6 +71,25 @@ def test_creators_and_workers_write_a_line_for_each_creation_and_each_step_of_ea
     assert len(lines) == len(created) + len(executed)
     (problem,) = {line.fields[-1] for line in executed if line.fields[1] == "convolution"}
     assert problem == "mb1_ic32oc32_ih8oh8kh3sh1dh0ph1_iw8ow8kw3sw1dw0pw1"
+
+
+def test_a_program_without_standard_error_has_a_pool_that_works(settings: dict[str, Any], tmp_path: Path) -> None:
+    # Given a file that got the number of standard error
+    code = f"""
+import numpy, poolrt
+file = open({str(tmp_path / "file")!r}, "w")
+g = poolrt.Graph("net")
+g.output("y", g.eltwise(g.input("x", (1, 32, 8, 8)), "tanh", name="act"))
+with poolrt.Pool(workers=1, verbose="profile", **{settings!r}) as pool:
+    y = pool.load(g, progress=False).run(x=numpy.ones((1, 32, 8, 8), numpy.float32))["y"]
+    print(file.fileno(), float(y.sum()))
+"""
+    command = ["sh", "-c", 'exec "$0" "$@" 2>&-', sys.executable, "-c", code]
+    child = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=100, check=True)
+    number, total = child.stdout.split()
+    assert number == "2"
+    assert float(total) == pytest.approx(2048 * np.tanh(1), rel=1e-5)
+    assert (tmp_path / "file").read_bytes() == b""
 
 
 def test_a_pool_of_several_threads_follows_the_level_of_the_interface_before_that_of_the_environment(
