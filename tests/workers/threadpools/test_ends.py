@@ -303,6 +303,16 @@ def test_an_executor_that_refuses_is_left_when_what_it_took_has_ended() -> None:
     assert seen == 1
 
 
+def test_an_executor_whose_threads_are_all_busy_with_who_waits_is_not_waited_for() -> None:
+    ran: list[int] = []
+    executor = ThreadPoolExecutor(1)
+    pool = ExecutorPool(executor, 4)
+    # When the only thread calls, for a task of the executor and not of the pool
+    executor.submit(lambda: pool.parallel_for(4, lambda i, _: ran.append(i))).result(BOUND_S)
+    executor.shutdown()
+    assert sorted(ran) == [0, 1, 2, 3]
+
+
 def test_an_executor_that_is_shut_down_raises_its_own_error() -> None:
     with ThreadPoolExecutor(2) as executor:
         pool = ExecutorPool(executor, 2)

@@ -7,6 +7,7 @@ import gc
 import threading
 import time
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from poolrt.workers.streams.stream import Stream
 from poolrt.workers.threadpools.interface import KERNEL_TYPE, Region
 from poolrt.workers.threadpools.native import NativePool
 
-from .kinds import Loop, made
+from .kinds import Loop, OwnPool, made
 from .programs import Scope, Setting, values_of
 
 BOUND_S = 20.0
@@ -89,6 +90,41 @@ def test_tasks_that_share_a_stream_take_turns_with_its_scratch_memory(kind: str,
 
         pool.parallel_for(4, task)
         pool.wait()
+
+
+class Between(OwnPool):
+    """Runs a task after each region of a thread outside."""
+
+    def __init__(self, task: Callable[[], None]) -> None:
+        super().__init__()
+        self._task = task
+
+    def parallel_for(self, n: int, fn: Callable[[int, int], None]) -> None:
+        outside = not self.get_in_parallel()
+        super().parallel_for(n, fn)
+        if outside:
+            super().parallel_for(1, lambda _i, _n: self._task())
+
+
+def test_a_task_and_a_thread_that_share_a_stream_have_scratch_memory_of_their_own(store: CacheStore) -> None:
+    ran: list[bool] = []
+
+    def task() -> None:
+        ran.append(True)
+        scope.submit("sums", [src[1]], dst[1])
+
+    setting = Setting(Engine("cpu"), Between(task), PrimitiveCache(4, store))
+    src = [setting.tensor(np.full((32, 6, 6), number + 1, np.float32)) for number in range(2)]
+    dst = [setting.tensor() for _ in range(2)]
+    scope = Scope(setting, [], [], setting.stream())
+    # When a task executes on a stream between two regions of what a thread outside executes there
+    scope.submit("sums", [src[0]], dst[0])
+    assert len(ran) > 2
+    # Then neither has found the other's scratch memory
+    inside = np.array([2, 3, 3, 3, 3, 2], np.float32)
+    for number in range(2):
+        want = np.broadcast_to((number + 1) * 32 * np.outer(inside, inside), (32, 6, 6))
+        np.testing.assert_array_equal(values_of(dst[number]), want)
 
 
 def test_regions_of_a_native_pool_that_is_dropped_run_and_then_are_let_go_of(loop: Loop) -> None:
