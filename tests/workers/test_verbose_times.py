@@ -23,6 +23,7 @@ from poolrt.workers.engines.engine import Engine
 from poolrt.workers.kernels.native.object_loader import NativeKernel
 from poolrt.workers.threadpools.interface import Region
 from poolrt.workers.threadpools.native import NativePool
+from poolrt.workers.threadpools.sequential import SequentialPool
 from poolrt.workers.verbose import set_verbose
 
 from .verbose_lines import ASYNCHRONOUS, Problem, Told, made, relu
@@ -75,7 +76,10 @@ class Execution:
 
 
 class WatchedPool(NativePool):
-    """An asynchronous native pool that takes the times of executions of an implementation; ``within`` those in tasks."""
+    """An asynchronous native pool that takes the times of executions of an implementation; ``within`` those in tasks.
+
+    These run in place: `watch` has their regions watched too.
+    """
 
     def __init__(self, threads: int, loop: list[NativeKernel], implementation: str) -> None:
         self._implementation = implementation
@@ -98,6 +102,18 @@ class WatchedPool(NativePool):
         super().run_regions([region])
 
     def run_regions(self, regions: Sequence[Region]) -> None:
+        super().run_regions(self._watched(regions, self.submitted))
+
+    def watch(self, patched: pytest.MonkeyPatch) -> None:
+        """Watch what runs in place."""
+        given = SequentialPool.run_regions
+
+        def run_regions(pool: SequentialPool, regions: Sequence[Region]) -> None:
+            given(pool, self._watched(regions, self.within))
+
+        patched.setattr(SequentialPool, "run_regions", run_regions)
+
+    def _watched(self, regions: Sequence[Region], executions: list[Execution]) -> list[Region]:
         whole, computing, watched = self.span(), [], []
         for region in regions:
             if region.name == self._implementation:
@@ -105,8 +121,8 @@ class WatchedPool(NativePool):
                 watched += [computing[-1].begin, region, computing[-1].end]
             else:
                 watched.append(region)
-        (self.within if self.get_in_parallel() else self.submitted).append(Execution(whole, computing))
-        super().run_regions([whole.begin, *watched, whole.end])
+        executions.append(Execution(whole, computing))
+        return [whole.begin, *watched, whole.end]
 
 
 @pytest.fixture
@@ -183,7 +199,9 @@ def test_executions_side_by_side_keep_times_of_their_own(
     # Given a long execution on one thread of a pool, and many short ones on the other
     short = relu(store, engine=problem.primitive.engine)
     set_verbose("profile_exec")
-    with WatchedPool(2, clocked_loop, problem.primitive.pd.impl_name()) as pool:
+    name = problem.primitive.pd.impl_name()
+    with WatchedPool(2, clocked_loop, name) as pool, pytest.MonkeyPatch.context() as patched:
+        pool.watch(patched)
 
         def nested(i: int, n: int) -> None:
             for _ in range(40 if i else 1):
@@ -206,7 +224,8 @@ def _rounds(problem: Problem, seconds: float, threads: int, loop: list[NativeKer
     Each execution has one line; lines tell no less than what computes has taken, and no more than all of the execution.
     """
     set_verbose("profile")
-    with WatchedPool(threads, loop, problem.primitive.pd.impl_name()) as pool:
+    with WatchedPool(threads, loop, problem.primitive.pd.impl_name()) as pool, pytest.MonkeyPatch.context() as patched:
+        pool.watch(patched)
         spans = _submit(problem, pool, seconds, told)
         pool.wait()
     lines = told()
