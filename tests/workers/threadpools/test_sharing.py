@@ -106,21 +106,29 @@ class Between(OwnPool):
             super().parallel_for(1, lambda _i, _n: self._task())
 
 
-def test_a_task_and_a_thread_that_share_a_stream_have_scratch_memory_of_their_own(store: CacheStore) -> None:
+@pytest.mark.parametrize("where", ["the same stream", "another stream"])
+def test_what_executes_a_primitive_that_is_under_way_has_scratch_memory_and_launches_of_its_own(
+    where: str, store: CacheStore
+) -> None:
     ran: list[bool] = []
 
     def task() -> None:
         ran.append(True)
-        scope.submit("sums", [src[1]], dst[1])
+        if where == "another stream":
+            alike = Setting(setting.engine, OwnPool(), setting.cache)
+            other = Scope(alike, [], [], alike.stream(), primitives=scope.primitives)
+            other.submit("sums", [src[1]], dst[1])
+        else:
+            scope.submit("sums", [src[1]], dst[1])
 
     setting = Setting(Engine("cpu"), Between(task), PrimitiveCache(4, store))
     src = [setting.tensor(np.full((32, 6, 6), number + 1, np.float32)) for number in range(2)]
     dst = [setting.tensor() for _ in range(2)]
     scope = Scope(setting, [], [], setting.stream())
-    # When a task executes on a stream between two regions of what a thread outside executes there
+    # When a task executes between two regions of what a thread outside executes
     scope.submit("sums", [src[0]], dst[0])
     assert len(ran) > 2
-    # Then neither has found the other's scratch memory
+    # Then neither has come upon what is the other's
     inside = np.array([2, 3, 3, 3, 3, 2], np.float32)
     for number in range(2):
         want = np.broadcast_to((number + 1) * 32 * np.outer(inside, inside), (32, 6, 6))
