@@ -41,15 +41,16 @@ _PARAMETERS: Final = {
 _LONGEST: Final = 900
 
 
-def described(pd: PrimitiveDesc) -> str:
+def described(pd: PrimitiveDesc, index: int = 0) -> str:
     """Return the fields of a primitive, separated by commas: all but the operation of the line and its time.
 
-    What is longer than 900 characters in a field is left out, with dots in its place.
+    ``index`` is that of the engine which executes it, told where it is not the first of its kind. What is longer than 900
+    characters in a field is left out, with dots in its place.
     """
     op = pd.op
     return ",".join(
         (
-            _engine(pd),
+            _engine(pd, index),
             op.kind,
             pd.impl_name(),
             getattr(op, "prop", "undef"),
@@ -61,10 +62,12 @@ def described(pd: PrimitiveDesc) -> str:
     )
 
 
-def _engine(pd: PrimitiveDesc) -> str:
-    """Return the kind of the engine, of a reorder between two kinds both."""
+def _engine(pd: PrimitiveDesc, index: int) -> str:
+    """Return the kind of the engine and its index, of a reorder between two kinds both kinds."""
     kinds = getattr(pd.op, "src_engine", ""), getattr(pd.op, "dst_engine", "")
-    return pd.target.engine_kind if kinds[0] == kinds[1] else "2".join(kinds)
+    if kinds[0] != kinds[1]:
+        return "2".join(kinds)
+    return f"{pd.target.engine_kind}:{index}" if index else pd.target.engine_kind
 
 
 def _shortened(field: str) -> str:

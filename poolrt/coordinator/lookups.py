@@ -129,7 +129,9 @@ class Lookups:
         if self._tells:
             from poolrt.workers.verbose_text import described
 
-            plan = replace(plan, texts=tuple(map(described, lowered.primitives)))
+            indices = [int(name.partition(":")[2] or 0) for name in plan.engines]
+            texts = (described(pd, indices[n]) for pd, n in zip(lowered.primitives, plan.primitives, strict=True))
+            plan = replace(plan, texts=tuple(texts))
         wire = plan.to_wire()
         primitives = tuple(
             PrimitiveToLoad(key.digest, f"{pd.op.kind} ({pd.impl_name()})", pd.to_wire(), creation_cost(pd.op.kind))

@@ -130,6 +130,11 @@ def test_a_normalisation_tells_its_flags_as_letters_and_a_sum_the_shape_of_its_r
     assert fields(Sum((md(2, 3), md(2, 3)), md(2, 3), (1.0, 2.0)))[-2:] == ["scales:1+2", "2x3"]
 
 
+def test_an_engine_that_is_not_the_first_of_its_kind_has_its_index() -> None:
+    pd = primitive_desc(Reorder(md(2, 3), md(2, 3)), PrimitiveAttr(), cpu_target())
+    assert [described(pd, index).partition(",")[0] for index in (0, 1)] == ["cpu", "cpu:1"]
+
+
 def test_a_reorder_between_engines_names_both() -> None:
     assert fields(Reorder(md(2, 3), md(2, 3)))[0] == "cpu"
     assert fields(Reorder(md(2, 3), md(2, 3), "cpu", "opencl"))[0] == "cpu2opencl"

@@ -93,7 +93,7 @@ class Primitive:
         if self._text is None:
             from ..verbose_text import described
 
-            self._text = described(self.pd)
+            self._text = described(self.pd, self.engine.index)
         return self._text
 
     def _realized(self) -> Execution:
