@@ -1,12 +1,16 @@
-"""Threads of a native pool that sleep are woken: by what is submitted, and by the end of what they wait for."""
+"""Threads of a native pool that sleep are woken, by what is submitted and what they wait for; late ones take no wrong task."""
 
 from __future__ import annotations
 
+import ctypes
 import threading
 import time
 
-from poolrt.workers.kernels.native.region_loop import LINE, SLEEPERS, SLICE_MS
+from poolrt.workers.kernels.native.region_loop import LINE, NEXT, RING, SLEEPERS, SLICE_MS
 from poolrt.workers.threadpools.native import NativePool
+from poolrt.workers.threadpools.native_queue import CAPACITY, NativeQueue
+from poolrt.workers.threadpools.python_tasks import python_region
+from poolrt.workers.threadpools.regions import PackedRegions
 
 from .kinds import Loop
 
@@ -70,3 +74,21 @@ def test_a_waiting_thread_is_woken_by_the_end_of_a_region(loop: Loop) -> None:
         while len(found) < TIMES and not (found and is_prompt(found)):
             found.append(awaited(pool))
     assert is_prompt(found), found
+
+
+def test_a_late_thread_takes_no_task_of_a_later_region_in_the_same_place(loop: Loop) -> None:
+    ran: list[int] = []
+    queue = NativeQueue(*loop)
+    regions = PackedRegions([python_region(1, lambda i, _: ran.append(i), threading.local())])
+    with queue.lock:
+        queue.submit(regions, 0, 1)
+    # Given what a thread sees that has looked which region is the first, and was held up until its record was used again
+    place = ctypes.c_int64.from_address(queue._words[RING // LINE].value + NEXT)
+    place.value = CAPACITY << 32
+    queue.run(1, helps=True)
+    assert not ran
+    # When the region is the one that it looked for
+    place.value = 0
+    queue.run(1, helps=True)
+    assert ran == [0]
+    assert queue.ended == 1
