@@ -18,6 +18,7 @@ from poolrt.workers.threadpools.sequential import SequentialPool
 from poolrt.workers.threadpools.threads import ThreadsPool
 
 from .checking import CheckingPool
+from .helping import HelpingPool
 
 Loop = tuple[NativeKernel, NativeKernel]
 KINDS: Final = (
@@ -58,7 +59,7 @@ def region_loop() -> Loop:
 
 @contextmanager
 def made(kind: str, threads: int, loop: Loop, seed: int = 0) -> Iterator[ThreadpoolInterface]:
-    """Open a pool of a kind; ``seed`` is that of a checking one."""
+    """Open a pool of a kind, or a ``helping`` one; ``seed`` is that of a checking one."""
     asynchronous = kind.endswith("asynchronous")
     if kind.startswith("native"):
         with NativePool(threads, asynchronous, loop) as native:
@@ -69,6 +70,9 @@ def made(kind: str, threads: int, loop: Loop, seed: int = 0) -> Iterator[Threadp
     elif kind == "checking":
         with CheckingPool(threads, seed) as checking:
             yield checking
+    elif kind == "helping":
+        with HelpingPool(threads) as helping:
+            yield helping
     elif kind == "executor":
         with ThreadPoolExecutor(threads) as executor:
             yield ExecutorPool(executor, threads)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
 from typing import Final
@@ -28,7 +27,6 @@ from poolrt.workers.streams.stream import Stream
 from poolrt.workers.threadpools.interface import ThreadpoolInterface
 from tests.workers.primitives.crowd import BROKEN, Counting, Described
 
-from .helping import HelpingPool
 from .kinds import KINDS, Loop, made
 
 BOUND_S: Final = 60.0
@@ -43,15 +41,6 @@ _SIZES = count(1000)
 def creator() -> PrimitiveCreator:
     """Return one that keeps the kernels that it has compiled."""
     return PrimitiveCreator()
-
-
-@contextmanager
-def opened(kind: str, threads: int, loop: Loop) -> Iterator[ThreadpoolInterface]:
-    with ExitStack() as stack:
-        if kind == "helping":
-            yield stack.enter_context(HelpingPool(threads))
-        else:
-            yield stack.enter_context(made(kind, threads, loop))
 
 
 class Bench:
@@ -153,7 +142,7 @@ def test_tasks_create_and_execute_in_the_pool_that_runs_them_to_any_depth(
             bench.pool.parallel_for(2 if depth == DEPTH else 1, lambda _i, _n: descend(bench, depth - 1))
             bench.pool.wait()
 
-    with opened(kind, threads, loop) as pool:
+    with made(kind, threads, loop) as pool:
         bench = Bench(pool)
 
         ends(whole(pool, 1, lambda _i, _n: descend(bench, DEPTH)))
@@ -169,7 +158,7 @@ def test_two_tasks_that_want_the_same_new_primitive_have_one_creation(
     kind: str, threads: int, loop: Loop, store: CacheStore, creator: PrimitiveCreator
 ) -> None:
     cache, sources, results = Counting(store, creator), list[str](), list[set[float]]()
-    with opened(kind, threads, loop) as pool:
+    with made(kind, threads, loop) as pool:
         bench = Bench(pool)
         # Given a creation that goes on until both have asked
         create = bench.described(lambda _, right: cache.after(2, right))
@@ -190,7 +179,7 @@ def test_a_task_on_a_pool_of_one_thread_waits_for_a_creation_outside_and_the_oth
     kind: str, inside: bool, loop: Loop, store: CacheStore, creator: PrimitiveCreator
 ) -> None:
     cache, other, sources = Counting(store, creator), threading.Event(), list[str]()
-    with opened(kind, 1, loop) as pool:
+    with made(kind, 1, loop) as pool:
 
         def program(_: int, right: Program) -> Program:
             other.set()
@@ -218,7 +207,7 @@ def test_tasks_execute_while_another_task_of_the_pool_creates(
         executed.wait(BOUND_S)
 
     gated = PrimitiveCache(64, store, after(wait))
-    with opened(kind, threads, loop) as pool:
+    with made(kind, threads, loop) as pool:
         bench = Bench(pool)
         known = bench.describe().create(cache)
 
@@ -247,7 +236,7 @@ def test_a_thread_executes_on_a_synchronous_pool_whose_threads_all_create(
     cache, events, executed = PrimitiveCache(64, store), list[str](), threading.Event()
     begun = threading.Barrier(threads + 1, timeout=BOUND_S)
     gated = PrimitiveCache(64, store, after(lambda: (begun.wait(), executed.wait(BOUND_S))))
-    with opened(kind, threads, loop) as pool:
+    with made(kind, threads, loop) as pool:
         bench = Bench(pool)
         known = bench.describe().create(cache)
 
@@ -271,7 +260,7 @@ def test_creations_end_while_executions_wait_for_their_turn(
     kind: str, threads: int, loop: Loop, store: CacheStore
 ) -> None:
     cache, gate = PrimitiveCache(64, store), threading.Event()
-    with opened(kind, threads, loop) as pool:
+    with made(kind, threads, loop) as pool:
         bench = Bench(pool)
         known = bench.describe().create(cache)
 
@@ -298,7 +287,7 @@ def test_the_error_of_a_creation_in_a_task_reaches_whoever_waits_and_the_pool_go
     kind: str, threads: int, loop: Loop, store: CacheStore, creator: PrimitiveCreator
 ) -> None:
     cache, results = Counting(store, creator), list[set[float]]()
-    with opened(kind, threads, loop) as pool:
+    with made(kind, threads, loop) as pool:
         bench = Bench(pool)
         create = bench.described(lambda time, right: BROKEN if time == 1 else right)
 

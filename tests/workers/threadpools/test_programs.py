@@ -22,6 +22,7 @@ KINDS = ("threads asynchronous", "native", "native asynchronous", "executor", "c
 CASES = [(kind, threads) for kind in KINDS for threads in (1, 2)]
 #: Programs that are run on each case, by tier.
 FEW, MANY = 50, 1000
+THOROUGH = [pytest.mark.slow, pytest.mark.timeout(900)]
 #: Programs are drawn in parts, which takes long on a busy machine.
 SLOW = [HealthCheck.too_slow]
 #: Seconds after which a program counts as one that never ends.
@@ -65,8 +66,13 @@ def assert_ends(program: Program, kind: str, threads: int, loop: Loop, store: Ca
         raise error
 
 
-@pytest.mark.parametrize(("kind", "threads"), CASES)
-@pytest.mark.parametrize("count", [FEW, pytest.param(MANY, marks=[pytest.mark.slow, pytest.mark.timeout(900)])])
+@pytest.mark.parametrize(
+    ("kind", "threads", "count"),
+    [
+        *((*case, FEW) for case in CASES),
+        *(pytest.param(*case, MANY, marks=THOROUGH) for case in (*CASES, ("helping", 1), ("helping", 2))),
+    ],
+)
 def test_drawn_programs_end_with_right_results(
     kind: str, threads: int, count: int, loop: Loop, store: CacheStore
 ) -> None:
