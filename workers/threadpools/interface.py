@@ -44,7 +44,8 @@ class ThreadpoolInterface(ABC):
 
     A pool with the flag `ASYNCHRONOUS` returns from `parallel_for` at once; its regions run in the order of their
     submission, each after the last task of the one before, and `wait` returns when all have ended. The pool keeps
-    ``fn`` until its last task has run. Primitives never wait for a region and never use a barrier within one.
+    ``fn`` until its last task has run. Primitives never wait for a region and never use a barrier within one. Those that
+    a task executes run on its thread alone.
     """
 
     #: `parallel_for` may return before its tasks have run; consecutive regions run in order.
