@@ -98,10 +98,13 @@ class Verbose:
             # The process began without one, so that the descriptor is nobody's, or a file's that has nothing to do with this.
             self.lost += 1
             return
+        header = self._header()
         try:
-            os.write(_STANDARD_ERROR, (self._header() + line).encode())
+            os.write(_STANDARD_ERROR, (header + line).encode())
         except OSError:
             self.lost += 1
+            if header:
+                self._begun.pop(os.getpid(), None)
 
     def _header(self) -> str:
         """Return the first line of this process, once."""

@@ -148,3 +148,18 @@ def test_lines_that_nobody_can_read_are_counted_and_harm_no_execution(home: Path
         closed + "poolrt.set_verbose(1); execute()\nfrom poolrt.workers.verbose import verbose\nprint(verbose().lost)"
     )
     assert run(code, "cpu", home)[0] == "2\n"
+
+
+def test_a_pipe_that_is_full_and_does_not_block_loses_whole_lines_and_harms_no_execution(home: Path) -> None:
+    code = (
+        "read, write = os.pipe(); os.set_blocking(write, False); os.dup2(write, 2); poolrt.set_verbose(1)\n"
+        "os.write(2, bytes(1 << 16)); execute(); os.read(read, 1 << 16)\n"
+        "for _ in range(400): execute()\n"
+        "from poolrt.workers.verbose import verbose\n"
+        "print(verbose().lost); print(os.read(read, 1 << 20).decode(), end='')"
+    )
+    lost, _, written = run(code, "cpu", home)[0].partition("\n")
+    lines = parsed(written)
+    assert written.startswith("poolrt_verbose,info,")
+    assert {line.text for line in lines} == {relu_text()}
+    assert 0 < len(lines) == 802 - int(lost) < 800

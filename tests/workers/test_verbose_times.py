@@ -83,7 +83,6 @@ class WatchedPool(NativePool):
 
     def __init__(self, threads: int, loop: list[NativeKernel], implementation: str) -> None:
         self._implementation = implementation
-        self._kernels = loop
         self.submitted: list[Execution] = []
         self.within: list[Execution] = []
         super().__init__(threads, asynchronous=True, kernels=loop)
