@@ -60,7 +60,9 @@ def without(function: Callable[..., Any], *parts: tuple[str, str]) -> Callable[.
 class BareExecution(CpuExecution):
     """An execution that knows no lines."""
 
-    execute = without(CpuExecution.execute, ("stamped(launches.move(used), text, stream.pool)", "launches.move(used)"))
+    execute = without(
+        CpuExecution.execute, ("regions if text is None else stamped(regions, text, stream.pool)", "regions")
+    )
 
 
 class BarePrimitive(Primitive):

@@ -45,14 +45,16 @@ class CpuExecution:
                 # The bytes themselves too: a memory may lie elsewhere before the tasks have run.
                 keep = (used, [memory.owner for memory in args.values()])
                 launches = _Launches(self._primitive, used, jobs, keep)
-                pool.run_regions(stamped(launches.move(used), text, stream.pool))
+                regions = launches.move(used)
+                pool.run_regions(regions if text is None else stamped(regions, text, stream.pool))
                 return
             idle = self._idle.setdefault(jobs, [])
             try:
                 launches = idle.pop()
             except IndexError:
                 launches = _Launches(self._primitive, used, jobs)
-            pool.run_regions(stamped(launches.move(used), text, stream.pool))
+            regions = launches.move(used)
+            pool.run_regions(regions if text is None else stamped(regions, text, stream.pool))
             idle.append(launches)
 
 
