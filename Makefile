@@ -44,9 +44,9 @@ help: ## show this list
 run: $(VENV)/.for-run ## ResNet-50 on a pool of workers, cold and then warm in a new process
 	@$(PY) examples/resnet50.py
 
-# What starts servers and pools, stops and kills processes or keeps time has the machine to itself; everything else shares the
-# processors, a process on each.
-ALONE := tests/acceptance tests/cachestore tests/examples tests/pool tests/poolrt tests/workers/test_verbose_times.py
+# What holds processes to bounds of a second or so has the machine to itself; everything else shares the processors, a process
+# on each of them up to eight.
+ALONE := tests/acceptance tests/cachestore tests/pool tests/workers/test_verbose_times.py
 
 test: $(VENV)/.for-test ## the test suite, without the thorough tier (minutes)
 	@trap 'exit 130' INT; failed=0; \
