@@ -313,8 +313,11 @@ def test_an_executor_whose_threads_are_all_busy_with_who_waits_is_not_waited_for
     executor = ThreadPoolExecutor(1)
     pool = ExecutorPool(executor, 4)
     # When the only thread calls, for a task of the executor and not of the pool
-    executor.submit(lambda: pool.parallel_for(4, lambda i, _: ran.append(i))).result(BOUND_S)
-    executor.shutdown()
+    calling = executor.submit(lambda: pool.parallel_for(4, lambda i, _: ran.append(i)))
+    try:
+        calling.result(BOUND_S)
+    finally:
+        executor.shutdown(wait=False, cancel_futures=True)
     assert sorted(ran) == [0, 1, 2, 3]
 
 
