@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 VARIABLE: Final = "POOLRT_VERBOSE"
 _STANDARD_ERROR: Final = 2
 _TEMPLATE: Final = (
-    "operation,engine,primitive,implementation,prop_kind,memory_descriptors,attributes,auxiliary,problem_desc,exec_time"
+    "operation,engine,primitive,implementation,prop_kind,memory_descriptors,attributes,problem_desc,exec_time"
 )
 #: Where a primitive came from -> what a line of its creation says of the cache.
 _FOUND: Final = {

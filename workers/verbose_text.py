@@ -1,8 +1,9 @@
 """What verbose lines say of a primitive, in the fields and words of oneDNN's (verbose format v1, ``src/common/verbose.cpp``).
 
-Engine, kind, implementation, propagation kind, memories, attributes, auxiliary (parameters of the operation, such as
-``alg:eltwise_relu``) and problem. Fields hold no comma; parts of one are separated by spaces. Unlike oneDNN's, all
-memories are told, each by the name of its argument, and none that is not there; epsilon and such are auxiliary too.
+Engine, kind, implementation, propagation kind, memories, attributes and problem. Fields hold no comma; parts of one are
+separated by spaces. Attributes begin with ``attr-``; behind them, in the same field, stand the parameters of the operation
+that are a field of their own in oneDNN's, such as ``alg:eltwise_relu``, with epsilon and the like. Unlike oneDNN's, all
+memories are told, each by the name of its argument, and none that is not there.
 """
 
 from __future__ import annotations
@@ -55,8 +56,7 @@ def described(pd: PrimitiveDesc, index: int = 0) -> str:
             pd.impl_name(),
             getattr(op, "prop", "undef"),
             _shortened(_memories(op)),
-            _shortened(" ".join(_attributes(pd.attr, op))),
-            _shortened(" ".join(_auxiliary(op))),
+            _shortened(" ".join((*_attributes(pd.attr, op), *_auxiliary(op)))),
             _shortened(_PROBLEMS.get(op.kind, _all_dims)(op)),
         )
     )

@@ -77,7 +77,7 @@ def test_the_environment_turns_lines_on_and_the_interface_comes_before_it(home: 
     out, err = run(code, "cpu", home, POOLRT_VERBOSE="profile")
     first, *lines = err.splitlines()
     assert re.fullmatch(
-        r"poolrt_verbose,info,process:\d+,template:operation,engine,.*,auxiliary,problem_desc,exec_time", first
+        r"poolrt_verbose,info,process:\d+,template:operation,engine,.*,attributes,problem_desc,exec_time", first
     )
     assert [line.split(",")[1].partition(":")[0] for line in lines] == ["create", "exec", "exec"]
     assert out == ""

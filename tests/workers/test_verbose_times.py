@@ -30,7 +30,7 @@ from .verbose_lines import ASYNCHRONOUS, Problem, Told, made, relu
 
 SIZE = 1024
 TEXT = (
-    "cpu,matmul,native:tiles,undef,src:f32::blocked:ab::f0 wei:f32::blocked:ab::f0 dst:f32::blocked:ab::f0,,,"
+    "cpu,matmul,native:tiles,undef,src:f32::blocked:ab::f0 wei:f32::blocked:ab::f0 dst:f32::blocked:ab::f0,,"
     f"{SIZE}x{SIZE}:{SIZE}x{SIZE}"
 )
 #: Rounds that wait in the pool at a time.

@@ -29,7 +29,7 @@ from poolrt.workers.threadpools.threads import ThreadsPool
 ASYNCHRONOUS = ("threads asynchronous", "native asynchronous")
 POOLS = ("sequential", "threads", "executor", "native", *ASYNCHRONOUS)
 _RELU = (
-    "cpu,eltwise,native:eltwise,forward_inference,src:f32::blocked:ab::f0 dst:f32::blocked:ab::f0,,"
+    "cpu,eltwise,native:eltwise,forward_inference,src:f32::blocked:ab::f0 dst:f32::blocked:ab::f0,"
     "alg:eltwise_relu alpha:0 beta:0,{rows}x64"
 )
 
@@ -44,7 +44,7 @@ class Line:
 
     @property
     def fields(self) -> list[str]:
-        """Engine, primitive, implementation, propagation kind, memories, attributes, auxiliary, problem."""
+        """Engine, primitive, implementation, propagation kind, memories, attributes with parameters, problem."""
         return self.text.split(",")
 
 
@@ -59,7 +59,7 @@ def parsed(written: str) -> list[Line]:
         marker, operation, *fields = line.split(",")
         assert marker == "poolrt_verbose", line
         if operation != "info":
-            assert len(fields) == 9, line
+            assert len(fields) == 8, line
             lines.append(Line(operation, ",".join(fields[:-1]), float(fields[-1])))
     return lines
 
