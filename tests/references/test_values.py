@@ -53,6 +53,18 @@ def test_a_comparison_is_relative_to_the_rounded_reference() -> None:
             assert_close(np.array(wrong, np.float32), third, "f32", 1e-7)
 
 
+def test_an_integer_half_way_between_two_may_be_either_only_where_there_is_doubt() -> None:
+    want, even, odd = np.array([3.5, 3.5 - 4e-16, -2.5, 7.0]), np.array([4, 4, -2, 7]), np.array([3, 3, -3, 7])
+    for got in (even, odd):
+        assert_close(got, want, "s8", doubt=1e-12)
+    with pytest.raises(AssertionError, match="2 of 4 wrong"):
+        assert_close(odd, want, "s8")
+    first, *_, last = np.eye(4, dtype=int)
+    for wrong in (even + first, odd - first, even + last):
+        with pytest.raises(AssertionError, match="1 of 4 wrong"):
+            assert_close(wrong, want, "s8", doubt=1e-12)
+
+
 def test_scales_and_zero_points_stand_where_onednn_has_them() -> None:
     md = MemoryDesc((2, 2), "f32")
     attr = PrimitiveAttr(

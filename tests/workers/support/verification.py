@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from poolrt.workers.desc import Arg, PrimitiveAttr
 from poolrt.workers.primitives.primitive_desc import PrimitiveDesc, primitive_descs
 from tests.references import assert_close, results, rounded
-from tests.workers.primitives.reference.drawing import Runner
+from tests.workers.primitives.reference.drawing import DOUBT, Runner
 
 from .problems import RECURRENT, Cell, problems, summand, threshold, values
 
@@ -63,7 +63,6 @@ class Verification:
         for arg, want in wanted.items():
             dtype = memories[arg].dtype
             added = summand(pd.op, args) if arg == Arg.DST or pd.op.kind in RECURRENT else 0.0
-            assert_close(
-                got[arg], want, dtype, threshold(pd.op.kind, dtype, name), f"{told} argument {int(arg)}", added
-            )
+            limit, doubt = threshold(pd.op.kind, dtype, name), DOUBT.get(pd.op.kind, 0.0)
+            assert_close(got[arg], want, dtype, limit, f"{told} argument {int(arg)}", added, doubt)
         return [rounded(want, memories[arg].dtype) for arg, want in wanted.items()]
