@@ -71,7 +71,7 @@ def test_a_stopped_creator_is_replaced_and_the_load_succeeds(private: dict[str, 
         for creator in stopped:
             os.kill(creator, signal.SIGSTOP)
         assert load.result(BOUND_S).run(x=_X)["y"].sum() == 32
-        assert not any(is_alive(creator) for creator in stopped)
+        wait_until(lambda: not any(is_alive(creator) for creator in stopped), "the stopped creator has been killed")
 
 
 @pytest.mark.slow
@@ -83,7 +83,7 @@ def test_a_stopped_warm_nursery_is_replaced_and_the_load_succeeds(private: dict[
         (warm,) = set(at_depth(3)) - set(workers)
         os.kill(warm, signal.SIGSTOP)
         assert load.result(BOUND_S).run(x=_X)["y"].sum() == 32
-        assert not is_alive(warm)
+        wait_until(lambda: not is_alive(warm), "the stopped nursery has been killed")
 
 
 def test_creations_that_take_too_long_are_an_error_that_names_primitive_and_setting(private: dict[str, Any]) -> None:
