@@ -131,7 +131,7 @@ def _launch(
     """Return which kernel reduces a shape, and its launch: over all items of all parts, or one item ``at_once``."""
     in_rows = shape.columns == 1
     group = max(_LEAST_GROUP, math.isqrt(shape.reduced // (LANES if in_rows else 1)))
-    numbers = (shape.before * shape.kept, *shape[2:3], shape.outer, shape.inner, shape.columns, parts, group)
+    numbers = (shape.before * shape.kept, shape.kept, shape.outer, shape.inner, shape.columns, parts, group)
     items = parts * shape.items
     each, work = (items, 1) if at_once else (1, items)
     # A mean is that of all elements, also where they have been added up before.

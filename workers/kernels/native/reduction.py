@@ -32,7 +32,7 @@ from .vec import (
 )
 
 #: Columns that an item of ``strided`` covers.
-STRIP: Final = 64
+_STRIP: Final = 64
 
 
 def make(isa: str, part: str, step: str, result: str, root: bool) -> tuple[Callable[..., None], Any]:
@@ -102,10 +102,10 @@ def _strided(steps: tuple[Any, ...], finish: Any) -> tuple[Callable[..., None], 
         parts: int, group: int, each: int, count: float, eps: float,
     ) -> None:  # fmt: skip
         nothing, size, small = vset(np.float32(neutral)), vset(np.float32(count)), vset(np.float32(eps))
-        strips = (columns + 63) // 64
+        strips = (columns + _STRIP - 1) // _STRIP
         for item in range(begin * each, end * each):
             plane = item // strips
-            column = 64 * (item - plane * strips)
+            column = _STRIP * (item - plane * strips)
             part = plane // outputs
             output = plane - part * outputs
             n0 = min(16, columns - column)
