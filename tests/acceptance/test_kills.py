@@ -57,15 +57,24 @@ def test_killing_each_worker_in_turn_under_two_hundred_runs_costs_no_result(
 
 
 _API = """
-    import json, os, signal, sys
+    import json, os, signal, sys, time
     import numpy as np
     import poolrt
 
     path, name, x, y = sys.argv[1:]
     x, (y,) = np.load(x), np.load(y).values()
+
+    def workers(killed):
+        until = time.monotonic() + 60
+        while time.monotonic() < until:
+            found = [worker["pid"] for worker in pool.stats()["workers"]]
+            if 0 not in found and not set(found) & set(killed):
+                return found
+        sys.exit(f"not up within a minute, or not replaced: {found}, killed {killed}")
+
     with poolrt.Pool(workers=2) as pool:
         model = pool.load(poolrt.load_onnx(path), progress=False)
-        first = [worker["pid"] for worker in pool.stats()["workers"]]
+        first = workers([])
         wrong = 0
         futures = []
         for number in range(200):
@@ -75,11 +84,8 @@ _API = """
         for future in futures:
             (output,) = future.result(60).values()
             wrong += not np.allclose(output, y, 1e-3, 1e-7)
-        stats = pool.stats()
-        while not all(worker["pid"] for worker in stats["workers"]):
-            stats = pool.stats()
-        print(json.dumps({"wrong": wrong, "first": first, "lost": stats["workers_lost"],
-                          "last": [worker["pid"] for worker in stats["workers"]]}))
+        last = workers(first)
+        print(json.dumps({"wrong": wrong, "first": first, "last": last, "lost": pool.stats()["workers_lost"]}))
 """
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import pytest
@@ -60,6 +60,22 @@ def at_depth(levels: int) -> list[int]:
 def family() -> list[int]:
     """Return all living processes below this one."""
     return descendants(os.getpid())
+
+
+def workers_of(pool: poolrt.Pool, killed: Collection[int] = ()) -> list[int]:
+    """Return the process ids of a pool's workers once all are up.
+
+    The coordinator may still name a process that was killed a moment ago: tell it in ``killed``, and the answer is waited for
+    that no longer has it.
+    """
+    found: list[int] = []
+
+    def are_up() -> bool:
+        found[:] = [worker["pid"] for worker in pool.stats()["workers"]]
+        return 0 not in found and not set(found) & set(killed)
+
+    wait_until(are_up, "all workers are up, and those that were killed are replaced")
+    return found
 
 
 def relu_graph(shape: tuple[int, ...] = (4, 8), name: str = "relu") -> poolrt.Graph:

@@ -19,7 +19,7 @@ import pytest
 import poolrt
 from poolrt.errors import CoordinatorLost, PoolClosed, WorkerLost
 
-from .processes import BOUND_S, children, descendants, family, is_alive, relu_graph, wait_until
+from .processes import BOUND_S, children, descendants, family, is_alive, relu_graph, wait_until, workers_of
 
 
 @pytest.fixture
@@ -31,17 +31,11 @@ def own(settings: dict[str, Any]) -> Iterator[poolrt.Pool]:
     assert set(family()) - before == set()
 
 
-def _workers(pool: poolrt.Pool) -> list[int]:
-    """Return the workers' process ids once all are up."""
-    wait_until(lambda: all(w["pid"] for w in pool.stats()["workers"]), "all workers are up")
-    return [w["pid"] for w in pool.stats()["workers"]]
-
-
 def test_killing_each_worker_in_turn_under_two_hundred_runs_changes_no_result(own: poolrt.Pool) -> None:
     model = own.load(relu_graph((64, 64)))
     generator = np.random.default_rng(0)
     inputs = [generator.standard_normal((64, 64)).astype(np.float32) for _ in range(200)]
-    first = _workers(own)
+    first = workers_of(own)
     futures = []
     for number, x in enumerate(inputs):
         futures.append(model.submit(x=x))
@@ -49,9 +43,7 @@ def test_killing_each_worker_in_turn_under_two_hundred_runs_changes_no_result(ow
             os.kill(first[number // 50 - 1], signal.SIGKILL)
     for x, future in zip(inputs, futures, strict=True):
         np.testing.assert_array_equal(future.result(BOUND_S)["y"], np.maximum(x, 0))
-    now = _workers(own)
-    assert len(now) == 2
-    assert not set(now) & set(first)
+    assert len(workers_of(own, killed=first)) == 2
     stats = own.stats()
     assert stats["workers_lost"] == 2
     assert all(not is_alive(pid) for pid in first)
@@ -62,9 +54,11 @@ def test_memory_that_dead_workers_used_is_given_back(own: poolrt.Pool) -> None:
     x = np.ones((64, 64), np.float32)
     model.run(x=x)
     before = own.stats()["arena"]["used"]
+    killed: list[int] = []
     for _ in range(3):
         futures = [model.submit(x=x) for _ in range(20)]
-        os.kill(_workers(own)[0], signal.SIGKILL)
+        killed.append(workers_of(own, killed)[0])
+        os.kill(killed[-1], signal.SIGKILL)
         assert all(future.result(BOUND_S)["y"].sum() == 64 * 64 for future in futures)
         futures.clear()
     kept = 20 * (64 * 64 * 4 + 4096)  # inputs kept for later
@@ -106,14 +100,14 @@ def test_a_model_that_kills_every_worker_is_an_error_that_names_it(own: poolrt.P
 def test_a_killed_nursery_is_replaced_and_takes_no_run_with_it(own: poolrt.Pool) -> None:
     model = own.load(relu_graph())
     x = np.ones((4, 8), np.float32)
-    workers = _workers(own)
+    workers = workers_of(own)
     nursery = int(Path(f"/proc/{workers[0]}/stat").read_text().rpartition(")")[2].split()[1])
     futures = [model.submit(x=x) for _ in range(50)]
     os.kill(nursery, signal.SIGKILL)
     futures += [model.submit(x=x) for _ in range(50)]
     for future in futures:
         assert future.result(BOUND_S)["y"].sum() == 32
-    assert not set(_workers(own)) & set(workers)
+    workers_of(own, killed=workers)
     assert not any(is_alive(pid) for pid in [nursery, *workers])
 
 
@@ -123,7 +117,7 @@ def test_a_killed_coordinator_is_a_clear_error_for_everyone_and_takes_its_proces
     before = set(family())
     pool = poolrt.Pool(workers=2, **settings)
     model = pool.load(relu_graph())
-    _workers(pool)
+    workers_of(pool)
     x = np.ones((4, 8), np.float32)
     kept = model.run(x=x)["y"]
     sleeping = pool.submit(time.sleep, 60)

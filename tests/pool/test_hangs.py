@@ -20,7 +20,7 @@ from poolrt.errors import CreatorLost, WorkerLost
 from poolrt.graph.lower import lower
 from poolrt.workers.engines.target import cpu_target
 
-from .processes import BOUND_S, at_depth, family, is_alive, relu_graph, wait_until
+from .processes import BOUND_S, at_depth, family, is_alive, relu_graph, wait_until, workers_of
 
 _X = np.ones((4, 8), np.float32)
 
@@ -33,15 +33,10 @@ def private(settings: dict[str, Any], tmp_path: Path) -> Iterator[dict[str, Any]
     assert set(family()) - before == set()
 
 
-def _workers(pool: poolrt.Pool) -> list[int]:
-    wait_until(lambda: all(w["pid"] for w in pool.stats()["workers"]), "all workers are up")
-    return [w["pid"] for w in pool.stats()["workers"]]
-
-
 def test_a_stopped_worker_is_replaced_and_its_runs_are_repeated(private: dict[str, Any]) -> None:
     with poolrt.Pool(workers=1, threads=1, **private) as pool:
         model = pool.load(relu_graph())
-        (worker,) = _workers(pool)
+        (worker,) = workers_of(pool)
         os.kill(worker, signal.SIGSTOP)
         futures = [model.submit(x=_X) for _ in range(5)]
         assert [future.result(BOUND_S)["y"].sum() for future in futures] == [32] * 5
@@ -52,19 +47,19 @@ def test_a_stopped_worker_is_replaced_and_its_runs_are_repeated(private: dict[st
 def test_a_worker_that_is_stopped_for_a_moment_keeps_its_work(private: dict[str, Any]) -> None:
     with poolrt.Pool(workers=1, threads=1, **private) as pool:
         model = pool.load(relu_graph())
-        (worker,) = _workers(pool)
+        (worker,) = workers_of(pool)
         os.kill(worker, signal.SIGSTOP)
         future = model.submit(x=_X)
         with pytest.raises(TimeoutError):
             future.result(1.5)
         os.kill(worker, signal.SIGCONT)
         assert future.result(BOUND_S)["y"].sum() == 32
-        assert _workers(pool) == [worker]
+        assert workers_of(pool) == [worker]
 
 
 def test_a_stopped_creator_is_replaced_and_the_load_succeeds(private: dict[str, Any]) -> None:
     with poolrt.Pool(workers=1, threads=1, **private) as pool, ThreadPoolExecutor(1) as threads:
-        _workers(pool)
+        workers_of(pool)
         load = threads.submit(pool.load, relu_graph())
         wait_until(lambda: bool(at_depth(4)), "a creator is there")
         stopped = at_depth(4)
@@ -77,7 +72,7 @@ def test_a_stopped_creator_is_replaced_and_the_load_succeeds(private: dict[str, 
 @pytest.mark.slow
 def test_a_stopped_warm_nursery_is_replaced_and_the_load_succeeds(private: dict[str, Any]) -> None:
     with poolrt.Pool(workers=1, threads=1, **private) as pool, ThreadPoolExecutor(1) as threads:
-        workers = _workers(pool)
+        workers = workers_of(pool)
         load = threads.submit(pool.load, relu_graph())
         wait_until(lambda: len(at_depth(3)) == 2, "the warm nursery is there")
         (warm,) = set(at_depth(3)) - set(workers)
@@ -140,7 +135,7 @@ def test_a_function_may_take_longer_than_a_run(private: dict[str, Any]) -> None:
 def test_a_stopped_nursery_is_replaced_when_it_is_needed(private: dict[str, Any]) -> None:
     with poolrt.Pool(workers=1, threads=1, **private) as pool:
         model = pool.load(relu_graph())
-        (worker,) = _workers(pool)
+        (worker,) = workers_of(pool)
         (nursery,) = at_depth(2)
         os.kill(nursery, signal.SIGSTOP)
         os.kill(worker, signal.SIGKILL)
@@ -150,7 +145,7 @@ def test_a_stopped_nursery_is_replaced_when_it_is_needed(private: dict[str, Any]
 
 def test_a_pool_whose_processes_are_all_stopped_still_closes_in_time(private: dict[str, Any]) -> None:
     pool = poolrt.Pool(workers=2, **private)
-    everyone = [*_workers(pool), *at_depth(2)]
+    everyone = [*workers_of(pool), *at_depth(2)]
     for pid in everyone:
         os.kill(pid, signal.SIGSTOP)
     started = time.monotonic()

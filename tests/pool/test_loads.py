@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -172,8 +172,9 @@ def _killing_creators(pool: poolrt.Pool, most: int) -> Iterator[list[int]]:
         while not stop.is_set() and len(killed) < most:
             for pid in at_depth(4):
                 if pid not in killed and len(killed) < most:
-                    os.kill(pid, signal.SIGKILL)
-                    killed.append(pid)
+                    with suppress(ProcessLookupError):  # it may have ended since it was seen
+                        os.kill(pid, signal.SIGKILL)
+                        killed.append(pid)
             stop.wait(0.002)
 
     thread = threading.Thread(target=hunt)

@@ -14,7 +14,7 @@ import pytest
 import poolrt
 from tests.graph.interpreter import run_wire
 
-from .processes import BOUND_S, at_depth
+from .processes import BOUND_S, at_depth, workers_of
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((3, 8, 6, 6)).astype(np.float32)
@@ -71,7 +71,7 @@ def test_nested_primitives_are_created_once_and_survive_their_creators(
         assert [step.operation for step in steps] == ["convolution", "inner_product", "lstm"]
         assert_right(model, graph)
         # When a worker dies, then another one realizes them
-        os.kill(pool.stats()["workers"][0]["pid"], signal.SIGKILL)
+        os.kill(workers_of(pool)[0], signal.SIGKILL)
         assert_right(model, graph)
     # And new processes create nothing
     with poolrt.Pool(workers=1, threads=1, **private) as pool:
