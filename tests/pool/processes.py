@@ -4,22 +4,33 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 import poolrt
+from poolrt.cachestore.files import FilesTier
+from poolrt.graph.lower import lower
+from poolrt.workers.engines.target import cpu_target
 
 #: Seconds that anything in these tests may take before it counts as a hang.
 BOUND_S = 20.0
 
 
 def wait_until(condition: Callable[[], bool], what: str, seconds: float = BOUND_S) -> None:
-    """Poll a condition; fail with what was waited for after the bound."""
+    """Poll a condition; fail with what was waited for where a look that begins after the bound finds it false.
+
+    How long a look takes, or how late this process gets to it on a busy machine, is no fault of those that are looked at.
+    """
     until = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > until:
+    while True:
+        late = time.monotonic() > until
+        if condition():
+            return
+        if late:
             pytest.fail(f"not within {seconds} s: {what}")
         time.sleep(0.005)
 
@@ -36,11 +47,16 @@ def is_alive(pid: int) -> bool:
 def children(pid: int) -> list[int]:
     """Return the living child processes of a process."""
     found: list[int] = []
-    for task in Path(f"/proc/{pid}/task").glob("*"):
+    try:
+        tasks = os.listdir(f"/proc/{pid}/task")
+    except (FileNotFoundError, ProcessLookupError):
+        return []  # it has gone, and its children are another's
+    for task in tasks:
         try:
-            found += [int(child) for child in (task / "children").read_text(encoding="ascii").split()]
+            text = Path(f"/proc/{pid}/task/{task}/children").read_text(encoding="ascii")
         except (FileNotFoundError, ProcessLookupError):
             continue
+        found += [int(child) for child in text.split()]
     return [child for child in found if is_alive(child)]
 
 
@@ -49,9 +65,20 @@ def descendants(pid: int) -> list[int]:
     return [found for child in children(pid) for found in (child, *descendants(child))]
 
 
-def at_depth(levels: int) -> list[int]:
-    """Return the processes so many levels below this one: coordinator, nursery, workers or warm nursery, creators."""
-    found = [os.getpid()]
+def command(pid: int) -> str:
+    """Return the command line of a process, with a zero after each word; nothing where it has gone."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text(encoding="utf-8")
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
+def below(pid: int, levels: int) -> list[int]:
+    """Return the processes so many levels below another.
+
+    Below a coordinator, whose process id a pool's statistics tell: 1 the nursery, 2 workers and warm nursery, 3 creators.
+    """
+    found = [pid]
     for _ in range(levels):
         found = [child for pid in found for child in children(pid)]
     return found
@@ -83,3 +110,26 @@ def relu_graph(shape: tuple[int, ...] = (4, 8), name: str = "relu") -> poolrt.Gr
     graph = poolrt.Graph(name)
     graph.output("y", graph.eltwise(graph.input("x", shape, "float32"), "relu"))
     return graph
+
+
+def submit_until_there(pool: poolrt.Pool, path: Path) -> Future[None]:
+    """Submit a function to a pool that ends when a file is there."""
+    # As text, so that the worker need not import these tests for it.
+    code = f"import os, time; until = time.monotonic() + {3 * BOUND_S}\n"
+    code += f"while not os.path.exists({str(path)!r}) and time.monotonic() < until: time.sleep(0.005)"
+    return pool.submit(exec, code)
+
+
+@contextmanager
+def creation_held(home: str, graph: poolrt.Graph) -> Iterator[None]:
+    """Hold a node's turn to create a graph's only primitive: creators of that wait, for the term of a lease.
+
+    So a creator can be met while it is at its creation, however long that takes and however late a test comes to look.
+    """
+    (key,) = lower(graph.to_wire()[0], {"cpu": cpu_target()}).keys
+    turn = FilesTier(f"{home}/default", 1 << 30).turn(key.digest, BOUND_S).take(time.monotonic() + BOUND_S)
+    assert turn is not None
+    try:
+        yield
+    finally:
+        turn.end()

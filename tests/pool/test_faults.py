@@ -19,7 +19,21 @@ import pytest
 import poolrt
 from poolrt.errors import CoordinatorLost, PoolClosed, WorkerLost
 
-from .processes import BOUND_S, children, descendants, family, is_alive, relu_graph, wait_until, workers_of
+from .processes import (
+    BOUND_S,
+    children,
+    command,
+    descendants,
+    family,
+    is_alive,
+    relu_graph,
+    submit_until_there,
+    wait_until,
+    workers_of,
+)
+
+#: Steps of a model whose run takes tens of milliseconds at least.
+STEPS = 200
 
 
 @pytest.fixture
@@ -66,8 +80,14 @@ def test_memory_that_dead_workers_used_is_given_back(own: poolrt.Pool) -> None:
 
 
 def test_a_model_that_kills_every_worker_is_an_error_that_names_it(own: poolrt.Pool) -> None:
-    model = own.load(relu_graph((300, 1000), name="murderous"))
-    x = np.ones((300, 1000), np.float32)
+    # Given a model whose runs take so long that each is seen under way
+    graph = poolrt.Graph("murderous")
+    value = graph.input("x", (1024, 1024), "float32")
+    for _ in range(STEPS):
+        value = graph.eltwise(value, "relu")
+    graph.output("y", value)
+    model = own.load(graph)
+    x = np.ones((1024, 1024), np.float32)
     stop = threading.Event()
     doomed: set[int] = set()
 
@@ -91,10 +111,11 @@ def test_a_model_that_kills_every_worker_is_an_error_that_names_it(own: poolrt.P
     finally:
         stop.set()
         killer.join(BOUND_S)
+    assert not killer.is_alive()
     assert lost is not None
-    assert (lost.what, lost.steps, lost.attempts) == ("murderous", 1, 3)
+    assert (lost.what, lost.steps, lost.attempts) == ("murderous", STEPS, 3)
     # Nothing is spoilt: with the killing over, the same model runs.
-    assert model.run(x=x)["y"].sum() == 300_000
+    assert model.run(x=x)["y"].sum() == 1 << 20
 
 
 def test_a_killed_nursery_is_replaced_and_takes_no_run_with_it(own: poolrt.Pool) -> None:
@@ -161,8 +182,8 @@ _CLIENT = """
 
 def _client(settings: dict[str, Any], how: str) -> tuple[subprocess.Popen[str], list[int]]:
     """Start a client program, wait until it is at work, and return it with all processes below it."""
-    command = [sys.executable, "-c", textwrap.dedent(_CLIENT), settings["home"], how]
-    client = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    words = [sys.executable, "-c", textwrap.dedent(_CLIENT), settings["home"], how]
+    client = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert client.stdout is not None
     assert client.stdout.readline() == "ready\n"
     below = descendants(client.pid)
@@ -175,7 +196,7 @@ def test_when_a_client_is_killed_everything_of_its_pool_is_gone_within_a_second(
     settings: dict[str, Any], how: str
 ) -> None:
     client, below = _client(settings, how)
-    poolish = [pid for pid in below if "poolrt.coordinator" in Path(f"/proc/{pid}/cmdline").read_text()]
+    poolish = [pid for pid in below if "poolrt.coordinator" in command(pid)]
     assert len(poolish) >= 3  # coordinator, nursery and workers, which are its forks
     client.kill()
     client.wait(BOUND_S)
@@ -183,7 +204,8 @@ def test_when_a_client_is_killed_everything_of_its_pool_is_gone_within_a_second(
         lambda: not any(is_alive(pid) for pid in poolish), "coordinator, workers and arena are gone", seconds=1.0
     )
     for pid in set(below) - set(poolish):
-        os.kill(pid, signal.SIGKILL)  # the client's own fork, which is the client's business
+        if is_alive(pid):
+            os.kill(pid, signal.SIGKILL)  # the client's own fork, which is the client's business
     client.communicate()
 
 
@@ -218,15 +240,24 @@ def test_leaving_the_pool_with_work_under_way_takes_no_longer_than_two_seconds(s
     pool.close()  # may be repeated
 
 
-def test_an_interruption_of_a_wait_leaves_the_pool_usable(own: poolrt.Pool) -> None:
+def test_an_interruption_of_a_wait_leaves_the_pool_usable(own: poolrt.Pool, tmp_path: Path) -> None:
     model = own.load(relu_graph())
     x = np.ones((4, 8), np.float32)
     before = own.stats()["arena"]["used"]
-    busy = [own.submit(time.sleep, 0.6) for _ in range(2)]
-    timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
+    busy = [submit_until_there(own, tmp_path / "end") for _ in range(2)]
+    wait_until(lambda: own.stats()["queue"]["in_flight"] == 2, "both workers are at work")
+
+    def interrupt() -> None:
+        """Interrupt the main thread once it waits for a run that no worker has room for."""
+        wait_until(lambda: own.stats()["queue"]["waiting"] == 1, "the run waits")
+        os.kill(os.getpid(), signal.SIGINT)
+
+    interrupting = threading.Thread(target=interrupt)
     with pytest.raises(KeyboardInterrupt):
+        interrupting.start()
         model.run(x=x)  # waits for the functions
+    interrupting.join(BOUND_S)
+    (tmp_path / "end").touch()
     for future in busy:
         future.result(BOUND_S)
     assert model.run(x=x)["y"].sum() == 32

@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from concurrent.futures import Future, wait
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ import pytest
 import poolrt
 from poolrt.errors import FunctionFailed, PoolRefused, WorkerLost
 
-from .processes import BOUND_S, is_alive, relu_graph, wait_until
+from .processes import BOUND_S, is_alive, relu_graph, submit_until_there, wait_until, workers_of
 
 
 class Odd(Exception):
@@ -84,15 +85,16 @@ def test_map_ends_at_its_timeout(pool: poolrt.Pool) -> None:
         list(pool.map(time.sleep, [0.5], timeout=0.05))
 
 
-def test_functions_and_runs_do_not_hold_each_other_up(pool: poolrt.Pool) -> None:
+def test_functions_and_runs_do_not_hold_each_other_up(pool: poolrt.Pool, tmp_path: Path) -> None:
     model = pool.load(relu_graph(name="beside"))
     x = np.ones((4, 8), np.float32)
-    sleeping = pool.submit(time.sleep, 0.5)
+    waiting = submit_until_there(pool, tmp_path / "end")
     for _ in range(50):
         model.run(x=x)
-    assert not sleeping.done()
+    assert not waiting.done()
+    (tmp_path / "end").touch()
     # More functions than workers, and runs among them: everybody gets a turn.
-    work: list[Future[Any]] = []
+    work: list[Future[Any]] = [waiting]
     for number in range(40):
         work.append(pool.submit(pow, number, 2))
         work.append(model.submit(x=x))
@@ -149,15 +151,12 @@ def test_a_worker_that_is_killed_while_it_is_idle_is_replaced(pool: poolrt.Pool)
 
 
 def test_a_function_that_comes_back_twice_from_a_fork_is_answered_once(pool: poolrt.Pool) -> None:
-    wait_until(lambda: all(worker["pid"] for worker in pool.stats()["workers"]), "all workers are up")
-    before = pool.stats()
-    workers = {worker["pid"] for worker in before["workers"]}
+    workers, lost = set(workers_of(pool)), pool.stats()["workers_lost"]
     for _ in range(4):
         assert pool.submit(_fork).result(BOUND_S) in workers
     assert list(pool.map(abs, range(-20, 0))) == list(range(20, 0, -1))
-    after = pool.stats()
-    assert {worker["pid"] for worker in after["workers"]} == workers
-    assert after["workers_lost"] == before["workers_lost"]
+    assert set(workers_of(pool)) == workers
+    assert pool.stats()["workers_lost"] == lost
 
 
 def _fork() -> int:

@@ -20,7 +20,7 @@ from poolrt.errors import CreatorLost, WorkerLost
 from poolrt.graph.lower import lower
 from poolrt.workers.engines.target import cpu_target
 
-from .processes import BOUND_S, at_depth, family, is_alive, relu_graph, wait_until, workers_of
+from .processes import BOUND_S, below, creation_held, family, is_alive, relu_graph, wait_until, workers_of
 
 _X = np.ones((4, 8), np.float32)
 
@@ -58,24 +58,25 @@ def test_a_worker_that_is_stopped_for_a_moment_keeps_its_work(private: dict[str,
 
 
 def test_a_stopped_creator_is_replaced_and_the_load_succeeds(private: dict[str, Any]) -> None:
-    with poolrt.Pool(workers=1, threads=1, **private) as pool, ThreadPoolExecutor(1) as threads:
-        workers_of(pool)
-        load = threads.submit(pool.load, relu_graph())
-        wait_until(lambda: bool(at_depth(4)), "a creator is there")
-        stopped = at_depth(4)
-        for creator in stopped:
+    patient = {**private, "lease_s": 3 * BOUND_S}
+    with poolrt.Pool(workers=1, threads=1, **patient) as pool, ThreadPoolExecutor(1) as threads:
+        coordinator = pool.stats()["pid"]
+        with creation_held(private["home"], relu_graph()):
+            load = threads.submit(pool.load, relu_graph())
+            wait_until(lambda: bool(below(coordinator, 3)), "a creator is there")
+            (creator,) = below(coordinator, 3)
             os.kill(creator, signal.SIGSTOP)
         assert load.result(BOUND_S).run(x=_X)["y"].sum() == 32
-        wait_until(lambda: not any(is_alive(creator) for creator in stopped), "the stopped creator has been killed")
+        assert not is_alive(creator)
 
 
 @pytest.mark.slow
 def test_a_stopped_warm_nursery_is_replaced_and_the_load_succeeds(private: dict[str, Any]) -> None:
     with poolrt.Pool(workers=1, threads=1, **private) as pool, ThreadPoolExecutor(1) as threads:
-        workers = workers_of(pool)
+        workers, coordinator = workers_of(pool), pool.stats()["pid"]
         load = threads.submit(pool.load, relu_graph())
-        wait_until(lambda: len(at_depth(3)) == 2, "the warm nursery is there")
-        (warm,) = set(at_depth(3)) - set(workers)
+        wait_until(lambda: len(below(coordinator, 2)) == 2, "the warm nursery is there")
+        (warm,) = set(below(coordinator, 2)) - set(workers)
         os.kill(warm, signal.SIGSTOP)
         assert load.result(BOUND_S).run(x=_X)["y"].sum() == 32
         wait_until(lambda: not is_alive(warm), "the stopped nursery has been killed")
@@ -94,7 +95,7 @@ def test_creations_that_take_too_long_are_an_error_that_names_primitive_and_sett
     with (
         CacheStore.connect(private["redis_url"], **store_options) as store,
         ThreadPoolExecutor(1) as threads,
-        poolrt.Pool(workers=1, creation_limit_s=1.0, **private) as pool,
+        poolrt.Pool(workers=1, threads=1, creation_limit_s=1.0, **private) as pool,
     ):
         other = threads.submit(store.fetch_or_create, key, create)
         wait_until(lambda: any(Path(private["home"]).rglob(f"{key.digest}*")), "the other is at work")
@@ -106,6 +107,9 @@ def test_creations_that_take_too_long_are_an_error_that_names_primitive_and_sett
         finally:
             release.set()
         assert isinstance(other.exception(BOUND_S), CreationFailed)
+        # And it can be created, by a pool that gives it the time, and loaded by the first
+        with poolrt.Pool(workers=1, threads=1, **private) as patient:
+            assert patient.load(graph).report["primitives"]["created"] == 1
         assert pool.load(graph).run(x=_X)["y"].sum() == 32
 
 
@@ -136,7 +140,7 @@ def test_a_stopped_nursery_is_replaced_when_it_is_needed(private: dict[str, Any]
     with poolrt.Pool(workers=1, threads=1, **private) as pool:
         model = pool.load(relu_graph())
         (worker,) = workers_of(pool)
-        (nursery,) = at_depth(2)
+        (nursery,) = below(pool.stats()["pid"], 1)
         os.kill(nursery, signal.SIGSTOP)
         os.kill(worker, signal.SIGKILL)
         assert model.submit(x=_X).result(2 * BOUND_S)["y"].sum() == 32
@@ -145,7 +149,7 @@ def test_a_stopped_nursery_is_replaced_when_it_is_needed(private: dict[str, Any]
 
 def test_a_pool_whose_processes_are_all_stopped_still_closes_in_time(private: dict[str, Any]) -> None:
     pool = poolrt.Pool(workers=2, **private)
-    everyone = [*workers_of(pool), *at_depth(2)]
+    everyone = [*workers_of(pool), *below(pool.stats()["pid"], 1)]
     for pid in everyone:
         os.kill(pid, signal.SIGSTOP)
     started = time.monotonic()

@@ -6,8 +6,8 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from poolrt.workers.channel import Channel, pair
 from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.protocol import Kind, checked
 
-from .processes import BOUND_S, at_depth, descendants, family, relu_graph, wait_until
+from .processes import BOUND_S, below, creation_held, family, relu_graph, wait_until, workers_of
 
 
 def _sum_graph(rows: int, constants: int = 3) -> tuple[poolrt.Graph, float]:
@@ -161,47 +161,51 @@ def test_a_load_that_is_given_up_leaves_nothing_on_the_pool(settings: dict[str, 
         assert pool.load(graph).report["primitives"]["total"] == 1
 
 
-@contextmanager
-def _killing_creators(pool: poolrt.Pool, most: int) -> Iterator[list[int]]:
-    """Kill each process that is forked from the warm nursery, ``most`` of them at most."""
-    pool.stats()
-    killed: list[int] = []
-    stop = threading.Event()
-
-    def hunt() -> None:
-        while not stop.is_set() and len(killed) < most:
-            for pid in at_depth(4):
-                if pid not in killed and len(killed) < most:
-                    with suppress(ProcessLookupError):  # it may have ended since it was seen
-                        os.kill(pid, signal.SIGKILL)
-                        killed.append(pid)
-            stop.wait(0.002)
-
-    thread = threading.Thread(target=hunt)
-    thread.start()
-    try:
-        yield killed
-    finally:
-        stop.set()
-        thread.join(BOUND_S)
-
-
 def test_a_creation_whose_creator_dies_once_is_repeated(settings: dict[str, Any], tmp_path: Path) -> None:
-    with (
-        poolrt.Pool(workers=1, **{**settings, "home": str(tmp_path), "lease_s": 0.5}) as pool,
-        _killing_creators(pool, most=1) as killed,
-    ):
-        assert pool.load(relu_graph()).run(x=np.ones((4, 8), np.float32))["y"].sum() == 32
-        assert len(killed) == 1
+    private = {**settings, "home": str(tmp_path), "lease_s": 3 * BOUND_S}
+    with poolrt.Pool(workers=1, threads=1, **private) as pool, ThreadPoolExecutor(1) as threads:
+        coordinator = pool.stats()["pid"]
+        under_way = threading.Event()
+
+        def progress(total: int, ready: int, names: list[str]) -> None:
+            if names:
+                under_way.set()
+
+        # Given a creator that is at work, and cannot have ended it
+        with creation_held(private["home"], relu_graph()):
+            load = threads.submit(pool.load, relu_graph(), progress)
+            assert under_way.wait(BOUND_S)
+            (creator,) = below(coordinator, 3)
+            # When it dies
+            os.kill(creator, signal.SIGKILL)
+            wait_until(lambda: creator not in below(coordinator, 3), "the creator has died")
+        # Then another does its work
+        assert load.result(BOUND_S).run(x=np.ones((4, 8), np.float32))["y"].sum() == 32
 
 
 def test_a_creation_that_kills_every_creator_is_an_error_that_names_the_primitive(
     settings: dict[str, Any], tmp_path: Path
 ) -> None:
-    with poolrt.Pool(workers=1, **{**settings, "home": str(tmp_path), "lease_s": 0.5}) as pool:
-        with _killing_creators(pool, most=1000) as killed, pytest.raises(CreatorLost, match="eltwise"):
-            pool.load(relu_graph())
-        assert killed
+    private = {**settings, "home": str(tmp_path), "lease_s": 3 * BOUND_S}
+    with poolrt.Pool(workers=1, threads=1, **private) as pool, ThreadPoolExecutor(1) as threads:
+        coordinator = pool.stats()["pid"]
+        with creation_held(private["home"], relu_graph()):
+            load = threads.submit(pool.load, relu_graph())
+            killed: list[int] = []
+
+            def hunt() -> bool:
+                """Kill each creator, whether it is at work yet or not."""
+                for pid in below(coordinator, 3):
+                    if pid not in killed:
+                        with suppress(ProcessLookupError):  # it may have ended since it was seen
+                            os.kill(pid, signal.SIGKILL)
+                            killed.append(pid)
+                return load.done()
+
+            wait_until(hunt, "the load is given up")
+        with pytest.raises(CreatorLost, match="eltwise"):
+            load.result()
+        assert len(killed) >= 2
         # The next attempt is free of what went before.
         assert pool.load(relu_graph()).run(x=np.ones((4, 8), np.float32))["y"].sum() == 32
 
@@ -236,7 +240,7 @@ def test_creators_and_their_nursery_do_not_outlive_the_pool(settings: dict[str, 
     pool.load(relu_graph())
     assert len(set(family()) - before) >= 4  # coordinator, nursery, worker, warm nursery; a creator while it is kept
     pool.close()
-    assert set(descendants(os.getpid())) - before == set()
+    assert set(family()) - before == set()
 
 
 def test_closing_a_pool_while_it_creates_ends_at_once(settings: dict[str, Any], tmp_path: Path) -> None:
@@ -272,7 +276,7 @@ def test_the_kernels_of_a_model_that_is_closed_are_unmapped_in_the_workers(setti
         x = np.ones((4, 8), np.float32)
         kept = pool.load(relu_graph())
         kept.run(x=x)
-        (worker,) = (worker["pid"] for worker in pool.stats()["workers"])
+        (worker,) = workers_of(pool)
         before = code(worker)
         graph = poolrt.Graph("other")
         graph.output("y", graph.softmax(graph.eltwise(graph.input("x", (4, 8), "float32"), "tanh"), axis=-1))

@@ -44,7 +44,7 @@ class Bench:
         return number
 
     def ready(self, number: int) -> int:
-        """Wait until a process says that it is ready and return its process id."""
+        """Wait until a process says that it is ready, and its nursery that it is born; return its process id."""
         said: list[list[Any]] = []
 
         def look() -> bool:
@@ -52,7 +52,8 @@ class Bench:
             message = channel.receive() if channel is not None else None
             if message is not None:
                 said.append(message)
-            return bool(said)
+            # Which of the two comes first is chance.
+            return bool(said) and self.processes._children[number].pid != 0
 
         self.turn_until(look, f"process {number} is ready")
         assert said[0][0] == Kind.READY

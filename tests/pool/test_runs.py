@@ -14,7 +14,7 @@ import pytest
 import poolrt
 from poolrt.errors import PoolClosed
 
-from .processes import BOUND_S, relu_graph
+from .processes import BOUND_S, relu_graph, workers_of
 
 
 @pytest.fixture(scope="module")
@@ -223,6 +223,7 @@ def test_a_closed_model_runs_no_more_and_its_memory_is_free(pool: poolrt.Pool) -
 
 def test_statistics_tell_of_workers_queue_arena_and_cache(pool: poolrt.Pool, model: poolrt.Model) -> None:
     model.run(x=np.ones((4, 8), np.float32))
+    workers_of(pool)  # all of them are up
     stats = pool.stats()
     assert len(stats["workers"]) == pool.workers == 2
     for worker in stats["workers"]:

@@ -45,7 +45,7 @@ def server(settings: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -
     command = [sys.executable, "-c", textwrap.dedent(_SERVER), str(path), settings["home"], settings["redis_url"]]
     process = subprocess.Popen(command)
     try:
-        wait_until(lambda: path.exists() or process.poll() is not None, "the server listens")
+        wait_until(lambda: _connects(path) or process.poll() is not None, "the server listens")
         yield process.pid, path
         assert process.poll() is None, "it is still there"
         below = descendants(process.pid)
@@ -87,7 +87,7 @@ def test_clients_share_workers_and_kernels_and_leave_without_a_trace(server: tup
         assert first.submit(pow, 2, 5).result(BOUND_S) == 32
         held = first.empty((1000, 1000))
         assert held.nbytes < second.stats()["arena"]["used"]
-        assert second.stats()["clients"] == 2
+        wait_until(lambda: second.stats()["clients"] == 2, "these two are the only clients")
     with poolrt.connect(path) as third:
         wait_until(lambda: third.stats()["clients"] == 1, "the others have left")
         assert third.stats()["arena"]["used"] == 0
