@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import socket
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
 from poolrt.cachestore.redis.schema import Schema
 
+from ..drills.ports import Port
 from .certificates import Authority
 from .server import RedisServer
 from .server_programs import openssl, tls_program
 
 #: A password with what has to be quoted in a URL.
 PASSWORD: Final = "p@ss:w/rd?#%"
-#: Highest port plus one: a cluster's nodes also use the port that is 10000 higher.
-_PORTS_END: Final = 55000
 
 
 class SecureServer(RedisServer):
@@ -30,7 +28,8 @@ class SecureServer(RedisServer):
         folder.mkdir(exist_ok=True)
         self.authority = Authority(folder)
         certificate, key = self.authority.issue("server", alternative)
-        self.port = free_port()
+        self._kept = Port()
+        self.port = self._kept.number
         settings = {
             "bind": "127.0.0.1",
             "tls-port": str(self.port),
@@ -55,13 +54,3 @@ class SecureServer(RedisServer):
         with self.client() as client:
             client.execute_command("ACL", "SETUSER", user, "on", f">{PASSWORD}", *Schema(namespace).acl_rule.split())
         return self.address(user, PASSWORD)
-
-
-def free_port() -> int:
-    """Return a port of 127.0.0.1 that nobody listens on."""
-    while True:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port: int = probe.getsockname()[1]
-        if port < _PORTS_END:
-            return port

@@ -14,7 +14,7 @@ from poolrt.cachestore.redis.schema import Schema
 
 from ..cachestore.server import RedisServer
 from .actor import NAME_SIZE, Call, body_of, key_of
-from .ports import free_port
+from .ports import Port
 from .stage import AFTER_LEASE_S, BACK_S, CALL_S, NAMESPACE, Stage
 from .swarm import Swarm
 
@@ -211,10 +211,12 @@ def tampered(stage: Stage) -> None:
 
 def fail_over(stage: Stage) -> None:
     """Kill (-9) a primary; its replica is promoted, and the service's address leads to it."""
-    port, port_of_replica = free_port(), free_port()
-    primary = stage.server("--port", str(port), "--bind", "127.0.0.1", name="primary")
+    port, port_of_replica = Port(), Port()
+    primary = stage.server("--port", str(port.number), "--bind", "127.0.0.1", name="primary")
     replica = stage.server(
-        *("--port", str(port_of_replica), "--bind", "127.0.0.1", "--replicaof", "127.0.0.1", str(port)), name="replica"
+        *("--port", str(port_of_replica.number), "--bind", "127.0.0.1"),
+        *("--replicaof", "127.0.0.1", str(port.number)),
+        name="replica",
     )
     with replica.client() as client:
         _await(lambda: client.info("replication")["master_link_status"] == "up", "the replica's link")
@@ -236,7 +238,8 @@ def read_only(stage: Stage) -> None:
     with_faults = _Middle(stage, stage.options(server.url))
     with server.client() as client:
         with_faults.until(0.3)
-        client.replicaof("127.0.0.1", str(free_port()))
+        nobody = Port()
+        client.replicaof("127.0.0.1", str(nobody.number))
         time.sleep(stage.scale.outage_s)
         client.replicaof("NO", "ONE")
     with_faults.join()

@@ -18,12 +18,14 @@ from redis.crc import key_slot
 from poolrt.cachestore import CacheStore, Key
 from poolrt.cachestore.redis.schema import Schema
 
+from ...drills.ports import Port
 from ..conftest import StoreMaker
-from ..secure_server import free_port
 from ..server import RedisServer
 from ..server_programs import VERSIONS, program_of
 
 SLOTS: Final = 16384
+#: Distance of the port on which nodes talk to each other.
+BUS: Final = 10_000
 #: Bound, in seconds, on the nodes' coming to an agreement.
 AGREE_S: Final = 20.0
 KEYS: Final = [Key({"primitive": "test", "n": number}) for number in range(6)]
@@ -33,7 +35,8 @@ class Node(RedisServer):
     """One node of a cluster, on a port of 127.0.0.1."""
 
     def __init__(self, folder: Path, program: str | None) -> None:
-        self.port = free_port()
+        self._kept = Port(also=BUS)
+        self.port = self._kept.number
         super().__init__(
             folder,
             *("--bind", "127.0.0.1", "--port", str(self.port), "--cluster-enabled", "yes"),

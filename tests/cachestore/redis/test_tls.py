@@ -12,6 +12,7 @@ import pytest
 
 from poolrt.cachestore import Key, StoreUnavailable
 
+from ...drills.ports import Port
 from ..certificates import Authority
 from ..conftest import StoreMaker
 from ..secure_server import PASSWORD, SecureServer
@@ -90,9 +91,10 @@ def test_plain_and_tls_do_not_mix_and_do_not_hang(
 ) -> None:
     server = make_server()
     refused(make_store, f"redis://127.0.0.1:{server.port}/0")
+    plain = Port()
     with server.client() as client:
-        client.config_set("port", server.port + 1)
-    refused(make_store, server.address().replace(f":{server.port}", f":{server.port + 1}"))
+        client.config_set("port", plain.number)
+    refused(make_store, server.address().replace(f":{server.port}", f":{plain.number}"))
 
 
 def test_a_user_gets_in_by_name_and_password(make_store: StoreMaker, make_server: MakeServer, namespace: str) -> None:
