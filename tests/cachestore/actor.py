@@ -11,6 +11,7 @@ without believing the store.
     size      bytes of a payload
     fail      the creator raises ValueError with this text
     announce  print `creating` when a creation begins
+    hold      a creation goes on until standard input has another line, or ends
     timeout   of each call
 """
 
@@ -54,6 +55,8 @@ def main() -> None:
                     log.write(f"{os.getpid()} {json.dumps(fields)}\n")
                 if job.get("announce"):
                     print("creating", flush=True)
+                if job.get("hold"):
+                    sys.stdin.readline()
                 time.sleep(job.get("create_s", 0.0))
                 if "fail" in job:
                     raise CompilerError(job["fail"])

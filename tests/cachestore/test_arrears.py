@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,19 +14,9 @@ from poolrt.cachestore import CacheStore, Key
 from ..drills.proxy import Proxy
 from .conftest import StoreMaker
 from .server import RedisServer
+from .waiting import SOON_S, wait_until
 
 KEYS = [Key({"primitive": "test", "n": number}) for number in range(40)]
-
-#: Bound, in seconds, on anything that should happen soon.
-SOON_S = 10.0
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    """Return as soon as `condition()` holds; fail when it does not within SOON_S."""
-    deadline = time.monotonic() + SOON_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def fill(store: CacheStore, keys: list[Key]) -> None:

@@ -20,21 +20,11 @@ from .actor import payload_of
 from .conftest import StoreMaker
 from .crew import Crew, expect
 from .server import RedisServer
+from .waiting import SOON_S, wait_until
 
 FIELDS = [{"primitive": "test", "n": number} for number in range(20)]
 RIGHT = [hashlib.sha256(payload_of(fields, 1000)).hexdigest() for fields in FIELDS]
 KEY = Key(FIELDS[0])
-
-#: Bound, in seconds, on anything that should happen soon.
-SOON_S = 10.0
-
-
-def wait_until(condition: Any) -> None:
-    """Return as soon as `condition()` holds; fail when it does not within SOON_S."""
-    deadline = time.monotonic() + SOON_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 @pytest.mark.parametrize("away", [False, True])
@@ -61,8 +51,9 @@ def test_a_killed_creator_is_replaced_at_once(
 def test_a_frozen_creator_loses_its_lease_and_comes_too_late(
     crew: Crew, options: dict[str, Any], make_store: StoreMaker
 ) -> None:
-    own = {**options, "lease_s": 0.5}
-    victim = crew.add(own, FIELDS[:1], create_s=0.1, announce=True)
+    own = {**options, "lease_s": 1.0}
+    # Given a creation that cannot end before its process is stopped
+    victim = crew.add(own, FIELDS[:1], hold=True, announce=True)
     crew.go(victim)
     assert expect(victim) == "creating"
     os.kill(victim.pid, signal.SIGSTOP)
@@ -95,8 +86,8 @@ def test_a_hanging_creator_loses_its_lease_after_the_hard_limit(
 def test_a_busy_creator_keeps_its_lease_beyond_its_term(
     crew: Crew, options: dict[str, Any], make_store: StoreMaker
 ) -> None:
-    own = {**options, "lease_s": 0.3}
-    busy = crew.add(own, FIELDS[:1], create_s=1.2, announce=True)
+    own = {**options, "lease_s": 1.0}
+    busy = crew.add(own, FIELDS[:1], create_s=1.5, announce=True)
     crew.go(busy)
     assert expect(busy) == "creating"
     assert make_store(**own).fetch_or_create(KEY, lambda: b"mine").source == "waited"
@@ -183,7 +174,7 @@ def test_a_flushed_redis_gets_back_what_is_used(own_server: RedisServer, make_st
     fresh = make_store(url=own_server.url)
     found = fresh.get_many([Key(fields) for fields in FIELDS[:5]])
     assert [item and item.source for item in found] == ["files"] * 5
-    assert fresh.stats()["entries"] == 5
+    wait_until(lambda: fresh.stats()["entries"] == 5)
 
 
 def test_a_clear_survives_a_redis_that_forgot_it(own_server: RedisServer, make_store: StoreMaker) -> None:

@@ -8,10 +8,12 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from poolrt.cachestore import turn as room
 from poolrt.cachestore.files import FileStatus, FilesTier
 from poolrt.cachestore.turn import Turn, TurnWait
 
@@ -200,16 +202,35 @@ def test_a_silent_holder_loses_its_turn_and_cannot_harm_the_next(tier: FilesTier
     assert not turn.beat()
 
 
-def test_a_holder_that_beats_keeps_its_turn(tier: FilesTier) -> None:
+class Clock:
+    """The clock of those who wait for a turn; it moves when they sleep, and `meanwhile` happens then."""
+
+    def __init__(self, meanwhile: Callable[[], None] = lambda: None) -> None:
+        self.now = time.monotonic()
+        self._meanwhile = meanwhile
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        self._meanwhile()
+
+
+def test_a_holder_that_beats_keeps_its_turn(tier: FilesTier, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     turn = take(tier.turn(DIGESTS[0], 5))
+    file = tmp_path / "creating" / DIGESTS[0]
+
+    def beat() -> None:
+        before = file.stat().st_mtime_ns
+        while file.stat().st_mtime_ns == before:  # the kernel's clock has to move on
+            assert turn.beat()
+
+    clock = Clock(beat)
+    monkeypatch.setattr(room, "time", clock)
     wait = tier.turn(DIGESTS[0], 0.2)
-    taken: list[Turn | None] = []
-    thread = threading.Thread(target=lambda: taken.append(wait.take(time.monotonic() + 0.8)))
-    thread.start()
-    while thread.is_alive():
-        assert turn.beat()
-        time.sleep(0.01)
-    assert (taken, wait.took_over) == ([None], False)
+    assert wait.take(clock.now + 0.8) is None
+    assert not wait.took_over
     turn.end()
 
 
@@ -231,17 +252,19 @@ def test_the_age_of_a_beat_by_the_wall_clock_means_nothing(tier: FilesTier, tmp_
     turn.end()
 
 
-def test_time_spent_on_waiting_elsewhere_counts(tier: FilesTier) -> None:
+def test_time_spent_on_waiting_elsewhere_counts(tier: FilesTier, monkeypatch: pytest.MonkeyPatch) -> None:
     turn = take(tier.turn(DIGESTS[0], 60))
+    clock = Clock()
+    monkeypatch.setattr(room, "time", clock)
     wait = tier.turn(DIGESTS[0], 0.3)
-    wait.look()
-    seen = time.monotonic()
-    while time.monotonic() - seen < 0.3:
+    # Given a holder whose silence was seen elsewhere for long enough
+    for _ in range(32):
         wait.look()
-        time.sleep(0.01)
-    begin = time.monotonic()
+        clock.sleep(0.01)
+    begin = clock.now
+    # Then it is waited for no longer
     take(wait).end()
-    assert time.monotonic() - begin < 0.2
+    assert clock.now == begin
     turn.end()
 
 

@@ -16,6 +16,7 @@ from poolrt.cachestore.stats import TIERS
 from .actor import payload_of
 from .conftest import StoreMaker
 from .crew import Crew
+from .waiting import wait_until
 
 FIELDS = [{"primitive": "test", "n": number} for number in range(40)]
 RIGHT = [hashlib.sha256(payload_of(fields, 1000)).hexdigest() for fields in FIELDS]
@@ -65,8 +66,10 @@ def test_eight_processes_without_redis_create_exactly_once(
     said = crew.results()
     assert [[result["sha256"] for result in one["results"]] for one in said] == [RIGHT] * 8
     assert crew.creations() == dict.fromkeys(map(json.dumps, FIELDS), 1)
-    # When a process with a connection comes, it takes everything along
-    stats = make_store().stats()
+    # When a process with a connection comes, it takes everything along, a share at a call
+    store = make_store()
+    wait_until(lambda: store.stats()["entries"] == 40)
+    stats = store.stats()
     assert (stats["creations"], stats["entries"]) == (40, 40)
     assert stats["degraded"] > 0
 
@@ -132,7 +135,13 @@ def test_entries_made_without_redis_are_published_later(
     for fields in FIELDS[:3]:
         alone.get_or_create(Key(fields), lambda: b"made alone")
     # Given a process with a connection that does something else
-    make_store().get(Key({"something": "else"}))
+    other = make_store()
+
+    def publishes() -> bool:
+        other.get(Key({"something": "else"}))
+        return other.size == 3
+
+    wait_until(publishes)
     # Then another node finds them in Redis
     elsewhere = make_store(home=str(tmp_path / "elsewhere"), key_file=str(Path(options["home"]) / "signing.key"))
     assert [found and found.source for found in elsewhere.get_many([Key(fields) for fields in FIELDS[:3]])] == [

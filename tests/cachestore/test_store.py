@@ -369,7 +369,9 @@ def slow() -> bytes:
 
 def test_every_call_is_counted(store: CacheStore, open_store: OpenStore, backend: str) -> None:
     store.get(KEYS[0])
+    begin = time.monotonic()
     store.get_or_create(KEYS[0], slow)
+    creation_s = time.monotonic() - begin
     store.get(KEYS[0])
     open_store().get(KEYS[0])
     stats = store.stats()
@@ -377,7 +379,7 @@ def test_every_call_is_counted(store: CacheStore, open_store: OpenStore, backend
     assert (stats["misses"], stats["creations"], stats["waits"]) == (2, 1, 0)
     assert (stats["entries"], stats["capacity"], stats["capacity_bytes"]) == (1, 1024, 0)
     assert stats["bytes"] == store.entries()[0].bytes
-    assert 0.02 <= stats["seconds_saved"] < 1.0
+    assert 0.02 <= stats["seconds_saved"] <= creation_s
     assert (stats["degraded"] > 0) == (backend == "away")
 
 

@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+
+import pytest
 
 from poolrt.cachestore import write_behind
 from poolrt.cachestore.node_state import NodeState
 from poolrt.cachestore.write_behind import WriteBehind
 
+from .waiting import wait_until
+
 STATE = NodeState()
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
-    """Return once a condition holds."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 def threads() -> list[threading.Thread]:
@@ -50,16 +45,24 @@ def test_closing_keeps_what_waits_and_ends_the_thread() -> None:
 
 
 def test_without_anything_to_keep_there_is_no_thread() -> None:
-    behind = WriteBehind(lambda *_: None)
+    looked = threading.Event()
+
+    def keep(_state: NodeState, digest: str, _blob: bytes) -> None:
+        assert digest == "a" or looked.wait(10.0)
+
+    behind = WriteBehind(keep)
     assert not threads()
     behind.put(STATE, "a", b"x")
     wait_until(lambda: not threads())
     behind.put(STATE, "b", b"x")
     assert threads()
+    looked.set()
     behind.close()
 
 
-def test_a_flood_is_kept_by_who_puts_it() -> None:
+def test_a_flood_is_kept_by_who_puts_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Given a thread that does not look meanwhile
+    monkeypatch.setattr(write_behind, "_PAUSE_S", 60.0)
     kept: list[int] = []
     behind = WriteBehind(lambda state, digest, blob: kept.append(threading.get_ident()))
     half = bytes(write_behind._MOST_BYTES // 2 + 1)

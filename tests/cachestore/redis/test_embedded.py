@@ -8,8 +8,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,6 +20,7 @@ from poolrt.cachestore.redis.embedded import EmbeddedServer
 from poolrt.cachestore.redis.server_binary import find_server
 
 from ..server_programs import VERSIONS, program_of
+from ..waiting import wait_until
 
 
 @pytest.fixture
@@ -163,12 +166,13 @@ def test_a_socket_in_a_folder_of_its_own_goes_with_its_server(tmp_path: Path, en
     folder = tmp_path / ("name" * 40) / "redis"
     server = EmbeddedServer(str(folder), idle_s=0.3 if end == "idle" else 60.0)
     place = Path(server.socket_path).parent
+    # It listens there; an idle one may end at any time from now on.
     server.ensure()
-    pid = pid_of(folder)
-    assert place.is_dir()
-    if end == "kill and remove":
-        shutil.rmtree(folder)
     if end != "idle":
+        pid = pid_of(folder)
+        assert place.is_dir()
+        if end == "kill and remove":
+            shutil.rmtree(folder)
         os.kill(pid, signal.SIGKILL)
     wait_until(lambda: not place.exists())
     wait_until(lambda: not watches(folder))
@@ -212,31 +216,38 @@ def watches(folder: Path) -> list[str]:
     return found
 
 
-def wait_until(condition: Callable[[], bool]) -> None:
-    """Return as soon as `condition()` holds; fail when it does not in time."""
-    deadline = time.monotonic() + 10.0
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+@contextmanager
+def used(server: EmbeddedServer) -> Iterator[Any]:
+    """Return a client of a server that would stop without one, started again until one comes in time."""
+    import redis
+
+    with redis.Redis.from_url(server.url) as client:
+
+        def comes() -> bool:
+            server.ensure()
+            try:
+                return bool(client.ping())
+            except redis.ConnectionError:
+                return False
+
+        wait_until(comes)
+        yield client
 
 
 def test_without_clients_it_stops_after_a_while_and_starts_again_with_its_data(folder: Path) -> None:
     server = EmbeddedServer(str(folder), idle_s=0.3)
-    server.ensure()
-    tell(server, "SET", "name", "value")
+    with used(server) as client:
+        client.set("name", "value")
     wait_until(lambda: not (folder / "redis.pid").exists())
     wait_until(lambda: not watches(folder))
-    server.ensure()
-    assert tell(server, "GET", "name") == b"value"
+    with used(server) as client:
+        assert client.get("name") == b"value"
 
 
 def test_a_client_keeps_it_alive(folder: Path) -> None:
-    import redis
-
     server = EmbeddedServer(str(folder), idle_s=0.2)
-    server.ensure()
-    pid = pid_of(folder)
-    with redis.Redis.from_url(server.url) as client:
+    with used(server) as client:
+        pid = pid_of(folder)
         begin = time.monotonic()
         while time.monotonic() - begin < 0.8:
             assert client.ping()

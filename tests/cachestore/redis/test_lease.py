@@ -69,9 +69,14 @@ def held(tier: RedisTier, digest: str, nonce: str, waited_for: int | None = None
 def expire(tier: RedisTier, digest: str) -> None:
     """Let a lease run out."""
     deadline = time.monotonic() + 5.0
-    while int(tier._connection.command("HGET", tier._schema.lease(digest), "expires")) >= redis_ms(tier):
+    while ends_ms(tier, digest) >= redis_ms(tier):
         assert time.monotonic() < deadline
         time.sleep(0.005)
+
+
+def ends_ms(tier: RedisTier, digest: str) -> int:
+    """Return when a lease runs out, on the server's clock."""
+    return int(tier._connection.command("HGET", tier._schema.lease(digest), "expires"))
 
 
 def creations_of(tier: RedisTier) -> dict[str, int | None]:
@@ -153,12 +158,17 @@ def test_a_creator_that_gives_up_lets_a_waiter_try(tier: RedisTier) -> None:
 
 
 def test_a_lease_runs_out_unless_it_is_renewed(make_tier: MakeTier) -> None:
-    tier = make_tier(term_s=0.2)
+    # Given a lease that its holder renews
+    tier = make_tier(term_s=0.5)
     own(tier, D1, "a")
-    deadline = time.monotonic() + 0.6
-    while time.monotonic() < deadline:
-        assert tier.leases.renew(D1, "a")
-        time.sleep(0.02)
+    ends = ends_ms(tier, D1)
+    assert make_tier(term_s=60.0).leases.renew(D1, "a")
+    # When its first term is over, then it is not
+    while redis_ms(tier) <= ends:
+        time.sleep(0.005)
+    assert held(tier, D1, "b").nonce == b"a"
+    # When it is renewed once more, and then no more, then it runs out
+    assert tier.leases.renew(D1, "a")
     expire(tier, D1)
     own(tier, D1, "b")
     assert not tier.leases.renew(D1, "a")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import struct
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +17,9 @@ from poolrt.cachestore.redis.value_reader import ValueReader
 from tests.cachestore.server import RedisServer
 
 FIELDS = ("HMGET", "meta", "generation", "revision")
+#: Bounds, in seconds, on an answer that comes, however busy the machine is, and on one that does not.
+PATIENT_S = 10.0
+SILENT_S = 0.2
 
 
 class Connection:
@@ -37,13 +41,13 @@ class Script:
         self._threads: list[threading.Thread] = []
         self._ends: list[socket.socket] = []
 
-    def connect(self, *pieces: bytes, close: bool = False) -> Callable[[], Connection]:
+    def connect(self, *pieces: bytes, close: bool = False, timeout_s: float = PATIENT_S) -> Callable[[], Connection]:
         """Return what makes a connection to it."""
 
         def make() -> Connection:
             self.made += 1
             ours, theirs = socket.socketpair()
-            ours.settimeout(0.2)
+            ours.settimeout(timeout_s)
             self._ends.append(theirs)
             thread = threading.Thread(target=self._serve, args=(theirs, pieces, close))
             thread.start()
@@ -190,7 +194,7 @@ def test_a_closed_connection_is_left_to_the_client(script: Script) -> None:
 
 
 def test_silence_ends_in_time_and_the_late_answer_is_never_read(script: Script) -> None:
-    reader = ValueReader(script.connect(b"*2\r\n$-1\r\n$-1\r\n$10\r\nabc"), *FIELDS)
+    reader = ValueReader(script.connect(b"*2\r\n$-1\r\n$-1\r\n$10\r\nabc", timeout_s=SILENT_S), *FIELDS)
     with pytest.raises(TimeoutError):
         reader.read(["a"])
     with pytest.raises(TimeoutError):
@@ -222,10 +226,16 @@ def test_threads_get_their_own_values(client: Any) -> None:
 
 def test_silence_of_a_frozen_server_ends_in_time(own_server: RedisServer, tmp_path: Path) -> None:
     with own_server.client() as client:
-        client.connection_pool.connection_kwargs["socket_timeout"] = 0.2
-        reader = ValueReader(connector(client), *FIELDS)
+        made: list[Any] = []
+
+        def connect() -> Any:
+            made.append(connector(client)())
+            return made[-1]
+
+        reader = ValueReader(connect, *FIELDS)
         assert reader.read(["a"]) == ([None, None], [None])
         own_server.freeze()
+        made[0]._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("@ll", 0, int(SILENT_S * 1e6)))
         with pytest.raises(TimeoutError):
             reader.read(["a"])
         own_server.thaw()
