@@ -73,13 +73,14 @@ def test_a_creation_is_a_miss_then_a_hit_of_the_memory_then_one_of_the_files(
     for _ in range(2):
         with CacheStore.connect(**options) as store:
             cache = PrimitiveCache(4, store)
-            for _ in range(2):
+            for _ in range(4):
                 Primitive(pd, engine, cache)
     lines = told()
-    hit = "create:cache_hit"
-    assert [line.operation for line in lines] == ["create:cache_miss", hit, "create:persistent_cache_hit", hit]
+    hits = ["create:cache_hit"] * 3
+    assert [line.operation for line in lines] == ["create:cache_miss", *hits, "create:persistent_cache_hit", *hits]
     assert {line.text for line in lines} == {relu_text()}
-    assert lines[0].milliseconds > lines[1].milliseconds
+    # A busy machine may put the thread aside during a hit, but not during each of them for as long as a creation takes.
+    assert lines[0].milliseconds > min(line.milliseconds for line in lines if line.operation == "create:cache_hit")
 
 
 @pytest.mark.parametrize("kind", POOLS)

@@ -18,9 +18,11 @@ from poolrt.workers.desc import Eltwise, MemoryDesc, OpDesc, PrimitiveAttr
 from poolrt.workers.engines.engine import Engine
 from poolrt.workers.engines.target import Target
 from poolrt.workers.primitives.cache import Future, PrimitiveCache
+from poolrt.workers.primitives.cached_primitive import CachedPrimitive
 from poolrt.workers.primitives.create import PrimitiveCreator
 from poolrt.workers.primitives.primitive_desc import PrimitiveDesc
 from poolrt.workers.primitives.program import KernelSpec, Program
+from poolrt.workers.primitives.shared_future import SharedFuture
 
 BOUND_S = 60.0
 THREADS = 32
@@ -49,8 +51,26 @@ class Described:
         return self._describe(self.times)
 
 
+class _Counted(SharedFuture[CachedPrimitive]):
+    """A future that lets go of a semaphore when somebody begins to wait for it."""
+
+    __slots__ = ("_asked", "_of")
+
+    def __init__(self, of: Future, asked: threading.Semaphore) -> None:
+        super().__init__()
+        self._of = of
+        self._asked = asked
+
+    def done(self) -> bool:
+        return self._of.done()
+
+    def result(self, timeout: float) -> CachedPrimitive:
+        self._asked.release()
+        return self._of.result(timeout)
+
+
 class Counting(PrimitiveCache):
-    """A cache that counts the threads which hold a future."""
+    """A cache that counts the threads which have put in a future, or seen that another's is under way and wait for it."""
 
     def __init__(self, store: CacheStore, creator: PrimitiveCreator | None = None) -> None:
         super().__init__(16, store, (creator or PrimitiveCreator()).create)
@@ -58,11 +78,13 @@ class Counting(PrimitiveCache):
 
     def get_or_add(self, key: Key, future: Future) -> Future | None:
         found = super().get_or_add(key, future)
-        self.asked.release()
-        return found
+        if found is None:
+            self.asked.release()
+            return None
+        return _Counted(found, self.asked)
 
     def after(self, threads: int, program: Program) -> Program:
-        """Return a program when so many threads hold one."""
+        """Return a program when so many threads have asked."""
         for _ in range(threads):
             assert self.asked.acquire(timeout=BOUND_S)
         return program

@@ -54,6 +54,13 @@ def programs() -> list[int]:
     return found
 
 
+def break_compilers(place: Path, patched: pytest.MonkeyPatch, code: str) -> None:
+    """Have compilers that start from now on run some code in the place of what they compile with."""
+    (place / "llvmlite").mkdir()
+    (place / "llvmlite" / "__init__.py").write_text(f"{code}\n", encoding="utf-8")
+    patched.syspath_prepend(str(place))
+
+
 def wait_until(condition: Callable[[], bool]) -> None:
     until = time.monotonic() + BOUND_S
     while not condition():
@@ -90,8 +97,12 @@ def test_a_compiler_that_is_killed_is_replaced(compilers: Compilers) -> None:
     assert kept not in programs()
 
 
-def test_a_primitive_that_kills_two_compilers_is_an_error_that_names_it(compilers: Compilers) -> None:
+def test_a_primitive_that_kills_two_compilers_is_an_error_that_names_it(
+    compilers: Compilers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given compilers that do not come to an answer
     errors: list[BaseException] = []
+    break_compilers(tmp_path, monkeypatch, "import time; time.sleep(600)")
 
     def create() -> None:
         try:
@@ -102,24 +113,25 @@ def test_a_primitive_that_kills_two_compilers_is_an_error_that_names_it(compiler
     thread = threading.Thread(target=create)
     thread.start()
     killed: set[int] = set()
+    # When each is killed
     while thread.is_alive():
         for pid in set(programs()) - killed:
-            os.kill(pid, signal.SIGKILL)  # while it starts: it cannot have answered
+            os.kill(pid, signal.SIGKILL)
             killed.add(pid)
         thread.join(0.002)
+    # Then two were tried
     assert len(killed) == 2
     assert "eltwise (native:eltwise)" in str(errors[0])
     assert "signal 9" in str(errors[0])
     # And the next one is none the worse
+    monkeypatch.undo()
     assert compilers.create(some_primitive())
 
 
 def test_an_error_of_the_compiler_comes_with_type_message_and_log(
     compilers: Compilers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "llvmlite").mkdir()
-    (tmp_path / "llvmlite" / "__init__.py").write_text("raise RuntimeError('this one is broken')\n", encoding="utf-8")
-    monkeypatch.syspath_prepend(str(tmp_path))
+    break_compilers(tmp_path, monkeypatch, "raise RuntimeError('this one is broken')")
     with pytest.raises(CreationFailed, match="this one is broken") as caught:
         compilers.create(some_primitive())
     assert caught.value.type == "RuntimeError"

@@ -243,7 +243,8 @@ def test_the_threads_of_a_closed_pool_are_gone(loop: Loop) -> None:
     for kind in ("threads", "native", "native asynchronous", "checking"):
         with made(kind, 3, loop) as pool:
             pool.parallel_for(3, lambda i, n: None)
-    assert set(threading.enumerate()) == before
+    # Others, of earlier tests, may have ended meanwhile
+    assert set(threading.enumerate()) <= before
 
 
 def test_a_synchronous_pool_runs_more_regions_than_its_queue_holds(loop: Loop) -> None:

@@ -31,16 +31,14 @@ class Doubling:
             self._under_way += 1
             self.most = max(self.most, self._under_way)
             run, self.runs = self.runs, self.runs + 1
-        future = self._executor.submit(self._run, inputs["x"], run)
-        future.add_done_callback(self._ended)
-        return future
+        return self._executor.submit(self._run, inputs["x"], run)
 
     def _run(self, x: Array, run: int) -> dict[str, Array]:
-        return {"y": 2 * x + (run >= self._wrong_from)}
-
-    def _ended(self, _: Future[dict[str, Array]]) -> None:
+        y = 2 * x + (run >= self._wrong_from)
+        # Before anybody can have the result, and start another run.
         with self._lock:
             self._under_way -= 1
+        return {"y": y}
 
 
 @pytest.mark.parametrize(("count", "in_flight"), [(1, 1), (1, 4), (20, 1), (20, 3)])

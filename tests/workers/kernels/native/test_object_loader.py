@@ -26,6 +26,7 @@ from ....mutations import fresh_seed
 from ...fuzzer import fuzz
 
 INT = numba.types.int64
+BOUND_S = 20.0
 SIGNATURE = numba.types.void(INT, INT, INT, INT, numba.types.float64)
 
 
@@ -99,17 +100,20 @@ def test_a_call_releases_the_interpreter(binary: bytes) -> None:
             ticks.append(time.perf_counter())
             stop.wait(0.0005)
 
-    # When another thread runs beside it
+    # When another thread runs beside it, which may need several calls to get a core
     thread = threading.Thread(target=tick)
     thread.start()
-    began = time.perf_counter()
-    call(kernel, x, 1.5)
-    ended = time.perf_counter()
+    until, within = time.monotonic() + BOUND_S, 0
+    while within < 3 and time.monotonic() < until:
+        began = time.perf_counter()
+        call(kernel, x, 1.5)
+        ended = time.perf_counter()
+        within = sum(began < t < ended for t in ticks)
     stop.set()
-    thread.join(10)
+    thread.join(BOUND_S)
 
-    # Then that thread ran during the call, not only around it
-    assert sum(began < t < ended for t in ticks) >= 3
+    # Then that thread ran during a call, not only around it
+    assert within >= 3
 
 
 def test_a_symbol_outside_of_the_list_is_refused_by_name(binary: bytes) -> None:
