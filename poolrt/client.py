@@ -358,6 +358,10 @@ class Client:
                     self._leading = False
                     self._call_followers()
             while self._resolvable:
-                request, message = self._resolvable.popleft()
-                if request.resolve is not None:
-                    request.resolve(message)
+                self._resolve_next()
+
+    def _resolve_next(self) -> None:
+        """Resolve a future. Nothing of this thread refers to it afterwards: its result is memory of the arena."""
+        request, message = self._resolvable.popleft()
+        if request.resolve is not None:
+            request.resolve(message)

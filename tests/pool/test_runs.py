@@ -14,7 +14,7 @@ import pytest
 import poolrt
 from poolrt.errors import PoolClosed
 
-from .processes import BOUND_S, relu_graph, workers_of
+from .processes import BOUND_S, relu_graph, wait_until, workers_of
 
 
 @pytest.fixture(scope="module")
@@ -104,6 +104,16 @@ def test_futures_resolve_in_any_order_of_waiting(model: poolrt.Model) -> None:
     for x, future in reversed(list(zip(inputs, futures, strict=True))):
         np.testing.assert_array_equal(future.result(BOUND_S)["y"], np.maximum(x, 0))
     assert len(list(as_completed([model.submit(x=x) for x in inputs], timeout=BOUND_S))) == 50
+
+
+def test_the_memory_of_a_future_that_was_dropped_is_given_back(pool: poolrt.Pool) -> None:
+    model = pool.load(relu_graph((512, 512), name="large"))
+    x = np.ones((512, 512), np.float32)
+    model.run(x=x)
+    before = _used(pool)
+    for _ in range(3):
+        assert model.submit(x=x).result(BOUND_S)["y"].sum() == x.size
+    wait_until(lambda: _used(pool) <= before, "the outputs are given back")
 
 
 def test_a_thousand_submitted_runs_are_all_right(model: poolrt.Model) -> None:
