@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -85,15 +86,7 @@ class Surroundings:
 
     def arenas(self) -> set[int]:
         """Return the inodes of the arenas that processes here hold."""
-        found = set()
-        for process in self.processes():
-            for descriptor in Path(f"/proc/{process.pid}/fd").glob("*"):
-                try:
-                    if "memfd:poolrt-arena" in os.readlink(descriptor):
-                        found.add(descriptor.stat().st_ino)
-                except OSError:
-                    continue
-        return found
+        return {inode for process in self.processes() for inode in held_arenas(process.pid)}
 
     def sockets(self) -> list[str]:
         """Return the unix sockets with a name in this folder, except the embedded server's."""
@@ -123,26 +116,70 @@ def told(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
 
 
 def wait_until(condition: Callable[[], bool], seconds: float, otherwise: Callable[[], str]) -> None:
-    """Return as soon as a condition holds; fail with what ``otherwise`` says when it does not in time."""
+    """Return as soon as a condition holds; fail with what ``otherwise`` says where a look that begins too late finds it false.
+
+    How long a look takes, such as one at all processes of a busy machine, is no fault of those that are looked at.
+    """
     deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, otherwise()
+    while True:
+        late = time.monotonic() > deadline
+        if condition():
+            return
+        assert not late, otherwise()
         time.sleep(0.005)
+
+
+def watch(pids: Iterable[int]) -> dict[int, int]:
+    """Return descriptors by which the ends of processes are seen, by process id; of one that has gone there is none."""
+    found = {}
+    for pid in pids:
+        try:
+            found[pid] = os.pidfd_open(pid)
+        except ProcessLookupError:
+            continue
+    return found
+
+
+def survivors(watched: dict[int, int], deadline: float) -> list[int]:
+    """Wait for the ends of watched processes; return those that live past a time of the monotonic clock.
+
+    The kernel tells, without any look at what else runs on the machine. The descriptors are closed.
+    """
+    living = dict(watched)
+    while True:
+        late = time.monotonic() > deadline
+        ended, _, _ = select.select(living.values(), [], [], max(0.0, deadline - time.monotonic()))
+        living = {pid: descriptor for pid, descriptor in living.items() if descriptor not in ended}
+        if late or not living:
+            break
+    for descriptor in watched.values():
+        os.close(descriptor)
+    return list(living)
+
+
+def held_arenas(pid: int) -> set[int]:
+    """Return the inodes of the arenas that a process holds or maps."""
+    found = set()
+    try:
+        for line in Path(f"/proc/{pid}/maps").read_text(encoding="utf-8").splitlines():
+            fields = line.split()
+            if len(fields) > 5 and "memfd:poolrt-arena" in fields[5]:
+                found.add(int(fields[4]))
+        descriptors = [f"/proc/{pid}/fd/{name}" for name in os.listdir(f"/proc/{pid}/fd")]
+    except OSError:
+        return found  # it has ended
+    for descriptor in descriptors:
+        try:
+            if "memfd:poolrt-arena" in os.readlink(descriptor):
+                found.add(os.stat(descriptor).st_ino)
+        except OSError:
+            continue  # it has been closed meanwhile
+    return found
 
 
 def arena_holders(inodes: set[int]) -> list[int]:
     """Return the processes, of anybody, that hold or map one of these arenas."""
-    found = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            maps = [line.split() for line in (entry / "maps").read_text(encoding="utf-8").splitlines()]
-            held = {int(fields[4]) for fields in maps if len(fields) > 5 and "memfd:poolrt-arena" in fields[5]}
-            held |= {d.stat().st_ino for d in (entry / "fd").glob("*") if "memfd:poolrt-arena" in os.readlink(d)}
-        except OSError:
-            continue
-        if held & inodes:
-            found.append(int(entry.name))
-    return found
+    return [pid for pid in map(int, filter(str.isdecimal, os.listdir("/proc"))) if held_arenas(pid) & inodes]
 
 
 def parent(pid: int) -> int:

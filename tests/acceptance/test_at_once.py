@@ -20,14 +20,16 @@ PROGRAMS = 4
 @pytest.fixture
 def redis_url(tmp_path: Path) -> Iterator[str]:
     """The URL of a server of the test's own, over TCP."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port = taken.getsockname()[1]
     folder = tmp_path / "server"
     folder.mkdir()
-    server = RedisServer(folder, "--port", str(port), "--bind", "127.0.0.1")
-    yield f"redis://127.0.0.1:{port}"
-    server.kill()
+    with socket.socket() as held:
+        # The port is ours as long as this is bound; the server, which asks for the same, may listen there beside it.
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind(("127.0.0.1", 0))
+        port = held.getsockname()[1]
+        server = RedisServer(folder, "--port", str(port), "--bind", "127.0.0.1")
+        yield f"redis://127.0.0.1:{port}"
+        server.kill()
 
 
 @pytest.fixture
