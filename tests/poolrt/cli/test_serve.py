@@ -143,6 +143,8 @@ def test_a_server_serves_programs_tells_what_it_does_and_is_stopped(place: Place
         assert len(status["workers"]) == 2
         assert sum(worker["runs"] for worker in status["workers"]) == 1
         assert status["arena"]["used"] > 0
+        # The worker that has run nothing may still be starting
+        _wait_until(lambda: [w["state"] for w in pool.stats()["workers"]] == ["idle"] * 2, "both are idle", BOUND_S)
     shown = place.call("status", "--socket", str(place.socket))
     assert shown.returncode == 0
     assert f"process {server.pid} at {place.socket}" in shown.stdout

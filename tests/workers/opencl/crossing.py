@@ -144,7 +144,7 @@ def side_by_side(cpu: Engine, gpu: Engine, cache: PrimitiveCache) -> list[str]:
         thread.start()
     for thread in threads:
         thread.join(60)
-    return wrong
+    return [*wrong, *(f"{thread.name} has not ended" for thread in threads if thread.is_alive())]
 
 
 def refused(cpu: Engine, gpu: Engine, cache: PrimitiveCache) -> list[str]:

@@ -69,7 +69,7 @@ def side_by_side(pd: PrimitiveDescIface, primitive: Primitive) -> list[str]:
         thread.start()
     for thread in threads:
         thread.join(60)
-    return wrong
+    return [*wrong, *(f"{thread.name} has not ended" for thread in threads if thread.is_alive())]
 
 
 def let_go(pd: PrimitiveDescIface, primitive: Primitive) -> bool:

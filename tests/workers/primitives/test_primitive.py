@@ -200,6 +200,7 @@ def test_threads_and_streams_share_a_primitive(engine: Engine, cache: PrimitiveC
         thread.start()
     for thread in threads:
         thread.join(BOUND_S)
+        assert not thread.is_alive()
     assert wrong == []
 
 

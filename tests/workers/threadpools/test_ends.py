@@ -31,6 +31,7 @@ from poolrt.workers.streams.attributes import StreamAttr
 from poolrt.workers.streams.stream import Stream
 from poolrt.workers.threadpools.executor import ExecutorPool
 from poolrt.workers.threadpools.interface import ThreadpoolInterface
+from poolrt.workers.threadpools.native_queue import NativeQueue
 from poolrt.workers.threadpools.threads import ThreadsPool
 
 from .kinds import KINDS, Loop, made
@@ -55,6 +56,12 @@ def until(holds: Callable[[], bool], what: str) -> None:
     while not holds():
         assert time.monotonic() < end, what
         time.sleep(0.001)
+
+
+def main_thread_waits() -> bool:
+    """Return whether the main thread waits for others, as far as can be seen from another."""
+    frame = sys._current_frames()[threading.main_thread().ident or 0]
+    return frame.f_code in (threading.Condition.wait.__code__, NativeQueue._call.__code__)
 
 
 def nothing(_i: int, _n: int) -> None:
@@ -182,8 +189,9 @@ def test_an_interrupt_of_a_synchronous_region_is_raised_when_its_tasks_have_ende
         if threading.current_thread() is threading.main_thread():
             done.set()
         else:
-            # The calling thread is soon out of its task: what is raised within is an error of that.
+            # The calling thread is soon out of its task, and waits: what is raised within is an error of that.
             assert done.wait(BOUND_S)
+            until(main_thread_waits, "the calling thread does not wait")
             left.wait(0.02)
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
             assert came.wait(BOUND_S)

@@ -183,7 +183,7 @@ def side_by_side(pd: PrimitiveDesc, primitive: Primitive, engine: Engine) -> lis
             thread.start()
         for thread in threads:
             thread.join(60)
-    return wrong
+    return [*wrong, *(f"{thread.name} has not ended" for thread in threads if thread.is_alive())]
 
 
 class Nesting(Described):
