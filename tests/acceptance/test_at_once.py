@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cachestore.server import RedisServer
+from tests.drills.ports import Port
 
 from .conftest import NetworkMaker
 from .surroundings import PROGRAM_S, Surroundings, told
@@ -22,14 +22,10 @@ def redis_url(tmp_path: Path) -> Iterator[str]:
     """The URL of a server of the test's own, over TCP."""
     folder = tmp_path / "server"
     folder.mkdir()
-    with socket.socket() as held:
-        # The port is ours as long as this is bound; the server, which asks for the same, may listen there beside it.
-        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        held.bind(("127.0.0.1", 0))
-        port = held.getsockname()[1]
-        server = RedisServer(folder, "--port", str(port), "--bind", "127.0.0.1")
-        yield f"redis://127.0.0.1:{port}"
-        server.kill()
+    port = Port()
+    server = RedisServer(folder, "--port", str(port.number), "--bind", "127.0.0.1")
+    yield f"redis://127.0.0.1:{port.number}"
+    server.kill()
 
 
 @pytest.fixture
