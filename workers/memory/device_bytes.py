@@ -55,6 +55,11 @@ class DeviceBytes:
         self.buffer = buffer
 
     @property
+    def owner(self) -> object:
+        """What the bytes live as long as: a buffer over the host's memory does not keep that."""
+        return self.buffer if self._host is None else (self.buffer, self._host.owner)
+
+    @property
     def is_mapped(self) -> bool:
         """Whether the device must not use the buffer now."""
         return self._mapped is not None

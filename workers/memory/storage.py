@@ -66,7 +66,7 @@ class Memory:
     @property
     def owner(self) -> object:
         """What the bytes live as long as, wherever this memory lies later; None where the caller keeps them alive."""
-        return self._bytes.owner if isinstance(self._bytes, HostBytes) else self._bytes.buffer
+        return self._bytes.owner
 
     @property
     def device_buffer(self) -> pyopencl.Buffer:

@@ -33,7 +33,7 @@ class OpenClExecution:
             if text is not None and begin is not None:
                 stream.time(text, begin)
             # The device may still work on host memory when its owner has let it go.
-            stream.hold((dict(args), buffers))
+            stream.hold((dict(args), buffers, [memory.owner for memory in args.values()]))
 
     def enqueue(self, stream: Stream, buffers: Mapping[int, pyopencl.Buffer]) -> None:
         """Enqueue all launches on buffers by argument, the scratchpad's among them; the caller holds the stream's order.
