@@ -1,4 +1,4 @@
-"""Primitive descriptors of reorders between engines: they know both, and where scratch memory lies."""
+"""Primitive descriptors of reorders between engines: they know both, which streams are right, and where scratch memory lies."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..desc import Arg, MemoryDesc, PrimitiveAttr, Reorder
 from ..engines.engine import Engine
 from ..engines.target import Target
+from ..streams.stream import Stream
 from .offers import Offers, offers
 from .primitive_desc_iface import PrimitiveDescIface, describe
 
@@ -16,15 +17,28 @@ if TYPE_CHECKING:
 
 
 class Sides(NamedTuple):
-    """The engines of a reorder between two."""
+    """The engines of a reorder between two, of which one is no CPU."""
 
     src: Engine
     dst: Engine
 
     @property
     def streams(self) -> Engine:
-        """The engine whose streams a reorder is executed on: that of src, or where it is a CPU that of dst."""
+        """The engine whose streams any reorder can be executed on: that of src, or where it is a CPU that of dst."""
         return self.dst if self.src.kind == "cpu" else self.src
+
+    def check(self, stream: Stream, computing: str) -> None:
+        """Raise TypeError for what is no stream, ValueError for one that a reorder cannot be executed on.
+
+        What is computed by the engine kind ``computing`` goes on streams of the OpenCL engine, and on a CPU's where that is
+        the one: every engine of that kind works on the host's memory.
+        """
+        if not isinstance(stream, Stream):
+            raise TypeError(f"stream: expect a Stream, got {type(stream).__name__}")
+        if stream.engine is not self.streams and not stream.engine.kind == computing == "cpu":
+            either = " or on one of kind cpu" if computing == "cpu" else ""
+            which = ", another engine of the same device" if repr(stream.engine) == repr(self.streams) else ""
+            raise ValueError(f"stream: expect one on {self.streams}{either}, got one on {stream.engine}{which}")
 
     def computing(self, target: Target) -> Engine:
         """Return the engine that computes what is made for a target."""
@@ -39,12 +53,12 @@ class Sides(NamedTuple):
 
 
 class CrossingDescIface(PrimitiveDescIface):
-    """The primitive descriptor of a reorder between engines. ``engine`` is the one that it is executed on streams of."""
+    """The primitive descriptor of a reorder between engines. ``engine`` is one that it can be executed on streams of."""
 
     __slots__ = ("sides",)
 
-    def __init__(self, sides: Sides, found: Offers) -> None:
-        super().__init__(sides.streams, found, found.best)
+    def __init__(self, sides: Sides, engine: Engine, found: Offers) -> None:
+        super().__init__(engine, found, found.best)
         self.sides = sides
 
     def create(self, cache: PrimitiveCache | None = None) -> CrossingPrimitive:
@@ -72,20 +86,26 @@ def describe_between(
     dst: MemoryDesc,
     attr: PrimitiveAttr | None = None,
     hint: PrimitiveDescIface | None = None,
+    stream: Stream | None = None,
 ) -> PrimitiveDescIface:
     """Return the primitive descriptor of a reorder from one engine to another: see `Reorder.PrimitiveDesc`.
 
-    Engines of kind cpu all work on the host's memory, so between them nothing is crossed.
+    For a ``stream`` on a CPU only what the CPU computes is offered. Engines of kind cpu all work on the host's memory, so
+    between them nothing is crossed.
     """
     for name, engine in (("engine", src_engine), ("dst_engine", dst_engine)):
         if not isinstance(engine, Engine):
             raise TypeError(f"{name}: expect an Engine, got {type(engine).__name__}")
     if src_engine is dst_engine or src_engine.kind == dst_engine.kind == "cpu":
-        return describe(Reorder, src_engine, (src, dst), {}, attr, hint)
+        return describe(Reorder, src_engine, (src, dst), {}, attr, hint, stream)
     attr = PrimitiveAttr() if attr is None else attr
     if not isinstance(attr, PrimitiveAttr):
         raise TypeError(f"attr: expect a PrimitiveAttr, got {type(attr).__name__}")
     sides = Sides(src_engine, dst_engine)
+    engine, target = sides.streams, sides.streams.target
+    if stream is not None:
+        sides.check(stream, "cpu")
+        engine, target = stream.engine, stream.target
     fields = src, dst, src_engine.kind, dst_engine.kind
     known = None if hint is None else hint.pd
-    return CrossingDescIface(sides, offers(Reorder, sides.streams.target, attr, known, fields, {}))
+    return CrossingDescIface(sides, engine, offers(Reorder, target, attr, known, fields, {}))

@@ -1,26 +1,38 @@
 """How a reorder between engines is executed: fetches, launches on the engine that computes, deliveries.
 
-With OpenCL computing, all of it is enqueued on the stream, but for what goes to another context: that is copied through
-the host's memory, and has ended at once. With the CPU computing everything has ended at once, after what was enqueued.
+Nobody waits who executes. With OpenCL computing, everything is enqueued on the stream; what goes to another context
+passes through the host's memory, on the stream's own thread, in the order of its queue (`Stream.on_host`). With the CPU
+computing, copies and launches are regions for the threadpool of the stream; one on OpenCL, which has none, runs them on
+that thread.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping
-from typing import Any
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, Final
 
 from ..desc import Arg
 from ..engines.engine import Engine
+from ..memory.buffer import Buffer
 from ..memory.storage import Memory
 from ..opencl_memory import host_view
 from ..streams.stream import Stream
-from ..threadpools.interface import KernelFailed
-from ..verbose import verbose
+from ..threadpools.interface import KernelFailed, Region
+from ..threadpools.jobs import Jobs
+from ..threadpools.python_tasks import python_region
+from ..threadpools.sequential import SequentialPool
+from ..verbose_stamps import stamped
 from .entry import Entry
 from .execution import CpuExecution
 from .opencl_execution import OpenClExecution
 from .program import Transfer
+
+#: Queue, buffer, and bytes of the host's.
+_Copy = tuple[Any, Any, Any]
+_SCRATCHPAD: Final = int(Arg.SCRATCHPAD)
 
 
 class CrossingOnDevice:
@@ -33,84 +45,142 @@ class CrossingOnDevice:
 
     def execute(self, stream: Stream, args: Mapping[int, Memory], text: str | None = None) -> None:
         """Enqueue on a stream of the engine that computes; ``text`` is its verbose line's. Raises KernelFailed."""
-        import pyopencl as cl
-
         buffers: dict[int, Any] = {
             int(arg): memory.device_buffer for arg, memory in args.items() if memory.engine is self._computing
         }
+        under_way: list[object] = []
+        used = dict(args), [memory.owner for memory in args.values()], buffers, under_way
         with stream.order:
             begin = None if text is None else stream.stamp()
-            if Arg.SCRATCHPAD not in buffers:
-                buffers[Arg.SCRATCHPAD] = stream.device_scratchpad(self._entry.scratchpad)
+            if _SCRATCHPAD not in buffers:
+                buffers[_SCRATCHPAD] = stream.device_scratchpad(self._entry.scratchpad)
             try:
-                under_way = [self._fetch(stream, args, buffers, transfer) for transfer in self._entry.fetches]
-                self._inner.enqueue(stream, buffers)
-                under_way += [self._deliver(stream, args, buffers, transfer) for transfer in self._entry.deliveries]
-            except cl.Error as error:
-                raise KernelFailed(f"{self._entry.implementation} failed: {error}") from error
-            if text is not None and begin is not None:
-                stream.time(text, begin)
-            # An event that is dropped waits for its end.
-            stream.hold((dict(args), buffers, under_way))
+                with _named(self._entry.implementation):
+                    for transfer in self._entry.fetches:
+                        under_way.append(self._fetch(stream, args[transfer.arg], transfer, _place(transfer, buffers)))
+                    self._inner.enqueue(stream, buffers)
+                    for transfer in self._entry.deliveries:
+                        under_way.append(self._deliver(stream, args[transfer.arg], transfer, _place(transfer, buffers)))
+                if text is not None and begin is not None:
+                    stream.time(text, begin)
+            finally:
+                # Events too, for one that is dropped waits for its end.
+                stream.hold(used)
 
-    def _fetch(self, stream: Stream, args: Mapping[int, Memory], buffers: Mapping[int, Any], transfer: Transfer) -> Any:
+    def _fetch(self, stream: Stream, source: Memory, transfer: Transfer, place: tuple[Any, int]) -> object | None:
         import pyopencl as cl
 
-        source, (buffer, offset) = args[transfer.arg], _place(transfer, buffers)
+        buffer, offset = place
         if source.is_on_host:
             view = host_view(source.address, transfer.nbytes)
             return cl.enqueue_copy(stream.queue, buffer, view, dst_offset=offset, is_blocking=False)
-        between = bytearray(transfer.nbytes)
-        cl.enqueue_copy(_queue(source), between, source.device_buffer)
-        return cl.enqueue_copy(stream.queue, buffer, between, dst_offset=offset, is_blocking=False)
+        there, here = (_queue(source), source.device_buffer, 0), (self._computing.opencl.queue, buffer, offset)
+        stream.on_host(partial(_pass_on, self._entry.implementation, there, here, transfer.nbytes))
+        return None
 
-    def _deliver(
-        self, stream: Stream, args: Mapping[int, Memory], buffers: Mapping[int, Any], transfer: Transfer
-    ) -> Any:
+    def _deliver(self, stream: Stream, target: Memory, transfer: Transfer, place: tuple[Any, int]) -> object | None:
         import pyopencl as cl
 
-        target, (buffer, offset) = args[transfer.arg], _place(transfer, buffers)
+        buffer, offset = place
         if target.is_on_host:
             view = host_view(target.address, transfer.nbytes)
             return cl.enqueue_copy(stream.queue, view, buffer, src_offset=offset, is_blocking=False)
-        between = bytearray(transfer.nbytes)
-        cl.enqueue_copy(stream.queue, between, buffer, src_offset=offset)
-        return cl.enqueue_copy(_queue(target), target.device_buffer, between)
+        here, there = (self._computing.opencl.queue, buffer, offset), (_queue(target), target.device_buffer, 0)
+        stream.on_host(partial(_pass_on, self._entry.implementation, here, there, transfer.nbytes))
+        return None
 
 
 class CrossingOnHost:
-    """Executes one primitive that the CPU computes, on streams of an OpenCL engine, from any number of threads at once."""
+    """Executes one primitive that the CPU computes, from any number of threads at once."""
 
-    def __init__(self, inner: CpuExecution, entry: Entry, computing: Engine) -> None:
+    def __init__(self, inner: CpuExecution, entry: Entry) -> None:
         self._inner = inner
         self._entry = entry
-        self._computing = computing
 
     def execute(self, stream: Stream, args: Mapping[int, Memory], text: str | None = None) -> None:
-        """Compute on the calling thread, after what is on the stream; ``text`` as above. Raises KernelFailed."""
+        """Run or submit on a stream on a CPU as `CpuExecution` does, or after what is on one on OpenCL; ``text`` as above.
+
+        Raises KernelFailed.
+        """
+        on_cpu = stream.engine.kind == "cpu"
+        within = on_cpu and stream.pool.get_in_parallel()
+        pool = stream.pool if on_cpu and not within else SequentialPool()
+        with stream.order_within if within else stream.order:
+            used: dict[int, Memory | Buffer] = {int(arg): memory for arg, memory in args.items() if memory.is_on_host}
+            if _SCRATCHPAD not in used:
+                used[_SCRATCHPAD] = stream.scratchpad(self._entry.scratchpad, within)
+            regions = stamped(self._regions(args, used, Jobs.on(pool)), text, stream.pool if on_cpu else pool)
+            if on_cpu:
+                pool.run_regions(regions)
+            else:
+                stream.on_host(partial(pool.run_regions, regions))
+
+    def _regions(self, args: Mapping[int, Memory], used: Mapping[int, Memory | Buffer], jobs: Jobs) -> Sequence[Region]:
+        """Return launches on the host's memory between the copies, which are a region of one task before and one after."""
+        addresses = {arg: memory.address for arg, memory in used.items()}
+        # The bytes themselves too: a memory may lie elsewhere before the tasks have run.
+        keep = used, [memory.owner for memory in args.values()]
+        there = {arg: (_queue(memory), memory.device_buffer) for arg, memory in args.items() if not memory.is_on_host}
+        fetches, deliveries = (
+            [(*there[transfer.arg], _view(transfer, addresses)) for transfer in transfers]
+            for transfers in (self._entry.fetches, self._entry.deliveries)
+        )
+        copies = _Copies(self._entry.implementation, fetches, deliveries, keep)
+        before = [python_region(1, copies.fetch, threading.local())] if fetches else []
+        after = [python_region(1, copies.deliver, threading.local())] if deliveries else []
+        return [*before, *self._inner.regions(used, jobs, keep), *after]
+
+
+class _Copies:
+    """The copies of one execution from and to devices, each a queue, a device's buffer, and bytes of the host's.
+
+    ``keep`` lives as long.
+    """
+
+    def __init__(self, name: str, fetches: Sequence[_Copy], deliveries: Sequence[_Copy], keep: object) -> None:
+        self._name = name
+        self._fetches = fetches
+        self._deliveries = deliveries
+        self._keep = keep
+        self._fetched = not fetches
+
+    def fetch(self, _i: int, _n: int) -> None:
+        """Copy from devices. Raises KernelFailed."""
         import pyopencl as cl
 
-        host = Stream(self._computing)
-        here = {arg: memory for arg, memory in args.items() if memory.is_on_host}
-        addresses = {int(arg): memory.address for arg, memory in here.items()}
-        if Arg.SCRATCHPAD not in addresses:
-            addresses[Arg.SCRATCHPAD] = host.scratchpad(self._entry.scratchpad).address
-        with stream.order:
-            try:
-                # What was enqueued may read or write the same memory of the host.
-                stream.queue.finish()
-                begin = time.perf_counter_ns()
-                for transfer in self._entry.fetches:
-                    source, view = args[transfer.arg], _view(transfer, addresses)
-                    cl.enqueue_copy(_queue(source), view, source.device_buffer)
-                self._inner.execute(host, here)
-                for transfer in self._entry.deliveries:
-                    target, view = args[transfer.arg], _view(transfer, addresses)
-                    cl.enqueue_copy(_queue(target), target.device_buffer, view)
-                if text is not None:
-                    verbose().executed(text, time.perf_counter_ns() - begin)
-            except cl.Error as error:
-                raise KernelFailed(f"{self._entry.implementation} failed: {error}") from error
+        with _named(self._name):
+            for queue, buffer, view in self._fetches:
+                cl.enqueue_copy(queue, view, buffer)
+        self._fetched = True
+
+    def deliver(self, _i: int, _n: int) -> None:
+        """Copy to devices, unless what that is made of has not come. Raises KernelFailed."""
+        import pyopencl as cl
+
+        with _named(self._name):
+            for queue, buffer, view in self._deliveries if self._fetched else ():
+                cl.enqueue_copy(queue, buffer, view)
+
+
+def _pass_on(name: str, source: tuple[Any, Any, int], target: tuple[Any, Any, int], nbytes: int) -> None:
+    """Copy from one context to another through the host's memory, each given as queue, buffer, offset. Raises KernelFailed."""
+    import pyopencl as cl
+
+    between = bytearray(nbytes)
+    with _named(name):
+        cl.enqueue_copy(source[0], between, source[1], src_offset=source[2])
+        cl.enqueue_copy(target[0], target[1], between, dst_offset=target[2])
+
+
+@contextmanager
+def _named(name: str) -> Iterator[None]:
+    """Raise what the driver refuses as KernelFailed that names an implementation."""
+    import pyopencl as cl
+
+    try:
+        yield
+    except cl.Error as error:
+        raise KernelFailed(f"{name} failed: {error}") from error
 
 
 def _place(transfer: Transfer, buffers: Mapping[int, Any]) -> tuple[Any, int]:

@@ -23,21 +23,22 @@ if TYPE_CHECKING:
 class CrossingPrimitive(Primitive):
     """A created reorder between engines, with its resources on the engine that computes.
 
-    It is executed on streams of the OpenCL engine, of src's where there are two. To and from a CPU it is enqueued, and
-    the host's memory belongs to the stream until `Stream.wait`. To another OpenCL engine it has ended when ``execute``
-    returns; what is computed there on the same memory must have ended before.
+    It is executed on streams of the OpenCL engine, of src's where there are two, and what the CPU computes on streams on a
+    CPU too. Nobody waits who executes: memories belong to the stream until `Stream.wait`, and what another stream does
+    with them must have been waited for. On a CPU the stream's threadpool runs copies and kernels; a stream on OpenCL has a
+    thread of its own for what the CPU computes and for what goes to another OpenCL engine.
     """
 
     def __init__(self, pd: PrimitiveDesc, sides: Sides, cache: PrimitiveCache | None = None) -> None:
         """Get what ``pd`` describes and realize it, as `Primitive` does."""
         super().__init__(pd, sides.computing(pd.target), cache)
         self.engine = sides.streams
+        self._sides = sides
         self._places = {arg: (desc, sides.of(arg, self.resources.engine)) for arg, desc in arguments(pd).items()}
 
     def execute(self, stream: Stream, args: Mapping[int, Memory] | Mapping[Arg, Memory]) -> None:
-        """Compute on memories given by argument, those of attributes on the stream's engine: see `Primitive.execute`."""
-        if stream.engine is not self.engine:
-            raise ValueError(f"stream: expect one on {self.engine}, got one on {stream.engine}")
+        """Compute on memories given by argument, those of attributes on the OpenCL engine: see `Primitive.execute`."""
+        self._sides.check(stream, self.resources.engine.kind)
         given: Mapping[Any, Memory] = args
         places = self._places.items()
         self._run(stream, {a: checked_argument(a, given.get(a), desc, engine) for a, (desc, engine) in places})
@@ -45,5 +46,5 @@ class CrossingPrimitive(Primitive):
     def _realized(self) -> Execution:
         inner, entry = super()._realized(), self._cached.entry
         if isinstance(inner, CpuExecution):
-            return CrossingOnHost(inner, entry, self.resources.engine)
+            return CrossingOnHost(inner, entry)
         return CrossingOnDevice(cast("OpenClExecution", inner), entry, self.resources.engine)

@@ -44,8 +44,7 @@ class CpuExecution:
             if pool.get_flags() & ThreadpoolInterface.ASYNCHRONOUS:
                 # The bytes themselves too: a memory may lie elsewhere before the tasks have run.
                 keep = (used, [memory.owner for memory in args.values()])
-                launches = _Launches(self._primitive, used, jobs, keep)
-                regions = launches.move(used)
+                regions = self.regions(used, jobs, keep)
                 pool.run_regions(regions if text is None else stamped(regions, text, stream.pool))
                 return
             idle = self._idle.setdefault(jobs, [])
@@ -56,6 +55,10 @@ class CpuExecution:
             regions = launches.move(used)
             pool.run_regions(regions if text is None else stamped(regions, text, stream.pool))
             idle.append(launches)
+
+    def regions(self, used: Mapping[int, Memory | Buffer], jobs: Jobs, keep: object) -> PackedRegions:
+        """Return launches of one execution's own on memory by argument, the scratchpad's too; ``keep`` lives as long as they."""
+        return _Launches(self._primitive, used, jobs, keep).move(used)
 
 
 class _Launches:

@@ -30,10 +30,11 @@ class Offers:
             op = take_hint(op, hint)
             known = tuple(sorted((int(arg), desc) for arg, desc in hint.memories().items()))
         reasons: list[str] = []
-        # What goes to or from a device can be computed on the host instead.
         #: Whether this is a reorder between two engines.
         self.crosses: bool = op.kind == "reorder" and op.crosses  # type: ignore[attr-defined]
-        targets = (target, cpu_target()) if self.crosses else (target,)
+        # What goes to or from a device can be computed on the host instead.
+        either = self.crosses and target.engine_kind != "cpu"
+        targets = (target, cpu_target()) if either else (target,)
         self._rest = chain.from_iterable(accepted(op, attr, each, known, reasons) for each in targets)
         self._lock = threading.Lock()
         self._found: list[PrimitiveDesc] = []

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from ..engines.engine import Engine
@@ -16,6 +18,8 @@ from .attributes import StreamAttr
 if TYPE_CHECKING:
     import pyopencl
 
+    from .host_work import HostWork
+
 #: Executions on OpenCL that may be under way: more of them would hold too much memory.
 _HELD: Final = 256
 
@@ -28,12 +32,14 @@ class Stream:
     unless the stream computes on an asynchronous threadpool; on OpenCL it is enqueued in a queue of the stream's own.
     What tasks of the threadpool execute runs in place, has an order of its own, and is not kept waiting by threads that
     wait for tasks.
-    `wait` waits for all that may still be under way, and on OpenCL writes the verbose lines of it.
+    `wait` waits for all that may still be under way, and on OpenCL writes the verbose lines of it. Streams know nothing of
+    one another: what another one works on is to be waited for there.
     """
 
     __slots__ = (
         "_attr",
         "_held",
+        "_host",
         "_pool",
         "_queue",
         "_scratch",
@@ -58,6 +64,7 @@ class Stream:
         #: The same from within tasks of the threadpool: whoever holds `order` may be waiting for just such a task.
         self.order_within = threading.Lock()
         self._held: list[object] = []
+        self._host: HostWork | None = None
         #: Texts of verbose lines, each with the markers before and after what it tells of.
         self._timed: list[tuple[str, pyopencl.Event, pyopencl.Event]] = []
         self._scratchpads: list[Buffer | None] = [None, None]
@@ -97,7 +104,7 @@ class Stream:
         return self._queue
 
     def scratchpad(self, nbytes: int, within: bool = False) -> Buffer:
-        """Return scratch memory of a stream on a CPU; whoever uses it holds `order`, or `order_within`."""
+        """Return scratch memory of the host's; whoever uses it holds `order`, or `order_within`."""
         scratchpad = self._scratchpads[within]
         if scratchpad is None or scratchpad.nbytes < nbytes:
             scratchpad = self._scratchpads[within] = Buffer(nbytes)
@@ -119,6 +126,17 @@ class Stream:
         self._held.append(used)
         if len(self._held) > _HELD:
             self._finish()
+
+    def on_host(self, work: Callable[[], None]) -> None:
+        """Let a thread of this stream's work on the host, in the order of what is enqueued on OpenCL; the caller holds `order`.
+
+        What ``work`` raises is raised by `wait`. Raises pyopencl.Error.
+        """
+        if self._host is None:
+            from .host_work import HostWork
+
+            self._host = HostWork()
+        self._host.submit(self.queue, work, self)
 
     def stamp(self) -> pyopencl.Event:
         """Enqueue a time stamp on OpenCL; whoever calls this holds `order`."""
@@ -143,15 +161,28 @@ class Stream:
         elif self._pool is not None:
             self._pool.wait()
 
+    def __del__(self) -> None:
+        held = getattr(self, "_held", None)
+        if not held or sys.is_finalizing():
+            return
+        # The device may still be at work with that, and whoever lets go of the stream is not to wait. Nobody has its order.
+        self.on_host(held.clear)
+
     def _finish(self) -> None:
         import pyopencl as cl
 
+        timed, self._timed = self._timed, []
         try:
-            self.queue.finish()
-        except cl.Error as error:
-            raise KernelFailed(f"the device failed: {error}") from error
+            try:
+                self.queue.finish()
+            except cl.Error as error:
+                raise KernelFailed(f"the device failed: {error}") from error
+            for text, begin, end in timed:
+                verbose().executed(text, end.profile.end - begin.profile.end)
         finally:
-            self._held.clear()
-            timed, self._timed = self._timed, []
-        for text, begin, end in timed:
-            verbose().executed(text, end.profile.end - begin.profile.end)
+            # What is held may be let go of only then: see `HostWork.submit`.
+            try:
+                if self._host is not None:
+                    self._host.wait()
+            finally:
+                self._held.clear()

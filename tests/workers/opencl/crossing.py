@@ -26,6 +26,8 @@ from tests.workers.desc.layouts import placed
 from tests.workers.primitives.reference.drawing import LAST_PLACE, TYPES
 from tests.workers.primitives.reference.drawing import arguments as drawn
 
+from . import crossing_streams
+
 #: What lies in memory before it is written.
 _BEFORE: Final = 0x4D
 SIZES: Final = (1, 2, 3, 5, 16, 17)
@@ -219,6 +221,7 @@ def main(home: str, seed: int) -> None:
         found["queries"] = queries(cpu, gpu)
         found["side by side"] = side_by_side(cpu, gpu, cache)
         found["refused"] = refused(cpu, gpu, cache)
+        found["streams"] = crossing_streams.tried(engines, cache)
         found["right"] = right(engines, TYPES, cache, rng)
         # Where device and host have memory of their own
         gpu.opencl.shares_memory = other.opencl.shares_memory = False

@@ -20,7 +20,7 @@ import numpy as np
 from poolrt import Executor, Graph
 from poolrt.cachestore import CacheStore
 from poolrt.graph.lower import lower
-from poolrt.workers import Arg, Engine, Memory, MemoryDesc, Reorder, Stream
+from poolrt.workers import Arg, Engine, Memory, MemoryDesc, Reorder, Stream, StreamAttr
 from poolrt.workers.desc import InnerProduct
 from poolrt.workers.engines.cpu import CpuEngine
 from poolrt.workers.engines.opencl import OpenClEngine
@@ -146,6 +146,16 @@ class Telling:
         flat, turned = MemoryDesc((64, 48), "f32"), MemoryDesc((64, 48), "f32", "ba")
         there = Reorder.PrimitiveDesc(host, flat, device, turned), Reorder.PrimitiveDesc(device, turned, host, flat)
         yield "reorders between engines", *self.primitives(there, Stream(device))
+        with ThreadsPool(2, asynchronous=True) as pool:
+            attr = StreamAttr("cpu")
+            attr.set_threadpool(pool)
+            stream = Stream(host, attr)
+            there = (
+                Reorder.PrimitiveDesc(host, flat, device, turned, stream=stream),
+                Reorder.PrimitiveDesc(device, turned, host, flat, stream=stream),
+            )
+            yield "reorders that the processor computes", *self.primitives(there, Stream(device))
+            yield "the same on threads", *self.primitives(there, stream)
         src, weights, dst = (MemoryDesc(dims, "f32") for dims in ((4, 6, 5, 5), (8, 6, 5, 5), (4, 8)))
         nested = InnerProduct.PrimitiveDesc(device, src, weights, None, dst)
         while not nested.pd.nested():

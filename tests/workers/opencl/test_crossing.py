@@ -1,4 +1,7 @@
-"""Reorders between engines: to a device, back, and to another one; found again whatever engines are asked with."""
+"""Reorders between engines: to a device, back, and to another one; found again whatever engines are asked with.
+
+Who executes one waits for nothing, on streams of devices and on those of threadpools.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from typing import Any
 
 from poolrt.cachestore import CacheStore
 from tests.workers.primitives.reference.drawing import TYPES
+from tests.workers.threadpools.kinds import KINDS
 
 from .processes import ANSWER_S, ROOT
 
@@ -64,3 +68,36 @@ def test_tensors_are_reordered_from_engine_to_engine(device: str, tmp_path: Path
         "dst_engine: expect an Engine: a reorder between two is described by (engine, src, dst_engine"
     )
     assert no_engine == "dst_engine: expect an Engine, got str"
+    assert_streams(found["streams"])
+
+
+def assert_streams(found: dict[str, Any]) -> None:
+    # Every threadpool, in order with what came before, from its tasks too
+    assert found["pools"] == [f"{kind} {threads}" for kind in KINDS for threads in (1, 2)]
+    # Nothing is written before somebody waits, or before the device's stream is free; all is right then
+    assert found["held back"] == [True, True]
+    assert found["held up"] == [[True] * 5] * 2
+    # Streams that are let go of come to an end
+    assert found["mixed"] == [True] * 4
+    # Failures are raised by whoever waits, or at once by a synchronous pool
+    assert found["failures"] == [
+        "wait: native:crossing", "execute: native:crossing", "wait: native:crossing", "wait: opencl:crossing",
+    ]  # fmt: skip
+    gpu, cpu = "Engine('opencl', 0)", "Engine('cpu', 0)"
+    other = f"got one on {gpu}, another engine of the same device"
+    either = f"stream: expect one on {gpu} or on one of kind cpu, {other}"
+    assert found["refused"] == [
+        either,
+        f"stream: expect one on {gpu}, {other}",
+        f"stream: expect one on {gpu}, got one on {cpu}",
+        either,
+        either,
+        f"stream: expect one on {cpu}, got one on {gpu}",
+        "stream: expect a Stream, got Engine",
+    ]
+    # On a stream of a CPU only what the CPU computes is offered
+    assert found["offered"] == {
+        f"{name} {kind}": ["native:crossing"] if kind == "cpu" else list(BOTH)
+        for name in ("there", "across")
+        for kind in ("cpu", "opencl")
+    }

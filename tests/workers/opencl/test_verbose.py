@@ -15,8 +15,8 @@ from .processes import ANSWER_S, ROOT
 
 PARTS = (
     "device, shared memory", "both engines, shared memory", "device, transferred memory",
-    "both engines, transferred memory", "reorders between engines", "a primitive that others are nested in",
-    "an executor",
+    "both engines, transferred memory", "reorders between engines",
+    "reorders that the processor computes", "the same on threads", "a primitive that others are nested in", "an executor",
 )  # fmt: skip
 
 
@@ -57,7 +57,7 @@ def test_every_execution_has_one_line_and_their_times_lie_within_the_time_that_p
 
 def test_lines_name_the_engines_that_computed(told: dict[str, Part]) -> None:
     engines = {name: {line.fields[0] for line in part.lines} for name, part in told.items()}
-    both, device = {"cpu", "opencl"}, {"opencl"}
+    both, device, crossed = {"cpu", "opencl"}, {"opencl"}, {"cpu2opencl", "opencl2cpu"}
     assert engines == dict(
-        zip(PARTS, (device, both, device, both, {"cpu2opencl", "opencl2cpu"}, device, both), strict=True)
+        zip(PARTS, (device, both, device, both, crossed, crossed, crossed, device, both), strict=True)
     )

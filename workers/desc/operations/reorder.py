@@ -60,14 +60,15 @@ class Reorder(OpDesc):
     ) -> PrimitiveDescIface:  # fmt: skip
         """Return the primitive descriptor for one engine, ``(engine, src, dst)``, or two: ``(engine, src, dst_engine, dst)``.
 
-        The first engine is that of src then; what goes between two depends on no stream. Raises as that of every
-        operation does.
+        The first engine is that of src then. What goes between two is executed on streams of the one that is no CPU, that
+        of src where neither is; described for a ``stream`` on a CPU it is computed there. Raises as that of every operation
+        does.
         """
         if len(args) == 3 and not isinstance(args[1], MemoryDesc):
             src, dst_engine, dst = args
-            return _describe_between()(engine, src, dst_engine, dst, attr=attr, hint=hint, **named)
+            return _describe_between()(engine, src, dst_engine, dst, attr=attr, hint=hint, stream=stream, **named)
         if "dst_engine" in named and not isinstance(named["dst_engine"], str):
-            return _describe_between()(engine, *args, attr=attr, hint=hint, **named)
+            return _describe_between()(engine, *args, attr=attr, hint=hint, stream=stream, **named)
         # Without arguments, super would look for the class that slots were added to.
         return super(Reorder, cls).PrimitiveDesc(engine, *args, attr=attr, hint=hint, stream=stream, **named)
 
