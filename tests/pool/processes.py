@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Collection, Iterator
-from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -112,12 +111,10 @@ def relu_graph(shape: tuple[int, ...] = (4, 8), name: str = "relu") -> poolrt.Gr
     return graph
 
 
-def submit_until_there(pool: poolrt.Pool, path: Path) -> Future[None]:
-    """Submit a function to a pool that ends when a file is there."""
-    # As text, so that the worker need not import these tests for it.
+def until_there(path: Path) -> str:
+    """Return what ``exec`` can be given in a worker, which need not import these tests for it: it ends when a file is there."""
     code = f"import os, time; until = time.monotonic() + {3 * BOUND_S}\n"
-    code += f"while not os.path.exists({str(path)!r}) and time.monotonic() < until: time.sleep(0.005)"
-    return pool.submit(exec, code)
+    return code + f"while not os.path.exists({str(path)!r}) and time.monotonic() < until: time.sleep(0.005)"
 
 
 @contextmanager

@@ -26,7 +26,7 @@ from .processes import (
     family,
     is_alive,
     relu_graph,
-    submit_until_there,
+    until_there,
     wait_until,
     workers_of,
 )
@@ -242,7 +242,7 @@ def test_an_interruption_of_a_wait_leaves_the_pool_usable(own: poolrt.Pool, tmp_
     model = own.load(relu_graph())
     x = np.ones((4, 8), np.float32)
     before = own.stats()["arena"]["used"]
-    busy = [submit_until_there(own, tmp_path / "end") for _ in range(2)]
+    busy = [own.submit(exec, until_there(tmp_path / "end")) for _ in range(2)]
     wait_until(lambda: own.stats()["queue"]["in_flight"] == 2, "both workers are at work")
 
     def interrupt() -> None:

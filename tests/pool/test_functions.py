@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from concurrent.futures import Future, wait
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ import pytest
 import poolrt
 from poolrt.errors import FunctionFailed, PoolRefused, WorkerLost
 
-from .processes import BOUND_S, is_alive, relu_graph, submit_until_there, wait_until, workers_of
+from .processes import BOUND_S, is_alive, relu_graph, until_there, wait_until, workers_of
 
 
 class Odd(Exception):
@@ -80,15 +79,16 @@ def test_map_of_more_calls_than_may_be_under_way(pool: poolrt.Pool) -> None:
     assert sum(pool.map(lambda n: n, range(1500))) == sum(range(1500))
 
 
-def test_map_ends_at_its_timeout(pool: poolrt.Pool) -> None:
+def test_map_ends_at_its_timeout(pool: poolrt.Pool, tmp_path: Path) -> None:
     with pytest.raises(TimeoutError):
-        list(pool.map(time.sleep, [0.5], timeout=0.05))
+        list(pool.map(exec, [until_there(tmp_path / "end")], timeout=0.05))
+    (tmp_path / "end").touch()
 
 
 def test_functions_and_runs_do_not_hold_each_other_up(pool: poolrt.Pool, tmp_path: Path) -> None:
     model = pool.load(relu_graph(name="beside"))
     x = np.ones((4, 8), np.float32)
-    waiting = submit_until_there(pool, tmp_path / "end")
+    waiting = pool.submit(exec, until_there(tmp_path / "end"))
     for _ in range(50):
         model.run(x=x)
     assert not waiting.done()

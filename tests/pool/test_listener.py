@@ -7,11 +7,14 @@ import os
 import socket
 import stat
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from poolrt.coordinator.listener import Listener
+
+from .processes import wait_until
 
 
 def test_a_listener_takes_connections_of_this_user_and_its_socket_goes_with_it(tmp_path: Path) -> None:
@@ -26,6 +29,15 @@ def test_a_listener_takes_connections_of_this_user_and_its_socket_goes_with_it(t
     listener.close()
 
 
+def _opened(folder: Path) -> int:
+    """Return how many descriptors of this process are of a folder."""
+    found = 0
+    for name in os.listdir("/proc/self/fd"):
+        with suppress(FileNotFoundError):  # such as that of the list itself
+            found += os.readlink(f"/proc/self/fd/{name}") == str(folder)
+    return found
+
+
 def test_a_listener_that_waits_for_its_folder_leaves_the_modes_of_other_files_alone(tmp_path: Path) -> None:
     made: list[Listener] = []
     folder = os.open(tmp_path, os.O_RDONLY)
@@ -34,6 +46,7 @@ def test_a_listener_that_waits_for_its_folder_leaves_the_modes_of_other_files_al
     waiting = threading.Thread(target=lambda: made.append(Listener(str(tmp_path / "s"))))
     waiting.start()
     try:
+        wait_until(lambda: _opened(tmp_path) == 2, "it has got as far as the folder")
         # When another thread makes a folder, then it has the mode that it was given
         (tmp_path / "made").mkdir(0o700)
         assert stat.S_IMODE((tmp_path / "made").stat().st_mode) == 0o700
