@@ -42,6 +42,13 @@ class Crew:
             actor.stdin.write("\n")
             actor.stdin.flush()
 
+    def let_on(self) -> None:
+        """Let creations that are held go on."""
+        for actor in self._actors:
+            assert actor.stdin is not None
+            actor.stdin.write("\n")
+            actor.stdin.flush()
+
     def results(self, *actors: subprocess.Popen[str]) -> list[dict[str, Any]]:
         """Return what these, or all, have to say; each result stands in the order of the actor's keys."""
         said = []

@@ -16,7 +16,8 @@ from poolrt.cachestore.stats import TIERS
 from .actor import payload_of
 from .conftest import StoreMaker
 from .crew import Crew
-from .waiting import wait_until
+from .server import RedisServer
+from .waiting import await_all_at, wait_until
 
 FIELDS = [{"primitive": "test", "n": number} for number in range(40)]
 RIGHT = [hashlib.sha256(payload_of(fields, 1000)).hexdigest() for fields in FIELDS]
@@ -76,11 +77,15 @@ def test_eight_processes_without_redis_create_exactly_once(
 
 @pytest.mark.parametrize("away", [False, True])
 def test_the_creators_error_reaches_all_who_wait_and_is_forgotten(
-    crew: Crew, options: dict[str, Any], make_store: StoreMaker, away: bool
+    crew: Crew, options: dict[str, Any], make_store: StoreMaker, redis_server: RedisServer, away: bool
 ) -> None:
     own = {**options, "url": "unix:///nobody"} if away else options
-    actors = [crew.add(own, FIELDS[:1], create_s=1.0, fail="no such type") for _ in range(8)]
+    actors = [crew.add(own, FIELDS[:1], hold=True, fail="no such type") for _ in range(8)]
     crew.go(*actors)
+    # Given a creation that goes on until all others wait for it
+    with redis_server.client() as client:
+        await_all_at(Key(FIELDS[0]).digest, [actor.pid for actor in actors], client)
+    crew.let_on()
     errors = [one["results"][0]["error"] for one in crew.results(*actors)]
     expected = {
         "error": "CreationFailed",

@@ -21,6 +21,8 @@ from poolrt.cachestore import CacheStore, Key, StoreError
 
 #: Bytes of the name of a creation.
 NAME_SIZE: Final = 8
+#: Pause, in seconds, between two looks for a file.
+_LOOK_S: Final = 0.002
 
 
 class CompilerError(ValueError):
@@ -36,9 +38,10 @@ class Job:
     """What an actor does; times in seconds.
 
     `keys` are asked for in order, with `pause_s` between two calls. `slow` gives keys whose first creation of all takes
-    longer than `create_s`. With `fail` the creator raises this. `forks` are keys in whose creation the actor forks a
-    child that lives on. `clock` is a file with seconds by which the wall clock is off. `elsewhere`: others cannot look
-    up whether this process lives, as if it were on another host. `file_limit` is the longest file it may write.
+    longer than `create_s`. No creation ends before there is a file `gate`. With `fail` the creator raises this. `forks`
+    are keys in whose creation the actor forks a child that lives on. `clock` is a file with seconds by which the wall
+    clock is off. `elsewhere`: others cannot look up whether this process lives, as if it were on another host.
+    `file_limit` is the longest file it may write.
     """
 
     options: dict[str, Any]
@@ -48,6 +51,7 @@ class Job:
     create_s: float = 0.0
     pause_s: float = 0.0
     slow: dict[int, float] = field(default_factory=dict)
+    gate: str = ""
     fail: str = ""
     forks: tuple[int, ...] = ()
     clock: str = ""
@@ -134,6 +138,8 @@ class _Creation:
         seconds = job.slow[number] if number in job.slow and self._is_first() else job.create_s
         self._note("begin", name)
         time.sleep(seconds)
+        while job.gate and not os.path.exists(job.gate) and time.monotonic() - begin < job.timeout_s:
+            time.sleep(_LOOK_S)
         if number in job.forks:
             _fork(self._store, number, job.size, f"{job.log.removesuffix('.log')}.children")
         if job.fail:

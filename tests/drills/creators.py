@@ -8,6 +8,7 @@ import time
 
 from poolrt.cachestore import CacheStore
 
+from ..cachestore.waiting import await_all_at
 from .actor import key_of
 from .stage import AFTER_LEASE_S, CALL_S, Stage
 from .swarm import Swarm
@@ -79,7 +80,8 @@ def stop_creators(stage: Stage) -> None:
     slow = _some_keys(stage)
     options = stage.options(server.url)
     swarm = stage.swarm()
-    stage.crowd(swarm, options, slow=dict.fromkeys(slow, 0.3))
+    # Long enough to be stopped meanwhile, and over by the time that it is let go on.
+    stage.crowd(swarm, options, slow=dict.fromkeys(slow, scale.lease_s))
     # One actor more than creators are stopped asks for everything, and has to get it in time.
     swarm.go()
     stopped = {}
@@ -129,7 +131,6 @@ def hang(stage: Stage) -> None:
 
 def error(stage: Stage) -> None:
     """A creator fails: all who wait get its error, and the next who asks tries again, once."""
-    scale = stage.scale
     server = stage.server()
     options = stage.options(server.url)
     swarm = stage.swarm()
@@ -140,13 +141,19 @@ def error(stage: Stage) -> None:
         "log": "log of no such type",
     }
     for attempt in (1, 2):
-        callers = stage.crowd(swarm, options, keys=[0], create_s=scale.lease_s / 2, fail="no such type")
+        gate = stage.folder / f"failing{attempt}"
+        callers = stage.crowd(swarm, options, keys=[0], gate=str(gate), fail="no such type")
+        begin = time.monotonic()
         swarm.go(*callers)
+        # All wait for the one creation, so that nobody who comes later may be handed its error.
+        with server.client() as client:
+            await_all_at(key_of(0).digest, [caller.pid for caller in callers], client)
+        gate.touch()
+        held_s = time.monotonic() - begin
         swarm.join(*callers)
-        calls = stage.check_calls(callers, scale.lease_s + AFTER_LEASE_S, errors=True)
+        calls = stage.check_calls(callers, held_s + AFTER_LEASE_S, errors=True)
         stage.expect([call.error for call in calls] == [expected] * len(callers), "not all got the creator's own error")
         stage.expect(len(swarm.creations()) == attempt, f"{len(swarm.creations())} creations in attempt {attempt}")
-    # All callers of an attempt wait for its one creator, so that nobody who comes later may be handed its error.
     last = swarm.add(stage.job(swarm, options, keys=[0]))
     swarm.go(last)
     swarm.join(last)
@@ -164,16 +171,20 @@ def clear_meanwhile(stage: Stage) -> None:
     options = stage.options(server.url)
     swarm = stage.swarm()
     shared = 1000
+    cleared = stage.folder / "cleared"
     for number in range(scale.processes):
-        swarm.add(stage.job(swarm, options, keys=[number], create_s=0.6))
+        swarm.add(stage.job(swarm, options, keys=[number], gate=str(cleared)))
     makers = tuple(swarm.actors)
-    waiters = [swarm.add(stage.job(swarm, options, keys=[shared], create_s=0.6)) for _ in range(3)]
+    waiters = [swarm.add(stage.job(swarm, options, keys=[shared], gate=str(cleared))) for _ in range(3)]
+    begin = time.monotonic()
     swarm.go()
     swarm.await_creations(scale.processes + 1)
     store = stage.store(options)
     store.clear()
+    cleared.touch()
+    held_s = time.monotonic() - begin
     swarm.join()
-    stage.check_calls([*makers, *waiters], 0.6 + CALL_S)
+    stage.check_calls([*makers, *waiters], held_s + CALL_S)
     stage.count_creations(swarm, scale.processes + 2, scale.processes + 2)
     stage.await_entries(store, 1)
     fresh = stage.store(options)

@@ -90,7 +90,8 @@ def wall_clock(stage: Stage) -> None:
         clock = stage.folder / f"clock-{name}"
         clock.write_text("0")
         swarm = stage.swarm(f"swarm-{name}")
-        slow = {0: 0.3, scale.keys // 2: 0.3}
+        # The first is stopped, the second has to last until it is seen.
+        slow = {0: scale.lease_s, scale.keys // 2: 0.3 + 2 * stage.outcome.noise_s}
         stage.crowd(swarm, options, clock=str(clock), slow=slow, pause_s=scale.pause_s)
         swarm.go()
         # A step back while the first creator is stopped: what it left behind seems to come from the future.

@@ -89,12 +89,13 @@ def kill_embedded(stage: Stage) -> None:
     options = stage.options(None)
     folder = Path(options["home"]) / "redis"
     stage.store(options).ping()
+    pid = _pid(folder)
     with_faults = _Middle(stage, options)
     for share in (0.2, 0.4, 0.7):
         with_faults.until(share)
-        before = _pid(folder)
-        os.kill(before, signal.SIGKILL)
-        with_faults.swarm.await_that(lambda before=before: _pid(folder) != before, "a new server")  # type: ignore[misc]
+        os.kill(pid, signal.SIGKILL)
+        with_faults.swarm.await_that(lambda killed=pid: _pid(folder) not in (0, killed), "a new server")  # type: ignore[misc]
+        pid = _pid(folder)
     with_faults.join()
     with_faults.check(None, remembers=True)
 
@@ -359,6 +360,7 @@ def _await_tidy(stage: Stage, store: CacheStore, server: RedisServer) -> None:
 
 
 def _pid(folder: Path) -> int:
+    """Return the process that the file names, 0 while there is none, or a new server is about to write it."""
     try:
         return int((folder / "redis.pid").read_text())
     except (FileNotFoundError, ValueError):
