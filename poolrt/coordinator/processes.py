@@ -8,6 +8,7 @@ a nursery that answers no more.
 from __future__ import annotations
 
 import os
+import select
 import signal
 import socket
 import sys
@@ -27,6 +28,8 @@ from .watchdog import UnderWay, Watchdog
 
 #: Seconds that everything gets to end by itself before it is killed.
 GRACE_S: Final = 1.5
+#: Seconds that those which were killed get to be gone, on a machine that is busy with other things.
+DEATH_S: Final = 5.0
 #: Seconds that the warm nursery, whose memory is large, is kept when there are no creators.
 WARM_IDLE_S: Final = 30.0
 #: Births that a nursery is asked for at a time: so few that both directions of its connection hold all that is said.
@@ -137,8 +140,11 @@ class Processes:
         if self._plain is not None:
             self._leave(self._plain)
             _wait_for_end(self._plain.pid)
+        # All that lived on have been killed with their nursery, and need but a core to end.
+        until = time.monotonic() + DEATH_S
         for child in self._children.values():
             if child.pidfd >= 0:
+                _wait_for_death(child.pidfd, until)
                 os.close(child.pidfd)
         self._children.clear()
 
@@ -352,6 +358,13 @@ def _kill(pidfd: int) -> None:
         signal.pidfd_send_signal(pidfd, signal.SIGKILL)
     except ProcessLookupError:
         pass  # it has ended by itself
+
+
+def _wait_for_death(pidfd: int, until: float) -> None:
+    """Wait until a process that somebody else has to reap is dead, or for so long."""
+    poll = select.poll()
+    poll.register(pidfd, select.POLLIN)
+    poll.poll(max(0.0, until - time.monotonic()) * 1000)
 
 
 def _wait_for_end(pid: int) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from poolrt.arena import make_arena
+from poolrt.coordinator import processes as room
 from poolrt.coordinator.instructions import Role
 from poolrt.coordinator.processes import WARM_IDLE_S, Processes, _start_anew
 from poolrt.workers.channel import Channel, ChannelClosed
@@ -147,6 +148,23 @@ def test_a_process_that_is_killed_before_it_is_born_ends_at_birth(bench: Bench) 
     with pytest.raises(ChannelClosed):
         while True:
             bench.joined[number].receive(block=True)
+
+
+def test_closing_waits_for_the_deaths_of_those_whose_nursery_cannot_end_them(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(room, "GRACE_S", 0.1)
+    # Given workers of a nursery that is stopped
+    pidfds = [os.pidfd_open(bench.ready(bench.spawn(Role.WORKER))) for _ in range(2)]
+    plain = bench.processes._plain
+    assert plain is not None
+    os.kill(plain.pid, signal.SIGSTOP)
+    # When all are ended
+    bench.processes.close()
+    # Then none is left
+    assert sorted(select.select(pidfds, [], [], 0)[0]) == sorted(pidfds)
+    for pidfd in pidfds:
+        os.close(pidfd)
 
 
 def test_without_file_descriptors_a_process_is_reported_as_dead_and_nothing_breaks(
