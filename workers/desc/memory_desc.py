@@ -154,7 +154,10 @@ class MemoryDesc:
     def padded_dims(self) -> tuple[int, ...]:
         """Dimensions rounded up to their blocks."""
         layout = self.layout
-        return tuple(-(-d // layout.block_of(i)) * layout.block_of(i) for i, d in enumerate(self.dims))
+        if not layout.blocks:
+            return self.dims
+        blocks = [layout.block_of(i) for i in range(self.ndims)]
+        return tuple(-(-d // block) * block for d, block in zip(self.dims, blocks, strict=True))
 
     @property
     def elements(self) -> int:
