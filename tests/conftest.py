@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 
 import pytest
@@ -12,6 +13,12 @@ from tests.workers.opencl.processes import python
 # How long an example takes on a machine that is busy with other things tells nothing of it.
 settings.register_profile("patient", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
+
+
+def pytest_collection_finish() -> None:
+    """Keep the garbage collector from looking at all tests and modules each time: they stay to the end."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
