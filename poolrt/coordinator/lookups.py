@@ -6,6 +6,7 @@ import os
 import queue
 import sys
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 
 #: What a task has come to: the name of the stimulus to give, and its arguments.
 Outcome: TypeAlias = tuple[str, tuple[Any, ...]]
-_STOP_S: Final = 1.0
+#: Seconds that the task under way gets to end, from the moment that it is told: everything goes within a second.
+_STOP_S: Final = 0.7
 
 
 class Lookups:
@@ -42,6 +44,8 @@ class Lookups:
         self._event = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._store: CacheStore | None = None
         self._keys: dict[int, tuple[Key, ...]] = {}
+        #: When to wait no longer for the thread; 0 while nobody has told it to stop.
+        self._until = 0.0
         self._thread = threading.Thread(target=self._work, name="poolrt-lookups", daemon=True)
         self._thread.start()
 
@@ -68,10 +72,16 @@ class Lookups:
         """Make the descriptor readable although there may be no outcome."""
         os.eventfd_write(self._event, 1)
 
+    def stop(self) -> None:
+        """Have the thread stop after the task under way. Does not wait for that."""
+        if not self._until:
+            self._until = time.monotonic() + _STOP_S
+            self._tasks.put(None)
+
     def close(self) -> None:
-        """Stop after the task under way; wait for it a second at most."""
-        self._tasks.put(None)
-        self._thread.join(_STOP_S)
+        """Stop after the task under way; wait for it, but not past `_STOP_S` after it was told to stop."""
+        self.stop()
+        self._thread.join(max(0.0, self._until - time.monotonic()))
         if not self._thread.is_alive():
             os.close(self._event)
 
@@ -82,7 +92,7 @@ class Lookups:
             prepare("cpu")  # while there is nothing to do yet
         except Exception as error:  # noqa: BLE001 - this thread must live; the first load meets the same and says so
             print(f"poolrt: cannot prepare for lowering: {type(error).__name__}: {error}", file=sys.stderr)
-        while (task := self._tasks.get()) is not None:
+        while (task := self._tasks.get()) is not None and not self._until:
             if isinstance(task, Forget):
                 self._keys.pop(task.load, None)
                 continue

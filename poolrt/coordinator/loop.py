@@ -285,6 +285,7 @@ class Loop:
         self._epoll.unregister(fd)
 
     def _close(self) -> None:
+        self._lookups.stop()  # it has the time that the processes get
         if self._listener is not None:
             self._listener.close()
         for number in list(self._peers):

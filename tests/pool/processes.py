@@ -72,6 +72,12 @@ def command(pid: int) -> str:
         return ""
 
 
+def cpu_seconds(pid: int) -> float:
+    """Return the processor time that a living process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def below(pid: int, levels: int) -> list[int]:
     """Return the processes so many levels below another.
 

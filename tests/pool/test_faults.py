@@ -21,7 +21,9 @@ from poolrt.errors import CoordinatorLost, PoolClosed, WorkerLost
 
 from .processes import (
     BOUND_S,
+    children,
     command,
+    cpu_seconds,
     descendants,
     family,
     is_alive,
@@ -164,10 +166,17 @@ _CLIENT = """
     model = pool.load(graph)
     arrays = [model.run(x=np.ones((512, 512), np.float32))["y"] for _ in range(5)]
     pool.submit(time.sleep, 60)
+    large = poolrt.Graph("large")
+    value = large.input("x", (64,), "float32")
+    for _ in range(8000 if sys.argv[2] == "load" else 1):
+        value = large.eltwise(value, "tanh")
+    large.output("y", value)
     if sys.argv[2] == "fork" and os.fork() == 0:
         time.sleep(60)
         os._exit(0)
     print("ready", flush=True)
+    if sys.argv[2] == "load":
+        pool.load(large)
     if sys.argv[2] == "exit":
         sys.exit(0)
     if sys.argv[2] == "sleep":
@@ -189,13 +198,17 @@ def _client(settings: dict[str, Any], how: str) -> tuple[subprocess.Popen[str], 
     return client, below
 
 
-@pytest.mark.parametrize("how", ["run", "fork"])
+@pytest.mark.parametrize("how", ["run", "fork", "load"])
 def test_when_a_client_is_killed_everything_of_its_pool_is_gone_within_a_second(
     settings: dict[str, Any], how: str
 ) -> None:
     client, below = _client(settings, how)
     poolish = [pid for pid in below if "poolrt.coordinator" in command(pid)]
     assert len(poolish) >= 3  # coordinator, nursery and workers, which are its forks
+    if how == "load":
+        (coordinator,) = set(poolish) & set(children(client.pid))
+        before = cpu_seconds(coordinator)
+        wait_until(lambda: cpu_seconds(coordinator) > before + 0.2, "it lowers the graph, which takes seconds")
     client.kill()
     client.wait(BOUND_S)
     wait_until(
