@@ -90,7 +90,8 @@ def test_both_parts_of_the_suite_run_and_either_fails_it(tree: Path, wrong: str)
         file = tree / place if place.endswith(".py") else tree / place / "test_it.py"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("def test_right() -> None: ...\n", encoding="utf-8")
-    more = tree / ("tests/together" if wrong == "together" else alone[0]) / "test_wrong.py"
+    folders = {"together": "tests/together", "alone": next(place for place in alone if not place.endswith(".py"))}
+    more = tree / folders[wrong] / "test_wrong.py"
     more.write_text("def test_wrong() -> None:\n    raise ValueError\n", encoding="utf-8")
     # When the suite is run
     done = _make(tree, "test")
