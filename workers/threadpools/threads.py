@@ -90,15 +90,31 @@ class ThreadsPool(ThreadpoolInterface):
             raise RuntimeError("a threadpool cannot be used in a forked process: its threads are in the parent")
 
 
+def _shut() -> threading.Lock:
+    """Return a lock that somebody has."""
+    lock = threading.Lock()
+    lock.acquire()
+    return lock
+
+
 @dataclass(slots=True, eq=False)
 class _Region:
-    """A region under way: the next task to take, how many have not ended, and the first error."""
+    """A region under way: the next task to take, how many have not ended, and the first error.
+
+    Of a synchronous one, ``own`` is the task that the caller has taken, which has ``begun`` or not, and the caller waits
+    at ``gate`` until it is ``over``.
+    """
 
     n: int
     fn: Callable[[int, int], None]
     left: int
     next: int = 0
-    error: BaseException | None = field(default=None)
+    error: BaseException | None = None
+    entered: bool = False
+    own: int | None = None
+    begun: bool = False
+    over: bool = False
+    gate: threading.Lock = field(default_factory=_shut)
 
 
 class _Queue:
@@ -107,7 +123,8 @@ class _Queue:
     def __init__(self, asynchronous: bool) -> None:
         self._asynchronous = asynchronous
         self._regions: deque[_Region] = deque()
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self._inside = threading.local()
         self._stopped = False
         self._error: BaseException | None = None
@@ -120,21 +137,20 @@ class _Queue:
     def submit(self, n: int, fn: Callable[[int, int], None]) -> None:
         """Append a region; unless asynchronous, run tasks until it has ended, and raise the first error of one."""
         region = _Region(n, fn, n)
-        with self._changed:
-            if self._stopped:
-                raise RuntimeError("the threadpool is closed")
-            alone = not self._asynchronous and bool(self._regions)
-            if not alone:
-                self._regions.append(region)
-                self._changed.notify_all()
         if self._asynchronous:
+            self._enter(region)
             return
-        if alone:
-            for number in range(n):
-                error = self._run(region, number)
-                region.error = region.error or error
-        else:
-            self._run_until(lambda: region.left == 0)
+        interrupt: BaseException | None = None
+        while not region.over:
+            try:
+                self._run_whole(region)
+            except BaseException as raised:
+                if not region.entered:
+                    raise
+                # Other threads work on what the region was given: it must not be freed before they have ended.
+                interrupt = raised
+        if interrupt is not None:
+            raise interrupt
         if region.error is not None:
             raise region.error
 
@@ -157,18 +173,61 @@ class _Queue:
             self._stopped = True
             self._changed.notify_all()
 
-    def _run_until(self, enough: Callable[[], bool]) -> None:
-        """Run tasks until it is enough: an interrupt must not free what other threads work on."""
-        interrupt: BaseException | None = None
-        while True:
+    def _enter(self, region: _Region) -> None:
+        """Append a region, unless it is synchronous and the threads are at work for another caller."""
+        with self._lock:
+            if self._stopped:
+                raise RuntimeError("the threadpool is closed")
+            if self._asynchronous or not self._regions:
+                region.entered = True
+                self._regions.append(region)
+                self._changed.notify_all()
+
+    def _run_whole(self, region: _Region) -> None:
+        """Run tasks of a synchronous region until it is over; where an interrupt has ended this, take it up again.
+
+        The interpreter raises an interrupt at calls and loops, and while a lock is waited for. What is written between two
+        of these is there as a whole or not at all.
+        """
+        if not region.entered:
+            self._enter(region)
+        if not region.entered:
+            for number in range(region.n):
+                error = self._run(region, number)
+                region.error = region.error or error
+            region.over = True
+            return
+        while self._take_own(region):
+            pass
+        while not region.over:
+            region.gate.acquire()
+
+    def _take_own(self, region: _Region) -> bool:
+        """Run a task of the caller's region, first the one that an interrupt has left; return False where none is left."""
+        if region.own is None:
+            with self._lock:
+                if region.next == region.n:
+                    return False
+                region.begun = False
+                region.own = region.next
+                region.next += 1
+        if not region.begun:
+            self._inside.depth = 1
             try:
-                while self._take(enough):
-                    pass
-                break
-            except BaseException as error:  # noqa: BLE001 - raised below
-                interrupt = error
-        if interrupt is not None:
-            raise interrupt
+                region.begun = True
+                region.fn(region.own, region.n)
+            except BaseException as error:  # noqa: BLE001 - raised by `submit`
+                region.error = region.error or error
+        self._inside.depth = 0
+        with self._lock:
+            region.own = None
+            region.left -= 1
+            if region.left == 0:
+                region.over = True
+                self._regions.popleft()
+                if self._stopped:
+                    self._changed.notify_all()
+        return True
 
     def _take(self, enough: Callable[[], bool]) -> bool:
         """Run one task of the region whose turn it is, waiting for one; return False without one once it is enough."""
@@ -187,6 +246,9 @@ class _Queue:
                 self._regions.popleft()
                 if self._asynchronous:
                     self._error = self._error or region.error
+                else:
+                    region.over = True
+                    region.gate.release()
                 self._changed.notify_all()
         return True
 

@@ -23,7 +23,7 @@ from poolrt.workers.primitives.entry import Entry
 from poolrt.workers.primitives.key import primitive_key
 from poolrt.workers.primitives.primitive_desc import PrimitiveDesc
 from poolrt.workers.primitives.program import KernelSpec, Launch, Program
-from tests.workers.opencl.processes import python
+from tests.workers.opencl.processes import ANSWER_S, python
 
 from .crowd import BOUND_S, BROKEN, THREADS, Counting, Described, all_at_once
 
@@ -189,7 +189,7 @@ def test_threads_of_several_processes_have_one_creation_of_an_engine(
     command = [sys.executable, "-m", "tests.workers.primitives.crowd", kind, str(tmp_path)]
     crowd = [subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) for _ in range(PROCESSES)]
     try:
-        found = [json.loads(process.communicate(timeout=BOUND_S)[0]) for process in crowd]
+        found = [json.loads(process.communicate(timeout=ANSWER_S)[0]) for process in crowd]
     finally:
         for process in crowd:
             process.kill()

@@ -25,6 +25,7 @@ from poolrt.workers.primitives import compilers as module
 from poolrt.workers.primitives.compilers import Compilers
 from poolrt.workers.primitives.entry import parse_entry
 from poolrt.workers.primitives.primitive_desc import PrimitiveDesc, primitive_desc
+from tests.workers.opencl.processes import ANSWER_S
 
 BOUND_S = 30.0
 _SIZES = count(17)
@@ -188,7 +189,7 @@ def test_whoever_asks_imports_no_compiler_and_leaves_none_behind(tmp_path: Path)
     """
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code), str(tmp_path)],
-        capture_output=True, text=True, timeout=BOUND_S, check=False,
+        capture_output=True, text=True, timeout=ANSWER_S, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     found: list[Any] = json.loads(done.stdout)

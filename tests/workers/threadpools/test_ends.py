@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import random
 import select
 import signal
 import subprocess
@@ -32,7 +33,7 @@ from poolrt.workers.streams.stream import Stream
 from poolrt.workers.threadpools.executor import ExecutorPool
 from poolrt.workers.threadpools.interface import ThreadpoolInterface
 from poolrt.workers.threadpools.native_queue import NativeQueue
-from poolrt.workers.threadpools.threads import ThreadsPool
+from poolrt.workers.threadpools.threads import ThreadsPool, _Queue
 
 from .kinds import KINDS, Loop, made
 
@@ -61,7 +62,8 @@ def until(holds: Callable[[], bool], what: str) -> None:
 def main_thread_waits() -> bool:
     """Return whether the main thread waits for others, as far as can be seen from another."""
     frame = sys._current_frames()[threading.main_thread().ident or 0]
-    return frame.f_code in (threading.Condition.wait.__code__, NativeQueue._call.__code__)
+    waits = (threading.Condition.wait, NativeQueue._call, _Queue._run_whole)
+    return frame.f_code in {function.__code__ for function in waits}
 
 
 def nothing(_i: int, _n: int) -> None:
@@ -210,6 +212,52 @@ def test_an_interrupt_of_a_synchronous_region_is_raised_when_its_tasks_have_ende
     finally:
         signal.signal(signal.SIGUSR1, before)
     assert seen == 1
+
+
+@pytest.mark.parametrize("most", [50, pytest.param(1000, marks=pytest.mark.slow)])
+def test_an_interrupt_at_any_moment_ends_a_region_of_python_threads_with_all_its_tasks(most: int) -> None:
+    class Interrupted(Exception):
+        """What the handler of a signal raises."""
+
+    armed, enough, left, interrupts = False, threading.Event(), 0, 0
+
+    def interrupt(_number: int, _frame: object) -> None:
+        nonlocal armed
+        if armed:
+            armed = False
+            raise Interrupted
+
+    def disturb() -> None:
+        draw = random.Random()
+        while not enough.wait(draw.random() * 2e-4):
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
+
+    before = signal.signal(signal.SIGUSR1, interrupt)
+    disturbing = threading.Thread(target=disturb, daemon=True)
+    disturbing.start()
+    end = time.monotonic() + BOUND_S
+    try:
+        with ThreadsPool(2) as pool:
+            # When many regions are interrupted, one at a time
+            while interrupts < most and time.monotonic() < end:
+                ran: list[int] = []
+                try:
+                    armed = True
+                    pool.parallel_for(6, lambda i, _, ran=ran: ran.append(i))  # type: ignore[misc]
+                    armed = False
+                except Interrupted:
+                    interrupts += 1
+                # Then none of their tasks runs later, and the next region has the threads
+                seen = len(ran)
+                pool.parallel_for(2, nothing)
+                left += len(ran) - seen
+                assert not pool.get_in_parallel()
+    finally:
+        enough.set()
+        disturbing.join(BOUND_S)
+        signal.signal(signal.SIGUSR1, before)
+    assert interrupts > 0
+    assert left == 0
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ("sequential", "own")])
