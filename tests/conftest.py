@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import gc
 import os
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from poolrt.workers.primitives.compilers import compilers
+from tests.left_behind import nothing_left_behind
 from tests.workers.opencl.processes import python
 
 # How long an example takes on a machine that is busy with other things tells nothing of it.
@@ -19,6 +22,17 @@ def pytest_collection_finish() -> None:
     """Keep the garbage collector from looking at all tests and modules each time: they stay to the end."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _nothing_left_behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Fail at the end of a process's tests where they have left something; begins before and ends after all other fixtures."""
+    # Folders of tests stay where they are without this.
+    tmp_path_factory.getbasetemp()
+    with nothing_left_behind():
+        yield
+        # They would stay a while for whoever asks next, at most as long as this process.
+        compilers().close()
 
 
 @pytest.fixture(scope="session")
