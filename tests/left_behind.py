@@ -31,7 +31,7 @@ _KEPT: Final = re.compile(r"from multiprocess(ing)?\.(resource_tracker|forkserve
 
 
 @contextmanager
-def nothing_left_behind(seconds: float = 10.0) -> Iterator[None]:
+def nothing_left_behind(seconds: float = 30.0) -> Iterator[None]:
     """Fail at the end of the block, which has a temporary folder of its own, where something is left that was made in it.
 
     What is just ending has so many seconds for that.

@@ -29,6 +29,7 @@ def tree(tmp_path: Path) -> Path:
 def _make(tree: Path, *words: str) -> subprocess.CompletedProcess[str]:
     # Make and pytest hand their own settings on to what they start; these begin anew.
     env = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS", "PYTEST_"))}
+    env["TMPDIR"] = str(tree)  # pytest keeps its temporary folder
     return subprocess.run(["make", *words], cwd=tree, capture_output=True, text=True, timeout=100, check=False, env=env)
 
 
