@@ -98,20 +98,22 @@ class Verbose:
             # The process began without one, so that the descriptor is nobody's, or a file's that has nothing to do with this.
             self.lost += 1
             return
-        header = self._header()
         try:
-            os.write(_STANDARD_ERROR, (header + line).encode())
+            self._begin()
+            os.write(_STANDARD_ERROR, line.encode())
         except OSError:
             self.lost += 1
-            if header:
-                self._begun.pop(os.getpid(), None)
 
-    def _header(self) -> str:
-        """Return the first line of this process, once."""
+    def _begin(self) -> None:
+        """Write the first line of this process, once: by itself, since a pipe keeps only what is short in one piece."""
         process, mine = os.getpid(), object()
         if process in self._begun or self._begun.setdefault(process, mine) is not mine:
-            return ""
-        return f"poolrt_verbose,info,process:{process},template:{_TEMPLATE}\n"
+            return
+        try:
+            os.write(_STANDARD_ERROR, f"poolrt_verbose,info,process:{process},template:{_TEMPLATE}\n".encode())
+        except OSError:
+            self._begun.pop(process, None)
+            raise
 
 
 @lru_cache(maxsize=1)

@@ -142,6 +142,15 @@ threads = [threading.Thread(target=write, args=(letter,)) for letter in sys.argv
     )
 
 
+def test_each_line_is_written_by_itself_the_first_of_a_process_too(home: Path) -> None:
+    # Given a socket that keeps apart what is written at a time: a pipe may mix what is longer than one line
+    code = (
+        "import socket; kept, given = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET); os.dup2(given.fileno(), 2)\n"
+        "poolrt.set_verbose(1); execute(); print([kept.recv(1 << 16).decode().count(os.linesep) for _ in range(2)])"
+    )
+    assert run(code, "cpu", home)[0] == "[1, 1]\n"
+
+
 def test_lines_that_nobody_can_read_are_counted_and_harm_no_execution(home: Path) -> None:
     closed = "read, write = os.pipe(); os.dup2(write, 2); os.close(write); os.close(read);"
     code = (
