@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from .surroundings import PROGRAM_S, Surroundings
+from .surroundings import PROGRAM_S, Surroundings, wait_until
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "resnet50.py"
 
@@ -68,4 +68,5 @@ def test_the_first_call_is_cold_then_warm_and_the_second_is_warm_from_the_start(
     place.assert_nothing_is_left()
     down = place.call("cache", "down", POOLRT_HOME="")
     assert down.returncode == 0, down.stderr
-    assert not place.processes()
+    # The server's watch ends when it sees that the server has.
+    wait_until(lambda: not place.processes(), 5.0, lambda: f"still running: {place.processes()}")
