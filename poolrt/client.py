@@ -15,8 +15,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from poolrt.errors import CoordinatorLost, PoolClosed, PoolRefused, error_from_wire
-from poolrt.workers.channel import Channel, ChannelClosed, ChannelFull, MalformedMessage, Message
-from poolrt.workers.protocol import VERSION, Kind, checked
+from poolrt.workers.ipc.channel import Channel, ChannelClosed, ChannelFull, MalformedMessage, Message
+from poolrt.workers.ipc.protocol import VERSION, Kind, checked
 
 #: Answers that are not the last to their request.
 _INTERIM: Final = frozenset({Kind.STAGE, Kind.PROGRESS})

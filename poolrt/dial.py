@@ -8,8 +8,8 @@ import socket
 import struct
 from typing import Final
 
-from poolrt.workers.channel import Channel
-from poolrt.workers.protocol import Kind
+from poolrt.workers.ipc.channel import Channel
+from poolrt.workers.ipc.protocol import Kind
 
 from .coordinator.peers import credentials, death_of
 from .errors import CoordinatorLost

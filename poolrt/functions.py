@@ -14,8 +14,8 @@ from typing import Any, Final, TypeVar
 import dill
 import msgpack
 
-from poolrt.workers.channel import Message
-from poolrt.workers.protocol import Kind
+from poolrt.workers.ipc.channel import Message
+from poolrt.workers.ipc.protocol import Kind
 
 from .client import Request
 from .errors import FunctionFailed, PoolError, error_from_wire

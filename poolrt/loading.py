@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from poolrt.workers.channel import Message
-from poolrt.workers.protocol import Kind
+from poolrt.workers.ipc.channel import Message
+from poolrt.workers.ipc.protocol import Kind
 
 from .client import Client, Request
 from .model import Model

@@ -11,8 +11,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from poolrt.errors import ArenaFull, PoolClosed, error_from_wire
-from poolrt.workers.channel import Message
-from poolrt.workers.protocol import Kind
+from poolrt.workers.ipc.channel import Message
+from poolrt.workers.ipc.protocol import Kind
 
 from .client import Client, Request
 from .shared_memory import SharedMemory

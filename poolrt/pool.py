@@ -52,9 +52,10 @@ class Pool:
             raise CoordinatorLost(f"the coordinator cannot be started: {error}") from error
         from dataclasses import replace
 
+        from poolrt.workers.verbose import verbose
+
         from .session import Session, settings_for
         from .settings import Settings
-        from .workers.verbose import verbose
 
         def load() -> Settings:
             chosen = Settings.load(config, workers=workers, threads=threads, engine=engine, **settings)
@@ -124,7 +125,7 @@ class Pool:
         """
         import time
 
-        from poolrt.workers.protocol import Kind
+        from poolrt.workers.ipc.protocol import Kind
 
         client = self._session.client
         client.flush()  # memory that has been dropped here counts as free

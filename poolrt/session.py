@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from poolrt.settings import Settings
-from poolrt.workers.channel import Channel
-from poolrt.workers.protocol import Kind
+from poolrt.workers.ipc.channel import Channel
+from poolrt.workers.ipc.protocol import Kind
 
 from .client import Client
 from .coordinator.configuration import Configuration

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from poolrt.arena import slot_size
 from poolrt.errors import ArenaFull
+from poolrt.workers.ipc.protocol import Kind
 from poolrt.workers.memory.arena_view import ArenaView
-from poolrt.workers.protocol import Kind
 
 from .client import Client
 

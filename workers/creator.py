@@ -10,11 +10,11 @@ from typing import Any
 
 from poolrt.cachestore import CacheStore, CreationFailed
 
-from .channel import Channel, ChannelClosed, Message
+from .ipc.channel import Channel, ChannelClosed, Message
+from .ipc.protocol import Kind, checked
 from .primitives.create import PrimitiveCreator
 from .primitives.key import primitive_key
 from .primitives.primitive_desc import PrimitiveDesc
-from .protocol import Kind, checked
 from .verbose import set_verbose, verbose
 
 

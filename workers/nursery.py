@@ -23,9 +23,9 @@ import traceback
 from importlib import import_module
 from typing import Any, Final
 
-from .channel import Channel, ChannelClosed, Message, pair
+from .ipc.channel import Channel, ChannelClosed, Message, pair
+from .ipc.protocol import Kind, checked
 from .lifeline import detach_streams, die_with_parent, reset_signals
-from .protocol import Kind, checked
 
 #: Role of a child -> the module whose ``main(socket, descriptors, options)`` it runs.
 _ROLES: Final = {"worker": ".process", "creator": ".creator", "warm": ".nursery"}

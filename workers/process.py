@@ -13,13 +13,13 @@ import traceback
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from .channel import MAX_MESSAGE, Channel, ChannelClosed, Message
 from .engines.cpu import CpuEngine
+from .ipc.channel import MAX_MESSAGE, Channel, ChannelClosed, Message
+from .ipc.protocol import Kind, checked
 from .memory.arena_view import ArenaView
 from .plan import ExecutionPlan
 from .plan_runner import PlanRunner
 from .primitives.entry import parse_entry
-from .protocol import Kind, checked
 from .threadpools.sequential import SequentialPool
 from .verbose import set_verbose
 

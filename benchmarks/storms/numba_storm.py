@@ -32,9 +32,9 @@ if __name__ == "__main__":
 from measure import installed_environment, record
 
 from poolrt.cachestore import CacheStore
-from poolrt.workers.channel import Channel, pair
+from poolrt.workers.ipc.channel import Channel, pair
+from poolrt.workers.ipc.protocol import Kind
 from poolrt.workers.nursery import start_nursery
-from poolrt.workers.protocol import Kind
 
 PROCESSES: Final = 8
 HERE: Final = Path(__file__).parent

@@ -52,8 +52,8 @@ def main(job: dict[str, Any]) -> None:
 
 def create(pds: list[PrimitiveDesc], descriptor: int) -> int:
     """Have primitives made; return how many of them this process's creator has made itself."""
-    from poolrt.workers.channel import Channel
-    from poolrt.workers.protocol import Kind
+    from poolrt.workers.ipc.channel import Channel
+    from poolrt.workers.ipc.protocol import Kind
 
     channel = Channel(socket.socket(fileno=descriptor))
     created = 0

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from poolrt.errors import CreatorLost
-from poolrt.workers.protocol import Kind
+from poolrt.workers.ipc.protocol import Kind
 
 from .instructions import HangUp, Instruction, Kill, PrimitiveToLoad, Role, Send, Spawn
 from .watchdog import Limits, UnderWay

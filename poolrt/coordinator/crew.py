@@ -14,7 +14,7 @@ from typing import Final
 
 from poolrt.arena import ArenaExhausted
 from poolrt.errors import ArenaFull, PoolError, WorkerLost
-from poolrt.workers.protocol import Kind
+from poolrt.workers.ipc.protocol import Kind
 
 from .instructions import Instruction, Kill, Role, Send, Spawn
 from .jobs import Job, Model

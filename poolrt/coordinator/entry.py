@@ -8,9 +8,9 @@ import socket
 from typing import TYPE_CHECKING
 
 import poolrt.workers.process  # noqa: F401 - see serve_client
-from poolrt.workers.channel import Channel, ChannelError
+from poolrt.workers.ipc.channel import Channel, ChannelError
+from poolrt.workers.ipc.protocol import Kind, checked
 from poolrt.workers.nursery import start_nursery
-from poolrt.workers.protocol import Kind, checked
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,7 +6,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Any
 
-from poolrt.workers.protocol import Kind
+from poolrt.workers.ipc.protocol import Kind
 
 
 @dataclass(slots=True, eq=False)

@@ -16,7 +16,7 @@ from typing import Any, Final
 from poolrt.arena import ArenaExhausted
 from poolrt.errors import GraphRefused, PoolError, PoolRefused
 from poolrt.graph.engine_name import engines_of
-from poolrt.workers.protocol import Kind
+from poolrt.workers.ipc.protocol import Kind
 
 from .creations import Creation, Creations
 from .crew import Crew, arena_full

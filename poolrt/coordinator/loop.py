@@ -19,8 +19,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from poolrt.arena import make_arena
-from poolrt.workers.channel import Channel, ChannelClosed, ChannelError
-from poolrt.workers.protocol import VERSION, Kind, checked
+from poolrt.workers.ipc.channel import Channel, ChannelClosed, ChannelError
+from poolrt.workers.ipc.protocol import VERSION, Kind, checked
 
 from .configuration import Configuration
 from .instructions import HangUp, Instruction, Kill, Send, Spawn

@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Final
 
-from poolrt.workers.channel import Channel
+from poolrt.workers.ipc.channel import Channel
 
 #: Bytes waiting for a client that does not read; beyond, the coordinator does not listen to it either.
 HIGH_WATER: Final = 4 * 1024 * 1024

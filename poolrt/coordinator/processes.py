@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from poolrt.workers.channel import Channel, ChannelClosed, MalformedMessage, pair
+from poolrt.workers.ipc.channel import Channel, ChannelClosed, MalformedMessage, pair
+from poolrt.workers.ipc.protocol import Kind, checked
 from poolrt.workers.programs import start_program
-from poolrt.workers.protocol import Kind, checked
 
 from .configuration import thread_variables
 from .instructions import Role

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from poolrt.arena import Allocator, ArenaExhausted
 from poolrt.errors import CreationFailed, FunctionFailed, PoolError, PoolRefused, RunFailed
-from poolrt.workers.channel import MalformedMessage, Message
-from poolrt.workers.protocol import Kind
+from poolrt.workers.ipc.channel import MalformedMessage, Message
+from poolrt.workers.ipc.protocol import Kind
 
 from .creations import Creations
 from .crew import Crew, arena_full

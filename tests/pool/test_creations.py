@@ -7,7 +7,7 @@ import itertools
 from poolrt.coordinator.creations import DEATHS_LIMIT, IDLE_S, LEAVE_S, STILLBORN_LIMIT, Creations
 from poolrt.coordinator.instructions import HangUp, Instruction, Kill, PrimitiveToLoad, Role, Send, Spawn
 from poolrt.coordinator.watchdog import Limits
-from poolrt.workers.protocol import Kind
+from poolrt.workers.ipc.protocol import Kind
 
 
 class _Bench:

@@ -11,7 +11,7 @@ from poolrt.coordinator.jobs import Job, Model
 from poolrt.coordinator.leases import Leases
 from poolrt.coordinator.watchdog import Limits
 from poolrt.errors import ArenaFull, PoolError, WorkerLost
-from poolrt.workers.protocol import Kind
+from poolrt.workers.ipc.protocol import Kind
 
 
 class _Bench:

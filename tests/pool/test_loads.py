@@ -17,9 +17,9 @@ import pytest
 import poolrt
 from poolrt.errors import ArenaFull, CreatorLost, GraphRefused
 from poolrt.workers import creator
-from poolrt.workers.channel import Channel, pair
 from poolrt.workers.engines.target import cpu_target
-from poolrt.workers.protocol import Kind, checked
+from poolrt.workers.ipc.channel import Channel, pair
+from poolrt.workers.ipc.protocol import Kind, checked
 
 from .processes import BOUND_S, below, creation_held, family, relu_graph, wait_until, workers_of
 

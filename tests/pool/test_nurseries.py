@@ -18,8 +18,8 @@ from poolrt.arena import make_arena
 from poolrt.coordinator import processes as room
 from poolrt.coordinator.instructions import Role
 from poolrt.coordinator.processes import WARM_IDLE_S, Processes, _start_anew
-from poolrt.workers.channel import Channel, ChannelClosed
-from poolrt.workers.protocol import Kind
+from poolrt.workers.ipc.channel import Channel, ChannelClosed
+from poolrt.workers.ipc.protocol import Kind
 
 from .processes import BOUND_S, children, is_alive
 

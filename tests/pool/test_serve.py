@@ -25,7 +25,7 @@ from poolrt.coordinator.loop import CLIENTS_LIMIT, HELLO_S
 from poolrt.coordinator.state import CLIENT_LIMIT
 from poolrt.dial import dial, stop
 from poolrt.errors import CoordinatorLost
-from poolrt.workers.protocol import VERSION, Kind
+from poolrt.workers.ipc.protocol import VERSION, Kind
 
 from .processes import BOUND_S, descendants, is_alive, relu_graph, wait_until
 

@@ -28,8 +28,8 @@ from poolrt.coordinator.instructions import (
 from poolrt.coordinator.state import State
 from poolrt.coordinator.watchdog import Limits
 from poolrt.errors import GraphRefused
+from poolrt.workers.ipc.protocol import Kind, checked
 from poolrt.workers.plan import PlanConstant
-from poolrt.workers.protocol import Kind, checked
 
 _ARENA = 400_000
 _RETRIES = 2

@@ -18,9 +18,9 @@ from typing import Final
 
 from poolrt.cachestore import CreationFailed
 
-from ..channel import Channel, ChannelClosed, pair
+from ..ipc.channel import Channel, ChannelClosed, pair
+from ..ipc.protocol import Kind, checked
 from ..programs import start_program
-from ..protocol import Kind, checked
 from .primitive_desc import PrimitiveDesc
 
 #: Seconds that a compiler without work is kept, that one compilation may take and be waited for to begin, and that a

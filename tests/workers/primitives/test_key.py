@@ -134,7 +134,7 @@ def test_neither_place_nor_user_nor_process_is_in_a_key(copied: Path, tmp_path: 
         ("workers/kernels/opencl/reference/tensors.cl", [False, True]),
         ("workers/kernels/opencl/build.py", [False, True]),
         ("workers/primitives/program.py", [True, True]),
-        ("workers/channel.py", [False, False]),
+        ("workers/ipc/channel.py", [False, False]),
     ],
 )
 def test_a_source_that_kernels_are_made_from_makes_other_keys(copied: Path, source: str, changed: list[bool]) -> None:

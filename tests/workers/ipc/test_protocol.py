@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poolrt.workers.channel import MalformedMessage
-from poolrt.workers.protocol import Kind, checked
+from poolrt.workers.ipc.channel import MalformedMessage
+from poolrt.workers.ipc.protocol import Kind, checked
 
 
 @pytest.mark.parametrize(

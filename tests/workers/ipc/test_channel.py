@@ -12,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from poolrt.workers import channel as channels
-from poolrt.workers.channel import FRAME, Channel, ChannelClosed, ChannelFull, MalformedMessage, pair
+from poolrt.workers.ipc import channel as channels
+from poolrt.workers.ipc.channel import FRAME, Channel, ChannelClosed, ChannelFull, MalformedMessage, pair
 
 _VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False) | st.text() | st.binary(),

@@ -1,0 +1,1 @@
+"""Messages between processes: the channel that carries them, and what each kind holds."""
