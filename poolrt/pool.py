@@ -52,7 +52,7 @@ class Pool:
             raise CoordinatorLost(f"the coordinator cannot be started: {error}") from error
         from dataclasses import replace
 
-        from poolrt.workers.verbose import verbose
+        from poolrt.workers.verbose.output import verbose
 
         from .session import Session, settings_for
         from .settings import Settings

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from .threadpools.native import NativePool
     from .threadpools.sequential import SequentialPool
     from .threadpools.threads import ThreadsPool
-    from .verbose import set_verbose
+    from .verbose.output import set_verbose
 
 __all__ = [
     "Arg", "BatchNormalization", "Binary", "Concat", "ContextStatistics", "Convolution", "Deconvolution",
@@ -83,7 +83,7 @@ _HOMES: Final = {
     "get_primitive_cache_capacity": ".primitives.cache",
     "get_primitive_cache_size": ".primitives.cache",
     "set_primitive_cache_capacity": ".primitives.cache",
-    "set_verbose": ".verbose",
+    "set_verbose": ".verbose.output",
     "sgemm": ".gemm",
 }
 

@@ -13,7 +13,7 @@ from .plan import ExecutionPlan, PlaceKind
 from .plan_primitives import realize_all
 from .threadpools.interface import Region, ThreadpoolInterface
 from .threadpools.jobs import Jobs
-from .verbose_stamps import stamped
+from .verbose.stamps import stamped
 
 
 class CpuLane:

@@ -11,10 +11,10 @@ from .memory.buffer import Buffer
 from .memory_map import Spot
 from .opencl_memory import HostBuffers, buffer_over, device_buffer, host_view
 from .opencl_primitive import BoundLaunch, RealizedOpenClPrimitive, bind_launches
-from .opencl_stamps import Stamp, StepStamps
 from .plan import ExecutionPlan, PlaceKind
 from .plan_primitives import realize_all
 from .threadpools.interface import KernelFailed
+from .verbose.opencl_stamps import Stamp, StepStamps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from .desc.args import Arg
 from .opencl_memory import HostBuffers, device_buffer, host_view, shares_host_memory
 from .opencl_primitive import BoundLaunch, RealizedOpenClPrimitive, bind_launches
-from .opencl_stamps import Stamp, StepStamps
 from .plan import Crossing, ExecutionPlan, PlaceKind, Port, Step
 from .plan_primitives import realize_all
 from .threadpools.interface import KernelFailed
+from .verbose.opencl_stamps import Stamp, StepStamps
 
 if TYPE_CHECKING:
     import pyopencl

@@ -21,7 +21,7 @@ from .plan import ExecutionPlan
 from .plan_runner import PlanRunner
 from .primitives.entry import parse_entry
 from .threadpools.sequential import SequentialPool
-from .verbose import set_verbose
+from .verbose.output import set_verbose
 
 if TYPE_CHECKING:
     from .engines.opencl import OpenClEngine

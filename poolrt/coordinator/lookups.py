@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from poolrt.errors import GraphRefused, PoolError
-from poolrt.workers.verbose import LEVELS
+from poolrt.workers.verbose.output import LEVELS
 
 from .instructions import Forget, LookUp, Lower, LoweredGraph, PrimitiveToLoad, Survey
 from .loads import NAME_LIMIT
@@ -137,7 +137,7 @@ class Lookups:
         self._keys[task.load] = lowered.keys
         plan = lowered.plan
         if self._tells:
-            from poolrt.workers.verbose_text import described
+            from poolrt.workers.verbose.text import described
 
             indices = [int(name.partition(":")[2] or 0) for name in plan.engines]
             texts = (described(pd, indices[n]) for pd, n in zip(lowered.primitives, plan.primitives, strict=True))

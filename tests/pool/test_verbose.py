@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import poolrt
-from tests.workers.verbose_lines import Line, parsed
+from tests.workers.verbose.lines import Line, parsed
 
 
 def graph(convolved: bool) -> poolrt.Graph:

@@ -12,11 +12,11 @@ from poolrt.workers.kernels.native.codegen import compile_kernel
 from poolrt.workers.kernels.native.object_loader import NativeKernel, load_object
 from poolrt.workers.primitives.program import KernelSpec
 from poolrt.workers.primitives.region_loop import PARTS
-from poolrt.workers.verbose import set_verbose
+from poolrt.workers.verbose.output import set_verbose
 
 from .native_runner import LEVELS, NativeRunner
 from .opencl.reference.runner import OpenClRunner
-from .verbose_lines import Told, parsed
+from .verbose.lines import Told, parsed
 
 
 @pytest.fixture(scope="session")

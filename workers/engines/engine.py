@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Final
 
-from ..verbose import writer
+from ..verbose.output import writer
 from .cpu import CpuEngine
 from .target import Target, cpu_target
 

@@ -24,7 +24,7 @@ from ..threadpools.interface import KernelFailed, Region
 from ..threadpools.jobs import Jobs
 from ..threadpools.python_tasks import python_region
 from ..threadpools.sequential import SequentialPool
-from ..verbose_stamps import stamped
+from ..verbose.stamps import stamped
 from .entry import Entry
 from .execution import CpuExecution
 from .opencl_execution import OpenClExecution

@@ -14,7 +14,7 @@ from ..threadpools.interface import Region, ThreadpoolInterface
 from ..threadpools.jobs import Jobs
 from ..threadpools.regions import PackedRegions
 from ..threadpools.sequential import SequentialPool
-from ..verbose_stamps import stamped
+from ..verbose.stamps import stamped
 
 #: As a plain number: members of an enumeration are slow to look up.
 _SCRATCHPAD: Final = int(Arg.SCRATCHPAD)

@@ -91,7 +91,7 @@ class Primitive:
     def _described(self) -> str:
         """Return what verbose lines say of this primitive."""
         if self._text is None:
-            from ..verbose_text import described
+            from ..verbose.text import described
 
             self._text = described(self.pd, self.engine.index)
         return self._text

@@ -12,7 +12,7 @@ from ..engines.target import Target
 from ..memory.buffer import Buffer
 from ..threadpools.interface import KernelFailed, ThreadpoolInterface
 from ..threadpools.sequential import SequentialPool
-from ..verbose import verbose
+from ..verbose.output import verbose
 from .attributes import StreamAttr
 
 if TYPE_CHECKING:

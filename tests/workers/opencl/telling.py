@@ -34,8 +34,8 @@ from poolrt.workers.primitives.key import primitive_key
 from poolrt.workers.primitives.primitive_desc import PrimitiveDesc
 from poolrt.workers.primitives.primitive_desc_iface import PrimitiveDescIface
 from poolrt.workers.threadpools.threads import ThreadsPool
-from poolrt.workers.verbose import set_verbose
-from poolrt.workers.verbose_text import described
+from poolrt.workers.verbose.output import set_verbose
+from poolrt.workers.verbose.text import described
 
 RUNS = 3
 

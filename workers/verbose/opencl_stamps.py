@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from .opencl_primitive import BoundLaunch
-from .verbose import verbose
+from ..opencl_primitive import BoundLaunch
+from .output import verbose
 
 if TYPE_CHECKING:
     import pyopencl

@@ -24,9 +24,9 @@ from poolrt.workers.kernels.native.object_loader import NativeKernel
 from poolrt.workers.threadpools.interface import Region
 from poolrt.workers.threadpools.native import NativePool
 from poolrt.workers.threadpools.sequential import SequentialPool
-from poolrt.workers.verbose import set_verbose
+from poolrt.workers.verbose.output import set_verbose
 
-from .verbose_lines import ASYNCHRONOUS, Problem, Told, made, relu
+from .lines import ASYNCHRONOUS, Problem, Told, made, relu
 
 SIZE = 1024
 TEXT = (

@@ -9,9 +9,9 @@ from collections import Counter
 
 import pytest
 
-from tests.workers.verbose_lines import Line, parsed
+from tests.workers.verbose.lines import Line, parsed
 
-from .processes import ANSWER_S, ROOT
+from ..opencl.processes import ANSWER_S, ROOT
 
 PARTS = (
     "device, shared memory", "both engines, shared memory", "device, transferred memory",

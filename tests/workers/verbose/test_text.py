@@ -26,9 +26,9 @@ from poolrt.workers.desc import (
 )
 from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.primitives.primitive_desc import primitive_desc
-from poolrt.workers.verbose_text import described
+from poolrt.workers.verbose.text import described
 
-from .cases import KINDS, cases
+from ..cases import KINDS, cases
 
 MEMORY = re.compile(r"[a-z_]+\d*:[a-z]\w*:p?:blocked:[a-lA-L0-9]*:[\dx]*:f0(_mask\d+)?")
 

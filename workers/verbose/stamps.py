@@ -9,9 +9,9 @@ import ctypes
 import time
 from collections.abc import Sequence
 
-from .kernels.native.object_loader import NativeKernel
-from .threadpools.interface import KERNEL_TYPE, Region, ThreadpoolInterface
-from .verbose import verbose
+from ..kernels.native.object_loader import NativeKernel
+from ..threadpools.interface import KERNEL_TYPE, Region, ThreadpoolInterface
+from .output import verbose
 
 _NAME = "a time stamp"
 

@@ -17,9 +17,9 @@ from poolrt.workers.primitives.cache import PrimitiveCache
 from poolrt.workers.primitives.primitive import Primitive
 from poolrt.workers.threadpools.interface import Region
 from poolrt.workers.threadpools.sequential import SequentialPool
-from poolrt.workers.verbose import LEVELS, Verbose, set_verbose
+from poolrt.workers.verbose.output import LEVELS, Verbose, set_verbose
 
-from .verbose_lines import POOLS, Told, made, relu, relu_text
+from .lines import POOLS, Told, made, relu, relu_text
 
 
 @pytest.mark.parametrize("kind", POOLS)

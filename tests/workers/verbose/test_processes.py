@@ -13,8 +13,8 @@ import pytest
 
 from poolrt.cachestore import CacheStore
 
-from .opencl.processes import ANSWER_S, ROOT
-from .verbose_lines import parsed, relu_text
+from ..opencl.processes import ANSWER_S, ROOT
+from .lines import parsed, relu_text
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +91,7 @@ def test_a_wrong_variable_is_named_in_the_error(home: Path) -> None:
 
 
 def test_off_nothing_is_written_and_nothing_that_describes_primitives_is_imported(home: Path) -> None:
-    code = "execute(); print('poolrt.workers.verbose_text' in sys.modules)"
+    code = "execute(); print('poolrt.workers.verbose.text' in sys.modules)"
     assert run(code, "cpu", home) == ("False\n", "")
 
 
@@ -106,7 +106,7 @@ def test_lines_of_a_process_without_standard_error_go_to_no_file_that_got_its_nu
     file = tmp_path / "file"
     code = (
         f"file = open({str(file)!r}, 'w'); print(file.fileno()); poolrt.set_verbose(2); execute()\n"
-        "from poolrt.workers.verbose import verbose\nprint(verbose().lost)"
+        "from poolrt.workers.verbose.output import verbose\nprint(verbose().lost)"
     )
     assert run(code, "cpu", home, "sh", "-c", 'exec "$0" "$@" 2>&-')[0] == "2\n3\n"
     assert file.read_bytes() == b""
@@ -116,7 +116,7 @@ def test_lines_of_threads_and_processes_that_share_a_pipe_are_whole() -> None:
     # Given processes whose threads write lines as long as a pipe takes in one piece
     code = """
 import sys, threading
-from poolrt.workers.verbose import Verbose
+from poolrt.workers.verbose.output import Verbose
 verbose = Verbose("1")
 def write(letter):
     for _ in range(200):
@@ -154,7 +154,8 @@ def test_each_line_is_written_by_itself_the_first_of_a_process_too(home: Path) -
 def test_lines_that_nobody_can_read_are_counted_and_harm_no_execution(home: Path) -> None:
     closed = "read, write = os.pipe(); os.dup2(write, 2); os.close(write); os.close(read);"
     code = (
-        closed + "poolrt.set_verbose(1); execute()\nfrom poolrt.workers.verbose import verbose\nprint(verbose().lost)"
+        closed
+        + "poolrt.set_verbose(1); execute()\nfrom poolrt.workers.verbose.output import verbose\nprint(verbose().lost)"
     )
     assert run(code, "cpu", home)[0] == "2\n"
 
@@ -164,7 +165,7 @@ def test_a_pipe_that_is_full_and_does_not_block_loses_whole_lines_and_harms_no_e
         "read, write = os.pipe(); os.set_blocking(write, False); os.dup2(write, 2); poolrt.set_verbose(1)\n"
         "os.write(2, bytes(1 << 16)); execute(); os.read(read, 1 << 16)\n"
         "for _ in range(400): execute()\n"
-        "from poolrt.workers.verbose import verbose\n"
+        "from poolrt.workers.verbose.output import verbose\n"
         "print(verbose().lost); print(os.read(read, 1 << 20).decode(), end='')"
     )
     lost, _, written = run(code, "cpu", home)[0].partition("\n")
