@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 from . import workers
 
 if TYPE_CHECKING:
+    from poolrt.workers import *  # noqa: F403 - what `__all__` there lists, as below
+
     from . import errors
     from .graph.builder import Graph
     from .graph.errors import GraphError, ModelError, UnsupportedNode
@@ -16,7 +18,6 @@ if TYPE_CHECKING:
     from .inprocess.executor import Executor
     from .model import Model, TensorSpec
     from .pool import Pool, connect
-    from .workers import *  # noqa: F403 - what `__all__` there lists, as below
 
 __all__ = [
     "Executor", "Graph", "GraphError", "Model", "ModelError", "Pool", "TensorSpec", "UnsupportedNode", "Value", "connect",

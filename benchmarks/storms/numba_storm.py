@@ -34,7 +34,7 @@ from measure import installed_environment, record
 from poolrt.cachestore import CacheStore
 from poolrt.workers.ipc.channel import Channel, pair
 from poolrt.workers.ipc.protocol import Kind
-from poolrt.workers.nursery import start_nursery
+from poolrt.workers.processes.fork_server import start_nursery
 
 PROCESSES: Final = 8
 HERE: Final = Path(__file__).parent

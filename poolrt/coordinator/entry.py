@@ -7,10 +7,10 @@ import signal
 import socket
 from typing import TYPE_CHECKING
 
-import poolrt.workers.process  # noqa: F401 - see serve_client
+import poolrt.workers.processes.worker  # noqa: F401 - see serve_client
 from poolrt.workers.ipc.channel import Channel, ChannelError
 from poolrt.workers.ipc.protocol import Kind, checked
-from poolrt.workers.nursery import start_nursery
+from poolrt.workers.processes.fork_server import start_nursery
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from poolrt.workers.ipc.channel import Channel, ChannelClosed, MalformedMessage, pair
 from poolrt.workers.ipc.protocol import Kind, checked
-from poolrt.workers.programs import start_program
+from poolrt.workers.processes.spawn import start_program
 
 from .configuration import thread_variables
 from .instructions import Role
@@ -337,7 +337,7 @@ def _start_anew() -> tuple[int, socket.socket]:
     ours, theirs = pair()
     with theirs:
         try:
-            pid = start_program("poolrt.workers.nursery", theirs, str(os.getpid()))
+            pid = start_program("poolrt.workers.processes.fork_server", theirs, str(os.getpid()))
         except OSError:
             ours.close()
             raise

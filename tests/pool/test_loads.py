@@ -16,10 +16,10 @@ import pytest
 
 import poolrt
 from poolrt.errors import ArenaFull, CreatorLost, GraphRefused
-from poolrt.workers import creator
 from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.ipc.channel import Channel, pair
 from poolrt.workers.ipc.protocol import Kind, checked
+from poolrt.workers.processes import creator
 
 from .processes import BOUND_S, below, creation_held, family, relu_graph, wait_until, workers_of
 

@@ -10,12 +10,12 @@ from typing import Any
 
 from poolrt.cachestore import CacheStore, CreationFailed
 
-from .ipc.channel import Channel, ChannelClosed, Message
-from .ipc.protocol import Kind, checked
-from .primitives.create import PrimitiveCreator
-from .primitives.key import primitive_key
-from .primitives.primitive_desc import PrimitiveDesc
-from .verbose.output import set_verbose, verbose
+from ..ipc.channel import Channel, ChannelClosed, Message
+from ..ipc.protocol import Kind, checked
+from ..primitives.create import PrimitiveCreator
+from ..primitives.key import primitive_key
+from ..primitives.primitive_desc import PrimitiveDesc
+from ..verbose.output import set_verbose, verbose
 
 
 def main(sock: socket.socket, descriptors: list[int], options: dict[str, Any]) -> None:
@@ -49,7 +49,7 @@ def _create(store: CacheStore, creator: PrimitiveCreator, message: Message) -> M
         begin = time.perf_counter_ns()
         outcome = store.fetch_or_create(primitive_key(pd), lambda: creator.create(pd))
         if verbose().creates:
-            from .verbose.text import described
+            from ..verbose.text import described
 
             verbose().created(described(pd), outcome.source, time.perf_counter_ns() - begin)
     except CreationFailed as error:

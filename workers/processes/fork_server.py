@@ -23,12 +23,12 @@ import traceback
 from importlib import import_module
 from typing import Any, Final
 
-from .ipc.channel import Channel, ChannelClosed, Message, pair
-from .ipc.protocol import Kind, checked
-from .lifeline import detach_streams, die_with_parent, reset_signals
+from ..ipc.channel import Channel, ChannelClosed, Message, pair
+from ..ipc.protocol import Kind, checked
+from .parent_death_signal import detach_streams, die_with_parent, reset_signals
 
 #: Role of a child -> the module whose ``main(socket, descriptors, options)`` it runs.
-_ROLES: Final = {"worker": ".process", "creator": ".creator", "warm": ".nursery"}
+_ROLES: Final = {"worker": ".worker", "creator": ".creator", "warm": ".fork_server"}
 #: Seconds that children get to end by themselves when the nursery closes.
 _GRACE_S: Final = 0.5
 
@@ -67,7 +67,7 @@ def start_nursery(*private: socket.socket) -> tuple[int, socket.socket]:
 def main(sock: socket.socket, descriptors: list[int], options: Options) -> None:
     """Run a warm nursery; where there is no compiler to warm up, say so and end."""
     try:
-        from .kernels.native.warm_up import warm_up
+        from ..kernels.native.warm_up import warm_up
 
         warm_up()
     except Exception as error:  # noqa: BLE001 - a broken installation raises anything
@@ -83,7 +83,7 @@ def serve(sock: socket.socket, *, report: bool = False) -> None:
     import multiprocess
 
     if not report:
-        import_module(".process", __package__)  # what workers need is imported once, here
+        import_module(".worker", __package__)  # what workers need is imported once, here
     channel = Channel(sock, accepts_fds=True)
     wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -180,6 +180,6 @@ def _end_children(children: list[Any]) -> None:
 
 
 if __name__ == "__main__":
-    # Started anew by a coordinator that has threads by now: `python -m poolrt.workers.nursery DESCRIPTOR PARENT`.
+    # Started anew by a coordinator that has threads by now: `python -m poolrt.workers.processes.fork_server DESCRIPTOR PARENT`.
     die_with_parent(int(sys.argv[2]))
     serve(socket.socket(fileno=int(sys.argv[1])))

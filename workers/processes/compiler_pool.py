@@ -20,8 +20,8 @@ from poolrt.cachestore import CreationFailed
 
 from ..ipc.channel import Channel, ChannelClosed, pair
 from ..ipc.protocol import Kind, checked
-from ..programs import start_program
-from .primitive_desc import PrimitiveDesc
+from ..primitives.primitive_desc import PrimitiveDesc
+from .spawn import start_program
 
 #: Seconds that a compiler without work is kept, that one compilation may take and be waited for to begin, and that a
 #: compiler gets to end by itself.
@@ -106,7 +106,7 @@ class _Compiler:
         ours, theirs = pair()
         with theirs:
             try:
-                self._pid = start_program("poolrt.workers.compiler", theirs)
+                self._pid = start_program("poolrt.workers.processes.compiler", theirs)
                 self._pidfd = os.pidfd_open(self._pid)
             except OSError:
                 ours.close()

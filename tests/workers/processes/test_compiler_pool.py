@@ -21,10 +21,10 @@ import pytest
 from poolrt.cachestore import CreationFailed
 from poolrt.workers.desc import Eltwise, MemoryDesc, PrimitiveAttr
 from poolrt.workers.engines.target import cpu_target
-from poolrt.workers.primitives import compilers as module
-from poolrt.workers.primitives.compilers import Compilers
 from poolrt.workers.primitives.entry import parse_entry
 from poolrt.workers.primitives.primitive_desc import PrimitiveDesc, primitive_desc
+from poolrt.workers.processes import compiler_pool as module
+from poolrt.workers.processes.compiler_pool import Compilers
 from tests.workers.opencl.processes import ANSWER_S
 
 BOUND_S = 30.0
@@ -50,7 +50,7 @@ def programs() -> list[int]:
     for task in Path("/proc/self/task").iterdir():
         with suppress(FileNotFoundError, ProcessLookupError):  # a thread that has just ended
             for pid in (task / "children").read_text(encoding="ascii").split():
-                if b"poolrt.workers.compiler" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                if b"poolrt.workers.processes.compiler" in Path(f"/proc/{pid}/cmdline").read_bytes():
                     found.append(int(pid))
     return found
 

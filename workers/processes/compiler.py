@@ -7,11 +7,11 @@ import socket
 import sys
 import traceback
 
-from .ipc.channel import Channel, ChannelClosed, Message
-from .ipc.protocol import Kind, checked
-from .lifeline import detach_streams
-from .primitives.create import PrimitiveCreator
-from .primitives.primitive_desc import PrimitiveDesc
+from ..ipc.channel import Channel, ChannelClosed, Message
+from ..ipc.protocol import Kind, checked
+from ..primitives.create import PrimitiveCreator
+from ..primitives.primitive_desc import PrimitiveDesc
+from .parent_death_signal import detach_streams
 
 
 def main(sock: socket.socket) -> None:

@@ -13,19 +13,19 @@ import traceback
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from .engines.cpu import CpuEngine
-from .ipc.channel import MAX_MESSAGE, Channel, ChannelClosed, Message
-from .ipc.protocol import Kind, checked
-from .memory.arena_view import ArenaView
-from .plan import ExecutionPlan
-from .plan_runner import PlanRunner
-from .primitives.entry import parse_entry
-from .threadpools.sequential import SequentialPool
-from .verbose.output import set_verbose
+from ..engines.cpu import CpuEngine
+from ..ipc.channel import MAX_MESSAGE, Channel, ChannelClosed, Message
+from ..ipc.protocol import Kind, checked
+from ..memory.arena_view import ArenaView
+from ..plan import ExecutionPlan
+from ..plan_runner import PlanRunner
+from ..primitives.entry import parse_entry
+from ..threadpools.sequential import SequentialPool
+from ..verbose.output import set_verbose
 
 if TYPE_CHECKING:
-    from .engines.opencl import OpenClEngine
-    from .threadpools.interface import ThreadpoolInterface
+    from ..engines.opencl import OpenClEngine
+    from ..threadpools.interface import ThreadpoolInterface
 
 
 class Runner(Protocol):
@@ -142,11 +142,11 @@ class _Worker:
             pool = self._threadpool(plan, model.entries)
             model.runner = PlanRunner(plan, model.entries, self._engine, constants, pool)
         elif len(plan.engines) == 1:
-            from .opencl_runner import OpenClPlanRunner
+            from ..opencl_runner import OpenClPlanRunner
 
             model.runner = OpenClPlanRunner(plan, model.entries, self._opencl(_index(plan.engines[0])), constants)
         else:
-            from .mixed_runner import MixedPlanRunner
+            from ..mixed_runner import MixedPlanRunner
 
             engines = [self._engine if name == "cpu" else self._opencl(_index(name)) for name in plan.engines]
             pool = self._threadpool(plan, model.entries)
@@ -158,21 +158,21 @@ class _Worker:
         if self._pool is None:
             if plan.loop is None:
                 return SequentialPool()
-            from .threadpools.native import NativePool
+            from ..threadpools.native import NativePool
 
             kernels = [self._engine.realize(binary) for binary in parse_entry(entries[plan.loop]).binaries]
             self._pool = NativePool(self._threads, kernels=kernels)
         return self._pool
 
     def _opencl(self, index: int) -> OpenClEngine:
-        from .engines.opencl import OpenClEngine
+        from ..engines.opencl import OpenClEngine
 
         if index not in self._opencl_engines:
             self._opencl_engines[index] = OpenClEngine(index, self._threads)
         return self._opencl_engines[index]
 
     def _probe(self, message: Message) -> Message:
-        from .engines.opencl import opencl_target, runtime
+        from ..engines.opencl import opencl_target, runtime
 
         _, token, engine = message
         index = _index(engine)
