@@ -21,12 +21,12 @@ from measure import alternate, record, seconds
 from poolrt import Eltwise, Engine, Memory, MemoryDesc, Stream
 from poolrt.cachestore import CacheStore
 from poolrt.workers import set_verbose
+from poolrt.workers.execution.native_execution import CpuExecution
 from poolrt.workers.primitives.cache import PrimitiveCache
-from poolrt.workers.primitives.execution import CpuExecution
 from poolrt.workers.primitives.primitive import Primitive
 
 if TYPE_CHECKING:
-    from poolrt.workers.bound_primitive import RealizedPrimitive
+    from poolrt.workers.execution.native_binding import RealizedPrimitive
 
 #: Many short turns: each is over before another process takes the core, as a rule.
 ROUNDS: Final = 400

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from .bound_primitive import ArgumentBlock, BoundPrimitive, RealizedPrimitive
 from .desc.args import Arg
 from .engines.cpu import CpuEngine
+from .execution.native_binding import ArgumentBlock, BoundPrimitive, RealizedPrimitive
 from .memory.buffer import Buffer
 from .memory_map import HostMemory, Spot
 from .plan import ExecutionPlan, PlaceKind

@@ -15,9 +15,9 @@ from .cpu_lane import CpuLane
 from .engines.cpu import CpuEngine
 from .engines.opencl import OpenClEngine
 from .memory.buffer import Buffer
+from .memory.opencl import shares_host_memory
 from .memory_map import Aliases, HostMemory, Spot
 from .opencl_lane import OpenClLane
-from .opencl_memory import shares_host_memory
 from .plan import Crossing, ExecutionPlan, PlaceKind
 from .threadpools.interface import ThreadpoolInterface
 from .threadpools.regions import PackedRegions

@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .desc.args import Arg
+from .execution.opencl_binding import BoundLaunch, RealizedOpenClPrimitive, bind_launches
 from .memory.buffer import Buffer
+from .memory.opencl import HostBuffers, buffer_over, device_buffer, host_view
 from .memory_map import Spot
-from .opencl_memory import HostBuffers, buffer_over, device_buffer, host_view
-from .opencl_primitive import BoundLaunch, RealizedOpenClPrimitive, bind_launches
 from .plan import ExecutionPlan, PlaceKind
 from .plan_primitives import realize_all
 from .threadpools.interface import KernelFailed

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from .desc.args import Arg
-from .opencl_memory import HostBuffers, device_buffer, host_view, shares_host_memory
-from .opencl_primitive import BoundLaunch, RealizedOpenClPrimitive, bind_launches
+from .execution.opencl_binding import BoundLaunch, RealizedOpenClPrimitive, bind_launches
+from .memory.opencl import HostBuffers, device_buffer, host_view, shares_host_memory
 from .plan import Crossing, ExecutionPlan, PlaceKind, Port, Step
 from .plan_primitives import realize_all
 from .threadpools.interface import KernelFailed

@@ -18,9 +18,9 @@ from poolrt.workers.engines.opencl import OpenClEngine, runtime
 from poolrt.workers.engines.opencl_identity import device_identity, processor_flags
 from poolrt.workers.engines.pocl import PLATFORM, name_processor, processor_name
 from poolrt.workers.engines.target import Target
+from poolrt.workers.execution.opencl_binding import RealizedOpenClPrimitive, bind_launches
 from poolrt.workers.kernels.opencl.build import BUILD_OPTIONS
 from poolrt.workers.kernels.opencl.source import kernel_source
-from poolrt.workers.opencl_primitive import RealizedOpenClPrimitive, bind_launches
 from poolrt.workers.primitives.create import PrimitiveCreator
 from poolrt.workers.primitives.entry import parse_entry
 from poolrt.workers.primitives.key import primitive_key

@@ -13,8 +13,8 @@ from poolrt.graph.plan_finish import Lowered
 from poolrt.workers.desc import Arg, MemoryDesc, Reorder
 from poolrt.workers.device_context import DeviceContext, InstanceKey
 from poolrt.workers.engines.engine import Engine
+from poolrt.workers.memory.opencl import shares_host_memory
 from poolrt.workers.memory.storage import Memory
-from poolrt.workers.opencl_memory import shares_host_memory
 from poolrt.workers.plan import PlaceKind
 from poolrt.workers.primitives.cache import PrimitiveCache
 from poolrt.workers.primitives.primitive import Primitive

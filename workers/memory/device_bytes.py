@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..opencl_memory import buffer_over, device_buffer, shares_host_memory
 from .host_bytes import HostBytes
+from .opencl import buffer_over, device_buffer, shares_host_memory
 
 if TYPE_CHECKING:
     import pyopencl

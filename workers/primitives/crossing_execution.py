@@ -16,9 +16,11 @@ from typing import Any, Final
 
 from ..desc import Arg
 from ..engines.engine import Engine
+from ..execution.native_execution import CpuExecution
+from ..execution.opencl_execution import OpenClExecution
 from ..memory.buffer import Buffer
+from ..memory.opencl import host_view
 from ..memory.storage import Memory
-from ..opencl_memory import host_view
 from ..streams.stream import Stream
 from ..threadpools.interface import KernelFailed, Region
 from ..threadpools.jobs import Jobs
@@ -26,8 +28,6 @@ from ..threadpools.python_tasks import python_region
 from ..threadpools.sequential import SequentialPool
 from ..verbose.stamps import stamped
 from .entry import Entry
-from .execution import CpuExecution
-from .opencl_execution import OpenClExecution
 from .program import Transfer
 
 #: Queue, buffer, and bytes of the host's.

@@ -6,18 +6,18 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from ..desc import Arg
+from ..execution.native_execution import CpuExecution
 from ..memory.storage import Memory
 from ..streams.stream import Stream
 from .crossing_desc import Sides
 from .crossing_execution import CrossingOnDevice, CrossingOnHost
-from .execution import CpuExecution
 from .primitive import Execution, Primitive, checked_argument
 from .primitive_desc import PrimitiveDesc
 from .primitive_desc_iface import arguments
 
 if TYPE_CHECKING:
+    from ..execution.opencl_execution import OpenClExecution
     from .cache import PrimitiveCache
-    from .opencl_execution import OpenClExecution
 
 
 class CrossingPrimitive(Primitive):

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from ..bound_primitive import RealizedPrimitive
 from ..desc import Arg, MemoryDesc
 from ..engines.engine import Engine
+from ..execution.native_binding import RealizedPrimitive
+from ..execution.native_execution import CpuExecution
+from ..execution.resource_mapper import ResourceMapper
 from ..memory.storage import Memory
-from ..resources.mapper import ResourceMapper
 from ..streams.stream import Stream
 from .cache import PrimitiveCache, primitive_cache
-from .execution import CpuExecution
 from .primitive_desc import PrimitiveDesc
 from .primitive_desc_iface import arguments
 
 if TYPE_CHECKING:
-    from ..opencl_primitive import RealizedOpenClPrimitive
+    from ..execution.opencl_binding import RealizedOpenClPrimitive
 
 
 class Execution(Protocol):
@@ -100,7 +100,7 @@ class Primitive:
         resource = self.resources.get(self._cached)
         if isinstance(resource, RealizedPrimitive):
             return CpuExecution(resource)
-        from .opencl_execution import OpenClExecution
+        from ..execution.opencl_execution import OpenClExecution
 
         return OpenClExecution(cast("RealizedOpenClPrimitive", resource))
 

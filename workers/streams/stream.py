@@ -116,7 +116,7 @@ class Stream:
         A smaller buffer that makes room for a larger one lives on in the launches that were enqueued on it.
         """
         if self._scratch is None or self._scratch.size < nbytes:
-            from ..opencl_memory import device_buffer
+            from ..memory.opencl import device_buffer
 
             self._scratch = device_buffer(self.engine.opencl, nbytes)
         return self._scratch

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..opencl_primitive import BoundLaunch
+from ..execution.opencl_binding import BoundLaunch
 from .output import verbose
 
 if TYPE_CHECKING:

@@ -13,11 +13,11 @@ import numpy as np
 
 from poolrt.cachestore import CacheStore
 from poolrt.workers import Arg, Engine, Memory, MemoryDesc, PrimitiveAttr, Quantisation, Reorder, Stream
+from poolrt.workers.execution.resource_mapper import ResourceMapper
 from poolrt.workers.kernels.opencl import realize
 from poolrt.workers.primitives.cache import PrimitiveCache
 from poolrt.workers.primitives.primitive_desc_iface import PrimitiveDescIface
-from poolrt.workers.resources.mapper import ResourceMapper
-from tests.workers.resources.data import DATA, kinds_reached
+from tests.workers.execution.data import DATA, kinds_reached
 
 if TYPE_CHECKING:
     import pyopencl as cl  # when an engine has been made: it is the one that decides how

@@ -10,8 +10,8 @@ import numpy as np
 
 from poolrt.workers.desc import Arg
 from poolrt.workers.engines.opencl import OpenClEngine, runtime
-from poolrt.workers.opencl_memory import HostBuffers, device_buffer
-from poolrt.workers.opencl_primitive import RealizedOpenClPrimitive, bind_launches
+from poolrt.workers.execution.opencl_binding import RealizedOpenClPrimitive, bind_launches
+from poolrt.workers.memory.opencl import HostBuffers, device_buffer
 from poolrt.workers.primitives.entry import parse_entry
 from tests.references import pack
 from tests.workers.cases import Case, cases

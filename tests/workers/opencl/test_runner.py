@@ -31,7 +31,7 @@ def test_a_plan_runs_again_and_again_on_memory_that_moves(device: str, memory: s
 def test_a_cpu_device_works_on_host_memory(device: str) -> None:
     code = """
 from poolrt.workers.engines.opencl import *
-from poolrt.workers.opencl_memory import shares_host_memory
+from poolrt.workers.memory.opencl import shares_host_memory
 print(dict(opencl_target().device)["type"] == "CPU", shares_host_memory(OpenClEngine()))
 """
     is_cpu, shares = python(code).split()

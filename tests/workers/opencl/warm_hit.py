@@ -14,8 +14,8 @@ from typing import Any, NoReturn
 from poolrt.cachestore import CacheStore
 from poolrt.workers.desc import Arg, Eltwise, MemoryDesc, PrimitiveAttr
 from poolrt.workers.engines.opencl import OpenClEngine
-from poolrt.workers.opencl_memory import device_buffer
-from poolrt.workers.opencl_primitive import RealizedOpenClPrimitive, bind_launches
+from poolrt.workers.execution.opencl_binding import RealizedOpenClPrimitive, bind_launches
+from poolrt.workers.memory.opencl import device_buffer
 from poolrt.workers.primitives.create import PrimitiveCreator
 from poolrt.workers.primitives.entry import parse_entry
 from poolrt.workers.primitives.key import primitive_key

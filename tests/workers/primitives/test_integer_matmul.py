@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from poolrt.workers.bound_primitive import BoundPrimitive, RealizedPrimitive
 from poolrt.workers.desc import Arg, Matmul, MemoryDesc, PostOp, PrimitiveAttr, Quantisation, zero_points_of
 from poolrt.workers.engines.cpu import CpuEngine
 from poolrt.workers.engines.target import EXTENSIONS, ISA_LEVELS, Target, cpu_target, host_isa
+from poolrt.workers.execution.native_binding import BoundPrimitive, RealizedPrimitive
 from poolrt.workers.memory.buffer import Buffer
 from poolrt.workers.primitives.create import PrimitiveCreator
 from poolrt.workers.primitives.entry import parse_entry

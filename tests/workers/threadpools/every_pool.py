@@ -12,11 +12,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from poolrt.workers.bound_primitive import RealizedPrimitive
 from poolrt.workers.desc import MemoryDesc
 from poolrt.workers.engines.engine import Engine
+from poolrt.workers.execution.native_binding import RealizedPrimitive
+from poolrt.workers.execution.native_execution import CpuExecution
 from poolrt.workers.memory.storage import Memory
-from poolrt.workers.primitives.execution import CpuExecution
 from poolrt.workers.primitives.primitive_desc import PrimitiveDesc
 from poolrt.workers.streams.attributes import StreamAttr
 from poolrt.workers.threadpools.interface import ThreadpoolInterface

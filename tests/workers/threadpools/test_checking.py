@@ -12,9 +12,9 @@ import pytest
 from numpy.typing import NDArray
 
 from poolrt.cachestore import CacheStore
-from poolrt.workers.bound_primitive import BoundPrimitive, RealizedPrimitive
 from poolrt.workers.desc import Arg, Convolution, Eltwise, MemoryDesc
 from poolrt.workers.engines.engine import Engine
+from poolrt.workers.execution.native_binding import BoundPrimitive, RealizedPrimitive
 from poolrt.workers.memory.storage import Memory
 from poolrt.workers.primitives.cache import PrimitiveCache
 from poolrt.workers.primitives.primitive import Primitive

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from poolrt.workers.engines.opencl import OpenClEngine
-from poolrt.workers.opencl_memory import HostBuffers
-from poolrt.workers.opencl_primitive import RealizedOpenClPrimitive, bind_launches
+from poolrt.workers.execution.opencl_binding import RealizedOpenClPrimitive, bind_launches
+from poolrt.workers.memory.opencl import HostBuffers
 from poolrt.workers.primitives.entry import parse_entry
 from tests.workers.opencl.processes import serve
 from tests.workers.opencl.running import compiled_kernels

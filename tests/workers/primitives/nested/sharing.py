@@ -30,6 +30,7 @@ from poolrt.workers import (
 )
 from poolrt.workers.desc import Eltwise, OpDesc
 from poolrt.workers.engines.target import Target
+from poolrt.workers.execution.resource_mapper import ResourceMapper
 from poolrt.workers.primitives.cache import PrimitiveCache
 from poolrt.workers.primitives.create import PrimitiveCreator
 from poolrt.workers.primitives.key import primitive_key
@@ -37,7 +38,6 @@ from poolrt.workers.primitives.primitive import Primitive
 from poolrt.workers.primitives.primitive_desc import PrimitiveDesc, primitive_desc, primitive_descs
 from poolrt.workers.primitives.primitive_desc_iface import booked, scratchpad_desc
 from poolrt.workers.primitives.program import NestedLaunch, Program
-from poolrt.workers.resources.mapper import ResourceMapper
 from poolrt.workers.threadpools.threads import ThreadsPool
 from tests.references import pack, results, unpack
 from tests.workers.primitives.crowd import BROKEN, Described

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..desc import Arg
 from ..memory.storage import Memory
-from ..opencl_primitive import BoundLaunch, RealizedOpenClPrimitive, bind_launches
 from ..streams.stream import Stream
 from ..threadpools.interface import KernelFailed
+from .opencl_binding import BoundLaunch, RealizedOpenClPrimitive, bind_launches
 
 if TYPE_CHECKING:
     import pyopencl

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from ..bound_primitive import BoundPrimitive, RealizedPrimitive
 from ..desc import Arg
 from ..memory.buffer import Buffer
 from ..memory.storage import Memory
@@ -15,6 +14,7 @@ from ..threadpools.jobs import Jobs
 from ..threadpools.regions import PackedRegions
 from ..threadpools.sequential import SequentialPool
 from ..verbose.stamps import stamped
+from .native_binding import BoundPrimitive, RealizedPrimitive
 
 #: As a plain number: members of an enumeration are slow to look up.
 _SCRATCHPAD: Final = int(Arg.SCRATCHPAD)

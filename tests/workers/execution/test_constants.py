@@ -12,6 +12,7 @@ from poolrt.cachestore import CacheStore
 from poolrt.workers.desc import Arg, Eltwise, Matmul, MemoryDesc, PrimitiveAttr, Quantisation, Reorder, scales_of
 from poolrt.workers.engines.engine import Engine
 from poolrt.workers.engines.target import cpu_target
+from poolrt.workers.execution.resource_mapper import ResourceMapper
 from poolrt.workers.memory.storage import Memory
 from poolrt.workers.primitives.cache import PrimitiveCache
 from poolrt.workers.primitives.key import primitive_key
@@ -21,7 +22,6 @@ from poolrt.workers.primitives.primitive_desc import (
     primitive_desc,
     primitive_descs,
 )
-from poolrt.workers.resources.mapper import ResourceMapper
 from poolrt.workers.streams.stream import Stream
 
 SRC, DST = MemoryDesc((2, 3), "f32"), MemoryDesc((2, 3), "s8", "ba")

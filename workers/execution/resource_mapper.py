@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from ..bound_primitive import RealizedPrimitive
 from ..engines.engine import Engine
 from ..primitives.cached_primitive import CachedPrimitive
+from .native_binding import RealizedPrimitive
 from .resource import Resource
 
 
@@ -40,6 +40,6 @@ class ResourceMapper:
         nested: list[Any] = [self.get(inner) for inner in primitive.nested]
         if self.engine.kind == "cpu":
             return RealizedPrimitive(primitive.entry, self.engine.cpu, nested)
-        from ..opencl_primitive import RealizedOpenClPrimitive
+        from .opencl_binding import RealizedOpenClPrimitive
 
         return RealizedOpenClPrimitive(primitive.entry, self.engine.opencl, nested)

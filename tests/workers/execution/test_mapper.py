@@ -12,11 +12,11 @@ import pytest
 from poolrt.cachestore import CacheStore
 from poolrt.workers.desc import Arg, Eltwise, InnerProduct, MemoryDesc, PrimitiveAttr
 from poolrt.workers.engines.engine import Engine
+from poolrt.workers.execution.resource import Resource
+from poolrt.workers.execution.resource_mapper import ResourceMapper
 from poolrt.workers.memory.storage import Memory
 from poolrt.workers.primitives.cache import PrimitiveCache
 from poolrt.workers.primitives.cached_primitive import CachedPrimitive
-from poolrt.workers.resources.mapper import ResourceMapper
-from poolrt.workers.resources.resource import Resource
 from poolrt.workers.streams.stream import Stream
 
 from .data import DATA, kinds_reached

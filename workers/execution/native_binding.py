@@ -10,14 +10,14 @@ import ctypes
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from .desc.args import Arg
-from .engines.cpu import CpuEngine
-from .kernels.native.object_loader import NativeKernel
-from .memory.buffer import Table
-from .primitives.entry import Entry
-from .resources.resource import LinkedLaunch, Resource
-from .threadpools.interface import Region
-from .threadpools.jobs import Jobs
+from ..desc.args import Arg
+from ..engines.cpu import CpuEngine
+from ..kernels.native.object_loader import NativeKernel
+from ..memory.buffer import Table
+from ..primitives.entry import Entry
+from ..threadpools.interface import Region
+from ..threadpools.jobs import Jobs
+from .resource import LinkedLaunch, Resource
 
 #: First two slots of every packed argument block: the range of work items.
 _RANGE: Final = 2

@@ -11,12 +11,12 @@ import ctypes
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
-from .memory.buffer import SLACK, Buffer
+from .buffer import SLACK, Buffer
 
 if TYPE_CHECKING:
     import pyopencl
 
-    from .engines.opencl import OpenClEngine
+    from ..engines.opencl import OpenClEngine
 
 #: Least bytes of a buffer: drivers refuse empty ones.
 _LEAST: Final = 64

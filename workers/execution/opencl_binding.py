@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from .desc.args import Arg
-from .kernels.opencl.realize import realize_kernel, set_memory, set_number
-from .opencl_memory import device_buffer
-from .primitives.entry import Entry
-from .resources.resource import LinkedLaunch, Resource
+from ..desc.args import Arg
+from ..kernels.opencl.realize import realize_kernel, set_memory, set_number
+from ..memory.opencl import device_buffer
+from ..primitives.entry import Entry
+from .resource import LinkedLaunch, Resource
 
 if TYPE_CHECKING:
     import pyopencl
 
-    from .engines.opencl import OpenClEngine
+    from ..engines.opencl import OpenClEngine
 
 #: A buffer, or None for one that moves, and an offset in it in bytes.
 Place: TypeAlias = "tuple[pyopencl.Buffer | None, int]"

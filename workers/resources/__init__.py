@@ -1,1 +1,0 @@
-"""Resources: what belongs to an engine and is never cached, and who owns it."""
