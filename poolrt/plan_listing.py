@@ -7,7 +7,7 @@ from typing import Any
 
 from poolrt.workers.desc import Arg, MemoryDesc, PrimitiveAttr, op_from_wire
 from poolrt.workers.desc.args import argument_name
-from poolrt.workers.plan import Crossing, ExecutionPlan, PlaceKind, Step
+from poolrt.workers.plans.execution_plan import Crossing, ExecutionPlan, PlaceKind, Step
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple, TypeAlias
 
-from poolrt.workers.plan import PlanConstant
+from poolrt.workers.plans.execution_plan import PlanConstant
 
 
 class Role(Enum):

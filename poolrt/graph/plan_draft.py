@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from poolrt.workers.desc import Arg, MemoryDesc
-from poolrt.workers.plan import PlaceKind, PlanConstant
+from poolrt.workers.plans.execution_plan import PlaceKind, PlanConstant
 from poolrt.workers.primitives.primitive_desc import PrimitiveDesc
 
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from poolrt.cachestore import Key
 from poolrt.workers.desc import Arg
-from poolrt.workers.plan import Crossing, ExecutionPlan, Place, PlaceKind, PlanConstant, Port, Step
+from poolrt.workers.plans.execution_plan import Crossing, ExecutionPlan, Place, PlaceKind, PlanConstant, Port, Step
 from poolrt.workers.primitives.key import primitive_key
 from poolrt.workers.primitives.primitive_desc import PrimitiveDesc
 

@@ -15,7 +15,7 @@ from poolrt.workers.device_context import DeviceContext, InstanceKey
 from poolrt.workers.engines.engine import Engine
 from poolrt.workers.memory.opencl import shares_host_memory
 from poolrt.workers.memory.storage import Memory
-from poolrt.workers.plan import PlaceKind
+from poolrt.workers.plans.execution_plan import PlaceKind
 from poolrt.workers.primitives.cache import PrimitiveCache
 from poolrt.workers.primitives.primitive import Primitive
 from poolrt.workers.streams.stream import Stream

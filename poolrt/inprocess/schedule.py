@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 
 from poolrt.graph.plan_finish import Lowered
 from poolrt.workers.desc import MemoryDesc
-from poolrt.workers.memory_map import Aliases, Spot
-from poolrt.workers.plan import Crossing, PlaceKind, Step
+from poolrt.workers.plans.execution_plan import Crossing, PlaceKind, Step
+from poolrt.workers.plans.locations import Aliases, Spot
 from poolrt.workers.primitives.primitive_desc import PrimitiveDesc
 
 #: The engine of tensors in the host's memory.

@@ -6,7 +6,7 @@ from poolrt import Graph
 from poolrt.graph.lower import lower
 from poolrt.graph.plan_finish import Lowered
 from poolrt.workers.engines.target import Target
-from poolrt.workers.plan import Step
+from poolrt.workers.plans.execution_plan import Step
 
 CPU = Target("cpu", "native", (("isa", "x86-64-v3"),))
 

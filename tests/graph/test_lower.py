@@ -11,7 +11,7 @@ import pytest
 
 from poolrt import Graph
 from poolrt.graph.lower import LoweringError, lower
-from poolrt.workers.plan import ExecutionPlan, PlaceKind
+from poolrt.workers.plans.execution_plan import ExecutionPlan, PlaceKind
 
 from .lowering import CPU, kinds, lowered, reorders, steps
 

@@ -12,7 +12,7 @@ from poolrt.graph.engine_name import engines_of
 from poolrt.graph.lower import LoweringError, lower
 from poolrt.graph.plan_finish import Lowered
 from poolrt.workers.engines.target import Target
-from poolrt.workers.plan import Crossing, ExecutionPlan, PlaceKind, Step
+from poolrt.workers.plans.execution_plan import Crossing, ExecutionPlan, PlaceKind, Step
 
 from .lowering import CPU
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from poolrt import Graph
 from poolrt.inprocess.schedule import ON_HOST, Copy, Schedule, scheduled
-from poolrt.workers.plan import PlaceKind
+from poolrt.workers.plans.execution_plan import PlaceKind
 from tests.graph.test_switch import lowered, ones
 
 

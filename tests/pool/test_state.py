@@ -29,7 +29,7 @@ from poolrt.coordinator.state import State
 from poolrt.coordinator.watchdog import Limits
 from poolrt.errors import GraphRefused
 from poolrt.workers.ipc.protocol import Kind, checked
-from poolrt.workers.plan import PlanConstant
+from poolrt.workers.plans.execution_plan import PlanConstant
 
 _ARENA = 400_000
 _RETRIES = 2

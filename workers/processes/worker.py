@@ -17,8 +17,8 @@ from ..engines.cpu import CpuEngine
 from ..ipc.channel import MAX_MESSAGE, Channel, ChannelClosed, Message
 from ..ipc.protocol import Kind, checked
 from ..memory.arena_view import ArenaView
-from ..plan import ExecutionPlan
-from ..plan_runner import PlanRunner
+from ..plans.execution_plan import ExecutionPlan
+from ..plans.plan_runner import PlanRunner
 from ..primitives.entry import parse_entry
 from ..threadpools.sequential import SequentialPool
 from ..verbose.output import set_verbose
@@ -142,11 +142,11 @@ class _Worker:
             pool = self._threadpool(plan, model.entries)
             model.runner = PlanRunner(plan, model.entries, self._engine, constants, pool)
         elif len(plan.engines) == 1:
-            from ..opencl_runner import OpenClPlanRunner
+            from ..plans.opencl_runner import OpenClPlanRunner
 
             model.runner = OpenClPlanRunner(plan, model.entries, self._opencl(_index(plan.engines[0])), constants)
         else:
-            from ..mixed_runner import MixedPlanRunner
+            from ..plans.mixed_runner import MixedPlanRunner
 
             engines = [self._engine if name == "cpu" else self._opencl(_index(name)) for name in plan.engines]
             pool = self._threadpool(plan, model.entries)

@@ -11,7 +11,7 @@ from poolrt.graph.onnx.importer import load_onnx
 from poolrt.models import build, expected
 from poolrt.workers.engines.opencl import OpenClEngine
 from poolrt.workers.engines.target import cpu_target
-from poolrt.workers.opencl_runner import OpenClPlanRunner
+from poolrt.workers.plans.opencl_runner import OpenClPlanRunner
 from poolrt.workers.primitives.create import PrimitiveCreator
 from tests.workers.opencl.processes import serve
 

@@ -25,9 +25,9 @@ from poolrt.workers.desc import InnerProduct
 from poolrt.workers.engines.cpu import CpuEngine
 from poolrt.workers.engines.opencl import OpenClEngine
 from poolrt.workers.engines.target import cpu_target
-from poolrt.workers.mixed_runner import MixedPlanRunner
-from poolrt.workers.opencl_runner import OpenClPlanRunner
-from poolrt.workers.plan import Step
+from poolrt.workers.plans.execution_plan import Step
+from poolrt.workers.plans.mixed_runner import MixedPlanRunner
+from poolrt.workers.plans.opencl_runner import OpenClPlanRunner
 from poolrt.workers.primitives.cache import PrimitiveCache
 from poolrt.workers.primitives.create import PrimitiveCreator
 from poolrt.workers.primitives.key import primitive_key

@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
-from .cpu_lane import CpuLane
-from .engines.cpu import CpuEngine
-from .engines.opencl import OpenClEngine
-from .memory.buffer import Buffer
-from .memory.opencl import shares_host_memory
-from .memory_map import Aliases, HostMemory, Spot
-from .opencl_lane import OpenClLane
-from .plan import Crossing, ExecutionPlan, PlaceKind
-from .threadpools.interface import ThreadpoolInterface
-from .threadpools.regions import PackedRegions
+from ..engines.cpu import CpuEngine
+from ..engines.opencl import OpenClEngine
+from ..memory.buffer import Buffer
+from ..memory.opencl import shares_host_memory
+from ..threadpools.interface import ThreadpoolInterface
+from ..threadpools.regions import PackedRegions
+from .cpu_backend import CpuLane
+from .execution_plan import Crossing, ExecutionPlan, PlaceKind
+from .locations import Aliases, HostMemory, Spot
+from .opencl_backend import OpenClLane
 
 
 class _Lane(Protocol):

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from .desc.args import Arg
-from .engines.cpu import CpuEngine
-from .execution.native_binding import ArgumentBlock, BoundPrimitive, RealizedPrimitive
-from .memory.buffer import Buffer
-from .plan import Crossing, ExecutionPlan, PlaceKind, Step
-from .plan_primitives import realize_all
-from .threadpools.interface import Region, ThreadpoolInterface
-from .threadpools.jobs import Jobs
-from .threadpools.regions import PackedRegions
-from .threadpools.sequential import SequentialPool
-from .verbose.stamps import stamped
+from ..desc.args import Arg
+from ..engines.cpu import CpuEngine
+from ..execution.native_binding import ArgumentBlock, BoundPrimitive, RealizedPrimitive
+from ..memory.buffer import Buffer
+from ..threadpools.interface import Region, ThreadpoolInterface
+from ..threadpools.jobs import Jobs
+from ..threadpools.regions import PackedRegions
+from ..threadpools.sequential import SequentialPool
+from ..verbose.stamps import stamped
+from .execution_plan import Crossing, ExecutionPlan, PlaceKind, Step
+from .realization import realize_all
 
 
 class PlanRunner:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from .memory.buffer import Buffer
-from .plan import Crossing, Place, PlaceKind
+from ..memory.buffer import Buffer
+from .execution_plan import Crossing, Place, PlaceKind
 
 
 class Spot(NamedTuple):

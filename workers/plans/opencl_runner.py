@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from .desc.args import Arg
-from .execution.opencl_binding import BoundLaunch, RealizedOpenClPrimitive, bind_launches
-from .memory.opencl import HostBuffers, device_buffer, host_view, shares_host_memory
-from .plan import Crossing, ExecutionPlan, PlaceKind, Port, Step
-from .plan_primitives import realize_all
-from .threadpools.interface import KernelFailed
-from .verbose.opencl_stamps import Stamp, StepStamps
+from ..desc.args import Arg
+from ..execution.opencl_binding import BoundLaunch, RealizedOpenClPrimitive, bind_launches
+from ..memory.opencl import HostBuffers, device_buffer, host_view, shares_host_memory
+from ..threadpools.interface import KernelFailed
+from ..verbose.opencl_stamps import Stamp, StepStamps
+from .execution_plan import Crossing, ExecutionPlan, PlaceKind, Port, Step
+from .realization import realize_all
 
 if TYPE_CHECKING:
     import pyopencl
 
-    from .engines.opencl import OpenClEngine
+    from ..engines.opencl import OpenClEngine
 
 
 class OpenClPlanRunner:

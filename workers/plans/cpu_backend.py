@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from .desc.args import Arg
-from .engines.cpu import CpuEngine
-from .execution.native_binding import ArgumentBlock, BoundPrimitive, RealizedPrimitive
-from .memory.buffer import Buffer
-from .memory_map import HostMemory, Spot
-from .plan import ExecutionPlan, PlaceKind
-from .plan_primitives import realize_all
-from .threadpools.interface import Region, ThreadpoolInterface
-from .threadpools.jobs import Jobs
-from .verbose.stamps import stamped
+from ..desc.args import Arg
+from ..engines.cpu import CpuEngine
+from ..execution.native_binding import ArgumentBlock, BoundPrimitive, RealizedPrimitive
+from ..memory.buffer import Buffer
+from ..threadpools.interface import Region, ThreadpoolInterface
+from ..threadpools.jobs import Jobs
+from ..verbose.stamps import stamped
+from .execution_plan import ExecutionPlan, PlaceKind
+from .locations import HostMemory, Spot
+from .realization import realize_all
 
 
 class CpuLane:

@@ -6,22 +6,22 @@ from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from .desc.args import Arg
-from .execution.opencl_binding import BoundLaunch, RealizedOpenClPrimitive, bind_launches
-from .memory.buffer import Buffer
-from .memory.opencl import HostBuffers, buffer_over, device_buffer, host_view
-from .memory_map import Spot
-from .plan import ExecutionPlan, PlaceKind
-from .plan_primitives import realize_all
-from .threadpools.interface import KernelFailed
-from .verbose.opencl_stamps import Stamp, StepStamps
+from ..desc.args import Arg
+from ..execution.opencl_binding import BoundLaunch, RealizedOpenClPrimitive, bind_launches
+from ..memory.buffer import Buffer
+from ..memory.opencl import HostBuffers, buffer_over, device_buffer, host_view
+from ..threadpools.interface import KernelFailed
+from ..verbose.opencl_stamps import Stamp, StepStamps
+from .execution_plan import ExecutionPlan, PlaceKind
+from .locations import Spot
+from .realization import realize_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import pyopencl
 
-    from .engines.opencl import OpenClEngine
+    from ..engines.opencl import OpenClEngine
 
 Launches: TypeAlias = "Sequence[tuple[str, BoundLaunch | Stamp]]"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
-from .plan import ExecutionPlan
-from .primitives.entry import Entry, MalformedEntry, parse_entry
+from ..primitives.entry import Entry, MalformedEntry, parse_entry
+from .execution_plan import ExecutionPlan
 
 Realized = TypeVar("Realized")
 
