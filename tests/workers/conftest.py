@@ -8,10 +8,10 @@ import pytest
 
 from poolrt.cachestore import CacheStore
 from poolrt.workers.engines.target import ISA_LEVELS, host_isa
+from poolrt.workers.implementations.native.region_loop import PARTS
+from poolrt.workers.implementations.program import KernelSpec
 from poolrt.workers.kernels.native.codegen import compile_kernel
 from poolrt.workers.kernels.native.object_loader import NativeKernel, load_object
-from poolrt.workers.primitives.program import KernelSpec
-from poolrt.workers.primitives.region_loop import PARTS
 from poolrt.workers.verbose.output import set_verbose
 
 from .native_runner import LEVELS, NativeRunner

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
+from ..implementations.program import Launch, NestedLaunch
 from ..primitives.entry import Entry, MalformedEntry
-from ..primitives.program import Launch, NestedLaunch
 
 Kernel = TypeVar("Kernel")
 Tables = TypeVar("Tables")

@@ -1,1 +1,1 @@
-"""Operations: their implementations, best first, and the cached form of a primitive."""
+"""The framework of primitives: descriptor, key, entry, cache and creation. Part of no key."""

@@ -10,11 +10,11 @@ from typing import Final
 from poolrt.cachestore import Key
 
 from ..engines.target import Target
+from ..implementations.cost_model import nanoseconds
+from ..implementations.program import KernelSpec
 from .entry import pack_entry
 from .key import primitive_key
 from .primitive_desc import PrimitiveDesc
-from .program import KernelSpec
-from .work import nanoseconds
 
 #: Kernels that a creator keeps.
 _KEPT: Final = 1024

@@ -18,6 +18,7 @@ from ..desc import Arg
 from ..engines.engine import Engine
 from ..execution.native_execution import CpuExecution
 from ..execution.opencl_execution import OpenClExecution
+from ..implementations.program import Transfer
 from ..memory.buffer import Buffer
 from ..memory.opencl import host_view
 from ..memory.storage import Memory
@@ -28,7 +29,6 @@ from ..threadpools.python_tasks import python_region
 from ..threadpools.sequential import SequentialPool
 from ..verbose.stamps import stamped
 from .entry import Entry
-from .program import Transfer
 
 #: Queue, buffer, and bytes of the host's.
 _Copy = tuple[Any, Any, Any]

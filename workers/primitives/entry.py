@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import msgpack
 
-from .program import Launch, LaunchArgument, NestedLaunch, Program, Transfer
+from ..implementations.program import Launch, LaunchArgument, NestedLaunch, Program, Transfer
 
 FORMAT: Final = 4
 

@@ -22,20 +22,26 @@ _TOOLCHAIN: Final = {"cpu": ("numba", "llvmlite", "numpy"), "opencl": ()}
 #: What kernels are generated from, and what describes the programs: folders beside this one, and how files there end.
 _SOURCES: Final = {
     "cpu": (
+        ("desc", ".py"),
+        ("desc/operations", ".py"),
+        ("implementations", ".py"),
+        ("implementations/native", ".py"),
+        ("implementations/nested", ".py"),
+        ("implementations/reference", ".py"),
         ("kernels/native", ".py"),
         ("kernels/native/reference", ".py"),
-        ("primitives", ".py"),
-        ("primitives/nested", ".py"),
-        ("primitives/reference", ".py"),
     ),
     "opencl": (
+        ("desc", ".py"),
+        ("desc/operations", ".py"),
+        ("implementations", ".py"),
+        ("implementations/native", ".py"),
+        ("implementations/nested", ".py"),
+        ("implementations/opencl", ".py"),
+        ("implementations/reference", ".py"),
         ("kernels/opencl", ".cl"),
         ("kernels/opencl", ".py"),
         ("kernels/opencl/reference", ".cl"),
-        ("primitives", ".py"),
-        ("primitives/nested", ".py"),
-        ("primitives/opencl", ".py"),
-        ("primitives/reference", ".py"),
     ),
 }
 

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from ..desc import MemoryDesc, OpDesc, PrimitiveAttr, op_from_wire
 from ..engines.target import Target
-from .inference import refuse_beyond_inference
+from ..implementations.inference import refuse_beyond_inference
 
 if TYPE_CHECKING:
     from poolrt.cachestore import Key
 
-    from .implementation import Implementation
-    from .program import Program
+    from ..implementations.contract import Implementation
+    from ..implementations.program import Program
 
 #: Engine kind -> where the modules of its implementations are, each named for its primitive kind.
-_HOMES: Final = {"cpu": ".", "opencl": ".opencl."}
+_HOMES: Final = {"cpu": "..implementations.native.", "opencl": "..implementations.opencl."}
 #: What the names of reference implementations begin with.
 REFERENCE: Final = "ref:"
 
@@ -88,7 +88,7 @@ def implementations(kind: str, engine_kind: str) -> tuple[Implementation[Any], .
     try:
         module = import_module(f"{home}{kind}", __package__)
     except ModuleNotFoundError as error:
-        if error.name is None or not error.name.endswith(f"{home}{kind}"):
+        if error.name is None or not error.name.endswith(f"{home.lstrip('.')}{kind}"):
             raise
         return ()
     listed: tuple[Implementation[Any], ...] = module.IMPLEMENTATIONS

@@ -9,7 +9,7 @@ import numpy as np
 
 from poolrt.workers.desc import Arg, Binary, Eltwise, PrimitiveAttr, Sum, multiple_src
 from poolrt.workers.desc.attributes import BINARY_ALGORITHMS, ELTWISE_ALGORITHMS
-from poolrt.workers.primitives.inference import VECTOR_ALGORITHMS
+from poolrt.workers.implementations.inference import VECTOR_ALGORITHMS
 
 from .case import EPSILON, Array, Case, chains, integers, normals, plain, post_op_args
 

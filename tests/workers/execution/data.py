@@ -6,9 +6,9 @@ import gc
 from types import ModuleType
 from typing import Final
 
+from poolrt.workers.implementations.program import Launch, NestedLaunch, Transfer
 from poolrt.workers.primitives.cached_primitive import CachedPrimitive
 from poolrt.workers.primitives.entry import Entry
-from poolrt.workers.primitives.program import Launch, NestedLaunch, Transfer
 
 #: The kinds of objects that cached primitives are made of.
 DATA: Final = frozenset(

@@ -7,8 +7,8 @@ from typing import TypeAlias
 import pytest
 
 from poolrt.workers.execution.resource import Resource
+from poolrt.workers.implementations.program import Launch, LaunchArgument, NestedLaunch
 from poolrt.workers.primitives.entry import Entry, MalformedEntry
-from poolrt.workers.primitives.program import Launch, LaunchArgument, NestedLaunch
 
 SRC, DST, BIAS = 1, 17, 41
 Linked: TypeAlias = Resource[str, str]

@@ -23,8 +23,8 @@ from poolrt.workers.primitives.primitive_desc_iface import PrimitiveDescIface, a
 from tests.references import assert_close, results
 from tests.references.layout import between, pack, unpack
 from tests.workers.desc.layouts import placed
-from tests.workers.primitives.reference.drawing import LAST_PLACE, TYPES
-from tests.workers.primitives.reference.drawing import arguments as drawn
+from tests.workers.implementations.reference.drawing import LAST_PLACE, TYPES
+from tests.workers.implementations.reference.drawing import arguments as drawn
 
 from . import crossing_streams
 

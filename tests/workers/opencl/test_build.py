@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from poolrt.workers.engines.opencl import opencl_target
 from poolrt.workers.kernels.opencl.build import compile_kernel
-from poolrt.workers.primitives.program import KernelSpec
+from poolrt.workers.implementations.program import KernelSpec
 params = dict(v=16, function="eltwise_relu", alpha=0.0, beta=0.0, post_ops=(), local=(64, 1), grids={grids})
 spec = KernelSpec.of("eltwise", **params)
 Path({path!r}).write_bytes(compile_kernel(spec, opencl_target()))
@@ -66,7 +66,7 @@ def test_a_kernel_that_does_not_compile_gives_the_compilers_log(device: str) -> 
     code = """
 from poolrt.workers.engines.opencl import opencl_target
 from poolrt.workers.kernels.opencl.build import *
-from poolrt.workers.primitives.program import KernelSpec
+from poolrt.workers.implementations.program import KernelSpec
 spec = KernelSpec.of("eltwise", v=16, function="eltwise_missing", alpha=0.0, beta=0.0, post_ops=(), local=(64, 1))
 try:
     compile_kernel(spec, opencl_target())
@@ -84,7 +84,7 @@ def test_a_target_that_no_device_has_is_an_error(device: str) -> None:
 from poolrt.workers.engines.opencl import EngineUnavailable
 from poolrt.workers.engines.target import Target
 from poolrt.workers.kernels.opencl.build import *
-from poolrt.workers.primitives.program import KernelSpec
+from poolrt.workers.implementations.program import KernelSpec
 try:
     spec = KernelSpec.of("copy", v=16, post_ops=(), local=(64, 1))
     compile_kernel(spec, Target("opencl", "opencl", (("name", "abacus"),)))

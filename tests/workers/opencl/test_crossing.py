@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from poolrt.cachestore import CacheStore
-from tests.workers.primitives.reference.drawing import TYPES
+from tests.workers.implementations.reference.drawing import TYPES
 from tests.workers.threadpools.kinds import KINDS
 
 from .processes import ANSWER_S, ROOT

@@ -7,9 +7,9 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poolrt.workers.primitives.opencl.copies import copy_fits
-from poolrt.workers.primitives.opencl.grid import WIDTH, launch
-from poolrt.workers.primitives.opencl.layouts import contiguous_strides, merged
+from poolrt.workers.implementations.opencl.copies import copy_fits
+from poolrt.workers.implementations.opencl.grid import WIDTH, launch
+from poolrt.workers.implementations.opencl.layouts import contiguous_strides, merged
 
 sizes = st.lists(st.integers(1, 4), min_size=0, max_size=5)
 

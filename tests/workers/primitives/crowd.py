@@ -17,11 +17,11 @@ from poolrt.cachestore import CacheStore, CreationFailed, Key
 from poolrt.workers.desc import Eltwise, MemoryDesc, OpDesc, PrimitiveAttr
 from poolrt.workers.engines.engine import Engine
 from poolrt.workers.engines.target import Target
+from poolrt.workers.implementations.program import KernelSpec, Program
 from poolrt.workers.primitives.cache import Future, PrimitiveCache
 from poolrt.workers.primitives.cached_primitive import CachedPrimitive
 from poolrt.workers.primitives.create import PrimitiveCreator
 from poolrt.workers.primitives.primitive_desc import PrimitiveDesc
-from poolrt.workers.primitives.program import KernelSpec, Program
 from poolrt.workers.primitives.shared_future import SharedFuture
 
 BOUND_S = 60.0

@@ -10,10 +10,10 @@ import pytest
 
 from poolrt.workers.desc import Convolution, MemoryDesc, PrimitiveAttr
 from poolrt.workers.engines.target import cpu_target
+from poolrt.workers.implementations.program import KernelSpec, Launch, NestedLaunch, Program, Transfer
 from poolrt.workers.primitives.create import PrimitiveCreator
 from poolrt.workers.primitives.entry import MalformedEntry, pack_entry, parse_entry
 from poolrt.workers.primitives.primitive_desc import primitive_desc
-from poolrt.workers.primitives.program import KernelSpec, Launch, NestedLaunch, Program, Transfer
 
 from ...mutations import fresh_seed
 from ..fuzzer import fuzz

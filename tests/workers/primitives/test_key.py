@@ -85,11 +85,11 @@ def test_every_implementation_has_a_key_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("kind", "rooms", "others"),
     [
-        ("cpu", ("kernels/native", "primitives"), "primitives/opencl"),
-        ("opencl", ("kernels/opencl", "primitives"), "kernels/native"),
+        ("cpu", ("kernels/native", "implementations", "desc"), "implementations/opencl"),
+        ("opencl", ("kernels/opencl", "implementations", "desc"), "kernels/native"),
     ],
 )
-def test_every_folder_of_kernels_and_implementations_counts(kind: str, rooms: tuple[str, str], others: str) -> None:
+def test_every_folder_of_kernels_and_implementations_counts(kind: str, rooms: tuple[str, ...], others: str) -> None:
     root = Path(workers.__path__[0])
     files = [file.relative_to(root) for room in rooms for file in (root / room).rglob("*.*")]
     sources = [file for file in files if file.suffix in (".py", ".cl") and not file.is_relative_to(others)]
@@ -133,7 +133,9 @@ def test_neither_place_nor_user_nor_process_is_in_a_key(copied: Path, tmp_path: 
         ("workers/kernels/native/reference/tensor.py", [True, False]),
         ("workers/kernels/opencl/reference/tensors.cl", [False, True]),
         ("workers/kernels/opencl/build.py", [False, True]),
-        ("workers/primitives/program.py", [True, True]),
+        ("workers/implementations/program.py", [True, True]),
+        ("workers/desc/operations/eltwise.py", [True, True]),
+        ("workers/primitives/cache.py", [False, False]),
         ("workers/ipc/channel.py", [False, False]),
     ],
 )

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from poolrt.workers.engines.target import Target
-from tests.workers.primitives.reference.drawing import LAST_PLACE
+from tests.workers.implementations.reference.drawing import LAST_PLACE
 
 from .descriptors import MAKERS, TYPES
 from .gradients import BACKWARD

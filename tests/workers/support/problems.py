@@ -12,7 +12,7 @@ from poolrt.workers.desc import FORWARD, Arg, BatchNormalization, OpDesc, Poolin
 from poolrt.workers.primitives.primitive_desc import REFERENCE
 from tests.references.pooling import pooling_winners
 from tests.workers.desc.layouts import LAYOUTS, laid_out
-from tests.workers.primitives.reference.drawing import LAST_PLACE, arguments
+from tests.workers.implementations.reference.drawing import LAST_PLACE, arguments
 
 from .descriptors import MAKERS, TYPES
 

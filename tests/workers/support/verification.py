@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from poolrt.workers.desc import Arg, PrimitiveAttr
 from poolrt.workers.primitives.primitive_desc import PrimitiveDesc, primitive_descs
 from tests.references import assert_close, results, rounded
-from tests.workers.primitives.reference.drawing import DOUBT, Runner
+from tests.workers.implementations.reference.drawing import DOUBT, Runner
 
 from .problems import RECURRENT, Cell, problems, summand, threshold, values
 

@@ -24,10 +24,10 @@ from poolrt.cachestore import CacheStore
 from poolrt.workers.desc import Arg, Eltwise, MemoryDesc
 from poolrt.workers.engines.engine import Engine
 from poolrt.workers.engines.target import host_isa
+from poolrt.workers.implementations.program import KernelSpec
 from poolrt.workers.kernels.native.codegen import compile_kernel
 from poolrt.workers.memory.storage import Memory
 from poolrt.workers.primitives.cache import PrimitiveCache
-from poolrt.workers.primitives.program import KernelSpec
 from poolrt.workers.streams.attributes import StreamAttr
 from poolrt.workers.streams.stream import Stream
 from poolrt.workers.threadpools.executor import ExecutorPool

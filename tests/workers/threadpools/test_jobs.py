@@ -8,8 +8,8 @@ import pytest
 
 from poolrt.workers.desc import Convolution, MemoryDesc, PrimitiveAttr
 from poolrt.workers.engines.target import cpu_target
+from poolrt.workers.implementations.cost_model import nanoseconds
 from poolrt.workers.primitives.primitive_desc import PrimitiveDesc, primitive_descs
-from poolrt.workers.primitives.work import nanoseconds
 from poolrt.workers.threadpools.jobs import Jobs
 from poolrt.workers.threadpools.threads import ThreadsPool
 

@@ -30,7 +30,7 @@ from numba.core.typing.context import Context
 from numba.core.typing.templates import Signature
 
 from ...engines.target import EXTENSIONS, ISA_LEVELS
-from ...primitives.program import KernelSpec
+from ...implementations.program import KernelSpec
 from .object_loader import ALLOWED_SYMBOLS, ENTRY_SYMBOL
 
 _DECLARATION: Final = re.compile(r"^declare [^@]*@(\"[^\"]+\"|[\w.$-]+)\(", re.MULTILINE)

@@ -20,11 +20,11 @@ import numpy as np
 import pytest
 
 from poolrt.workers.engines.target import ISA_LEVELS
+from poolrt.workers.implementations.program import KernelSpec
 from poolrt.workers.kernels.native import codegen, vec
 from poolrt.workers.kernels.native.codegen import CompileError, compile_function, compile_kernel
 from poolrt.workers.kernels.native.object_loader import ObjectError, load_object
 from poolrt.workers.kernels.native.reference.scalars import operand, write_64
-from poolrt.workers.primitives.program import KernelSpec
 
 I = numba.types.int64  # noqa: E741
 SIGNATURE = numba.types.void(I, I, I, I)
@@ -196,7 +196,7 @@ def test_two_processes_compile_the_same_bytes_in_any_order() -> None:
     code = """
         import hashlib, sys
         from poolrt.workers.kernels.native.codegen import compile_kernel
-        from poolrt.workers.primitives.program import KernelSpec
+        from poolrt.workers.implementations.program import KernelSpec
         names = ["reorder", "conv_depthwise", "reference.sum", "reference.binary"]
         specs = {n: KernelSpec.of(n, **({"ragged": True} if n == "conv_depthwise" else {})) for n in names}
         order = names[:: int(sys.argv[1])]

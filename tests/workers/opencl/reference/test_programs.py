@@ -20,11 +20,11 @@ from poolrt.workers.desc import (
     Sum,
 )
 from poolrt.workers.engines.target import Target
+from poolrt.workers.implementations.opencl.grid import MAX_ITEMS
+from poolrt.workers.implementations.program import KernelSpec, Launch
 from poolrt.workers.kernels.opencl.source import kernel_source
 from poolrt.workers.primitives.key import primitive_key
-from poolrt.workers.primitives.opencl.grid import MAX_ITEMS
 from poolrt.workers.primitives.primitive_desc import PrimitiveDesc, implementations
-from poolrt.workers.primitives.program import KernelSpec, Launch
 
 DOUBLE = Target("opencl", "opencl", (("fp64", "True"), ("type", "CPU")))
 SINGLE = replace(DOUBLE, device=(("fp64", "False"), ("type", "CPU")))

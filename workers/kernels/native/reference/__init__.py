@@ -10,6 +10,6 @@ arithmetic is in float64 and a result is rounded once, to its data type.
 - `functions`, `gradients`, `binaries`: what eltwise and binary operations compute
 - `window`, `rows`: which elements meet in a window, and which share a mean
 
-``primitives/reference/tables.py`` writes the records. Pieces are `piece` functions: compiled once a level in a process,
+``implementations/reference/tables.py`` writes the records. Pieces are `piece` functions: compiled once a level in a process,
 however many kernels call them.
 """

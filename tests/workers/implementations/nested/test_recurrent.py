@@ -1,0 +1,82 @@
+"""Recurrent networks on matmul: packed and other weights, states there or not, layers and directions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from poolrt.workers.desc import Arg, Gru, Lstm, MemoryDesc, OpDesc, PrimitiveAttr, Rnn
+from poolrt.workers.engines.target import cpu_target
+from poolrt.workers.implementations.nested.recurrent import NestedRecurrent
+from poolrt.workers.primitives.primitive_desc import primitive_desc
+from tests.references import results
+from tests.workers.implementations.reference.drawing import Runner, arguments
+
+KINDS = ("rnn", "lstm", "gru", "lbr_gru")
+#: Steps, batch, hidden channels, layers, direction, whether states are given and asked for, layout of weights.
+NETWORKS: tuple[tuple[int, int, int, int, str, bool, str], ...] = (
+    (5, 3, 32, 2, "bidirectional_concat", True, "any"),
+    (3, 20, 16, 1, "right2left", False, "any"),
+)
+#: Error that a state between -1 and 1 may have; one near 0 is a difference of larger numbers.
+ABSOLUTE = 1e-6
+
+
+def network(
+    kind: str, steps: int, batch: int, hidden: int, layers: int, direction: str, states: bool, tag: str, dtype: str = "f32"
+) -> OpDesc:  # fmt: skip
+    gates = {"rnn": 1, "lstm": 4}.get(kind, 3)
+    stack = (layers, 1 + direction.startswith("bidirectional"))
+    state = MemoryDesc((*stack, batch, hidden), dtype) if states else None
+    tensors: dict[str, Any] = {
+        "src_layer": MemoryDesc((steps, batch, hidden), dtype),
+        "src_iter": state,
+        "weights_layer": MemoryDesc((*stack, hidden, gates, hidden), dtype, tag),
+        "weights_iter": MemoryDesc((*stack, hidden, gates, hidden), dtype, tag),
+        "bias": MemoryDesc((*stack, gates + (kind == "lbr_gru"), hidden), dtype),
+        "dst_layer": MemoryDesc((steps, batch, hidden * (1 + (direction == "bidirectional_concat"))), dtype),
+        "dst_iter": state,
+        "direction": direction,
+    }
+    if kind == "lstm":
+        return Lstm(**tensors, src_iter_c=state, dst_iter_c=state)
+    return Rnn(**tensors) if kind == "rnn" else Gru(**tensors, linear_before_reset=kind == "lbr_gru")
+
+
+@pytest.mark.parametrize("number", range(len(NETWORKS)))
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_cell_computes_its_equations(runner: Runner, kind: str, number: int) -> None:
+    pd = primitive_desc(network(kind, *NETWORKS[number]), PrimitiveAttr(), runner.target)
+    assert pd.impl_name() == "nested:matmul"
+    args = arguments(pd.op, PrimitiveAttr(), 1, -0.5, 0.5)
+    # With larger weights each step would multiply the errors of the one before.
+    args[Arg.WEIGHTS_1] = args[Arg.WEIGHTS_1] / 8
+    got, wanted = runner.results(pd, args), results(pd.op, PrimitiveAttr(), args)
+    assert set(got) == set(wanted)
+    for arg, want in wanted.items():
+        np.testing.assert_allclose(got[arg], want, rtol=0.0, atol=ABSOLUTE, err_msg=f"argument {arg}")
+
+
+@pytest.mark.parametrize(("kind", "products"), [("rnn", 2), ("lstm", 2), ("gru", 3), ("lbr_gru", 2)])
+def test_inputs_of_all_steps_are_one_product_and_weights_left_open_are_not_moved(kind: str, products: int) -> None:
+    pd = primitive_desc(network(kind, 7, 2, 32, 1, "left2right", False, "any"), PrimitiveAttr(), cpu_target())
+    assert pd.impl_name() == "nested:matmul"
+    assert [inner.op.kind for inner in pd.nested()] == ["matmul"] * products
+    # The inputs' product, and one or two in each step but the first, whose state is 0
+    nested = [run for run in pd.program().launches if not hasattr(run, "kernel")]
+    assert len(nested) == 1 + 6 * (products - 1)
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [({"dtype": "bf16"}, "only f32"), ({"batch": 0}, "without elements"), ({"steps": 5000}, "more than 4096")],
+)
+def test_what_is_not_computed_is_left_to_the_reference(changed: dict[str, Any], why: str) -> None:
+    given = {"steps": 2, "batch": 1, "hidden": 3, "layers": 1, "direction": "left2right", "states": False, "tag": ""}
+    op = network("lstm", **{**given, **changed})
+    reason = NestedRecurrent[Lstm]("cpu").reject(op, PrimitiveAttr(), cpu_target())  # type: ignore[arg-type]
+    assert reason is not None
+    assert why in reason
+    assert primitive_desc(op, PrimitiveAttr(), cpu_target()).impl_name() == "ref:lstm"

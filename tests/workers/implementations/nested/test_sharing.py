@@ -1,0 +1,54 @@
+"""Nested primitives come from the cache, are realized once, work in one scratchpad, and are free of races."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from poolrt.cachestore import CacheStore
+from tests.workers.opencl.processes import ANSWER_S, ROOT
+
+
+def run(kind: str, home: Path, name: str) -> dict[str, Any]:
+    child = subprocess.run(
+        [sys.executable, "-m", "tests.workers.implementations.nested.sharing", kind, str(home), name],
+        cwd=ROOT, capture_output=True, text=True, timeout=ANSWER_S, check=False,
+    )  # fmt: skip
+    assert child.returncode == 0, child.stderr
+    found: dict[str, Any] = json.loads(child.stdout)
+    return found
+
+
+@pytest.mark.parametrize("kind", ["cpu", "opencl"])
+def test_nested_primitives_are_cached_realized_and_executed_like_others(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    if kind == "opencl":
+        request.getfixturevalue("device")
+    try:
+        found = run(kind, tmp_path, "first")
+        # A nested primitive whose creation fails is the outer one's error; nothing is kept, and the next request succeeds
+        failing = found.pop("failing")
+        assert "no_such_kernel" in failing["said"]
+        assert (failing["left"], failing["again"], failing["right"]) == ([True, True], ["created", "memory"], True)
+        for name, told in found.items():
+            assert "matmul" in told["kinds"], name
+            # What is nested was there before: the outer one is created alone, for each mode of scratch memory
+            assert (told["created"], told["source"]) == ([len(told["kinds"]), 1, 1], "created"), name
+            assert all(told["shared"]), name
+            assert told["resources"], name
+            assert told["right"], name
+            assert told["covers"], name
+            assert told["user"] == [True, True, True], name
+            assert told["wrong"] == [], name
+        # A new process creates nothing
+        again = run(kind, tmp_path, "second")
+        assert [again[name]["created"] for name in found] == [[0, 0, 0]] * len(found)
+        assert all(again[name]["right"] and again[name]["source"] == "files" for name in found)
+    finally:
+        CacheStore.connect(home=str(tmp_path)).down()

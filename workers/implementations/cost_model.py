@@ -1,0 +1,51 @@
+"""The cost model: what executing a primitive once takes on one thread, estimated from its descriptor.
+
+Whoever cuts launches into jobs asks it (`threadpools.jobs`); being right to a factor of three is enough for that. The
+times were measured on one core of a server with AVX-512, on problems within and beyond a core's own cache; those of
+memory are a little longer, as a smaller machine has it. `benchmarks/estimates.py` tells how near they come.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from ..desc import Arg, OpDesc
+from ..primitives.primitive_desc import REFERENCE, PrimitiveDesc
+
+#: Nanoseconds for a byte that is read or written, and for a multiplication with its addition.
+_BYTE: Final = 0.03
+_PRODUCT: Final = 0.012
+#: The same of reference implementations, which take one element after another.
+_REFERENCE_BYTE: Final = 7.0
+_REFERENCE_PRODUCT: Final = 6.0
+#: Operations that compute more for each element: nanoseconds for a byte.
+_BYTES: Final = {"softmax": 0.05, "lrn": 0.1, "pooling": 0.05}
+_REFERENCE_BYTES: Final = {"lrn": 50.0}
+
+
+def nanoseconds(pd: PrimitiveDesc) -> int:
+    """Return the estimated time of one execution on one thread."""
+    slow = pd.implementation.name.startswith(REFERENCE)
+    moved = sum(desc.nbytes for desc in pd.memories().values())
+    by_byte = _REFERENCE_BYTES.get(pd.op.kind, _REFERENCE_BYTE) if slow else _BYTES.get(pd.op.kind, _BYTE)
+    return int(moved * by_byte + products(pd.op) * (_REFERENCE_PRODUCT if slow else _PRODUCT))
+
+
+def products(op: OpDesc) -> int:
+    """Return how many pairs of numbers an operation multiplies and adds up; 0 for one that sums no products."""
+    memories = op.memories()
+    weights = memories.get(Arg.WEIGHTS) or memories.get(Arg.DIFF_WEIGHTS)
+    if weights is None or op.kind == "prelu":
+        return 0
+    src, dst = getattr(op, "src", None), getattr(op, "dst", None)
+    if op.kind == "matmul":
+        return dst.elements * weights.dims[-2] if dst else 0
+    if op.kind == "inner_product":
+        return src.dims[0] * weights.elements if src else 0
+    if op.kind == "convolution":
+        return dst.elements * math.prod(weights.dims[1:]) if dst else 0
+    if op.kind == "deconvolution":
+        return src.elements * math.prod(weights.dims[1:]) * weights.dims[0] // src.dims[1] if src else 0
+    steps, batch = memories[Arg.SRC].dims[:2]
+    return steps * batch * (weights.elements + memories[Arg.WEIGHTS_1].elements)

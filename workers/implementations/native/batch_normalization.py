@@ -1,0 +1,65 @@
+"""Batch normalization for inference: one launch prepares a factor a channel in the scratchpad, one applies it."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+from ...desc import Arg, BatchNormalization, PrimitiveAttr
+from ...engines.target import Target
+from ..program import KernelSpec, Launch, LaunchArgument, Program
+from ..reference.normalization import ReferenceNormalization
+from .blocks import CHUNK, LANES, channel_tail, follow, is_blocked, refuse_different, refuse_permuted
+from .chain import chain, chain_source, refuse_chain
+
+
+class NativeBatchNormalization:
+    """Vectors along the positions of a channel (row-major), or along 16 channels (blocked, or without positions)."""
+
+    name = "native:batch_normalization"
+    engine_kind = "cpu"
+    general = False
+
+    def reject(self, op: BatchNormalization, attr: PrimitiveAttr, target: Target) -> str | None:
+        op = self.complete(op, attr, target)
+        return refuse_permuted(op.src, op.dst) or refuse_different(op.src, op.dst) or refuse_chain(attr, op.dst)
+
+    def complete(self, op: BatchNormalization, attr: PrimitiveAttr, target: Target) -> BatchNormalization:
+        src = follow(op.src, op.dst)
+        return dataclasses.replace(op, src=src, dst=follow(op.dst, src))
+
+    def program(self, op: BatchNormalization, attr: PrimitiveAttr, target: Target) -> Program:
+        if op.dst.elements == 0:
+            return Program((), ())
+        batch, channels = op.dst.dims[:2]
+        positions = math.prod(op.dst.dims[2:])
+        blocks = -(-channels // LANES)
+        padded = blocks * LANES
+        prepare: tuple[LaunchArgument, ...] = (
+            *(("m", (arg, 0)) for arg in (Arg.MEAN, Arg.VARIANCE, Arg.SCALE, Arg.SHIFT)),
+            ("s", 0), ("i", channels), ("i", padded), ("f", float(op.epsilon)),
+        )  # fmt: skip
+        shared = (("m", (Arg.SRC, 0)), ("m", (Arg.DST, 0)), chain_source(attr), ("s", 0), ("i", padded))
+        args: tuple[LaunchArgument, ...]
+        if is_blocked(op.dst) or positions == 1:
+            part = "lanes"
+            full, image = (1, padded * positions) if is_blocked(op.dst) else (0, channels)
+            chunk = CHUNK // LANES
+            strides = (blocks, channel_tail(op.dst), full, image, positions * LANES, positions, LANES, chunk)
+            args = (*shared, *(("i", n) for n in strides))
+            work = batch * blocks * -(-positions // chunk)
+        else:
+            part = "rows"
+            args = (*shared, ("i", channels), ("i", positions), ("i", CHUNK))
+            work = batch * channels * -(-positions // CHUNK)
+        kernels = (
+            KernelSpec.of("batch_normalization", part="prepare"),
+            KernelSpec.of("batch_normalization", part=part, chain=chain(attr)),
+        )
+        return Program(kernels, (Launch(0, prepare, blocks), Launch(1, args, work)), scratchpad=3 * 4 * padded)
+
+
+IMPLEMENTATIONS = (
+    NativeBatchNormalization(),
+    ReferenceNormalization[BatchNormalization]("batch_normalization"),
+)

@@ -1,0 +1,100 @@
+"""How the memory of an activation divides into pieces that native kernels work on, and which layouts they take.
+
+Native kernels of operations that do not mix channels take a row-major (or otherwise permuted) layout as it is, and the
+layout with blocks of 16 channels. Where the last channel block is only partly filled, its other lanes hold zeros and
+must be written as zeros, so a kernel is told how many lanes count (``tail``) and where the last block is.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final, NamedTuple
+
+from ...desc import MemoryDesc
+
+LANES: Final = 16
+#: Elements that one work item covers: 16 KiB, so that threads share work evenly and never share a cache line.
+CHUNK: Final = 4096
+
+
+def blocked_tag(ndims: int) -> str:
+    """Return the tag with blocks of 16 channels of a rank: ``aBcd16b`` for 4."""
+    return f"aB{'cdefghijkl'[: ndims - 2]}16b"
+
+
+def is_blocked(md: MemoryDesc) -> bool:
+    """Return whether 16 channels lie side by side, the other dimensions in order."""
+    return md.ndims >= 2 and md.tag == blocked_tag(md.ndims)
+
+
+def follow(md: MemoryDesc, like: MemoryDesc) -> MemoryDesc:
+    """Return ``md``, in the layout of ``like`` where its own is left open (row-major where both are)."""
+    if not md.is_any:
+        return md
+    if md.ndims != like.ndims or like.is_any:
+        return md.with_tag("")
+    # Gaps between elements are not asked of another tensor, their order is.
+    return md.with_tag("".join("abcdefghijkl"[dim] for dim in like.layout.order) if like.strides else like.tag)
+
+
+def refuse(*mds: MemoryDesc) -> str | None:
+    """Return why native kernels cannot take these memories, or None: f32, any permutation or blocks of 16 channels."""
+    for md in mds:
+        if md.dtype != "f32":
+            return f"data type {md.dtype}; only f32 is supported"
+        if md.layout.blocks and not is_blocked(md):
+            return f"layout {md.tag}; only blocks of 16 channels are supported"
+    return None
+
+
+def refuse_permuted(*mds: MemoryDesc) -> str | None:
+    """Return why a kernel that knows spatial dimensions cannot take these memories: row-major or blocked only."""
+    for md in mds:
+        if not (md.is_plain or is_blocked(md)):
+            return f"layout {md.tag}; only row-major and blocks of 16 channels are supported"
+    return refuse(*mds)
+
+
+def refuse_different(*mds: MemoryDesc) -> str | None:
+    """Return that layouts differ, or None where all are the same."""
+    tags = dict.fromkeys(md.tag for md in mds)
+    return None if len(tags) == 1 else f"layouts differ: {', '.join(tags)}"
+
+
+def channel_blocks(md: MemoryDesc) -> int:
+    """Return the number of channel blocks of a blocked memory."""
+    return md.padded_dims[1] // LANES
+
+
+def channel_tail(md: MemoryDesc) -> int:
+    """Return how many lanes of the last channel block hold channels, 1 to 16."""
+    return (md.dims[1] - 1) % LANES + 1
+
+
+class Span(NamedTuple):
+    """A tensor as ``blocks`` runs of ``length`` elements each.
+
+    Every ``period``-th run (the last of each period) holds only ``tail`` lanes of 16; a run is otherwise full.
+    """
+
+    blocks: int
+    length: int
+    period: int
+    tail: int
+
+    @property
+    def work(self) -> int:
+        """The number of pieces of at most `CHUNK` elements."""
+        return self.blocks * -(-self.length // CHUNK)
+
+    def arguments(self) -> tuple[tuple[str, int], ...]:
+        """Return (length, chunk, period, tail) as launch arguments."""
+        return (("i", self.length), ("i", CHUNK), ("i", self.period), ("i", self.tail))
+
+
+def span(md: MemoryDesc) -> Span:
+    """Return the runs of a memory: one for all of it, or one for each channel block where the last is partly filled."""
+    if is_blocked(md) and md.dims[1] % LANES:
+        count = channel_blocks(md)
+        return Span(md.dims[0] * count, math.prod(md.dims[2:]) * LANES, count, channel_tail(md))
+    return Span(1, math.prod(md.padded_dims), 1, LANES)

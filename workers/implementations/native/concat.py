@@ -1,0 +1,75 @@
+"""Concat: rows of every source copied to their place, four sources a launch, in any layout that all tensors share."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+from ...desc import Arg, Concat, MemoryDesc, PrimitiveAttr, multiple_src
+from ...engines.target import Target
+from ..program import KernelSpec, Launch, LaunchArgument, Program
+from ..reference.concat import ReferenceConcat
+from .blocks import CHUNK, LANES, follow, is_blocked, refuse, refuse_different
+
+#: Sources that one launch of the kernel copies.
+_MOST = 4
+
+
+class NativeConcat:
+    """All dimensions outside of the axis make a row; with blocked channels, sources must begin on a block."""
+
+    name = "native:concat"
+    engine_kind = "cpu"
+    general = False
+
+    def reject(self, op: Concat, attr: PrimitiveAttr, target: Target) -> str | None:
+        if attr.post_ops:
+            return "concat takes no post-ops"
+        op = self.complete(op, attr, target)
+        every = (*op.srcs, op.dst)
+        refused = refuse(*every) or refuse_different(*every)
+        if refused is None and op.axis == 1 and is_blocked(op.dst):
+            first = 0
+            for source in op.srcs:
+                if first % LANES and source.dims[1]:
+                    return f"a source begins at channel {first}, inside of a block of {LANES}"
+                first += source.dims[1]
+        return refused
+
+    def complete(self, op: Concat, attr: PrimitiveAttr, target: Target) -> Concat:
+        known = next((s for s in op.srcs if not s.is_any), op.dst)
+        srcs = tuple(follow(s, known) for s in op.srcs)
+        return dataclasses.replace(op, srcs=srcs, dst=follow(op.dst, srcs[0]))
+
+    def program(self, op: Concat, attr: PrimitiveAttr, target: Target) -> Program:
+        if op.dst.elements == 0:
+            return Program((), ())
+        row = _row(op.dst, op.axis)
+        lines = math.prod(op.dst.padded_dims) // row
+        sources = []
+        place = 0
+        for index, source in enumerate(op.srcs):
+            if source.elements:
+                sources.append((multiple_src(index), _row(source, op.axis), place))
+                place += sources[-1][1]
+        launches = [_launch(sources[i : i + _MOST], row, lines) for i in range(0, len(sources), _MOST)]
+        return Program((KernelSpec.of("concat"),), tuple(launches))
+
+
+def _row(md: MemoryDesc, axis: int) -> int:
+    """Return the elements between two steps of the dimension outside of ``axis``: everything from the axis inwards."""
+    return md.outer_strides()[axis] * (md.padded_dims[axis] // md.layout.block_of(axis))
+
+
+def _launch(sources: list[tuple[int, int, int]], row: int, lines: int) -> Launch:
+    args: list[LaunchArgument] = [("m", (Arg.DST, 0)), ("i", row), ("i", CHUNK)]
+    items = 0
+    for arg, length, place in sources:
+        items += lines * -(-length // CHUNK)
+        args += [("m", (arg, 0)), ("i", length), ("i", place), ("i", items)]
+    for _ in range(_MOST - len(sources)):
+        args += [("i", 0), ("i", 1), ("i", 0), ("i", items)]
+    return Launch(0, tuple(args), items)
+
+
+IMPLEMENTATIONS = (NativeConcat(), ReferenceConcat())

@@ -1,0 +1,21 @@
+"""Convolution: implementations, best first."""
+
+from __future__ import annotations
+
+from ..nested.convolution import NestedConvolution
+from ..reference.convolution import ReferenceConvolution
+from .convolution_blocked import NativeBlockedConvolution
+from .convolution_depthwise import NativeDepthwiseConvolution
+from .convolution_direct import NativeDirectConvolution
+from .convolution_few import NativeFewChannelsConvolution
+from .convolution_gathered import NativeGatheredConvolution
+
+IMPLEMENTATIONS = (
+    NativeFewChannelsConvolution(),
+    NativeDepthwiseConvolution(),
+    NativeBlockedConvolution(),
+    NativeGatheredConvolution(),
+    NestedConvolution("cpu"),
+    NativeDirectConvolution(),
+    ReferenceConvolution(),
+)

@@ -1,0 +1,186 @@
+"""Convolution on blocks of 16 channels: a batch-reduce kernel, after a padded copy of the source if one is needed."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from ...desc import Arg, Convolution, MemoryDesc, PrimitiveAttr
+from ...engines.target import Target
+from ..program import KernelSpec, LaunchArgument, Program
+from .blocks import blocked_tag, refuse
+from .chain import chain_source
+from .convolution_chain import bounds, refuse_bounded
+from .convolution_tiles import strips, tiling
+from .convolution_window import Window
+from .reorder import NestBuilder
+
+#: A step of the batch-reduce kernel: offset in the source, inputs read there, bytes of weights to skip afterwards.
+Step: TypeAlias = tuple[int, int, int]
+
+
+class NativeBlockedConvolution:
+    """1 or 2 spatial dimensions; groups of whole blocks of channels, or one group of any number of channels."""
+
+    name = "native:blocked"
+    engine_kind = "cpu"
+    general = False
+
+    def reject(self, op: Convolution, attr: PrimitiveAttr, target: Target) -> str | None:
+        if op.src.ndims not in (3, 4):
+            return f"{op.src.ndims - 2} spatial dimensions; only 1 and 2 are supported"
+        if op.groups > 1 and (op.weights.dims[1] % 16 or op.weights.dims[0] // op.groups % 16):
+            return "groups that are not whole blocks of 16 channels"
+        op = self.complete(op, attr, target)
+        for md in (op.src, op.dst):
+            if md.tag != blocked_tag(md.ndims):
+                return f"layout {md.tag}; only blocks of 16 channels are supported"
+        if op.weights.tag != weights_tag(op.weights.ndims):
+            return f"weights layout {op.weights.tag}; only {weights_tag(op.weights.ndims)} is supported"
+        return refuse(op.src, op.dst) or refuse_operands(op) or refuse_bounded(attr, op.dst)
+
+    def complete(self, op: Convolution, attr: PrimitiveAttr, target: Target) -> Convolution:
+        tag = blocked_tag(op.src.ndims)
+        weights = op.weights.with_tag(weights_tag(op.weights.ndims)) if op.weights.is_any else op.weights
+        return dataclasses.replace(
+            op, src=chosen(op.src, tag), dst=chosen(op.dst, tag), weights=weights, bias=op.bias and chosen(op.bias, "")
+        )
+
+    def program(self, op: Convolution, attr: PrimitiveAttr, target: Target) -> Program:
+        if op.dst.elements == 0:
+            return Program((), ())
+        window = Window.of(op)
+        blocks = op.weights.padded_dims[1] // 16
+        planes = op.src.padded_dims[1] // 16
+        rows, phases, columns = window.copy()
+        plane = rows * phases * columns * 64
+        source: LaunchArgument = ("m", (int(Arg.SRC), 0))
+        build = NestBuilder()
+        if not window.is_direct:
+            count = op.src.dims[0] * planes
+            to = build.book(count * plane)
+            build.launch(KernelSpec.of("conv_pad"), (source, to, *ints(window.copy_sizes())), count * rows)
+            source = to
+        reach = Reach.of(window, op.weights.dims[1], 64)
+        operands = in_place(op, attr, source, len(reach.steps) * 1024)
+        reduce(build, op, attr, target, reach.shape, reach.steps, reach.walk(planes, blocks), operands)
+        return build.program()
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """How a tile's source lies: bytes from row to row and position to position, strides of image and group."""
+
+    row: int
+    step: int
+    image: int
+    group: int
+
+
+@dataclass(frozen=True, slots=True)
+class Operands:
+    """Where a batch-reduce launch reads and writes; bytes from weights to those of the next group, block and row."""
+
+    src: LaunchArgument
+    weights: LaunchArgument
+    bias: LaunchArgument
+    dst: LaunchArgument
+    residual: LaunchArgument
+    weight_group: int
+    weight_block: int
+    weight_row: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """What tiles over blocked planes read: positions, the kernel's steps, bytes of a row of tiles and of a plane."""
+
+    shape: tuple[int, int]
+    steps: list[Step]
+    row: int
+    plane: int
+
+    @classmethod
+    def of(cls, window: Window, channels: int, weight_row: int) -> Reach:
+        """Return the reach over the blocks of ``channels`` in the source itself or in its padded copy."""
+        rows, phases, columns = window.copy()
+        plane = rows * phases * columns * 64
+        taps = [window.offset(kh, kw, columns) * 64 for kh in range(window.kernel[0]) for kw in range(window.kernel[1])]
+        lanes = [min(16, channels - first) for first in range(0, channels, 16)]
+        steps = [(i * plane + tap, n, (16 - n) * weight_row) for i, n in enumerate(lanes) for tap in taps]
+        if window.is_pointwise:
+            return cls((1, window.out[0] * window.out[1]), steps, 0, plane)
+        return cls(window.out, steps, window.step * phases * columns * 64, plane)
+
+    def walk(self, planes: int, group_planes: int) -> Walk:
+        """Return how tiles lie in images of ``planes`` and groups of ``group_planes`` planes."""
+        return Walk(self.row, 64, planes * self.plane, group_planes * self.plane)
+
+
+def in_place(op: Convolution, attr: PrimitiveAttr, src: LaunchArgument, weight_block: int) -> Operands:
+    """Return the operands where all but src are execution arguments, the weights of 16 outputs side by side."""
+    blocks = -(-op.dst.dims[1] // op.groups // 16)
+    bias: LaunchArgument = ("m", (int(Arg.BIAS), 0)) if op.bias else ("i", 0)
+    weights, dst = ("m", (int(Arg.WEIGHTS), 0)), ("m", (int(Arg.DST), 0))
+    return Operands(src, weights, bias, dst, chain_source(attr), blocks * weight_block, weight_block, 64)
+
+
+def reduce(
+    build: NestBuilder,
+    op: Convolution,
+    attr: PrimitiveAttr,
+    target: Target,
+    shape: tuple[int, int],
+    steps: list[Step],
+    walk: Walk,
+    operands: Operands,
+) -> None:
+    """Add the batch-reduce launch over ``shape`` rows and columns of positions into blocks of 16 channels."""
+    channels = op.dst.dims[1] // op.groups
+    blocks = -(-channels // 16)
+    tiles = tiling(target.isa, *shape, blocks)
+    passes = -(-blocks // tiles.blocks)
+    cut = strips(len(tiles.places), walk.group, sum(lanes for _, lanes, _ in steps) * blocks * 64, passes)
+    entries = [
+        (kind, row * walk.row + column * walk.step, (row * shape[1] + column) * 64)
+        for kind, row, column in tiles.places
+    ]
+    tables = ([v for step in steps for v in step], [v for entry in entries for v in entry], list(cut))
+    dst_block = shape[0] * shape[1] * 64
+    low, bound = bounds(attr)
+    args: tuple[LaunchArgument, ...] = (
+        operands.src, operands.weights, operands.bias, operands.dst, operands.residual,
+        *(("t", build.table(values)) for values in tables),
+        *ints((len(cut) - 1, op.groups, blocks, len(steps), channels)),
+        *ints((walk.image, walk.group, walk.row)),
+        *ints((operands.weight_group, operands.weight_block, operands.weight_row)),
+        *ints((op.groups * blocks * dst_block, dst_block)), ("f", low), ("f", bound),
+    )  # fmt: skip
+    kernel = KernelSpec.of("conv", tiles=tiles.kinds, blocks=tiles.blocks, step=walk.step, ragged=channels % 16 != 0)
+    build.launch(kernel, args, op.dst.dims[0] * op.groups * (len(cut) - 1) * passes)
+
+
+def weights_tag(ndims: int) -> str:
+    """Return the tag of blocked weights of a rank: ``ABcd16b16a`` for 4."""
+    return f"AB{'cdefghijkl'[: ndims - 2]}16b16a"
+
+
+def chosen(md: MemoryDesc, tag: str) -> MemoryDesc:
+    """Return ``md`` in a layout where its own is left open."""
+    return md.with_tag(tag) if md.is_any else md
+
+
+def refuse_operands(op: Convolution) -> str | None:
+    """Return why weights or bias cannot be taken, or None: both f32, the bias row-major."""
+    if op.weights.dtype != "f32":
+        return f"weights of data type {op.weights.dtype}; only f32 is supported"
+    if op.bias is not None and (op.bias.dtype != "f32" or not op.bias.is_plain):
+        return f"bias {op.bias}; only row-major f32 is supported"
+    return None
+
+
+def ints(values: Iterable[int]) -> tuple[LaunchArgument, ...]:
+    """Return int64 launch arguments."""
+    return tuple(("i", value) for value in values)

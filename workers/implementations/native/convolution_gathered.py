@@ -1,0 +1,116 @@
+"""Convolution of groups that are no whole blocks of 16 channels, or in row-major memory: gathered into blocks and back.
+
+Each group's channels are copied into blocks of their own, computed as a blocked convolution and copied to where they
+belong. The copies cost little beside the sums, unless the groups are tiny.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from ...desc import Arg, Convolution, MemoryDesc, PrimitiveAttr
+from ...engines.target import Target
+from ..program import KernelSpec, LaunchArgument, Program
+from .blocks import is_blocked, refuse
+from .chain import chain_source
+from .convolution_blocked import Operands, Reach, chosen, ints, reduce, refuse_operands
+from .convolution_chain import refuse_bounded
+from .convolution_window import Window
+from .reorder import NestBuilder
+
+
+class NativeGatheredConvolution:
+    """1 or 2 spatial dimensions, any groups; activations row-major or in blocks of 16 channels."""
+
+    name = "native:gathered"
+    engine_kind = "cpu"
+    general = False
+
+    def reject(self, op: Convolution, attr: PrimitiveAttr, target: Target) -> str | None:
+        if op.src.ndims not in (3, 4):
+            return f"{op.src.ndims - 2} spatial dimensions; only 1 and 2 are supported"
+        op = self.complete(op, attr, target)
+        for md in (op.src, op.dst):
+            if not (md.is_plain or is_blocked(md)):
+                return f"layout {md.tag}; only row-major and blocks of 16 channels are supported"
+        if op.weights.tag != _weights_tag(op) and not op.weights.is_plain:
+            return f"weights layout {op.weights.tag}; only row-major and {_weights_tag(op)} are supported"
+        return refuse(op.src, op.dst) or refuse_operands(op) or refuse_bounded(attr, op.dst)
+
+    def complete(self, op: Convolution, attr: PrimitiveAttr, target: Target) -> Convolution:
+        return dataclasses.replace(
+            op, src=chosen(op.src, ""), weights=chosen(op.weights, _weights_tag(op)), dst=chosen(op.dst, ""),
+            bias=op.bias and chosen(op.bias, ""),
+        )  # fmt: skip
+
+    def program(self, op: Convolution, attr: PrimitiveAttr, target: Target) -> Program:
+        if op.dst.elements == 0:
+            return Program((), ())
+        build = NestBuilder()
+        window = Window.of(op)
+        source = _gather(build, op.src, op.groups, ("m", (int(Arg.SRC), 0)))
+        blocks = -(-op.weights.dims[1] // 16)
+        row = op.dst.dims[1] // op.groups * 4
+        reach = Reach.of(window, op.weights.dims[1], row)
+        planes = op.groups * blocks
+        if not window.is_direct:
+            count = op.src.dims[0] * planes
+            copy = build.book(count * reach.plane)
+            build.launch(KernelSpec.of("conv_pad"), (source, copy, *ints(window.copy_sizes())), count * window.rows)
+            source = copy
+        weights: LaunchArgument = ("m", (int(Arg.WEIGHTS), 0))
+        if op.weights.tag != _weights_tag(op):
+            packed = op.weights.with_tag(_weights_tag(op))
+            to = build.book(packed.nbytes)
+            build.move(op.weights, packed, weights, to)
+            weights = to
+        residual = chain_source(attr)
+        if residual[0] == "m":
+            residual = _gather(build, op.dst, op.groups, residual)
+        grouped = _grouped(op.dst, op.groups)
+        sums = build.book(grouped.nbytes)
+        bias: LaunchArgument = ("m", (int(Arg.BIAS), 0)) if op.bias else ("i", 0)
+        group = len(reach.steps) * 16 * row
+        operands = Operands(source, weights, bias, sums, residual, group, 64, row)
+        reduce(build, op, attr, target, reach.shape, reach.steps, reach.walk(planes, blocks), operands)
+        _scatter(build, op.dst, op.groups, sums)
+        return build.program()
+
+
+def _gather(build: NestBuilder, md: MemoryDesc, groups: int, at: LaunchArgument) -> LaunchArgument:
+    """Add the copy of an activation into blocks of each group's channels; return its place."""
+    plain = md.with_tag("")
+    if md.tag != plain.tag:
+        to = build.book(plain.nbytes)
+        build.move(md, plain, at, to)
+        at = to
+    grouped = _grouped(md, groups)
+    to = build.book(grouped.nbytes)
+    build.move(grouped.with_tag(""), grouped, at, to)
+    return to
+
+
+def _scatter(build: NestBuilder, md: MemoryDesc, groups: int, at: LaunchArgument) -> None:
+    """Add the copy from blocks of each group's channels to dst."""
+    grouped, plain = _grouped(md, groups), md.with_tag("")
+    dst: LaunchArgument = ("m", (int(Arg.DST), 0))
+    if md.tag == plain.tag:
+        build.move(grouped, grouped.with_tag(""), at, dst)
+        return
+    to = build.book(plain.nbytes)
+    build.move(grouped, grouped.with_tag(""), at, to)
+    build.move(plain, md, to, dst)
+
+
+def _grouped(md: MemoryDesc, groups: int) -> MemoryDesc:
+    """Return an activation with the groups as a dimension of their own, each in blocks of 16 channels."""
+    images, channels, *spatial = md.dims
+    letters = "defghijkl"[: len(spatial)]
+    return MemoryDesc((images, groups, channels // groups, *spatial), md.dtype, f"abC{letters}16c")
+
+
+def _weights_tag(op: Convolution) -> str:
+    """Return the tag with all outputs of a group side by side: ``ABcd16b68a`` for groups of 68."""
+    outputs = op.weights.dims[0] // op.groups
+    letters = "cdefghijkl"[: op.weights.ndims - 2]
+    return f"aB{letters}16b" if outputs == 1 else f"AB{letters}16b{outputs}a"

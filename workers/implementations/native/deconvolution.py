@@ -1,0 +1,7 @@
+"""Deconvolution: implementations, best first."""
+
+from __future__ import annotations
+
+from ..reference.convolution import ReferenceDeconvolution
+
+IMPLEMENTATIONS = (ReferenceDeconvolution(),)

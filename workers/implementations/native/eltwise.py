@@ -1,0 +1,44 @@
+"""Eltwise: one implementation for every algorithm and every layout, memory read and written once."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from ...desc import Arg, Eltwise, PrimitiveAttr
+from ...engines.target import Target
+from ..program import KernelSpec, Launch, Program
+from ..reference.eltwise import ReferenceEltwise
+from .blocks import follow, refuse, refuse_different, span
+from .chain import chain, chain_source, refuse_chain
+
+
+class NativeEltwise:
+    """Runs of elements, 16 at a time; src and dst in the same layout."""
+
+    name = "native:eltwise"
+    engine_kind = "cpu"
+    general = False
+
+    def reject(self, op: Eltwise, attr: PrimitiveAttr, target: Target) -> str | None:
+        if op.algorithm == "softplus" and op.alpha == 0.0:
+            return "softplus divides by alpha, which is 0"
+        op = self.complete(op, attr, target)
+        return refuse(op.src, op.dst) or refuse_different(op.src, op.dst) or refuse_chain(attr, op.dst)
+
+    def complete(self, op: Eltwise, attr: PrimitiveAttr, target: Target) -> Eltwise:
+        src = follow(op.src, op.dst)
+        return dataclasses.replace(op, src=src, dst=follow(op.dst, src))
+
+    def program(self, op: Eltwise, attr: PrimitiveAttr, target: Target) -> Program:
+        if op.dst.elements == 0:
+            return Program((), ())
+        runs = span(op.dst)
+        kernel = KernelSpec.of("eltwise", algorithm=op.algorithm, chain=chain(attr))
+        args = (
+            ("m", (Arg.SRC, 0)), ("m", (Arg.DST, 0)), chain_source(attr), *runs.arguments(),
+            ("f", float(op.alpha)), ("f", float(op.beta)),
+        )  # fmt: skip
+        return Program((kernel,), (Launch(0, args, runs.work),))
+
+
+IMPLEMENTATIONS = (NativeEltwise(), ReferenceEltwise())

@@ -1,0 +1,52 @@
+"""Inner product: a matrix product with transposed weights, each weight read once for all rows of a small batch."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from ...desc import InnerProduct, MemoryDesc, PrimitiveAttr
+from ...engines.target import Target
+from ..nested.inner_product import NestedInnerProduct
+from ..program import Program
+from ..reference.inner_product import ReferenceInnerProduct
+from .blocks import refuse
+from .convolution_chain import refuse_bounded
+from .product import Shape, describe
+
+#: 16 outputs side by side.
+_PACKED = "Ab16a"
+#: What a layout of (OC, IC) is for the transposed matrix (IC, OC).
+_TRANSPOSED = {"Ab16a": "Ba16b", "ab": "ba", "ba": "ab"}
+
+
+class NativeInnerProduct:
+    """Row-major src and dst, weights in any layout; relu and one addition as post-ops."""
+
+    name = "native:tiles"
+    engine_kind = "cpu"
+    general = False
+
+    def reject(self, op: InnerProduct, attr: PrimitiveAttr, target: Target) -> str | None:
+        op = self.complete(op, attr, target)
+        if not (op.src.is_plain and op.dst.is_plain and (op.bias is None or op.bias.is_plain)):
+            return "src, bias and dst must be row-major"
+        if op.weights.tag not in _TRANSPOSED:
+            return f"weights layout {op.weights.tag}; known: {', '.join(_TRANSPOSED)}"
+        if op.weights.dtype != "f32" or (op.bias is not None and op.bias.dtype != "f32"):
+            return "weights and bias must be f32"
+        return refuse(op.src, op.dst) or refuse_bounded(attr, op.dst)
+
+    def complete(self, op: InnerProduct, attr: PrimitiveAttr, target: Target) -> InnerProduct:
+        weights = op.weights.with_tag(_PACKED) if op.weights.is_any else op.weights
+        src, dst = (md.with_tag("") if md.is_any else md for md in (op.src, op.dst))
+        bias = op.bias.with_tag("") if op.bias is not None and op.bias.is_any else op.bias
+        return dataclasses.replace(op, src=src, weights=weights, bias=bias, dst=dst)
+
+    def program(self, op: InnerProduct, attr: PrimitiveAttr, target: Target) -> Program:
+        outputs, inputs = op.weights.dims
+        right = MemoryDesc((inputs, outputs), op.weights.dtype, _TRANSPOSED[op.weights.tag])
+        shape = Shape(op.src.dims[0], inputs, outputs, ((0, 0, 0),))
+        return describe(shape, right, op.bias is not None, attr, target.isa)
+
+
+IMPLEMENTATIONS = (NativeInnerProduct(), NestedInnerProduct("cpu"), ReferenceInnerProduct())

@@ -1,0 +1,204 @@
+"""Describe a change of layout as nests of strided loops. Pure.
+
+Every dimension is cut at the block sizes of both layouts into digits; a digit has one stride in each layout. A padded
+dimension gives a nest for its whole blocks, one for the rest and one that zeroes the padding, unless the padding is
+adjacent to what the nest of the rest writes. Nests do not overlap.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass, replace
+from typing import Final
+
+from ...desc import MemoryDesc
+
+#: Contiguous or transposed lengths are cut here, so that work divides over threads.
+PIECE: Final = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """One loop: extent and the strides in elements of source and destination."""
+
+    extent: int
+    src: int
+    dst: int
+
+
+@dataclass(frozen=True, slots=True)
+class Nest:
+    """Loops, outermost in the destination first, from an offset in elements of source and destination.
+
+    ``pads`` where the adjacent elements in the destination are to be followed by zeros up to 16.
+    """
+
+    loops: tuple[Loop, ...]
+    src: int = 0
+    dst: int = 0
+    pads: bool = False
+
+
+class IncompatibleBlocks(ValueError):
+    """The block sizes of two layouts do not divide one another. Raised by `copies`."""
+
+
+def copies(src: MemoryDesc, dst: MemoryDesc) -> list[Nest]:
+    """Return the nests that together move every element from one layout to the other. Raises IncompatibleBlocks."""
+    return _combined([_elements(src, dst, dim) for dim in range(dst.ndims)])
+
+
+def fills(src: MemoryDesc, dst: MemoryDesc) -> list[Nest]:
+    """Return the nests over what ``dst`` pads, ``src`` does not pad likewise and `copies` leaves out.
+
+    Their source strides mean nothing.
+    """
+    adjacent = _adjacent(src, dst)
+    order = sorted(range(dst.ndims), key=lambda dim: dim == adjacent)
+    found = []
+    for number, dim in enumerate(order):
+        if dim != adjacent and dst.dims[dim] < dst.padded_dims[dim] and not _keeps_padding(src, dst, dim):
+            before = [_range(dst, dst, other, 0, _covered(src, dst, other)) for other in order[:number]]
+            padding = _range(dst, dst, dim, dst.dims[dim], dst.padded_dims[dim])
+            after = [_range(dst, dst, other, 0, dst.padded_dims[other]) for other in order[number + 1 :]]
+            found += _combined([*before, padding, *after])
+    return found
+
+
+def _adjacent(src: MemoryDesc, dst: MemoryDesc) -> int | None:
+    """Return the dimension whose padding lies behind its last elements in a vector of 16, or None."""
+    if not dst.layout.blocks:
+        return None
+    dim, size = dst.layout.blocks[-1]
+    only = dst.layout.block_of(dim) == size == 16 and src.layout.block_of(dim) == 1
+    return dim if only and dst.dims[dim] % 16 else None
+
+
+def pieces(nest: Nest) -> list[Nest]:
+    """Cut long innermost loops, so that a nest's outer loops have enough steps to share."""
+    found = [nest]
+    for unit in ("src", "dst"):
+        found = [piece for part in found for piece in _cut(part, unit)]
+    return found
+
+
+def _cut(nest: Nest, unit: str) -> list[Nest]:
+    for number, loop in enumerate(nest.loops):
+        if getattr(loop, unit) == 1 and loop.extent >= 2 * PIECE:
+            whole, rest = divmod(loop.extent, PIECE)
+            outer = Loop(whole, loop.src * PIECE, loop.dst * PIECE)
+            before, after = nest.loops[:number], nest.loops[number + 1 :]
+            cut = [replace(nest, loops=(*before, outer, replace(loop, extent=PIECE), *after))]
+            if rest:
+                start = whole * PIECE
+                loops = (*before, replace(loop, extent=rest), *after)
+                cut.append(Nest(loops, nest.src + start * loop.src, nest.dst + start * loop.dst, nest.pads))
+            return cut
+    return [nest]
+
+
+def _elements(src: MemoryDesc, dst: MemoryDesc, dim: int) -> list[Nest]:
+    """Return nests of one dimension that cover what is copied of it."""
+    length = _covered(src, dst, dim)
+    if dim != _adjacent(src, dst):
+        return _range(src, dst, dim, 0, length)
+    whole = length // 16 * 16
+    rest = Nest(
+        (Loop(length - whole, _stride(src, dim, 1), 1),), _place(src, dim, whole), _place(dst, dim, whole), True
+    )
+    return [*_range(src, dst, dim, 0, whole), rest]
+
+
+def _range(src: MemoryDesc, dst: MemoryDesc, dim: int, start: int, end: int) -> list[Nest]:
+    """Return nests that cover the indices from ``start`` to ``end`` of one dimension. Raises IncompatibleBlocks."""
+    marks = sorted({1, *_marks(src, dim), *_marks(dst, dim)})
+    if any(b % a for a, b in itertools.pairwise(marks)):
+        raise IncompatibleBlocks(f"blocks {marks[1:]} of dimension {dim} do not divide one another")
+    found = []
+    while start < end:
+        # The largest blocks that begin here and fit, as many as there are before a still larger one begins.
+        number = max(i for i, mark in enumerate(marks) if start % mark == 0 and (start + mark <= end or mark == 1))
+        unit = marks[number]
+        stop = end
+        if number + 1 < len(marks):
+            stop = min(end, (start // marks[number + 1] + 1) * marks[number + 1])
+        count = (stop - start) // unit
+        inner = [
+            Loop(b // a, _stride(src, dim, a), _stride(dst, dim, a)) for a, b in itertools.pairwise(marks[: number + 1])
+        ]
+        outer = Loop(count, _stride(src, dim, unit), _stride(dst, dim, unit))
+        found.append(Nest((*inner, outer), _place(src, dim, start), _place(dst, dim, start)))
+        start += count * unit
+    return found
+
+
+def _combined(parts: list[list[Nest]]) -> list[Nest]:
+    """Return every combination of one nest a dimension as one nest."""
+    nests = []
+    for choice in itertools.product(*parts):
+        loops = sorted((loop for nest in choice for loop in nest.loops), key=lambda loop: (-loop.dst, -loop.src))
+        pads = any(n.pads for n in choice)
+        nests.append(Nest(_merge(loops), sum(n.src for n in choice), sum(n.dst for n in choice), pads))
+    return nests
+
+
+def _covered(src: MemoryDesc, dst: MemoryDesc, dim: int) -> int:
+    """Return how many indices of a dimension are copied: its padding too where both layouts pad alike."""
+    return dst.padded_dims[dim] if _keeps_padding(src, dst, dim) else dst.dims[dim]
+
+
+def _keeps_padding(src: MemoryDesc, dst: MemoryDesc, dim: int) -> bool:
+    return src.layout.block_of(dim) == dst.layout.block_of(dim)
+
+
+def _marks(md: MemoryDesc, dim: int) -> list[int]:
+    """Return the sizes at which a layout cuts a dimension: products of its blocks, innermost first."""
+    sizes = [size for d, size in reversed(md.layout.blocks) if d == dim]
+    return list(itertools.accumulate(sizes, lambda a, b: a * b))
+
+
+def _strides(md: MemoryDesc, dim: int) -> list[tuple[int, int]]:
+    """Return (size, stride) of each inner block of a dimension, innermost first, and (0, stride) of the outer index."""
+    found = []
+    step = 1
+    for d, size in reversed(md.layout.blocks):
+        if d == dim:
+            found.append((size, step))
+        step *= size
+    return [*found, (0, md.outer_strides()[dim])]
+
+
+def _stride(md: MemoryDesc, dim: int, unit: int) -> int:
+    """Return the distance of two elements that lie ``unit`` apart, a size at which some layout cuts."""
+    for size, stride in _strides(md, dim):
+        if not size or unit < size:
+            return stride * unit
+        unit //= size
+    raise AssertionError("the outer index ends the loop")
+
+
+def _place(md: MemoryDesc, dim: int, index: int) -> int:
+    place = 0
+    for size, stride in _strides(md, dim):
+        place += (index % size if size else index) * stride
+        index = index // size if size else 0
+    return place
+
+
+def _merge(loops: list[Loop]) -> tuple[Loop, ...]:
+    """Drop loops of one step and join neighbours that are one loop in both layouts."""
+    merged: list[Loop] = []
+    for loop in loops:
+        if loop.extent == 1:
+            continue
+        if merged and (merged[-1].src, merged[-1].dst) == (loop.extent * loop.src, loop.extent * loop.dst):
+            merged[-1] = Loop(merged[-1].extent * loop.extent, loop.src, loop.dst)
+        else:
+            merged.append(loop)
+    return tuple(merged)
+
+
+def steps(loops: tuple[Loop, ...]) -> int:
+    """Return how often the body of loops runs."""
+    return math.prod(loop.extent for loop in loops)

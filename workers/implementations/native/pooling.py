@@ -1,0 +1,74 @@
+"""Pooling: one implementation with three kernels, for blocks of 16 channels, for row-major and for whole images."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import struct
+
+from ...desc import Arg, Pooling, PrimitiveAttr
+from ...engines.target import Target
+from ..program import KernelSpec, Launch, LaunchArgument, Program
+from ..reference.pooling import ReferencePooling
+from .blocks import LANES, channel_blocks, channel_tail, follow, is_blocked, refuse_different, refuse_permuted
+
+#: Spatial dimensions that the kernels' geometry has.
+_SPATIAL = 3
+
+
+class NativePooling:
+    """One destination row a work item; src and dst in the same layout."""
+
+    name = "native:pooling"
+    engine_kind = "cpu"
+    general = False
+
+    def reject(self, op: Pooling, attr: PrimitiveAttr, target: Target) -> str | None:
+        if attr.post_ops:
+            return "pooling takes no post-ops"
+        if len(op.kernel) > _SPATIAL:
+            return f"{len(op.kernel)} spatial dimensions; at most {_SPATIAL} are supported"
+        op = self.complete(op, attr, target)
+        return refuse_permuted(op.src, op.dst) or refuse_different(op.src, op.dst)
+
+    def complete(self, op: Pooling, attr: PrimitiveAttr, target: Target) -> Pooling:
+        src = follow(op.src, op.dst)
+        return dataclasses.replace(op, src=src, dst=follow(op.dst, src))
+
+    def program(self, op: Pooling, attr: PrimitiveAttr, target: Target) -> Program:
+        if op.dst.elements == 0:
+            return Program((), ())
+        memories: tuple[LaunchArgument, ...] = (("m", (Arg.SRC, 0)), ("m", (Arg.DST, 0)))
+        images = math.prod(op.dst.dims[:2])
+        lines = math.prod(op.dst.dims[2:-1])
+        if is_blocked(op.dst):
+            blocks = channel_blocks(op.dst)
+            tail = channel_tail(op.dst) if op.dst.dims[1] % LANES else LANES
+            args = (*memories, ("t", 0), ("i", blocks), ("i", tail))
+            return self._one(op, "blocked", args, op.dst.dims[0] * blocks * lines, _geometry(op))
+        if _is_whole(op):
+            return self._one(op, "whole", (*memories, ("i", math.prod(op.src.dims[2:]))), images, b"")
+        return self._one(op, "rows", (*memories, ("t", 0)), images * lines, _geometry(op))
+
+    def _one(self, op: Pooling, part: str, args: tuple[LaunchArgument, ...], work: int, tables: bytes) -> Program:
+        kernel = KernelSpec.of("pooling", algorithm=op.algorithm, part=part)
+        return Program((kernel,), (Launch(0, args, work),), tables=tables)
+
+
+def _is_whole(op: Pooling) -> bool:
+    """Return whether each channel's only window covers exactly its source."""
+    one = all(size == 1 for size in op.dst.dims[2:])
+    return one and op.kernel == op.src.dims[2:] and not any((*op.dilations, *op.padding_l))
+
+
+def _geometry(op: Pooling) -> bytes:
+    """Return the table of the kernels: six numbers a dimension, missing outer dimensions of size 1."""
+    missing = _SPATIAL - len(op.kernel)
+    numbers = [1, 1, 1, 1, 1, 0] * missing
+    for at in range(len(op.kernel)):
+        sizes = (op.src.dims[2 + at], op.dst.dims[2 + at], op.kernel[at], op.strides[at])
+        numbers += [*sizes, op.dilations[at] + 1, op.padding_l[at]]
+    return struct.pack(f"<{len(numbers)}q", *numbers)
+
+
+IMPLEMENTATIONS = (NativePooling(), ReferencePooling())

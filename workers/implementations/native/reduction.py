@@ -1,0 +1,168 @@
+"""Reduction in f32 along one or two runs of neighbouring dimensions, the work on few results divided by threads."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Final, NamedTuple
+
+from ...desc import Arg, PrimitiveAttr, Reduction
+from ...engines.target import Target
+from ..program import KernelSpec, Launch, LaunchArgument, Program
+from ..reference.reduction import ReferenceReduction
+from .blocks import LANES, follow
+
+#: Columns that an item covers where results lie side by side.
+_STRIP: Final = 64
+#: Elements of a part of what is reduced to one result, at least, and of what is left to one thread.
+_LEAST_PART: Final = 1024
+_LEAST_SHARE: Final = 8192
+#: Vectors or rows that are added to one intermediate sum, at least.
+_LEAST_GROUP: Final = 64
+#: Algorithm -> (what an element adds, what is made of it at last); that of norms depends on p.
+_PLAIN: Final = {"sum": ("sum", ""), "mean": ("sum", "mean"), "max": ("max", ""), "min": ("min", "")}
+_POWERS: Final = {1.0: "abs", 2.0: "square"}
+
+
+class _Shape(NamedTuple):
+    """A row-major source as (before, outer, kept, inner, columns); outer and inner are reduced."""
+
+    before: int
+    outer: int
+    kept: int
+    inner: int
+    columns: int
+
+    @property
+    def reduced(self) -> int:
+        """How many elements are reduced to one."""
+        return self.outer * self.inner
+
+    @property
+    def items(self) -> int:
+        """The pieces that can be computed side by side without dividing what is reduced."""
+        return self.before * self.kept * -(-self.columns // _STRIP)
+
+    @property
+    def results(self) -> int:
+        """The elements of the destination."""
+        return self.before * self.kept * self.columns
+
+
+class NativeReduction:
+    """Contiguous runs, or 64 independent columns; where there are fewer results than threads, as many parts of each.
+
+    Each thread then leaves its partial results in the scratchpad, and a launch of one item makes the results of them.
+    """
+
+    name = "native:reduction"
+    engine_kind = "cpu"
+    general = False
+
+    def reject(self, op: Reduction, attr: PrimitiveAttr, target: Target) -> str | None:
+        if attr.post_ops:
+            return "post-ops are not supported"
+        op = self.complete(op, attr, target)
+        for md in (op.src, op.dst):
+            if md.dtype != "f32" or not md.is_plain:
+                return f"{md.dtype} {md.tag}; only row-major f32 is supported"
+        if op.algorithm not in _PLAIN and (op.algorithm == "mul" or op.p not in _POWERS):
+            return f"algorithm {op.algorithm} with p = {op.p:g} is not supported"
+        if _shape(op.src.dims, op.dst.dims) is None:
+            return "more than two runs of dimensions are reduced"
+        return None
+
+    def complete(self, op: Reduction, attr: PrimitiveAttr, target: Target) -> Reduction:
+        src = follow(op.src, op.dst)
+        return dataclasses.replace(op, src=src, dst=follow(op.dst, src))
+
+    def threads(self, op: Reduction, target: Target) -> int:
+        """Return into how many parts each result is divided, 0 where it is not."""
+        shape, threads = _shaped(op), max(1, target.threads)
+        if not shape.items or shape.items >= 4 * threads or shape.items % threads == 0:
+            return 0
+        share = shape.reduced * shape.results // _LEAST_SHARE
+        parts = min(threads, shape.reduced // _LEAST_PART, share)
+        return parts if parts > 1 else 0
+
+    def program(self, op: Reduction, attr: PrimitiveAttr, target: Target) -> Program:
+        if op.dst.elements == 0:
+            return Program((), ())
+        shape, parts = _shaped(op), max(1, target.threads)
+        step, result, root = _algorithm(op)
+        dst, partial = ("m", (Arg.DST, 0)), ("s", 0)
+        if parts == 1:
+            kernel, run = _launch(0, shape, ("m", (Arg.SRC, 0)), dst, op)
+            return Program((_kernel(kernel, step, result, root),), (run,))
+        kernel, divided = _launch(0, shape, ("m", (Arg.SRC, 0)), partial, op, parts)
+        gathered = _Shape(1, 1, 1, parts, shape.results)
+        _, last = _launch(1, gathered, partial, dst, op, at_once=True)
+        merging = "sum" if step in _POWERS.values() else step
+        return Program(
+            (_kernel(kernel, step, "", False), _kernel("strided", merging, result, root)),
+            (divided, last),
+            scratchpad=4 * parts * shape.results,
+        )
+
+
+def _algorithm(op: Reduction) -> tuple[str, str, bool]:
+    """Return what an element adds, what is made of it at last, and whether the square root is taken."""
+    if op.algorithm in _PLAIN:
+        return *_PLAIN[op.algorithm], False
+    root = op.p == 2.0 and not op.algorithm.startswith("norm_lp_power")
+    return _POWERS[op.p], op.algorithm.rpartition("_")[2], root
+
+
+def _kernel(part: str, step: str, result: str, root: bool) -> KernelSpec:
+    return KernelSpec.of("reduction", part=part, step=step, result=result, root=root)
+
+
+def _launch(
+    number: int,
+    shape: _Shape,
+    src: LaunchArgument,
+    dst: LaunchArgument,
+    op: Reduction,
+    parts: int = 1,
+    at_once: bool = False,
+) -> tuple[str, Launch]:
+    """Return which kernel reduces a shape, and its launch: over all items of all parts, or one item ``at_once``."""
+    in_rows = shape.columns == 1
+    group = max(_LEAST_GROUP, math.isqrt(shape.reduced // (LANES if in_rows else 1)))
+    numbers = (shape.before * shape.kept, shape.kept, shape.outer, shape.inner, shape.columns, parts, group)
+    items = parts * shape.items
+    each, work = (items, 1) if at_once else (1, items)
+    # A mean is that of all elements, also where they have been added up before.
+    count = op.src.elements // op.dst.elements
+    floats: tuple[LaunchArgument, ...] = (("f", float(count)), ("f", op.eps))
+    return "row" if in_rows else "strided", Launch(
+        number, (src, dst, *(("i", n) for n in (*numbers, each)), *floats), work
+    )
+
+
+def _shaped(op: Reduction) -> _Shape:
+    shape = _shape(op.src.dims, op.dst.dims)
+    if shape is None:
+        raise ValueError(f"{op.src.dims} to {op.dst.dims}: {NativeReduction.name} does not take it")
+    return shape
+
+
+def _shape(src: Sequence[int], dst: Sequence[int]) -> _Shape | None:
+    """Return dimensions joined where neighbours are both kept or both reduced; None where they are too many."""
+    sizes = [(s != d, s) for s, d in zip(src, dst, strict=True) if s != 1]
+    runs = [(reduced, math.prod(size for _, size in run)) for reduced, run in groupby(sizes, key=lambda pair: pair[0])]
+    found = [1, 1, 1, 1, 1]
+    place = len(found) - 1
+    for reduced, size in reversed(runs):
+        if (place % 2 == 1) != reduced:
+            place -= 1
+        if place < 0:
+            return None
+        found[place] = size
+        place -= 1
+    return _Shape(*found)
+
+
+IMPLEMENTATIONS = (NativeReduction(), ReferenceReduction())

@@ -1,0 +1,7 @@
+"""Resampling: the reference implementation."""
+
+from __future__ import annotations
+
+from ..reference.resampling import ReferenceResampling
+
+IMPLEMENTATIONS = (ReferenceResampling(),)

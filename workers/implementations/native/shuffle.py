@@ -1,0 +1,7 @@
+"""Shuffle: the reference implementation."""
+
+from __future__ import annotations
+
+from ..reference.shuffle import ReferenceShuffle
+
+IMPLEMENTATIONS = (ReferenceShuffle(),)

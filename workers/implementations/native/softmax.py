@@ -1,0 +1,77 @@
+"""Softmax along any axis, its logarithm included, row-major or in blocks of 16 channels."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+from ...desc import Arg, PrimitiveAttr, Softmax
+from ...engines.target import Target
+from ..program import KernelSpec, Launch, LaunchArgument, Program
+from ..reference.softmax import ReferenceSoftmax
+from .blocks import LANES, channel_blocks, channel_tail, follow, is_blocked, refuse_different, refuse_permuted
+
+
+class NativeSoftmax:
+    """Vectors along the axis where it is contiguous (or blocked), along 16 independent rows where it is not."""
+
+    name = "native:softmax"
+    engine_kind = "cpu"
+    general = False
+
+    def reject(self, op: Softmax, attr: PrimitiveAttr, target: Target) -> str | None:
+        if attr.post_ops:
+            return "softmax takes no post-ops"
+        op = self.complete(op, attr, target)
+        refused = refuse_permuted(op.src, op.dst) or refuse_different(op.src, op.dst)
+        if refused is None and is_blocked(op.dst) and op.axis == 0:
+            return "axis 0 in blocks of 16 channels"
+        return refused
+
+    def complete(self, op: Softmax, attr: PrimitiveAttr, target: Target) -> Softmax:
+        src = follow(op.src, op.dst)
+        return dataclasses.replace(op, src=src, dst=follow(op.dst, src))
+
+    def program(self, op: Softmax, attr: PrimitiveAttr, target: Target) -> Program:
+        if op.dst.elements == 0:
+            return Program((), ())
+        part, numbers, work = _row(op) if _is_row(op) else _strided(op)
+        kernel = KernelSpec.of("softmax", part=part, logarithm=op.algorithm == "log")
+        args: tuple[LaunchArgument, ...] = (("m", (Arg.SRC, 0)), ("m", (Arg.DST, 0)), *(("i", n) for n in numbers))
+        return Program((kernel,), (Launch(0, args, work),))
+
+
+def _is_row(op: Softmax) -> bool:
+    """Return whether 16 elements along the axis lie side by side."""
+    return op.axis == 1 if is_blocked(op.dst) else math.prod(op.dst.dims[op.axis + 1 :]) == 1
+
+
+def _row(op: Softmax) -> tuple[str, tuple[int, ...], int]:
+    dims = op.dst.dims
+    if is_blocked(op.dst):
+        positions = math.prod(dims[2:])
+        blocks = channel_blocks(op.dst)
+        image = blocks * positions * LANES
+        numbers = (positions, image, LANES, positions * LANES, blocks, channel_tail(op.dst), 1)
+        return "row", numbers, dims[0] * positions
+    length = dims[op.axis]
+    vectors = -(-length // LANES)
+    numbers = (1, length, 0, LANES, vectors, length - LANES * (vectors - 1), 0)
+    return "row", numbers, math.prod(dims[: op.axis])
+
+
+def _strided(op: Softmax) -> tuple[str, tuple[int, ...], int]:
+    dims = op.dst.dims
+    count, inner, outer = dims[op.axis], math.prod(dims[op.axis + 1 :]), math.prod(dims[: op.axis])
+    below, period, tail, full = 1, 1, LANES, 0
+    if is_blocked(op.dst):
+        blocks = channel_blocks(op.dst)
+        below = math.prod(dims[2 : op.axis])
+        inner, outer = inner * LANES, dims[0] * blocks * below
+        full = 1
+        if dims[1] % LANES:
+            period, tail = blocks, channel_tail(op.dst)
+    return "strided", (count, inner, below, period, tail, full), outer * -(-inner // LANES)
+
+
+IMPLEMENTATIONS = (NativeSoftmax(), ReferenceSoftmax())

@@ -1,0 +1,57 @@
+"""Sum: up to four sources a launch, in any layout that all tensors share."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from ...desc import Arg, PrimitiveAttr, Sum, multiple_src
+from ...engines.target import Target
+from ..program import KernelSpec, Launch, LaunchArgument, Program
+from ..reference.sum import ReferenceSum
+from .blocks import follow, refuse, refuse_different, span
+from .chain import chain, chain_source, refuse_chain
+
+#: Sources that one launch of the kernel adds.
+_MOST = 4
+
+
+class NativeSum:
+    """Runs of elements, 16 at a time; more than four sources are added to dst by further launches."""
+
+    name = "native:sum"
+    engine_kind = "cpu"
+    general = False
+
+    def reject(self, op: Sum, attr: PrimitiveAttr, target: Target) -> str | None:
+        op = self.complete(op, attr, target)
+        every = (*op.srcs, op.dst)
+        return refuse(*every) or refuse_different(*every) or refuse_chain(attr, op.dst)
+
+    def complete(self, op: Sum, attr: PrimitiveAttr, target: Target) -> Sum:
+        known = next((s for s in op.srcs if not s.is_any), op.dst)
+        srcs = tuple(follow(s, known) for s in op.srcs)
+        return dataclasses.replace(op, srcs=srcs, dst=follow(op.dst, srcs[0]))
+
+    def program(self, op: Sum, attr: PrimitiveAttr, target: Target) -> Program:
+        if op.dst.elements == 0:
+            return Program((), ())
+        left: list[LaunchArgument] = [("m", (multiple_src(i), 0)) for i in range(len(op.srcs))]
+        groups = [left[:_MOST]]
+        for first in range(_MOST, len(left), _MOST - 1):
+            groups.append([("m", (Arg.DST, 0)), *left[first : first + _MOST - 1]])
+        runs = span(op.dst)
+        kernels: list[KernelSpec] = []
+        launches = []
+        for group in groups:
+            last = group is groups[-1]
+            spec = KernelSpec.of("sum", count=len(group), chain=chain(attr) if last else ())
+            if spec not in kernels:
+                kernels.append(spec)
+            unused: list[LaunchArgument] = [("i", 0)] * (_MOST - len(group))
+            other: LaunchArgument = chain_source(attr) if last else ("i", 0)
+            args = (*group, *unused, ("m", (Arg.DST, 0)), other, *runs.arguments())
+            launches.append(Launch(kernels.index(spec), args, runs.work))
+        return Program(tuple(kernels), tuple(launches))
+
+
+IMPLEMENTATIONS = (NativeSum(), ReferenceSum())

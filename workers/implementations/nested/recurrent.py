@@ -1,0 +1,268 @@
+"""Recurrent networks on matmul: the inputs of all steps are one product, each step multiplies its state by one or two.
+
+Every direction runs through all layers by itself. States and gates lie in scratchpad; the results of the last layer of a
+single direction are written, and read by the next step, where dst_layer is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from ...desc import Arg, Binary, Gru, Lstm, Matmul, MemoryDesc, PrimitiveAttr, Rnn
+from ...engines.target import Target
+from ...primitives.primitive_desc import PrimitiveDesc
+from ..native.product import packed_tag
+from ..program import LaunchArgument, Program
+from ..reference.attributes import refuse_attributes
+from ..reference.layouts import completed
+from .builder import NestedBuilder, memory, shifted
+from .product import NotNested, Operand, Seen, fast_matmul
+
+Op = TypeVar("Op", Rnn, Lstm, Gru)
+#: Weights (L, D, C, G, H) that are packed as the products of matrices (C, G H) want them, where 16 divides H.
+_PACKED: Final = "abdEc16e"
+#: Steps over all layers and directions at most: each has launches of its own.
+_STEPS: Final = 4096
+#: What the cell kernel computes, by its number: whole cells, and the halves of a GRU that has two products a step.
+_CELLS: Final = ("rnn", "lstm", "lbr_gru", "gru_gates", "gru_state")
+
+
+class NestedRecurrent(Generic[Op]):
+    """f32 in any layouts, every direction and number of layers."""
+
+    name = "nested:matmul"
+    general = True
+    nests = True
+
+    def __init__(self, engine_kind: str) -> None:
+        self.engine_kind = engine_kind
+
+    def reject(self, op: Op, attr: PrimitiveAttr, target: Target) -> str | None:
+        if not attr.is_plain:
+            return f"{op.kind} takes no scales or zero points"
+        for desc in op.memories().values():
+            if desc.dtype != "f32":
+                return f"data type {desc.dtype}; only f32 is supported"
+        if 0 in (*op.src_layer.dims, *op.weights_layer.dims):
+            return "a tensor without elements"
+        steps, layers = op.src_layer.dims[0], op.weights_layer.dims[0] * op.weights_layer.dims[1]
+        if steps * layers > _STEPS:
+            return f"{steps * layers} steps over all layers are more than {_STEPS}"
+        why = refuse_attributes(op, attr)
+        if why is not None:
+            return why
+        try:
+            # The program of all steps takes longer to describe, and has no harder product.
+            fast_matmul(_Network(completed(op), target).projection, PrimitiveAttr(), target)
+        except NotNested as error:
+            return str(error)
+        return None
+
+    def complete(self, op: Op, attr: PrimitiveAttr, target: Target) -> Op:
+        if target.engine_kind == "cpu" and op.weights_layer.dims[4] % 16 == 0:
+            layer, each = (md.with_tag(_PACKED) if md.is_any else md for md in (op.weights_layer, op.weights_iter))
+            op = replace(op, weights_layer=layer, weights_iter=each)
+        return completed(op)
+
+    def program(self, op: Op, attr: PrimitiveAttr, target: Target) -> Program:
+        return _Network(op, target).program()
+
+
+class _Ends(NamedTuple):
+    """Where results go, row-major: of all steps of the last layer, and the last states h and c."""
+
+    layer: LaunchArgument
+    h: LaunchArgument | None
+    c: LaunchArgument | None
+
+
+class _Part(NamedTuple):
+    """What a step computes: a product by some columns of the weights, and the cell's kernel that reads it."""
+
+    cell: str
+    product: Matmul
+    weights: Operand
+    products: LaunchArgument
+
+
+class _State(NamedTuple):
+    """The places of h and c before and after a step; None where it is 0."""
+
+    h: LaunchArgument | None
+    after: LaunchArgument
+    c: LaunchArgument | None
+    keeps: LaunchArgument
+
+
+class _Network:
+    """Builds the program of one network."""
+
+    def __init__(self, op: Rnn | Lstm | Gru, target: Target) -> None:
+        self.op = op
+        self.build = NestedBuilder(target)
+        self.steps, self.batch, _ = op.src_layer.dims
+        self.layers, self.directions, _, self.gates, self.hidden = op.weights_layer.dims
+        self.state = MemoryDesc((self.batch, self.hidden), "f32")
+        #: Results of a layer, for all steps.
+        self.results = MemoryDesc((self.steps, self.batch, self.hidden), "f32")
+        self.splits = isinstance(op, Gru) and not op.linear_before_reset
+        self._chosen: dict[Matmul, PrimitiveDesc] = {}
+
+    @property
+    def projection(self) -> Matmul:
+        """The product of the inputs of all steps."""
+        width = self.gates * self.hidden
+        bias = None if self.op.bias is None else MemoryDesc((1, width), "f32")
+        return self._product(self.steps * self.batch, self.op.weights_layer.dims[2], self.gates, bias)
+
+    def _product(self, rows: int, inputs: int, gates: int, bias: MemoryDesc | None) -> Matmul:
+        """Return a product by the weights of some gates, which may lie as it likes."""
+        left, right, dst = (rows, inputs), (inputs, gates * self.hidden), (rows, gates * self.hidden)
+        return Matmul(MemoryDesc(left, "f32"), MemoryDesc(right, "f32", "any"), bias, MemoryDesc(dst, "f32"))
+
+    def program(self) -> Program:
+        op, c_end = self.op, getattr(self.op, "dst_iter_c", None)
+        with (
+            self._written(Arg.DST_1, op.dst_iter) as h,
+            self._written(Arg.DST_2, c_end) as c,
+            self._written(Arg.DST, op.dst_layer) as layer,
+        ):
+            if layer is None:
+                raise TypeError("dst_layer is always there")
+            ends = _Ends(layer, h, c)
+            if self.directions == 1:
+                self._direction(0, ends, layer)
+            else:
+                parts = [self.build.book(self.results.nbytes) for _ in range(2)]
+                for direction, part in enumerate(parts):
+                    self._direction(direction, ends, part)
+                self._join(parts, layer)
+        return self.build.program()
+
+    @contextmanager
+    def _written(self, arg: Arg, md: MemoryDesc | None) -> Iterator[LaunchArgument | None]:
+        """Give the place of a row-major result, None where it is not asked for."""
+        if md is None:
+            yield None
+            return
+        plain = md.with_tag("")
+        with Seen(md, plain, plain).written(self.build, memory(arg)) as operand:
+            yield operand.at
+
+    def _join(self, parts: list[LaunchArgument], layer: LaunchArgument) -> None:
+        """Add the two directions' results side by side, or their sum."""
+        if self.op.direction == "bidirectional_sum":
+            args: dict[int, LaunchArgument] = {Arg.SRC: parts[0], Arg.SRC_1: parts[1], Arg.DST: layer}
+            self.build.compute(Binary(self.results, self.results, self.results, "add"), args)
+            return
+        strides = (2 * self.batch * self.hidden, 2 * self.hidden, 1)
+        half = MemoryDesc(self.results.dims, "f32", strides=strides)
+        for direction, part in enumerate(parts):
+            self.build.move(self.results, part, half, shifted(layer, 4 * direction * self.hidden))
+
+    def _direction(self, direction: int, ends: _Ends, results: LaunchArgument) -> None:
+        """Add all layers of a direction, whose last one writes ``results``."""
+        md = self.op.src_layer
+        inputs = self.build.moved(md, memory(Arg.SRC), md.with_tag(""))
+        for layer in range(self.layers):
+            to = results if layer == self.layers - 1 else self.build.book(self.results.nbytes)
+            self._layer(layer, direction, inputs, ends, to)
+            inputs = to
+
+    def _layer(self, layer: int, direction: int, inputs: LaunchArgument, ends: _Ends, results: LaunchArgument) -> None:
+        """Add the steps of one layer in one direction."""
+        op, build, number = self.op, self.build, layer * self.directions + direction
+        here = number * self.state.nbytes
+        gates = self._projected(number, inputs)
+        h, c = (self._given(arg, here) for arg in (Arg.SRC_1, Arg.SRC_2))
+        kept = build.book(self.state.nbytes) if isinstance(op, Lstm) or self.splits else gates
+        backwards = direction == 1 or op.direction == "right2left"
+        parts = self._parts(number)
+        for step in reversed(range(self.steps)) if backwards else range(self.steps):
+            last = step == (0 if backwards else self.steps - 1)
+            keeps = shifted(ends.c, here) if last and ends.c is not None else kept
+            x, after = shifted(gates, step * self.gates * self.state.nbytes), shifted(results, step * self.state.nbytes)
+            for part in parts:
+                # The second product of a GRU is that of r * h, which the first half has left in place of c.
+                left = kept if part.cell == "gru_state" and h is not None else h
+                if left is not None:
+                    self._multiply(part.product, left, part.weights, None, part.products)
+                self._advance(part, number, x, _State(h, after, c, keeps))
+            h, c = after, keeps if isinstance(op, Lstm) else None
+        if ends.h is not None and h is not None:
+            build.move(self.state, h, self.state, shifted(ends.h, here))
+
+    def _parts(self, number: int) -> list[_Part]:
+        """Return the products of a step of a layer and direction by number, each with the cell's kernel behind it."""
+        cell = "lbr_gru" if isinstance(self.op, Gru) else self.op.kind
+        cells = [("gru_gates", 0, 2), ("gru_state", 2, 1)] if self.splits else [(cell, 0, self.gates)]
+        return [
+            _Part(
+                name,
+                self._product(self.batch, self.hidden, count, None),
+                self._columns(self.op.weights_iter, Arg.WEIGHTS_1, number, first, count),
+                self.build.book(count * self.state.nbytes),
+            )
+            for name, first, count in cells
+        ]
+
+    def _given(self, arg: Arg, offset: int) -> LaunchArgument | None:
+        """Return the place of a first state, None where it is 0."""
+        md = self.op.memories().get(arg)
+        return None if md is None else shifted(self.build.moved(md, memory(arg), md.with_tag("")), offset)
+
+    def _projected(self, number: int, inputs: LaunchArgument) -> LaunchArgument:
+        """Add the product of the inputs of all steps, and the bias; return the place of the gates (steps, batch, G, H)."""
+        gates = self.build.book(self.projection.dst.nbytes)
+        weights = self._columns(self.op.weights_layer, Arg.WEIGHTS, number, 0, self.gates)
+        self._multiply(self.projection, inputs, weights, self._biases(number), gates)
+        return gates
+
+    def _biases(self, number: int) -> LaunchArgument | None:
+        """Return the place of the biases of a layer and direction, None without any."""
+        md = self.op.bias
+        if md is None:
+            return None
+        place = self.build.moved(md, memory(Arg.BIAS), md.with_tag(""))
+        return shifted(place, 4 * number * md.dims[2] * self.hidden)
+
+    def _columns(self, md: MemoryDesc, arg: Arg, number: int, first: int, count: int) -> Operand:
+        """Return the weights of some gates as a matrix (inputs, count H)."""
+        inputs = md.dims[2]
+        dims = (inputs, count * self.hidden)
+        start = number * inputs * self.gates * self.hidden
+        if md.tag == _PACKED and self.hidden % 16 == 0:
+            place = shifted(memory(arg), 4 * (start + first * self.hidden * inputs))
+            return Operand(MemoryDesc(dims, "f32", packed_tag(2)), place)
+        place = shifted(self.build.moved(md, memory(arg), md.with_tag("")), 4 * (start + first * self.hidden))
+        return Operand(MemoryDesc(dims, "f32", strides=(self.gates * self.hidden, 1)), place)
+
+    def _multiply(
+        self, op: Matmul, left: LaunchArgument, weights: Operand, bias: LaunchArgument | None, to: LaunchArgument
+    ) -> None:
+        """Add a product; weights are brought into the layout that it likes once for all steps."""
+        pd = self._chosen.get(op)
+        if pd is None:
+            pd = self._chosen[op] = fast_matmul(op, PrimitiveAttr(), self.build.target)
+        right = self.build.moved(weights.md, weights.at, pd.op.memories()[Arg.WEIGHTS])
+        args: dict[int, LaunchArgument] = {Arg.SRC: left, Arg.WEIGHTS: right, Arg.DST: to}
+        self.build.execute(pd, args if bias is None else {**args, Arg.BIAS: bias})
+
+    def _advance(self, part: _Part, number: int, x: LaunchArgument, state: _State) -> None:
+        """Add the cell's kernel on W x + b and what a part has multiplied."""
+        op = self.op
+        bias = self._biases(number) if part.cell == "lbr_gru" else None
+        added = None if bias is None else shifted(bias, 4 * 3 * self.hidden)
+        # What is not there is not read.
+        places = (x, part.products, state.h or x, state.after, state.c or x, state.keeps, added or x)
+        there = (int(state.h is not None), int(state.c is not None), int(added is not None))
+        numbers = (self.hidden, self.gates, part.product.dst.dims[1], *there)
+        items = self.batch * -(-self.hidden // self.build.width)
+        activation, alpha = (op.activation, op.alpha) if isinstance(op, Rnn) else ("tanh", 0.0)
+        self.build.run(
+            "recurrent_cell", places, numbers, items, items,
+            cell=_CELLS.index(part.cell), activation=f"eltwise_{activation}", alpha=float(alpha),
+        )  # fmt: skip

@@ -1,0 +1,39 @@
+"""Binary: every algorithm, either operand broadcast along any dimension."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from ...desc import Arg, Binary, PrimitiveAttr
+from ...engines.target import Target
+from ..native.blocks import follow
+from ..program import Program
+from .attributes import refuse_attributes
+from .codes import BINARY
+from .tables import Tables
+
+
+class ReferenceBinary:
+    """One element after another."""
+
+    name = "ref:binary"
+    engine_kind = "cpu"
+    general = True
+
+    def reject(self, op: Binary, attr: PrimitiveAttr, target: Target) -> str | None:
+        return refuse_attributes(op, attr, op.dst)
+
+    def complete(self, op: Binary, attr: PrimitiveAttr, target: Target) -> Binary:
+        src0 = follow(op.src0, op.src1)
+        src1 = follow(op.src1, src0)
+        wide = src0 if src0.dims == op.dst.dims else src1
+        return dataclasses.replace(op, src0=src0, src1=src1, dst=follow(op.dst, wide))
+
+    def program(self, op: Binary, attr: PrimitiveAttr, target: Target) -> Program:
+        if op.dst.elements == 0:
+            return Program((), ())
+        tables = Tables(attr)
+        operands = ((Arg.SRC, op.src0), (Arg.SRC_1, op.src1))
+        sources = [tables.tensor(arg, md, op.dst.dims) for arg, md in operands]
+        args = (*sources, tables.tensor(Arg.DST, op.dst), tables.chain(op.dst), ("i", BINARY[op.algorithm]))
+        return tables.program("binary", args, op.dst.elements, [(Arg.DST, op.dst)])

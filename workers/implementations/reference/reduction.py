@@ -1,0 +1,40 @@
+"""Reduction: every algorithm, along any dimensions."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+from ...desc import Arg, PrimitiveAttr, Reduction
+from ...engines.target import Target
+from ..native.blocks import follow
+from ..program import Program
+from .attributes import refuse_attributes
+from .codes import REDUCTION
+from .tables import Tables, as_float32
+
+
+class ReferenceReduction:
+    """One element of the destination after another."""
+
+    name = "ref:reduction"
+    engine_kind = "cpu"
+    general = True
+
+    def reject(self, op: Reduction, attr: PrimitiveAttr, target: Target) -> str | None:
+        return refuse_attributes(op, attr, op.dst)
+
+    def complete(self, op: Reduction, attr: PrimitiveAttr, target: Target) -> Reduction:
+        src = follow(op.src, op.dst)
+        return dataclasses.replace(op, src=src, dst=follow(op.dst, src))
+
+    def program(self, op: Reduction, attr: PrimitiveAttr, target: Target) -> Program:
+        if op.dst.elements == 0:
+            return Program((), ())
+        tables = Tables(attr)
+        count = math.prod(s for s, d in zip(op.src.dims, op.dst.dims, strict=True) if s != d)
+        args = (
+            tables.tensor(Arg.SRC, op.src), tables.tensor(Arg.DST, op.dst), tables.chain(op.dst),
+            ("i", REDUCTION[op.algorithm]), ("i", count), ("f", as_float32(op.p)), ("f", as_float32(op.eps)),
+        )  # fmt: skip
+        return tables.program("reduction", args, op.dst.elements, [(Arg.DST, op.dst)])

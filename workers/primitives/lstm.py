@@ -1,9 +1,0 @@
-"""Networks of LSTM cells: implementations, best first."""
-
-from __future__ import annotations
-
-from ..desc import Lstm
-from .nested.recurrent import NestedRecurrent
-from .reference.recurrent import ReferenceRecurrent
-
-IMPLEMENTATIONS = (NestedRecurrent[Lstm]("cpu"), ReferenceRecurrent[Lstm]("lstm"))

@@ -1,9 +1,0 @@
-"""Networks of vanilla recurrent cells: implementations, best first."""
-
-from __future__ import annotations
-
-from ..desc import Rnn
-from .nested.recurrent import NestedRecurrent
-from .reference.recurrent import ReferenceRecurrent
-
-IMPLEMENTATIONS = (NestedRecurrent[Rnn]("cpu"), ReferenceRecurrent[Rnn]("rnn"))
