@@ -21,7 +21,7 @@ from poolrt.workers.engines.target import Target
 from poolrt.workers.execution.opencl_binding import RealizedOpenClPrimitive, bind_launches
 from poolrt.workers.kernels.opencl.build import BUILD_OPTIONS
 from poolrt.workers.kernels.opencl.source import kernel_source
-from poolrt.workers.primitives.create import PrimitiveCreator
+from poolrt.workers.primitives.creation import PrimitiveCreator
 from poolrt.workers.primitives.entry import parse_entry
 from poolrt.workers.primitives.key import primitive_key
 from poolrt.workers.primitives.primitive_desc import PrimitiveDesc, primitive_desc

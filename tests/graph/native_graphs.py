@@ -13,7 +13,7 @@ from poolrt.graph.lower import lower
 from poolrt.workers.engines.cpu import CpuEngine
 from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.plans.plan_runner import PlanRunner
-from poolrt.workers.primitives.create import PrimitiveCreator
+from poolrt.workers.primitives.creation import PrimitiveCreator
 from tests.references import numpy_type
 
 Array = NDArray[Any]

@@ -22,7 +22,7 @@ HEAVY = {
 UNNEEDED = {
     "importlib.metadata", "poolrt.cachestore.redis", "poolrt.cachestore.single_creator", "poolrt.cachestore.inspection",
     "poolrt.cachestore.bundle", "poolrt.cachestore.transfer", "poolrt.workers.desc.operations.convolution",
-    "poolrt.workers.implementations.opencl", "poolrt.workers.primitives.create", "poolrt.workers.kernels.native.codegen",
+    "poolrt.workers.implementations.opencl", "poolrt.workers.primitives.creation", "poolrt.workers.kernels.native.codegen",
 }  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ..desc import Arg, MemoryDesc, OpDesc, PrimitiveAttr, multiple_src
 from ..engines.engine import Engine
 from ..streams.stream import Stream
-from .offers import Offers, offers
+from .candidates import Offers, offers
 from .primitive_desc import PrimitiveDesc
 
 if TYPE_CHECKING:

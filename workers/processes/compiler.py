@@ -9,7 +9,7 @@ import traceback
 
 from ..ipc.channel import Channel, ChannelClosed, Message
 from ..ipc.protocol import Kind, checked
-from ..primitives.create import PrimitiveCreator
+from ..primitives.creation import PrimitiveCreator
 from ..primitives.primitive_desc import PrimitiveDesc
 from .parent_death_signal import detach_streams
 

@@ -12,7 +12,7 @@ from poolrt.cachestore import CacheStore, CreationFailed
 
 from ..ipc.channel import Channel, ChannelClosed, Message
 from ..ipc.protocol import Kind, checked
-from ..primitives.create import PrimitiveCreator
+from ..primitives.creation import PrimitiveCreator
 from ..primitives.key import primitive_key
 from ..primitives.primitive_desc import PrimitiveDesc
 from ..verbose.output import set_verbose, verbose

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from poolrt.cachestore import CacheStore
 from poolrt.workers import Arg, Engine, Memory, MemoryDesc, PostOp, PrimitiveAttr, Quantisation, Reorder, Stream
 from poolrt.workers.primitives.cache import PrimitiveCache
-from poolrt.workers.primitives.crossing_primitive import CrossingPrimitive
+from poolrt.workers.primitives.cross_engine.primitive import CrossingPrimitive
 from poolrt.workers.primitives.key import primitive_key
 from poolrt.workers.primitives.primitive_desc_iface import PrimitiveDescIface, arguments
 from tests.references import assert_close, results

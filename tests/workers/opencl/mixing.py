@@ -17,7 +17,7 @@ from poolrt.workers.engines.opencl import OpenClEngine
 from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.plans.execution_plan import Crossing
 from poolrt.workers.plans.mixed_runner import MixedPlanRunner
-from poolrt.workers.primitives.create import PrimitiveCreator
+from poolrt.workers.primitives.creation import PrimitiveCreator
 from poolrt.workers.threadpools.threads import ThreadsPool
 from tests.graph.every_operation import OPERATIONS, graph_of, values_of
 from tests.graph.interpreter import run_wire

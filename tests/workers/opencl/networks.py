@@ -12,7 +12,7 @@ from poolrt.models import build, expected
 from poolrt.workers.engines.opencl import OpenClEngine
 from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.plans.opencl_runner import OpenClPlanRunner
-from poolrt.workers.primitives.create import PrimitiveCreator
+from poolrt.workers.primitives.creation import PrimitiveCreator
 from tests.workers.opencl.processes import serve
 
 

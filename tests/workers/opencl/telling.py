@@ -29,7 +29,7 @@ from poolrt.workers.plans.execution_plan import Step
 from poolrt.workers.plans.mixed_runner import MixedPlanRunner
 from poolrt.workers.plans.opencl_runner import OpenClPlanRunner
 from poolrt.workers.primitives.cache import PrimitiveCache
-from poolrt.workers.primitives.create import PrimitiveCreator
+from poolrt.workers.primitives.creation import PrimitiveCreator
 from poolrt.workers.primitives.key import primitive_key
 from poolrt.workers.primitives.primitive_desc import PrimitiveDesc
 from poolrt.workers.primitives.primitive_desc_iface import PrimitiveDescIface

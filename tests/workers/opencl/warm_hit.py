@@ -16,7 +16,7 @@ from poolrt.workers.desc import Arg, Eltwise, MemoryDesc, PrimitiveAttr
 from poolrt.workers.engines.opencl import OpenClEngine
 from poolrt.workers.execution.opencl_binding import RealizedOpenClPrimitive, bind_launches
 from poolrt.workers.memory.opencl import device_buffer
-from poolrt.workers.primitives.create import PrimitiveCreator
+from poolrt.workers.primitives.creation import PrimitiveCreator
 from poolrt.workers.primitives.entry import parse_entry
 from poolrt.workers.primitives.key import primitive_key
 from poolrt.workers.primitives.primitive_desc import primitive_desc

@@ -20,7 +20,7 @@ from poolrt.workers.engines.target import Target
 from poolrt.workers.implementations.program import KernelSpec, Program
 from poolrt.workers.primitives.cache import Future, PrimitiveCache
 from poolrt.workers.primitives.cached_primitive import CachedPrimitive
-from poolrt.workers.primitives.create import PrimitiveCreator
+from poolrt.workers.primitives.creation import PrimitiveCreator
 from poolrt.workers.primitives.primitive_desc import PrimitiveDesc
 from poolrt.workers.primitives.shared_future import SharedFuture
 

@@ -19,7 +19,7 @@ from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.implementations.program import KernelSpec, Launch, Program
 from poolrt.workers.primitives.cache import Future, PrimitiveCache
 from poolrt.workers.primitives.cached_primitive import CachedPrimitive
-from poolrt.workers.primitives.create import PrimitiveCreator
+from poolrt.workers.primitives.creation import PrimitiveCreator
 from poolrt.workers.primitives.entry import Entry
 from poolrt.workers.primitives.key import primitive_key
 from poolrt.workers.primitives.primitive_desc import PrimitiveDesc

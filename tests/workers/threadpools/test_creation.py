@@ -17,7 +17,7 @@ from poolrt.workers.engines.engine import Engine
 from poolrt.workers.implementations.program import Program
 from poolrt.workers.memory.storage import Memory
 from poolrt.workers.primitives.cache import PrimitiveCache
-from poolrt.workers.primitives.create import PrimitiveCreator
+from poolrt.workers.primitives.creation import PrimitiveCreator
 from poolrt.workers.primitives.primitive import Primitive
 from poolrt.workers.primitives.primitive_desc import PrimitiveDesc
 from poolrt.workers.primitives.primitive_desc_iface import PrimitiveDescIface

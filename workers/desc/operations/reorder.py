@@ -75,6 +75,6 @@ class Reorder(OpDesc):
 
 @lru_cache(maxsize=1)
 def _describe_between() -> Callable[..., PrimitiveDescIface]:
-    from ...primitives.crossing_desc import describe_between
+    from ...primitives.cross_engine.desc import describe_between
 
     return describe_between

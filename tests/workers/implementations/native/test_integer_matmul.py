@@ -16,7 +16,7 @@ from poolrt.workers.engines.cpu import CpuEngine
 from poolrt.workers.engines.target import EXTENSIONS, ISA_LEVELS, Target, cpu_target, host_isa
 from poolrt.workers.execution.native_binding import BoundPrimitive, RealizedPrimitive
 from poolrt.workers.memory.buffer import Buffer
-from poolrt.workers.primitives.create import PrimitiveCreator
+from poolrt.workers.primitives.creation import PrimitiveCreator
 from poolrt.workers.primitives.entry import parse_entry
 from poolrt.workers.primitives.key import primitive_key
 from poolrt.workers.primitives.primitive_desc import PrimitiveDesc, primitive_desc, primitive_descs

@@ -33,7 +33,7 @@ from poolrt.workers.engines.target import Target
 from poolrt.workers.execution.resource_mapper import ResourceMapper
 from poolrt.workers.implementations.program import NestedLaunch, Program
 from poolrt.workers.primitives.cache import PrimitiveCache
-from poolrt.workers.primitives.create import PrimitiveCreator
+from poolrt.workers.primitives.creation import PrimitiveCreator
 from poolrt.workers.primitives.key import primitive_key
 from poolrt.workers.primitives.primitive import Primitive
 from poolrt.workers.primitives.primitive_desc import PrimitiveDesc, primitive_desc, primitive_descs

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..desc import Arg, MemoryDesc, PrimitiveAttr, Reorder
-from ..engines.engine import Engine
-from ..engines.target import Target
-from ..streams.stream import Stream
-from .offers import Offers, offers
-from .primitive_desc_iface import PrimitiveDescIface, describe
+from ...desc import Arg, MemoryDesc, PrimitiveAttr, Reorder
+from ...engines.engine import Engine
+from ...engines.target import Target
+from ...streams.stream import Stream
+from ..candidates import Offers, offers
+from ..primitive_desc_iface import PrimitiveDescIface, describe
 
 if TYPE_CHECKING:
-    from .cache import PrimitiveCache
-    from .crossing_primitive import CrossingPrimitive
+    from ..cache import PrimitiveCache
+    from .primitive import CrossingPrimitive
 
 
 class Sides(NamedTuple):
@@ -63,7 +63,7 @@ class CrossingDescIface(PrimitiveDescIface):
 
     def create(self, cache: PrimitiveCache | None = None) -> CrossingPrimitive:
         """Return the primitive, as every primitive descriptor does."""
-        from .crossing_primitive import CrossingPrimitive
+        from .primitive import CrossingPrimitive
 
         return CrossingPrimitive(self.pd, self.sides, cache)
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from ..desc import Arg
-from ..execution.native_execution import CpuExecution
-from ..memory.storage import Memory
-from ..streams.stream import Stream
-from .crossing_desc import Sides
-from .crossing_execution import CrossingOnDevice, CrossingOnHost
-from .primitive import Execution, Primitive, checked_argument
-from .primitive_desc import PrimitiveDesc
-from .primitive_desc_iface import arguments
+from ...desc import Arg
+from ...execution.native_execution import CpuExecution
+from ...memory.storage import Memory
+from ...streams.stream import Stream
+from ..primitive import Execution, Primitive, checked_argument
+from ..primitive_desc import PrimitiveDesc
+from ..primitive_desc_iface import arguments
+from .desc import Sides
+from .execution import CrossingOnDevice, CrossingOnHost
 
 if TYPE_CHECKING:
-    from ..execution.opencl_execution import OpenClExecution
-    from .cache import PrimitiveCache
+    from ...execution.opencl_execution import OpenClExecution
+    from ..cache import PrimitiveCache
 
 
 class CrossingPrimitive(Primitive):

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from poolrt.workers.desc import Eltwise, MemoryDesc, PostOp, PrimitiveAttr
 from poolrt.workers.engines.engine import Engine
 from poolrt.workers.engines.target import cpu_target
-from poolrt.workers.primitives.offers import Descriptions, Offers, identical
+from poolrt.workers.primitives.candidates import Descriptions, Offers, identical
 
 MD = MemoryDesc((4,), "f32")
 #: As many as are kept.

@@ -1,0 +1,1 @@
+"""Reorders between engines: described for two, transferred on a stream of one, computed on either."""
