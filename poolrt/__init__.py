@@ -15,18 +15,21 @@ if TYPE_CHECKING:
     from .graph.errors import GraphError, ModelError, UnsupportedNode
     from .graph.onnx.importer import load_onnx
     from .graph.values import Value
+    from .inprocess.device_context import ContextStatistics, DeviceContext
     from .inprocess.executor import Executor
     from .model import Model, TensorSpec
     from .pool import Pool, connect
 
 __all__ = [
-    "Executor", "Graph", "GraphError", "Model", "ModelError", "Pool", "TensorSpec", "UnsupportedNode", "Value", "connect",
-    "errors", "load_onnx",
+    "ContextStatistics", "DeviceContext", "Executor", "Graph", "GraphError", "Model", "ModelError", "Pool", "TensorSpec",
+    "UnsupportedNode", "Value", "connect", "errors", "load_onnx",
 ]  # fmt: skip
 __all__ += workers.__all__
 
 #: Public name -> the module that has it. Imported on first use: a command or worker pays only for what it names.
 _HOMES: Final = {
+    "ContextStatistics": ".inprocess.device_context",
+    "DeviceContext": ".inprocess.device_context",
     "Executor": ".inprocess.executor",
     "Graph": ".graph.builder",
     "GraphError": ".graph.errors",

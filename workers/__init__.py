@@ -35,7 +35,6 @@ if TYPE_CHECKING:
         Softmax,
         Sum,
     )
-    from .device_context import ContextStatistics, DeviceContext
     from .engines.engine import Engine
     from .gemm import gemm_s8s8s32, gemm_u8s8s32, sgemm
     from .memory.storage import Memory
@@ -55,8 +54,8 @@ if TYPE_CHECKING:
     from .verbose.output import set_verbose
 
 __all__ = [
-    "Arg", "BatchNormalization", "Binary", "Concat", "ContextStatistics", "Convolution", "Deconvolution",
-    "DeviceContext", "Eltwise", "Engine", "ExecutorPool", "GroupNormalization", "Gru", "InnerProduct",
+    "Arg", "BatchNormalization", "Binary", "Concat", "Convolution", "Deconvolution",
+    "Eltwise", "Engine", "ExecutorPool", "GroupNormalization", "Gru", "InnerProduct",
     "LayerNormalization", "Lrn", "Lstm", "Matmul", "Memory", "MemoryDesc", "NativePool", "Pooling", "PostOp", "Prelu",
     "Primitive", "PrimitiveAttr", "Quantisation", "Reduction", "Reorder", "Resampling", "Rnn", "SequentialPool",
     "Shuffle", "Softmax", "Stream", "StreamAttr", "Sum", "ThreadpoolInterface", "ThreadsPool", "gemm_s8s8s32",
@@ -66,8 +65,6 @@ __all__ = [
 
 #: Name -> the module that has it, `desc` for those that are not listed. A worker process imports none of them.
 _HOMES: Final = {
-    "ContextStatistics": ".device_context",
-    "DeviceContext": ".device_context",
     "Engine": ".engines.engine",
     "ExecutorPool": ".threadpools.executor",
     "Memory": ".memory.storage",

@@ -18,8 +18,8 @@ from poolrt.graph.lower import lower
 from poolrt.graph.reshaping import with_input_shapes
 from poolrt.graph.training import training
 from poolrt.graph.wire import wire_form
+from poolrt.inprocess.device_context import DeviceContext, InstanceKey
 from poolrt.workers.desc import MemoryDesc, type_name
-from poolrt.workers.device_context import DeviceContext, InstanceKey
 from poolrt.workers.engines.engine import Engine
 from poolrt.workers.streams.stream import Stream
 

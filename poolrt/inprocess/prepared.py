@@ -10,8 +10,8 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from poolrt.graph.constant import Constant
 from poolrt.graph.plan_finish import Lowered
+from poolrt.inprocess.device_context import DeviceContext, InstanceKey
 from poolrt.workers.desc import Arg, MemoryDesc, Reorder
-from poolrt.workers.device_context import DeviceContext, InstanceKey
 from poolrt.workers.engines.engine import Engine
 from poolrt.workers.memory.opencl import shares_host_memory
 from poolrt.workers.memory.storage import Memory

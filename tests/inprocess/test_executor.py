@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from poolrt import DeviceContext, Engine, Executor, Graph, GraphError, Stream, StreamAttr
+from poolrt.inprocess.device_context import InstanceKey
 from poolrt.inprocess.prepared import Prepared
-from poolrt.workers.device_context import InstanceKey
 from poolrt.workers.memory.storage import Memory
 from poolrt.workers.primitives.cache import PrimitiveCache
 from poolrt.workers.primitives.primitive import Primitive

@@ -8,7 +8,7 @@ from dataclasses import astuple
 
 import pytest
 
-from poolrt.workers.device_context import CAPACITY, DeviceContext, InstanceKey
+from poolrt.inprocess.device_context import CAPACITY, DeviceContext, InstanceKey
 
 BOUND_S = 30.0
 
