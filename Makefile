@@ -47,7 +47,7 @@ run: $(VENV)/.for-run ## ResNet-50 on a pool of workers, cold and then warm in a
 # What holds processes to bounds of a second or so has the machine to itself; everything else shares the processors, a process
 # on each of them up to eight.
 ALONE := tests/acceptance tests/cachestore/drills tests/cachestore/test_failures.py \
-	tests/pool/test_faults.py tests/pool/test_hangs.py tests/workers/verbose/test_times.py
+	tests/poolrt/pool/test_faults.py tests/poolrt/pool/test_hangs.py tests/workers/verbose/test_times.py
 
 test: $(VENV)/.for-test ## the test suite, without the thorough tier (minutes)
 	@trap 'exit 130' INT; failed=0; \

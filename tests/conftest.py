@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, settings
 
 from poolrt.workers.processes.compiler_pool import compilers
 from tests.left_behind import nothing_left_behind
-from tests.workers.opencl.processes import python
+from tests.workers.own_process import python
 
 # How long an example takes on a machine that is busy with other things tells nothing of it.
 settings.register_profile("patient", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 
-from tests.workers.opencl.processes import python
+from tests.workers.own_process import python
 
 #: Prints for each kind of thing what is said of it.
 LEAVING = """

@@ -14,8 +14,8 @@ from poolrt.workers.kernels.native.codegen import compile_kernel
 from poolrt.workers.kernels.native.object_loader import NativeKernel, load_object
 from poolrt.workers.verbose.output import set_verbose
 
+from .implementations.opencl.reference.runner import OpenClRunner
 from .native_runner import LEVELS, NativeRunner
-from .opencl.reference.runner import OpenClRunner
 from .verbose.lines import Told, parsed
 
 

@@ -11,7 +11,7 @@ import pytest
 from poolrt.workers.engines.engine import Engine
 from poolrt.workers.engines.realized import Realized
 from poolrt.workers.engines.target import cpu_target
-from tests.workers.opencl.processes import python
+from tests.workers.own_process import python
 
 
 class Thing:

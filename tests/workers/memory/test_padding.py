@@ -17,7 +17,7 @@ from poolrt.workers.primitives.cache import primitive_cache
 from poolrt.workers.streams.attributes import StreamAttr
 from poolrt.workers.streams.stream import Stream
 from poolrt.workers.threadpools.threads import ThreadsPool
-from tests.workers.opencl.processes import python
+from tests.workers.own_process import python
 
 #: 5 of 8 channels and 3 of 4 rows are elements.
 MD = MemoryDesc((2, 5, 3), "f32", "aBC4c8b")

@@ -23,7 +23,7 @@ from poolrt.workers.primitives.creation import PrimitiveCreator
 from poolrt.workers.primitives.entry import Entry
 from poolrt.workers.primitives.key import primitive_key
 from poolrt.workers.primitives.primitive_desc import PrimitiveDesc
-from tests.workers.opencl.processes import ANSWER_S, python
+from tests.workers.own_process import ANSWER_S, python
 
 from .crowd import BOUND_S, BROKEN, THREADS, Counting, Described, all_at_once
 

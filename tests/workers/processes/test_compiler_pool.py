@@ -25,7 +25,7 @@ from poolrt.workers.primitives.entry import parse_entry
 from poolrt.workers.primitives.primitive_desc import PrimitiveDesc, primitive_desc
 from poolrt.workers.processes import compiler_pool as module
 from poolrt.workers.processes.compiler_pool import Compilers
-from tests.workers.opencl.processes import ANSWER_S
+from tests.workers.own_process import ANSWER_S
 
 BOUND_S = 30.0
 _SIZES = count(17)

@@ -21,7 +21,7 @@ from poolrt.coordinator.processes import WARM_IDLE_S, Processes, _start_anew
 from poolrt.workers.ipc.channel import Channel, ChannelClosed
 from poolrt.workers.ipc.protocol import Kind
 
-from ...pool.processes import BOUND_S, children, is_alive
+from ...poolrt.pool.processes import BOUND_S, children, is_alive
 
 
 class Bench:

@@ -13,7 +13,7 @@ from poolrt.workers.streams.stream import Stream
 from poolrt.workers.threadpools.interface import ThreadpoolInterface
 from poolrt.workers.threadpools.sequential import SequentialPool
 from poolrt.workers.threadpools.threads import ThreadsPool
-from tests.workers.opencl.processes import python
+from tests.workers.own_process import python
 from tests.workers.threadpools.kinds import OwnPool
 
 

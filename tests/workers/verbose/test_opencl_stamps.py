@@ -11,7 +11,7 @@ import pytest
 
 from tests.workers.verbose.lines import Line, parsed
 
-from ..opencl.processes import ANSWER_S, ROOT
+from ..own_process import ANSWER_S, ROOT
 
 PARTS = (
     "device, shared memory", "both engines, shared memory", "device, transferred memory",
@@ -32,7 +32,7 @@ class Part:
 @pytest.fixture(scope="module")
 def told(device: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Part]:
     """Return what one process tells, by part."""
-    command = [sys.executable, "-m", "tests.workers.opencl.telling", str(tmp_path_factory.mktemp("home"))]
+    command = [sys.executable, "-m", "tests.workers.verbose.telling", str(tmp_path_factory.mktemp("home"))]
     child = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=ANSWER_S, check=False)
     assert child.returncode == 0, child.stderr
     found, written = {}, child.stderr

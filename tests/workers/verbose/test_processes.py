@@ -13,7 +13,7 @@ import pytest
 
 from poolrt.cachestore import CacheStore
 
-from ..opencl.processes import ANSWER_S, ROOT
+from ..own_process import ANSWER_S, ROOT
 from .lines import parsed, relu_text
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from poolrt.cachestore import CacheStore
-from tests.workers.opencl.processes import ANSWER_S, ROOT
+from tests.workers.own_process import ANSWER_S, ROOT
 
 
 def run(kind: str, home: Path, name: str) -> dict[str, Any]:

@@ -1,0 +1,239 @@
+"""Every operator that can be imported, against ONNX Runtime, option by option."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from numpy.typing import NDArray
+
+from poolrt import UnsupportedNode, load_onnx
+from poolrt.graph.onnx.operators import OPERATORS
+from tests.poolrt.graph.interpreter import run_wire
+
+from .single_node import model_of, runtime
+
+Array = NDArray[Any]
+_random = np.random.default_rng(3)
+
+
+def array(*shape: int) -> Array:
+    return _random.standard_normal(shape).astype(np.float32)
+
+
+def integers(*values: int) -> Array:
+    return np.array(values, np.int64)
+
+
+IMAGE = {"x": (2, 4, 9, 7)}
+MATRIX = {"x": (3, 6)}
+_K3 = {"w": array(6, 4, 3, 3), "b": array(6)}
+_BN = {"scale": array(4), "shift": array(4), "mean": array(4), "variance": np.abs(array(4)) + 0.5}
+
+Case = tuple[str, Mapping[str, Sequence[Any]], Mapping[str, Array], int, dict[str, Any]]
+
+
+def case(
+    operator: str, inputs: Mapping[str, Sequence[Any]], constants: Mapping[str, Array] | None = None, **attributes: Any
+) -> Case:
+    opset = attributes.pop("opset", 13)
+    return operator, inputs, constants or {}, opset, attributes
+
+
+CASES: list[Case] = [
+    case("Conv", IMAGE, _K3),
+    case("Conv", IMAGE, {"w": _K3["w"]}, pads=[1, 0, 2, 1], strides=[2, 1]),
+    case("Conv", IMAGE, _K3, dilations=[2, 3], opset=9),
+    case("Conv", IMAGE, {"w": array(8, 1, 3, 3)}, group=4),
+    case("Conv", IMAGE, _K3, auto_pad="SAME_UPPER", strides=[2, 2]),
+    case("Conv", IMAGE, {"w": array(6, 4, 2, 4)}, auto_pad="SAME_LOWER"),
+    case("Conv", IMAGE, _K3, auto_pad="VALID", strides=[2, 2]),
+    case("Conv", {"x": (1, 2, 9)}, {"w": array(3, 2, 3)}, pads=[1, 1]),
+    case("Conv", {"x": (1, 2, 4, 5, 6)}, {"w": array(3, 2, 2, 3, 1)}),
+    case("Conv", {**IMAGE, "w": (6, 4, 3, 3)}),
+    case("MaxPool", IMAGE, kernel_shape=[3, 2], strides=[2, 2], pads=[1, 0, 1, 1]),
+    case("MaxPool", IMAGE, kernel_shape=[2, 2], strides=[2, 2], ceil_mode=1),
+    case("MaxPool", IMAGE, kernel_shape=[3, 3], strides=[4, 4], pads=[1, 1, 1, 1], ceil_mode=1),
+    case("MaxPool", IMAGE, kernel_shape=[2, 2], strides=[5, 3], pads=[0, 0, 1, 1], ceil_mode=1, opset=19),
+    case("MaxPool", IMAGE, kernel_shape=[2, 2], dilations=[2, 3]),
+    case("MaxPool", IMAGE, kernel_shape=[3, 3], auto_pad="SAME_UPPER", strides=[2, 2], opset=9),
+    case("AveragePool", IMAGE, kernel_shape=[3, 2], strides=[2, 2], pads=[1, 0, 1, 1]),
+    case("AveragePool", IMAGE, kernel_shape=[3, 2], pads=[1, 0, 1, 1], count_include_pad=1),
+    case("AveragePool", IMAGE, kernel_shape=[2, 2], strides=[2, 2], ceil_mode=1),
+    case(
+        "AveragePool", IMAGE, kernel_shape=[3, 3], strides=[4, 2], pads=[1, 1, 1, 1], ceil_mode=1, count_include_pad=1
+    ),
+    case("AveragePool", IMAGE, kernel_shape=[3, 3], auto_pad="SAME_LOWER", strides=[2, 2]),
+    case("AveragePool", IMAGE, kernel_shape=[2, 2], dilations=[2, 2], opset=19),
+    case("AveragePool", {"x": (2, 3, 8)}, kernel_shape=[3], strides=[2]),
+    case("GlobalAveragePool", IMAGE),
+    case("GlobalMaxPool", IMAGE),
+    case("ReduceMean", IMAGE, axes=[2, 3]),
+    case("ReduceMean", IMAGE, axes=[-1, 2], keepdims=0),
+    case("ReduceMean", IMAGE, {"axes": integers(2, 3)}, opset=18),
+    case("BatchNormalization", IMAGE, _BN, opset=9),
+    case("BatchNormalization", IMAGE, _BN, opset=15, epsilon=0.1),
+    case("BatchNormalization", {"x": (3, 4)}, _BN, opset=9),
+    case("LRN", IMAGE, size=3),
+    case("LRN", IMAGE, size=5, alpha=0.5, beta=0.6, bias=2.0),
+    case("Softmax", MATRIX),
+    case("Softmax", MATRIX, axis=0),
+    case("Softmax", IMAGE, opset=12),
+    case("Softmax", IMAGE, axis=2, opset=9),
+    case("Softmax", IMAGE, axis=-1, opset=11),
+    case("Softmax", {"x": (2, 5, 1, 1)}, opset=9),
+    case("LogSoftmax", IMAGE, axis=1),
+    case("LogSoftmax", IMAGE, axis=2, opset=11),
+    case("Gemm", MATRIX, {"b": array(6, 5)}),
+    case("Gemm", MATRIX, {"b": array(5, 6), "c": array(5)}, transB=1),
+    case("Gemm", MATRIX, {"b": array(5, 6), "c": array(1, 5)}, transB=1, alpha=0.5, beta=2.0),
+    case("Gemm", MATRIX, {"b": array(6, 5), "c": array(1)}, beta=0.25),
+    case("Gemm", MATRIX, {"b": array(6, 5), "c": array(3, 1)}, beta=0.25),
+    case("Gemm", MATRIX, {"b": array(6, 3), "c": array(3, 1)}),
+    case("Gemm", MATRIX, {"b": array(6, 5), "c": array(3, 5)}),
+    case("Gemm", MATRIX, {"b": array(6, 5), "c": array(5)}, beta=0.0),
+    case("Gemm", {"x": (6, 3)}, {"b": array(6, 5), "c": array(5)}, transA=1, opset=9),
+    case("Gemm", {**MATRIX, "b": (5, 6), "c": (5,)}, transB=1, alpha=2.0, beta=3.0),
+    case("Gemm", {**MATRIX, "b": (6, 5)}, {"c": array(5)}),
+    case("MatMul", MATRIX, {"b": array(6, 5)}),
+    case("MatMul", {"x": (2, 3, 6)}, {"b": array(6, 5)}),
+    case("MatMul", {"x": (2, 1, 3, 6), "b": (4, 6, 5)}),
+    case("MatMul", {"x": (6,), "b": (6, 5)}),
+    case("MatMul", {"x": (2, 3, 6), "b": (6,)}),
+    case("MatMul", {"x": (6,), "b": (6,)}),
+    case("MatMul", {"b": (6, 5)}, {"a": array(3, 6)}, order=["a", "b"]),
+    case("Add", {"x": (2, 4, 3), "z": (4, 1)}),
+    case("Add", IMAGE, {"z": array(4, 1, 1)}),
+    case("Sub", {"x": (3,), "z": (2, 1)}),
+    case("Sub", MATRIX, {"c": np.array(2, np.float32)}, order=["c", "x"]),
+    case("Mul", MATRIX, {"z": array(3, 1)}, opset=7),
+    case("Div", MATRIX, {"z": np.abs(array(1, 6)) + 1}),
+    case("Sum", {"a": (2, 3), "b": (2, 3), "c": (2, 3)}),
+    case("Sum", {"a": (2, 3), "b": (3,), "c": (2, 1)}),
+    case("Sum", MATRIX),
+    case("Max", {"a": (2, 3), "b": (3,), "c": (2, 1)}),
+    case("Min", {"a": (2, 3), "b": (2, 3)}),
+    case("Relu", MATRIX),
+    case("LeakyRelu", MATRIX),
+    case("LeakyRelu", MATRIX, alpha=0.3),
+    case("Elu", MATRIX, alpha=0.7),
+    case("Sigmoid", MATRIX),
+    case("Tanh", MATRIX),
+    case("Exp", MATRIX),
+    case("Abs", MATRIX),
+    case("Neg", MATRIX),
+    case("Reciprocal", MATRIX),
+    case("Softplus", MATRIX),
+    case("HardSigmoid", MATRIX),
+    case("HardSigmoid", MATRIX, alpha=0.3, beta=0.4),
+    case("HardSwish", MATRIX, opset=14),
+    case("Mish", MATRIX, opset=18),
+    case("Gelu", MATRIX, opset=20),
+    case("Clip", MATRIX, min=-0.5, max=0.25, opset=6),
+    case("Clip", MATRIX, {"low": np.array(-0.5, np.float32), "high": np.array(0.25, np.float32)}),
+    case("Clip", MATRIX, {"high": np.array(0.25, np.float32)}, order=["x", "", "high"]),
+    case("Clip", MATRIX),
+    case("Clip", {**MATRIX, "low": (), "high": ()}),
+    case("PRelu", IMAGE, {"slope": array(4, 1, 1)}),
+    case("PRelu", {**IMAGE, "slope": (7,)}),
+    case("Selu", MATRIX),
+    case("Selu", MATRIX, alpha=2.0, gamma=0.5),
+    case("Softsign", MATRIX),
+    case("Mean", {"a": (2, 3), "b": (2, 3)}),
+    case("Mean", {"a": (2, 3), "b": (3,), "c": (2, 1)}),
+    case("Pow", MATRIX, {"e": np.array(2, np.float32)}),
+    case("Reshape", IMAGE, {"shape": integers(0, -1)}),
+    case("Reshape", IMAGE, {"shape": integers(7, 2, 0, 4)}),
+    case("Reshape", IMAGE, {"shape": integers(2, 252)}, allowzero=1, opset=14),
+    case("Flatten", IMAGE),
+    case("Flatten", IMAGE, axis=-1),
+    case("Flatten", IMAGE, axis=0),
+    case("Squeeze", {"x": (1, 3, 1)}, {"axes": integers(0)}),
+    case("Squeeze", {"x": (1, 3, 1)}, axes=[-1], opset=11),
+    case("Squeeze", {"x": (1, 3, 1)}),
+    case("Unsqueeze", MATRIX, {"axes": integers(0, -1)}),
+    case("Unsqueeze", MATRIX, axes=[1, 2], opset=11),
+    case("Transpose", IMAGE),
+    case("Transpose", IMAGE, perm=[0, 2, 3, 1]),
+    case("Concat", {"a": (2, 3), "b": (2, 4)}, {"c": array(2, 1)}, axis=1),
+    case("Concat", {"a": (2, 3), "b": (1, 3)}, axis=-2),
+    case("Identity", MATRIX),
+    case("Dropout", MATRIX, ratio=0.5, opset=10),
+    case("Dropout", MATRIX, {"ratio": np.array(0.5, np.float32), "training": np.array(False)}),
+    case("Cast", MATRIX, to=onnx.TensorProto.FLOAT),
+]
+#: Logarithm and square root want positive numbers; the others are covered by the whole-model tests beside this one.
+POSITIVE = [case("Log", MATRIX), case("Sqrt", MATRIX), case("Pow", MATRIX, {"e": np.array([0.5], np.float32)})]
+ELSEWHERE = {"Constant", "ConstantOfShape", "Shape", "Gather", "Slice", "Swish"}
+
+
+def names(cases: list[Case]) -> list[str]:
+    return [f"{operator}-{opset}-{number}" for number, (operator, _, _, opset, _) in enumerate(cases)]
+
+
+def check(given: Case, feeds: dict[str, Array]) -> None:
+    operator, inputs, constants, opset, attributes = given
+    order = attributes.get("order")
+    rest = {name: value for name, value in attributes.items() if name != "order"}
+    model = model_of(operator, inputs, constants, opset, order, **rest)
+    (expected,) = runtime(model, feeds)
+    graph = load_onnx(model.SerializeToString())
+    for optimize in (False, True):
+        got = run_wire(*graph.to_wire(optimize), feeds)["y"]
+        assert got.shape == expected.shape
+        np.testing.assert_allclose(got, expected, rtol=2e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize("given", CASES, ids=names(CASES))
+def test_an_operator_computes_what_onnx_runtime_does(given: Case) -> None:
+    random = np.random.default_rng(5)
+    check(given, {name: random.standard_normal(shape) for name, shape in given[1].items()})
+
+
+@pytest.mark.parametrize("given", POSITIVE, ids=names(POSITIVE))
+def test_an_operator_of_positive_numbers_computes_what_onnx_runtime_does(given: Case) -> None:
+    check(given, {name: np.random.default_rng(5).uniform(0.1, 4, shape) for name, shape in given[1].items()})
+
+
+def test_every_operator_has_a_case() -> None:
+    assert {name for name, *_ in (*CASES, *POSITIVE)} | ELSEWHERE == set(OPERATORS)
+
+
+REFUSED: list[tuple[Case, str]] = [
+    (case("LSTM", MATRIX, {"w": array(1, 4, 6), "r": array(1, 4, 1)}), "there is no such operator in poolrt"),
+    (
+        case("MaxPool", IMAGE, kernel_shape=[2, 2], outputs=["i", "y"]),
+        "its output Indices is used",
+    ),
+    (
+        case("AveragePool", {"x": (1, 1, 4, 4)}, kernel_shape=[3, 3], strides=[2, 2], ceil_mode=1, count_include_pad=1),
+        "ceil_mode=1 with count_include_pad=1 is not supported",
+    ),
+    (case("BatchNormalization", IMAGE, _BN, training_mode=1, opset=15), "training_mode is 1"),
+    (case("BatchNormalization", IMAGE, _BN, spatial=0, opset=7), "spatial=0 (statistics for each element)"),
+    (case("Gelu", MATRIX, approximate="tanh", opset=20), "approximate='tanh' is not supported"),
+    (case("Pow", MATRIX, {"e": np.array(3, np.float32)}), "only the exponents 0.5, 1 and 2 are supported"),
+    (case("Pow", {**MATRIX, "e": (1,)}), "the exponent is computed by the model; it must be constant"),
+    (case("Cast", MATRIX, to=onnx.TensorProto.DOUBLE), "a tensor cannot be cast to float64"),
+    (case("ReduceMean", IMAGE, axes=[1]), "only the mean over all spatial dimensions is supported"),
+    (case("Add", MATRIX, {"z": np.ones((3, 6))}), "input 1 is of type float64; only float32 is computed"),
+    (case("Dropout", MATRIX, {"r": np.array(0.5, np.float32), "t": np.array(True)}), "training_mode is true"),
+]
+
+
+@pytest.mark.parametrize(("given", "reason"), REFUSED, ids=[reason[:40] for _, reason in REFUSED])
+def test_what_is_not_supported_is_named_with_node_operator_opset_and_reason(given: Case, reason: str) -> None:
+    operator, inputs, constants, opset, attributes = given
+    outputs = attributes.pop("outputs", ["y"])
+    model = model_of(operator, inputs, constants, opset, None, outputs, **attributes)
+    if len(outputs) > 1:
+        model.graph.output[0].name = outputs[1]
+    with pytest.raises(UnsupportedNode) as caught:
+        load_onnx(model.SerializeToString())
+    error = caught.value
+    assert (error.node, error.operator, error.opset) == ("node", operator, opset)
+    assert str(error).startswith(f"node 'node' ({operator}, opset {opset}): {reason}")
+    assert "\n" not in str(error)

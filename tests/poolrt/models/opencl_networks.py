@@ -1,0 +1,51 @@
+"""A process that lowers, creates and runs networks on OpenCL; answers the largest error and the largest output."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from poolrt.graph.lower import lower
+from poolrt.graph.onnx.importer import load_onnx
+from poolrt.models import build, expected
+from poolrt.workers.engines.opencl import OpenClEngine
+from poolrt.workers.engines.target import cpu_target
+from poolrt.workers.plans.opencl_runner import OpenClPlanRunner
+from poolrt.workers.primitives.creation import PrimitiveCreator
+from tests.workers.own_process import serve
+
+
+class Networks:
+    """One engine and one creator for all requests."""
+
+    def __init__(self) -> None:
+        self._engine = OpenClEngine(threads=2)
+        self._creator = PrimitiveCreator()
+
+    def answer(self, name: str) -> Any:
+        """Return the largest error and the largest value of a network's output, from its second run."""
+        wire, given = load_onnx(build(name).SerializeToString(), engine="opencl:0").to_wire()
+        lowered = lower(wire, {"cpu": cpu_target(), "opencl:0": self._engine.target})
+        raw = {}
+        for (value, nbytes), constant in zip(wire["constants"], given, strict=True):
+            raw[value] = np.empty(nbytes // 4, np.float32)
+            constant.write_into(raw[value])
+        plan = lowered.plan
+        final = [raw[c.value] if c.reorder is None else np.empty(c.nbytes // 4, np.float32) for c in plan.constants]
+        entries = [self._creator.create(pd) for pd in lowered.primitives]
+        runner = OpenClPlanRunner(plan, entries, self._engine, [c.ctypes.data for c in final])
+        for number, kept in enumerate(plan.constants):
+            if kept.reorder is not None:
+                runner.reorder_constant(number, raw[kept.value].ctypes.data, final[number].ctypes.data)
+        wanted = expected(name)
+        x, y = wanted.inputs()[plan.inputs[0].name], np.empty(wanted.output.shape, np.float32)
+        for _ in range(2):
+            y[:] = np.nan
+            runner.run([x.ctypes.data], [y.ctypes.data])
+        runner.close()
+        return wanted.error(y), float(np.abs(wanted.output).max())
+
+
+if __name__ == "__main__":
+    serve(Networks().answer)

@@ -1,0 +1,117 @@
+"""Binaries: complete when they are taken, refused where they are not for the device, errors with the compiler's log."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ...own_process import python
+
+BUILD = """
+import sys
+from pathlib import Path
+from poolrt.workers.engines.opencl import opencl_target
+from poolrt.workers.kernels.opencl.build import compile_kernel
+from poolrt.workers.implementations.program import KernelSpec
+params = dict(v=16, function="eltwise_relu", alpha=0.0, beta=0.0, post_ops=(), local=(64, 1), grids={grids})
+spec = KernelSpec.of("eltwise", **params)
+Path({path!r}).write_bytes(compile_kernel(spec, opencl_target()))
+"""
+USE = """
+from pathlib import Path
+import numpy
+from poolrt.workers.engines.opencl import *
+from poolrt.workers.kernels.opencl.realize import *
+engine = OpenClEngine()
+import pyopencl as cl  # when the engine has been made: it is the one that decides how
+binary = Path({path!r}).read_bytes()
+assert engine.realize(binary) is engine.realize(bytes(binary))
+kernel = realize_kernel(engine.realize(binary), "eltwise")
+values = numpy.arange(-8, 8, dtype=numpy.float32)
+buffer = cl.Buffer(engine.context, cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR, hostbuf=values)
+set_memory(kernel, 0, buffer, 0)
+set_memory(kernel, 2, buffer, 0)
+set_number(kernel, 4, 16, real=False)
+before = len(list(runtime().cache.rglob("*.so")))
+for width in {widths}:
+    cl.enqueue_nd_range_kernel(engine.queue, kernel, (width, 1), (64, 1))
+engine.queue.finish()
+result = numpy.empty_like(values)
+cl.enqueue_copy(engine.queue, result, buffer)
+assert (result == numpy.maximum(values, 0)).all(), result
+print(len(list(runtime().cache.rglob("*.so"))) - before)
+"""
+
+
+def test_a_binary_holds_every_variant_that_was_declared(device: str, tmp_path: Path) -> None:
+    path = str(tmp_path / "binary")
+    # Given a kernel built for small and large grids
+    python(BUILD.format(grids=("small", "large"), path=path))
+    # When a process whose first launch is small, and one whose first is large, use both
+    compiled = [python(USE.format(path=path, widths=widths)).strip() for widths in ((64, 131072), (131072, 64))]
+    # Then nothing is compiled in either
+    assert compiled == ["0", "0"]
+
+
+def test_an_undeclared_variant_is_what_a_consumer_would_compile(device: str, tmp_path: Path) -> None:
+    # This is what the test above would miss if it counted wrongly.
+    path = str(tmp_path / "binary")
+    python(BUILD.format(grids=("small",), path=path))
+    compiled = int(python(USE.format(path=path, widths=(131072,))))
+    assert compiled == (1 if "pthread" in device else 0)
+
+
+def test_a_kernel_that_does_not_compile_gives_the_compilers_log(device: str) -> None:
+    code = """
+from poolrt.workers.engines.opencl import opencl_target
+from poolrt.workers.kernels.opencl.build import *
+from poolrt.workers.implementations.program import KernelSpec
+spec = KernelSpec.of("eltwise", v=16, function="eltwise_missing", alpha=0.0, beta=0.0, post_ops=(), local=(64, 1))
+try:
+    compile_kernel(spec, opencl_target())
+except KernelBuildError as error:
+    print(error)
+"""
+    log = python(code)
+    assert "OpenCL kernel eltwise" in log
+    assert "eltwise_missing" in log
+    assert "error:" in log
+
+
+def test_a_target_that_no_device_has_is_an_error(device: str) -> None:
+    code = """
+from poolrt.workers.engines.opencl import EngineUnavailable
+from poolrt.workers.engines.target import Target
+from poolrt.workers.kernels.opencl.build import *
+from poolrt.workers.implementations.program import KernelSpec
+try:
+    spec = KernelSpec.of("copy", v=16, post_ops=(), local=(64, 1))
+    compile_kernel(spec, Target("opencl", "opencl", (("name", "abacus"),)))
+except EngineUnavailable as error:
+    print(error)
+"""
+    assert "abacus" in python(code)
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ("b'no binary at all'", "16 bytes are no compressed program binary"),
+        ("zlib.compress(b'no binary at all')", "the driver refuses a program binary of 16 bytes"),
+        ("zlib.compress(bytes(1000))[:-9]", "is cut short"),
+        ("zlib.compress(bytes(2001))", "has more than 2000 bytes"),
+    ],
+)
+def test_bytes_that_are_no_binary_are_refused(device: str, content: str, reason: str) -> None:
+    code = f"""
+import zlib
+from poolrt.workers.engines.opencl import OpenClEngine
+from poolrt.workers.kernels.opencl.realize import RealizeError, realize_program
+engine = OpenClEngine()
+try:
+    realize_program(engine.context, engine.device, {content}, largest=2000)
+except RealizeError as error:
+    print(error)
+"""
+    assert reason in python(code)

@@ -1,0 +1,41 @@
+"""Plans for the processor and a device at once, on host memory that is shared and on memory that is transferred."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from tests.poolrt.graph.every_operation import OPERATIONS
+
+from ..own_process import ANSWER_S, ROOT
+
+
+def mixing(what: str) -> dict[str, Any]:
+    """Return what a process finds of each graph."""
+    command = [sys.executable, "-m", "tests.workers.plans.mixing", what]
+    child = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=ANSWER_S, check=False)
+    assert child.returncode == 0, child.stderr
+    found: dict[str, Any] = json.loads(child.stdout)
+    return found
+
+
+@pytest.mark.parametrize("memory", ["shared", "transferred"])
+def test_steps_on_both_engines_compute_together_again_and_again(device: str, memory: str) -> None:
+    found = mixing(memory)
+    assert len(found) == 4
+    for name, figures in found.items():
+        assert figures["error"] < 1e-4, name
+        assert figures["crossings"] >= 2, name
+        # Where host and device share memory, crossing it costs nothing.
+        assert figures["copies"] == (0 if memory == "shared" else figures["crossings"]), name
+
+
+def test_a_device_computes_every_operation_of_a_graph(device: str) -> None:
+    found = mixing("operations")
+    assert set(found) == set(OPERATIONS)
+    assert all(figures["engines"] == ["opencl:0"] for figures in found.values())
+    assert max(figures["error"] for figures in found.values()) < 2e-5
