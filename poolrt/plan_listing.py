@@ -7,7 +7,7 @@ from typing import Any
 
 from poolrt.workers.desc import Arg, MemoryDesc, PrimitiveAttr, op_from_wire
 from poolrt.workers.desc.args import argument_name
-from poolrt.workers.plans.execution_plan import Crossing, ExecutionPlan, PlaceKind, Step
+from poolrt.workers.plans.execution_plan import CrossEngineReorder, ExecutionPlan, PlaceKind, Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,9 @@ class PlanListing:
         plan = ExecutionPlan.from_wire(plan_wire)
         primitives = [_Primitive.from_wire(wire) for wire in descriptors]
         steps = tuple(
-            _crossing(step, plan) if isinstance(step, Crossing) else primitives[step.primitive].step(step, plan)
+            _crossing(step, plan)
+            if isinstance(step, CrossEngineReorder)
+            else primitives[step.primitive].step(step, plan)
             for step in plan.steps
         )
         constants = []
@@ -120,6 +122,6 @@ class _Primitive:
         return PlannedTensor(argument_name(arg), desc.dtype, layout, desc.dims, where)
 
 
-def _crossing(step: Crossing, plan: ExecutionPlan) -> PlannedStep:
+def _crossing(step: CrossEngineReorder, plan: ExecutionPlan) -> PlannedStep:
     engines = f"{plan.engines[step.source_engine]} -> {plan.engines[step.destination_engine]}"
     return PlannedStep(step.name, "crossing", "", engines)

@@ -8,7 +8,15 @@ from typing import Final
 
 from poolrt.cachestore import Key
 from poolrt.workers.desc import Arg
-from poolrt.workers.plans.execution_plan import Crossing, ExecutionPlan, Place, PlaceKind, PlanConstant, Port, Step
+from poolrt.workers.plans.execution_plan import (
+    CrossEngineReorder,
+    ExecutionPlan,
+    Place,
+    PlaceKind,
+    PlanConstant,
+    Port,
+    Step,
+)
 from poolrt.workers.primitives.key import primitive_key
 from poolrt.workers.primitives.primitive_desc import PrimitiveDesc
 
@@ -52,7 +60,7 @@ def finished(
         number = used[storage.number] if storage.kind is PlaceKind.CONSTANT else storage.number
         return Place(storage.kind, number, version.start)
 
-    steps: list[Step | Crossing] = []
+    steps: list[Step | CrossEngineReorder] = []
     for step in draft.steps:
         if step.primitive is not None:
             args = tuple((int(arg), located(version)) for arg, version in step.args.items())
@@ -61,7 +69,7 @@ def finished(
             src, dst = step.args[Arg.SRC], step.args[Arg.DST]
             ends = [(located(v), engines.index(draft.home(v))) for v in (src, dst)]
             until = reads[id(_storage(draft, dst))]
-            steps.append(Crossing(*ends[0], *ends[1], src.desc.nbytes, until, step.name))
+            steps.append(CrossEngineReorder(*ends[0], *ends[1], src.desc.nbytes, until, step.name))
     constants = tuple(c if c.reorder is None else replace(c, reorder=distinct.numbers[c.reorder]) for c in constants)
     numbers = tuple(engines.index(each) for each in where)
     nested = tuple(distinct.nested) if any(distinct.nested) else ()

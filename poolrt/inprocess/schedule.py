@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 
 from poolrt.graph.plan_finish import Lowered
 from poolrt.workers.desc import MemoryDesc
-from poolrt.workers.plans.execution_plan import Crossing, PlaceKind, Step
-from poolrt.workers.plans.locations import Aliases, Spot
+from poolrt.workers.plans.execution_plan import CrossEngineReorder, PlaceKind, Step
+from poolrt.workers.plans.locations import Aliases, Location
 from poolrt.workers.primitives.primitive_desc import PrimitiveDesc
 
 #: The engine of tensors in the host's memory.
@@ -99,7 +99,7 @@ class _Scheduler:
             for number, port in enumerate(ports):
                 self._number(Tensor(ON_HOST, kind, number), port.nbytes)
         for number, step in enumerate(plan.steps):
-            if isinstance(step, Crossing):
+            if isinstance(step, CrossEngineReorder):
                 self._cross(step, number)
             else:
                 self._execute(step, number)
@@ -129,27 +129,29 @@ class _Scheduler:
         arguments = []
         for arg, place in step.args:
             desc = forms[arg]
-            spot = self.aliases.spot(place, engine, number)
-            tensor = self._tensor(spot, engine, spot.start + desc.nbytes)
-            start = spot.start
+            location = self.aliases.locate(place, engine, number)
+            tensor = self._tensor(location, engine, location.start + desc.nbytes)
+            start = location.start
             if start and not self.on_host[engine]:
                 # A device's buffers begin where the device wants: the view is read from a copy.
-                piece = self._number(Tensor(engine, spot.kind, spot.value, engine, len(self.steps)), desc.nbytes)
+                piece = self._number(
+                    Tensor(engine, location.kind, location.value, engine, len(self.steps)), desc.nbytes
+                )
                 self.steps.append(Copy(self._once(f"part for {step.name}"), tensor, start, piece, desc.nbytes))
                 tensor, start = piece, 0
             arguments.append(Argument(arg, tensor, start, desc))
         digest = self.lowered.keys[step.primitive].digest
         self.steps.append(Execution(self._once(step.name), engine, pd, digest, tuple(arguments)))
 
-    def _cross(self, step: Crossing, number: int) -> None:
-        source = self.aliases.spot(step.source, step.source_engine, number)
+    def _cross(self, step: CrossEngineReorder, number: int) -> None:
+        source = self.aliases.locate(step.source, step.source_engine, number)
         ends = (step.source_engine, step.destination_engine)
         if all(self.on_host[engine] for engine in ends):
             self.aliases.add(step, source)
             return
         given = self._tensor(source, ends[0], source.start + step.nbytes)
         place = step.destination
-        taken = self._tensor(Spot(ends[1], place.kind, place.value, 0), ends[1], step.nbytes)
+        taken = self._tensor(Location(ends[1], place.kind, place.value, 0), ends[1], step.nbytes)
         self.steps.append(Copy(self._once(step.name), given, source.start, taken, step.nbytes))
 
     def _once(self, name: str) -> str:
@@ -157,10 +159,12 @@ class _Scheduler:
         self.names[name] += 1
         return name if self.names[name] == 1 else f"{name} ({self.names[name]})"
 
-    def _tensor(self, spot: Spot, engine: int, nbytes: int) -> int:
-        """Return the number of the tensor at a spot as an engine reads it, which has at least so many bytes."""
-        space = spot.owner if spot.kind is PlaceKind.WORK else 0
-        return self._number(Tensor(ON_HOST if self.on_host[engine] else engine, spot.kind, spot.value, space), nbytes)
+    def _tensor(self, location: Location, engine: int, nbytes: int) -> int:
+        """Return the number of the tensor at a location as an engine reads it, which has at least so many bytes."""
+        space = location.owner if location.kind is PlaceKind.WORK else 0
+        return self._number(
+            Tensor(ON_HOST if self.on_host[engine] else engine, location.kind, location.value, space), nbytes
+        )
 
     def _number(self, tensor: Tensor, nbytes: int) -> int:
         number = self.numbers.setdefault(tensor, len(self.numbers))

@@ -59,7 +59,7 @@ class CrossingReorder:
             # On cache lines of its own, with as many bytes behind it as kernels may read.
             end += (memories[arg].nbytes + 127) // 64 * 64
         keeps = bool(op.dst.strides) or any(step.kind == "sum" for step in attr.post_ops)
-        fetches, deliveries = (
+        copies_in, copies_out = (
             tuple(Transfer(int(arg), places[arg], memories[arg].nbytes) for arg in chosen)
             for chosen in (
                 [arg for arg in elsewhere if arg != Arg.DST or keeps],
@@ -67,10 +67,10 @@ class CrossingReorder:
             )
         )
         if copied:
-            return Program((), (), b"", end, (), fetches, deliveries)
+            return Program((), (), b"", end, (), copies_in, copies_out)
         nested = _nested(op, attr, target)
         launch = NestedLaunch(0, tuple((int(arg), place) for arg, place in places.items()), end)
-        return Program((), (launch,), b"", end + nested.program().scratchpad, (nested,), fetches, deliveries)
+        return Program((), (launch,), b"", end + nested.program().scratchpad, (nested,), copies_in, copies_out)
 
     def _elsewhere(self, op: Reorder, args: Iterable[int]) -> list[int]:
         """Return the arguments that lie on another engine than the one that computes."""

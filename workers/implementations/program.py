@@ -89,7 +89,7 @@ class Transfer(NamedTuple):
 class Program(NamedTuple):
     """All that executing a primitive needs, except compiled code: ``scratchpad`` in bytes, ``tables`` as raw bytes.
 
-    ``fetches`` come before all launches, ``deliveries`` after them.
+    ``copies_in`` come before all launches, ``copies_out`` after them.
     """
 
     kernels: tuple[KernelSpec, ...]
@@ -97,5 +97,5 @@ class Program(NamedTuple):
     tables: bytes = b""
     scratchpad: int = 0
     nested: tuple[PrimitiveDesc, ...] = ()
-    fetches: tuple[Transfer, ...] = ()
-    deliveries: tuple[Transfer, ...] = ()
+    copies_in: tuple[Transfer, ...] = ()
+    copies_out: tuple[Transfer, ...] = ()

@@ -12,7 +12,7 @@ from ..threadpools.interface import Region, ThreadpoolInterface
 from ..threadpools.jobs import Jobs
 from ..verbose.stamps import stamped
 from .execution_plan import ExecutionPlan, PlaceKind
-from .locations import HostMemory, Spot
+from .locations import HostMemory, Location
 from .realization import realize_all
 
 
@@ -34,14 +34,14 @@ class CpuLane:
         self._scratchpad = Buffer(max((p.entry.scratchpad for p in self._primitives.values()), default=0))
         self._moving: dict[tuple[PlaceKind, int], list[tuple[ArgumentBlock, int, int]]] = {}
 
-    def bind(self, name: str, primitive: int, spots: Mapping[int, Spot]) -> list[Region]:
+    def bind(self, name: str, primitive: int, locations: Mapping[int, Location]) -> list[Region]:
         """Return the regions of a step."""
-        addresses = {arg: self._memory.address(spot) for arg, spot in spots.items()}
+        addresses = {arg: self._memory.address(location) for arg, location in locations.items()}
         bound = self._bound(primitive, addresses)
-        for arg, spot in spots.items():
-            blocks = [(block, index, offset + spot.start) for block, index, offset in bound.moving.get(arg, ())]
+        for arg, location in locations.items():
+            blocks = [(block, index, offset + location.start) for block, index, offset in bound.moving.get(arg, ())]
             if blocks:
-                self._moving.setdefault((spot.kind, spot.value), []).extend(blocks)
+                self._moving.setdefault((location.kind, location.value), []).extend(blocks)
         return [*stamped(bound.regions(f"step {name!r}"), self._plan.text_of(primitive), self._pool)]
 
     def place(self, kind: PlaceKind, number: int, address: int) -> None:

@@ -45,7 +45,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Crossing:
+class CrossEngineReorder:
     """``nbytes`` at ``source`` on one engine, to be read at ``destination``, in the workspace of another.
 
     Engines are numbers of the plan's. Step ``until`` is the last that reads the destination; the source stays as it is up
@@ -92,7 +92,7 @@ class ExecutionPlan:
     """
 
     engines: tuple[str, ...]
-    steps: tuple[Step | Crossing, ...]
+    steps: tuple[Step | CrossEngineReorder, ...]
     constants: tuple[PlanConstant, ...]
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
@@ -159,7 +159,7 @@ class ExecutionPlan:
             if constant.reorder is not None and not 0 <= constant.reorder < len(self.primitives):
                 raise ValueError(f"constant {constant.value} names primitive {constant.reorder}")
         for step in self.steps:
-            if isinstance(step, Crossing):
+            if isinstance(step, CrossEngineReorder):
                 self._check_crossing(step)
             elif not 0 <= step.primitive < len(self.primitives):
                 raise ValueError(f"step {step.name!r} names primitive {step.primitive} of {len(self.primitives)}")
@@ -176,7 +176,7 @@ class ExecutionPlan:
                 if not 0 <= number < primitive or self.primitives[number] != self.primitives[primitive]:
                     raise ValueError(f"primitive {number} cannot be nested in primitive {primitive}")
 
-    def _check_crossing(self, step: Crossing) -> None:
+    def _check_crossing(self, step: CrossEngineReorder) -> None:
         engines = (step.source_engine, step.destination_engine)
         if any(not 0 <= engine < len(self.engines) for engine in engines) or engines[0] == engines[1]:
             raise ValueError(f"step {step.name!r} crosses from engine {engines[0]} to {engines[1]}")
@@ -200,19 +200,19 @@ class ExecutionPlan:
         return self.inputs if kind is PlaceKind.INPUT else self.outputs
 
 
-def _step_to_wire(step: Step | Crossing) -> list[object]:
+def _step_to_wire(step: Step | CrossEngineReorder) -> list[object]:
     if isinstance(step, Step):
         return [step.primitive, [[arg, *_place_to_wire(place)] for arg, place in step.args], step.name]
     source, destination = _place_to_wire(step.source), _place_to_wire(step.destination)
     return [source, step.source_engine, destination, step.destination_engine, step.nbytes, step.until, step.name]
 
 
-def _step_from_wire(wire: list[Any]) -> Step | Crossing:
+def _step_from_wire(wire: list[Any]) -> Step | CrossEngineReorder:
     if len(wire) == 3:
         return Step(wire[0], tuple((arg, _place_from_wire(place)) for arg, *place in wire[1]), wire[2])
     source, source_engine, destination, destination_engine, nbytes, until, name = wire
     ends = _place_from_wire(source), source_engine, _place_from_wire(destination), destination_engine
-    return Crossing(*ends, nbytes, until, name)
+    return CrossEngineReorder(*ends, nbytes, until, name)
 
 
 def _place_to_wire(place: Place) -> list[int]:

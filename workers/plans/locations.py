@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..memory.buffer import Buffer
-from .execution_plan import Crossing, Place, PlaceKind
+from .execution_plan import CrossEngineReorder, Place, PlaceKind
 
 
-class Spot(NamedTuple):
+class Location(NamedTuple):
     """Where an argument lies: a place in the memory of the engine ``owner``, ``start`` bytes from its beginning."""
 
     owner: int
@@ -22,19 +22,19 @@ class Aliases:
     """Destinations of crossings that need no copy, and for how long each is its source."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[int, int], tuple[Spot, int]] = {}
+        self._known: dict[tuple[int, int], tuple[Location, int]] = {}
 
-    def add(self, crossing: Crossing, source: Spot) -> None:
+    def add(self, crossing: CrossEngineReorder, source: Location) -> None:
         """Read the destination of a crossing at its source."""
         self._known[crossing.destination_engine, crossing.destination.value] = source, crossing.until
 
-    def spot(self, place: Place, engine: int, step: int) -> Spot:
+    def locate(self, place: Place, engine: int, step: int) -> Location:
         """Return where an argument of a step on an engine lies."""
         if place.kind is PlaceKind.WORK:
             source, until = self._known.get((engine, place.value), (None, -1))
             if source is not None and step <= until:
                 return source._replace(start=source.start + place.start)
-        return Spot(engine, place.kind, place.value, place.start)
+        return Location(engine, place.kind, place.value, place.start)
 
 
 class HostMemory:
@@ -44,10 +44,10 @@ class HostMemory:
         self._constants = list(constants)
         self._workspaces = workspaces
 
-    def address(self, spot: Spot) -> int | None:
-        """Return the address of a spot, None for an input or output, which moves."""
-        if spot.kind is PlaceKind.WORK:
-            return self._workspaces[spot.owner].address + spot.value + spot.start
-        if spot.kind is PlaceKind.CONSTANT:
-            return self._constants[spot.value] + spot.start
+    def address(self, location: Location) -> int | None:
+        """Return the address of a location, None for an input or output, which moves."""
+        if location.kind is PlaceKind.WORK:
+            return self._workspaces[location.owner].address + location.value + location.start
+        if location.kind is PlaceKind.CONSTANT:
+            return self._constants[location.value] + location.start
         return None

@@ -18,15 +18,15 @@ from ..memory.opencl import shares_host_memory
 from ..threadpools.interface import ThreadpoolInterface
 from ..threadpools.regions import PackedRegions
 from .cpu_backend import CpuLane
-from .execution_plan import Crossing, ExecutionPlan, PlaceKind
-from .locations import Aliases, HostMemory, Spot
+from .execution_plan import CrossEngineReorder, ExecutionPlan, PlaceKind
+from .locations import Aliases, HostMemory, Location
 from .opencl_backend import OpenClLane
 
 
 class _Lane(Protocol):
     """One engine's part."""
 
-    def bind(self, name: str, primitive: int, spots: Mapping[int, Spot]) -> list[Any]:
+    def bind(self, name: str, primitive: int, locations: Mapping[int, Location]) -> list[Any]:
         """Return the parts of a step."""
         ...
 
@@ -133,27 +133,27 @@ class MixedPlanRunner:
     def _bind(self) -> None:
         aliases = Aliases()
         for number, step in enumerate(self.plan.steps):
-            if isinstance(step, Crossing):
+            if isinstance(step, CrossEngineReorder):
                 self._cross(step, number, aliases)
                 continue
             engine = self.plan.primitives[step.primitive]
-            spots = {arg: aliases.spot(place, engine, number) for arg, place in step.args}
+            locations = {arg: aliases.locate(place, engine, number) for arg, place in step.args}
             lane: _Lane = self._cpu[engine] if engine in self._cpu else self._devices[engine]
-            parts = lane.bind(step.name, step.primitive, spots)
+            parts = lane.bind(step.name, step.primitive, locations)
             last = self._turns[-1] if self._turns else None
             if last is not None and last.engine == engine and last.parts is not None:
                 last.parts.extend(parts)
             else:
                 self._turns.append(_Turn(engine, partial(lane.run, parts), parts))
 
-    def _cross(self, step: Crossing, number: int, aliases: Aliases) -> None:
-        source = aliases.spot(step.source, step.source_engine, number)
+    def _cross(self, step: CrossEngineReorder, number: int, aliases: Aliases) -> None:
+        source = aliases.locate(step.source, step.source_engine, number)
         if self._on_host[step.source_engine] and self._on_host[step.destination_engine]:
             aliases.add(step, source)
             return
         self._copies += 1
         place = step.destination
-        target = Spot(step.destination_engine, place.kind, place.value, place.start)
+        target = Location(step.destination_engine, place.kind, place.value, place.start)
         # One of the two lies on the host; the other enqueues the copy.
         if self._on_host[step.source_engine]:
             take = self._devices[step.destination_engine].take
@@ -163,7 +163,13 @@ class MixedPlanRunner:
             give = self._devices[step.source_engine].give
             self._turns.append(_Turn(step.source_engine, partial(self._copy, give, step, source, target)))
 
-    def _copy(self, copy: Callable[[str, Spot, int, int], None], step: Crossing, device: Spot, host: Spot) -> None:
+    def _copy(
+        self,
+        copy: Callable[[str, Location, int, int], None],
+        step: CrossEngineReorder,
+        device: Location,
+        host: Location,
+    ) -> None:
         address = self._memory.address(host)
         if address is None:
             address = self._moving[host.kind, host.value] + host.start

@@ -13,7 +13,7 @@ from ..memory.opencl import HostBuffers, buffer_over, device_buffer, host_view
 from ..threadpools.interface import KernelFailed
 from ..verbose.opencl_stamps import Stamp, StepStamps
 from .execution_plan import ExecutionPlan, PlaceKind
-from .locations import Spot
+from .locations import Location
 from .realization import realize_all
 
 if TYPE_CHECKING:
@@ -65,13 +65,15 @@ class OpenClLane:
         self._addresses: dict[tuple[PlaceKind, int], int] = {}
         self._stamps = StepStamps()
 
-    def bind(self, name: str, primitive: int, spots: Mapping[int, Spot]) -> list[tuple[str, BoundLaunch | Stamp]]:
+    def bind(
+        self, name: str, primitive: int, locations: Mapping[int, Location]
+    ) -> list[tuple[str, BoundLaunch | Stamp]]:
         """Return the launches of a step."""
-        places = {arg: self._place(spot) for arg, spot in spots.items()}
+        places = {arg: self._place(location) for arg, location in locations.items()}
         launches = bind_launches(self._primitives[primitive], places, self._scratchpad)
         for launch in launches:
             for index, arg in launch.moving:
-                self._moving.setdefault((spots[arg].kind, spots[arg].value), []).append((launch, index))
+                self._moving.setdefault((locations[arg].kind, locations[arg].value), []).append((launch, index))
         return [(name, part) for part in self._stamps.around(launches, self._plan.text_of(primitive))]
 
     def place(self, kind: PlaceKind, number: int, address: int) -> None:
@@ -106,20 +108,20 @@ class OpenClLane:
         except cl.Error as error:
             raise KernelFailed(f"step {name!r} failed: {error}") from error
 
-    def take(self, name: str, spot: Spot, source: int, nbytes: int) -> None:
+    def take(self, name: str, location: Location, source: int, nbytes: int) -> None:
         """Enqueue a copy of host memory into memory of the device."""
         import pyopencl as cl
 
-        buffer, offset = self._located(spot)
+        buffer, offset = self._located(location)
         with _named(f"step {name!r}"):
             view = host_view(source, nbytes)
             cl.enqueue_copy(self._engine.queue, buffer, view, dst_offset=offset, is_blocking=False)
 
-    def give(self, name: str, spot: Spot, destination: int, nbytes: int) -> None:
+    def give(self, name: str, location: Location, destination: int, nbytes: int) -> None:
         """Enqueue a copy of memory of the device into host memory."""
         import pyopencl as cl
 
-        buffer, offset = self._located(spot)
+        buffer, offset = self._located(location)
         with _named(f"step {name!r}"):
             view = host_view(destination, nbytes)
             cl.enqueue_copy(self._engine.queue, view, buffer, src_offset=offset, is_blocking=False)
@@ -129,7 +131,7 @@ class OpenClLane:
         for (kind, number), address in self._addresses.items():
             nbytes = self._plan.outputs[number].nbytes if kind is PlaceKind.OUTPUT else 0
             if nbytes and not self._shared:
-                self.give("outputs", Spot(-1, kind, number, 0), address, nbytes)
+                self.give("outputs", Location(-1, kind, number, 0), address, nbytes)
 
     def finish(self) -> None:
         """Wait for all that was enqueued. Raises KernelFailed."""
@@ -165,18 +167,18 @@ class OpenClLane:
         self._moving.clear()
         self._ports.clear()
 
-    def _place(self, spot: Spot) -> tuple[pyopencl.Buffer | None, int]:
+    def _place(self, location: Location) -> tuple[pyopencl.Buffer | None, int]:
         """Return buffer and offset of an argument; no buffer for one that moves."""
-        if spot.kind in (PlaceKind.INPUT, PlaceKind.OUTPUT):
-            self._moving.setdefault((spot.kind, spot.value), [])
-            return None, spot.start
-        if spot.kind is PlaceKind.WORK:
-            return self._work[spot.owner], spot.value + spot.start
-        return self._constant(spot.value), spot.start
+        if location.kind in (PlaceKind.INPUT, PlaceKind.OUTPUT):
+            self._moving.setdefault((location.kind, location.value), [])
+            return None, location.start
+        if location.kind is PlaceKind.WORK:
+            return self._work[location.owner], location.value + location.start
+        return self._constant(location.value), location.start
 
-    def _located(self, spot: Spot) -> tuple[pyopencl.Buffer, int]:
-        buffer, offset = self._place(spot)
-        return buffer or self._ports[spot.kind, spot.value], offset
+    def _located(self, location: Location) -> tuple[pyopencl.Buffer, int]:
+        buffer, offset = self._place(location)
+        return buffer or self._ports[location.kind, location.value], offset
 
     def _constant(self, number: int) -> pyopencl.Buffer:
         address, nbytes = self._constants[number], self._plan.constants[number].nbytes

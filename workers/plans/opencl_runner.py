@@ -14,7 +14,7 @@ from ..execution.opencl_binding import BoundLaunch, RealizedOpenClPrimitive, bin
 from ..memory.opencl import HostBuffers, device_buffer, host_view, shares_host_memory
 from ..threadpools.interface import KernelFailed
 from ..verbose.opencl_stamps import Stamp, StepStamps
-from .execution_plan import Crossing, ExecutionPlan, PlaceKind, Port, Step
+from .execution_plan import CrossEngineReorder, ExecutionPlan, PlaceKind, Port, Step
 from .realization import realize_all
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class OpenClPlanRunner:
         self._launches: list[tuple[str, BoundLaunch | Stamp]] = []
         self._stamps = StepStamps()
         for step in plan.steps:
-            if isinstance(step, Crossing):
+            if isinstance(step, CrossEngineReorder):
                 raise ValueError(f"step {step.name!r} leaves the engine, which is alone here")
             self._bind(step)
 

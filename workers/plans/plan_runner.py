@@ -13,7 +13,7 @@ from ..threadpools.jobs import Jobs
 from ..threadpools.regions import PackedRegions
 from ..threadpools.sequential import SequentialPool
 from ..verbose.stamps import stamped
-from .execution_plan import Crossing, ExecutionPlan, PlaceKind, Step
+from .execution_plan import CrossEngineReorder, ExecutionPlan, PlaceKind, Step
 from .realization import realize_all
 
 
@@ -45,7 +45,7 @@ class PlanRunner:
         self._moving: dict[tuple[PlaceKind, int], list[tuple[ArgumentBlock, int, int]]] = {}
         regions: list[Region] = []
         for step in plan.steps:
-            if isinstance(step, Crossing):
+            if isinstance(step, CrossEngineReorder):
                 raise ValueError(f"step {step.name!r} leaves the engine, which is alone here")
             regions.extend(self._bind(step))
         self._regions = PackedRegions(regions)

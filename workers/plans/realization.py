@@ -21,7 +21,7 @@ def realize_all(
     found: dict[int, Realized] = {}
     for number in sorted(entries):
         entry = parse_entry(entries[number])
-        if entry.fetches or entry.deliveries:
+        if entry.copies_in or entry.copies_out:
             raise MalformedEntry(f"{entry.implementation} transfers between engines, as in a plan only crossings do")
         found[number] = realize(entry, [found[inner] for inner in plan.nested_in(number)])
     return found

@@ -13,7 +13,7 @@ import msgpack
 
 from ..implementations.program import Launch, LaunchArgument, NestedLaunch, Program, Transfer
 
-FORMAT: Final = 4
+FORMAT: Final = 5
 
 #: The numbers that a launch can be given.
 _LEAST: Final = -(1 << 63)
@@ -43,8 +43,8 @@ class Entry(NamedTuple):
     tables: bytes
     scratchpad: int
     nested: tuple[bytes, ...] = ()
-    fetches: tuple[Transfer, ...] = ()
-    deliveries: tuple[Transfer, ...] = ()
+    copies_in: tuple[Transfer, ...] = ()
+    copies_out: tuple[Transfer, ...] = ()
     nanoseconds: int = 0
 
 
@@ -75,8 +75,8 @@ def pack_entry(
             "tables": program.tables,
             "scratchpad": program.scratchpad,
             "nested": list(nested),
-            "fetches": program.fetches,
-            "deliveries": program.deliveries,
+            "copies_in": program.copies_in,
+            "copies_out": program.copies_out,
             "nanoseconds": nanoseconds,
         }
     )
@@ -112,10 +112,10 @@ def _checked(raw: Any) -> Entry:
     launches = tuple(
         _nested_launch(item, room) if len(item) == 3 else _launch(item, room) for item in _of(tuple, raw["launches"])
     )
-    fetches, deliveries = (
-        tuple(_transfer(item, room) for item in _of(tuple, raw[name])) for name in ("fetches", "deliveries")
+    copies_in, copies_out = (
+        tuple(_transfer(item, room) for item in _of(tuple, raw[name])) for name in ("copies_in", "copies_out")
     )
-    ended = fetches, deliveries, _number(raw["nanoseconds"], 0, _MOST)
+    ended = copies_in, copies_out, _number(raw["nanoseconds"], 0, _MOST)
     return Entry(implementation, engine, binaries, names, launches, tables, scratchpad, nested, *ended)
 
 

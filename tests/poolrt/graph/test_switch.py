@@ -12,7 +12,7 @@ from poolrt.graph.engine_name import engines_of
 from poolrt.graph.lower import LoweringError, lower
 from poolrt.graph.plan_finish import Lowered
 from poolrt.workers.engines.target import Target
-from poolrt.workers.plans.execution_plan import Crossing, ExecutionPlan, PlaceKind, Step
+from poolrt.workers.plans.execution_plan import CrossEngineReorder, ExecutionPlan, PlaceKind, Step
 
 from .lowering import CPU
 
@@ -34,7 +34,7 @@ def story(found: Lowered) -> list[str]:
     """Return the operation and engine of each step, and from where to where each crossing goes."""
     plan, told = found.plan, []
     for step in plan.steps:
-        if isinstance(step, Crossing):
+        if isinstance(step, CrossEngineReorder):
             told.append(f"{plan.engines[step.source_engine]} -> {plan.engines[step.destination_engine]}")
         else:
             kind = found.primitives[step.primitive].op.kind
@@ -137,7 +137,7 @@ def test_what_crossed_stays_as_long_as_it_is_read_on_the_other_side() -> None:
     # Then nothing is written where it lies on the side that it came from, as long as somebody reads it on the other
     plan = found.plan
     last = max(n for n, s in enumerate(plan.steps) if isinstance(s, Step) and plan.primitives[s.primitive] == 1)
-    crossing = next(s for s in plan.steps if isinstance(s, Crossing))
+    crossing = next(s for s in plan.steps if isinstance(s, CrossEngineReorder))
     start, end = crossing.source.value, crossing.source.value + crossing.nbytes
     for step in plan.steps[plan.steps.index(crossing) : last]:
         if isinstance(step, Step) and plan.primitives[step.primitive] == 0:

@@ -15,7 +15,7 @@ from poolrt.graph.lower import lower
 from poolrt.workers.engines.cpu import CpuEngine
 from poolrt.workers.engines.opencl import OpenClEngine
 from poolrt.workers.engines.target import cpu_target
-from poolrt.workers.plans.execution_plan import Crossing
+from poolrt.workers.plans.execution_plan import CrossEngineReorder
 from poolrt.workers.plans.mixed_runner import MixedPlanRunner
 from poolrt.workers.primitives.creation import PrimitiveCreator
 from poolrt.workers.threadpools.threads import ThreadsPool
@@ -102,7 +102,7 @@ class Mixing:
                 got = flat.view(numpy_type(port.dtype)).reshape(port.dims).astype(np.float64)
                 worst = max(worst, float(np.abs(got - wanted[port.name]).max()))
         runner.close()
-        crossings = sum(isinstance(step, Crossing) for step in plan.steps)
+        crossings = sum(isinstance(step, CrossEngineReorder) for step in plan.steps)
         return {"error": worst, "crossings": crossings, "copies": runner.copies, "engines": plan.engines}
 
     def close(self) -> None:

@@ -38,10 +38,13 @@ def test_an_entry_names_its_nested_primitives_and_places_their_arguments() -> No
 
 
 def test_an_entry_names_what_is_transferred() -> None:
-    fetches, deliveries = (Transfer(1, ("s", 56), 200), Transfer(17, ("m", (1, 8)), 4)), (Transfer(17, ("s", 0), 256),)
-    program = PROGRAM._replace(fetches=fetches, deliveries=deliveries)
+    copies_in, copies_out = (
+        (Transfer(1, ("s", 56), 200), Transfer(17, ("m", (1, 8)), 4)),
+        (Transfer(17, ("s", 0), 256),),
+    )
+    program = PROGRAM._replace(copies_in=copies_in, copies_out=copies_out)
     entry = parse_entry(pack_entry("opencl:crossing", "cpu", program, [b"object"], []))
-    assert (entry.fetches, entry.deliveries) == (fetches, deliveries)
+    assert (entry.copies_in, entry.copies_out) == (copies_in, copies_out)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +63,7 @@ def test_an_entry_names_what_is_transferred() -> None:
         "ab",
     ],
 )
-@pytest.mark.parametrize("when", ["fetches", "deliveries"])
+@pytest.mark.parametrize("when", ["copies_in", "copies_out"])
 def test_a_transfer_that_cannot_be_is_refused(when: str, transfer: Any) -> None:
     with pytest.raises(MalformedEntry):
         parse_entry(changed(**{when: [transfer]}))
@@ -79,7 +82,7 @@ def test_damaged_entries_are_bound_or_refused(tmp_path: Path) -> None:
     assert min(seen[name] for name in ("sound", "MalformedEntry", "ObjectError")) > 10
 
 
-@pytest.mark.parametrize("name", ["binaries", "names", "launches", "nested", "fetches", "deliveries"])
+@pytest.mark.parametrize("name", ["binaries", "names", "launches", "nested", "copies_in", "copies_out"])
 @pytest.mark.parametrize("value", ["text", "", b"", {}, None, 5, ["x", None], [[]]])
 def test_a_list_of_something_else_is_refused(name: str, value: Any) -> None:
     with pytest.raises(MalformedEntry):

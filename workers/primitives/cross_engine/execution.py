@@ -1,4 +1,4 @@
-"""How a reorder between engines is executed: fetches, launches on the engine that computes, deliveries.
+"""How a reorder between engines is executed: copies in, launches on the engine that computes, copies out.
 
 Nobody waits who executes. With OpenCL computing, everything is enqueued on the stream; what goes to another context
 passes through the host's memory, on the stream's own thread, in the order of its queue (`Stream.on_host`). With the CPU
@@ -56,18 +56,20 @@ class CrossingOnDevice:
                 buffers[_SCRATCHPAD] = stream.device_scratchpad(self._entry.scratchpad)
             try:
                 with _named(self._entry.implementation):
-                    for transfer in self._entry.fetches:
-                        under_way.append(self._fetch(stream, args[transfer.arg], transfer, _place(transfer, buffers)))
+                    for transfer in self._entry.copies_in:
+                        under_way.append(self._copy_in(stream, args[transfer.arg], transfer, _place(transfer, buffers)))
                     self._inner.enqueue(stream, buffers)
-                    for transfer in self._entry.deliveries:
-                        under_way.append(self._deliver(stream, args[transfer.arg], transfer, _place(transfer, buffers)))
+                    for transfer in self._entry.copies_out:
+                        under_way.append(
+                            self._copy_out(stream, args[transfer.arg], transfer, _place(transfer, buffers))
+                        )
                 if text is not None and begin is not None:
                     stream.time(text, begin)
             finally:
                 # Events too, for one that is dropped waits for its end.
                 stream.hold(used)
 
-    def _fetch(self, stream: Stream, source: Memory, transfer: Transfer, place: tuple[Any, int]) -> object | None:
+    def _copy_in(self, stream: Stream, source: Memory, transfer: Transfer, place: tuple[Any, int]) -> object | None:
         import pyopencl as cl
 
         buffer, offset = place
@@ -78,7 +80,7 @@ class CrossingOnDevice:
         stream.on_host(partial(_pass_on, self._entry.implementation, there, here, transfer.nbytes))
         return None
 
-    def _deliver(self, stream: Stream, target: Memory, transfer: Transfer, place: tuple[Any, int]) -> object | None:
+    def _copy_out(self, stream: Stream, target: Memory, transfer: Transfer, place: tuple[Any, int]) -> object | None:
         import pyopencl as cl
 
         buffer, offset = place
@@ -121,13 +123,13 @@ class CrossingOnHost:
         # The bytes themselves too: a memory may lie elsewhere before the tasks have run.
         keep = used, [memory.owner for memory in args.values()]
         there = {arg: (_queue(memory), memory.device_buffer) for arg, memory in args.items() if not memory.is_on_host}
-        fetches, deliveries = (
+        copies_in, copies_out = (
             [(*there[transfer.arg], _view(transfer, addresses)) for transfer in transfers]
-            for transfers in (self._entry.fetches, self._entry.deliveries)
+            for transfers in (self._entry.copies_in, self._entry.copies_out)
         )
-        copies = _Copies(self._entry.implementation, fetches, deliveries, keep)
-        before = [python_region(1, copies.fetch, threading.local())] if fetches else []
-        after = [python_region(1, copies.deliver, threading.local())] if deliveries else []
+        copies = _Copies(self._entry.implementation, copies_in, copies_out, keep)
+        before = [python_region(1, copies.copy_in, threading.local())] if copies_in else []
+        after = [python_region(1, copies.copy_out, threading.local())] if copies_out else []
         return [*before, *self._inner.regions(used, jobs, keep), *after]
 
 
@@ -137,28 +139,28 @@ class _Copies:
     ``keep`` lives as long.
     """
 
-    def __init__(self, name: str, fetches: Sequence[_Copy], deliveries: Sequence[_Copy], keep: object) -> None:
+    def __init__(self, name: str, copies_in: Sequence[_Copy], copies_out: Sequence[_Copy], keep: object) -> None:
         self._name = name
-        self._fetches = fetches
-        self._deliveries = deliveries
+        self._copies_in = copies_in
+        self._copies_out = copies_out
         self._keep = keep
-        self._fetched = not fetches
+        self._copied_in = not copies_in
 
-    def fetch(self, _i: int, _n: int) -> None:
+    def copy_in(self, _i: int, _n: int) -> None:
         """Copy from devices. Raises KernelFailed."""
         import pyopencl as cl
 
         with _named(self._name):
-            for queue, buffer, view in self._fetches:
+            for queue, buffer, view in self._copies_in:
                 cl.enqueue_copy(queue, view, buffer)
-        self._fetched = True
+        self._copied_in = True
 
-    def deliver(self, _i: int, _n: int) -> None:
+    def copy_out(self, _i: int, _n: int) -> None:
         """Copy to devices, unless what that is made of has not come. Raises KernelFailed."""
         import pyopencl as cl
 
         with _named(self._name):
-            for queue, buffer, view in self._deliveries if self._fetched else ():
+            for queue, buffer, view in self._copies_out if self._copied_in else ():
                 cl.enqueue_copy(queue, buffer, view)
 
 
