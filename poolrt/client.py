@@ -55,7 +55,7 @@ class Client:
         self._numbers = 0
         self._requests: dict[int, Request] = {}
         self._released: deque[int] = deque()
-        self._whispers: deque[Message] = deque()
+        self._unsent: deque[Message] = deque()
         # It knows its owner, so that giving it back is safe where an interruption leaves open whether it was taken.
         self._sending = threading.RLock()
         self._sender = 0
@@ -159,15 +159,15 @@ class Client:
     def flush(self) -> None:
         """Give the released leases back now, unless another thread is sending."""
         if self._released:
-            self.whisper(None)
+            self.send_nowait(None)
 
-    def whisper(self, message: Message | None) -> None:
+    def send_nowait(self, message: Message | None) -> None:
         """Send the released leases, then a message that is not answered, without waiting for anything: for finalizers.
 
-        What cannot be sent now, because a thread is sending, goes with the next whisper.
+        What cannot be sent now, because a thread is sending, goes with the next send_nowait.
         """
         if message is not None:
-            self._whispers.append(message)
+            self._unsent.append(message)
         thread = threading.get_ident()
         if self._lost is not None or self._process != os.getpid() or self._sender == thread:
             return
@@ -176,8 +176,8 @@ class Client:
                 self._sender = thread
                 if self._released:
                     self._channel.send([Kind.RELEASE, self.released()])
-                while self._whispers:
-                    self._channel.send(self._whispers.popleft())
+                while self._unsent:
+                    self._channel.send(self._unsent.popleft())
         except (ChannelClosed, ChannelFull):
             pass  # whoever waits for something learns of it
         finally:

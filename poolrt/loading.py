@@ -51,10 +51,12 @@ def _give_up(client: Client, request: Request) -> None:
     if request.done:
         for answer in request.answers:
             if answer[0] == Kind.LOADED:
-                client.whisper([Kind.UNLOAD, answer[2]])
+                client.send_nowait([Kind.UNLOAD, answer[2]])
     else:
-        request.settle = lambda answer: client.whisper([Kind.UNLOAD, answer[2]]) if answer[0] == Kind.LOADED else None
-        client.whisper([Kind.CANCEL, request.number])
+        request.settle = lambda answer: (
+            client.send_nowait([Kind.UNLOAD, answer[2]]) if answer[0] == Kind.LOADED else None
+        )
+        client.send_nowait([Kind.CANCEL, request.number])
 
 
 def _write(session: Session, request: Request, answer: Message, by_value: Mapping[int, Constant]) -> None:

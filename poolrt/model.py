@@ -312,4 +312,4 @@ def _spec(port: list[Any]) -> TensorSpec:
 
 def _unload(client: Client, number: int) -> None:
     """Tell the pool that a model is gone. Runs in finalizers, so it must neither wait nor fail for a pool that is closed."""
-    client.whisper([Kind.UNLOAD, number])
+    client.send_nowait([Kind.UNLOAD, number])

@@ -175,11 +175,11 @@ def connect(path: str | os.PathLike[str], *, config: str | os.PathLike[str] | No
     Of the settings only those of a client count: ``engine``, ``progress`` and ``start_timeout_s``. Raises CoordinatorLost
     where nobody listens there, or somebody of another user.
     """
-    from .dial import dial
+    from .server import connect_socket
     from .session import Session
     from .settings import Settings
 
     chosen = Settings.load(config, **settings)
     pool = Pool.__new__(Pool)
-    pool._open(Session(dial(path), chosen, None))
+    pool._open(Session(connect_socket(path), chosen, None))
     return pool

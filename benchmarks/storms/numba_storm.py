@@ -34,7 +34,7 @@ from measure import installed_environment, record
 from poolrt.cachestore import CacheStore
 from poolrt.workers.ipc.channel import Channel, pair
 from poolrt.workers.ipc.protocol import Kind
-from poolrt.workers.processes.fork_server import start_nursery
+from poolrt.workers.processes.fork_server import start_fork_server
 
 PROCESSES: Final = 8
 HERE: Final = Path(__file__).parent
@@ -124,15 +124,15 @@ def _creations(options: dict[str, Any]) -> int:
 
 
 class _Creators:
-    """Creators forked from one nursery that has the compiler loaded, as a coordinator starts them; one a process."""
+    """Creators forked from one fork server that has the compiler loaded, as a coordinator starts them; one a process."""
 
     def __init__(self, options: dict[str, Any]) -> None:
         self._options = options
-        self._pid, sock = start_nursery()
+        self._pid, sock = start_fork_server()
         self._plain = Channel(sock, accepts_fds=True)
         ours, theirs = pair()
-        self._bear(self._plain, "warm", theirs)
-        self._warm = Channel(ours, accepts_fds=True)
+        self._fork_child(self._plain, "preloaded", theirs)
+        self._preloaded = Channel(ours, accepts_fds=True)
         self._pairs = [pair() for _ in range(PROCESSES)]
 
     def give(self, number: int) -> socket.socket:
@@ -140,25 +140,25 @@ class _Creators:
         return self._pairs[number][0]
 
     def start(self) -> None:
-        """Have the creators forked, as soon as the nursery has its compiler."""
-        while (message := self._warm.receive(block=True)) is None:
+        """Have the creators forked, as soon as the fork server has its compiler."""
+        while (message := self._preloaded.receive(block=True)) is None:
             pass
         if message[0] != Kind.READY:
-            raise SystemExit(f"the nursery did not come up: {message}")
+            raise SystemExit(f"the fork server did not come up: {message}")
         for ours, theirs in self._pairs:
             ours.close()
-            self._bear(self._warm, "creator", theirs)
+            self._fork_child(self._preloaded, "creator", theirs)
 
     def close(self) -> None:
-        """End the nurseries and with them the creators."""
-        self._warm.close()
+        """End the fork servers and with them the creators."""
+        self._preloaded.close()
         self._plain.close()
         os.waitpid(self._pid, 0)
 
-    def _bear(self, nursery: Channel, role: str, theirs: socket.socket) -> None:
+    def _fork_child(self, fork_server: Channel, role: str, theirs: socket.socket) -> None:
         with theirs:
             told = {"descriptors": 1, "environment": {}, "store": self._options}
-            nursery.send([Kind.BEAR, 1, role, told], (theirs.fileno(),))
+            fork_server.send([Kind.FORK, 1, role, told], (theirs.fileno(),))
 
 
 @contextmanager

@@ -86,11 +86,11 @@ def _tell(path: Path, configuration: Configuration, report: Report) -> None:
 def _reason(path: Path, error: OSError) -> str:
     """Say why there can be no server at a path."""
     if error.errno == errno.EADDRINUSE:
-        from poolrt.dial import dial
         from poolrt.errors import CoordinatorLost
+        from poolrt.server import connect_socket
 
         try:
-            dial(path).close()
+            connect_socket(path).close()
         except CoordinatorLost:
             return f"{path} exists, and is not the socket of a server: choose another --socket"
         return f"a server listens at {path} already: poolrt status shows it, poolrt stop ends it"

@@ -38,13 +38,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _execute(options: argparse.Namespace, settings: Settings, report: Report) -> int:
-    from poolrt.dial import dial
     from poolrt.errors import CoordinatorLost
     from poolrt.pool import connect
+    from poolrt.server import connect_socket
 
     path = settings.socket_path
     try:
-        dial(path).close()
+        connect_socket(path).close()
     except CoordinatorLost as error:
         raise nobody_at(path) from error
     try:

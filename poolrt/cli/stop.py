@@ -33,12 +33,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _execute(options: argparse.Namespace, settings: Settings, report: Report) -> int:
-    from poolrt.dial import stop
     from poolrt.errors import CoordinatorLost
+    from poolrt.server import stop_server
 
     path = settings.socket_path
     try:
-        gone = stop(path)
+        gone = stop_server(path)
     except CoordinatorLost as error:
         raise nobody_at(path) from error
     if not gone:

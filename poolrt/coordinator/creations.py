@@ -17,9 +17,9 @@ from .instructions import HangUp, Instruction, Kill, PrimitiveToLoad, Role, Send
 from .watchdog import Limits, UnderWay
 
 #: Creators that may die of one creation before it is given up.
-DEATHS_LIMIT: Final = 2
+LOST_LIMIT: Final = 2
 #: Creators that may die in a row before they are ready to work.
-STILLBORN_LIMIT: Final = 3
+FAILED_STARTS_LIMIT: Final = 3
 #: Seconds that a creator is kept without work: its memory is worth more than the milliseconds of forking another.
 IDLE_S: Final = 5.0
 #: Seconds that a creator may take to end by itself once it is told to.
@@ -61,7 +61,7 @@ class Creations:
         self._queue: list[Creation] = []  # cheapest first, so that the longest is popped
         self._numbers = numbers
         self._out = out
-        self._stillborn = 0
+        self._failed_starts = 0
 
     @property
     def waiting(self) -> int:
@@ -112,7 +112,7 @@ class Creations:
         """A creator has come up."""
         creator = self.creators[number]
         creator.ready, creator.idle_since = True, self.now
-        self._stillborn = 0
+        self._failed_starts = 0
 
     def finish(self, number: int, token: int) -> Creation | None:
         """A creator has ended a creation, well or not: return it, or None where it had no such one."""
@@ -124,20 +124,20 @@ class Creations:
         del self._wanted[creation.primitive.digest]
         return creation
 
-    def bury(self, number: int) -> list[tuple[Creation, CreatorLost]]:
+    def reap(self, number: int) -> list[tuple[Creation, CreatorLost]]:
         """A creator is certainly dead: repeat its creation, or return it with the error for those who wait."""
         creator = self.creators.pop(number)
         if not creator.ready:
-            self._stillborn += 1
-            if self._stillborn >= STILLBORN_LIMIT:
-                self._stillborn = 0
+            self._failed_starts += 1
+            if self._failed_starts >= FAILED_STARTS_LIMIT:
+                self._failed_starts = 0
                 return [self._lost(c, self._never_started(c)) for c in list(self._queue)]
         creation = creator.creation
         if creation is None:
             return []
         creation.deaths += 1
         creation.overdue += creator.overdue
-        if creation.deaths < DEATHS_LIMIT and creation.waiting:
+        if creation.deaths < LOST_LIMIT and creation.waiting:
             self._enqueue(creation)
             return []
         label = creation.primitive.label
@@ -190,7 +190,7 @@ class Creations:
     def _never_started(self, creation: Creation) -> CreatorLost:
         label = creation.primitive.label
         text = (
-            f"creating {label}: {STILLBORN_LIMIT} creator processes in a row died while they started, or took longer "
+            f"creating {label}: {FAILED_STARTS_LIMIT} creator processes in a row died while they started, or took longer "
             f"than {self.limits.start_s:g} s (the setting start_timeout_s)"
         )
-        return CreatorLost(text, label, STILLBORN_LIMIT)
+        return CreatorLost(text, label, FAILED_STARTS_LIMIT)

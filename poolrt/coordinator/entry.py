@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import poolrt.workers.processes.worker  # noqa: F401 - see serve_client
 from poolrt.workers.ipc.channel import Channel, ChannelError
 from poolrt.workers.ipc.protocol import Kind, checked
-from poolrt.workers.processes.fork_server import start_nursery
+from poolrt.workers.processes.fork_server import start_fork_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,7 +28,7 @@ _ENDS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 def serve_client(sock: socket.socket) -> int:
     """Serve the client at the other end of a socket until it has gone; return the exit status."""
     # First of all, while there is one thread. What both need is imported before, the rest by each beside the other.
-    nursery = start_nursery(sock)
+    fork_server = start_fork_server(sock)
     from .configuration import Configuration
     from .loop import Loop
 
@@ -39,7 +39,7 @@ def serve_client(sock: socket.socket) -> int:
             return 1
     except ChannelError:
         return 1
-    loop = Loop(Configuration(**message[1]), nursery)
+    loop = Loop(Configuration(**message[1]), fork_server)
     loop.adopt(sock)
     loop.run()
     return 0
@@ -53,7 +53,7 @@ def serve_path(
     ``listening`` is called once clients can connect, with what this coordinator was told. Must be called from the main
     thread of a process that has no other. Raises OSError where the path is taken or cannot be used.
     """
-    nursery = start_nursery()
+    fork_server = start_fork_server()
     from .configuration import Configuration
     from .listener import Listener
     from .loop import Loop
@@ -66,7 +66,7 @@ def serve_path(
         listener = Listener(os.fspath(path))
         try:
             configuration = Configuration.of(settings)
-            loop = Loop(configuration, nursery, listener)
+            loop = Loop(configuration, fork_server, listener)
             for number in ends:
                 signal.signal(number, lambda *_: loop.stop())
             signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -47,7 +47,7 @@ class Kill(NamedTuple):
 class Lower(NamedTuple):
     """Make a graph ready for the host and the engines of ``targets``.
 
-    The outcome is reported by `State.lowered` or `State.refused`.
+    The outcome is reported by `State.on_lowered` or `State.on_load_failed`.
     """
 
     load: int
@@ -56,7 +56,7 @@ class Lower(NamedTuple):
 
 
 class LookUp(NamedTuple):
-    """Ask the store for some primitives of a load, by number; the outcome is reported by `State.looked_up`."""
+    """Ask the store for some primitives of a load, by number; the outcome is reported by `State.on_looked_up`."""
 
     load: int
     primitives: list[int]
@@ -68,7 +68,7 @@ class Forget(NamedTuple):
     load: int
 
 
-class Survey(NamedTuple):
+class CollectStatistics(NamedTuple):
     """Complete facts about the pool with those of the store and the system, and send them to a client."""
 
     peer: int
@@ -76,7 +76,7 @@ class Survey(NamedTuple):
     facts: dict[str, Any]
 
 
-Instruction: TypeAlias = Send | HangUp | Spawn | Kill | Lower | LookUp | Forget | Survey
+Instruction: TypeAlias = Send | HangUp | Spawn | Kill | Lower | LookUp | Forget | CollectStatistics
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,12 +19,12 @@ from poolrt.graph.engine_name import engines_of
 from poolrt.workers.ipc.protocol import Kind
 
 from .creations import Creation, Creations
-from .crew import Crew, arena_full
 from .entry_memory import EntryMemory
 from .instructions import Forget, Instruction, LookUp, Lower, LoweredGraph, Send
 from .jobs import Job, Model
 from .leases import Leases
 from .staging import Staging
+from .worker_set import WorkerSet, arena_full
 
 #: Loads that one client may have under way.
 LOADS_LIMIT: Final = 64
@@ -68,7 +68,7 @@ class Loads:
 
     def __init__(
         self,
-        crew: Crew,
+        worker_set: WorkerSet,
         creations: Creations,
         memory: EntryMemory,
         leases: Leases,
@@ -80,7 +80,7 @@ class Loads:
         self.under_way: dict[int, Load] = {}
         self._by_request: dict[tuple[int, int], Load] = {}
         self._targets: dict[str, list[Any]] = {}
-        self._crew = crew
+        self._worker_set = worker_set
         self._creations = creations
         self._memory = memory
         self._leases = leases
@@ -239,7 +239,7 @@ class Loads:
         unknown = [engine for engine in load.engines if engine not in self._targets]
         for engine in unknown:
             token = next(self._numbers)
-            self._crew.submit(Job(Kind.PROBE, token, f"engine {engine}", load=load.number, engine=engine))
+            self._worker_set.submit(Job(Kind.PROBE, token, f"engine {engine}", load=load.number, engine=engine))
         if not unknown:
             self._lower(load)
 
@@ -311,7 +311,7 @@ class Loads:
         # Leases of its own: whatever becomes of the load, nobody else gets these slots while a worker may touch them.
         self._leases.share(staged.slot, job.holder)
         self._leases.share(destination, job.holder)
-        self._crew.submit(job)
+        self._worker_set.submit(job)
 
     def _end(self, load: Load) -> None:
         del self.under_way[load.number]

@@ -22,10 +22,10 @@ from poolrt.arena import make_arena
 from poolrt.workers.ipc.channel import Channel, ChannelClosed, ChannelError
 from poolrt.workers.ipc.protocol import VERSION, Kind, checked
 
+from .background import BackgroundThread
 from .configuration import Configuration
 from .instructions import HangUp, Instruction, Kill, Send, Spawn
-from .lookups import Lookups
-from .peers import STRANGER_LIMIT, Peer, credentials, death_of
+from .peers import STRANGER_LIMIT, Peer, credentials, open_pidfd
 from .processes import Processes
 from .state import State
 from .watchdog import Limits
@@ -46,7 +46,7 @@ class Loop:
     """Runs a coordinator until its last client has gone, or, with a ``listener``, until it is told to stop."""
 
     def __init__(
-        self, configuration: Configuration, nursery: tuple[int, socket.socket], listener: Listener | None = None
+        self, configuration: Configuration, fork_server: tuple[int, socket.socket], listener: Listener | None = None
     ) -> None:
         self._listener = listener
         self._facts = {name: getattr(configuration, name) for name in ("workers", "threads", "engine")}
@@ -56,21 +56,21 @@ class Loop:
         self._numbers = itertools.count(1)
         self._instructions: deque[Instruction] = deque()
         self._performing = False
-        self._partings: deque[tuple[int, str]] = deque()
+        self._closings: deque[tuple[int, str]] = deque()
         self._unwatched: set[int] = set()
         self._stopping = False
         self._arena_fd = make_arena(configuration.arena_bytes)
         self._arena = mmap.mmap(self._arena_fd, 0, flags=mmap.MAP_SHARED)
         self._processes = Processes(
-            nursery,
+            fork_server,
             self._arena_fd,
             {"threads": configuration.threads, "store": configuration.store, "verbose": configuration.verbose},
             configuration.start_timeout_s,
             self._numbers,
             self._watch,
             self._unwatch,
-            self._process_joined,
-            self._process_died,
+            self._on_process_connected,
+            self._on_process_exited,
         )
         self.state = State(
             self._numbers,
@@ -82,11 +82,11 @@ class Loop:
             functions=configuration.functions,
             limits=Limits(configuration.start_timeout_s, configuration.run_timeout_s, configuration.creation_limit_s),
         )
-        self._perform(self.state.started())
-        self._lookups = Lookups(
+        self._perform(self.state.start())
+        self._background = BackgroundThread(
             configuration.store, configuration.max_cpu_isa or None, configuration.threads, configuration.verbose
         )
-        self._watch(self._lookups.fileno(), self._take_outcomes)
+        self._watch(self._background.fileno(), self._take_outcomes)
         if listener is not None:
             self._watch(listener.fileno(), self._accept)
 
@@ -94,9 +94,9 @@ class Loop:
         """Add a client that is connected already."""
         channel = Channel(sock, limit=STRANGER_LIMIT)
         peer = self._add_peer(next(self._numbers), channel, client=True)
-        peer.pidfd = death_of(credentials(sock)[0])
+        peer.pidfd = open_pidfd(credentials(sock)[0])
         if peer.pidfd >= 0:
-            self._watch(peer.pidfd, lambda: self._partings.append((peer.number, "")))
+            self._watch(peer.pidfd, lambda: self._closings.append((peer.number, "")))
 
     def run(self) -> None:
         """Serve until there is nobody left to serve, or until `stop`; then end every process."""
@@ -111,8 +111,8 @@ class Loop:
                     # What was closed a moment ago may be the number of another descriptor by now; epoll tells again.
                     if fd in self._actions and fd not in self._unwatched:
                         self._actions[fd]()
-                while self._partings:
-                    self._part(*self._partings.popleft())
+                while self._closings:
+                    self._disconnect(*self._closings.popleft())
                 now = time.monotonic()
                 if now >= next_tick:
                     next_tick = now + TICK_S
@@ -124,7 +124,7 @@ class Loop:
         """Make `run` return after what it is doing now. May be called by a signal's handler, and again."""
         if not self._stopping:
             self._stopping = True
-            self._lookups.wake()
+            self._background.wake()
 
     def _perform(self, instructions: list[Instruction]) -> None:
         """Carry instructions out in the order of the stimuli that led to them, also where one leads to a stimulus."""
@@ -142,9 +142,9 @@ class Loop:
                 elif isinstance(step, Kill):
                     self._processes.kill(step.peer, step.reason)
                 elif isinstance(step, HangUp):
-                    self._partings.append((step.peer, step.reason))
+                    self._closings.append((step.peer, step.reason))
                 else:
-                    self._lookups.submit(step)
+                    self._background.submit(step)
         finally:
             self._performing = False
 
@@ -155,40 +155,40 @@ class Loop:
         try:
             peer.channel.send(message, fds)
         except ChannelClosed:
-            self._partings.append((number, ""))
+            self._closings.append((number, ""))
         except (ChannelError, ValueError, OverflowError) as error:  # it does not read, or the message is beyond a limit
-            self._partings.append((number, str(error)))
-        self._heed(peer)
+            self._closings.append((number, str(error)))
+        self._update_events(peer)
 
-    def _heed(self, peer: Peer) -> None:
+    def _update_events(self, peer: Peer) -> None:
         events = peer.wanted_events()
         if events != peer.events:
             peer.events = events
             self._epoll.modify(peer.fd, events)
 
-    def _hear(self, peer: Peer) -> bool:
+    def _on_readable(self, peer: Peer) -> bool:
         """Take one of a peer's messages; return whether there may be more."""
         channel = peer.channel
         try:
             if channel.queued:
                 channel.flush()
-                self._heed(peer)
+                self._update_events(peer)
             # One message a turn: epoll tells again of what is left, which costs no more than finding out that nothing is.
             message = channel.receive()
             if message is None:
                 return False
             kind = checked(message)
             if not peer.client:
-                self._perform(self.state.process_said(peer.number, kind, message))
+                self._perform(self.state.on_process_message(peer.number, kind, message))
             elif peer.known and kind is not Kind.STOP:
-                self._perform(self.state.client_said(peer.number, kind, message))
+                self._perform(self.state.on_client_message(peer.number, kind, message))
             else:
                 self._greet(peer, kind, message)
         except ChannelClosed:
-            self._partings.append((peer.number, ""))
+            self._closings.append((peer.number, ""))
             return False
         except ChannelError as error:
-            self._partings.append((peer.number, str(error)))
+            self._closings.append((peer.number, str(error)))
             return False
         return True
 
@@ -199,10 +199,10 @@ class Loop:
         elif kind is Kind.HELLO and message[1] == VERSION and not peer.known:
             peer.known = True
             peer.channel.trust()
-            self._perform(self.state.client_joined(peer.number))
+            self._perform(self.state.on_client_connected(peer.number))
             self._send(peer.number, [Kind.WELCOME, VERSION, len(self._arena), self._facts], (self._arena_fd,))
         else:
-            self._partings.append((peer.number, f"this coordinator speaks version {VERSION}"))
+            self._closings.append((peer.number, f"this coordinator speaks version {VERSION}"))
 
     def _accept(self) -> None:
         if self._listener is None:
@@ -219,7 +219,7 @@ class Loop:
         else:
             self.adopt(sock)
 
-    def _part(self, number: int, reason: str) -> None:
+    def _disconnect(self, number: int, reason: str) -> None:
         """Close a connection: a client is gone by that, a process is made to end. ``reason`` is empty where it went itself."""
         peer = self._forget(number)
         if peer is None:
@@ -230,39 +230,39 @@ class Loop:
             return
         if reason:
             print(f"poolrt: client {number} is cut off: {reason[:200]}", file=sys.stderr)
-        self._perform(self.state.client_left(number))
+        self._perform(self.state.on_client_disconnected(number))
         if self._listener is None and not any(p.client for p in self._peers.values()):
             self.stop()
 
-    def _process_joined(self, number: int, channel: Channel) -> None:
+    def _on_process_connected(self, number: int, channel: Channel) -> None:
         self._add_peer(number, channel, client=False)
 
-    def _process_died(self, number: int) -> None:
-        """A process is certainly dead: hear its last words, then bury it."""
+    def _on_process_exited(self, number: int) -> None:
+        """A process is certainly dead: hear its last words, then reap it."""
         peer = self._peers.get(number)
         if peer is not None:
-            while self._hear(peer):
+            while self._on_readable(peer):
                 pass
             self._forget(number)
-        self._perform(self.state.process_died(number))
+        self._perform(self.state.on_process_exited(number))
 
     def _take_outcomes(self) -> None:
-        for name, arguments in self._lookups.take():
+        for name, arguments in self._background.take():
             self._perform(getattr(self.state, name)(*arguments))
 
     def _tick(self, now: float) -> None:
-        self._perform(self.state.ticked(now))
+        self._perform(self.state.on_tick(now))
         self._processes.tick(now)
         for peer in self._peers.values():
             if not peer.known and now - peer.joined > HELLO_S:
-                self._partings.append((peer.number, "it has said nothing"))
-        for offset, nbytes in self.state.trimmed(RESIDENT):
+                self._closings.append((peer.number, "it has said nothing"))
+        for offset, nbytes in self.state.trim(RESIDENT):
             self._arena.madvise(mmap.MADV_REMOVE, offset, nbytes)
 
     def _add_peer(self, number: int, channel: Channel, *, client: bool) -> Peer:
         peer = Peer(number, channel, channel.fileno(), client, known=not client)
         self._peers[number] = peer
-        self._watch(peer.fd, lambda: self._hear(peer))
+        self._watch(peer.fd, lambda: self._on_readable(peer))
         return peer
 
     def _forget(self, number: int) -> Peer | None:
@@ -285,13 +285,13 @@ class Loop:
         self._epoll.unregister(fd)
 
     def _close(self) -> None:
-        self._lookups.stop()  # it has the time that the processes get
+        self._background.stop()  # it has the time that the processes get
         if self._listener is not None:
             self._listener.close()
         for number in list(self._peers):
             self._forget(number)
         self._processes.close()
-        self._lookups.close()
+        self._background.close()
         self._epoll.close()
         self._arena.close()
         os.close(self._arena_fd)

@@ -47,7 +47,7 @@ def credentials(sock: socket.socket) -> tuple[int, int]:
     return pid, uid
 
 
-def death_of(pid: int) -> int:
+def open_pidfd(pid: int) -> int:
     """Return a descriptor that becomes readable when a process dies, -1 where it cannot be had."""
     try:
         return os.pidfd_open(pid)

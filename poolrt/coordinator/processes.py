@@ -1,8 +1,8 @@
-"""The processes of a pool: started by nurseries, known by their pidfd, whose word about a death is certain.
+"""The processes of a pool: started by fork servers, known by their pidfd, whose word about a death is certain.
 
 A pidfd becomes readable when the last thread of a process has ended and its memory is gone: from then on it writes
 nowhere. So a slot that it could write to is reused only after that. What hangs is killed: a process that stays stopped,
-a nursery that answers no more.
+a fork server that answers no more.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from .watchdog import UnderWay, Watchdog
 GRACE_S: Final = 1.5
 #: Seconds that those which were killed get to be gone, on a machine that is busy with other things.
 DEATH_S: Final = 5.0
-#: Seconds that the warm nursery, whose memory is large, is kept when there are no creators.
-WARM_IDLE_S: Final = 30.0
-#: Births that a nursery is asked for at a time: so few that both directions of its connection hold all that is said.
-BIRTHS: Final = 32
+#: Seconds that the preloaded fork server, whose memory is large, is kept without creators.
+PRELOADED_IDLE_S: Final = 30.0
+#: Births that a server is asked for at a time: so few that both directions of its connection hold all that is said.
+FORKS_IN_FLIGHT: Final = 32
 #: Seconds that a process may be stopped, by SIGSTOP: longer than anybody who looks at it with a tool needs.
 STOPPED_S: Final = 3.0
-#: Seconds that a nursery may take for a fork, which is a matter of milliseconds.
-BIRTH_S: Final = 15.0
+#: Seconds that a fork server may take for a fork, which is a matter of milliseconds.
+FORK_S: Final = 15.0
 
 
 @dataclass(slots=True, eq=False)
@@ -49,8 +49,8 @@ class _Child:
 
 
 @dataclass(slots=True, eq=False)
-class _Nursery:
-    """``number`` is that of a warm nursery among the children; the nursery of workers has none, and is always ready."""
+class _ForkServer:
+    """``number`` is the preloaded fork server's child number; 0 for the fork server of workers, which is always ready."""
 
     channel: Channel
     pid: int = 0
@@ -67,7 +67,7 @@ class Processes:
     """Starts and ends processes. ``watch(fd, action)`` calls ``action`` whenever ``fd`` is readable; ``unwatch(fd)`` stops it.
 
     ``joined(number, channel)`` is called with the connection to a new process, ``died(number)`` once it is certainly dead.
-    ``numbers`` gives numbers that no process has had. A nursery may take ``start_s`` seconds to warm up.
+    ``numbers`` gives numbers that no process has had. A fork server may take ``start_s`` seconds to warm up.
     """
 
     def __init__(
@@ -91,24 +91,24 @@ class Processes:
         self._joined = joined
         self._died = died
         self._children: dict[int, _Child] = {}
-        self._plain: _Nursery | None = self._adopt(*first)
-        self._warm: _Nursery | None = None
-        self._warm_idle_since = 0.0
-        self._warm_refused = False
+        self._plain: _ForkServer | None = self._adopt(*first)
+        self._preloaded: _ForkServer | None = None
+        self._preloaded_idle_since = 0.0
+        self._preloading_fails = False
         self._watchdog = Watchdog()
 
     def spawn(self, number: int, role: Role) -> None:
         """Start a process under a number. One that cannot be started is reported as dead."""
         self._children[number] = _Child(role.value)
         try:
-            if role is Role.WORKER or self._warm_refused:
-                nursery = self._nursery()
+            if role is Role.WORKER or self._preloading_fails:
+                server = self._fork_server()
             else:
-                nursery = self._warm or self._start_warm()
+                server = self._preloaded or self._start_preloaded()
         except OSError as error:
             self._not_started(number, error)
         else:
-            self._request(nursery, number)
+            self._request(server, number)
 
     def kill(self, number: int, reason: str = "") -> None:
         """End a process by force and say why; one that is not born yet is ended at birth."""
@@ -122,25 +122,27 @@ class Processes:
             _kill(child.pidfd)
 
     def tick(self, now: float) -> None:
-        """Kill what is stopped or does not answer; let the warm nursery go when there have been no creators for long."""
+        """Kill what is stopped or does not answer; let the preloaded fork server go when there have been no creators for long."""
         for item in self._watchdog.look(now, self._under_way()):
             print(f"poolrt: process {item.who} is ended: {item.what} for {item.limit_s:g} s", file=sys.stderr)
             self._kill_pid(item.who)
-        warm = self._warm
-        busy = warm is not None and (warm.waiting or any(c.role == Role.CREATOR.value for c in self._children.values()))
-        if busy or warm is None:
-            self._warm_idle_since = now
-        elif now - self._warm_idle_since > WARM_IDLE_S:
-            self._lost(warm)
+        preloaded = self._preloaded
+        busy = preloaded is not None and (
+            preloaded.waiting or any(c.role == Role.CREATOR.value for c in self._children.values())
+        )
+        if busy or preloaded is None:
+            self._preloaded_idle_since = now
+        elif now - self._preloaded_idle_since > PRELOADED_IDLE_S:
+            self._lost(preloaded)
 
     def close(self) -> None:
         """End all processes and wait for their end; kill what does not end by itself."""
-        if self._warm is not None:
-            self._leave(self._warm)
+        if self._preloaded is not None:
+            self._leave(self._preloaded)
         if self._plain is not None:
             self._leave(self._plain)
             _wait_for_end(self._plain.pid)
-        # All that lived on have been killed with their nursery, and need but a core to end.
+        # All that lived on have been killed with their fork server, and need but a core to end.
         until = time.monotonic() + DEATH_S
         for child in self._children.values():
             if child.pidfd >= 0:
@@ -148,182 +150,184 @@ class Processes:
                 os.close(child.pidfd)
         self._children.clear()
 
-    def _adopt(self, pid: int, sock: socket.socket) -> _Nursery:
-        nursery = _Nursery(Channel(sock, accepts_fds=True), pid)
-        self._watch(nursery.channel.fileno(), lambda: self._hear(nursery))
-        return nursery
+    def _adopt(self, pid: int, sock: socket.socket) -> _ForkServer:
+        server = _ForkServer(Channel(sock, accepts_fds=True), pid)
+        self._watch(server.channel.fileno(), lambda: self._on_readable(server))
+        return server
 
-    def _nursery(self) -> _Nursery:
-        """Return the nursery of workers; where it has died, start another, as it is needed only now."""
+    def _fork_server(self) -> _ForkServer:
+        """Return the fork server of workers; where it has died, start another, as it is needed only now."""
         if self._plain is None:
-            self._plain = self._adopt(*_start_anew())
+            self._plain = self._adopt(*_start_fork_server())
         return self._plain
 
-    def _start_warm(self) -> _Nursery:
+    def _start_preloaded(self) -> _ForkServer:
         ours, theirs = pair()
-        warm = self._warm = _Nursery(Channel(ours, accepts_fds=True), number=next(self._numbers), ready=False)
-        self._children[warm.number] = _Child("warm")
-        self._watch(warm.channel.fileno(), lambda: self._hear(warm))
-        self._send_bear(self._nursery(), warm.number, theirs)
-        return warm
+        preloaded = self._preloaded = _ForkServer(
+            Channel(ours, accepts_fds=True), number=next(self._numbers), ready=False
+        )
+        self._children[preloaded.number] = _Child("preloaded")
+        self._watch(preloaded.channel.fileno(), lambda: self._on_readable(preloaded))
+        self._send_fork(self._fork_server(), preloaded.number, theirs)
+        return preloaded
 
-    def _request(self, nursery: _Nursery, number: int) -> None:
-        if nursery.gone:
-            self._bury(number)
+    def _request(self, server: _ForkServer, number: int) -> None:
+        if server.gone:
+            self._reap(number)
         else:
-            nursery.waiting.append(number)
-            self._ask(nursery)
+            server.waiting.append(number)
+            self._ask(server)
 
-    def _ask(self, nursery: _Nursery) -> None:
-        """Ask a nursery for as many of those who wait as it may be asked for."""
-        while nursery.ready and not nursery.gone and nursery.waiting and len(nursery.expected) < BIRTHS:
-            number = nursery.waiting.popleft()
+    def _ask(self, server: _ForkServer) -> None:
+        """Ask a fork server for as many of those who wait as it may be asked for."""
+        while server.ready and not server.gone and server.waiting and len(server.expected) < FORKS_IN_FLIGHT:
+            number = server.waiting.popleft()
             try:
                 ours, theirs = pair()
             except OSError as error:
                 self._not_started(number, error)
             else:
                 self._joined(number, Channel(ours))
-                self._send_bear(nursery, number, theirs)
+                self._send_fork(server, number, theirs)
 
     def _not_started(self, number: int, error: OSError) -> None:
         print(f"poolrt: no {self._children[number].role} can be started: {error}", file=sys.stderr)
-        self._bury(number)
+        self._reap(number)
 
-    def _send_bear(self, nursery: _Nursery, number: int, theirs: socket.socket) -> None:
+    def _send_fork(self, server: _ForkServer, number: int, theirs: socket.socket) -> None:
         role = self._children[number].role
         descriptors = (theirs.fileno(), self._arena) if role == Role.WORKER.value else (theirs.fileno(),)
-        nursery.expected[number] = None
+        server.expected[number] = None
         environment = thread_variables(self._options["threads"] if role == Role.WORKER.value else 1)
         options = {**self._options, "environment": environment, "descriptors": len(descriptors)}
         with theirs:
             try:
-                nursery.channel.send([Kind.BEAR, number, role, options], descriptors)
-                self._push(nursery)
+                server.channel.send([Kind.FORK, number, role, options], descriptors)
+                self._push(server)
             except ChannelClosed:
-                pass  # its end is noticed by `_hear`, which reports those that were expected
+                pass  # its end is noticed by `_on_readable`, which reports those that were expected
 
-    def _push(self, nursery: _Nursery) -> None:
-        """Wait until a nursery has taken what it was sent, so that the descriptors can be closed.
+    def _push(self, server: _ForkServer) -> None:
+        """Wait until a fork server has taken what it was sent, so that the descriptors can be closed.
 
-        It has read all but `BIRTHS` of it, which the connection holds; so one that lets this wait has stopped for good.
+        It has read all but `FORKS_IN_FLIGHT` of it, which the connection holds; so one that lets this wait has stopped for good.
         """
         until = time.monotonic() + GRACE_S
-        while nursery.channel.queued:
+        while server.channel.queued:
             if time.monotonic() > until:
-                self._lost(nursery)
+                self._lost(server)
                 return
-            nursery.channel.wait(GRACE_S, to_receive=False, to_send=True)
-            nursery.channel.flush()
+            server.channel.wait(GRACE_S, to_receive=False, to_send=True)
+            server.channel.flush()
 
-    def _hear(self, nursery: _Nursery) -> None:
-        """Take a nursery's news."""
+    def _on_readable(self, server: _ForkServer) -> None:
+        """Take a fork server's news."""
         try:
-            while not nursery.gone and (message := nursery.channel.receive()) is not None:
+            while not server.gone and (message := server.channel.receive()) is not None:
                 kind = checked(message)
                 if kind is Kind.READY:
-                    self._warmed(nursery, threads=message[2])
+                    self._on_preloaded(server, threads=message[2])
                 elif kind is Kind.BROKEN:
-                    self._warmed(nursery, threads=0)
-                elif kind is Kind.BORN:
-                    nursery.expected.pop(message[1], None)
-                    self._born(message[1], message[2], nursery.channel.take_fd())
-                    self._ask(nursery)
-                elif kind is Kind.BARREN:
-                    nursery.expected.pop(message[1], None)
+                    self._on_preloaded(server, threads=0)
+                elif kind is Kind.FORKED:
+                    server.expected.pop(message[1], None)
+                    self._on_forked(message[1], message[2], server.channel.take_fd())
+                    self._ask(server)
+                elif kind is Kind.FORK_FAILED:
+                    server.expected.pop(message[1], None)
                     print(f"poolrt: {message[2]}", file=sys.stderr)
-                    self._bury(message[1])
-                    self._ask(nursery)
+                    self._reap(message[1])
+                    self._ask(server)
                 else:
-                    raise MalformedMessage(f"a nursery does not send {kind.name}")
+                    raise MalformedMessage(f"a fork server does not send {kind.name}")
         except (ChannelClosed, MalformedMessage):
-            self._lost(nursery)
+            self._lost(server)
 
-    def _born(self, number: int, pid: int, pidfd: int) -> None:
+    def _on_forked(self, number: int, pid: int, pidfd: int) -> None:
         child = self._children.get(number)
         if child is None:
             os.close(pidfd)
             return
         child.pid, child.pidfd = pid, pidfd
-        self._watch(pidfd, lambda: self._bury(number))
+        self._watch(pidfd, lambda: self._reap(number))
         if child.unwanted:
             _kill(pidfd)
 
-    def _bury(self, number: int) -> None:
+    def _reap(self, number: int) -> None:
         child = self._children.pop(number, None)
         if child is None:
             return
         if child.pidfd >= 0:
             self._unwatch(child.pidfd)
             os.close(child.pidfd)
-        if child.role != "warm":
+        if child.role != "preloaded":
             self._died(number)
-        elif self._warm is not None and self._warm.number == number:
-            self._lost(self._warm)
+        elif self._preloaded is not None and self._preloaded.number == number:
+            self._lost(self._preloaded)
 
-    def _warmed(self, warm: _Nursery, threads: int) -> None:
-        """A nursery has come up with a number of threads; with none where it has no compiler, and is of no use.
+    def _on_preloaded(self, preloaded: _ForkServer, threads: int) -> None:
+        """A fork server has come up with a number of threads; with none where it has no compiler, and is of no use.
 
         Creators that import the compiler themselves start later, but surely, and each can say what is wrong with it.
         """
-        warm.ready = True
+        preloaded.ready = True
         if threads == 1:
-            self._ask(warm)
+            self._ask(preloaded)
             return
-        self._warm_refused = threads > 1  # forking it would risk a hang
-        waiting = [*warm.waiting]
-        warm.waiting.clear()
-        self._lost(warm)
+        self._preloading_fails = threads > 1  # forking it would risk a hang
+        waiting = [*preloaded.waiting]
+        preloaded.waiting.clear()
+        self._lost(preloaded)
         for number in waiting:
             try:
-                nursery = self._nursery()
+                server = self._fork_server()
             except OSError as error:
                 self._not_started(number, error)
             else:
-                self._request(nursery, number)
+                self._request(server, number)
 
-    def _leave(self, nursery: _Nursery) -> None:
-        """Close the connection to a nursery, which ends it and its children."""
-        if not nursery.gone:
-            nursery.gone = True
-            self._unwatch(nursery.channel.fileno())
-            nursery.channel.close()
+    def _leave(self, server: _ForkServer) -> None:
+        """Close the connection to a fork server, which ends it and its children."""
+        if not server.gone:
+            server.gone = True
+            self._unwatch(server.channel.fileno())
+            server.channel.close()
 
-    def _lost(self, nursery: _Nursery) -> None:
-        """A nursery has gone, or is let go: end it, and with it its children, whose pidfds tell.
+    def _lost(self, server: _ForkServer) -> None:
+        """A fork server has gone, or is let go: end it, and with it its children, whose pidfds tell.
 
         Those that it had not borne yet are reported here.
         """
-        if nursery.gone:
+        if server.gone:
             return
-        self._leave(nursery)
-        if nursery is self._warm:
-            self._warm = None
-        elif nursery is self._plain:
+        self._leave(server)
+        if server is self._preloaded:
+            self._preloaded = None
+        elif server is self._plain:
             self._plain = None
-            os.kill(nursery.pid, signal.SIGKILL)
-            os.waitpid(nursery.pid, 0)
-        for number in [*nursery.expected, *nursery.waiting]:
-            self._bury(number)
+            os.kill(server.pid, signal.SIGKILL)
+            os.waitpid(server.pid, 0)
+        for number in [*server.expected, *server.waiting]:
+            self._reap(number)
 
     def _under_way(self) -> Iterator[UnderWay]:
-        """Tell, by process id, who is stopped, and which nursery owes an answer."""
+        """Tell, by process id, who is stopped, and which fork server owes an answer."""
         for child in self._children.values():
             if child.pid and _is_stopped(child.pid):
                 yield UnderWay(child.pid, "it was stopped", STOPPED_S)
-        plain, warm = self._plain, self._warm
+        plain, preloaded = self._plain, self._preloaded
         if plain is not None and plain.expected and _is_stopped(plain.pid):
             yield UnderWay(plain.pid, "it was stopped", STOPPED_S)
         if plain is not None and plain.expected:
-            yield UnderWay(plain.pid, f"it bore nothing ({next(iter(plain.expected))})", BIRTH_S)
-        pid = self._children[warm.number].pid if warm is not None else 0
-        if warm is not None and pid and not warm.ready:
-            yield UnderWay(pid, "it warmed up", self._start_s)
-        elif warm is not None and pid and warm.expected:
-            yield UnderWay(pid, f"it bore nothing ({next(iter(warm.expected))})", BIRTH_S)
+            yield UnderWay(plain.pid, f"fork request {next(iter(plain.expected))} timed out", FORK_S)
+        pid = self._children[preloaded.number].pid if preloaded is not None else 0
+        if preloaded is not None and pid and not preloaded.ready:
+            yield UnderWay(pid, "preloading did not finish", self._start_s)
+        elif preloaded is not None and pid and preloaded.expected:
+            yield UnderWay(pid, f"fork request {next(iter(preloaded.expected))} timed out", FORK_S)
 
     def _kill_pid(self, pid: int) -> None:
-        """End one of our processes by force: its end is reported by its pidfd, that of the nursery by its connection."""
+        """End one of our processes by force: its end is reported by its pidfd, that of the fork server by its connection."""
         for child in self._children.values():
             if child.pid == pid and child.pidfd >= 0:
                 _kill(child.pidfd)
@@ -332,8 +336,8 @@ class Processes:
             os.kill(pid, signal.SIGKILL)
 
 
-def _start_anew() -> tuple[int, socket.socket]:
-    """Start a nursery as a new program: this process has threads by now, and must not be forked without an exec."""
+def _start_fork_server() -> tuple[int, socket.socket]:
+    """Start a fork server as a new program: this process has threads by now, and must not be forked without an exec."""
     ours, theirs = pair()
     with theirs:
         try:

@@ -16,13 +16,13 @@ from poolrt.workers.ipc.channel import MalformedMessage, Message
 from poolrt.workers.ipc.protocol import Kind
 
 from .creations import Creations
-from .crew import Crew, arena_full
 from .entry_memory import EntryMemory
-from .instructions import HangUp, Instruction, Kill, LoweredGraph, Send, Survey
+from .instructions import CollectStatistics, HangUp, Instruction, Kill, LoweredGraph, Send
 from .jobs import Job, Model
 from .leases import Leases, NotHeld
 from .loads import Loads
 from .watchdog import Limits, Watchdog
+from .worker_set import WorkerSet, arena_full
 
 #: Runs, functions and surveys that one client may have unanswered; a client of ours stays far below.
 CLIENT_LIMIT: Final = 4096
@@ -59,110 +59,110 @@ class State:
         self._functions = functions
         self._numbers = numbers
         self._watchdog = Watchdog()
-        self.crew = Crew(workers, retries, limits, self.leases, numbers, self._out, self._job_failed)
+        self.worker_set = WorkerSet(workers, retries, limits, self.leases, numbers, self._out, self._job_failed)
         self.creations = Creations(creators, limits, numbers, self._out)
         memory = EntryMemory(capacity)
         done, drop = self._model_ready, self._drop
-        self.loads = Loads(self.crew, self.creations, memory, self.leases, numbers, self._out, done, drop)
+        self.loads = Loads(self.worker_set, self.creations, memory, self.leases, numbers, self._out, done, drop)
 
-    def started(self) -> list[Instruction]:
+    def start(self) -> list[Instruction]:
         """The coordinator is up."""
-        self.crew.muster()
-        return self._taken()
+        self.worker_set.spawn_missing()
+        return self._take_instructions()
 
-    def client_joined(self, number: int) -> list[Instruction]:
+    def on_client_connected(self, number: int) -> list[Instruction]:
         """A client has connected and said hello."""
         self.clients[number] = Client(number)
-        return self._taken()
+        return self._take_instructions()
 
-    def client_left(self, number: int) -> list[Instruction]:
+    def on_client_disconnected(self, number: int) -> list[Instruction]:
         """A client has gone: give back all that it held; what workers do for it ends unheard."""
         client = self.clients.pop(number, None)
         if client is not None:
-            for job in self.crew.withdraw(number):
+            for job in self.worker_set.withdraw(number):
                 self._forget_if_unused(job.model)
             self.loads.withdraw(number)
             for model in client.models.values():
                 self._drop(model)
             self.leases.end(("client", number))
-            self.crew.dispatch()
-        return self._taken()
+            self.worker_set.dispatch()
+        return self._take_instructions()
 
-    def client_said(self, number: int, kind: Kind, message: Message) -> list[Instruction]:
+    def on_client_message(self, number: int, kind: Kind, message: Message) -> list[Instruction]:
         """A client has sent a valid message. One that breaks the rules costs it the connection, nobody else anything."""
         client = self.clients.get(number)
         if client is None:
-            return self._taken()
+            return self._take_instructions()
         try:
-            self._obey(client, kind, message)
+            self._handle(client, kind, message)
         except (NotHeld, PoolRefused) as error:
             self._out.append(HangUp(number, str(error)))
-        return self._taken()
+        return self._take_instructions()
 
-    def process_said(self, number: int, kind: Kind, message: Message) -> list[Instruction]:
+    def on_process_message(self, number: int, kind: Kind, message: Message) -> list[Instruction]:
         """A worker or creator has sent a valid message."""
         try:
-            if number in self.crew.workers:
-                self._worker_said(number, kind, message)
+            if number in self.worker_set.workers:
+                self._on_worker_message(number, kind, message)
             elif number in self.creations.creators:
-                self._creator_said(number, kind, message)
+                self._on_creator_message(number, kind, message)
         except MalformedMessage as error:
             self._out.append(Kill(number, str(error)))
-        return self._taken()
+        return self._take_instructions()
 
-    def process_died(self, number: int) -> list[Instruction]:
+    def on_process_exited(self, number: int) -> list[Instruction]:
         """A process is certainly dead: it can write to no slot any more."""
-        if number in self.crew.workers:
-            self.crew.bury(number)
-            self.crew.dispatch()
+        if number in self.worker_set.workers:
+            self.worker_set.reap(number)
+            self.worker_set.dispatch()
         elif number in self.creations.creators:
-            for creation, error in self.creations.bury(number):
+            for creation, error in self.creations.reap(number):
                 for load, _ in creation.waiting:
                     self.loads.fail(load, error)
             self.loads.schedule()
-        return self._taken()
+        return self._take_instructions()
 
-    def lowered(self, load: int, graph: LoweredGraph) -> list[Instruction]:
+    def on_lowered(self, load: int, graph: LoweredGraph) -> list[Instruction]:
         """A graph has been made ready for its target."""
         self.loads.lowered(load, graph)
-        self.crew.dispatch()
-        return self._taken()
+        self.worker_set.dispatch()
+        return self._take_instructions()
 
-    def refused(self, load: int, error: PoolError) -> list[Instruction]:
+    def on_load_failed(self, load: int, error: PoolError) -> list[Instruction]:
         """A graph cannot be made ready, or the store's answer cannot be had."""
         self.loads.fail(load, error)
-        return self._taken()
+        return self._take_instructions()
 
-    def looked_up(self, load: int, found: dict[int, tuple[bytes, str]]) -> list[Instruction]:
+    def on_looked_up(self, load: int, found: dict[int, tuple[bytes, str]]) -> list[Instruction]:
         """The store has answered with the entries it has, each with where it came from."""
         self.loads.looked_up(load, found)
-        self.crew.dispatch()
-        return self._taken()
+        self.worker_set.dispatch()
+        return self._take_instructions()
 
-    def ticked(self, now: float) -> list[Instruction]:
+    def on_tick(self, now: float) -> list[Instruction]:
         """Time has passed; ``now`` is in seconds of a steady clock."""
         self.creations.tick(now)
-        self.crew.tick(now)
-        for item in self._watchdog.look(now, [*self.crew.at_work(), *self.creations.at_work()]):
-            (self.crew if item.who in self.crew.workers else self.creations).give_up_on(item)
-        return self._taken()
+        self.worker_set.tick(now)
+        for item in self._watchdog.look(now, [*self.worker_set.at_work(), *self.creations.at_work()]):
+            (self.worker_set if item.who in self.worker_set.workers else self.creations).give_up_on(item)
+        return self._take_instructions()
 
-    def surveyed(self, number: int, request: int, facts: dict[str, Any]) -> list[Instruction]:
+    def on_statistics(self, number: int, request: int, facts: dict[str, Any]) -> list[Instruction]:
         """Facts that a client has asked for are complete."""
         client = self.clients.get(number)
         if client is not None:
             client.unanswered -= 1
             self._out.append(Send(number, [Kind.STATUS, request, facts]))
-        return self._taken()
+        return self._take_instructions()
 
-    def trimmed(self, keep: int) -> list[tuple[int, int]]:
+    def trim(self, keep: int) -> list[tuple[int, int]]:
         """Return free slots, as offset and size, whose pages may be returned to the system, beyond ``keep`` bytes."""
-        busy = any(w.jobs for w in self.crew.workers.values()) or self.loads.under_way
+        busy = any(w.jobs for w in self.worker_set.workers.values()) or self.loads.under_way
         return [] if busy else self.leases.allocator.trim(keep)
 
     def facts(self) -> dict[str, Any]:
         """Return what can be told without asking anybody."""
-        workers = self.crew.workers.values()
+        workers = self.worker_set.workers.values()
         return {
             "workers": [
                 {
@@ -174,17 +174,17 @@ class State:
                 for w in workers
             ],
             "queue": {
-                "waiting": len(self.crew.runs_waiting) + len(self.crew.functions_waiting),
+                "waiting": len(self.worker_set.runs_waiting) + len(self.worker_set.functions_waiting),
                 "in_flight": sum(w.load for w in workers),
                 "creating": self.creations.waiting
                 + sum(c.creation is not None for c in self.creations.creators.values()),
             },
             "arena": {"bytes": self.leases.allocator.nbytes, "used": self.leases.allocator.used},
             "clients": len(self.clients),
-            "workers_lost": self.crew.deaths,
+            "workers_lost": self.worker_set.deaths,
         }
 
-    def _obey(self, client: Client, kind: Kind, message: Message) -> None:
+    def _handle(self, client: Client, kind: Kind, message: Message) -> None:
         if kind is Kind.RUN:
             self._run(client, *message[1:])
         elif kind is Kind.RELEASE:
@@ -207,10 +207,10 @@ class State:
             self._explain(client, *message[1:])
         elif kind is Kind.STATISTICS:
             self._count(client)
-            self._out.append(Survey(client.number, message[1], self.facts()))
+            self._out.append(CollectStatistics(client.number, message[1], self.facts()))
         else:
             raise PoolRefused(f"a client does not send {kind.name}")
-        self.crew.dispatch()
+        self.worker_set.dispatch()
 
     def _run(self, client: Client, request: int, number: int, inputs: list[int], released: list[int]) -> None:
         self._release(client, released)
@@ -227,7 +227,7 @@ class State:
         job = Job(Kind.EXECUTE, next(self._numbers), model.name, client.number, request, model=model, inputs=inputs)
         for offset in inputs:
             self.leases.share(offset, job.holder)
-        self.crew.submit(job)
+        self.worker_set.submit(job)
 
     def _explain(self, client: Client, request: int, number: int) -> None:
         model = client.models.get(number)
@@ -241,7 +241,7 @@ class State:
             return
         self._count(client)
         token = next(self._numbers)
-        self.crew.submit(Job(Kind.APPLY, token, "function", client.number, request, payload=payload))
+        self.worker_set.submit(Job(Kind.APPLY, token, "function", client.number, request, payload=payload))
 
     def _allocate(self, client: Client, request: int, sizes: list[int]) -> None:
         if len(sizes) > SLOTS_LIMIT:
@@ -262,21 +262,21 @@ class State:
             raise PoolRefused(f"more than {CLIENT_LIMIT} requests of one client are unanswered")
         client.unanswered += 1
 
-    def _worker_said(self, number: int, kind: Kind, message: Message) -> None:
+    def _on_worker_message(self, number: int, kind: Kind, message: Message) -> None:
         if kind is Kind.READY:
-            self.crew.mark_ready(number, message[1])
+            self.worker_set.mark_ready(number, message[1])
         elif kind in (Kind.FINISHED, Kind.ANSWER, Kind.THREW, Kind.BROKEN):
-            job = self.crew.finish(number, message[1])
+            job = self.worker_set.finish(number, message[1])
             if job is None:
                 raise MalformedMessage(f"a worker ended work {message[1]}, which it was not given")
             if kind in (Kind.FINISHED, Kind.ANSWER):
-                self.crew.workers[number].numba_imported = message[-1]
+                self.worker_set.workers[number].numba_imported = message[-1]
             self._job_ended(job, kind, message)
         else:
             raise MalformedMessage(f"a worker does not send {kind.name}")
-        self.crew.dispatch()
+        self.worker_set.dispatch()
 
-    def _creator_said(self, number: int, kind: Kind, message: Message) -> None:
+    def _on_creator_message(self, number: int, kind: Kind, message: Message) -> None:
         if kind is Kind.READY:
             self.creations.mark_ready(number)
         elif kind in (Kind.CREATED, Kind.BROKEN):
@@ -293,7 +293,7 @@ class State:
         else:
             raise MalformedMessage(f"a creator does not send {kind.name}")
         self.loads.schedule()
-        self.crew.dispatch()
+        self.worker_set.dispatch()
 
     def _job_ended(self, job: Job, kind: Kind, message: Message) -> None:
         if kind is Kind.BROKEN:
@@ -342,10 +342,10 @@ class State:
 
     def _forget_if_unused(self, model: Model | None) -> None:
         if model is not None and not model.wanted and not model.users:
-            self.crew.drop_model(model)
+            self.worker_set.drop_model(model)
             self.leases.end(("model", model.number))
 
-    def _taken(self) -> list[Instruction]:
+    def _take_instructions(self) -> list[Instruction]:
         out = self._out[:]
         self._out.clear()
         return out

@@ -29,7 +29,7 @@ AT_WORK_S = 0.15
 
 
 def crew(warm: Surroundings, client: int) -> list[int]:
-    """Return the workers of a client whose kernels are all there: the children of its coordinator's nursery."""
+    """Return the workers of a client whose kernels are all there: the children of its coordinator's fork server."""
     return [p.pid for p in warm.strangers() if parent(parent(parent(p.pid))) == client]
 
 

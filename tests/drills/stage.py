@@ -25,7 +25,7 @@ from poolrt.cachestore.stats import TIERS
 
 from ..cachestore.server import RedisServer
 from .actor import Call, Job
-from .nursery import Nursery
+from .fork_server import ForkServer
 from .outcome import Outcome
 from .proxy import Proxy
 from .scale import Scale
@@ -58,7 +58,7 @@ class Stage:
         self.random = random.Random(drill)
         self._stack = ExitStack()
         self._stores: list[CacheStore] = []
-        self._nursery: Nursery | None = None
+        self._fork_server: ForkServer | None = None
         self._begin = 0.0
 
     def __enter__(self) -> Self:
@@ -117,11 +117,11 @@ class Stage:
 
     def swarm(self, name: str = "swarm") -> Swarm:
         """Return a swarm; all its actors are gone at the end."""
-        if self._nursery is None:
-            self._nursery = self._stack.enter_context(Nursery())
+        if self._fork_server is None:
+            self._fork_server = self._stack.enter_context(ForkServer())
         folder = self.folder / name
         folder.mkdir()
-        return self._stack.enter_context(Swarm(folder, self._nursery))
+        return self._stack.enter_context(Swarm(folder, self._fork_server))
 
     def job(self, swarm: Swarm, options: dict[str, Any], **more: Any) -> Job:
         """Return a job for an actor: all keys in order, unless told otherwise."""

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from .actor import Call, Job
-from .nursery import Nursery
+from .fork_server import ForkServer
 
 #: Bounds, in seconds: on starting, and on everything an actor does.
 START_S: Final = 30.0
@@ -62,19 +62,19 @@ class Actor:
 class Swarm:
     """Some actors with one log of creations."""
 
-    def __init__(self, folder: Path, nursery: Nursery) -> None:
+    def __init__(self, folder: Path, fork_server: ForkServer) -> None:
         self.log = folder / "creations.log"
         self.actors: list[Actor] = []
         self._done: list[Actor] = []
         self._folder = folder
-        self._nursery = nursery
+        self._fork_server = fork_server
 
     def add(self, job: Job) -> Actor:
         """Start one actor; it waits for `go`."""
         mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         results = self._folder / f"results-{len(self.actors)}"
         with its:
-            pid = self._nursery.fork(job, results, its)
+            pid = self._fork_server.fork(job, results, its)
         actor = Actor(pid, results, mine, job)
         self.actors.append(actor)
         return actor

@@ -67,10 +67,10 @@ class Kind(IntEnum):
     CREATE = 80  # token, primitive descriptor
     CREATED = 81  # token, entry, source, seconds
 
-    # coordinator -> nursery, and back
-    BEAR = 100  # ticket, role, options; comes with the file descriptors of the child
-    BORN = 101  # ticket, process id; comes with a pidfd
-    BARREN = 102  # ticket, why no child could be made
+    # coordinator -> fork server, and back
+    FORK = 100  # ticket, role, options; comes with the file descriptors of the child
+    FORKED = 101  # ticket, process id; comes with a pidfd
+    FORK_FAILED = 102  # ticket, why no child could be made
 
 
 def _integer(value: object) -> bool:
@@ -163,9 +163,9 @@ _FIELDS: Final[dict[Kind, tuple[Callable[[object], bool], ...]]] = {
     Kind.BROKEN: (_count, _text, _text, _text),
     Kind.CREATE: (_count, _list),
     Kind.CREATED: (_count, _bytes, _text, _number),
-    Kind.BEAR: (_count, _text, _table),
-    Kind.BORN: (_count, _count),
-    Kind.BARREN: (_count, _text),
+    Kind.FORK: (_count, _text, _table),
+    Kind.FORKED: (_count, _count),
+    Kind.FORK_FAILED: (_count, _text),
 }
 _KINDS: Final[dict[int, Kind]] = {int(kind): kind for kind in Kind}
 

@@ -1,8 +1,8 @@
-"""The nursery: a process that does nothing but fork others, so that each starts in milliseconds.
+"""The fork server: a process that does nothing but fork others, so that each starts in milliseconds.
 
 It has one thread and has touched no OpenCL, which is what makes a fork safe, and it starts its children through
-`multiprocess`. A *warm* nursery has also imported the compiler and compiled one kernel: creators forked from it compile
-at once. Workers come from a nursery that never imports the compiler.
+`multiprocess`. A *preloaded* one has also imported the compiler and compiled one kernel: creators forked from it compile
+at once. Workers come from a fork server that never imports the compiler.
 
 Why not `multiprocess`'s own fork server: it listens on a file in the temporary folder, which a kill -9 leaves behind; it
 brings a second helper process; it sends each child a pickle; and its children keep it alive. Here the child's sockets
@@ -28,22 +28,22 @@ from ..ipc.protocol import Kind, checked
 from .parent_death_signal import detach_streams, die_with_parent, reset_signals
 
 #: Role of a child -> the module whose ``main(socket, descriptors, options)`` it runs.
-_ROLES: Final = {"worker": ".worker", "creator": ".creator", "warm": ".fork_server"}
-#: Seconds that children get to end by themselves when the nursery closes.
+_ROLES: Final = {"worker": ".worker", "creator": ".creator", "preloaded": ".fork_server"}
+#: Seconds that children get to end by themselves when the fork server closes.
 _GRACE_S: Final = 0.5
 
 #: What the process needs to run its role: values that msgpack carries.
 Options = dict[str, Any]
 
 
-def start_nursery(*private: socket.socket) -> tuple[int, socket.socket]:
-    """Fork a nursery from this process, which must have one thread; return its process id and the socket to it.
+def start_fork_server(*private: socket.socket) -> tuple[int, socket.socket]:
+    """Fork a fork server from this process, which must have one thread; return its process id and the socket to it.
 
     ``private`` sockets stay with this process alone, so that their other ends notice its death.
     """
     ours, theirs = pair()
     parent = os.getpid()
-    # An interruption from the terminal is no business of a nursery, from its first moment on.
+    # An interruption from the terminal is no business of a fork server, from its first moment on.
     held = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     pid = os.fork()
     if not pid:
@@ -65,7 +65,7 @@ def start_nursery(*private: socket.socket) -> tuple[int, socket.socket]:
 
 
 def main(sock: socket.socket, descriptors: list[int], options: Options) -> None:
-    """Run a warm nursery; where there is no compiler to warm up, say so and end."""
+    """Run a preloaded fork server; where there is no compiler to warm up, say so and end."""
     try:
         from ..kernels.native.warm_up import warm_up
 
@@ -103,9 +103,9 @@ def serve(sock: socket.socket, *, report: bool = False) -> None:
                     multiprocess.active_children()  # joins those that have ended
                 else:
                     while (message := channel.receive()) is not None:
-                        _bear(channel, message, (wake_read, wake_write))
+                        _fork_child(channel, message, (wake_read, wake_write))
             while channel.queued:
-                # The coordinator never waits for a nursery, so it will take this, or go.
+                # The coordinator never waits for a fork server, so it will take this, or go.
                 channel.wait(None, to_receive=False, to_send=True)
                 channel.flush()
     except ChannelClosed:
@@ -115,10 +115,10 @@ def serve(sock: socket.socket, *, report: bool = False) -> None:
         _end_children(multiprocess.active_children())
 
 
-def _bear(channel: Channel, message: Message, private: tuple[int, ...]) -> None:
+def _fork_child(channel: Channel, message: Message, private: tuple[int, ...]) -> None:
     kind = checked(message)
-    if kind is not Kind.BEAR:
-        raise ValueError(f"a nursery is not sent {kind.name}")
+    if kind is not Kind.FORK:
+        raise ValueError(f"a fork server is not sent {kind.name}")
     import multiprocess
 
     ticket, role, options = message[1:]
@@ -132,9 +132,9 @@ def _bear(channel: Channel, message: Message, private: tuple[int, ...]) -> None:
         child.start()
         pidfd = os.pidfd_open(child.pid)
     except OSError as error:
-        channel.send([Kind.BARREN, ticket, f"{role}: {error.strerror}"])
+        channel.send([Kind.FORK_FAILED, ticket, f"{role}: {error.strerror}"])
     else:
-        channel.send([Kind.BORN, ticket, child.pid], (pidfd,))
+        channel.send([Kind.FORKED, ticket, child.pid], (pidfd,))
         os.close(pidfd)
     for fd in descriptors:
         os.close(fd)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-from poolrt.coordinator.creations import DEATHS_LIMIT, IDLE_S, LEAVE_S, STILLBORN_LIMIT, Creations
+from poolrt.coordinator.creations import FAILED_STARTS_LIMIT, IDLE_S, LEAVE_S, LOST_LIMIT, Creations
 from poolrt.coordinator.instructions import HangUp, Instruction, Kill, PrimitiveToLoad, Role, Send, Spawn
 from poolrt.coordinator.watchdog import Limits
 from poolrt.workers.ipc.protocol import Kind
@@ -66,13 +66,13 @@ def test_no_more_creators_are_started_than_there_is_work_for() -> None:
 def test_a_creation_whose_creator_died_is_repeated_once_and_then_an_error_that_names_it() -> None:
     bench = _Bench(1)
     bench.want("a")
-    for _ in range(DEATHS_LIMIT - 1):
+    for _ in range(LOST_LIMIT - 1):
         (creator,) = bench.come_up()
-        assert bench.creations.bury(creator) == []
+        assert bench.creations.reap(creator) == []
     (creator,) = bench.come_up()
-    ((creation, error),) = bench.creations.bury(creator)
+    ((creation, error),) = bench.creations.reap(creator)
     assert creation.waiting == [(1, 0)]
-    assert (error.primitive, error.attempts) == ("primitive a", DEATHS_LIMIT)
+    assert (error.primitive, error.attempts) == ("primitive a", LOST_LIMIT)
     # A later load tries again.
     bench.want("a", load=5)
     assert len(bench.come_up()) == 1
@@ -83,12 +83,12 @@ def test_creators_that_die_at_birth_end_all_creations_with_an_error() -> None:
     bench.want("a")
     bench.want("b")
     lost: list[str] = []
-    for _ in range(STILLBORN_LIMIT):
+    for _ in range(FAILED_STARTS_LIMIT):
         bench.creations.schedule()
         (spawn,) = [step for step in bench.out if isinstance(step, Spawn)]
         bench.out.remove(spawn)
         assert not lost
-        lost = [error.primitive for _, error in bench.creations.bury(spawn.peer)]
+        lost = [error.primitive for _, error in bench.creations.reap(spawn.peer)]
     assert sorted(lost) == ["primitive a", "primitive b"]
     assert bench.creations.waiting == 0
 
@@ -140,7 +140,7 @@ def test_a_creation_that_takes_too_long_twice_is_an_error_that_names_the_setting
     bench = _Bench(1)
     bench.want("a")
     lost: list[str] = []
-    for _ in range(DEATHS_LIMIT):
+    for _ in range(LOST_LIMIT):
         assert not lost
         (creator,) = bench.come_up()
         (item,) = bench.creations.at_work()
@@ -149,7 +149,7 @@ def test_a_creation_that_takes_too_long_twice_is_an_error_that_names_the_setting
         (kill,) = [step for step in bench.out if isinstance(step, Kill)]
         bench.out.remove(kill)
         assert kill == Kill(creator, "it took longer than 90 s for creating primitive a")
-        lost = [str(error) for _, error in bench.creations.bury(creator)]
+        lost = [str(error) for _, error in bench.creations.reap(creator)]
     assert lost == [
         "creating primitive a killed 2 processes; "
         "2 of them were ended because it took longer than 90 s (the setting creation_limit_s)"

@@ -12,6 +12,7 @@ from hypothesis import settings
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from poolrt.coordinator.instructions import (
+    CollectStatistics,
     Forget,
     HangUp,
     Instruction,
@@ -23,7 +24,6 @@ from poolrt.coordinator.instructions import (
     Role,
     Send,
     Spawn,
-    Survey,
 )
 from poolrt.coordinator.state import State
 from poolrt.coordinator.watchdog import Limits
@@ -82,12 +82,12 @@ class Coordination(RuleBasedStateMachine):
 
     @initialize()
     def start(self) -> None:
-        self.obey(self.state.started())
+        self.carry_out(self.state.start())
         assert sum(p.role is Role.WORKER for p in self.processes.values()) == 2
 
     # What the state machine orders
 
-    def obey(self, instructions: list[Instruction]) -> None:
+    def carry_out(self, instructions: list[Instruction]) -> None:
         for step in instructions:
             if isinstance(step, Send):
                 checked([int(step.message[0]), *step.message[1:]])
@@ -109,11 +109,11 @@ class Coordination(RuleBasedStateMachine):
                 assert process.role is Role.CREATOR
                 assert not process.inbox
                 del self.processes[step.peer]
-                self.obey(self.state.process_died(step.peer))
+                self.carry_out(self.state.on_process_exited(step.peer))
             elif isinstance(step, Kill):
                 self.end(step.peer)
             else:
-                assert isinstance(step, Survey)
+                assert isinstance(step, CollectStatistics)
 
     def end(self, number: int) -> None:
         """No process of ours breaks the rules, so one that is killed has been at the same thing for too long."""
@@ -194,19 +194,19 @@ class Coordination(RuleBasedStateMachine):
     def join(self) -> int:
         number = next(self.numbers)
         self.clients[number] = _Client()
-        self.obey(self.state.client_joined(number))
+        self.carry_out(self.state.on_client_connected(number))
         return number
 
     def say(self, number: int, kind: Kind, wanted: str, *fields: Any) -> int:
         request = next(self.numbers)
         self.clients[number].unanswered[request] = wanted
-        self.obey(self.state.client_said(number, kind, [kind, request, *fields]))
+        self.carry_out(self.state.on_client_message(number, kind, [kind, request, *fields]))
         return request
 
     @rule(number=clients_joined)
     def leave(self, number: int) -> None:
         if self.clients.pop(number, None) is not None:
-            self.obey(self.state.client_left(number))
+            self.carry_out(self.state.on_client_disconnected(number))
             assert ("client", number) not in self.state.leases.holders()
 
     @rule(number=clients_joined, engine=st.sampled_from(["cpu", "opencl:0"]))
@@ -235,7 +235,7 @@ class Coordination(RuleBasedStateMachine):
         if client is not None and client.stages:
             request = data.draw(st.sampled_from(sorted(client.stages)))
             waiting = client.stages.pop(request)
-            self.obey(self.state.client_said(number, Kind.WRITTEN, [Kind.WRITTEN, request, sorted(waiting)]))
+            self.carry_out(self.state.on_client_message(number, Kind.WRITTEN, [Kind.WRITTEN, request, sorted(waiting)]))
 
     @rule(number=clients_joined, sizes=st.lists(st.integers(0, 40_000), min_size=1, max_size=2))
     def allocate(self, number: int, sizes: list[int]) -> None:
@@ -244,7 +244,7 @@ class Coordination(RuleBasedStateMachine):
             request = next(self.numbers)
             client.unanswered[request] = "allocate"
             client.wanted_sizes[request] = sizes
-            self.obey(self.state.client_said(number, Kind.ALLOCATE, [Kind.ALLOCATE, request, sizes]))
+            self.carry_out(self.state.on_client_message(number, Kind.ALLOCATE, [Kind.ALLOCATE, request, sizes]))
 
     @rule(number=clients_joined, data=st.data())
     def run(self, number: int, data: st.DataObject) -> None:
@@ -265,7 +265,7 @@ class Coordination(RuleBasedStateMachine):
         request = next(self.numbers)
         client.unanswered[request] = "run"
         client.wanted_sizes[request] = client.output_sizes[model]
-        self.obey(self.state.client_said(number, Kind.RUN, [Kind.RUN, request, model, inputs, []]))
+        self.carry_out(self.state.on_client_message(number, Kind.RUN, [Kind.RUN, request, model, inputs, []]))
 
     @rule(number=clients_joined)
     def call(self, number: int) -> None:
@@ -278,7 +278,7 @@ class Coordination(RuleBasedStateMachine):
         if client is not None and client.slots:
             place = data.draw(st.integers(0, len(client.slots) - 1))
             offset, _ = client.slots.pop(place)
-            self.obey(self.state.client_said(number, Kind.RELEASE, [Kind.RELEASE, [offset]]))
+            self.carry_out(self.state.on_client_message(number, Kind.RELEASE, [Kind.RELEASE, [offset]]))
 
     @rule(number=clients_joined, data=st.data())
     def unload(self, number: int, data: st.DataObject) -> None:
@@ -286,7 +286,7 @@ class Coordination(RuleBasedStateMachine):
         if client is not None and client.models:
             model = data.draw(st.sampled_from(sorted(client.models)))
             del client.models[model]
-            self.obey(self.state.client_said(number, Kind.UNLOAD, [Kind.UNLOAD, model]))
+            self.carry_out(self.state.on_client_message(number, Kind.UNLOAD, [Kind.UNLOAD, model]))
 
     # What the helper thread answers
 
@@ -295,7 +295,7 @@ class Coordination(RuleBasedStateMachine):
     def lower(self, data: st.DataObject) -> None:
         task = self.lowering.pop(0)
         if data.draw(st.integers(0, 9)) == 0:
-            self.obey(self.state.refused(task.load, GraphRefused("node")))
+            self.carry_out(self.state.on_load_failed(task.load, GraphRefused("node")))
             return
         digests = data.draw(st.lists(st.sampled_from("abcdef"), min_size=1, max_size=4, unique=True))
         sizes = data.draw(st.lists(st.tuples(st.integers(1, 30_000), st.booleans()), max_size=3))
@@ -307,14 +307,14 @@ class Coordination(RuleBasedStateMachine):
         constants = tuple(PlanConstant(i, n, n, 0 if moves else None) for i, (n, moves) in enumerate(sizes))
         ports = [["x", [4], "f32", inputs]], [["y", [4], "f32", outputs]]
         self.primitives[task.load] = len(primitives)
-        self.obey(self.state.lowered(task.load, LoweredGraph([], 1, primitives, constants, *ports)))
+        self.carry_out(self.state.on_lowered(task.load, LoweredGraph([], 1, primitives, constants, *ports)))
 
     @precondition(lambda self: self.looking)
     @rule(data=st.data())
     def look_up(self, data: st.DataObject) -> None:
         task = self.looking.pop(0)
         found = data.draw(st.lists(st.sampled_from(task.primitives), unique=True))
-        self.obey(self.state.looked_up(task.load, dict.fromkeys(found, (b"entry", "files"))))
+        self.carry_out(self.state.on_looked_up(task.load, dict.fromkeys(found, (b"entry", "files"))))
 
     # What processes do
 
@@ -324,7 +324,7 @@ class Coordination(RuleBasedStateMachine):
         number = data.draw(st.sampled_from(sorted(n for n, p in self.processes.items() if not p.ready)))
         self.processes[number].ready = True
         self.processes[number].since = self.now
-        self.obey(self.state.process_said(number, Kind.READY, [Kind.READY, number, 1]))
+        self.carry_out(self.state.on_process_message(number, Kind.READY, [Kind.READY, number, 1]))
 
     @precondition(lambda self: any(p.inbox for p in self.processes.values()))
     @rule(data=st.data(), well=st.integers(0, 5))
@@ -349,7 +349,7 @@ class Coordination(RuleBasedStateMachine):
         else:
             answer = [Kind.FINISHED, token, False]
         self.deaths.pop(token, None)
-        self.obey(self.state.process_said(number, answer[0], answer))
+        self.carry_out(self.state.on_process_message(number, answer[0], answer))
 
     @precondition(lambda self: self.processes)
     @rule(data=st.data())
@@ -362,13 +362,13 @@ class Coordination(RuleBasedStateMachine):
             token = process.inbox[0][1]
             self.deaths[token] = self.deaths.get(token, 0) + 1
             assert self.deaths[token] <= _RETRIES + 1, "a run is not repeated for ever"
-        self.obey(self.state.process_died(number))
+        self.carry_out(self.state.on_process_exited(number))
 
     @rule(seconds=st.floats(0.1, 10))
     def tick(self, seconds: float) -> None:
         self.now += seconds
-        self.obey(self.state.ticked(self.now))
-        for offset, size in self.state.trimmed(0):
+        self.carry_out(self.state.on_tick(self.now))
+        for offset, size in self.state.trim(0):
             assert all(not offset <= o < offset + size for c in self.clients.values() for o, _ in c.slots)
 
     # What always holds
@@ -381,7 +381,7 @@ class Coordination(RuleBasedStateMachine):
 
     @invariant()
     def workers_are_replaced(self) -> None:
-        if not self.state.crew._hopeless and self.processes:
+        if not self.state.worker_set._backing_off and self.processes:
             assert sum(p.role is Role.WORKER for p in self.processes.values()) == 2
 
     @invariant()
@@ -396,17 +396,19 @@ class Coordination(RuleBasedStateMachine):
             busy = next((n for n, p in self.processes.items() if p.inbox), None)
             if number is not None:
                 self.processes[number].ready = True
-                self.obey(self.state.process_said(number, Kind.READY, [Kind.READY, number, 1]))
+                self.carry_out(self.state.on_process_message(number, Kind.READY, [Kind.READY, number, 1]))
             elif busy is not None:
                 self.finish_one(busy, self.processes[busy].inbox.popleft(), True)
             elif self.lowering:
                 self.lower_one(self.lowering.pop(0), "ab", [(5000, True), (3000, False)], 1000, 20_000)
             elif self.looking:
-                self.obey(self.state.looked_up(self.looking.pop(0).load, {}))
+                self.carry_out(self.state.on_looked_up(self.looking.pop(0).load, {}))
             elif any(c.stages for c in self.clients.values()):
                 owner = next(n for n, c in self.clients.items() if c.stages)
                 request, waiting = self.clients[owner].stages.popitem()
-                self.obey(self.state.client_said(owner, Kind.WRITTEN, [Kind.WRITTEN, request, sorted(waiting)]))
+                self.carry_out(
+                    self.state.on_client_message(owner, Kind.WRITTEN, [Kind.WRITTEN, request, sorted(waiting)])
+                )
             else:
                 return
         raise AssertionError("it never comes to rest")
@@ -417,7 +419,7 @@ class Coordination(RuleBasedStateMachine):
         assert all(not client.unanswered for client in self.clients.values()), "every request is answered"
         for number in list(self.clients):
             del self.clients[number]
-            self.obey(self.state.client_left(number))
+            self.carry_out(self.state.on_client_disconnected(number))
         assert self.state.leases.holders() == []
         assert self.state.leases.allocator.used == 0
         assert all(not p.models for p in self.processes.values())

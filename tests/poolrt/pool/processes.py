@@ -81,7 +81,7 @@ def cpu_seconds(pid: int) -> float:
 def below(pid: int, levels: int) -> list[int]:
     """Return the processes so many levels below another.
 
-    Below a coordinator, whose process id a pool's statistics tell: 1 the nursery, 2 workers and warm nursery, 3 creators.
+    Below a coordinator (`pid` of a pool's statistics): 1 fork server, 2 workers and preloaded fork server, 3 creators.
     """
     found = [pid]
     for _ in range(levels):

@@ -1,4 +1,4 @@
-"""Killed processes: workers, nurseries, coordinator, clients. Results stay right, errors are clear, nothing is left behind."""
+"""Killed processes: workers, fork servers, coordinator, clients. Results stay right, errors are clear, nothing is left behind."""
 
 from __future__ import annotations
 
@@ -119,18 +119,18 @@ def test_a_model_that_kills_every_worker_is_an_error_that_names_it(own: poolrt.P
     assert model.run(x=x)["y"].sum() == 1 << 20
 
 
-def test_a_killed_nursery_is_replaced_and_takes_no_run_with_it(own: poolrt.Pool) -> None:
+def test_a_killed_fork_server_is_replaced_and_takes_no_run_with_it(own: poolrt.Pool) -> None:
     model = own.load(relu_graph())
     x = np.ones((4, 8), np.float32)
     workers = workers_of(own)
-    nursery = int(Path(f"/proc/{workers[0]}/stat").read_text().rpartition(")")[2].split()[1])
+    fork_server = int(Path(f"/proc/{workers[0]}/stat").read_text().rpartition(")")[2].split()[1])
     futures = [model.submit(x=x) for _ in range(50)]
-    os.kill(nursery, signal.SIGKILL)
+    os.kill(fork_server, signal.SIGKILL)
     futures += [model.submit(x=x) for _ in range(50)]
     for future in futures:
         assert future.result(BOUND_S)["y"].sum() == 32
     workers_of(own, killed=workers)
-    assert not any(is_alive(pid) for pid in [nursery, *workers])
+    assert not any(is_alive(pid) for pid in [fork_server, *workers])
 
 
 def test_a_killed_coordinator_is_a_clear_error_for_everyone_and_takes_its_processes_with_it(
@@ -204,7 +204,7 @@ def test_when_a_client_is_killed_everything_of_its_pool_is_gone_within_a_second(
 ) -> None:
     client, below = _client(settings, how)
     poolish = [pid for pid in below if "poolrt.coordinator" in command(pid)]
-    assert len(poolish) >= 3  # coordinator, nursery and workers, which are its forks
+    assert len(poolish) >= 3  # coordinator, fork server and workers, which are its forks
     if how == "load":
         (coordinator,) = set(poolish) & set(children(client.pid))
         before = cpu_seconds(coordinator)

@@ -71,15 +71,15 @@ def test_a_stopped_creator_is_replaced_and_the_load_succeeds(private: dict[str, 
 
 
 @pytest.mark.slow
-def test_a_stopped_warm_nursery_is_replaced_and_the_load_succeeds(private: dict[str, Any]) -> None:
+def test_a_stopped_preloaded_fork_server_is_replaced_and_the_load_succeeds(private: dict[str, Any]) -> None:
     with poolrt.Pool(workers=1, threads=1, **private) as pool, ThreadPoolExecutor(1) as threads:
         workers, coordinator = workers_of(pool), pool.stats()["pid"]
         load = threads.submit(pool.load, relu_graph())
-        wait_until(lambda: len(below(coordinator, 2)) == 2, "the warm nursery is there")
-        (warm,) = set(below(coordinator, 2)) - set(workers)
-        os.kill(warm, signal.SIGSTOP)
+        wait_until(lambda: len(below(coordinator, 2)) == 2, "the preloaded fork server is there")
+        (preloaded,) = set(below(coordinator, 2)) - set(workers)
+        os.kill(preloaded, signal.SIGSTOP)
         assert load.result(BOUND_S).run(x=_X)["y"].sum() == 32
-        wait_until(lambda: not is_alive(warm), "the stopped nursery has been killed")
+        wait_until(lambda: not is_alive(preloaded), "the stopped fork server has been killed")
 
 
 def test_creations_that_take_too_long_are_an_error_that_names_primitive_and_setting(private: dict[str, Any]) -> None:
@@ -136,15 +136,15 @@ def test_a_function_may_take_longer_than_a_run(private: dict[str, Any]) -> None:
 
 
 @pytest.mark.slow
-def test_a_stopped_nursery_is_replaced_when_it_is_needed(private: dict[str, Any]) -> None:
+def test_a_stopped_fork_server_is_replaced_when_it_is_needed(private: dict[str, Any]) -> None:
     with poolrt.Pool(workers=1, threads=1, **private) as pool:
         model = pool.load(relu_graph())
         (worker,) = workers_of(pool)
-        (nursery,) = below(pool.stats()["pid"], 1)
-        os.kill(nursery, signal.SIGSTOP)
+        (fork_server,) = below(pool.stats()["pid"], 1)
+        os.kill(fork_server, signal.SIGSTOP)
         os.kill(worker, signal.SIGKILL)
         assert model.submit(x=_X).result(2 * BOUND_S)["y"].sum() == 32
-        assert not is_alive(nursery)
+        assert not is_alive(fork_server)
 
 
 def test_a_pool_whose_processes_are_all_stopped_still_closes_in_time(private: dict[str, Any]) -> None:

@@ -234,11 +234,12 @@ def test_a_creation_that_fails_is_answered_with_type_message_and_log(settings: d
     assert not thread.is_alive()
 
 
-def test_creators_and_their_nursery_do_not_outlive_the_pool(settings: dict[str, Any], tmp_path: Path) -> None:
+def test_creators_and_their_fork_server_do_not_outlive_the_pool(settings: dict[str, Any], tmp_path: Path) -> None:
     before = set(family())
     pool = poolrt.Pool(workers=1, **{**settings, "home": str(tmp_path)})
     pool.load(relu_graph())
-    assert len(set(family()) - before) >= 4  # coordinator, nursery, worker, warm nursery; a creator while it is kept
+    # coordinator, fork server, worker, preloaded fork server; a creator while it is kept
+    assert len(set(family()) - before) >= 4
     pool.close()
     assert set(family()) - before == set()
 
@@ -257,7 +258,7 @@ def test_closing_a_pool_while_it_creates_ends_at_once(settings: dict[str, Any], 
 
     thread = threading.Thread(target=load)
     thread.start()
-    wait_until(lambda: len(set(family()) - before) >= 4, "the warm nursery is there")
+    wait_until(lambda: len(set(family()) - before) >= 4, "the preloaded fork server is there")
     started = time.monotonic()
     pool.close()
     thread.join(BOUND_S)

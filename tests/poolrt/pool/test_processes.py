@@ -1,4 +1,4 @@
-"""Many processes at once: more than the connections to the nursery could hold the news of."""
+"""Many processes at once: more than the connections to the fork server could hold the news of."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import poolrt
 
 from .processes import family, relu_graph, wait_until
 
-#: About 280 births fill both directions of a nursery's connection; then each side would wait for the other.
+#: About 280 births fill both directions of a fork server's connection; then each side would wait for the other.
 WORKERS = 350
 
 

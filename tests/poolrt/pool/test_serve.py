@@ -23,8 +23,8 @@ import poolrt
 from poolrt.coordinator.loads import LOADS_LIMIT
 from poolrt.coordinator.loop import CLIENTS_LIMIT, HELLO_S
 from poolrt.coordinator.state import CLIENT_LIMIT
-from poolrt.dial import dial, stop
 from poolrt.errors import CoordinatorLost
+from poolrt.server import connect_socket, stop_server
 from poolrt.workers.ipc.protocol import VERSION, Kind
 
 from .processes import BOUND_S, descendants, is_alive, relu_graph, wait_until
@@ -372,18 +372,18 @@ def test_a_server_can_be_stopped_and_a_socket_left_by_a_killed_one_is_replaced(
     wait_until(lambda: _connects(path), "another server listens there")
     with poolrt.connect(path) as pool:
         assert _works(pool)
-        assert stop(path)
+        assert stop_server(path)
         with pytest.raises(CoordinatorLost):
             pool.stats()
     assert stopped.wait(BOUND_S) == 0
     assert not path.exists()
     with pytest.raises(CoordinatorLost):
-        stop(path)
+        stop_server(path)
 
 
 def _connects(path: Path) -> bool:
     try:
-        dial(path).close()
+        connect_socket(path).close()
     except CoordinatorLost:
         return False
     return True

@@ -11,14 +11,14 @@ from typing import Final
 from poolrt.workers.ipc.channel import Channel
 from poolrt.workers.ipc.protocol import Kind
 
-from .coordinator.peers import credentials, death_of
+from .coordinator.peers import credentials, open_pidfd
 from .errors import CoordinatorLost
 
 #: Seconds that a coordinator may take to accept a connection, which it does between two messages.
 _CONNECT_S: Final = 10
 
 
-def dial(path: str | os.PathLike[str]) -> socket.socket:
+def connect_socket(path: str | os.PathLike[str]) -> socket.socket:
     """Return a socket connected to the coordinator at ``path``.
 
     Raises CoordinatorLost where nobody listens there, or somebody of another user.
@@ -41,13 +41,13 @@ def dial(path: str | os.PathLike[str]) -> socket.socket:
     return sock
 
 
-def stop(path: str | os.PathLike[str], timeout: float = 10.0) -> bool:
+def stop_server(path: str | os.PathLike[str], timeout: float = 10.0) -> bool:
     """End the coordinator at ``path`` and all its processes; return whether it is gone within ``timeout`` seconds.
 
     Its clients get CoordinatorLost. Raises CoordinatorLost where there is none.
     """
-    sock = dial(path)
-    process = death_of(credentials(sock)[0])
+    sock = connect_socket(path)
+    process = open_pidfd(credentials(sock)[0])
     channel = Channel(sock)
     try:
         channel.send([Kind.STOP])

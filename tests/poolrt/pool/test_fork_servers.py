@@ -1,4 +1,4 @@
-"""Nurseries as the coordinator keeps them: replaced, let go and asked for again, with nothing watched for ever."""
+"""Fork servers as the coordinator keeps them: replaced, let go and asked for again, with nothing watched for ever."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ import pytest
 from poolrt.arena import make_arena
 from poolrt.coordinator import processes as room
 from poolrt.coordinator.instructions import Role
-from poolrt.coordinator.processes import WARM_IDLE_S, Processes, _start_anew
+from poolrt.coordinator.processes import PRELOADED_IDLE_S, Processes, _start_fork_server
 from poolrt.workers.ipc.channel import Channel, ChannelClosed
 from poolrt.workers.ipc.protocol import Kind
 
-from ...poolrt.pool.processes import BOUND_S, children, is_alive
+from .processes import BOUND_S, children, is_alive
 
 
 class Bench:
@@ -36,7 +36,15 @@ class Bench:
         self._arena = make_arena(1 << 20)
         options = {"threads": 1, "verbose": "0", "store": {"home": settings["home"], "url": settings["redis_url"]}}
         self.processes = Processes(
-            _start_anew(), self._arena, options, 60.0, self.numbers, self._watch, self._unwatch, self._join, self._die
+            _start_fork_server(),
+            self._arena,
+            options,
+            60.0,
+            self.numbers,
+            self._watch,
+            self._unwatch,
+            self._join,
+            self._die,
         )
 
     def spawn(self, role: Role) -> int:
@@ -45,7 +53,7 @@ class Bench:
         return number
 
     def ready(self, number: int) -> int:
-        """Wait until a process says that it is ready, and its nursery that it is born; return its process id."""
+        """Wait until a process says that it is ready, and its fork server that it is born; return its process id."""
         said: list[list[Any]] = []
 
         def look() -> bool:
@@ -102,7 +110,9 @@ def bench(settings: dict[str, Any]) -> Iterator[Bench]:
     assert set(children(os.getpid())) == before
 
 
-def test_a_warm_nursery_that_is_asked_for_while_its_predecessor_still_ends_is_another_one(bench: Bench) -> None:
+def test_a_preloaded_fork_server_that_is_asked_for_while_its_predecessor_still_ends_is_another_one(
+    bench: Bench,
+) -> None:
     first = bench.spawn(Role.CREATOR)
     pid = bench.ready(first)
     watched = set(bench.actions)
@@ -110,7 +120,7 @@ def test_a_warm_nursery_that_is_asked_for_while_its_predecessor_still_ends_is_an
     bench.joined[first].close()
     bench.turn_until(lambda: first in bench.died, "the creator has gone")
     bench.processes.tick(1000.0)
-    bench.processes.tick(1000.0 + WARM_IDLE_S + 1)
+    bench.processes.tick(1000.0 + PRELOADED_IDLE_S + 1)
     second = bench.spawn(Role.CREATOR)
     assert bench.ready(second) != pid
     bench.turn_until(lambda: len(bench.actions) == len(watched), "nothing of the first is watched any more")
@@ -119,18 +129,18 @@ def test_a_warm_nursery_that_is_asked_for_while_its_predecessor_still_ends_is_an
     assert bench._poll.poll(0.2) == []
 
 
-def test_a_killed_nursery_takes_its_workers_with_it_and_another_is_there_when_it_is_needed(bench: Bench) -> None:
+def test_a_killed_fork_server_takes_its_workers_with_it_and_another_is_there_when_it_is_needed(bench: Bench) -> None:
     first, second = bench.spawn(Role.WORKER), bench.spawn(Role.WORKER)
     workers = [bench.ready(first), bench.ready(second)]
-    nursery = int(Path(f"/proc/{workers[0]}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[1])
-    os.kill(nursery, signal.SIGKILL)
+    fork_server = int(Path(f"/proc/{workers[0]}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[1])
+    os.kill(fork_server, signal.SIGKILL)
     bench.turn_until(lambda: sorted(bench.died) == [first, second], "both are reported")
-    assert not any(is_alive(pid) for pid in [nursery, *workers])
+    assert not any(is_alive(pid) for pid in [fork_server, *workers])
     third = bench.spawn(Role.WORKER)
     assert is_alive(bench.ready(third))
 
 
-def test_processes_that_were_not_born_yet_when_their_nursery_died_are_reported_once_each(bench: Bench) -> None:
+def test_processes_that_were_not_born_yet_when_their_fork_server_died_are_reported_once_each(bench: Bench) -> None:
     os.kill(children(os.getpid())[-1], signal.SIGSTOP)
     asked = [bench.spawn(Role.WORKER) for _ in range(3)]
     asked.append(bench.spawn(Role.CREATOR))
@@ -150,11 +160,11 @@ def test_a_process_that_is_killed_before_it_is_born_ends_at_birth(bench: Bench) 
             bench.joined[number].receive(block=True)
 
 
-def test_closing_waits_for_the_deaths_of_those_whose_nursery_cannot_end_them(
+def test_closing_waits_for_the_deaths_of_those_whose_fork_server_cannot_end_them(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(room, "GRACE_S", 0.1)
-    # Given workers of a nursery that is stopped
+    # Given workers of a fork server that is stopped
     pidfds = [os.pidfd_open(bench.ready(bench.spawn(Role.WORKER))) for _ in range(2)]
     plain = bench.processes._plain
     assert plain is not None

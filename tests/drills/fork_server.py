@@ -1,7 +1,7 @@
 """A process that has imported everything and forks actors, so that they start in milliseconds.
 
 Actors belong to its process group, so whatever becomes of them, stopped or forked, one signal ends them all; when the
-process that plays the drill is gone, the nursery gives that signal itself.
+process that plays the drill is gone, the fork server gives that signal itself.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ANSWER_S: Final = 30.0
 _LONGEST_JOB: Final = 1 << 20
 
 
-class Nursery:
+class ForkServer:
     """Fork actors until the end of the block, then end those that are still there."""
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class Nursery:
         self._control.settimeout(_ANSWER_S)
         with its:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.drills.nursery", str(its.fileno())],
+                [sys.executable, "-m", "tests.drills.fork_server", str(its.fileno())],
                 cwd=_ROOT,
                 pass_fds=(its.fileno(),),
                 start_new_session=True,

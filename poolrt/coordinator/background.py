@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from poolrt.errors import GraphRefused, PoolError
 from poolrt.workers.verbose.output import LEVELS
 
-from .instructions import Forget, LookUp, Lower, LoweredGraph, PrimitiveToLoad, Survey
+from .instructions import CollectStatistics, Forget, LookUp, Lower, LoweredGraph, PrimitiveToLoad
 from .loads import NAME_LIMIT
 from .placement import creation_cost
 
@@ -27,7 +27,7 @@ Outcome: TypeAlias = tuple[str, tuple[Any, ...]]
 _STOP_S: Final = 0.7
 
 
-class Lookups:
+class BackgroundThread:
     """Carries out tasks in order and keeps their outcomes for `take`; ``store_options`` are `CacheStore.connect`'s.
 
     Graphs are lowered for workers of ``threads`` threads, and for no later ISA level than ``max_isa``. `fileno` is
@@ -39,21 +39,21 @@ class Lookups:
         self._max_isa = max_isa
         self._threads = threads
         self._tells = LEVELS[verbose].executes
-        self._tasks: queue.SimpleQueue[Lower | LookUp | Forget | Survey | None] = queue.SimpleQueue()
+        self._tasks: queue.SimpleQueue[Lower | LookUp | Forget | CollectStatistics | None] = queue.SimpleQueue()
         self._outcomes: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
         self._event = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._store: CacheStore | None = None
         self._keys: dict[int, tuple[Key, ...]] = {}
         #: When to wait no longer for the thread; 0 while nobody has told it to stop.
         self._until = 0.0
-        self._thread = threading.Thread(target=self._work, name="poolrt-lookups", daemon=True)
+        self._thread = threading.Thread(target=self._work, name="poolrt-background", daemon=True)
         self._thread.start()
 
     def fileno(self) -> int:
         """Return the descriptor to watch for outcomes."""
         return self._event
 
-    def submit(self, task: Lower | LookUp | Forget | Survey) -> None:
+    def submit(self, task: Lower | LookUp | Forget | CollectStatistics) -> None:
         """Queue a task."""
         self._tasks.put(task)
 
@@ -101,21 +101,25 @@ class Lookups:
         if self._store is not None:
             self._store.close()
 
-    def _outcome(self, task: Lower | LookUp | Survey) -> Outcome:
+    def _outcome(self, task: Lower | LookUp | CollectStatistics) -> Outcome:
         try:
             if isinstance(task, Lower):
-                return "lowered", (task.load, self._lower(task))
+                return "on_lowered", (task.load, self._lower(task))
             if isinstance(task, LookUp):
-                return "looked_up", (task.load, self._look_up(task))
+                return "on_looked_up", (task.load, self._look_up(task))
             facts = {"pid": os.getpid(), **_resident(task.facts)}
-            return "surveyed", (task.peer, task.request, {**facts, "cache": dict(self._opened().stats())})
+            return "on_statistics", (task.peer, task.request, {**facts, "cache": dict(self._opened().stats())})
         except PoolError as error:
             failed = error
         except Exception as error:  # noqa: BLE001 - whatever it is belongs to one load, whose client is told
             failed = PoolError(f"{type(error).__name__}: {error}")
-        if isinstance(task, Survey):
-            return "surveyed", (task.peer, task.request, {**_resident(task.facts), "cache": {"error": str(failed)}})
-        return "refused", (task.load, failed)
+        if isinstance(task, CollectStatistics):
+            return "on_statistics", (
+                task.peer,
+                task.request,
+                {**_resident(task.facts), "cache": {"error": str(failed)}},
+            )
+        return "on_load_failed", (task.load, failed)
 
     def _opened(self) -> CacheStore:
         if self._store is None:

@@ -23,9 +23,9 @@ from .placement import choose_for_function, choose_for_run, reserve_for_function
 from .watchdog import Limits, UnderWay
 
 #: Workers that may die in a row before one gets ready; then the pool gives up instead of starting processes for ever.
-STILLBORN_LIMIT: Final = 3
+FAILED_STARTS_LIMIT: Final = 3
 #: Seconds after which a pool that has given up tries again: a server outlives a shortage of memory.
-HOPELESS_S: Final = 30.0
+BACK_OFF_S: Final = 30.0
 
 
 @dataclass(slots=True, eq=False)
@@ -49,7 +49,7 @@ class Worker:
         return len(self.jobs)
 
 
-class Crew:
+class WorkerSet:
     """Keeps ``size`` workers alive and busy. ``fail(job, error)`` is called for a job that is given up."""
 
     def __init__(
@@ -74,13 +74,13 @@ class Crew:
         self._numbers = numbers
         self._out = out
         self._fail = fail
-        self._stillborn = 0
-        self._hopeless = False
-        self._hopeless_since = 0.0
+        self._failed_starts = 0
+        self._backing_off = False
+        self._backing_off_since = 0.0
 
-    def muster(self) -> None:
+    def spawn_missing(self) -> None:
         """Start as many workers as are missing."""
-        while len(self.workers) < self.size and not self._hopeless:
+        while len(self.workers) < self.size and not self._backing_off:
             number = next(self._numbers)
             self.workers[number] = Worker(number)
             self._out.append(Spawn(number, Role.WORKER))
@@ -95,7 +95,7 @@ class Crew:
         """A worker has come up."""
         worker = self.workers[number]
         worker.ready, worker.process = True, process
-        self._stillborn = 0
+        self._failed_starts = 0
 
     def finish(self, number: int, token: int) -> Job | None:
         """A worker has ended a job, well or not: return it, or None where it had no such job."""
@@ -110,20 +110,20 @@ class Crew:
             job.model.users -= 1
         return job
 
-    def bury(self, number: int) -> None:
+    def reap(self, number: int) -> None:
         """A worker is certainly dead: start another, repeat or give up what it had in flight."""
         worker = self.workers.pop(number)
         self.deaths += 1
         if not worker.ready:
-            self._stillborn += 1
-            self._hopeless = self._stillborn >= STILLBORN_LIMIT
+            self._failed_starts += 1
+            self._backing_off = self._failed_starts >= FAILED_STARTS_LIMIT
         jobs = list(worker.jobs.values())
         if jobs:
             jobs[0].deaths += 1
             jobs[0].overdue += worker.overdue
         for job in reversed(jobs):
             self._retry(job)
-        self.muster()
+        self.spawn_missing()
 
     def at_work(self) -> Iterator[UnderWay]:
         """Tell what each worker is at. A function may take as long as it likes: nobody knows what it is for."""
@@ -149,12 +149,12 @@ class Crew:
 
     def tick(self, now: float) -> None:
         """Try again to start workers, some time after giving that up; ``now`` is in seconds of a steady clock."""
-        if not self._hopeless:
-            self._hopeless_since = now
-        elif now - self._hopeless_since >= HOPELESS_S:
-            self._hopeless = False
-            self._stillborn = 0
-            self.muster()
+        if not self._backing_off:
+            self._backing_off_since = now
+        elif now - self._backing_off_since >= BACK_OFF_S:
+            self._backing_off = False
+            self._failed_starts = 0
+            self.spawn_missing()
 
     def withdraw(self, client: int) -> list[Job]:
         """Take back what a client had queued and return it. What is in flight goes on, and nobody is told of its end."""
@@ -171,7 +171,7 @@ class Crew:
     def dispatch(self) -> None:
         """Give waiting jobs to workers, as far as there is room for them."""
         workers = self.workers.values()
-        if self._hopeless and not any(w.ready for w in workers):
+        if self._backing_off and not any(w.ready for w in workers):
             self._give_up()
         self._dispatch_functions()
         reserved = reserve_for_function(workers) if self.functions_waiting else None
@@ -251,10 +251,10 @@ class Crew:
 
     def _never_started(self, job: Job) -> WorkerLost:
         text = (
-            f"{job.label}: {self._stillborn} worker processes in a row died while they started, or took longer than "
+            f"{job.label}: {self._failed_starts} worker processes in a row died while they started, or took longer than "
             f"{self.limits.start_s:g} s (the setting start_timeout_s); what they wrote to standard error says why"
         )
-        return WorkerLost(text, job.label, 0, self._stillborn)
+        return WorkerLost(text, job.label, 0, self._failed_starts)
 
     def _lost(self, job: Job) -> WorkerLost:
         steps = job.model.steps if job.model else 0
