@@ -5,13 +5,16 @@ from __future__ import annotations
 import ast
 import os
 import re
+import statistics
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-FOLDERS = ("poolrt", "workers", "cachestore", "tests", "examples", "benchmarks")
+FLOORS = ("poolrt", "workers", "cachestore")
+FOLDERS = (*FLOORS, "tests", "examples", "benchmarks")
 MOST_LINES = 500
+MEDIAN_LINES = 80
 BANNED_NAMES = frozenset({"util", "utils", "common", "helper", "helpers", "misc"})
 
 
@@ -24,9 +27,13 @@ def _modules() -> list[Path]:
     return sorted(found)
 
 
+def _production() -> list[Path]:
+    return [path for path in _modules() if path.suffix == ".py" and path.relative_to(ROOT).parts[0] in FLOORS]
+
+
 def test_the_walk_meets_all_three_floors() -> None:
     met = {path.relative_to(ROOT).parts[0] for path in _modules()}
-    assert {"poolrt", "workers", "cachestore", "tests"} <= met
+    assert {*FLOORS, "tests"} <= met
 
 
 def test_no_file_has_more_than_500_lines() -> None:
@@ -36,6 +43,25 @@ def test_no_file_has_more_than_500_lines() -> None:
         if (lines := len(path.read_bytes().splitlines())) > MOST_LINES
     }
     assert not long
+
+
+def test_a_module_of_the_floors_has_fewer_than_80_lines_in_the_median() -> None:
+    lines = [len(path.read_bytes().splitlines()) for path in _production()]
+    assert statistics.median(lines) < MEDIAN_LINES
+
+
+def test_nothing_is_loose_at_the_top_of_workers() -> None:
+    assert {path.name for path in (ROOT / "workers").glob("*.py")} <= {"__init__.py", "operations.py", "gemm.py"}
+
+
+def test_the_table_of_rooms_and_the_tree_agree() -> None:
+    table = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8").partition("\n## Rooms\n")[2].partition("\n## ")[0]
+    rows = {
+        name for cell in re.findall(r"^\| (`.*?) \|", table, re.MULTILINE) for name in re.findall(r"`([^`]+)`", cell)
+    }
+    assert {name for name in rows if not (ROOT / name).exists()} == set()
+    rooms = {f"{path.parent.relative_to(ROOT)}/" for path in _production()}
+    assert rooms - rows == set()
 
 
 def test_no_module_or_folder_is_named_for_nothing() -> None:
@@ -59,15 +85,6 @@ def test_each_module_says_in_one_line_what_it_is() -> None:
 @pytest.mark.parametrize("floor", ["workers", "cachestore"])
 def test_the_lower_floors_are_relative_links_into_the_package(floor: str) -> None:
     assert os.readlink(ROOT / "poolrt" / floor) == f"../{floor}"
-
-
-def test_only_settings_and_the_stores_options_look_up_poolrts_variables() -> None:
-    # Whoever starts a process may set variables for it; what they mean is decided in one place. The store stands alone:
-    # it cannot ask the settings above it.
-    lookup = re.compile(r"""environ(\.get\(|\[)\s*["']POOLRT_|getenv\(\s*["']POOLRT_""")
-    code = [path for path in _modules() if path.relative_to(ROOT).parts[0] in ("poolrt", "workers", "cachestore")]
-    readers = [str(path.relative_to(ROOT)) for path in code if lookup.search(path.read_text(encoding="utf-8"))]
-    assert readers == ["cachestore/options.py"]
 
 
 def test_every_link_in_the_documents_leads_somewhere() -> None:
