@@ -10,10 +10,10 @@ from numpy.typing import ArrayLike, DTypeLike
 from poolrt.workers.desc import MemoryDesc, type_name
 
 from . import passes
-from .assembly import Assembly
 from .constant import Constant
 from .engine_name import require_engine
 from .errors import GraphError
+from .graph_state import GraphState
 from .ir import GraphIR
 from .operations.movement import Movement
 from .operations.normalizations import Normalizations
@@ -47,12 +47,12 @@ class Graph(Windows, Products, Pointwise, Normalizations, Recurrent, Movement):
         """
         self.name = name
         self.engine = engine
-        self._assembly = Assembly(implementation)
+        self._state = GraphState(implementation)
         self._inputs: dict[str, int] = {}
         self._outputs: dict[str, int] = {}
 
     def __repr__(self) -> str:
-        counts = f"{len(self._inputs)} inputs, {len(self._assembly.nodes)} nodes, {len(self._outputs)} outputs"
+        counts = f"{len(self._inputs)} inputs, {len(self._state.nodes)} nodes, {len(self._outputs)} outputs"
         return f"<poolrt.Graph {self.name!r}: {counts}>"
 
     @property
@@ -71,17 +71,17 @@ class Graph(Windows, Products, Pointwise, Normalizations, Recurrent, Movement):
     @property
     def inputs(self) -> dict[str, tuple[int, ...]]:
         """The shape of each input by name, in the order they were made."""
-        return {name: self._assembly.descs[value].dims for name, value in self._inputs.items()}
+        return {name: self._state.descs[value].dims for name, value in self._inputs.items()}
 
     @property
     def outputs(self) -> dict[str, tuple[int, ...]]:
         """The shape of each output by name, in the order they were made."""
-        return {name: self._assembly.descs[value].dims for name, value in self._outputs.items()}
+        return {name: self._state.descs[value].dims for name, value in self._outputs.items()}
 
     @property
     def input_types(self) -> dict[str, str]:
         """The data type of each input by name: NumPy's name of it, or ``bfloat16``."""
-        return {name: type_name(self._assembly.descs[value].dtype) for name, value in self._inputs.items()}
+        return {name: type_name(self._state.descs[value].dtype) for name, value in self._inputs.items()}
 
     def input(self, name: str, shape: Sequence[int], dtype: DTypeLike | str = "float32") -> Value:
         """Add an input that every run gives by this name, of a fixed shape and data type.
@@ -101,14 +101,14 @@ class Graph(Windows, Products, Pointwise, Normalizations, Recurrent, Movement):
             desc = MemoryDesc(desc.dims, short_type(dtype))
         except ValueError as error:
             raise GraphError(f"input {name!r}: {error}") from error
-        value = self._assembly.value(desc)
+        value = self._state.add_value(desc)
         self._inputs[name] = value.id
         return value
 
     def constant(self, value: ArrayLike, dtype: DTypeLike | str | None = None) -> Value:
         """Add a constant of a data type: an array's own unless given, and float32, int32 or bool for other numbers."""
         try:
-            return self._assembly.constant(value, None if dtype is None else short_type(dtype))
+            return self._state.add_constant(value, None if dtype is None else short_type(dtype))
         except ValueError as error:
             raise GraphError(f"constant: {error}") from error
 
@@ -116,7 +116,7 @@ class Graph(Windows, Products, Pointwise, Normalizations, Recurrent, Movement):
         """Name a value as a result of every run."""
         if name in self._outputs:
             raise GraphError(f"output {name!r}: there is an output of this name already")
-        if getattr(value, "owner", None) is not self._assembly:
+        if getattr(value, "owner", None) is not self._state:
             raise GraphError(f"output {name!r}: value: expect a value of this graph")
         self._outputs[name] = value.id
 
@@ -124,7 +124,7 @@ class Graph(Windows, Products, Pointwise, Normalizations, Recurrent, Movement):
         """Return the graph as it was built, as immutable data. Raises GraphError where it has no output."""
         if not self._outputs:
             raise GraphError(f"graph {self.name!r}: it has no output; name one with output()")
-        return self._assembly.freeze(self.name, self.engine, self._inputs, self._outputs)
+        return self._state.freeze(self.name, self.engine, self._inputs, self._outputs)
 
     def to_wire(self, optimize: bool = True) -> tuple[dict[str, Any], list[Constant]]:
         """Return the graph as plain data for a message, and its constants in the order of the wire's ``constants``."""

@@ -12,7 +12,7 @@ from poolrt.workers.primitives.primitive_desc import PrimitiveDesc
 class KernelType:
     """The expected kernel of a node: where it runs, by which implementation, on which data types and layouts.
 
-    Operands that lie elsewhere or otherwise are brought there by a `Switch` (PaddlePaddle's data transform between the
+    Operands that lie elsewhere or otherwise are brought there by a `LayoutInserter` (PaddlePaddle's data transform between the
     actual and the expected kernel type).
     """
 

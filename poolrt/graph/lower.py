@@ -24,13 +24,13 @@ from .engine_name import engines_of, require_engine
 from .inference.operands import operand_arguments, result_arguments
 from .inference.operations import infer, is_view, op_desc
 from .kernel_type import KernelType
+from .layout_inserter import HOST, LayoutInserter
 from .layouts import candidates
-from .plan_draft import PlanDraft, Storage, Version
-from .plan_finish import MAX_TENSOR, Lowered, LoweringError, finished
-from .switch import HOST, Switch
+from .lowered_plan import MAX_TENSOR, LoweredPlan, LoweringError, finished
+from .plan_builder import PlanBuilder, Storage, Version
 from .views import viewed
 
-__all__ = ["MAX_TENSOR", "Lowered", "LoweringError", "lower", "prepare"]
+__all__ = ["MAX_TENSOR", "LoweredPlan", "LoweringError", "lower", "prepare"]
 
 
 def prepare(engine_kind: str) -> None:
@@ -41,7 +41,7 @@ def prepare(engine_kind: str) -> None:
     toolchain(engine_kind)
 
 
-def lower(wire: dict[str, Any], targets: Mapping[str, Target], threads: int = 1) -> Lowered:
+def lower(wire: dict[str, Any], targets: Mapping[str, Target], threads: int = 1) -> LoweredPlan:
     """Return the plan of a graph for engines by name; one of the host, ``cpu``, is always among them.
 
     ``threads`` are those that a worker runs its CPU steps on. Raises LoweringError naming the node that cannot be lowered.
@@ -60,15 +60,15 @@ class _Lowering:
         self.threads = threads
         self.engine = require_engine(wire.get("engine") or HOST)
         self.targets = {**targets, HOST: targets[HOST].on_threads(threads)} if threads > 1 else targets
-        self.draft = PlanDraft()
-        self.switch = Switch(self.draft, self.targets)
+        self.draft = PlanBuilder()
+        self.inserter = LayoutInserter(self.draft, self.targets)
         self.values: dict[int, Version] = {}
         self.descs = [MemoryDesc(tuple(dims), dtype) for dims, dtype in wire["values"]]
         for value, desc in enumerate(self.descs):
             if desc.nbytes > MAX_TENSOR:
                 raise LoweringError(f"value {value} has {desc.nbytes} bytes, more than {MAX_TENSOR}")
 
-    def run(self) -> Lowered:
+    def run(self) -> LoweredPlan:
         draft = self.draft
         for engine in engines_of(self.wire):
             if engine not in self.targets:
@@ -107,7 +107,7 @@ class _Lowering:
         memories = op.memories()
         _require(results, [memories[arg].with_tag("") for arg in result_arguments(op)])
         if isinstance(op, Reorder) and not (node.post_ops or node.quantisation):
-            return [self.switch.bring(sources[0], node.engine or self.engine, _layout(op, sources[0].desc))]
+            return [self.inserter.bring(sources[0], node.engine or self.engine, _layout(op, sources[0].desc))]
         operands = [self.values[p[2]] for p in node.post_ops if p[0] == "binary"]
         attributes = Attributes(node.post_ops, [v.desc for v in operands], node.quantisation)
         fused = self._expected(op, sources, attributes, node)
@@ -153,7 +153,7 @@ class _Lowering:
         for what, arg, _, value in quantisation:
             given[(scales_of if what == "scales" else zero_points_of)(arg)] = self.values[value]
         forms = expected.arguments()
-        brought = {arg: self.switch.bring(version, expected.engine, forms[arg]) for arg, version in given.items()}
+        brought = {arg: self.inserter.bring(version, expected.engine, forms[arg]) for arg, version in given.items()}
         results = self.draft.step(name, pd, expected.engine, brought)
         return [results[arg] for arg in result_arguments(pd.op)]
 
@@ -176,7 +176,7 @@ class _Lowering:
         found = viewed(kind, source.desc, dst.dims, attrs)
         if found is None:
             engine = self.draft.home(source) or self.engine
-            source = self.switch.bring(source, engine, source.desc.with_tag(""))
+            source = self.inserter.bring(source, engine, source.desc.with_tag(""))
             found = viewed(kind, source.desc, dst.dims, attrs)
         if found is None:
             raise ValueError(f"there is no view of {source.desc} as {dst}")
@@ -186,10 +186,10 @@ class _Lowering:
     def _output(self, number: int, name: str, value: int) -> Port:
         desc, version = self.descs[value], self.values[value]
         engine = self.draft.home(version) or self.engine
-        version = self.switch.bring(version, engine, desc)
+        version = self.inserter.bring(version, engine, desc)
         storage = self.draft.storages[version.storage]
         if storage.kind is not PlaceKind.WORK or version.start or storage.nbytes != desc.nbytes:
-            version = self.switch.copied(version, engine, f"output {name}")
+            version = self.inserter.copied(version, engine, f"output {name}")
             storage = self.draft.storages[version.storage]
         storage.kind, storage.number = PlaceKind.OUTPUT, number
         return _port(name, desc)

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
 from poolrt.graph.constant import Constant
-from poolrt.graph.plan_finish import Lowered
+from poolrt.graph.lowered_plan import LoweredPlan
 from poolrt.inprocess.device_context import DeviceContext, InstanceKey
 from poolrt.workers.desc import Arg, MemoryDesc, Reorder
 from poolrt.workers.engines.engine import Engine
@@ -98,7 +98,7 @@ class Prepared:
     """
 
     def __init__(
-        self, lowered: Lowered, constants: Mapping[int, Constant], identities: Identities, shapes: Shapes, phase: str,
+        self, lowered: LoweredPlan, constants: Mapping[int, Constant], identities: Identities, shapes: Shapes, phase: str,
         means: Means,
     ) -> None:  # fmt: skip
         """``constants`` are by value of the wire form, ``shapes`` those of the inputs."""

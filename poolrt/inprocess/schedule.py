@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from poolrt.graph.plan_finish import Lowered
+from poolrt.graph.lowered_plan import LoweredPlan
 from poolrt.workers.desc import MemoryDesc
 from poolrt.workers.plans.execution_plan import CrossEngineReorder, PlaceKind, Step
 from poolrt.workers.plans.locations import Aliases, Location
@@ -73,18 +73,18 @@ class Copy:
 class Schedule:
     """Tensors with their bytes, and what is done in order."""
 
-    lowered: Lowered
+    lowered: LoweredPlan
     tensors: tuple[tuple[Tensor, int], ...]
     steps: tuple[Execution | Copy, ...]
 
 
-def scheduled(lowered: Lowered, on_host: Sequence[bool]) -> Schedule:
+def scheduled(lowered: LoweredPlan, on_host: Sequence[bool]) -> Schedule:
     """Return the schedule of a plan; ``on_host`` says of each of its engines whether it works on the host's memory."""
     return _Scheduler(lowered, on_host).run()
 
 
 class _Scheduler:
-    def __init__(self, lowered: Lowered, on_host: Sequence[bool]) -> None:
+    def __init__(self, lowered: LoweredPlan, on_host: Sequence[bool]) -> None:
         self.lowered = lowered
         self.on_host = on_host
         self.numbers: dict[Tensor, int] = {}

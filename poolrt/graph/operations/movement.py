@@ -20,14 +20,14 @@ class Movement(Family):
 
     def concat(self, srcs: Sequence[Operand], axis: int, **options: Unpack[NodeOptions]) -> Value:
         """Join tensors along an axis (negative: from the end); all other dimensions are equal."""
-        with self._assembly.making("concat", **options) as node:
+        with self._build("concat", **options) as node:
             operands = node.many("srcs", srcs)
             ndims = operands[0].ndim if operands else 1
             return node.add(operands, axis=axis_of(axis, ndims))
 
     def shuffle(self, src: Operand, axis: int, group_size: int, **options: Unpack[NodeOptions]) -> Value:
         """Transpose an axis seen as (size / group_size, group_size)."""
-        with self._assembly.making("shuffle", **options) as node:
+        with self._build("shuffle", **options) as node:
             value = node.operand("src", src)
             return node.add([value], axis=axis_of(axis, value.ndim), group_size=int(group_size))
 
@@ -37,7 +37,7 @@ class Movement(Family):
         Values that the type cannot hold are rounded to even and saturated. Layouts are otherwise the plan's business: it
         inserts the reorders that are needed and hands out row-major outputs.
         """
-        with self._assembly.making("reorder", **options) as node:
+        with self._build("reorder", **options) as node:
             value = node.operand("src", src)
             try:
                 MemoryDesc(value.shape, "f32", format_tag)
@@ -55,14 +55,14 @@ class Movement(Family):
 
         One size may be -1 and is then inferred; a size of 0 keeps that of src at its place.
         """
-        with self._assembly.making("reshape", name) as node:
+        with self._build("reshape", name) as node:
             sizes = tuple(int(size) for size in shape)
             kept = tuple(axis if size == 0 else -1 for axis, size in enumerate(sizes))
             return node.view(node.operand("src", src), sizes, kept if 0 in sizes else ())
 
     def squeeze(self, src: Operand, axes: Sequence[int] | int | None = None, *, name: str | None = None) -> Value:
         """Drop dimensions of size 1: those at ``axes``, or all of them."""
-        with self._assembly.making("squeeze", name) as node:
+        with self._build("squeeze", name) as node:
             value = node.operand("src", src)
             if axes is None:
                 axes = [axis for axis, size in enumerate(value.shape) if size == 1]
@@ -74,7 +74,7 @@ class Movement(Family):
 
     def unsqueeze(self, src: Operand, axes: Sequence[int] | int, *, name: str | None = None) -> Value:
         """Insert dimensions of size 1 so that they stand at ``axes`` of the result."""
-        with self._assembly.making("unsqueeze", name) as node:
+        with self._build("unsqueeze", name) as node:
             value = node.operand("src", src)
             ndims = value.ndim + (1 if isinstance(axes, int) else len(axes))
             added = axes_of(axes, ndims)
@@ -83,7 +83,7 @@ class Movement(Family):
 
     def transpose(self, src: Operand, perm: Sequence[int] | None = None, *, name: str | None = None) -> Value:
         """Permute dimensions: dimension i of the result is dimension perm[i] of src; without ``perm``, reverse them."""
-        with self._assembly.making("transpose", name) as node:
+        with self._build("transpose", name) as node:
             value = node.operand("src", src)
             axes = range(value.ndim - 1, -1, -1) if perm is None else perm
             return node.add([value], perm=tuple(axis_of(axis, value.ndim, "perm") for axis in axes))
@@ -102,7 +102,7 @@ class Movement(Family):
 
         A step is at least 1. Nothing is copied until an operation needs the elements side by side.
         """
-        with self._assembly.making("slice", name) as node:
+        with self._build("slice", name) as node:
             value = node.operand("src", src)
             first, last = _listed(starts), _listed(ends)
             along = [
@@ -120,7 +120,7 @@ class Movement(Family):
 
     def expand(self, src: Operand, shape: Sequence[int], *, name: str | None = None) -> Value:
         """Repeat dimensions of 1 up to a shape, to which src broadcasts as in NumPy. Nothing is copied until it must be."""
-        with self._assembly.making("expand", name) as node:
+        with self._build("expand", name) as node:
             value = node.operand("src", src)
             wanted = tuple(int(size) for size in shape)
             return node.add([value], shape=wanted)

@@ -6,8 +6,8 @@ from typing import Unpack
 
 import numpy as np
 
-from ..draft import Draft
 from ..ir import Attribute
+from ..node_builder import NodeBuilder
 from ..shapes import axis_of
 from ..values import NodeOptions, Operand, Value
 from .family import Family
@@ -31,7 +31,7 @@ class Normalizations(Family):
 
         Without ``mean`` and ``variance`` those of the batch are taken; without ``scale`` it is 1, without ``shift`` 0.
         """
-        with self._assembly.making("batch_normalization", **options) as node:
+        with self._build("batch_normalization", **options) as node:
             value = node.operand("src", src)
             if mean is not None:
                 channels = value.shape[1:2]
@@ -54,7 +54,7 @@ class Normalizations(Family):
 
         ``mean`` and ``variance`` (...) may be given instead of being computed.
         """
-        with self._assembly.making("layer_normalization", **options) as node:
+        with self._build("layer_normalization", **options) as node:
             value = node.operand("src", src)
             return _normalized(node, value, (mean, variance), (scale, shift), {"epsilon": float(epsilon)})
 
@@ -74,7 +74,7 @@ class Normalizations(Family):
 
         One group a channel is instance normalization. ``mean`` and ``variance`` (N, groups) may be given.
         """
-        with self._assembly.making("group_normalization", **options) as node:
+        with self._build("group_normalization", **options) as node:
             value = node.operand("src", src)
             attrs: dict[str, Attribute] = {"groups": int(groups), "epsilon": float(epsilon)}
             return _normalized(node, value, (mean, variance), (scale, shift), attrs)
@@ -94,7 +94,7 @@ class Normalizations(Family):
         s is the sum of squares over the ``local_size`` channels around each, or with ``within_channel`` over so many
         along each spatial dimension; count is the number of elements in such a window.
         """
-        with self._assembly.making("lrn", **options) as node:
+        with self._build("lrn", **options) as node:
             attrs: dict[str, Attribute] = {
                 "local_size": int(local_size),
                 "alpha": float(alpha),
@@ -108,13 +108,13 @@ class Normalizations(Family):
         self, src: Operand, axis: int = -1, algorithm: str = "accurate", **options: Unpack[NodeOptions]
     ) -> Value:
         """Normalise exponentials along an axis (negative: from the end); ``algorithm="log"`` gives their logarithm."""
-        with self._assembly.making("softmax", **options) as node:
+        with self._build("softmax", **options) as node:
             value = node.operand("src", src)
             return node.add([value], axis=axis_of(axis, value.ndim), algorithm=algorithm)
 
 
 def _normalized(
-    node: Draft,
+    node: NodeBuilder,
     src: Value,
     statistics: tuple[Operand | None, Operand | None],
     affine: tuple[Operand | None, Operand | None],

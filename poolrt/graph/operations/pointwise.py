@@ -30,7 +30,7 @@ class Pointwise(Family):
         hardsigmoid) ``softplus`` (log(1 + exp(alpha 1 * x)) / alpha) ``swish`` (x times logistic(alpha 1 * x)) ``mish
         pow`` (alpha 1 * x ** beta) ``round`` (to even).
         """
-        with self._assembly.making("eltwise", **options) as node:
+        with self._build("eltwise", **options) as node:
             first, second = parameters(algorithm, alpha, beta)
             return node.add([node.operand("src", src)], algorithm=algorithm, alpha=first, beta=second)
 
@@ -40,7 +40,7 @@ class Pointwise(Family):
         Shapes broadcast as in NumPy: a missing leading dimension counts as 1, and a 1 is repeated. The result has the
         data type of ``src0`` (comparisons give 0 and 1) unless ``dtype`` says otherwise.
         """
-        with self._assembly.making("binary", **options) as node:
+        with self._build("binary", **options) as node:
             dtype = node.type_of(src0, src1)
             operands = [node.operand("src0", src0, dtype), node.operand("src1", src1, dtype)]
             rank = max(operand.ndim for operand in operands)
@@ -50,7 +50,7 @@ class Pointwise(Family):
         self, srcs: Sequence[Operand], scales_of_srcs: Sequence[float] = (), **options: Unpack[NodeOptions]
     ) -> Value:
         """Add tensors of one shape, each times its number of ``scales_of_srcs`` where they are given."""
-        with self._assembly.making("sum", **options) as node:
+        with self._build("sum", **options) as node:
             operands = node.many("srcs", srcs)
             if scales_of_srcs and len(scales_of_srcs) != len(operands):
                 raise ValueError(f"scales_of_srcs: expect {len(operands)} numbers, got {len(scales_of_srcs)}")
@@ -59,7 +59,7 @@ class Pointwise(Family):
 
     def prelu(self, src: Operand, weights: Operand, **options: Unpack[NodeOptions]) -> Value:
         """Multiply negative elements of src by weights, which broadcast to its shape as in NumPy."""
-        with self._assembly.making("prelu", **options) as node:
+        with self._build("prelu", **options) as node:
             dtype = node.type_of(src, weights)
             value, slopes = node.operand("src", src, dtype), node.operand("weights", weights, dtype)
             return node.add([value, node.ranked(slopes, value.ndim)])
@@ -80,7 +80,7 @@ class Pointwise(Family):
         ``max min sum mul mean``, or a norm of order ``p`` (2): ``norm_lp_max norm_lp_sum`` (the root of the greater of the
         sum and eps, or of their sum) and ``norm_lp_power_p_max norm_lp_power_p_sum`` (the same without the root).
         """
-        with self._assembly.making("reduction", **options) as node:
+        with self._build("reduction", **options) as node:
             value = node.operand("src", src)
             reduced = set(range(value.ndim)) if axes is None else axes_of(axes, value.ndim)
             order = (2.0 if algorithm.startswith("norm") else 0.0) if p is None else float(p)

@@ -18,7 +18,7 @@ class Products(Family):
 
         Batch dimensions broadcast as in NumPy: a missing one counts as 1, and a 1 is repeated.
         """
-        with self._assembly.making("matmul", **options) as node:
+        with self._build("matmul", **options) as node:
             dtype = node.type_of(src, weights)
             left, right = node.operand("src", src, dtype), node.operand("weights", weights, dtype)
             extra = node.optional("bias", bias, dtype)
@@ -35,7 +35,7 @@ class Products(Family):
 
         Of src (N, IC, *spatial) and weights (OC, IC, *spatial) all dimensions but the first are taken as one.
         """
-        with self._assembly.making("inner_product", **options) as node:
+        with self._build("inner_product", **options) as node:
             dtype = node.type_of(src, weights)
             left, right = node.operand("src", src, dtype), node.operand("weights", weights, dtype)
             if left.ndim > 2 and left.shape[1:] == right.shape[1:]:

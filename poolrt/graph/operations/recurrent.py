@@ -7,8 +7,8 @@ from typing import Unpack
 
 import numpy as np
 
-from ..draft import Draft
 from ..ir import Attribute
+from ..node_builder import NodeBuilder
 from ..values import NodeOptions, Operand, Value
 from .family import Family
 
@@ -38,7 +38,7 @@ class Recurrent(Family):
 
         G is 1. ``activation`` is tanh, logistic or relu, whose slope below 0 is ``alpha``.
         """
-        with self._assembly.making("rnn", **options) as node:
+        with self._build("rnn", **options) as node:
             attrs: dict[str, Attribute] = {"activation": activation, "alpha": float(alpha), "direction": direction}
             dst, state = _add(node, src_layer, weights_layer, weights_iter, bias, [src_iter], attrs, 1)
             return dst, state
@@ -56,7 +56,7 @@ class Recurrent(Family):
         **options: Unpack[NodeOptions],
     ) -> tuple[Value, Value, Value]:
         """Run LSTM cells, gates i, f, c, o: c = f * c + i * c~, h = o * tanh(c); return dst_layer, the last h and c."""
-        with self._assembly.making("lstm", **options) as node:
+        with self._build("lstm", **options) as node:
             if (src_iter is None) != (src_iter_c is None):
                 raise ValueError("src_iter_c: expect both initial states or neither")
             states = [src_iter, src_iter_c]
@@ -80,7 +80,7 @@ class Recurrent(Family):
         o is tanh(W x + U (r * h) + b), or with ``linear_before_reset`` tanh(W x + r * (U h + b'') + b), whose bias has a
         fourth row b''.
         """
-        with self._assembly.making("gru", **options) as node:
+        with self._build("gru", **options) as node:
             attrs: dict[str, Attribute] = {"linear_before_reset": bool(linear_before_reset), "direction": direction}
             rows = 4 if linear_before_reset else 3
             dst, state = _add(node, src_layer, weights_layer, weights_iter, bias, [src_iter], attrs, rows)
@@ -88,7 +88,7 @@ class Recurrent(Family):
 
 
 def _add(
-    node: Draft,
+    node: NodeBuilder,
     src: Operand,
     weights_layer: Operand,
     weights_iter: Operand,

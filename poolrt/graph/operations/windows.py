@@ -31,7 +31,7 @@ class Windows(Family):
         skipped between taps, so 0 is a dense kernel. ``padding`` is one integer, one for each spatial dimension, or a
         pair (before, after) for each. The result is (N, OC, *out).
         """
-        with self._assembly.making("convolution", **options) as node:
+        with self._build("convolution", **options) as node:
             dtype = node.type_of(src, weights)
             value = node.operand("src", src, dtype)
             operands = [value, node.operand("weights", weights, dtype), *node.optional("bias", bias, dtype)]
@@ -55,7 +55,7 @@ class Windows(Family):
         The other arguments are those of the convolution that takes the result (N, OC, *out) to the sizes of src. Where
         its strides leave a choice, ``output_padding`` adds that many elements behind each spatial dimension.
         """
-        with self._assembly.making("deconvolution", **options) as node:
+        with self._build("deconvolution", **options) as node:
             dtype = node.type_of(src, weights)
             value, kernel = node.operand("src", src, dtype), node.operand("weights", weights, dtype)
             window = _window(value.ndim - 2, strides, padding, dilations)
@@ -78,7 +78,7 @@ class Windows(Family):
 
         The other arguments are those of `convolution`, the kernel one integer or one for each spatial dimension.
         """
-        with self._assembly.making("pooling", **options) as node:
+        with self._build("pooling", **options) as node:
             value = node.operand("src", src)
             size = spatial("kernel", kernel, value.ndim - 2)
             window = _window(value.ndim - 2, strides, padding, dilations)
@@ -97,7 +97,7 @@ class Windows(Family):
 
         ``nearest`` takes the element whose centre is nearest, ``linear`` weighs the two neighbours along each dimension.
         """
-        with self._assembly.making("resampling", **options) as node:
+        with self._build("resampling", **options) as node:
             value = node.operand("src", src)
             count = value.ndim - 2
             if (sizes is None) == (factors is None):

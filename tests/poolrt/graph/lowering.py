@@ -4,28 +4,28 @@ from __future__ import annotations
 
 from poolrt import Graph
 from poolrt.graph.lower import lower
-from poolrt.graph.plan_finish import Lowered
+from poolrt.graph.lowered_plan import LoweredPlan
 from poolrt.workers.engines.target import Target
 from poolrt.workers.plans.execution_plan import Step
 
 CPU = Target("cpu", "native", (("isa", "x86-64-v3"),))
 
 
-def lowered(graph: Graph, optimize: bool = True) -> Lowered:
+def lowered(graph: Graph, optimize: bool = True) -> LoweredPlan:
     """Return the plan of a graph for a processor with AVX2."""
     return lower(graph.to_wire(optimize)[0], {"cpu": CPU})
 
 
-def steps(plan: Lowered) -> list[Step]:
+def steps(plan: LoweredPlan) -> list[Step]:
     """Return the steps that execute a primitive."""
     return [step for step in plan.plan.steps if isinstance(step, Step)]
 
 
-def kinds(plan: Lowered) -> list[str]:
+def kinds(plan: LoweredPlan) -> list[str]:
     """Return the operation of each step."""
     return [plan.primitives[step.primitive].op.kind for step in steps(plan)]
 
 
-def reorders(plan: Lowered) -> int:
+def reorders(plan: LoweredPlan) -> int:
     """Return how many steps of a plan are reorders."""
     return kinds(plan).count("reorder")

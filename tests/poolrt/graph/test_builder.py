@@ -157,7 +157,7 @@ ERRORS: list[tuple[Callable[[Graph, Value], object], str]] = [
     ),
     (
         lambda g, x: [g.eltwise(x, "relu", name="n") for _ in range(2)],
-        "eltwise 'n': name: there is a node of this name",
+        "eltwise 'n': name: another node has this name",
     ),
     (lambda g, x: g.input("x", (1,)), "input 'x': there is an input of this name already"),
     (lambda g, x: g.input("y", (0, 3)), "input 'y': shape: expect sizes of at least 1, got (0, 3)"),

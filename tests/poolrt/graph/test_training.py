@@ -12,7 +12,7 @@ from poolrt.graph.wire import wire_form
 
 from .every_operation import OPERATIONS, array, graph_of, positive, values_of
 from .interpreter import run_wire
-from .test_switch import TARGETS
+from .test_layout_inserter import TARGETS
 
 IMAGE = (2, 6, 7, 9)
 

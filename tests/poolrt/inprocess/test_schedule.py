@@ -5,7 +5,7 @@ from __future__ import annotations
 from poolrt import Graph
 from poolrt.inprocess.schedule import ON_HOST, Copy, Schedule, scheduled
 from poolrt.workers.plans.execution_plan import PlaceKind
-from tests.poolrt.graph.test_switch import lowered, ones
+from tests.poolrt.graph.test_layout_inserter import lowered, ones
 
 
 def schedule(graph: Graph, on_host: bool) -> Schedule:

@@ -10,7 +10,7 @@ import pytest
 from poolrt import Graph
 from poolrt.graph.engine_name import engines_of
 from poolrt.graph.lower import LoweringError, lower
-from poolrt.graph.plan_finish import Lowered
+from poolrt.graph.lowered_plan import LoweredPlan
 from poolrt.workers.engines.target import Target
 from poolrt.workers.plans.execution_plan import CrossEngineReorder, ExecutionPlan, PlaceKind, Step
 
@@ -24,13 +24,13 @@ def ones(*shape: int) -> Any:
     return np.ones(shape, np.float32)
 
 
-def lowered(graph: Graph) -> Lowered:
+def lowered(graph: Graph) -> LoweredPlan:
     found = lower(graph.to_wire()[0], TARGETS)
     assert ExecutionPlan.from_wire(found.plan.to_wire()) == found.plan
     return found
 
 
-def story(found: Lowered) -> list[str]:
+def story(found: LoweredPlan) -> list[str]:
     """Return the operation and engine of each step, and from where to where each crossing goes."""
     plan, told = found.plan, []
     for step in plan.steps:

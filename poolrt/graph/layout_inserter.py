@@ -13,16 +13,16 @@ from poolrt.workers.desc.equivalence import same_bytes
 from poolrt.workers.engines.target import Target
 from poolrt.workers.primitives.primitive_desc import PrimitiveDesc, UnsupportedPrimitive, primitive_desc
 
-from .plan_draft import PlanDraft, Version
+from .plan_builder import PlanBuilder, Version
 
 #: The engine through which tensors go from one device to another.
 HOST = "cpu"
 
 
-class Switch:
+class LayoutInserter:
     """Adds to a draft what brings tensors from one form into another. ``targets`` are those of the engines, by name."""
 
-    def __init__(self, draft: PlanDraft, targets: Mapping[str, Target]) -> None:
+    def __init__(self, draft: PlanBuilder, targets: Mapping[str, Target]) -> None:
         self._draft = draft
         self._targets = targets
         self._brought: dict[tuple[Version, str, MemoryDesc], Version] = {}

@@ -5,19 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
 from poolrt.workers.desc import Arg, MemoryDesc, data_type
 
 from . import shapes
+from .graph_state import GraphState
 from .inference.operations import infer, is_view, op_desc
 from .ir import Attribute, Node, QuantisationUse
 from .values import Operand, Value
-
-if TYPE_CHECKING:
-    from .assembly import Assembly
 
 _FLOATS: Final = ("f64", "f32", "f16", "bf16")
 _QUANTISED: Final = {"src": Arg.SRC, "weights": Arg.WEIGHTS, "dst": Arg.DST}
@@ -28,10 +26,10 @@ _CHANNELS: Final = {"matmul": -1}
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class NodeBuilder:
     """A node with the options that every operation takes (see `NodeOptions`), empty where they are not given."""
 
-    assembly: Assembly
+    state: GraphState
     kind: str
     name: str
     engine: str
@@ -66,7 +64,7 @@ class Draft:
 
     def add_all(self, operands: Sequence[Value], /, **attrs: Attribute) -> tuple[Value, ...]:
         """Add the node itself and return all its results."""
-        sources = [self.assembly.descs[operand.id] for operand in operands]
+        sources = [self.state.descs[operand.id] for operand in operands]
         dtype = self.dtype
         if not dtype and self.scales and sources[0].dtype not in _FLOATS:
             dtype = "f32"
@@ -85,8 +83,8 @@ class Draft:
         own = self.kind in ("reshape", "squeeze", "unsqueeze")
         if dims == value.shape and not own:
             return value
-        name = self.name if own else self.assembly.fresh(f"{self.name}/reshape")
-        desc = MemoryDesc(dims, self.assembly.descs[value.id].dtype)
+        name = self.name if own else self.state.make_name(f"{self.name}/reshape")
+        desc = MemoryDesc(dims, self.state.descs[value.id].dtype)
         return self._append("reshape", name, [value], (desc,), {"shape": wanted, "axes": tuple(axes)})[0]
 
     def ranked(self, value: Value, ndims: int) -> Value:
@@ -101,11 +99,11 @@ class Draft:
     def _exactly(self, argument: str, given: Operand, dtype: str) -> Value:
         """Return the value of an operand; what is not a value becomes a constant of a data type."""
         if isinstance(given, Value):
-            if given.owner is not self.assembly:
+            if given.owner is not self.state:
                 raise ValueError(f"{argument}: expect a value of this graph, got one of another")
             return given
         try:
-            return self.assembly.constant(given, dtype)
+            return self.state.add_constant(given, dtype)
         except ValueError as error:
             raise ValueError(f"{argument}: {error}") from error
 
@@ -118,11 +116,11 @@ class Draft:
         attrs: dict[str, Attribute],
         quantisation: tuple[QuantisationUse, ...] = (),
     ) -> tuple[Value, ...]:
-        values = tuple(self.assembly.value(desc) for desc in results)
+        values = tuple(self.state.add_value(desc) for desc in results)
         inputs, outputs = (tuple(value.id for value in each) for each in (operands, values))
         where = ("", "") if is_view(kind) else (self.engine, self.implementation)
-        self.assembly.nodes.append(Node(kind, name, inputs, outputs, attrs, (), quantisation, *where))
-        self.assembly.names.add(name)
+        self.state.nodes.append(Node(kind, name, inputs, outputs, attrs, (), quantisation, *where))
+        self.state.names.add(name)
         return values
 
     def _quantisation(

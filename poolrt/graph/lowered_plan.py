@@ -21,7 +21,7 @@ from poolrt.workers.primitives.key import primitive_key
 from poolrt.workers.primitives.primitive_desc import PrimitiveDesc
 
 from .lifetime import Lifetime, place
-from .plan_draft import PlanDraft, Storage, Version
+from .plan_builder import PlanBuilder, Storage, Version
 
 #: Largest tensor, in bytes: a process can address no larger one.
 MAX_TENSOR: Final = 1 << 47
@@ -32,7 +32,7 @@ class LoweringError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Lowered:
+class LoweredPlan:
     """A plan with the distinct primitives it executes and their keys, in the plan's numbering."""
 
     plan: ExecutionPlan
@@ -41,8 +41,8 @@ class Lowered:
 
 
 def finished(
-    draft: PlanDraft, engine: str, inputs: Sequence[Port], outputs: Sequence[Port], loop: int | None = None
-) -> Lowered:
+    draft: PlanBuilder, engine: str, inputs: Sequence[Port], outputs: Sequence[Port], loop: int | None = None
+) -> LoweredPlan:
     """Return the plan of a draft whose graph is for ``engine``; ``loop`` is the draft's number of the region loop.
 
     Raises LoweringError where it needs too much memory.
@@ -76,10 +76,10 @@ def finished(
     ports = tuple(inputs), tuple(outputs)
     loop = None if loop is None else distinct.numbers[loop]
     plan = ExecutionPlan(engines, tuple(steps), constants, *ports, workspaces, numbers, nested, loop)
-    return Lowered(plan, tuple(distinct.primitives), tuple(distinct.keys))
+    return LoweredPlan(plan, tuple(distinct.primitives), tuple(distinct.keys))
 
 
-def _placed(draft: PlanDraft, engine: str, ends: Mapping[int, int]) -> int:
+def _placed(draft: PlanBuilder, engine: str, ends: Mapping[int, int]) -> int:
     """Give each result on an engine its offset in the workspace; return the bytes of that."""
     kept = [s for s in draft.storages if s.kind is PlaceKind.WORK and s.engine == engine]
     offsets, workspace = place([Lifetime(s.nbytes, s.first, ends[id(s)]) for s in kept])
@@ -90,7 +90,7 @@ def _placed(draft: PlanDraft, engine: str, ends: Mapping[int, int]) -> int:
     return workspace
 
 
-def _ends(draft: PlanDraft) -> dict[int, int]:
+def _ends(draft: PlanBuilder) -> dict[int, int]:
     """Return the last step that needs each storage: what has crossed may be read where it came from."""
     ends = {id(storage): storage.last for storage in draft.storages}
     for step in reversed(draft.steps):
@@ -100,11 +100,11 @@ def _ends(draft: PlanDraft) -> dict[int, int]:
     return ends
 
 
-def _storage(draft: PlanDraft, version: Version) -> Storage:
+def _storage(draft: PlanBuilder, version: Version) -> Storage:
     return draft.storages[version.storage]
 
 
-def _used_constants(draft: PlanDraft) -> tuple[dict[int, int], tuple[PlanConstant, ...]]:
+def _used_constants(draft: PlanBuilder) -> tuple[dict[int, int], tuple[PlanConstant, ...]]:
     """Return the constants that steps read, renumbered: the row-major form of one that was reordered is left out."""
     read = {
         draft.storages[version.storage].number

@@ -44,7 +44,7 @@ class _Step:
 
 
 @dataclass(slots=True)
-class PlanDraft:
+class PlanBuilder:
     """What lowering builds up."""
 
     storages: list[Storage] = field(default_factory=list)
