@@ -7,11 +7,11 @@ interpreter does in one piece. It computes no digest either: entries are found b
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
 from .key import Key
+from .lru import Lru
 from .node_state import NodeState, Watch
 
 #: Hits between two calls of the owner's `now_and_then`, a power of two.
@@ -33,10 +33,7 @@ class MemoryTier:
 
     def __init__(self, capacity: int, capacity_bytes: int, uses: list[str], now_and_then: Callable[[], None]) -> None:
         self._lock = threading.Lock()
-        self._entries: OrderedDict[bytes, tuple[bytes, str]] = OrderedDict()
-        self._bytes = 0
-        self._capacity = capacity
-        self._capacity_bytes = capacity_bytes
+        self._entries: Lru[bytes, tuple[bytes, str]] = Lru(capacity, capacity_bytes, lambda entry: len(entry[0]))
         self._uses = uses
         self._now_and_then = now_and_then
         self._state = NodeState()
@@ -50,13 +47,8 @@ class MemoryTier:
         """
         if not current and self._record[_ALL] != self._known:
             return None
-        canonical = key.canonical
-        entries = self._entries
-        try:
-            entry = entries[canonical]
-            entries.move_to_end(canonical)
-        except KeyError:
-            # Not there, or dropped at this moment by another thread.
+        entry = self._entries.get(key.canonical)
+        if entry is None:
             return None
         uses = self._uses
         uses.append(entry[1])
@@ -66,7 +58,7 @@ class MemoryTier:
 
     def reader(self, otherwise: Callable[[Key], bytes | None]) -> Callable[[Key], bytes | None]:
         """Return `hit` as one function, which asks `otherwise` where there is none: half the calls and look-ups of names."""
-        entries, uses = self._entries, self._uses
+        entries, uses = self._entries.values, self._uses
         move_to_end, note = entries.move_to_end, uses.append
 
         def read(key: Key) -> bytes | None:
@@ -100,19 +92,12 @@ class MemoryTier:
         One of another state is not kept: it may have been cleared. Nor is one larger than the whole tier.
         """
         with self._lock:
-            if self._capacity == 0 or len(payload) > self._capacity_bytes or state != self._state:
-                return
-            self._drop(key.canonical)
-            self._entries[key.canonical] = (payload, key.digest)
-            self._bytes += len(payload)
-            while len(self._entries) > self._capacity or self._bytes > self._capacity_bytes:
-                _, (dropped, _) = self._entries.popitem(last=False)
-                self._bytes -= len(dropped)
+            if state == self._state:
+                self._entries.put(key.canonical, (payload, key.digest))
 
     def remove(self, key: Key) -> None:
         """Forget one entry."""
-        with self._lock:
-            self._drop(key.canonical)
+        self._entries.remove(key.canonical)
 
     def reset(self, capacity: int, state: NodeState) -> None:
         """Forget everything, the watch included, and hold at most `capacity` entries of `state` from now on."""
@@ -120,8 +105,7 @@ class MemoryTier:
             self._state = state
             self._record, self._known = _NO_WATCH
             self._entries.clear()
-            self._bytes = 0
-            self._capacity = capacity
+            self._entries.set_capacity(capacity)
 
     def watch(self, watch: Watch | None) -> None:
         """Trust the entries as long as the node's state does not change."""
@@ -130,12 +114,7 @@ class MemoryTier:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def _drop(self, canonical: bytes) -> None:
-        entry = self._entries.pop(canonical, None)
-        if entry is not None:
-            self._bytes -= len(entry[0])
-
     @property
     def bytes(self) -> int:
         """Sum of the payloads' sizes."""
-        return self._bytes
+        return self._entries.weight

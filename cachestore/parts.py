@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from .admission import Admission
 from .entry import EntryCodec
-from .flights import Flights
 from .ledger import Ledger
 from .limits import Limits
 from .memory import MemoryTier
@@ -17,13 +16,14 @@ from .node import Node
 from .node_state import NodeState
 from .options import StoreOptions
 from .signing import SigningKey, load_key
+from .single_flight import SingleFlight
 from .stats import Tally
 
 if TYPE_CHECKING:
     from .inspection import Inspection
     from .redis.link import RedisLink
     from .redis.tier import RedisTier
-    from .single_creator import SingleCreator
+    from .single_creator import Obtained, SingleCreator
     from .transfer import Transfer
 
 
@@ -41,7 +41,7 @@ class Parts:
         self._seen: NodeState | None = None
         self._link: RedisLink | None = None
         self.tally = Tally()
-        self.flights: Flights[bytes] = Flights()
+        self.single_flight: SingleFlight[bytes, Obtained] = SingleFlight()
         self.admission = Admission(self.codec, self.tally)
         node_type, ledger_type = Node, Ledger
         if options.read_only:

@@ -21,6 +21,7 @@ from .key import Key
 from .node_state import NodeState
 from .options import StoreOptions, options_from_environment
 from .parts import Parts
+from .single_flight import Abandoned
 from .stats import Batch, Stats, as_stats, merge
 
 if TYPE_CHECKING:
@@ -141,24 +142,22 @@ class CacheStore:
             self._hand_on(parts, [found])
             if found is not None:
                 return Outcome(found.value, found.source, time.monotonic() - begin)
-            flight, leads = parts.flights.join(key.canonical)
+            future, leads = parts.single_flight.join(key.canonical)
             if leads:
-                # The last flight may have landed between the look and the join.
-                if key in parts.memory:
-                    parts.flights.end(key.canonical, flight, None, None)
-                    continue
-                made, source = self._lead(parts, state, flight, key, create, deadline)
-                return Outcome(made, source, time.monotonic() - begin)
+                obtained = self._lead(parts, state, key, create, deadline)
+                return Outcome(obtained.payload, obtained.source, time.monotonic() - begin)
             if not missed:
                 missed = True
                 parts.tally.add("misses")
-            payload = flight.wait(deadline - time.monotonic())
-            if payload is not None:
-                parts.tally.add("waits")
-                parts.ledger.after_look_up(None)
-                return Outcome(payload, "waited", time.monotonic() - begin)
-            if time.monotonic() >= deadline:
-                raise CreationTimeout(key.digest, time.monotonic() - begin)
+            try:
+                payload = future.result(deadline - time.monotonic()).payload
+            except (Abandoned, TimeoutError):
+                if time.monotonic() >= deadline:
+                    raise CreationTimeout(key.digest, time.monotonic() - begin) from None
+                continue
+            parts.tally.add("waits")
+            parts.ledger.after_look_up(None)
+            return Outcome(payload, "waited", time.monotonic() - begin)
 
     def remove(self, key: Key) -> bool:
         """Remove a key everywhere; tell whether it was there. Counts nothing."""
@@ -413,31 +412,38 @@ class CacheStore:
             parts.node.note_misses([key for key, item in zip(keys, found, strict=True) if item is None])
         return found
 
-    def _lead(
-        self, parts: Parts, state: NodeState, flight: Any, key: Key, create: Callable[[], bytes], deadline: float
-    ) -> tuple[bytes, Source]:
-        """Get the payload for this thread and all that have joined it."""
-        obtained: Obtained | None = None
-        failure: CreationFailed | None = None
-        begin = time.monotonic()
+    def _lead(self, parts: Parts, state: NodeState, key: Key, create: Callable[[], bytes], deadline: float) -> Obtained:
+        """Get the payload for this thread and all that wait for it."""
         try:
-            obtained = parts.creator.obtain(key, create, deadline)
-            if obtained.source == "created":
-                parts.node.note_misses([key], time.monotonic() - begin)
-            if obtained.keep:
-                parts.memory.put(key, obtained.payload, state)
-            return obtained.payload, obtained.source
-        except CreationFailed as error:
-            failure = error
-            parts.node.note_misses([key], time.monotonic() - begin)
-            raise
+            return parts.single_flight.lead(
+                key.canonical, lambda: self._obtain(parts, state, key, create, deadline), CreationFailed
+            )
         finally:
-            parts.flights.end(key.canonical, flight, obtained.payload if obtained is not None else None, failure)
             tier = parts.tier_if_connected()
             if tier is not None:
                 parts.ledger.after_redis(tier)
             else:
                 parts.ledger.write_down()
+
+    def _obtain(
+        self, parts: Parts, state: NodeState, key: Key, create: Callable[[], bytes], deadline: float
+    ) -> Obtained:
+        from .single_creator import Obtained
+
+        near = parts.memory.hit(key, current=True)
+        if near is not None:  # the last leader has ended between the look and the join
+            return Obtained(near, "memory")
+        begin = time.monotonic()
+        try:
+            obtained = parts.creator.obtain(key, create, deadline)
+        except CreationFailed:
+            parts.node.note_misses([key], time.monotonic() - begin)
+            raise
+        if obtained.source == "created":
+            parts.node.note_misses([key], time.monotonic() - begin)
+        if obtained.keep:
+            parts.memory.put(key, obtained.payload, state)
+        return obtained
 
     def _looked_at(self, look: Callable[[Inspection, RedisTier | None], T]) -> T:
         """Return what a look at everything stored finds; without Redis, if that is or goes away."""

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from poolrt.cachestore import CacheStore, CreationFailed, CreationTimeout, Found, Key
-from poolrt.cachestore.flights import Flight
+from poolrt.cachestore.single_flight import SharedFuture
 
 from .conftest import StoreMaker
 
@@ -248,7 +248,7 @@ def test_all_threads_get_the_creators_error(store: CacheStore) -> None:
     with ThreadPoolExecutor(8) as pool:
         futures = [pool.submit(ask) for _ in range(8)]
         deadline = time.monotonic() + 10
-        while threads_in(Flight.wait) < 7:
+        while threads_in(SharedFuture.result) < 7:
             assert time.monotonic() < deadline
             time.sleep(0.001)
         started.set()

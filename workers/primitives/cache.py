@@ -18,12 +18,12 @@ from functools import lru_cache
 from typing import Final, TypeAlias
 
 from poolrt.cachestore import CacheStore, CreationFailed, CreationTimeout, Key, StoreError, StoreReadOnly
+from poolrt.cachestore.single_flight import Abandoned, SharedFuture
 
 from .cached_primitive import CachedPrimitive
 from .entry import Entry, MalformedEntry, parse_entry
 from .key import primitive_key
 from .primitive_desc import PrimitiveDesc
-from .shared_future import SharedFuture
 
 Future: TypeAlias = SharedFuture[CachedPrimitive]
 #: Where a primitive may come from, the nearest first. One that is made of others comes from where the farthest does.
@@ -99,7 +99,7 @@ class PrimitiveCache:
         key = primitive_key(pd)
         found = self.get(key)
         if found is not None:
-            primitive = found.landed()
+            primitive = found.result_if_done()
             if primitive is not None:
                 return primitive, "memory"
         limit = self._store.options.timeout_s if timeout is None else timeout
@@ -111,11 +111,9 @@ class PrimitiveCache:
                 return self._lead(pd, key, own, limit)
             source = "memory" if found.done() else "waited"
             try:
-                return found.result(max(0.0, begin + limit - time.monotonic())), source
-            except StoreError as error:
-                raise error.copy() from error.__cause__
-            except _GaveUp:
-                continue  # whoever led was interrupted: lead in its place
+                return found.result(begin + limit - time.monotonic()), source
+            except Abandoned:
+                continue  # the leader was interrupted: lead in its place
             except TimeoutError:
                 raise CreationTimeout(key.digest, time.monotonic() - begin) from None
 
@@ -139,7 +137,7 @@ class PrimitiveCache:
 
     def _lead(self, pd: PrimitiveDesc, key: Key, future: Future, limit: float) -> tuple[CachedPrimitive, str]:
         """Get a primitive from the store for this thread and all that wait for its future."""
-        failure: BaseException = _GaveUp()
+        failure: Exception = Abandoned()
         try:
             outcome = self._store.fetch_or_create(key, lambda: self._create(pd), limit)
             entry = self._parsed(pd, key, outcome.value)
@@ -191,10 +189,6 @@ class PrimitiveCache:
         ended = [(canonical, future) for canonical, future in self._futures.items() if future.done()]
         self._lock = threading.Lock()
         self._futures = OrderedDict(ended)
-
-
-class _GaveUp(Exception):
-    """Lands in a future whose creator was interrupted: not a failure of the creation."""
 
 
 @lru_cache(maxsize=1)

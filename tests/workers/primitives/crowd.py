@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from poolrt.cachestore import CacheStore, CreationFailed, Key
+from poolrt.cachestore.single_flight import SharedFuture
 from poolrt.workers.desc import Eltwise, MemoryDesc, OpDesc, PrimitiveAttr
 from poolrt.workers.engines.engine import Engine
 from poolrt.workers.engines.target import Target
@@ -22,7 +23,6 @@ from poolrt.workers.primitives.cache import Future, PrimitiveCache
 from poolrt.workers.primitives.cached_primitive import CachedPrimitive
 from poolrt.workers.primitives.creation import PrimitiveCreator
 from poolrt.workers.primitives.primitive_desc import PrimitiveDesc
-from poolrt.workers.primitives.shared_future import SharedFuture
 
 BOUND_S = 60.0
 THREADS = 32

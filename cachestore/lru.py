@@ -1,0 +1,152 @@
+"""The least-recently-used cache: values under keys, bounded in number and, where the owner weighs them, in weight.
+
+Guarantees: a hit takes no lock. Each of its steps is one operation of an `OrderedDict`, which the interpreter does in
+one piece as long as the keys' hash and equality are its own. Writers take one lock. An evicted value is dropped after
+that lock is released, so its finalizer may use the cache. A value in flight (see `evictable`) is never evicted; for as
+long, the cache may hold more than its capacity.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+def _weightless(value: object) -> int:
+    return 0
+
+
+class Lru(Generic[K, V]):
+    """Hold at most ``capacity`` values, and values of at most ``max_weight`` together; 0 of either holds none.
+
+    ``weigh`` returns a value's weight, such as its bytes; it must not change. ``evictable`` returns False for a value
+    in flight. Neither may use the cache. Safe from many threads.
+    """
+
+    def __init__(
+        self,
+        capacity: int,
+        max_weight: int | None = None,
+        weigh: Callable[[V], int] = _weightless,
+        evictable: Callable[[V], bool] | None = None,
+    ) -> None:
+        """Raise ValueError for a negative capacity."""
+        #: The values, the least recently used first. A hit that is too hot for `get` may read them and call
+        #: ``move_to_end``, both of which raise KeyError; all else goes through the methods.
+        self.values: OrderedDict[K, V] = OrderedDict()
+        self.weight = 0
+        self._max_weight = max_weight
+        self._weigh = weigh
+        self._evictable = evictable
+        self._lock = threading.Lock()
+        self.set_capacity(capacity)
+
+    def get(self, key: K) -> V | None:
+        """Return a value, from now on the most recently used; None where there is none."""
+        try:
+            value = self.values[key]
+            self.values.move_to_end(key)
+        except KeyError:  # not there, or evicted at this moment by another thread
+            return None
+        return value
+
+    def put(self, key: K, value: V) -> list[V]:
+        """Hold a value in the place of the key's former one; return the values evicted for it.
+
+        One that is heavier than all may be together is not held, nor is any with a capacity of 0.
+        """
+        with self._lock:
+            former = self._pop(key)
+            evicted = self._add(key, value)
+        del former  # only now: its finalizer may use the cache
+        return evicted
+
+    def get_or_put(self, key: K, value: V) -> V | None:
+        """Return the key's value, from now on the most recently used; where there is none, hold ``value``, return None."""
+        found = self.get(key)
+        if found is None:
+            with self._lock:
+                found = self.values.get(key)
+                evicted = self._add(key, value) if found is None else []
+            del evicted
+        return found
+
+    def remove(self, key: K, condition: Callable[[V], bool] | None = None) -> V | None:
+        """Remove a key's value, if it meets ``condition`` where that is given, and return it; None if nothing was removed."""
+        with self._lock:
+            if condition is None or ((found := self.values.get(key)) is not None and condition(found)):
+                return self._pop(key)
+        return None
+
+    def remove_where(self, condition: Callable[[K, V], bool]) -> list[V]:
+        """Remove and return every value that meets a condition."""
+        with self._lock:
+            keys = [key for key, value in self.values.copy().items() if condition(key, value)]
+            return [value for key in keys if (value := self._pop(key)) is not None]
+
+    def evict(self) -> list[V]:
+        """Evict what exceeds the bounds because it was in flight; return it."""
+        with self._lock:
+            return self._evict()
+
+    def set_capacity(self, capacity: int) -> list[V]:
+        """Hold at most ``capacity`` values from now on; return those evicted. Raises ValueError for less than 0."""
+        if capacity < 0:
+            raise ValueError(f"capacity: expect 0 or more, got {capacity}")
+        with self._lock:
+            self._capacity = capacity
+            return self._evict()
+
+    def get_capacity(self) -> int:
+        """Return the most values that are held."""
+        return self._capacity
+
+    def clear(self) -> None:
+        """Remove everything."""
+        self.remove_where(lambda key, value: True)
+
+    def begin_in_child(self) -> None:
+        """Go on in a forked child: without the lock and the values in flight of threads that do not exist there."""
+        self._lock = threading.Lock()
+        if self._evictable is not None:
+            evictable = self._evictable
+            self.remove_where(lambda key, value: not evictable(value))
+        self.weight = sum(map(self._weigh, self.values.values()))  # a thread may have been between two steps
+
+    def __contains__(self, key: K) -> bool:
+        return key in self.values
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def _add(self, key: K, value: V) -> list[V]:
+        weight = self._weigh(value)
+        if not self._capacity or (self._max_weight is not None and weight > self._max_weight):
+            return []
+        self.values[key] = value
+        self.weight += weight
+        return self._evict()
+
+    def _pop(self, key: K) -> V | None:
+        value = self.values.pop(key, None)
+        if value is not None:
+            self.weight -= self._weigh(value)
+        return value
+
+    def _evict(self) -> list[V]:
+        evicted: list[V] = []
+        for _ in range(len(self.values)):
+            if len(self.values) <= self._capacity and (self._max_weight is None or self.weight <= self._max_weight):
+                break
+            key, value = self.values.popitem(last=False)
+            if self._evictable is not None and not self._evictable(value):
+                self.values[key] = value
+                continue
+            self.weight -= self._weigh(value)
+            evicted.append(value)
+        return evicted
