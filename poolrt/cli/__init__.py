@@ -1,4 +1,4 @@
-"""The command line: one module a command, each with `--help` that teaches and `--json` that a program can read."""
+"""The command line: one module a command, each with examples in `--help` and one JSON object for `--json`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The command `poolrt`: parses the line, runs one command, turns every outcome into an exit status.
+"""The program `poolrt`: parse the command line, run one command, return an exit status.
 
 Status 0: done. 1: the job failed, with a one-line reason on standard error. 2: wrong usage. 130: interrupted.
-A command's own module is imported only when it is chosen, so that `poolrt --help` and a typing mistake answer at once.
+Only the chosen command's module is imported, so `poolrt --help` and a typing mistake answer at once.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from .report import JobFailed, Report, UsageError
 COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "run": ("run.command", "run an ONNX model on a pool of workers"),
     "serve": ("serve", "keep a pool running that many programs share"),
-    "status": ("status", "tell what a running pool does"),
-    "stop": ("stop", "end a running pool"),
-    "cache": ("cache.command", "look into the shared kernel cache, bound it, clear it"),
-    "doctor": ("doctor.command", "tell what this machine offers and what is wrong"),
+    "status": ("status", "show the workers, queue, memory and cache of a running pool"),
+    "stop": ("stop", "stop a running pool"),
+    "cache": ("cache.command", "inspect, bound, verify, export or clear the shared kernel cache"),
+    "doctor": ("doctor.command", "check this machine, its libraries, Redis and OpenCL drivers"),
 }
 
 _EPILOG: Final = """\
@@ -47,37 +47,37 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     report = Report(as_json="--json" in words)
     try:
-        status = _carry_out(words, report)
+        status = _run_command(words, report)
         sys.stdout.flush()
         return status
     except BrokenPipeError:
-        # The reader has gone (`| head`): nothing more can be said to it, not even by the interpreter's own last flush.
+        # The reader of the pipe has exited (`| head`); the interpreter's last flush must not fail on it either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
 
 
-def _carry_out(words: Sequence[str], report: Report) -> int:
+def _run_command(words: Sequence[str], report: Report) -> int:
     try:
         options = make_parser(words).parse_args(words)
         settings = Settings.load(options.config, **{name: getattr(options, name) for name in options.overrides})
         return cast("Execute", options.execute)(options, settings, report)
     except (UsageError, SettingsError) as error:
-        return _refuse(error, 2, report)
+        return _print_error(error, 2, report)
     except JobFailed as error:
-        return _refuse(error, 1, report)
+        return _print_error(error, 1, report)
     except KeyboardInterrupt:
         print("poolrt: interrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:
         raise
     except Exception as error:
-        # The edge of the program: a person gets one line, --traceback shows the whole.
+        # Any error ends here as one line; --traceback shows all of it.
         if "--traceback" in words:
             raise
-        return _refuse(error, 1, report)
+        return _print_error(error, 1, report)
 
 
-def _refuse(error: Exception, status: int, report: Report) -> int:
+def _print_error(error: Exception, status: int, report: Report) -> int:
     text = " ".join(str(error).split()) or type(error).__name__
     if not isinstance(error, UsageError | JobFailed | SettingsError):
         text = f"{type(error).__name__}: {text}" if not _is_ours(error) else text
@@ -92,14 +92,14 @@ def _is_ours(error: Exception) -> bool:
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser that refuses in one line, as everything else does, where argparse would print the usage too."""
+    """A parser whose error is one line, as all errors of this program; argparse would print the usage too."""
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message} (see {self.prog} --help)")
 
 
 def make_parser(words: Sequence[str]) -> argparse.ArgumentParser:
-    """Return the parser for a command line; only the command that ``words`` choose is described in full."""
+    """Return the parser for a command line; only the command named in ``words`` gets its options."""
     parser = _Parser(
         prog="poolrt",
         description="Numeric graphs on a pool of worker processes; every kernel is compiled once and shared.",
@@ -120,9 +120,9 @@ def make_parser(words: Sequence[str]) -> argparse.ArgumentParser:
 
 
 def add_common(parser: argparse.ArgumentParser, execute: Execute, overrides: Sequence[str] = ()) -> None:
-    """Give a command the options that all have, and the function that carries it out.
+    """Add the options that every command has, and the function that executes the command.
 
-    ``overrides`` names the options that, where given, take precedence over the setting of the same name.
+    ``overrides`` names the options that override the setting of the same name.
     """
     group = parser.add_argument_group("everywhere")
     group.add_argument("--json", action="store_true", help="one JSON object on standard output, text on standard error")

@@ -1,4 +1,4 @@
-"""Numbers on the command line: each reader says in one line what it would have accepted."""
+"""Parsers of numbers on the command line; each error names the accepted range and the given text."""
 
 from __future__ import annotations
 

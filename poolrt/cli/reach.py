@@ -1,4 +1,4 @@
-"""Ask a store's Redis before a command counts on it, and say in one line what to do where it does not answer."""
+"""Check that a store's Redis answers before a command relies on it; the error says what to do."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ if TYPE_CHECKING:
 
 
 def reach(store: CacheStore) -> None:
-    """Return when Redis answers. Raises JobFailed with the reason and the remedy."""
+    """Return when Redis answers. Raises JobFailed with the reason and what to do."""
     from poolrt.cachestore import StoreUnavailable
 
     try:
         store.ping()
     except StoreUnavailable as error:
-        remedy = "start it, correct POOLRT_REDIS_URL, or unset that for the embedded server"
+        remedy = "start that server, correct POOLRT_REDIS_URL, or unset it to use the embedded server"
         if not store.options.url:
-            remedy = "poolrt doctor looks into it"
+            remedy = "poolrt doctor shows why"
         raise JobFailed(f"{error}; {remedy}") from error

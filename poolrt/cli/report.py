@@ -1,7 +1,7 @@
-"""What a command says: text for people on standard error, or ONE JSON object on standard output.
+"""The output of a command: text for people, or ONE JSON object.
 
-With ``--json`` nothing else is ever written to standard output, so ``poolrt ... --json | jq`` works whatever happens;
-without it the result is text on standard output and remarks go to standard error.
+With ``--json``, standard output holds the object alone, also after an error, so ``poolrt ... --json | jq`` always works;
+the text goes to standard error. Without it, the text goes to standard output and remarks to standard error.
 """
 
 from __future__ import annotations
@@ -15,35 +15,35 @@ from typing import Any
 
 
 class UsageError(Exception):
-    """The command line asks for what cannot be: exit status 2. The message says what to write instead."""
+    """Wrong usage of a command: exit status 2. The message says what to write instead."""
 
 
 class JobFailed(Exception):
-    """The job was understood and failed: exit status 1. The message is the one-line reason."""
+    """The command was valid and its job failed: exit status 1. The message is the one-line reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Where one command's words go."""
+    """Writes the output of one command."""
 
     as_json: bool
 
     def say(self, line: str = "") -> None:
-        """Write a line of the human-readable result."""
+        """Print a line of the text result."""
         print(line, file=sys.stderr if self.as_json else sys.stdout)
 
     def remark(self, line: str) -> None:
-        """Write a line beside the result: progress, hints."""
+        """Print a line that is no part of the result: progress, hints."""
         print(line, file=sys.stderr)
 
     def result(self, value: Mapping[str, Any]) -> None:
-        """Write the result for programs, where it was asked for."""
+        """Print the result as JSON with ``--json``, else nothing."""
         if self.as_json:
             print(json.dumps(_plain(value), allow_nan=False))
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as JSON can say it: numbers that are not finite become null."""
+    """Return a value that JSON can hold: numbers that are not finite become null."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
@@ -54,7 +54,7 @@ def _plain(value: Any) -> Any:
 
 
 def table(rows: Sequence[Sequence[str]], *, right: frozenset[int] = frozenset()) -> list[str]:
-    """Return rows as aligned lines; the columns named in ``right`` are flush right."""
+    """Return rows as aligned lines; the columns with an index in ``right`` are flush right."""
     if not rows:
         return []
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]

@@ -1,4 +1,4 @@
-"""`poolrt serve`: a pool that outlives its clients, for all programs of this user."""
+"""`poolrt serve`: one pool for all programs of this user; it outlives its clients."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from poolrt.coordinator.configuration import Configuration
 
 _DESCRIPTION: Final = """\
-Keep a pool running that many programs share: workers, shared memory, kernels that are mapped already.
+Keep a pool running that many programs share: workers, shared memory, kernels that are already mapped.
 
-A program reaches it with poolrt.connect(PATH), or `poolrt run MODEL --socket PATH`. Only programs of the same user can.
-It runs in the foreground until it gets SIGTERM or SIGINT (Ctrl-C), or until `poolrt stop`; everything ends with it, and
-nothing is left behind. A client that goes, or is killed, gives back all that it held.
+A program connects with poolrt.connect(PATH), or `poolrt run MODEL --socket PATH`. Only programs of the same user can.
+The server runs in the foreground until it gets SIGTERM or SIGINT (Ctrl-C), or until `poolrt stop`. It then ends all of
+its processes and leaves nothing behind. When a client exits or is killed, the server frees all that the client held.
 """
 _EPILOG: Final = """\
 examples:
@@ -33,7 +33,7 @@ examples:
   poolrt serve --config production.toml
   poolrt serve --json | { read -r facts; echo "$facts" | jq .socket; cat; }
 
-with --json the one object is written when clients can connect: socket, pid, workers, threads, arena_bytes
+--json prints its object once clients can connect: socket, pid, workers, threads, arena_bytes
 """
 
 
@@ -56,20 +56,20 @@ def _execute(options: argparse.Namespace, settings: Settings, report: Report) ->
     if not settings.socket:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
-        return serve_path(path, settings, lambda configuration: _tell(path, configuration, report))
+        return serve_path(path, settings, lambda configuration: _print_address(path, configuration, report))
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise JobFailed(_reason(path, error)) from error
+        raise JobFailed(_explain(path, error)) from error
 
 
-def _tell(path: Path, configuration: Configuration, report: Report) -> None:
+def _print_address(path: Path, configuration: Configuration, report: Report) -> None:
     import os
 
     workers, threads = configuration.workers, configuration.threads
     report.say(
         f"listening at {path}: {workers} worker{'s' * (workers > 1)} of {threads} thread{'s' * (threads > 1)}, "
-        f"{bytes_text(configuration.arena_bytes)} of shared memory at most; poolrt stop, or Ctrl-C, ends it"
+        f"{bytes_text(configuration.arena_bytes)} of shared memory at most; to stop: poolrt stop, or Ctrl-C"
     )
     report.result(
         {
@@ -83,8 +83,8 @@ def _tell(path: Path, configuration: Configuration, report: Report) -> None:
     sys.stdout.flush()
 
 
-def _reason(path: Path, error: OSError) -> str:
-    """Say why there can be no server at a path."""
+def _explain(path: Path, error: OSError) -> str:
+    """Return why no server can listen at a path, and what to do."""
     if error.errno == errno.EADDRINUSE:
         from poolrt.errors import CoordinatorLost
         from poolrt.server import connect_socket
@@ -92,6 +92,6 @@ def _reason(path: Path, error: OSError) -> str:
         try:
             connect_socket(path).close()
         except CoordinatorLost:
-            return f"{path} exists, and is not the socket of a server: choose another --socket"
-        return f"a server listens at {path} already: poolrt status shows it, poolrt stop ends it"
+            return f"{path} exists and is not the socket of a server: choose another --socket"
+        return f"a server already listens at {path}: see it with poolrt status, end it with poolrt stop"
     return f"cannot listen at {path}: {error.strerror or error}; choose another --socket"

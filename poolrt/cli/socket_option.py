@@ -1,4 +1,4 @@
-"""The option `--socket` of the commands that have to do with a running pool."""
+"""The option `--socket` of the commands for a running pool."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from poolrt.cli.report import JobFailed
 
 
 def add_socket(parser: argparse.ArgumentParser) -> None:
-    """Add the option; where it is not given, the setting of the same name says the path."""
+    """Add the option; its default is the setting of the same name."""
     parser.add_argument(
         "--socket",
         metavar="PATH",
@@ -17,6 +17,6 @@ def add_socket(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def nobody_at(path: Path) -> JobFailed:
+def no_server(path: Path) -> JobFailed:
     """Return the error for a path where no server of this user listens."""
-    return JobFailed(f"no server listens at {path}: poolrt serve --socket {path} starts one")
+    return JobFailed(f"no server listens at {path}: start one with poolrt serve --socket {path}")

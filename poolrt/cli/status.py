@@ -1,4 +1,4 @@
-"""`poolrt status`: what a running pool does."""
+"""`poolrt status`: the state of a running pool."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from poolrt.cli.main import add_common
 from poolrt.cli.report import JobFailed, Report, bytes_text, table
 from poolrt.settings import Settings
 
-from .socket_option import add_socket, nobody_at
+from .socket_option import add_socket, no_server
 
 _DESCRIPTION: Final = """\
-Tell what a running pool (`poolrt serve`) does: its workers, its queue, its memory, its cache.
+Show the workers, queue, memory and cache of a running pool (`poolrt serve`).
 
-Exit status 1 where no server listens, or it does not answer.
+Exit status 1 if no server listens, or if it does not answer within 5 seconds.
 """
 _EPILOG: Final = """\
 examples:
@@ -25,7 +25,7 @@ examples:
   poolrt status --json | jq '.workers[].state'
   poolrt status > /dev/null 2>&1 || poolrt serve &
 """
-#: Seconds that a server gets to answer; it does so between two messages, and after the store has.
+#: Seconds to wait for the server's answer; it answers between two messages, and only after its store has.
 _ANSWER_S: Final = 5.0
 
 
@@ -46,28 +46,28 @@ def _execute(options: argparse.Namespace, settings: Settings, report: Report) ->
     try:
         connect_socket(path).close()
     except CoordinatorLost as error:
-        raise nobody_at(path) from error
+        raise no_server(path) from error
     try:
         with connect(path, start_timeout_s=_ANSWER_S) as pool:
             stats = pool.stats(timeout=_ANSWER_S)
             threads = pool.threads
     except (CoordinatorLost, TimeoutError) as error:
         raise JobFailed(f"the server at {path} does not answer: {error}") from error
-    found = {"socket": str(path), "threads": threads, **stats, "clients": stats["clients"] - 1}  # one is this command
-    _tell(path, found, report)
+    found = {"socket": str(path), "threads": threads, **stats, "clients": stats["clients"] - 1}  # without this command
+    _print_state(path, found, report)
     report.result(found)
     return 0
 
 
-def _tell(path: Path, found: Mapping[str, Any], report: Report) -> None:
+def _print_state(path: Path, found: Mapping[str, Any], report: Report) -> None:
     workers, queue, arena, cache = found["workers"], found["queue"], found["arena"], found["cache"]
     lost = found["workers_lost"]
     rows = [
         ["server", f"process {found['pid']} at {path}"],
         ["clients", str(found["clients"])],
-        ["workers", f"{len(workers)} of {found['threads']} threads, {lost} replaced since the start"],
-        ["queue", f"{queue['waiting']} waiting, {queue['in_flight']} in flight, {queue['creating']} being created"],
-        ["memory", f"{bytes_text(arena['used'])} of {bytes_text(arena['bytes'])} shared in use"],
+        ["workers", f"{len(workers)} with {found['threads']} threads each, {lost} replaced since the start"],
+        ["queue", f"{queue['waiting']} runs waiting, {queue['in_flight']} at workers, {queue['creating']} creations"],
+        ["memory", f"{bytes_text(arena['used'])} of {bytes_text(arena['bytes'])} shared memory in use"],
     ]
     if "error" in cache:
         rows.append(["cache", str(cache["error"])])

@@ -1,4 +1,4 @@
-"""`poolrt stop`: end a running pool and wait until it is gone."""
+"""`poolrt stop`: stop a running pool and wait until its processes have exited."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from poolrt.cli.main import add_common
 from poolrt.cli.report import JobFailed, Report
 from poolrt.settings import Settings
 
-from .socket_option import add_socket, nobody_at
+from .socket_option import add_socket, no_server
 
 _DESCRIPTION: Final = """\
-End a running pool (`poolrt serve`), all its processes and its shared memory, and wait until they are gone.
+Stop a running pool (`poolrt serve`), wait until its processes have exited, and free its shared memory.
 
-Programs that are connected to it get an error (CoordinatorLost); what they had under way is given up. The kernel cache
-stays. Exit status 1 where no server listens, or it does not end in time.
+Connected programs get the error CoordinatorLost and lose their unfinished runs. The kernel cache stays. Exit status 1 if
+no server listens, or if it does not exit in time.
 """
 _EPILOG: Final = """\
 examples:
@@ -40,9 +40,9 @@ def _execute(options: argparse.Namespace, settings: Settings, report: Report) ->
     try:
         gone = stop_server(path)
     except CoordinatorLost as error:
-        raise nobody_at(path) from error
+        raise no_server(path) from error
     if not gone:
-        raise JobFailed(f"the server at {path} was told to end, and has not done so yet")
+        raise JobFailed(f"the server at {path} got the request to stop and has not exited yet: see poolrt status")
     report.say("stopped")
     report.result({"stopped": True, "socket": str(path)})
     return 0

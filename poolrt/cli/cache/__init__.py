@@ -1,1 +1,1 @@
-"""`poolrt cache`: look into the shared kernel cache, bound it, clear it."""
+"""`poolrt cache`: inspect, bound, verify, export and clear the shared kernel cache."""

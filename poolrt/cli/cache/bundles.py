@@ -1,4 +1,4 @@
-"""`poolrt cache export` and `poolrt cache import`: all entries out into one signed file, and in from one."""
+"""`poolrt cache export` and `poolrt cache import`: write all entries to one signed file, and read such a file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from poolrt.cli.report import JobFailed, Report, UsageError, bytes_text
 if TYPE_CHECKING:
     from poolrt.cachestore import CacheStore
 
-#: Least time, in seconds, between two lines of progress where there is no terminal.
+#: Least time, in seconds, between two lines of progress if standard error is no terminal.
 _BETWEEN_LINES_S: Final = 1.0
 
 
@@ -29,13 +29,13 @@ def export(options: argparse.Namespace, store: CacheStore, report: Report) -> in
         raise JobFailed(f"{path}: {error.strerror}") from error
     report.say(f"{done.entries} entries, {bytes_text(done.bytes)}, written to {path}")
     if done.skipped:
-        report.say(f"{done.skipped} left out: they are not sound, and poolrt cache verify removes them")
+        report.say(f"{done.skipped} damaged or forged entries left out: poolrt cache verify removes them")
     report.result(done.as_dict())
     return 0
 
 
 def import_(options: argparse.Namespace, store: CacheStore, report: Report) -> int:
-    """Bring a bundle in."""
+    """Read a bundle into the store."""
     path: Path = options.file
     if not path.is_file():
         raise UsageError(f"{path}: {'not a file' if path.exists() else 'no such file'}")
@@ -47,9 +47,9 @@ def import_(options: argparse.Namespace, store: CacheStore, report: Report) -> i
     place = "Redis and this node's files" if done.redis else "this node's files"
     report.say(f"{done.imported} of {done.entries} entries, {bytes_text(done.bytes)}, imported into {place}")
     for count, reason in (
-        (done.present, "were there already"),
-        (done.no_room, "left out: there is no room within the capacity"),
-        (done.busy, "left out: they are being created, were cleared meanwhile, or could not be written"),
+        (done.present, "were already present"),
+        (done.no_room, "left out: no room within the capacity"),
+        (done.busy, "left out: being created, cleared during the import, or not writable"),
     ):
         if count:
             report.say(f"{count} {reason}")
@@ -58,23 +58,23 @@ def import_(options: argparse.Namespace, store: CacheStore, report: Report) -> i
 
 
 class _Progress:
-    """Tell on standard error how far it is: in one line of a terminal, else in a line now and then."""
+    """Progress on standard error: one line that is overwritten on a terminal, else a new line at most each second."""
 
     def __init__(self, done: str) -> None:
         self._done = done
         self._terminal = sys.stderr.isatty()
-        self._told = time.monotonic()
+        self._printed = time.monotonic()
         self._open = False
 
     def show(self, number: int, of: int) -> None:
-        """Tell that `number` entries are done."""
+        """Print that `number` entries of `of` are done."""
         now = time.monotonic()
         if self._terminal:
             print(f"\r{self._done} {number} of {of}", end="", file=sys.stderr, flush=True)
             self._open = True
-        elif now - self._told >= _BETWEEN_LINES_S:
+        elif now - self._printed >= _BETWEEN_LINES_S:
             print(f"{self._done} {number} of {of}", file=sys.stderr, flush=True)
-            self._told = now
+            self._printed = now
 
     def __enter__(self) -> _Progress:
         return self

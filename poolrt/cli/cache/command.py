@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from poolrt.cachestore import CacheStore
 
 _DESCRIPTION: Final = """\
-Look into the shared kernel cache, bound it, clear it.
+Inspect, bound, verify, export or clear the shared kernel cache.
 
-All commands speak of one namespace (POOLRT_NAMESPACE) of one server: the embedded one of this user, which is started
-where it does not run, or the one at POOLRT_REDIS_URL. Counters cover all processes that ever used the namespace.
+Every action works on one namespace (POOLRT_NAMESPACE) of one server: the server at POOLRT_REDIS_URL, else this user's
+embedded server, which it starts if necessary. Counters cover all processes that ever used the namespace.
 """
 _EPILOG: Final = """\
 examples:
@@ -32,27 +32,27 @@ examples:
   poolrt cache show 3fa9                  any unambiguous beginning of a digest
   poolrt cache explain                    why the latest misses were misses
   poolrt cache capacity 4096 --bytes 2GiB
-  poolrt cache verify && echo all entries are sound
-  poolrt cache export kernels.bundle      and on another machine, with the same key:
+  poolrt cache verify && echo all entries are valid
+  poolrt cache export kernels.bundle      and on another machine, with the same key file:
   poolrt cache import kernels.bundle
   poolrt cache clear
   poolrt cache down                       stop the embedded server; its data stay
 
-each action takes --json, and explains itself with --help
+every action has --json and --help
 """
 
 _EXPLAIN: Final = """\
-Name the fields in which a key differs from the nearest entries: why it was not found.
+Show why a key was not found: the fields in which it differs from the nearest entries.
 
-A key is compared with the entries of the same kind, made on this or any other host, that were there when it was missed;
-the nearest differ in the fewest fields. Without KEY: the latest misses of this node.
+A key is compared with the entries of its kind, from any host, that existed when it was missed. The nearest entries
+differ in the fewest fields. Without KEY: the latest misses of this node.
 """
 _IMPORT: Final = """\
-Bring in the entries of a file that `poolrt cache export` wrote, from any namespace.
+Import the entries of a file that `poolrt cache export` wrote, from any namespace.
 
-The whole file is checked first: one that is signed with another key than ours, or is not exactly as it was written, is
-refused, and nothing of it is imported. Nothing that is there is replaced or dropped; what finds no room within the
-capacity is left out, the least recently used first.
+The whole file is checked first. If it was signed with another key, or changed since, the command imports nothing of it
+and fails. An import replaces and evicts nothing; entries without room within the capacity are left out, the least
+recently used first.
 """
 
 _Execute = Callable[[argparse.Namespace, Settings, Report], int]
@@ -86,7 +86,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
                 "--read-only",
                 action="store_true",
                 default=None,
-                help="leave no trace: no counters, no removals, no server started",
+                help="write nothing: no counters, no removals; start no server",
             )
             overrides = (*overrides, "read_only")
         add_common(made, execute, overrides)
@@ -94,14 +94,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
     action(
         "stats",
-        "tell entries, bytes, hits by tier, creations, waits, failures",
+        "show entries, bytes, hits by tier, creations, waits, failures",
         "  poolrt cache stats\n  poolrt cache stats --json | jq .creations",
         _with_store(_stats),
         can_only_read=True,
     )
     listing = action(
         "list",
-        "list what is stored, most recently used first",
+        "list the entries, most recently used first",
         "  poolrt cache list --limit 20\n  poolrt cache list --json | jq '.entries[].digest'",
         _with_store(_list),
         can_only_read=True,
@@ -117,7 +117,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     show.add_argument("key", metavar="KEY", help="the digest of a key, or its beginning")
     explained = action(
         "explain",
-        "name the fields in which a key differs from the nearest entries: why it was not found",
+        "show why a key was not found: the fields in which it differs from the nearest entries",
         "  poolrt cache explain                 the latest misses of this node\n"
         "  poolrt cache explain --last 3\n"
         "  poolrt cache explain 3fa9            any unambiguous beginning of a digest, missed or stored",
@@ -131,7 +131,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     capacity = action(
         "capacity",
-        "tell or set how much is kept; 0 clears the cache and turns it off",
+        "show or set the capacity; 0 clears the cache and turns it off",
         "  poolrt cache capacity\n  poolrt cache capacity 4096 --bytes 2GiB\n  poolrt cache capacity 0",
         _with_store(_capacity),
         ("capacity", "capacity_bytes"),
@@ -146,22 +146,22 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     action(
         "verify",
-        "check the signature of every entry and remove the bad ones (unless read-only); exit status 1 if there were any",
-        "  poolrt cache verify && echo all entries are sound",
+        "check the signature of every entry, remove the bad ones (unless read-only); exit status 1 if there were any",
+        "  poolrt cache verify && echo all entries are valid",
         _with_store(_verify),
         can_only_read=True,
     )
     exported = action(
         "export",
-        "write every entry into one signed file",
+        "write every entry to one signed file",
         "  poolrt cache export kernels.bundle",
         _with_store(bundles.export),
         can_only_read=True,
     )
-    exported.add_argument("file", metavar="FILE", type=Path, help="the file; one that is there is replaced at the end")
+    exported.add_argument("file", metavar="FILE", type=Path, help="the file; an existing one is replaced at the end")
     imported = action(
         "import",
-        "bring in the entries of a file that `poolrt cache export` wrote",
+        "import the entries of a file that `poolrt cache export` wrote",
         "  poolrt cache import kernels.bundle\n"
         "  POOLRT_KEY_FILE=/run/secrets/poolrt_key poolrt cache import kernels.bundle --node-only",
         _import,
@@ -171,11 +171,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     imported.add_argument(
         "--node-only",
         action="store_true",
-        help="into this node's files, without asking or starting Redis; it gets those that are used",
+        help="write this node's files only; Redis is neither asked nor started and gets entries as they are used",
     )
     action(
         "down",
-        "stop the embedded server; its data stay, and the next need starts it again",
+        "stop the embedded server; its data stay, and its next use starts it again",
         "  poolrt cache down",
         _down,
     )
@@ -184,7 +184,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def _with_store(step: Callable[[argparse.Namespace, CacheStore, Report], int]) -> _Execute:
     def execute(options: argparse.Namespace, settings: Settings, report: Report) -> int:
         with _store(settings) as store:
-            # Without Redis the store would answer for this node only, and a person would take it for everything.
+            # Without Redis the store would show this node's entries alone, as if they were all.
             reach(store)
             return step(options, store, report)
 
@@ -214,15 +214,15 @@ def _stats(options: argparse.Namespace, store: CacheStore, report: Report) -> in
     rows = [
         ["entries", f"{stats['entries']} of {stats['capacity']}"],
         ["bytes", f"{bytes_text(stats['bytes'])} ({limit})"],
-        ["hits", f"{hits['memory']} in memory, {hits['files']} in files, {hits['redis']} in redis"],
+        ["hits", f"{hits['memory']} in memory, {hits['files']} in files, {hits['redis']} in Redis"],
         ["misses", str(stats["misses"])],
         ["creations", f"{stats['creations']}, {stats['creation_errors']} failed"],
-        ["waits", f"{stats['waits']} for another creator, {stats['takeovers']} taken over from a dead one"],
-        ["repeated", f"{stats['duplicates']} results that were there already, {stats['late']} without a lease"],
+        ["waits", f"{stats['waits']} for another creator, {stats['takeovers']} creations taken over from a dead one"],
+        ["repeated", f"{stats['duplicates']} results that existed already, {stats['late']} published without a lease"],
         ["evictions", str(stats["evictions"])],
         ["refused", f"{stats['corrupt']} corrupt, {stats['forged']} forged"],
-        ["degraded", f"{stats['degraded']} calls without redis"],
-        ["saved", seconds_text(stats["seconds_saved"])],
+        ["degraded", f"{stats['degraded']} calls without Redis"],
+        ["saved", f"{seconds_text(stats['seconds_saved'])} of compilation"],
     ]
     for line in table(rows):
         report.say(line)
@@ -233,7 +233,7 @@ def _stats(options: argparse.Namespace, store: CacheStore, report: Report) -> in
 def _list(options: argparse.Namespace, store: CacheStore, report: Report) -> int:
     entries = store.entries()
     shown = entries[: options.limit]
-    rows = [["digest", "kind", "size", "last used", "made in", "times", "made by"]]
+    rows = [["digest", "kind", "size", "last used", "created in", "times", "created by"]]
     for entry in shown:
         made_in = seconds_text(entry.seconds) if entry.seconds is not None else "?"
         last_use = f"{age_text(entry.last_use_s)} ago"
@@ -258,7 +258,7 @@ def _show(options: argparse.Namespace, store: CacheStore, report: Report) -> int
     (entry,) = found
     key = store.key_of(entry.digest)
     if key is None:
-        raise JobFailed(f"entry {entry.digest} is not sound: poolrt cache verify removes it")
+        raise JobFailed(f"entry {entry.digest} is damaged or forged: poolrt cache verify removes it")
     fields = {name: readable(value) for name, value in key.fields.items()}
     for line in table([[name, str(value)] for name, value in entry.as_dict().items()]):
         report.say(line)
@@ -271,7 +271,7 @@ def _show(options: argparse.Namespace, store: CacheStore, report: Report) -> int
 
 def _capacity(options: argparse.Namespace, store: CacheStore, report: Report) -> int:
     if options.capacity is not None or options.capacity_bytes is not None:
-        # Checked and turned into numbers on the way through the settings.
+        # The settings have checked both and turned them into numbers.
         wanted = store.options
         store.set_capacity(
             wanted.capacity if options.capacity is not None else None,
@@ -299,7 +299,7 @@ def _verify(options: argparse.Namespace, store: CacheStore, report: Report) -> i
     done = "found" if store.options.read_only else "removed"
     for problem in found.problems:
         report.say(f"{done} {problem.digest[:16]} in {problem.tier}: {problem.reason}")
-    checked = f"{found.files_checked} entries in files and {found.redis_checked} in redis checked"
+    checked = f"{found.files_checked} entries in files and {found.redis_checked} in Redis checked"
     report.say(f"{checked}, {len(found.problems)} {done}")
     report.result(found.as_dict())
     return 1 if found.problems else 0
@@ -307,7 +307,7 @@ def _verify(options: argparse.Namespace, store: CacheStore, report: Report) -> i
 
 def _down(options: argparse.Namespace, settings: Settings, report: Report) -> int:
     if settings.redis_url:
-        raise UsageError("POOLRT_REDIS_URL leads to a server that poolrt did not start; stop it where it was started")
+        raise UsageError("POOLRT_REDIS_URL names a server that poolrt did not start; stop it where it was started")
     with _store(settings) as store:
         stopped = store.down()
     report.say("stopped" if stopped else "was not running")

@@ -1,4 +1,4 @@
-"""`poolrt cache explain`: which fields of a key differ from those of the nearest entries, so that it was not found."""
+"""`poolrt cache explain`: the fields in which a missed key differs from the nearest entries."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from poolrt.cachestore import CacheStore, Key
     from poolrt.cachestore.explain import Explanation, Near
 
-#: Misses that are explained when nobody says how many.
+#: Default number of misses to explain.
 LAST: Final = 10
-#: Differences that are shown of one entry.
+#: Most differences shown for one entry.
 _MOST_SHOWN: Final = 12
 
 
@@ -27,49 +27,48 @@ def explain(options: argparse.Namespace, store: CacheStore, report: Report) -> i
     else:
         keys = [miss.key for miss in reversed(store.misses(options.last))]
         if not keys:
-            report.say("this node has found all that it asked for lately")
+            report.say("no recent misses on this node")
     now = time.time()
     found = store.explain(*keys)
     for number, explanation in enumerate(found):
         if number:
             report.say()
-        _tell(explanation, now, report)
+        _print_explanation(explanation, now, report)
     report.result({"explanations": [_as_json(explanation, now) for explanation in found]})
     return 0
 
 
 def _find(store: CacheStore, prefix: str) -> Key:
-    """Return the key that this node has missed lately, or that is stored, whose digest begins like that."""
+    """Return the key with this beginning of its digest among the recent misses of this node and all entries."""
     missed = {miss.key.digest: miss.key for miss in store.misses()}
     digests = {digest for digest in missed if digest.startswith(prefix)}
     digests |= {entry.digest for entry in store.entries() if entry.digest.startswith(prefix)}
     if not digests:
-        raise JobFailed(f"no entry, and no miss that this node remembers, begins with {prefix}")
+        raise JobFailed(f"no entry and no recent miss of this node begins with {prefix}")
     if len(digests) > 1:
         some = ", ".join(digest[:16] for digest in sorted(digests)[:5])
         raise JobFailed(f"{len(digests)} digests begin with {prefix}: {some}")
     digest = digests.pop()
     key = missed.get(digest) or store.key_of(digest)
     if key is None:
-        raise JobFailed(f"entry {digest} is not sound: poolrt cache verify removes it")
+        raise JobFailed(f"entry {digest} is damaged or forged: poolrt cache verify removes it")
     return key
 
 
-def _tell(found: Explanation, now: float, report: Report) -> None:
-    words = [f"{found.key.digest[:16]} {found.kind or 'of no kind'}"]
+def _print_explanation(found: Explanation, now: float, report: Report) -> None:
+    words = [f"{found.key.digest[:16]} {found.kind or 'without a kind'}"]
     if found.missed is not None:
         words.append(f"missed {age_text(max(0.0, now - found.missed))} ago")
     if found.stored is not None:
         meta = found.stored.meta
         words.append(f"then created by {meta.creator or '?'} in {seconds_text(meta.seconds)}")
         if (found.stored.creations or 1) > 1:
-            words.append(f"the one that is kept of {found.stored.creations} creations")
+            words.append(f"the kept one of {found.stored.creations} creations")
     else:
-        words.append("not there now")
+        words.append("not stored now")
     report.say(", ".join(words))
     if not found.near:
-        when = "was" if found.missed is not None else "is"
-        report.say(f"  nothing is near: there {when} no entry of its kind")
+        report.say(f"  no near entry: there {'was' if found.missed is not None else 'is'} none of its kind")
         return
     near = found.near[0]
     made = f"{near.creator or '?'}, {age_text(max(0.0, now - near.created))} ago, {seconds_text(near.seconds)}"
@@ -116,7 +115,7 @@ def _as_json(found: Explanation, now: float) -> dict[str, Any]:
                 "toolchain": near.toolchain,
                 "age_s": max(0.0, now - near.created),
                 "seconds": near.seconds,
-                # A side without the field has no value in it, which is not the same as null.
+                # A key without the field has no value here; null is a value.
                 "differences": [
                     {"field": path, **_side("there", there), **_side("here", here)}
                     for path, (here, there) in near.differences.items()

@@ -1,4 +1,4 @@
-"""What a store knows, in words for people and as JSON can say it: digests, ages, fields of keys."""
+"""Digests, ages and key fields of a store, as text for people and as JSON values."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import Any, Final
 
 from poolrt.cli.report import UsageError
 
-#: Shortest beginning of a digest that is looked for.
+#: Least number of digits in the beginning of a digest.
 _SHORTEST_PREFIX: Final = 4
-#: Longest value of a field, in characters, that is shown whole.
+#: Longest value of a field, in characters, that is shown in full.
 _LONGEST: Final = 60
 
 
 def digest_prefix(text: str) -> str:
-    """Return the beginning of a digest that somebody typed. Raises UsageError when it is none."""
+    """Return the typed beginning of a digest in lower case. Raises UsageError if it is none."""
     prefix = text.lower()
     if len(prefix) < _SHORTEST_PREFIX or not all(digit in "0123456789abcdef" for digit in prefix):
         raise UsageError(
@@ -23,7 +23,7 @@ def digest_prefix(text: str) -> str:
 
 
 def age_text(seconds: float) -> str:
-    """Return a time for people: ``12 s``, ``3 min``, ``2 d``."""
+    """Return an age for people: ``12 s``, ``3 min``, ``2 d``."""
     for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= length:
             return f"{seconds / length:.0f} {unit}"
@@ -31,7 +31,7 @@ def age_text(seconds: float) -> str:
 
 
 def readable(value: Any) -> Any:
-    """Return a key's field as JSON can say it: bytes as hexadecimal digits."""
+    """Return a key's field as a JSON value: bytes as hexadecimal digits."""
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, tuple | list):
@@ -42,6 +42,6 @@ def readable(value: Any) -> Any:
 
 
 def short_text(value: Any) -> str:
-    """Return a key's field on a part of a line."""
+    """Return a key's field as text of at most ``_LONGEST`` characters."""
     text = str(readable(value))
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."

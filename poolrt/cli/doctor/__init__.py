@@ -1,1 +1,1 @@
-"""`poolrt doctor`: what this machine offers and what is wrong."""
+"""`poolrt doctor`: check this machine, its libraries, Redis and OpenCL drivers."""

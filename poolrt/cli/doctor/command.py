@@ -1,4 +1,4 @@
-"""`poolrt doctor`: runs every look in turn and sums up."""
+"""`poolrt doctor`: run every check in turn, print a line for each and a summary."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from poolrt.settings import Settings, config_file, unknown_variables
 from .finding import Finding, State, ok, warn
 
 _DESCRIPTION: Final = """\
-Tell what this machine offers and what is wrong with it.
+Show what this machine offers poolrt, and what is wrong with it.
 
-Looks at the interpreter, the libraries, processor, memory, shared memory, limits, the cache folder and its key, Redis,
-and the OpenCL drivers (asked in a process of their own, with a time limit). Starts no server and changes nothing.
+Checks the interpreter, libraries, processor, memory, shared memory, limits, the cache folder and its signing key, Redis,
+and the OpenCL drivers (in a child process with a time limit). Starts no server and changes nothing.
 
-Each line is marked: ok, warn (costs speed or a feature) or FAIL (poolrt cannot work). Exit status 1 only on a FAIL.
+Each line begins with ok, warn (costs speed or a feature) or FAIL (poolrt cannot work). Exit status 1 only on a FAIL.
 """
 _EPILOG: Final = """\
 examples:
@@ -38,14 +38,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=finite,
         default=30.0,
         metavar="SECONDS",
-        help="patience with OpenCL drivers (default: 30)",
+        help="time limit for each question to the OpenCL drivers (default: 30)",
     )
     add_common(parser, _execute)
 
 
 def _execute(options: argparse.Namespace, settings: Settings, report: Report) -> int:
     found: list[Finding] = []
-    for finding in _look(options, settings):
+    for finding in _check(options, settings):
         found.append(finding)
         mark = finding.state.upper() if finding.state is State.FAIL else finding.state
         report.say(table([[f"{mark:<4}", f"{finding.name:<22}", finding.seen]])[0])
@@ -67,21 +67,21 @@ def _execute(options: argparse.Namespace, settings: Settings, report: Report) ->
     return 0 if healthy else 1
 
 
-def _look(options: argparse.Namespace, settings: Settings) -> Iterator[Finding]:
+def _check(options: argparse.Namespace, settings: Settings) -> Iterator[Finding]:
     from . import libraries, machine, opencl, store
 
-    yield _sources(options.config)
+    yield _check_settings(options.config)
     yield from machine.findings(settings)
     yield from libraries.findings()
     yield from store.findings(settings)
     yield from opencl.findings(options.opencl_timeout)
 
 
-def _sources(config: str | None) -> Finding:
+def _check_settings(config: str | None) -> Finding:
     unknown = unknown_variables()
     if unknown:
         return warn(
-            "settings", f"nobody reads {', '.join(unknown)}", "check the spelling; README.md lists the variables"
+            "settings", f"unknown variables: {', '.join(unknown)}", "check the spelling; README.md lists the variables"
         )
     file = config_file(config)
     return ok("settings", f"environment, {file}" if file else "environment and defaults")

@@ -1,4 +1,4 @@
-"""A finding: one thing that the doctor looked at, and what it means."""
+"""A finding: the result of one check."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class State(StrEnum):
-    """How a finding stands: `WARN` costs speed or a feature, `FAIL` keeps poolrt from working."""
+    """The state of a finding: `WARN` costs speed or a feature, `FAIL` keeps poolrt from working."""
 
     OK = "ok"
     WARN = "warn"
@@ -16,7 +16,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What was looked at, how it stands, what was seen, and what to do about it (empty where all is well)."""
+    """What was checked, its state, what was seen, and what to do about it (empty if all is well)."""
 
     name: str
     state: State

@@ -1,4 +1,4 @@
-"""Which libraries are installed, in which version, and whether it is one that poolrt was made for."""
+"""The installed libraries: version of each, and whether poolrt supports it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PIN = re.compile(r"(>=|<)\s*([0-9.]+)")
 
 
 def findings() -> Iterator[Finding]:
-    """Compare the installed libraries with what poolrt's own metadata asks for."""
+    """Compare the installed libraries with the requirements in poolrt's own metadata."""
     try:
         requirements = metadata.requires("poolrt") or []
     except metadata.PackageNotFoundError:
@@ -28,7 +28,7 @@ def findings() -> Iterator[Finding]:
 
 
 def judge(name: str, version: str | None, requirement: str, *, optional: bool) -> Finding:
-    """Say how an installed version (None: not installed) stands to a requirement such as ``numpy<3,>=2.0``."""
+    """Compare an installed version (None: not installed) with a requirement such as ``numpy<3,>=2.0``."""
     if version is None:
         if optional:
             return warn(name, "not installed", f"to run ONNX models: pip install 'poolrt[{name}]'")
@@ -37,7 +37,7 @@ def judge(name: str, version: str | None, requirement: str, *, optional: bool) -
     for relation, bound in _PIN.findall(requirement):
         limit = _numbers(bound)
         if (relation == ">=" and have < limit) or (relation == "<" and have >= limit):
-            return warn(name, version, f"poolrt is made for {requirement}")
+            return warn(name, version, f"poolrt supports {requirement}")
     return ok(name, version)
 
 

@@ -1,4 +1,4 @@
-"""What the machine gives: interpreter, processor, memory, shared memory, limits on processes and descriptors."""
+"""The machine: interpreter, processor, memory, shared memory, limits on processes and descriptors."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from poolrt.workers.engines.target import host_isa
 
 from .finding import Finding, fail, ok, warn
 
-#: Descriptors of a pool: sockets, arena, wake-ups and files, with room to spare for many workers.
+#: File descriptors that a pool needs for sockets, arena, wake-ups and files, with room for many workers.
 _MIN_DESCRIPTORS: Final = 256
 _CGROUP: Final = Path("/sys/fs/cgroup")
 
 
 def findings(settings: Settings) -> Iterator[Finding]:
-    """Look at the machine; touches nothing but one page of anonymous memory."""
+    """Check the machine; writes nothing but one page of anonymous memory."""
     yield _interpreter()
     yield _processor()
     yield _cores(settings)
@@ -47,7 +47,7 @@ def _processor() -> Finding:
     except (RuntimeError, OSError) as error:
         return fail("processor", str(error), "run on an x86-64 host, or use engine opencl")
     if level < "x86-64-v3":
-        return warn("processor", level, "kernels run without AVX2 here: several times slower")
+        return warn("processor", level, "kernels run without AVX2 on this processor: several times slower")
     return ok("processor", level)
 
 
@@ -68,10 +68,10 @@ def _cores(settings: Settings) -> Finding:
 def _memory(settings: Settings) -> Finding:
     free = _available_memory()
     if free is None:
-        return warn("memory", "unknown: /proc/meminfo says nothing", "check that /proc is mounted")
+        return warn("memory", "unknown: /proc/meminfo has no MemAvailable", "check that /proc is mounted")
     seen = f"{bytes_text(free)} available, arena may grow to {bytes_text(settings.arena_bytes)}"
     if settings.arena_bytes > free:
-        return warn("memory", seen, "lower POOLRT_ARENA_BYTES, or keep fewer results alive at a time")
+        return warn("memory", seen, "lower POOLRT_ARENA_BYTES, or keep fewer results at a time")
     return ok("memory", seen)
 
 

@@ -1,7 +1,7 @@
-"""OpenCL devices, and whether each can make and run a kernel: asked in child processes.
+"""OpenCL devices, and whether each can build and run a kernel; checked in child processes.
 
-A broken driver hangs, aborts or crashes whoever lists its devices, and PoCL hangs after a fork of a process that has
-listed them. So each question is put by a fresh interpreter, with a time limit, whose death is only a finding.
+A broken driver can hang, abort or crash the process that lists its devices, and PoCL hangs after a fork of such a
+process. Each check therefore runs in a new interpreter with a time limit; a crash of it is only a finding.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from .finding import Finding, ok, warn
 
-#: Printed before an answer: drivers write to standard output as they like.
+#: Begins the line with the answer, since drivers write to standard output too.
 MARK: Final = "poolrt-opencl:"
 _LIST: Final = f"""
 import json
@@ -24,7 +24,7 @@ drivers = runtime()
 devices = [[d.handle.name.strip(), d.handle.platform.name.strip(), d.handle.version.strip()] for d in drivers.devices]
 print({MARK!r} + json.dumps([devices, list(drivers.refused)]), flush=True)
 """
-#: Makes a kernel that no cache can have, runs it, and takes its binary, as a creator does.
+#: Builds a kernel that no cache can hold, runs it, and reads its binary, as a creator does.
 _TRY: Final = f"""
 import os, sys
 import numpy
@@ -44,14 +44,14 @@ _UNUSABLE: Final = "engine opencl cannot be used; engine cpu is not affected"
 
 
 def findings(limit_s: float, list_code: str = _LIST, try_code: str = _TRY) -> Iterator[Finding]:
-    """List the devices and try each; a driver that does not answer within ``limit_s`` seconds is killed."""
+    """List the devices and try each; a child that does not answer within ``limit_s`` seconds is killed."""
     found, why = _ask(list_code, [], limit_s)
     if found is None:
         yield warn("opencl", why, _UNUSABLE)
         return
     devices, refused = found
     for reason in refused:
-        yield warn("opencl", reason, "this device is left out")
+        yield warn("opencl", reason, "poolrt does not use this device")
     if not devices:
         yield warn("opencl", "no device", f"{_UNUSABLE}; pip install 'pyopencl[pocl]' brings one")
     for index, (name, platform, version) in enumerate(devices):
@@ -64,11 +64,11 @@ def findings(limit_s: float, list_code: str = _LIST, try_code: str = _TRY) -> It
                 advice = "PoCL links with the system's linker: apt-get install gcc libc6-dev"
             yield warn(f"opencl:{index}", f"{name}: {why}", advice)
         else:
-            yield warn(f"opencl:{index}", f"{name}: a kernel gave a wrong result", _UNUSABLE)
+            yield warn(f"opencl:{index}", f"{name}: a test kernel returned a wrong result", _UNUSABLE)
 
 
 def _ask(code: str, arguments: list[str], limit_s: float) -> tuple[Any, str]:
-    """Return what a fresh interpreter answers, or None and the reason why it did not."""
+    """Return the answer of a new interpreter, or None and the reason for no answer."""
     command = [sys.executable, "-W", "ignore", "-c", code, *arguments]
     try:
         child = subprocess.run(
@@ -80,9 +80,9 @@ def _ask(code: str, arguments: list[str], limit_s: float) -> tuple[Any, str]:
     if answer is not None:
         return json.loads(answer.removeprefix(MARK)), ""
     said = [line for line in child.stderr.splitlines() if line.strip()]
-    # What a compiler says of itself tells more than the exception that follows.
+    # A compiler's own "error:" lines say more than the exception after them.
     telling = [line for line in said if line.startswith("error:")] or said[-1:]
     if child.returncode < 0:
-        crash = f"a driver crashed the asking process ({signal.Signals(-child.returncode).name})"
+        crash = f"a driver crashed the test process ({signal.Signals(-child.returncode).name})"
         return None, f"{crash}: {telling[-1]}" if telling else crash
-    return None, telling[-1] if telling else f"the asking process ended with status {child.returncode}"
+    return None, telling[-1] if telling else f"the test process exited with status {child.returncode}"

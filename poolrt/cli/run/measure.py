@@ -1,4 +1,4 @@
-"""Repeated runs of one model: every result checked, every run timed."""
+"""Repeated runs of one model: check every result, time every run."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ import numpy as np
 from .tensor_file import Array
 from .tensors import compare
 
-#: Bound on the wait for a callback of a future that has its result already.
+#: Time limit, in seconds, for the callback of a future that already has its result.
 _CALLBACK_S: Final = 10.0
 
 
 class Runnable(Protocol):
-    """What a loaded model offers here."""
+    """The part of a loaded model that is used here."""
 
     def submit(self, **inputs: Array) -> Future[dict[str, Array]]:
         """Start a run."""
@@ -28,7 +28,7 @@ class Runnable(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """How far a result may be from what is expected: ``atol + rtol * |expected|``."""
+    """The allowed error of a result: ``atol + rtol * |expected|``."""
 
     rtol: float
     atol: float
@@ -54,8 +54,8 @@ def repeat(
 ) -> Measurement:
     """Run a model ``count`` times, the first alone and then ``in_flight`` at a time, and compare each result.
 
-    Raises JobFailed on the first result that differs too much, and whatever a run raises. A run's time is from its
-    submission to the moment when its result is there.
+    Raises JobFailed on the first result that differs too much, and the error of a run that fails. A run's time is from
+    its submission to the moment its future has the result.
     """
     started = time.perf_counter()
     waiting: deque[_Running] = deque()
@@ -79,7 +79,7 @@ def repeat(
 
 @dataclass(frozen=True, slots=True)
 class _Running:
-    """A run under way; ``finished`` gets the moment when its results came, which a slower one before it may outlast."""
+    """A submitted run; ``finished`` gets the moment its results came, which is read later, after slower earlier runs."""
 
     results: Future[dict[str, Array]]
     started: float

@@ -1,6 +1,6 @@
-"""Files with tensors, as anybody may write them: NumPy's ``.npy`` and ``.npz``, and ``.pb`` with an ONNX ``TensorProto``.
+"""Files with tensors from any program: NumPy's ``.npy`` and ``.npz``, and ``.pb`` with an ONNX ``TensorProto``.
 
-NumPy's formats are told apart by their first bytes, not by the name, and read without pickle.
+NumPy's formats are recognised by their first bytes, not by the file's name, and read without pickle.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from poolrt.cli.report import UsageError
 
 Array = NDArray[Any]
 
-#: How an archive with members, and one without, begins; how an array begins.
+#: First bytes of an archive with members, of one without, and of an array.
 _ARCHIVES: Final = (b"PK\x03\x04", b"PK\x05\x06")
 _ARRAY: Final = b"\x93NUMPY"
 
 
 def read_tensors(path: Path) -> dict[str, Array]:
-    """Return the arrays of a file by name; the one of an ``.npy`` file has the empty name.
+    """Return the arrays of a file by name; the array of an ``.npy`` file has the empty name.
 
-    Raises UsageError, naming the file, where it cannot be read or is none of these.
+    Raises UsageError, with the file's path, if it is unreadable or has none of these formats.
     """
     try:
         if path.suffix == ".pb":
             return _read_proto(path)
-        # Opened here: NumPy leaves a file open that it cannot read.
+        # Opened here, because NumPy leaves a file open that it fails to read.
         with path.open("rb") as file:
             head = file.read(len(_ARRAY))
             file.seek(0)
@@ -46,7 +46,7 @@ def _read_array(path: Path, file: Any) -> Array:
         array: Array = np.load(file, allow_pickle=False)
         return array
     except Exception as error:
-        # A damaged file makes NumPy or tokenize raise whatever they meet.
+        # A damaged file can make NumPy or tokenize raise any error.
         raise UsageError(f"{path}: a damaged array file, or one of Python objects: {error}") from error
 
 
@@ -55,7 +55,7 @@ def _read_archive(path: Path, file: Any) -> dict[str, Array]:
         with np.load(file, allow_pickle=False) as archive:
             found = {name: archive[name] for name in archive.files}
     except Exception as error:
-        # A damaged file makes NumPy, zipfile, zlib or tokenize raise whatever they meet.
+        # A damaged file can make NumPy, zipfile, zlib or tokenize raise any error.
         raise UsageError(f"{path}: a damaged archive, or one of Python objects: {error}") from error
     strangers = [name for name, member in found.items() if not isinstance(member, np.ndarray)]
     if strangers:

@@ -1,4 +1,4 @@
-"""Tensors that a model is given, should give, and has given: inputs, expected outputs, results."""
+"""The tensors of a run: inputs, expected outputs, results."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .tensor_file import Array, read_tensors
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """What a graph says of one of its inputs or outputs."""
+    """Name, shape and data type of a graph's input or output."""
 
     name: str
     dims: tuple[int, ...]
@@ -27,12 +27,12 @@ class Port:
 
 
 def read_inputs(assignments: Sequence[str], seed: int | None, ports: Sequence[Port]) -> dict[str, Array]:
-    """Return a value for each input of a graph: from ``NAME=FILE``, the rest random where there is a seed.
+    """Return a value for each input of a graph: from ``NAME=FILE``, the rest random if there is a seed.
 
-    Of a file with several arrays the one of the input's name is taken. Random inputs are standard normal, integers and
-    booleans 0 or 1, drawn in the graph's order from ``numpy.random.default_rng(seed)``, one generator for all, so that
-    another program can make the same ones. Raises UsageError for an unknown name, a missing value, an unreadable file, a
-    wrong shape or data type.
+    From a file with several arrays, the one with the input's name is taken. Random inputs are standard normal, or 0 and 1
+    for integers and booleans. One generator, ``numpy.random.default_rng(seed)``, draws all in the graph's order, so that
+    another program can draw the same. Raises UsageError for an unknown name, a missing value, an unreadable file, a wrong
+    shape or data type.
     """
     known = {port.name: port for port in ports}
     values: dict[str, Array] = {}
@@ -57,11 +57,10 @@ def read_inputs(assignments: Sequence[str], seed: int | None, ports: Sequence[Po
 
 
 def read_expected(path: Path, outputs: Sequence[str], inputs: Sequence[str] = ()) -> dict[str, Array]:
-    """Return the expected outputs that a file holds, by name.
+    """Return the expected outputs in a file, by name.
 
-    Arrays named as ``inputs`` are passed over. A single array of another name, or without one, stands for the output of
-    a model that has one. Raises UsageError for a file that cannot be read, holds no numbers, or leaves open which
-    output is meant.
+    Arrays with names of ``inputs`` are ignored. A single array of another name, or without one, is the output of a model
+    with one output. Raises UsageError for a file that is unreadable, has no numbers, or does not determine the output.
     """
     found = read_tensors(path)
     wanted = {name: array for name, array in found.items() if name in outputs}
@@ -82,7 +81,7 @@ def read_expected(path: Path, outputs: Sequence[str], inputs: Sequence[str] = ()
 def compare(results: Mapping[str, Array], expected: Mapping[str, Array], rtol: float, atol: float) -> float:
     """Return the largest absolute error over all expected outputs.
 
-    Raises JobFailed, naming the output, where a shape differs, where one is NaN and the other is not, and where
+    Raises JobFailed, with the output's name, if a shape differs, if only one of two values is NaN, or if
     ``|result - expected| > atol + rtol * |expected|``.
     """
     largest = 0.0
@@ -91,7 +90,7 @@ def compare(results: Mapping[str, Array], expected: Mapping[str, Array], rtol: f
         if result.shape != wanted.shape:
             raise JobFailed(f"output {name} has shape {list(result.shape)}, expected {list(wanted.shape)}")
         have, want = result.astype(np.float64), wanted.astype(np.float64)
-        # Equal infinities and two NaNs differ by nothing; an infinite limit lets nothing else pass.
+        # Equal infinities and two NaNs have no error; an infinite limit accepts no other infinite error.
         same = (have == want) | (np.isnan(have) & np.isnan(want))
         with np.errstate(invalid="ignore"):
             error = np.where(same, 0.0, np.abs(have - want))
@@ -99,8 +98,8 @@ def compare(results: Mapping[str, Array], expected: Mapping[str, Array], rtol: f
         if bad.any():
             place = np.unravel_index(int(np.argmax(np.where(bad, np.nan_to_num(error, nan=np.inf), -1.0))), error.shape)
             raise JobFailed(
-                f"output {name} differs from what is expected in {int(bad.sum())} of {bad.size} values, by "
-                f"{error[place]:.3g} at most, at {[int(index) for index in place]}: it is {have[place]:.9g}, expected "
+                f"output {name} differs from the expected one in {int(bad.sum())} of {bad.size} values, by "
+                f"{error[place]:.3g} at most, at {[int(index) for index in place]}: got {have[place]:.9g}, expected "
                 f"{want[place]:.9g} (rtol {rtol:g}, atol {atol:g})"
             )
         largest = max(largest, float(error.max(initial=0.0)))
@@ -108,10 +107,10 @@ def compare(results: Mapping[str, Array], expected: Mapping[str, Array], rtol: f
 
 
 def save(path: Path, results: Mapping[str, Array]) -> None:
-    """Write results as an ``.npz`` file, in full or not at all. Raises JobFailed where the file cannot be written."""
+    """Write results as an ``.npz`` file, in full or not at all. Raises JobFailed if the file cannot be written."""
     draft = path.with_name(f".{path.name}.part")
     try:
-        # Not numpy.savez: an output may have the name of one of its arguments.
+        # numpy.savez would mistake an output with the name of one of its arguments.
         with zipfile.ZipFile(draft, "w") as archive:
             for name, array in results.items():
                 with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
@@ -142,12 +141,12 @@ def _listing(ports: Sequence[Port]) -> str:
 
 
 def _names(found: Iterable[str]) -> str:
-    names = [name or "one without a name" for name in found]
+    names = [name or "an array without a name" for name in found]
     return ", ".join(names) or "no array"
 
 
 def _name_and_file(assignment: str, known: Container[str]) -> tuple[str, Path]:
-    """Split ``NAME=FILE``, where both may hold equals signs: into a known name and, if possible, a file that exists."""
+    """Split ``NAME=FILE`` into a known name and, if possible, an existing file; both may contain equals signs."""
     places = [place for place, letter in enumerate(assignment) if letter == "="]
     splits = [(assignment[:place], Path(assignment[place + 1 :])) for place in reversed(places)]
     splits = [(name, path) for name, path in splits if path.name]
@@ -161,7 +160,7 @@ def _is_numeric(array: Array) -> bool:
     if array.dtype.kind != "V":
         return array.dtype.kind in "biuf"
     try:
-        array.astype(np.float64)  # types of the ml_dtypes package, which NumPy does not know as numbers
+        array.astype(np.float64)  # types of the ml_dtypes package: numbers, but of kind V to NumPy
     except (TypeError, ValueError):
         return False
     return True
@@ -169,9 +168,9 @@ def _is_numeric(array: Array) -> bool:
 
 def _checked(array: Array, port: Port, source: Path) -> Array:
     if array.dtype.newbyteorder("=") != np.dtype(port.dtype):
-        raise UsageError(f"--input {port.name}: {source} holds {array.dtype}, the model wants {port.dtype}")
+        raise UsageError(f"--input {port.name}: {source} holds {array.dtype}, the model expects {port.dtype}")
     if array.shape != port.dims:
         raise UsageError(
-            f"--input {port.name}: {source} has shape {list(array.shape)}, the model wants {list(port.dims)}"
+            f"--input {port.name}: {source} has shape {list(array.shape)}, the model expects {list(port.dims)}"
         )
     return array.astype(port.dtype, copy=False)

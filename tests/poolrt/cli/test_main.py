@@ -1,4 +1,4 @@
-"""The command line's edges: help that teaches, one line for an error, exit statuses, one JSON object."""
+"""The command line: help with examples, one line for an error, exit statuses, one JSON object."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_the_program_names_its_commands_and_gives_examples() -> None:
 
 
 @pytest.mark.parametrize("command", sorted(COMMANDS))
-def test_each_command_teaches_with_examples_of_itself(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_help_of_each_command_has_examples(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as left:
         main([command, "--help"])
     shown = capsys.readouterr().out
@@ -40,7 +40,7 @@ def test_each_command_teaches_with_examples_of_itself(command: str, capsys: pyte
     assert "--json" in shown
 
 
-def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_version_prints_the_version(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as left:
         main(["--version"])
     assert left.value.code == 0
@@ -64,7 +64,7 @@ def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
         (["cache", "list", "--limit", "x"], "argument --limit: expected an integer of at least 1, got x"),
     ],
 )
-def test_wrong_usage_ends_with_status_2_and_one_line_that_says_what_is_wrong(
+def test_wrong_usage_exits_with_status_2_and_a_one_line_reason(
     words: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(words) == 2
@@ -114,7 +114,7 @@ def test_a_wrong_engine_on_the_command_line_ends_with_status_2(capsys: pytest.Ca
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
-def test_a_reader_that_goes_away_costs_no_traceback(unbuffered: str) -> None:
+def test_a_reader_that_exits_early_causes_no_traceback(unbuffered: str) -> None:
     # Given a pipe whose reader has gone
     read, write = os.pipe()
     os.close(read)

@@ -1,4 +1,4 @@
-"""`poolrt serve`, `status` and `stop` as programs: a server's whole life, and every way in which it ends."""
+"""`poolrt serve`, `status` and `stop` as programs: start, use, and every way to end a server."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Place:
         return server
 
     def serve(self, *words: str, **more: str) -> tuple[subprocess.Popen[str], dict[str, Any]]:
-        """Start a server and return it with what it says once it listens."""
+        """Start a server and return it with the object that it prints once it listens."""
         server = self.start(*words, "--json", **more)
         assert server.stdout is not None
         line = server.stdout.readline()
@@ -95,7 +95,7 @@ class Place:
 
 @pytest.fixture
 def place(tmp_path: Path) -> Iterator[Place]:
-    """A place, whose processes are ended with the test."""
+    """A place; the end of the test ends its processes."""
     place = Place(tmp_path)
     yield place
     place.close()
@@ -118,11 +118,11 @@ def _model(path: Path) -> None:
 def _said(place: Place, workers: int) -> str:
     return (
         f"listening at {place.socket}: {workers} worker{'s' * (workers > 1)} of 1 thread, 64.0 MiB of shared memory at most; "
-        "poolrt stop, or Ctrl-C, ends it\n"
+        "to stop: poolrt stop, or Ctrl-C\n"
     )
 
 
-def test_a_server_serves_programs_tells_what_it_does_and_is_stopped(place: Place) -> None:
+def test_a_server_serves_programs_reports_its_state_and_stops(place: Place) -> None:
     # Given a server
     server, said = place.serve("--socket", str(place.socket), "--workers", "2", "--threads", "1")
     assert said == {
@@ -158,7 +158,7 @@ def test_a_server_serves_programs_tells_what_it_does_and_is_stopped(place: Place
     assert server.returncode == 0
 
 
-def test_a_model_runs_on_a_server_and_the_second_time_its_kernels_are_there(place: Place) -> None:
+def test_a_model_runs_on_a_server_and_a_second_load_creates_nothing(place: Place) -> None:
     _model(place.folder / "m.onnx")
     words = ("run", "m.onnx", "--random-inputs", "0", "--json", "--socket", str(place.socket))
     missing = place.call(*words)
@@ -177,7 +177,7 @@ def test_a_model_runs_on_a_server_and_the_second_time_its_kernels_are_there(plac
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_a_signal_ends_a_server_in_order_and_leaves_nothing(place: Place, number: signal.Signals) -> None:
+def test_a_signal_stops_a_server_cleanly(place: Place, number: signal.Signals) -> None:
     server, _ = place.serve("--socket", str(place.socket))
     with poolrt.connect(place.socket) as pool:
         busy = pool.submit(time.sleep, 60)
@@ -190,7 +190,7 @@ def test_a_signal_ends_a_server_in_order_and_leaves_nothing(place: Place, number
     assert server.communicate() == ("", _said(place, 1))
 
 
-def test_a_signal_to_the_whole_group_as_a_terminal_sends_it_ends_a_server_in_order_too(place: Place) -> None:
+def test_a_signal_to_the_whole_process_group_stops_a_server_cleanly(place: Place) -> None:
     command = [sys.executable, "-m", "poolrt", "serve", "--socket", str(place.socket), "--json"]
     server = subprocess.Popen(
         command, env=place.environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, process_group=0, text=True
@@ -216,7 +216,7 @@ def test_a_signal_at_any_moment_of_the_start_leaves_nothing(place: Place, delay:
     _wait_until(lambda: not place.processes(), "all processes are gone")
 
 
-def test_a_hang_up_of_the_terminal_is_ignored_where_that_was_asked_for(place: Place) -> None:
+def test_a_server_under_nohup_ignores_the_hang_up_of_its_terminal(place: Place) -> None:
     command = ["nohup", sys.executable, "-m", "poolrt", "serve", "--socket", str(place.socket), "--json"]
     server = subprocess.Popen(command, env=place.environment(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     try:
@@ -237,7 +237,7 @@ def test_a_second_server_at_the_same_path_is_refused_in_one_line(place: Place) -
     assert second.returncode == 1
     assert second.stdout == ""
     assert second.stderr == (
-        f"poolrt: a server listens at {place.socket} already: poolrt status shows it, poolrt stop ends it\n"
+        f"poolrt: a server already listens at {place.socket}: see it with poolrt status, end it with poolrt stop\n"
     )
     assert place.call("status", "--socket", str(place.socket)).returncode == 0
     assert server.poll() is None
@@ -248,7 +248,7 @@ def test_a_file_at_the_path_is_refused_and_left_alone(place: Place) -> None:
     path.write_text("precious")
     refused = place.call("serve", "--socket", str(path))
     assert refused.returncode == 1
-    assert refused.stderr == (f"poolrt: {path} exists, and is not the socket of a server: choose another --socket\n")
+    assert refused.stderr == (f"poolrt: {path} exists and is not the socket of a server: choose another --socket\n")
     assert path.read_text() == "precious"
     assert place.processes() == []
 
@@ -263,8 +263,8 @@ def test_a_path_that_cannot_be_used_is_refused_in_one_line(place: Place, where: 
 
 
 @pytest.mark.parametrize("command", ["status", "stop"])
-def test_where_there_is_no_server_one_line_says_how_to_start_it(place: Place, command: str) -> None:
-    line = f"no server listens at {place.socket}: poolrt serve --socket {place.socket} starts one"
+def test_without_a_server_one_line_says_how_to_start_it(place: Place, command: str) -> None:
+    line = f"no server listens at {place.socket}: start one with poolrt serve --socket {place.socket}"
     plain = place.call(command, "--socket", str(place.socket))
     assert (plain.returncode, plain.stdout, plain.stderr) == (1, "", f"poolrt: {line}\n")
     told = place.call(command, "--socket", str(place.socket), "--json")
@@ -272,7 +272,7 @@ def test_where_there_is_no_server_one_line_says_how_to_start_it(place: Place, co
     assert json.loads(told.stdout) == {"error": {"type": "JobFailed", "message": line}}
 
 
-def test_a_killed_server_takes_its_processes_with_it_and_another_takes_its_place(place: Place) -> None:
+def test_the_processes_of_a_killed_server_end_and_a_new_server_can_listen(place: Place) -> None:
     killed, _ = place.serve("--socket", str(place.socket))
     killed.kill()
     killed.wait()
@@ -296,7 +296,7 @@ def test_a_server_that_does_not_answer_is_an_error_within_a_bound(place: Place) 
         os.kill(server.pid, signal.SIGCONT)
 
 
-def test_the_socket_is_in_the_users_runtime_folder_or_in_the_home_folder_unless_told_otherwise(place: Place) -> None:
+def test_the_default_socket_is_in_the_users_runtime_folder_else_in_the_home_folder(place: Place) -> None:
     for more, expected in (
         ({}, place.runtime / "poolrt.sock"),
         ({"XDG_RUNTIME_DIR": ""}, place.folder / "home" / "poolrt.sock"),
@@ -312,7 +312,7 @@ def test_the_socket_is_in_the_users_runtime_folder_or_in_the_home_folder_unless_
         assert not expected.exists()
 
 
-def test_a_settings_file_says_how_many_workers_and_the_command_line_comes_before_it(place: Place) -> None:
+def test_the_command_line_overrides_the_workers_of_a_settings_file(place: Place) -> None:
     config = place.folder / "c.toml"
     config.write_text("[pool]\nworkers = 3\nthreads = 2\narena_bytes = '8 MiB'\n")
     environ = {"POOLRT_WORKERS": "", "POOLRT_THREADS": "", "POOLRT_ARENA_BYTES": ""}

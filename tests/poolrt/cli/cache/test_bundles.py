@@ -1,4 +1,4 @@
-"""`poolrt cache export` and `import` as programs: what one home has made, another one need not make."""
+"""`poolrt cache export` and `import` as programs: a second home creates nothing that the bundle has."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def _make_key(home: Path) -> None:
     os.close(descriptor)
 
 
-def test_what_people_read_says_where_the_entries_went(homes: Homes) -> None:
+def test_the_text_says_where_the_entries_went(homes: Homes) -> None:
     _fill(homes.folder / "first")
     homes.give_key("first", "second")
     size = bytes_text(homes.json("first", "cache", "export", "k.bundle")["bytes"])
@@ -118,12 +118,12 @@ def test_what_people_read_says_where_the_entries_went(homes: Homes) -> None:
     done = homes.poolrt("second", "cache", "import", "k.bundle", "--node-only")
     assert done.stdout.splitlines() == [
         "0 of 3 entries, 0 B, imported into this node's files",
-        "3 were there already",
+        "3 were already present",
     ]
     assert done.stderr == ""
 
 
-def test_a_terminal_shows_how_far_it_is(homes: Homes) -> None:
+def test_a_terminal_shows_progress(homes: Homes) -> None:
     _fill(homes.folder / "first")
     ours, theirs = pty.openpty()
     try:
@@ -139,7 +139,7 @@ def test_a_terminal_shows_how_far_it_is(homes: Homes) -> None:
         os.close(theirs)
 
 
-def test_a_damaged_bundle_ends_with_status_1_and_one_line(homes: Homes) -> None:
+def test_a_damaged_bundle_exits_with_status_1_and_one_line(homes: Homes) -> None:
     _fill(homes.folder / "first")
     homes.give_key("first", "second")
     homes.poolrt("first", "cache", "export", "k.bundle")
@@ -169,7 +169,7 @@ def test_without_a_key_an_import_says_so_and_makes_none(homes: Homes) -> None:
         (("export",), 2, "required: FILE"),
     ],
 )
-def test_a_place_that_cannot_be_is_refused_in_one_line(
+def test_an_impossible_path_is_refused_in_one_line(
     homes: Homes, words: tuple[str, ...], status: int, reason: str
 ) -> None:
     done = homes.poolrt("first", "cache", *words, status=status)

@@ -52,7 +52,7 @@ def _json(capsys: pytest.CaptureFixture[str], *words: str, status: int = 0) -> d
 
 
 @pytest.mark.parametrize("action", ACTIONS)
-def test_each_action_teaches_with_an_example_of_itself(action: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_help_of_each_action_has_an_example(action: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as left:
         main(["cache", action, "--help"])
     shown = capsys.readouterr().out
@@ -92,7 +92,7 @@ def test_list_is_a_table_for_people(keys: list[Key], capsys: pytest.CaptureFixtu
     assert lines[-1] == "3 of 3 entries"
 
 
-def test_show_tells_every_field_of_the_key(keys: list[Key], capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_prints_every_field_of_the_key(keys: list[Key], capsys: pytest.CaptureFixture[str]) -> None:
     told = _json(capsys, "show", keys[1].digest[:12].upper())
     assert (told["digest"], told["creations"]) == (keys[1].digest, 1)
     assert told["key"] == {"primitive": "convolution", "number": 1, "blob": "01ff"}
@@ -108,14 +108,14 @@ def test_show_tells_every_field_of_the_key(keys: list[Key], capsys: pytest.Captu
         ("0" * 64, 1, "no entry begins with"),
     ],
 )
-def test_show_refuses_what_is_no_digest_or_not_there(
+def test_show_refuses_a_wrong_or_unknown_digest(
     keys: list[Key], prefix: str, status: int, reason: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["cache", "show", prefix]) == status
     assert reason in capsys.readouterr().err
 
 
-def test_lowering_the_capacity_drops_the_least_recently_used(
+def test_lowering_the_capacity_evicts_the_least_recently_used(
     keys: list[Key], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert _json(capsys, "capacity", "2") | {"bytes": 0} == {
@@ -150,11 +150,11 @@ def test_clear_removes_everything(keys: list[Key], capsys: pytest.CaptureFixture
         assert store.get(keys[0]) is None
 
 
-def test_verify_finds_nothing_in_a_sound_store(keys: list[Key], capsys: pytest.CaptureFixture[str]) -> None:
+def test_verify_finds_nothing_in_a_valid_store(keys: list[Key], capsys: pytest.CaptureFixture[str]) -> None:
     assert _json(capsys, "verify") == {"files_checked": 3, "redis_checked": 3, "problems": []}
 
 
-def test_verify_removes_a_flipped_byte_and_ends_with_status_1(
+def test_verify_removes_an_entry_with_a_flipped_byte_and_exits_with_status_1(
     home: Path, keys: list[Key], capsys: pytest.CaptureFixture[str]
 ) -> None:
     # Given one entry whose file has lost a bit
@@ -170,7 +170,7 @@ def test_verify_removes_a_flipped_byte_and_ends_with_status_1(
     assert _json(capsys, "stats")["corrupt"] == 1
 
 
-def test_a_read_only_look_leaves_no_trace(home: Path, keys: list[Key], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_read_only_command_writes_nothing(home: Path, keys: list[Key], capsys: pytest.CaptureFixture[str]) -> None:
     # Given a bad entry in files
     (file,) = [path for path in home.rglob("*") if path.is_file() and keys[0].digest in path.name]
     file.write_bytes(b"rubbish")
@@ -185,7 +185,7 @@ def test_a_read_only_look_leaves_no_trace(home: Path, keys: list[Key], capsys: p
     assert {path: path.read_bytes() for path in (home / "default").rglob("*") if path.is_file()} == before
 
 
-def test_a_read_only_look_starts_no_server(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_read_only_command_starts_no_server(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["cache", "stats", "--read-only"]) == 1
     assert "a read-only store starts none" in capsys.readouterr().err
     assert list(home.iterdir()) == []
@@ -215,7 +215,7 @@ def test_down_refuses_a_server_that_is_not_ours(
     assert "stop it where it was started" in capsys.readouterr().err
 
 
-def test_a_redis_that_is_not_there_ends_with_status_1_and_one_line(
+def test_an_unreachable_redis_exits_with_status_1_and_one_line(
     home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("POOLRT_REDIS_URL", "redis://user:secret@127.0.0.1:1")
@@ -228,7 +228,7 @@ def test_a_redis_that_is_not_there_ends_with_status_1_and_one_line(
 
 
 @pytest.mark.slow
-def test_a_frozen_server_ends_with_status_1_in_bounded_time(
+def test_a_frozen_server_exits_with_status_1_in_bounded_time(
     home: Path, keys: list[Key], capsys: pytest.CaptureFixture[str]
 ) -> None:
     pid = int((home / "redis" / "redis.pid").read_text())

@@ -1,4 +1,4 @@
-"""`poolrt cache explain`: what people read and programs get of the latest misses, and of one key."""
+"""`poolrt cache explain`: text and JSON about the latest misses, and about one key."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_the_latest_misses_are_explained_the_latest_first(capsys: pytest.Capture
 
 
 @pytest.mark.usefixtures("missed")
-def test_a_person_reads_which_field_differs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_text_names_the_field_that_differs(capsys: pytest.CaptureFixture[str]) -> None:
     head, near = _lines(capsys, NEW.digest[:12])
     assert head.startswith(f"{NEW.digest[:16]} convolution, missed 0 s ago, then created by {os.uname().nodename} in ")
     assert near.startswith(f"  1 entry is near; nearest {OLD.digest[:16]} ({os.uname().nodename}, ")
@@ -84,9 +84,9 @@ def test_a_person_reads_which_field_differs(capsys: pytest.CaptureFixture[str]) 
 
 
 @pytest.mark.usefixtures("missed")
-def test_a_person_reads_several_differences_below_each_other(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_text_lists_several_differences_one_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     head, near, *lines = _lines(capsys, FAR.digest)
-    assert head.endswith("not there now")
+    assert head.endswith("not stored now")
     assert near.endswith("differs in")
     assert sorted(lines) == [
         "    blob: 01ff, here absent",
@@ -97,11 +97,11 @@ def test_a_person_reads_several_differences_below_each_other(capsys: pytest.Capt
 
 
 @pytest.mark.usefixtures("missed")
-def test_a_person_reads_that_nothing_was_near(capsys: pytest.CaptureFixture[str]) -> None:
-    assert _lines(capsys, ALONE.digest)[1] == "  nothing is near: there was no entry of its kind"
+def test_the_text_says_that_there_is_no_near_entry(capsys: pytest.CaptureFixture[str]) -> None:
+    assert _lines(capsys, ALONE.digest)[1] == "  no near entry: there was none of its kind"
 
 
-def test_a_stored_key_is_explained_where_nobody_remembers_the_miss(
+def test_a_stored_key_is_explained_without_a_recent_miss(
     home: Path, capsys: pytest.CaptureFixture[str], missed: None
 ) -> None:
     (home / "default" / "misses").unlink()
@@ -118,7 +118,7 @@ def test_a_stored_key_is_explained_where_nobody_remembers_the_miss(
         (["--last", "0"], 2, "--last"),
     ],
 )
-def test_what_is_no_key_is_refused_in_one_line(
+def test_a_wrong_key_is_refused_in_one_line(
     home: Path, words: list[str], status: int, reason: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["cache", "explain", *words]) == status
@@ -128,7 +128,7 @@ def test_what_is_no_key_is_refused_in_one_line(
 
 
 @pytest.mark.usefixtures("missed")
-def test_explaining_can_leave_no_trace(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_read_only_explain_writes_nothing(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = (home / "default" / "misses").read_bytes()
     assert len(_json(capsys, "--read-only")["explanations"]) == 4
     assert (home / "default" / "misses").read_bytes() == before

@@ -1,4 +1,4 @@
-"""`poolrt doctor` as a program: the whole look, its sum and its exit status."""
+"""`poolrt doctor` as a program: all checks, the summary and the exit status."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _doctor(home: Path, *words: str, **environ: str) -> subprocess.CompletedProc
     return subprocess.run(command, capture_output=True, text=True, timeout=90, check=False, env=env)
 
 
-def test_a_healthy_machine_is_told_so_for_people_and_for_programs(tmp_path: Path) -> None:
+def test_a_healthy_machine_has_no_failure_in_text_and_json(tmp_path: Path) -> None:
     done = _doctor(tmp_path / "home", "--json")
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
@@ -27,7 +27,7 @@ def test_a_healthy_machine_is_told_so_for_people_and_for_programs(tmp_path: Path
     assert "0 failures" in done.stderr
 
 
-def test_a_failure_ends_with_status_1_and_is_shown_with_advice(tmp_path: Path) -> None:
+def test_a_failure_exits_with_status_1_and_has_advice(tmp_path: Path) -> None:
     (tmp_path / "home").write_text("a file")
     done = _doctor(tmp_path / "home")
     assert done.returncode == 1
@@ -36,7 +36,7 @@ def test_a_failure_ends_with_status_1_and_is_shown_with_advice(tmp_path: Path) -
     assert done.stderr == ""
 
 
-def test_a_misspelt_variable_is_pointed_out(tmp_path: Path) -> None:
+def test_a_misspelt_variable_is_a_finding(tmp_path: Path) -> None:
     done = _doctor(tmp_path / "home", POOLRT_WROKERS="2")
     assert done.returncode == 0
-    assert "nobody reads POOLRT_WROKERS" in done.stdout
+    assert "unknown variables: POOLRT_WROKERS" in done.stdout

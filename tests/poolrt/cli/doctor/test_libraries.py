@@ -10,7 +10,7 @@ from poolrt.cli.doctor.finding import State
 from poolrt.cli.doctor.libraries import findings, judge
 
 
-def test_every_library_that_poolrt_needs_is_looked_at_and_here_none_is_missing() -> None:
+def test_every_library_that_poolrt_needs_is_checked_and_here_none_is_missing() -> None:
     found = {finding.name: finding for finding in findings()}
     needed = {
         "poolrt",
@@ -43,7 +43,7 @@ def test_every_library_that_poolrt_needs_is_looked_at_and_here_none_is_missing()
         (None, "numba<0.70,>=0.61", State.FAIL),
     ],
 )
-def test_a_version_outside_the_bounds_is_warned_of_and_a_missing_library_fails(
+def test_a_version_outside_the_bounds_is_a_warning_and_a_missing_library_a_failure(
     version: str | None, requirement: str, state: State
 ) -> None:
     finding = judge(requirement.partition("<")[0], version, requirement, optional=False)
@@ -51,7 +51,7 @@ def test_a_version_outside_the_bounds_is_warned_of_and_a_missing_library_fails(
     assert state is State.OK or requirement in finding.advice
 
 
-def test_a_missing_optional_library_is_warned_of() -> None:
+def test_a_missing_optional_library_is_a_warning() -> None:
     finding = judge("onnx", None, "onnx<2,>=1.17", optional=True)
     assert finding.state is State.WARN
     assert "poolrt[onnx]" in finding.advice

@@ -1,4 +1,4 @@
-"""The OpenCL questions: an answer, and drivers that hang, crash, lie, cannot link or are absent."""
+"""The OpenCL checks: working drivers, and drivers that hang, crash, compute wrongly, cannot link or are absent."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ def test_a_driver_that_hangs_is_killed_after_the_limit() -> None:
 @pytest.mark.parametrize(
     ("code", "seen"),
     [
-        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "a driver crashed the asking process (SIGSEGV)"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "a driver crashed the test process (SIGSEGV)"),
         (
             "import os, sys; print('error: no such thing', file=sys.stderr, flush=True); os.abort()",
-            "a driver crashed the asking process (SIGABRT): error: no such thing",
+            "a driver crashed the test process (SIGABRT): error: no such thing",
         ),
-        ("raise SystemExit(3)", "the asking process ended with status 3"),
+        ("raise SystemExit(3)", "the test process exited with status 3"),
         ("import no_such_opencl", "ModuleNotFoundError: No module named 'no_such_opencl'"),
     ],
 )
-def test_a_driver_that_fails_is_a_finding_and_not_our_failure(code: str, seen: str) -> None:
+def test_a_driver_that_fails_is_a_finding_and_no_error_of_the_command(code: str, seen: str) -> None:
     (listing,) = _found(code)
     (trying,) = _found(try_code=code)
     assert (listing.state, listing.seen) == (State.WARN, seen)
@@ -56,29 +56,29 @@ def test_a_driver_that_fails_is_a_finding_and_not_our_failure(code: str, seen: s
     assert "engine cpu is not affected" in listing.advice
 
 
-def test_no_device_at_all_is_warned_of_with_a_way_to_one() -> None:
+def test_no_device_is_a_warning_with_advice() -> None:
     (finding,) = _found(f"print({MARK + '[[], []]'!r})")
     assert finding.state is State.WARN
     assert "pyopencl[pocl]" in finding.advice
 
 
-def test_a_device_that_the_runtime_refuses_is_told_with_its_reason() -> None:
+def test_a_device_that_the_runtime_refuses_is_a_finding_with_its_reason() -> None:
     refused, device = _found(f"print({MARK + json.dumps([[['D', 'P', 'V']], ['old thing: too old']])!r})")
     assert (refused.state, refused.seen) == (State.WARN, "old thing: too old")
     assert device.state is State.OK
 
 
-def test_a_device_that_computes_wrongly_is_warned_of() -> None:
+def test_a_device_that_computes_wrongly_is_a_warning() -> None:
     (finding,) = _found(try_code=f"print({MARK + '0'!r})")
-    assert (finding.state, finding.seen) == (State.WARN, "D: a kernel gave a wrong result")
+    assert (finding.state, finding.seen) == (State.WARN, "D: a test kernel returned a wrong result")
 
 
-def test_what_a_driver_prints_does_not_hide_the_answer() -> None:
+def test_the_output_of_a_driver_does_not_hide_the_answer() -> None:
     (finding,) = _found(f"print('hello'); {ONE_DEVICE}; print('bye')")
     assert (finding.name, finding.state, finding.seen) == ("opencl:0", State.OK, "D (P, V)")
 
 
-def test_a_machine_without_a_linker_is_told_what_to_install() -> None:
+def test_without_a_linker_the_advice_names_the_packages() -> None:
     # PoCL's compiler says so on standard error before the process dies.
     said = 'error: unable to execute command: Executable "ld" doesn\'t exist!'
     (finding,) = _found(try_code=f"import os, sys; print({said!r}, file=sys.stderr, flush=True); os.abort()")
@@ -87,7 +87,7 @@ def test_a_machine_without_a_linker_is_told_what_to_install() -> None:
     assert "apt-get install gcc libc6-dev" in finding.advice
 
 
-def test_asking_does_not_change_our_environment() -> None:
+def test_the_checks_do_not_change_our_environment() -> None:
     before = dict(os.environ)
     _found(f"import os; os.environ['X'] = '1'; {ONE_DEVICE}")
     assert dict(os.environ) == before

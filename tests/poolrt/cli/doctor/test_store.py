@@ -1,4 +1,4 @@
-"""The cache's findings: folder, key, embedded server, a server elsewhere. Nothing is made or started by looking."""
+"""The cache's findings: folder, key, embedded server, other server. A check makes and starts nothing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def settings(tmp_path: Path) -> Settings:
     return Settings(home=str(tmp_path / "home"))
 
 
-def test_an_empty_machine_is_healthy_and_looking_makes_nothing(settings: Settings, tmp_path: Path) -> None:
+def test_an_empty_machine_is_healthy_and_the_checks_make_nothing(settings: Settings, tmp_path: Path) -> None:
     found = _found(settings)
     assert {finding.state for finding in found.values()} == {State.OK}
     assert "not there yet" in found["cache folder"].seen
@@ -34,7 +34,7 @@ def test_an_empty_machine_is_healthy_and_looking_makes_nothing(settings: Setting
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_reader_is_told_what_it_will_not_make(settings: Settings, tmp_path: Path) -> None:
+def test_the_findings_of_a_reader_name_what_it_does_not_make(settings: Settings, tmp_path: Path) -> None:
     found = _found(replace(settings, read_only=True))
     assert "read-only" in found["cache"].seen
     assert found["signing key"].state is State.FAIL
@@ -61,7 +61,7 @@ def test_a_home_that_is_a_file_fails(tmp_path: Path) -> None:
     assert _found(Settings(home=str(path)))["cache folder"].state is State.FAIL
 
 
-def test_a_home_that_others_may_write_to_is_warned_of(tmp_path: Path) -> None:
+def test_a_home_that_others_may_write_to_is_a_warning(tmp_path: Path) -> None:
     tmp_path.chmod(0o777)
     finding = _found(Settings(home=str(tmp_path)))["cache folder"]
     assert finding.state is State.WARN
@@ -91,7 +91,7 @@ def test_a_server_binary_that_is_none_fails(settings: Settings) -> None:
     assert finding.seen == "/no/such/server is not a program"
 
 
-def test_a_redis_that_is_not_there_is_warned_of_without_its_password(settings: Settings) -> None:
+def test_an_unreachable_redis_is_a_warning_without_its_password(settings: Settings) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         url = f"redis://user:secret@127.0.0.1:{taken.getsockname()[1]}/0"
@@ -126,5 +126,5 @@ def test_a_namespace_that_the_store_reserves_fails(settings: Settings) -> None:
     assert finding.state is State.FAIL
 
 
-def test_a_cache_that_is_turned_off_is_warned_of(settings: Settings) -> None:
+def test_a_cache_that_is_turned_off_is_a_warning(settings: Settings) -> None:
     assert _found(replace(settings, capacity=0))["cache"].state is State.WARN

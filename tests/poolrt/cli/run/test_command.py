@@ -1,4 +1,4 @@
-"""`poolrt run` as a program: a small model on a real pool, and every wrong way to ask for it."""
+"""`poolrt run` as a program: a small model on a real pool, and every kind of wrong usage."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _json(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     return loaded
 
 
-def test_a_model_runs_right_and_a_second_process_creates_nothing(place: Path) -> None:
+def test_a_model_gives_the_right_result_and_a_second_process_creates_nothing(place: Path) -> None:
     words = ("m.onnx", "--input", "x=x.npy", "--expect", "y.npz", "--save", "out.npz", "--json")
     first = _json(_run(place, *words))
     second = _json(_run(place, *words))
@@ -124,13 +124,13 @@ def test_people_get_a_summary(place: Path) -> None:
         assert word in done.stdout
 
 
-def test_a_plan_is_told_to_people_and_to_programs(place: Path) -> None:
+def test_a_plan_is_shown_in_text_and_json(place: Path) -> None:
     done = _run(place, "m.onnx", "--random-inputs", "5", "--plan", "--json")
     plan = _json(done)["plan"]
     assert (plan["reorders"], plan["crossings"]) == (0, 0)
     assert [step["operation"] for step in plan["steps"]] == ["eltwise", "binary"]
     assert plan["steps"][0]["operands"] == ["src f32:abcd:1x16x8x8 (input 0)"]
-    assert "plan        2 steps, 0 reorders, 0 crossings" in done.stderr
+    assert "plan        2 steps, 0 reorders, 0 across engines" in done.stderr
     assert "native:eltwise" in done.stderr
 
 
@@ -142,11 +142,11 @@ def test_a_model_that_leaves_its_batch_open_takes_it_from_the_command_line(place
     assert told["outputs"]["y"]["shape"] == [2, *DIMS[1:]]
 
 
-def test_a_result_that_differs_ends_with_status_1_naming_the_output(place: Path) -> None:
+def test_a_result_that_differs_exits_with_status_1_and_names_the_output(place: Path) -> None:
     np.savez(place / "wrong.npz", y=np.zeros(DIMS, "f4"))
     done = _run(place, "m.onnx", "--input", "x=x.npy", "--expect", "wrong.npz", "--json")
     assert done.returncode == 1
-    assert json.loads(done.stdout)["error"]["message"].startswith("output y differs from what is expected")
+    assert json.loads(done.stdout)["error"]["message"].startswith("output y differs from the expected one")
 
 
 @pytest.mark.parametrize(
@@ -157,8 +157,8 @@ def test_a_result_that_differs_ends_with_status_1_naming_the_output(place: Path)
         (["strange.onnx", "--random-inputs", "0"], {}, 1, "node 'first' (Einsum"),
         (["m.onnx"], {}, 2, "no value for x float32[1, 16, 8, 8]"),
         (["m.onnx", "--input", "z=x.npy"], {}, 2, "--input z: the model has no such input"),
-        (["m.onnx", "--input", "x=small.npy"], {}, 2, "the model wants [1, 16, 8, 8]"),
-        (["m.onnx", "--input", "x=double.npy"], {}, 2, "holds float64, the model wants float32"),
+        (["m.onnx", "--input", "x=small.npy"], {}, 2, "the model expects [1, 16, 8, 8]"),
+        (["m.onnx", "--input", "x=double.npy"], {}, 2, "holds float64, the model expects float32"),
         (["m.onnx", "--random-inputs", "0", "--expect", "none.npz"], {}, 2, "none.npz: No such file"),
         (["m.onnx", "--random-inputs", "0", "--save", "none/out.npz"], {}, 2, "there is no folder none"),
         (["m.onnx", "--random-inputs", "0"], {"POOLRT_REDIS_URL": "redis://127.0.0.1:1"}, 1, "is not available"),
@@ -166,7 +166,7 @@ def test_a_result_that_differs_ends_with_status_1_naming_the_output(place: Path)
         (["huge.onnx", "--random-inputs", "0"], {"POOLRT_ARENA_BYTES": "1MiB"}, 1, "arena"),
     ],
 )
-def test_what_cannot_be_is_refused_in_one_line_and_nothing_is_left_running(
+def test_an_impossible_run_is_refused_in_one_line_and_leaves_no_process(
     place: Path, words: list[str], environ: dict[str, str], status: int, reason: str
 ) -> None:
     (place / "broken.onnx").write_bytes((place / "m.onnx").read_bytes()[:40] + b"\xff" * 40)
@@ -183,7 +183,7 @@ def test_what_cannot_be_is_refused_in_one_line_and_nothing_is_left_running(
     assert _ours(place) == []
 
 
-def test_an_interrupted_run_ends_with_status_130_and_leaves_nothing_running(place: Path) -> None:
+def test_an_interrupted_run_exits_with_status_130_and_leaves_no_process(place: Path) -> None:
     # Given a run that is under way
     command = [sys.executable, "-m", "poolrt", "run", "m.onnx", "--random-inputs", "0", "--repeat", "1000000"]
     run = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""Repeated runs: how many at a time, what is timed, that each result is checked."""
+"""Repeated runs: how many at a time, their times, and the check of each result."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Doubling:
 
 
 @pytest.mark.parametrize(("count", "in_flight"), [(1, 1), (1, 4), (20, 1), (20, 3)])
-def test_all_runs_are_timed_and_no_more_are_under_way_than_asked_for(count: int, in_flight: int) -> None:
+def test_all_runs_are_timed_and_at_most_the_given_number_is_in_flight(count: int, in_flight: int) -> None:
     x = np.arange(4.0)
     with ThreadPoolExecutor(4) as executor:
         model = Doubling(executor)

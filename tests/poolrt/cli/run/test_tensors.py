@@ -1,4 +1,4 @@
-"""Tensors from files: what is read, what is refused and how, and when two results count as equal."""
+"""Tensors from files: accepted and refused files, and when two results count as equal."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _npy(folder: Path, array: np.ndarray[tuple[int, ...], np.dtype[np.generic]],
     return path
 
 
-def test_random_inputs_are_those_that_the_help_promises() -> None:
+def test_random_inputs_are_as_the_help_describes() -> None:
     generator = np.random.default_rng(7)
     first, second = generator.standard_normal((2, 3)).astype("f4"), generator.standard_normal((4,)).astype("f4")
     values = read_inputs([], 7, PORTS)
@@ -52,8 +52,8 @@ def test_a_name_may_hold_an_equals_sign(tmp_path: Path) -> None:
         (["c={npy}"], 0, "--input c: the model has no such input; it has a float32[2, 3], b float32[4]"),
         (["a={npy}", "a={npy}"], 0, "--input a: given twice"),
         (["a={npy}"], None, "no value for b float32[4]: give --input NAME=FILE or --random-inputs SEED"),
-        (["b={npy}"], 0, "--input b: {npy} has shape [2, 3], the model wants [4]"),
-        (["a={f64}"], 0, "--input a: {f64} holds float64, the model wants float32"),
+        (["b={npy}"], 0, "--input b: {npy} has shape [2, 3], the model expects [4]"),
+        (["a={f64}"], 0, "--input a: {f64} holds float64, the model expects float32"),
         (["a=/nowhere/x.npy"], 0, "/nowhere/x.npy: No such file or directory"),
         (["a={text}"], 0, "{text}: not a file of arrays; expected NumPy's .npy or .npz, or .pb with an ONNX tensor"),
         (["a={pickle}"], 0, "{pickle}: a damaged array file, or one of Python objects: "),
@@ -120,7 +120,7 @@ def test_an_input_is_read_from_each_form_of_file(tmp_path: Path, form: str) -> N
     np.testing.assert_array_equal(values["gpu_0/data_0"], array)
 
 
-def test_arrays_named_as_inputs_are_passed_over_among_expected_outputs(tmp_path: Path) -> None:
+def test_arrays_named_as_inputs_are_no_expected_outputs(tmp_path: Path) -> None:
     path = tmp_path / "both.npz"
     np.savez(path, x=np.zeros(2), y=np.ones(2))
     assert list(read_expected(path, ["y"], ["x"])) == ["y"]
@@ -129,7 +129,7 @@ def test_arrays_named_as_inputs_are_passed_over_among_expected_outputs(tmp_path:
 
 
 @pytest.mark.parametrize("array", [np.array(["a"]), np.array([1j]), np.zeros(1, "M8[s]"), np.zeros(1, "V4")])
-def test_what_is_no_number_is_refused_as_an_expected_output(tmp_path: Path, array: np.ndarray[Any, Any]) -> None:
+def test_values_that_are_no_numbers_are_refused_as_expected_output(tmp_path: Path, array: np.ndarray[Any, Any]) -> None:
     with pytest.raises(UsageError, match="not numbers"):
         read_expected(_npy(tmp_path, array), ["y"])
 
@@ -191,7 +191,7 @@ def test_results_within_tolerance_give_the_largest_absolute_error() -> None:
     ("value", "wanted"),
     [(1.0021, 1.0), (np.nan, 1.0), (1.0, np.nan), (np.inf, 1.0), (np.inf, -np.inf), (-np.inf, np.inf)],
 )
-def test_a_result_that_differs_fails_and_tells_the_place(value: float, wanted: float) -> None:
+def test_a_result_that_differs_fails_and_names_its_index(value: float, wanted: float) -> None:
     expected, result = np.ones((2, 2)), np.ones((2, 2), "f4")
     expected[1, 0], result[1, 0] = wanted, value
     with pytest.raises(JobFailed, match=r"output y differs .* in 1 of 4 values, by .* at most, at \[1, 0\]"):
