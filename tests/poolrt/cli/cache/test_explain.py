@@ -105,7 +105,7 @@ def test_a_stored_key_is_explained_without_a_recent_miss(
     home: Path, capsys: pytest.CaptureFixture[str], missed: None
 ) -> None:
     (home / "default" / "misses").unlink()
-    assert _lines(capsys) == ["this node has found all that it asked for lately"]
+    assert _lines(capsys) == ["no recent misses on this node"]
     (told,) = _json(capsys, NEW.digest[:8])["explanations"]
     assert told["near"][0]["digest"] == OLD.digest
 
@@ -114,7 +114,7 @@ def test_a_stored_key_is_explained_without_a_recent_miss(
     ("words", "status", "reason"),
     [
         (["xyz"], 2, "expected 4 or more digits of a digest"),
-        (["0" * 64], 1, "no entry, and no miss that this node remembers, begins with"),
+        (["0" * 64], 1, "no entry and no recent miss of this node begins with"),
         (["--last", "0"], 2, "--last"),
     ],
 )
