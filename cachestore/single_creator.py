@@ -10,10 +10,9 @@ from __future__ import annotations
 import os
 import socket
 import time
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Literal
 
 from .admission import Admission
 from .entry import EntryCodec, EntryMeta
@@ -25,6 +24,7 @@ from .limits import Limits
 from .node import Node
 from .node_state import NodeState
 from .options import StoreOptions
+from .portable_error import describe_exception
 from .redis.lease import Ended, Held, Off, Owned, Present
 from .redis.tier import RedisTier
 from .stats import Tally
@@ -32,9 +32,6 @@ from .turn import Turn, TurnWait
 
 Source = Literal["memory", "files", "redis", "waited", "created"]
 Create = Callable[[], bytes]
-
-#: Longest log, in characters, kept of a failure: its end, where compilers say what was wrong.
-_LOG_TAIL: Final = 16 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,7 +279,7 @@ class SingleCreator:
             raise
         except Exception as error:
             self._tally.add("creation_errors")
-            raise as_failure(error) from error
+            raise CreationFailed(*describe_exception(error)) from error
         self._tally.add("creations")
         return bytes(payload), time.perf_counter() - begin
 
@@ -314,11 +311,3 @@ class _Lease:
             self.tier.leases.fail(self.digest, self.nonce, self.owned.fence, failure)
         except StoreUnavailable:
             return
-
-
-def as_failure(error: Exception) -> CreationFailed:
-    """Return an exception of a creator as its waiters get it; a `log` attribute of text stands for the traceback."""
-    log = getattr(error, "log", None)
-    if not isinstance(log, str) or not log:
-        log = "".join(traceback.format_exception(error))
-    return CreationFailed(type(error).__qualname__, str(error), log[-_LOG_TAIL:])

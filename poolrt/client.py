@@ -206,7 +206,7 @@ class Client:
         if self._process != os.getpid():
             raise PoolClosed("this pool belongs to the process that this one was forked from: make another here")
         if self._lost is not None:
-            raise type(self._lost)(self._lost.message)
+            raise self._lost.copy()
 
     def _send(self, message: Message) -> None:
         thread = threading.get_ident()

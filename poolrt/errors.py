@@ -1,33 +1,17 @@
-"""Errors of pools: one tree under `PoolError`, whose members cross a process as plain data.
+"""Errors of pools: one tree under `PoolError`, whose members cross processes as plain data.
 
-Errors about graphs and models are `GraphError` (see `poolrt.graph`); errors of the cache are `StoreError`.
+Errors about graphs and models are `GraphError` (see `poolrt.graph`); errors of the cache are `StoreError`, one of which,
+`CreationFailed`, is what loading a graph raises too.
 """
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
-
-#: Longest text, in characters, that one field carries to another process.
-MAX_TEXT = 64 * 1024
+from poolrt.cachestore.errors import CreationFailed as CreationFailed
+from poolrt.cachestore.portable_error import PortableError
 
 
-class PoolError(Exception):
-    """Root of everything that a pool raises on purpose. ``message`` says what happened and what to do."""
-
-    #: Constructor arguments in order; each is kept as an attribute of the same name.
-    fields: ClassVar[tuple[str, ...]] = ("message",)
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message)
-        self.message = message
-
-    def __reduce__(self) -> tuple[type[Self], tuple[Any, ...]]:
-        return type(self), tuple(getattr(self, name) for name in self.fields)
-
-    def to_wire(self) -> list[Any]:
-        """Return the error as plain data."""
-        values = [getattr(self, name) for name in self.fields]
-        return [type(self).__name__, *(v[:MAX_TEXT] if isinstance(v, str) else v for v in values)]
+class PoolError(PortableError):
+    """Root of what pools raise on purpose, except `CreationFailed`. ``message`` says what happened and what to do."""
 
 
 class PoolClosed(PoolError):
@@ -52,8 +36,6 @@ class ArenaFull(PoolError, MemoryError):
     ``needed`` is the slot's bytes, ``free`` what is free now, ``arena`` the whole (the setting ``arena_bytes``).
     """
 
-    fields = ("message", "needed", "free", "arena")
-
     def __init__(self, message: str, needed: int, free: int, arena: int) -> None:
         super().__init__(message)
         self.needed = needed
@@ -67,8 +49,6 @@ class WorkerLost(PoolError):
     ``what`` names the model or function, ``steps`` is the number of steps of the model (0 for a function).
     """
 
-    fields = ("message", "what", "steps", "attempts")
-
     def __init__(self, message: str, what: str, steps: int, attempts: int) -> None:
         super().__init__(message)
         self.what = what
@@ -79,33 +59,14 @@ class WorkerLost(PoolError):
 class RunFailed(PoolError):
     """A worker could not realize or run a model. ``type`` and ``log`` are those of the worker's exception."""
 
-    fields = ("message", "type", "log")
-
     def __init__(self, message: str, type: str, log: str) -> None:
         super().__init__(message)
         self.type = type
         self.log = log
 
 
-class CreationFailed(PoolError):
-    """A primitive could not be created. Raised by `Pool.load`.
-
-    ``primitive`` describes it, ``type`` and ``log`` are those of the creator's exception.
-    """
-
-    fields = ("message", "primitive", "type", "log")
-
-    def __init__(self, message: str, primitive: str, type: str, log: str) -> None:
-        super().__init__(message)
-        self.primitive = primitive
-        self.type = type
-        self.log = log
-
-
 class CreatorLost(PoolError):
     """The processes that tried to create a primitive died: the compiler crashed, or memory ran out. Raised by `Pool.load`."""
-
-    fields = ("message", "primitive", "attempts")
 
     def __init__(self, message: str, primitive: str, attempts: int) -> None:
         super().__init__(message)
@@ -116,25 +77,14 @@ class CreatorLost(PoolError):
 class FunctionFailed(PoolError):
     """A function raised an exception that could not travel back as itself. ``log`` is its traceback."""
 
-    fields = ("message", "log")
-
     def __init__(self, message: str, log: str) -> None:
         super().__init__(message)
         self.log = log
 
 
-_ALL: dict[str, type[PoolError]] = {
-    kind.__name__: kind
-    for kind in (
-        PoolError, PoolClosed, CoordinatorLost, PoolRefused, GraphRefused, ArenaFull, WorkerLost, RunFailed,
-        CreationFailed, CreatorLost, FunctionFailed,
-    )
-}  # fmt: skip
-
-
-def error_from_wire(wire: list[Any]) -> PoolError:
-    """Rebuild an error from `PoolError.to_wire`'s data; one that is not known becomes a plain `PoolError`."""
-    kind = _ALL.get(str(wire[0])) if wire else None
-    if kind is None or len(wire) != len(kind.fields) + 1:
-        return PoolError(": ".join(str(part) for part in wire))
-    return kind(*wire[1:])
+def error_from_wire(wire: object) -> PortableError:
+    """Return the error that `to_wire` described; data that are no such description become a plain `PoolError`."""
+    try:
+        return PoolError.from_wire(wire)
+    except ValueError as error:
+        return PoolError(f"{error}: {wire!r}")

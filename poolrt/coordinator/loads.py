@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from poolrt.arena import ArenaExhausted
-from poolrt.errors import GraphRefused, PoolError, PoolRefused
+from poolrt.cachestore.portable_error import PortableError
+from poolrt.errors import GraphRefused, PoolRefused
 from poolrt.graph.engine_name import engines_of
 from poolrt.workers.ipc.protocol import Kind
 
@@ -198,7 +199,7 @@ class Loads:
             load.staging.give(job.constant)
         self._advance(load)
 
-    def fail(self, number: int, error: PoolError) -> None:
+    def fail(self, number: int, error: PortableError) -> None:
         """Give a load up and tell its client."""
         load = self.under_way.get(number)
         if load is not None:

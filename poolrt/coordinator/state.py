@@ -288,7 +288,7 @@ class State:
             else:
                 label, (cause, text, log) = creation.primitive.label, message[2:]
                 for load, _ in creation.waiting:
-                    failed = CreationFailed(f"creating {label} failed: {cause}: {text}", label, cause, log)
+                    failed = CreationFailed(cause, f"{label}: {text}", log)
                     self.loads.fail(load, failed)
         else:
             raise MalformedMessage(f"a creator does not send {kind.name}")

@@ -37,7 +37,7 @@ ERRORS = [
 ]
 
 
-def told(error: StoreError) -> tuple[Any, ...]:
+def told(error: Exception) -> tuple[Any, ...]:
     """Return everything that makes up an error."""
     return type(error), str(error), vars(error)
 

@@ -8,6 +8,7 @@ import msgpack
 import pytest
 
 from poolrt import errors
+from poolrt.cachestore import CreationFailed
 from poolrt.errors import PoolError, error_from_wire
 
 _ALL = [
@@ -19,7 +20,6 @@ _ALL = [
     errors.ArenaFull("too small", 100, 50, 80),
     errors.WorkerLost("died", "model", 7, 3),
     errors.RunFailed("failed", "ValueError", "log"),
-    errors.CreationFailed("failed", "convolution", "CompileError", "log"),
     errors.CreatorLost("died", "convolution", 2),
     errors.FunctionFailed("failed", "log"),
 ]
@@ -35,12 +35,21 @@ def test_an_error_crosses_a_process_with_its_fields(error: PoolError) -> None:
     for twin in (pickle.loads(pickle.dumps(error)), error_from_wire(msgpack.unpackb(msgpack.packb(error.to_wire())))):  # noqa: S301
         assert type(twin) is type(error)
         assert str(twin) == str(error) == error.message
-        assert {name: getattr(twin, name) for name in error.fields} == {n: getattr(error, n) for n in error.fields}
+        assert {name: getattr(twin, name) for name in error.fields()} == {n: getattr(error, n) for n in error.fields()}
 
 
-@pytest.mark.parametrize("wire", [[], ["NoSuchError", "a"], ["WorkerLost", "too few"], [5]])
-def test_an_error_of_another_version_still_says_something(wire: list[object]) -> None:
+@pytest.mark.parametrize(
+    "wire", [{}, {"error": "NoSuchError", "message": "a"}, {"error": "WorkerLost", "message": "too few"}, 5]
+)
+def test_an_error_of_another_version_still_says_something(wire: object) -> None:
     assert type(error_from_wire(wire)) is PoolError
+
+
+def test_a_creations_error_is_the_stores() -> None:
+    assert errors.CreationFailed is CreationFailed
+    assert isinstance(
+        error_from_wire(CreationFailed("CompileError", "convolution: failed", "log").to_wire()), CreationFailed
+    )
 
 
 def test_errors_can_be_caught_as_what_they_are_in_python() -> None:

@@ -148,7 +148,7 @@ _FIELDS: Final[dict[Kind, tuple[Callable[[object], bool], ...]]] = {
     Kind.RAISED: (_count, _bytes, _text),
     Kind.ALLOCATED: (_count, _counts),
     Kind.STATUS: (_count, _table),
-    Kind.FAILED: (_count, _list),
+    Kind.FAILED: (_count, _table),
     Kind.EXPLAINED: (_count, _list, _list),
     Kind.MODEL: (_count, _list, _blobs, _counts),
     Kind.DROP: (_count,),

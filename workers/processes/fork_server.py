@@ -19,9 +19,10 @@ import signal
 import socket
 import sys
 import time
-import traceback
 from importlib import import_module
 from typing import Any, Final
+
+from poolrt.cachestore.portable_error import describe_exception
 
 from ..ipc.channel import Channel, ChannelClosed, Message, pair
 from ..ipc.protocol import Kind, checked
@@ -72,7 +73,7 @@ def main(sock: socket.socket, descriptors: list[int], options: Options) -> None:
         warm_up()
     except Exception as error:  # noqa: BLE001 - a broken installation raises anything
         channel = Channel(sock)
-        channel.send([Kind.BROKEN, 0, type(error).__name__, str(error), traceback.format_exc()])
+        channel.send([Kind.BROKEN, 0, *describe_exception(error)])
         channel.close()
         return
     serve(sock, report=True)

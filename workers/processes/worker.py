@@ -13,6 +13,8 @@ import traceback
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
+from poolrt.cachestore.portable_error import describe_exception
+
 from ..engines.cpu import CpuEngine
 from ..ipc.channel import MAX_MESSAGE, Channel, ChannelClosed, Message
 from ..ipc.protocol import Kind, checked
@@ -109,7 +111,7 @@ class _Worker:
         try:
             return action(message)
         except Exception as error:  # noqa: BLE001 - it is the answer to whoever asked
-            return [Kind.BROKEN, message[1], type(error).__name__, str(error), traceback.format_exc()]
+            return [Kind.BROKEN, message[1], *describe_exception(error)]
 
     def _execute(self, message: Message) -> Message:
         _, token, number, inputs, outputs = message
