@@ -106,7 +106,7 @@ class _Compiler:
         ours, theirs = pair()
         with theirs:
             try:
-                self._pid = start_program("poolrt.workers.processes.compiler", theirs)
+                self._pid = start_program("poolrt.workers.processes.creator", theirs)
                 self._pidfd = os.pidfd_open(self._pid)
             except OSError:
                 ours.close()
@@ -121,7 +121,7 @@ class _Compiler:
         channel, until = self._channel, time.monotonic() + LIMIT_S
         try:
             channel.send([Kind.CREATE, 0, pd.to_wire()])
-            while (message := channel.receive()) is None:
+            while (message := channel.receive()) is None or checked(message) is Kind.READY:
                 if not channel.wait(until - time.monotonic(), to_send=channel.queued > 0):
                     raise TimeoutError(f"{pd.op.kind} ({pd.impl_name()}): not compiled within {LIMIT_S:.0f} s")
                 channel.flush()

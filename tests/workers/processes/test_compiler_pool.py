@@ -50,7 +50,7 @@ def programs() -> list[int]:
     for task in Path("/proc/self/task").iterdir():
         with suppress(FileNotFoundError, ProcessLookupError):  # a thread that has just ended
             for pid in (task / "children").read_text(encoding="ascii").split():
-                if b"poolrt.workers.processes.compiler" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                if b"poolrt.workers.processes.creator" in Path(f"/proc/{pid}/cmdline").read_bytes():
                     found.append(int(pid))
     return found
 
