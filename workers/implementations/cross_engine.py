@@ -29,7 +29,7 @@ class CrossingReorder:
 
     def reject(self, op: Reorder, attr: PrimitiveAttr, target: Target) -> str | None:
         """Return why ``op`` cannot be computed, or None."""
-        if not op.crosses:
+        if not op.is_cross_engine:
             return "only reorders between engines are supported"
         try:
             _nested(op, attr, target)

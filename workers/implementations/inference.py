@@ -43,7 +43,7 @@ def refuse_beyond_inference(op: OpDesc, attr: PrimitiveAttr) -> str | None:
         return "scales of sources are not supported"
     if op.kind == "inner_product" and op.src.ndims != 2:  # type: ignore[attr-defined]
         return "only rank 2 is supported"
-    if op.kind == "reorder" and op.crosses:  # type: ignore[attr-defined]
+    if op.kind == "reorder" and op.is_cross_engine:  # type: ignore[attr-defined]
         return "only reorders within one engine are supported"
     if op.kind == "reorder":
         return None

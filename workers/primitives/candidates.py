@@ -16,11 +16,11 @@ from ..engines.target import Target, cpu_target
 from .hint import take_hint
 from .primitive_desc import PrimitiveDesc, accepted, unsupported
 
-#: Descriptions that are found again.
+#: PrimitiveDescCache that are found again.
 _KEPT: Final = 1024
 
 
-class Offers:
+class ImplementationCandidates:
     """The primitive descriptors of the implementations that accept, best first; each is made when it is first asked for."""
 
     def __init__(self, op: OpDesc, attr: PrimitiveAttr, target: Target, hint: PrimitiveDesc | None = None) -> None:
@@ -31,9 +31,9 @@ class Offers:
             known = tuple(sorted((int(arg), desc) for arg, desc in hint.memories().items()))
         reasons: list[str] = []
         #: Whether this is a reorder between two engines.
-        self.crosses: bool = op.kind == "reorder" and op.crosses  # type: ignore[attr-defined]
+        self.is_cross_engine: bool = op.kind == "reorder" and op.is_cross_engine  # type: ignore[attr-defined]
         # What goes to or from a device can be computed on the host instead.
-        either = self.crosses and target.engine_kind != "cpu"
+        either = self.is_cross_engine and target.engine_kind != "cpu"
         targets = (target, cpu_target()) if either else (target,)
         self._rest = chain.from_iterable(accepted(op, attr, each, known, reasons) for each in targets)
         self._lock = threading.Lock()
@@ -56,7 +56,7 @@ class Offers:
             return self._found[position]
 
 
-class Descriptions:
+class PrimitiveDescCache:
     """The latest offers by the arguments that they were asked for with.
 
     Arguments are the same where they are identical in type and value, down to the sign of a zero, as keys tell them
@@ -65,9 +65,9 @@ class Descriptions:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._known: OrderedDict[tuple[Any, ...], tuple[tuple[Any, ...], Offers]] = OrderedDict()
+        self._known: OrderedDict[tuple[Any, ...], tuple[tuple[Any, ...], ImplementationCandidates]] = OrderedDict()
 
-    def find(self, asked: tuple[Any, ...]) -> Offers | None:
+    def find(self, asked: tuple[Any, ...]) -> ImplementationCandidates | None:
         """Return what was put down for the same arguments. Raises TypeError where they have no hash."""
         known = self._known
         try:
@@ -77,7 +77,7 @@ class Descriptions:
             return None
         return offers if identical(given, asked) else None
 
-    def put(self, asked: tuple[Any, ...], offers: Offers) -> None:
+    def put(self, asked: tuple[Any, ...], offers: ImplementationCandidates) -> None:
         """Keep offers, dropping the least recently used."""
         with self._lock:
             self._known[asked] = (asked, offers)
@@ -86,18 +86,18 @@ class Descriptions:
 
 
 @lru_cache(maxsize=1)
-def _descriptions() -> Descriptions:
-    return Descriptions()
+def _primitive_desc_cache() -> PrimitiveDescCache:
+    return PrimitiveDescCache()
 
 
-def offers(
+def find_candidates(
     kind: type[OpDesc],
     target: Target,
     attr: PrimitiveAttr,
     hint: PrimitiveDesc | None,
     args: tuple[Any, ...],
     named: dict[str, Any],
-) -> Offers:
+) -> ImplementationCandidates:
     """Return what is offered for an operation with fields by position and by name, from the same arguments if it can be.
 
     Raises TypeError for fields that the operation does not have, ValueError for values that it cannot have, and
@@ -105,13 +105,15 @@ def offers(
     """
     asked = (kind, target, attr, hint, len(args), *args, *named, *named.values())
     try:
-        found = _descriptions().find(asked)
+        found = _primitive_desc_cache().find(asked)
     except TypeError:  # a list, most likely
         plain = tuple(_hashable(value) for value in args)
-        return offers(kind, target, attr, hint, plain, {name: _hashable(value) for name, value in named.items()})
+        return find_candidates(
+            kind, target, attr, hint, plain, {name: _hashable(value) for name, value in named.items()}
+        )
     if found is None:
-        found = Offers(kind(*args, **named), attr, target, hint)
-        _descriptions().put(asked, found)
+        found = ImplementationCandidates(kind(*args, **named), attr, target, hint)
+        _primitive_desc_cache().put(asked, found)
     return found
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ..desc import Arg, MemoryDesc, OpDesc, PrimitiveAttr, multiple_src
 from ..engines.engine import Engine
 from ..streams.stream import Stream
-from .candidates import Offers, offers
+from .candidates import ImplementationCandidates, find_candidates
 from .primitive_desc import PrimitiveDesc
 
 if TYPE_CHECKING:
@@ -47,12 +47,12 @@ class PrimitiveDescIface:
     several threads at once.
     """
 
-    __slots__ = ("_offers", "_position", "engine", "pd")
+    __slots__ = ("_candidates", "_position", "engine", "pd")
 
-    def __init__(self, engine: Engine, offers: Offers, pd: PrimitiveDesc) -> None:
+    def __init__(self, engine: Engine, offers: ImplementationCandidates, pd: PrimitiveDesc) -> None:
         self.engine = engine
         self.pd = pd
-        self._offers = offers
+        self._candidates = offers
         self._position = 0
 
     def impl_name(self) -> str:
@@ -61,7 +61,7 @@ class PrimitiveDescIface:
 
     def next_impl(self) -> bool:
         """Go on to the next implementation that accepts; return False, and stay, where there is none."""
-        pd = self._offers.at(self._position + 1)
+        pd = self._candidates.at(self._position + 1)
         if pd is None:
             return False
         self.pd = pd
@@ -197,8 +197,8 @@ def describe(
     if hint is not None and not isinstance(hint, PrimitiveDescIface):
         raise TypeError(f"hint: expect a primitive descriptor, got {type(hint).__name__}")
     target = engine.target if stream is None else _checked_stream(stream, engine).target
-    found = offers(kind, target, attr, None if hint is None else hint.pd, args, named)
-    if found.crosses:
+    found = find_candidates(kind, target, attr, None if hint is None else hint.pd, args, named)
+    if found.is_cross_engine:
         raise ValueError(
             "dst_engine: expect an Engine: a reorder between two is described by (engine, src, dst_engine, dst)"
         )

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from poolrt.workers.desc import Eltwise, MemoryDesc, PostOp, PrimitiveAttr
 from poolrt.workers.engines.engine import Engine
 from poolrt.workers.engines.target import cpu_target
-from poolrt.workers.primitives.candidates import Descriptions, Offers, identical
+from poolrt.workers.primitives.candidates import ImplementationCandidates, PrimitiveDescCache, identical
 
 MD = MemoryDesc((4,), "f32")
 #: As many as are kept.
@@ -18,7 +18,10 @@ BOUND_S = 60.0
 
 
 def test_the_least_recently_used_description_is_dropped() -> None:
-    found, known = Offers(Eltwise(MD, MD, "relu"), PrimitiveAttr(), cpu_target()), Descriptions()
+    found, known = (
+        ImplementationCandidates(Eltwise(MD, MD, "relu"), PrimitiveAttr(), cpu_target()),
+        PrimitiveDescCache(),
+    )
     for number in range(KEPT):
         known.put((number,), found)
     assert known.find((0,)) is found

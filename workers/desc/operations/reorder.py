@@ -46,7 +46,7 @@ class Reorder(OpDesc):
         )
 
     @property
-    def crosses(self) -> bool:
+    def is_cross_engine(self) -> bool:
         """Whether the tensors lie on different engines."""
         return bool(self.dst_engine)
 
@@ -66,15 +66,15 @@ class Reorder(OpDesc):
         """
         if len(args) == 3 and not isinstance(args[1], MemoryDesc):
             src, dst_engine, dst = args
-            return _describe_between()(engine, src, dst_engine, dst, attr=attr, hint=hint, stream=stream, **named)
+            return _cross_engine_describe()(engine, src, dst_engine, dst, attr=attr, hint=hint, stream=stream, **named)
         if "dst_engine" in named and not isinstance(named["dst_engine"], str):
-            return _describe_between()(engine, *args, attr=attr, hint=hint, stream=stream, **named)
+            return _cross_engine_describe()(engine, *args, attr=attr, hint=hint, stream=stream, **named)
         # Without arguments, super would look for the class that slots were added to.
         return super(Reorder, cls).PrimitiveDesc(engine, *args, attr=attr, hint=hint, stream=stream, **named)
 
 
 @lru_cache(maxsize=1)
-def _describe_between() -> Callable[..., PrimitiveDescIface]:
-    from ...primitives.cross_engine.desc import describe_between
+def _cross_engine_describe() -> Callable[..., PrimitiveDescIface]:
+    from ...primitives.cross_engine.desc import describe_cross_engine
 
-    return describe_between
+    return describe_cross_engine

@@ -18,7 +18,7 @@ class ReferenceReorder:
     general = True
 
     def reject(self, op: Reorder, attr: PrimitiveAttr, target: Target) -> str | None:
-        if op.crosses:
+        if op.is_cross_engine:
             return "only reorders within one engine are supported"
         return refuse_attributes(op, attr, op.dst)
 

@@ -8,78 +8,78 @@ from ...desc import Arg, MemoryDesc, PrimitiveAttr, Reorder
 from ...engines.engine import Engine
 from ...engines.target import Target
 from ...streams.stream import Stream
-from ..candidates import Offers, offers
+from ..candidates import ImplementationCandidates, find_candidates
 from ..primitive_desc_iface import PrimitiveDescIface, describe
 
 if TYPE_CHECKING:
     from ..cache import PrimitiveCache
-    from .primitive import CrossingPrimitive
+    from .primitive import CrossEnginePrimitive
 
 
-class Sides(NamedTuple):
+class EnginePair(NamedTuple):
     """The engines of a reorder between two, of which one is no CPU."""
 
     src: Engine
     dst: Engine
 
     @property
-    def streams(self) -> Engine:
+    def stream_engine(self) -> Engine:
         """The engine whose streams any reorder can be executed on: that of src, or where it is a CPU that of dst."""
         return self.dst if self.src.kind == "cpu" else self.src
 
-    def check(self, stream: Stream, computing: str) -> None:
+    def check_stream(self, stream: Stream, compute_kind: str) -> None:
         """Raise TypeError for what is no stream, ValueError for one that a reorder cannot be executed on.
 
-        What is computed by the engine kind ``computing`` goes on streams of the OpenCL engine, and on a CPU's where that is
+        What is computed by the engine kind ``compute_kind`` goes on streams of the OpenCL engine, and on a CPU's where that is
         the one: every engine of that kind works on the host's memory.
         """
         if not isinstance(stream, Stream):
             raise TypeError(f"stream: expect a Stream, got {type(stream).__name__}")
-        if stream.engine is not self.streams and not stream.engine.kind == computing == "cpu":
-            either = " or on one of kind cpu" if computing == "cpu" else ""
-            which = ", another engine of the same device" if repr(stream.engine) == repr(self.streams) else ""
-            raise ValueError(f"stream: expect one on {self.streams}{either}, got one on {stream.engine}{which}")
+        if stream.engine is not self.stream_engine and not stream.engine.kind == compute_kind == "cpu":
+            either = " or on one of kind cpu" if compute_kind == "cpu" else ""
+            which = ", another engine of the same device" if repr(stream.engine) == repr(self.stream_engine) else ""
+            raise ValueError(f"stream: expect one on {self.stream_engine}{either}, got one on {stream.engine}{which}")
 
-    def computing(self, target: Target) -> Engine:
+    def compute_engine(self, target: Target) -> Engine:
         """Return the engine that computes what is made for a target."""
-        if target.engine_kind == self.streams.kind:
-            return self.streams
+        if target.engine_kind == self.stream_engine.kind:
+            return self.stream_engine
         return next((side for side in self if side.kind == target.engine_kind), Engine(target.engine_kind))
 
-    def of(self, arg: int, computing: Engine) -> Engine:
+    def engine_of(self, arg: int, compute_engine: Engine) -> Engine:
         """Return the engine that an argument must lie on."""
-        known: dict[int, Engine] = {Arg.SRC: self.src, Arg.DST: self.dst, Arg.SCRATCHPAD: computing}
-        return known.get(arg, self.streams)
+        known: dict[int, Engine] = {Arg.SRC: self.src, Arg.DST: self.dst, Arg.SCRATCHPAD: compute_engine}
+        return known.get(arg, self.stream_engine)
 
 
-class CrossingDescIface(PrimitiveDescIface):
+class CrossEngineDescIface(PrimitiveDescIface):
     """The primitive descriptor of a reorder between engines. ``engine`` is one that it can be executed on streams of."""
 
-    __slots__ = ("sides",)
+    __slots__ = ("engines",)
 
-    def __init__(self, sides: Sides, engine: Engine, found: Offers) -> None:
+    def __init__(self, engines: EnginePair, engine: Engine, found: ImplementationCandidates) -> None:
         super().__init__(engine, found, found.best)
-        self.sides = sides
+        self.engines = engines
 
-    def create(self, cache: PrimitiveCache | None = None) -> CrossingPrimitive:
+    def create(self, cache: PrimitiveCache | None = None) -> CrossEnginePrimitive:
         """Return the primitive, as every primitive descriptor does."""
-        from .primitive import CrossingPrimitive
+        from .primitive import CrossEnginePrimitive
 
-        return CrossingPrimitive(self.pd, self.sides, cache)
+        return CrossEnginePrimitive(self.pd, self.engines, cache)
 
     def query(self, what: str, index: int = 0) -> Any:
         """Return what every primitive descriptor does; ``scratchpad_engine`` is the engine that computes."""
         if what == "scratchpad_engine":
-            return self.sides.computing(self.pd.target)
+            return self.engines.compute_engine(self.pd.target)
         if what in ("reorder_src_engine", "reorder_dst_engine"):
-            return self.sides.src if what == "reorder_src_engine" else self.sides.dst
+            return self.engines.src if what == "reorder_src_engine" else self.engines.dst
         return super().query(what, index)
 
     def __repr__(self) -> str:
-        return f"<primitive descriptor reorder {self.impl_name()} from {self.sides.src} to {self.sides.dst}>"
+        return f"<primitive descriptor reorder {self.impl_name()} from {self.engines.src} to {self.engines.dst}>"
 
 
-def describe_between(
+def describe_cross_engine(
     src_engine: Engine,
     src: MemoryDesc,
     dst_engine: Engine,
@@ -101,11 +101,11 @@ def describe_between(
     attr = PrimitiveAttr() if attr is None else attr
     if not isinstance(attr, PrimitiveAttr):
         raise TypeError(f"attr: expect a PrimitiveAttr, got {type(attr).__name__}")
-    sides = Sides(src_engine, dst_engine)
-    engine, target = sides.streams, sides.streams.target
+    engines = EnginePair(src_engine, dst_engine)
+    engine, target = engines.stream_engine, engines.stream_engine.target
     if stream is not None:
-        sides.check(stream, "cpu")
+        engines.check_stream(stream, "cpu")
         engine, target = stream.engine, stream.target
     fields = src, dst, src_engine.kind, dst_engine.kind
     known = None if hint is None else hint.pd
-    return CrossingDescIface(sides, engine, offers(Reorder, target, attr, known, fields, {}))
+    return CrossEngineDescIface(engines, engine, find_candidates(Reorder, target, attr, known, fields, {}))

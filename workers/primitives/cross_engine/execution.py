@@ -35,18 +35,18 @@ _Copy = tuple[Any, Any, Any]
 _SCRATCHPAD: Final = int(Arg.SCRATCHPAD)
 
 
-class CrossingOnDevice:
+class DeviceCrossEngineExecution:
     """Executes one primitive that an OpenCL engine computes, from any number of threads at once."""
 
-    def __init__(self, inner: OpenClExecution, entry: Entry, computing: Engine) -> None:
+    def __init__(self, inner: OpenClExecution, entry: Entry, compute_engine: Engine) -> None:
         self._inner = inner
         self._entry = entry
-        self._computing = computing
+        self._compute_engine = compute_engine
 
     def execute(self, stream: Stream, args: Mapping[int, Memory], text: str | None = None) -> None:
         """Enqueue on a stream of the engine that computes; ``text`` is its verbose line's. Raises KernelFailed."""
         buffers: dict[int, Any] = {
-            int(arg): memory.device_buffer for arg, memory in args.items() if memory.engine is self._computing
+            int(arg): memory.device_buffer for arg, memory in args.items() if memory.engine is self._compute_engine
         }
         under_way: list[object] = []
         used = dict(args), [memory.owner for memory in args.values()], buffers, under_way
@@ -76,7 +76,7 @@ class CrossingOnDevice:
         if source.is_on_host:
             view = host_view(source.address, transfer.nbytes)
             return cl.enqueue_copy(stream.queue, buffer, view, dst_offset=offset, is_blocking=False)
-        there, here = (_queue(source), source.device_buffer, 0), (self._computing.opencl.queue, buffer, offset)
+        there, here = (_queue(source), source.device_buffer, 0), (self._compute_engine.opencl.queue, buffer, offset)
         stream.on_host(partial(_pass_on, self._entry.implementation, there, here, transfer.nbytes))
         return None
 
@@ -87,12 +87,12 @@ class CrossingOnDevice:
         if target.is_on_host:
             view = host_view(target.address, transfer.nbytes)
             return cl.enqueue_copy(stream.queue, view, buffer, src_offset=offset, is_blocking=False)
-        here, there = (self._computing.opencl.queue, buffer, offset), (_queue(target), target.device_buffer, 0)
+        here, there = (self._compute_engine.opencl.queue, buffer, offset), (_queue(target), target.device_buffer, 0)
         stream.on_host(partial(_pass_on, self._entry.implementation, here, there, transfer.nbytes))
         return None
 
 
-class CrossingOnHost:
+class HostCrossEngineExecution:
     """Executes one primitive that the CPU computes, from any number of threads at once."""
 
     def __init__(self, inner: CpuExecution, entry: Entry) -> None:

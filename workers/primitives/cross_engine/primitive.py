@@ -12,15 +12,15 @@ from ...streams.stream import Stream
 from ..primitive import Execution, Primitive, checked_argument
 from ..primitive_desc import PrimitiveDesc
 from ..primitive_desc_iface import arguments
-from .desc import Sides
-from .execution import CrossingOnDevice, CrossingOnHost
+from .desc import EnginePair
+from .execution import DeviceCrossEngineExecution, HostCrossEngineExecution
 
 if TYPE_CHECKING:
     from ...execution.opencl_execution import OpenClExecution
     from ..cache import PrimitiveCache
 
 
-class CrossingPrimitive(Primitive):
+class CrossEnginePrimitive(Primitive):
     """A created reorder between engines, with its resources on the engine that computes.
 
     It is executed on streams of the OpenCL engine, of src's where there are two, and what the CPU computes on streams on a
@@ -29,16 +29,18 @@ class CrossingPrimitive(Primitive):
     thread of its own for what the CPU computes and for what goes to another OpenCL engine.
     """
 
-    def __init__(self, pd: PrimitiveDesc, sides: Sides, cache: PrimitiveCache | None = None) -> None:
+    def __init__(self, pd: PrimitiveDesc, engines: EnginePair, cache: PrimitiveCache | None = None) -> None:
         """Get what ``pd`` describes and realize it, as `Primitive` does."""
-        super().__init__(pd, sides.computing(pd.target), cache)
-        self.engine = sides.streams
-        self._sides = sides
-        self._places = {arg: (desc, sides.of(arg, self.resources.engine)) for arg, desc in arguments(pd).items()}
+        super().__init__(pd, engines.compute_engine(pd.target), cache)
+        self.engine = engines.stream_engine
+        self._engines = engines
+        self._places = {
+            arg: (desc, engines.engine_of(arg, self.resources.engine)) for arg, desc in arguments(pd).items()
+        }
 
     def execute(self, stream: Stream, args: Mapping[int, Memory] | Mapping[Arg, Memory]) -> None:
         """Compute on memories given by argument, those of attributes on the OpenCL engine: see `Primitive.execute`."""
-        self._sides.check(stream, self.resources.engine.kind)
+        self._engines.check_stream(stream, self.resources.engine.kind)
         given: Mapping[Any, Memory] = args
         places = self._places.items()
         self._run(stream, {a: checked_argument(a, given.get(a), desc, engine) for a, (desc, engine) in places})
@@ -46,5 +48,5 @@ class CrossingPrimitive(Primitive):
     def _realized(self) -> Execution:
         inner, entry = super()._realized(), self._cached.entry
         if isinstance(inner, CpuExecution):
-            return CrossingOnHost(inner, entry)
-        return CrossingOnDevice(cast("OpenClExecution", inner), entry, self.resources.engine)
+            return HostCrossEngineExecution(inner, entry)
+        return DeviceCrossEngineExecution(cast("OpenClExecution", inner), entry, self.resources.engine)

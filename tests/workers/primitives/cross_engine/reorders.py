@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from poolrt.cachestore import CacheStore
 from poolrt.workers import Arg, Engine, Memory, MemoryDesc, PostOp, PrimitiveAttr, Quantisation, Reorder, Stream
 from poolrt.workers.primitives.cache import PrimitiveCache
-from poolrt.workers.primitives.cross_engine.primitive import CrossingPrimitive
+from poolrt.workers.primitives.cross_engine.primitive import CrossEnginePrimitive
 from poolrt.workers.primitives.key import primitive_key
 from poolrt.workers.primitives.primitive_desc_iface import PrimitiveDescIface, arguments
 from tests.references import assert_close, results
@@ -204,7 +204,7 @@ def again(cache: PrimitiveCache) -> list[object]:
         found.append(compute(iface, cache, 1))
         primitive = iface.create(cache)
         gone: list[weakref.ref[Any]] = [weakref.ref(gpu), weakref.ref(cpu), weakref.ref(primitive.resources)]
-        assert isinstance(primitive, CrossingPrimitive)
+        assert isinstance(primitive, CrossEnginePrimitive)
         del cpu, gpu, iface, primitive
         gc.collect()
         found.append([reference() is None for reference in gone])
