@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import pytest
 
 from poolrt.cachestore import CacheStore
+from poolrt.workers.engines.object_loader import NativeKernel, load_object
 from poolrt.workers.engines.target import ISA_LEVELS, host_isa
 from poolrt.workers.implementations.native.region_loop import PARTS
-from poolrt.workers.implementations.program import KernelSpec
 from poolrt.workers.kernels.native.codegen import compile_kernel
-from poolrt.workers.kernels.native.object_loader import NativeKernel, load_object
+from poolrt.workers.kernels.spec import KernelSpec
 from poolrt.workers.verbose.output import set_verbose
 
 from .implementations.opencl.reference.runner import OpenClRunner

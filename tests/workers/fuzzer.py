@@ -21,9 +21,9 @@ from poolrt.cachestore import Key
 from poolrt.cachestore.entry import EntryCodec, EntryMeta
 from poolrt.cachestore.signing import SigningKey
 from poolrt.workers.engines.cpu import CpuEngine
+from poolrt.workers.engines.object_loader import ObjectError, load_object
 from poolrt.workers.execution.native_binding import BindError, BoundPrimitive, RealizedPrimitive
 from poolrt.workers.implementations.program import Launch
-from poolrt.workers.kernels.native.object_loader import ObjectError, load_object
 from poolrt.workers.memory.buffer import Buffer
 from poolrt.workers.primitives.entry import MalformedEntry, parse_entry
 from poolrt.workers.threadpools.jobs import Jobs

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..kernels.native.object_loader import NativeKernel, load_object
+from .object_loader import NativeKernel, load_object
 from .realized import Realized
 
 

@@ -107,7 +107,7 @@ class OpenClEngine:
 
 
 def _realize(context: pyopencl.Context, device: pyopencl.Device, binary: bytes) -> pyopencl.Program:
-    from ..kernels.opencl.realize import realize_program
+    from .opencl_program import realize_program
 
     return realize_program(context, device, binary)
 

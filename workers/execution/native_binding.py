@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from ..desc.args import Arg
 from ..engines.cpu import CpuEngine
-from ..kernels.native.object_loader import NativeKernel
+from ..engines.object_loader import NativeKernel
 from ..memory.buffer import Table
 from ..primitives.entry import Entry
 from ..threadpools.interface import Region

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from ..desc.args import Arg
-from ..kernels.opencl.realize import realize_kernel, set_memory, set_number
+from ..engines.opencl_program import realize_kernel, set_memory, set_number
 from ..memory.opencl import device_buffer
 from ..primitives.entry import Entry
 from .resource import LinkedLaunch, Resource

@@ -26,32 +26,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from ..kernels.spec import KernelSpec
+
 if TYPE_CHECKING:
     from ..primitives.primitive_desc import PrimitiveDesc
 
-Value: TypeAlias = "bool | int | float | str | tuple[Value, ...] | None"
 LaunchArgument: TypeAlias = "tuple[str, int | float | tuple[int, int]]"
-
-
-class KernelSpec(NamedTuple):
-    """Names one kernel: the generator module (or ``.cl`` file) that makes it, and the parameters it is specialised for."""
-
-    generator: str
-    params: tuple[tuple[str, Value], ...] = ()
-
-    @classmethod
-    def of(cls, generator: str, **params: Value) -> KernelSpec:
-        """Return the spec with its parameters in canonical order."""
-        return cls(generator, tuple(sorted(params.items())))
-
-    @property
-    def name(self) -> str:
-        """What an OpenCL kernel's function is called: the generator, without its folder."""
-        return self.generator.rpartition(".")[2]
-
-    def fields(self) -> dict[str, object]:
-        """Return the named fields for a key."""
-        return {"generator": self.generator, "params": dict(self.params)}
 
 
 class Launch(NamedTuple):

@@ -11,7 +11,7 @@ from poolrt.cachestore import Key
 
 from ..engines.target import Target
 from ..implementations.cost_model import nanoseconds
-from ..implementations.program import KernelSpec
+from ..kernels.spec import KernelSpec
 from .entry import pack_entry
 from .key import primitive_key
 from .primitive_desc import PrimitiveDesc

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 if TYPE_CHECKING:
-    from ..kernels.native.object_loader import NativeKernel
+    from ..engines.object_loader import NativeKernel
 
 #: Entry point of a native kernel: ``i32 (ret*, exc**, int64 blob[])``.
 KERNEL_TYPE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)

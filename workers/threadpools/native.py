@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Final
 
-from ..kernels.native.object_loader import NativeKernel, load_object
+from ..engines.object_loader import NativeKernel, load_object
 from .interface import Region, ThreadpoolInterface
 from .native_queue import CAPACITY, NativeQueue
 from .python_tasks import python_region

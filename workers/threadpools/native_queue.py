@@ -7,7 +7,7 @@ import threading
 from collections import deque
 from typing import Final
 
-from ..kernels.native.object_loader import NativeKernel
+from ..engines.object_loader import NativeKernel
 from .regions import PackedRegions
 
 _LINE: Final = 64

@@ -9,7 +9,7 @@ import ctypes
 import time
 from collections.abc import Sequence
 
-from ..kernels.native.object_loader import NativeKernel
+from ..engines.object_loader import NativeKernel
 from ..threadpools.interface import KERNEL_TYPE, Region, ThreadpoolInterface
 from .output import verbose
 

@@ -13,8 +13,8 @@ import numpy as np
 
 from poolrt.cachestore import CacheStore
 from poolrt.workers import Arg, Engine, Memory, MemoryDesc, PrimitiveAttr, Quantisation, Reorder, Stream
+from poolrt.workers.engines import opencl_program as realize
 from poolrt.workers.execution.resource_mapper import ResourceMapper
-from poolrt.workers.kernels.opencl import realize
 from poolrt.workers.primitives.cache import PrimitiveCache
 from poolrt.workers.primitives.primitive_desc_iface import PrimitiveDescIface
 from tests.workers.execution.data import DATA, kinds_reached

@@ -18,7 +18,8 @@ from poolrt.cachestore.single_flight import SharedFuture
 from poolrt.workers.desc import Eltwise, MemoryDesc, OpDesc, PrimitiveAttr
 from poolrt.workers.engines.engine import Engine
 from poolrt.workers.engines.target import Target
-from poolrt.workers.implementations.program import KernelSpec, Program
+from poolrt.workers.implementations.program import Program
+from poolrt.workers.kernels.spec import KernelSpec
 from poolrt.workers.primitives.cache import Future, PrimitiveCache
 from poolrt.workers.primitives.cached_primitive import CachedPrimitive
 from poolrt.workers.primitives.creation import PrimitiveCreator

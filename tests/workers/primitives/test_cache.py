@@ -16,7 +16,8 @@ import pytest
 from poolrt.cachestore import CacheStore, CreationFailed, CreationTimeout, Key
 from poolrt.workers.desc import Arg, Eltwise, MemoryDesc, PrimitiveAttr
 from poolrt.workers.engines.target import cpu_target
-from poolrt.workers.implementations.program import KernelSpec, Launch, Program
+from poolrt.workers.implementations.program import Launch, Program
+from poolrt.workers.kernels.spec import KernelSpec
 from poolrt.workers.primitives.cache import Future, PrimitiveCache
 from poolrt.workers.primitives.cached_primitive import CachedPrimitive
 from poolrt.workers.primitives.creation import PrimitiveCreator

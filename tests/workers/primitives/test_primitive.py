@@ -16,8 +16,8 @@ import pytest
 from poolrt.cachestore import CacheStore
 from poolrt.workers.desc import Arg, Convolution, Eltwise, MemoryDesc, PrimitiveAttr
 from poolrt.workers.engines.engine import Engine
+from poolrt.workers.engines.object_loader import ObjectError
 from poolrt.workers.engines.target import cpu_target
-from poolrt.workers.kernels.native.object_loader import ObjectError
 from poolrt.workers.memory.storage import Memory
 from poolrt.workers.primitives.cache import PrimitiveCache
 from poolrt.workers.primitives.entry import pack_entry

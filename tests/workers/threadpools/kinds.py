@@ -7,10 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Final
 
+from poolrt.workers.engines.object_loader import NativeKernel, load_object
 from poolrt.workers.engines.target import host_isa
-from poolrt.workers.implementations.program import KernelSpec
 from poolrt.workers.kernels.native.codegen import compile_kernel
-from poolrt.workers.kernels.native.object_loader import NativeKernel, load_object
+from poolrt.workers.kernels.spec import KernelSpec
 from poolrt.workers.threadpools.executor import ExecutorPool
 from poolrt.workers.threadpools.interface import ThreadpoolInterface
 from poolrt.workers.threadpools.native import NativePool

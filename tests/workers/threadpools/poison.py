@@ -18,9 +18,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from poolrt.workers.engines.object_loader import NativeKernel
 from poolrt.workers.execution import native_binding as bound_primitive
 from poolrt.workers.execution.resource import LinkedLaunch
-from poolrt.workers.kernels.native.object_loader import NativeKernel
 from poolrt.workers.memory import buffer, host_bytes
 from poolrt.workers.streams import stream
 from poolrt.workers.threadpools.jobs import Jobs

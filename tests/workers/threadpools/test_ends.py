@@ -24,8 +24,8 @@ from poolrt.cachestore import CacheStore
 from poolrt.workers.desc import Arg, Eltwise, MemoryDesc
 from poolrt.workers.engines.engine import Engine
 from poolrt.workers.engines.target import host_isa
-from poolrt.workers.implementations.program import KernelSpec
 from poolrt.workers.kernels.native.codegen import compile_kernel
+from poolrt.workers.kernels.spec import KernelSpec
 from poolrt.workers.memory.storage import Memory
 from poolrt.workers.primitives.cache import PrimitiveCache
 from poolrt.workers.streams.attributes import StreamAttr
@@ -317,7 +317,7 @@ def test_a_process_may_end_while_its_pools_have_work(tmp_path: Path) -> None:
     code = f"""
 import time
 from pathlib import Path
-from poolrt.workers.kernels.native.object_loader import load_object
+from poolrt.workers.engines.object_loader import load_object
 from poolrt.workers.threadpools.native import NativePool
 from poolrt.workers.threadpools.threads import ThreadsPool
 kernels = [load_object(Path({str(tmp_path)!r}, part).read_bytes()) for part in {parts!r}]

@@ -12,7 +12,7 @@ import pytest
 from poolrt.cachestore import CacheStore
 from poolrt.workers.desc import Eltwise, MemoryDesc
 from poolrt.workers.engines.engine import Engine
-from poolrt.workers.kernels.native.object_loader import NativeKernel
+from poolrt.workers.engines.object_loader import NativeKernel
 from poolrt.workers.primitives.cache import PrimitiveCache
 from poolrt.workers.primitives.primitive import Primitive
 from poolrt.workers.threadpools.interface import Region

@@ -20,7 +20,7 @@ import pytest
 from poolrt.cachestore import CacheStore
 from poolrt.workers.desc import Matmul, MemoryDesc
 from poolrt.workers.engines.engine import Engine
-from poolrt.workers.kernels.native.object_loader import NativeKernel
+from poolrt.workers.engines.object_loader import NativeKernel
 from poolrt.workers.threadpools.interface import Region
 from poolrt.workers.threadpools.native import NativePool
 from poolrt.workers.threadpools.sequential import SequentialPool

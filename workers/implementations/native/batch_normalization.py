@@ -7,7 +7,8 @@ import math
 
 from ...desc import Arg, BatchNormalization, PrimitiveAttr
 from ...engines.target import Target
-from ..program import KernelSpec, Launch, LaunchArgument, Program
+from ...kernels.spec import KernelSpec
+from ..program import Launch, LaunchArgument, Program
 from ..reference.normalization import ReferenceNormalization
 from .blocks import CHUNK, LANES, channel_tail, follow, is_blocked, refuse_different, refuse_permuted
 from .chain import chain, chain_source, refuse_chain

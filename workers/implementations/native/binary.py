@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 from ...desc import Arg, Binary, MemoryDesc, PrimitiveAttr
 from ...engines.target import Target
-from ..program import KernelSpec, Launch, LaunchArgument, Program
+from ...kernels.spec import KernelSpec
+from ..program import Launch, LaunchArgument, Program
 from ..reference.binary import ReferenceBinary
 from .blocks import CHUNK, LANES, channel_blocks, channel_tail, follow, is_blocked, refuse
 from .chain import chain, chain_source, refuse_chain

@@ -7,7 +7,8 @@ constants they cost nothing at run time.
 from __future__ import annotations
 
 from ...desc import MemoryDesc, PrimitiveAttr, post_op_src
-from ..program import LaunchArgument, Value
+from ...kernels.spec import Value
+from ..program import LaunchArgument
 
 
 def refuse_chain(attr: PrimitiveAttr, dst: MemoryDesc) -> str | None:

@@ -7,7 +7,8 @@ import math
 
 from ...desc import Arg, Concat, MemoryDesc, PrimitiveAttr, multiple_src
 from ...engines.target import Target
-from ..program import KernelSpec, Launch, LaunchArgument, Program
+from ...kernels.spec import KernelSpec
+from ..program import Launch, LaunchArgument, Program
 from ..reference.concat import ReferenceConcat
 from .blocks import CHUNK, LANES, follow, is_blocked, refuse, refuse_different
 

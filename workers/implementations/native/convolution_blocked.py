@@ -9,7 +9,8 @@ from typing import TypeAlias
 
 from ...desc import Arg, Convolution, MemoryDesc, PrimitiveAttr
 from ...engines.target import Target
-from ..program import KernelSpec, LaunchArgument, Program
+from ...kernels.spec import KernelSpec
+from ..program import LaunchArgument, Program
 from .blocks import blocked_tag, refuse
 from .chain import chain_source
 from .convolution_chain import bounds, refuse_bounded

@@ -6,7 +6,8 @@ import dataclasses
 
 from ...desc import Arg, Convolution, PrimitiveAttr
 from ...engines.target import Target
-from ..program import KernelSpec, Launch, LaunchArgument, Program
+from ...kernels.spec import KernelSpec
+from ..program import Launch, LaunchArgument, Program
 from .blocks import blocked_tag, refuse
 from .chain import chain_source
 from .convolution_blocked import chosen, ints, refuse_operands

@@ -8,7 +8,8 @@ from collections.abc import Iterable
 
 from ...desc import Arg, Convolution, MemoryDesc, PrimitiveAttr
 from ...engines.target import Target
-from ..program import KernelSpec, Launch, LaunchArgument, Program
+from ...kernels.spec import KernelSpec
+from ..program import Launch, LaunchArgument, Program
 from .blocks import is_blocked, refuse
 from .chain import chain_source
 from .convolution_blocked import chosen, refuse_operands

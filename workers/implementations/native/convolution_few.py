@@ -6,7 +6,8 @@ import dataclasses
 
 from ...desc import Arg, Convolution, PrimitiveAttr
 from ...engines.target import Target
-from ..program import KernelSpec, Program
+from ...kernels.spec import KernelSpec
+from ..program import Program
 from .blocks import blocked_tag, refuse
 from .convolution_blocked import Walk, chosen, in_place, ints, reduce, refuse_operands
 from .convolution_chain import refuse_bounded

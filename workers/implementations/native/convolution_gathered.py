@@ -10,7 +10,8 @@ import dataclasses
 
 from ...desc import Arg, Convolution, MemoryDesc, PrimitiveAttr
 from ...engines.target import Target
-from ..program import KernelSpec, LaunchArgument, Program
+from ...kernels.spec import KernelSpec
+from ..program import LaunchArgument, Program
 from .blocks import is_blocked, refuse
 from .chain import chain_source
 from .convolution_blocked import Operands, Reach, chosen, ints, reduce, refuse_operands

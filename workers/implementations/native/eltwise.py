@@ -6,7 +6,8 @@ import dataclasses
 
 from ...desc import Arg, Eltwise, PrimitiveAttr
 from ...engines.target import Target
-from ..program import KernelSpec, Launch, Program
+from ...kernels.spec import KernelSpec
+from ..program import Launch, Program
 from ..reference.eltwise import ReferenceEltwise
 from .blocks import follow, refuse, refuse_different, span
 from .chain import chain, chain_source, refuse_chain

@@ -7,7 +7,8 @@ from typing import Final
 
 from ...desc import Arg, Matmul, MemoryDesc, PrimitiveAttr, zero_points_of
 from ...engines.target import Target
-from ..program import KernelSpec, Launch, LaunchArgument, Program
+from ...kernels.spec import KernelSpec
+from ..program import Launch, LaunchArgument, Program
 from .convolution_tiles import output_blocks, tile_positions
 
 #: Bytes of packed rows that are multiplied by all columns before the next rows.

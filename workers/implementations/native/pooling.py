@@ -8,7 +8,8 @@ import struct
 
 from ...desc import Arg, Pooling, PrimitiveAttr
 from ...engines.target import Target
-from ..program import KernelSpec, Launch, LaunchArgument, Program
+from ...kernels.spec import KernelSpec
+from ..program import Launch, LaunchArgument, Program
 from ..reference.pooling import ReferencePooling
 from .blocks import LANES, channel_blocks, channel_tail, follow, is_blocked, refuse_different, refuse_permuted
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from ...desc import Arg, MemoryDesc, PrimitiveAttr
-from ..program import KernelSpec, LaunchArgument, Program
+from ...kernels.spec import KernelSpec
+from ..program import LaunchArgument, Program
 from .chain import chain_source
 from .convolution_chain import bounds
 from .convolution_tiles import output_blocks, tile_positions

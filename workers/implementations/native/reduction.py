@@ -10,7 +10,8 @@ from typing import Final, NamedTuple
 
 from ...desc import Arg, PrimitiveAttr, Reduction
 from ...engines.target import Target
-from ..program import KernelSpec, Launch, LaunchArgument, Program
+from ...kernels.spec import KernelSpec
+from ..program import Launch, LaunchArgument, Program
 from ..reference.reduction import ReferenceReduction
 from .blocks import LANES, follow
 

@@ -7,7 +7,8 @@ from typing import Final
 from ...desc import PrimitiveAttr
 from ...desc.operations.region_loop import RegionLoop
 from ...engines.target import Target
-from ..program import KernelSpec, Program
+from ...kernels.spec import KernelSpec
+from ..program import Program
 
 #: What a native pool's kernels do, in the order in which it takes them.
 PARTS: Final = ("loop", "submit", "clock")

@@ -6,8 +6,9 @@ import struct
 
 from ...desc import Arg, MemoryDesc, PrimitiveAttr, Reorder, item_size
 from ...engines.target import Target
+from ...kernels.spec import KernelSpec
 from ..cross_engine import CrossingReorder
-from ..program import KernelSpec, Launch, LaunchArgument, Program
+from ..program import Launch, LaunchArgument, Program
 from ..reference.reorder import ReferenceReorder
 from .loop_nest import PIECE, IncompatibleBlocks, Loop, Nest, copies, fills, pieces, steps
 

@@ -7,7 +7,8 @@ import math
 
 from ...desc import Arg, PrimitiveAttr, Softmax
 from ...engines.target import Target
-from ..program import KernelSpec, Launch, LaunchArgument, Program
+from ...kernels.spec import KernelSpec
+from ..program import Launch, LaunchArgument, Program
 from ..reference.softmax import ReferenceSoftmax
 from .blocks import LANES, channel_blocks, channel_tail, follow, is_blocked, refuse_different, refuse_permuted
 

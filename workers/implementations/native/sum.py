@@ -6,7 +6,8 @@ import dataclasses
 
 from ...desc import Arg, PrimitiveAttr, Sum, multiple_src
 from ...engines.target import Target
-from ..program import KernelSpec, Launch, LaunchArgument, Program
+from ...kernels.spec import KernelSpec
+from ..program import Launch, LaunchArgument, Program
 from ..reference.sum import ReferenceSum
 from .blocks import follow, refuse, refuse_different, span
 from .chain import chain, chain_source, refuse_chain

@@ -6,7 +6,8 @@ from math import prod
 
 from ...desc import Arg, BatchNormalization, PrimitiveAttr
 from ...engines.target import Target
-from ..program import KernelSpec, Program
+from ...kernels.spec import KernelSpec
+from ..program import Program
 from ..reference.normalization import ReferenceNormalization
 from .grid import LIGHT, group, integers, launch, memory, vector_width
 from .implementation import OpenClImplementation

@@ -6,7 +6,8 @@ from typing import Final
 
 from ...desc import Arg, Binary, MemoryDesc, PrimitiveAttr
 from ...engines.target import Target
-from ..program import KernelSpec, Launch, LaunchArgument, Program
+from ...kernels.spec import KernelSpec
+from ..program import Launch, LaunchArgument, Program
 from ..reference.binary import ReferenceBinary
 from .grid import LIGHT, group, integers, launch, memory, vector_width
 from .implementation import OpenClImplementation

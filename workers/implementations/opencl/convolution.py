@@ -14,8 +14,9 @@ from math import prod
 
 from ...desc import Arg, Convolution, PrimitiveAttr
 from ...engines.target import Target
+from ...kernels.spec import KernelSpec
 from ..nested.convolution import NestedConvolution
-from ..program import KernelSpec, Launch, LaunchArgument, Program
+from ..program import Launch, LaunchArgument, Program
 from ..reference.convolution import ReferenceConvolution
 from .grid import HEAVY, LIGHT, REGISTER_ROWS, group, integers, launch, memory, vector_width
 from .implementation import OpenClImplementation

@@ -7,7 +7,8 @@ from math import prod
 from typing import Final
 
 from ...engines.target import Target
-from ..program import KernelSpec, Launch, LaunchArgument
+from ...kernels.spec import KernelSpec
+from ..program import Launch, LaunchArgument
 from .grid import LIGHT, group, integers, launch, vector_width
 from .layouts import merged
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from ...desc import Arg, Eltwise, PrimitiveAttr
 from ...engines.target import Target
-from ..program import KernelSpec, Program
+from ...kernels.spec import KernelSpec
+from ..program import Program
 from ..reference.eltwise import ReferenceEltwise
 from .grid import LIGHT, group, integers, launch, memory, vector_width
 from .implementation import OpenClImplementation

@@ -6,8 +6,9 @@ from typing import Final
 
 from ...desc import Arg, InnerProduct, PrimitiveAttr
 from ...engines.target import Target
+from ...kernels.spec import KernelSpec
 from ..nested.inner_product import NestedInnerProduct
-from ..program import KernelSpec, Program
+from ..program import Program
 from ..reference.inner_product import ReferenceInnerProduct
 from .grid import HEAVY, group, integers, launch, memory, vector_width
 from .implementation import OpenClImplementation

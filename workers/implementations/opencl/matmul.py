@@ -6,7 +6,8 @@ from math import prod
 
 from ...desc import Arg, Matmul, PrimitiveAttr
 from ...engines.target import Target
-from ..program import KernelSpec, Program
+from ...kernels.spec import KernelSpec
+from ..program import Program
 from ..reference.matmul import ReferenceMatmul
 from .grid import HEAVY, REGISTER_ROWS, group, integers, launch, memory, vector_width
 from .implementation import OpenClImplementation

@@ -6,7 +6,8 @@ Any number of eltwise steps and at most one binary step, whose second source has
 from __future__ import annotations
 
 from ...desc import MemoryDesc, PrimitiveAttr, post_op_src
-from ..program import LaunchArgument, Value
+from ...kernels.spec import Value
+from ..program import LaunchArgument
 from .grid import memory
 
 

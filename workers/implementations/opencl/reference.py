@@ -14,8 +14,9 @@ from typing import Any, Final
 
 from ...desc import OpDesc, PrimitiveAttr
 from ...engines.target import Target
+from ...kernels.spec import KernelSpec
 from ..contract import Implementation
-from ..program import KernelSpec, Launch, LaunchArgument, Program
+from ..program import Launch, LaunchArgument, Program
 from .grid import HEAVY, MAX_ITEMS, group, launch
 
 #: Data types that are computed in double only.

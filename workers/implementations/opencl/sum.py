@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from ...desc import Arg, PrimitiveAttr, Sum, multiple_src
 from ...engines.target import Target
-from ..program import KernelSpec, Program
+from ...kernels.spec import KernelSpec
+from ..program import Program
 from ..reference.sum import ReferenceSum
 from .binary import binary_kernel, binary_launch
 from .grid import LIGHT, group, integers, launch, memory, vector_width

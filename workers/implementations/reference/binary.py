@@ -6,10 +6,10 @@ import dataclasses
 
 from ...desc import Arg, Binary, PrimitiveAttr
 from ...engines.target import Target
+from ...kernels.codes import BINARY
 from ..native.blocks import follow
 from ..program import Program
 from .attributes import refuse_attributes
-from .codes import BINARY
 from .tables import Tables
 
 

@@ -6,10 +6,10 @@ import dataclasses
 
 from ...desc import Arg, Eltwise, PrimitiveAttr
 from ...engines.target import Target
+from ...kernels.codes import ELTWISE
 from ..native.blocks import follow
 from ..program import LaunchArgument, Program
 from .attributes import refuse_attributes
-from .codes import ELTWISE
 from .tables import Tables, as_float32
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from ...desc import Arg, Pooling, PrimitiveAttr
 from ...engines.target import Target
+from ...kernels.codes import POOLING
 from ..program import LaunchArgument, Program
 from .attributes import refuse_attributes
-from .codes import POOLING
 from .layouts import completed
 from .products import Window, window_table
 from .tables import Tables

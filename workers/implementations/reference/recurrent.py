@@ -6,9 +6,9 @@ from typing import Generic, TypeVar
 
 from ...desc import Arg, Gru, Lstm, PrimitiveAttr, Rnn
 from ...engines.target import Target
+from ...kernels.codes import CELLS, ELTWISE
 from ..program import LaunchArgument, Program
 from .attributes import refuse_attributes
-from .codes import CELLS, ELTWISE
 from .layouts import completed
 from .tables import Tables
 

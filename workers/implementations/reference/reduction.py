@@ -7,10 +7,10 @@ import math
 
 from ...desc import Arg, PrimitiveAttr, Reduction
 from ...engines.target import Target
+from ...kernels.codes import REDUCTION
 from ..native.blocks import follow
 from ..program import Program
 from .attributes import refuse_attributes
-from .codes import REDUCTION
 from .tables import Tables, as_float32
 
 

@@ -13,8 +13,9 @@ from typing import Final, NamedTuple
 
 from ...desc import MemoryDesc, PrimitiveAttr, item_size, post_op_src
 from ...desc.quantisation import KINDS
-from ..program import KernelSpec, Launch, LaunchArgument, Program
-from .codes import BINARY, DATA_TYPES, ELTWISE, STEPS
+from ...kernels.codes import BINARY, DATA_TYPES, ELTWISE, STEPS
+from ...kernels.spec import KernelSpec
+from ..program import Launch, LaunchArgument, Program
 
 #: Words of a record before its dimensions, and words a dimension.
 _HEADER: Final = 5

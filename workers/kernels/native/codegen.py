@@ -29,9 +29,9 @@ from numba.core.runtime.nrt import rtsys
 from numba.core.typing.context import Context
 from numba.core.typing.templates import Signature
 
+from ...engines.object_loader import ALLOWED_SYMBOLS, ENTRY_SYMBOL
 from ...engines.target import EXTENSIONS, ISA_LEVELS
-from ...implementations.program import KernelSpec
-from .object_loader import ALLOWED_SYMBOLS, ENTRY_SYMBOL
+from ..spec import KernelSpec
 
 _DECLARATION: Final = re.compile(r"^declare [^@]*@(\"[^\"]+\"|[\w.$-]+)\(", re.MULTILINE)
 #: A generator is a module here, or in one folder below.

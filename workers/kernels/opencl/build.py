@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...engines.opencl import EngineUnavailable, OpenClEngine, runtime
 from ...engines.target import Target
-from ...implementations.program import KernelSpec
+from ..spec import KernelSpec
 from .source import kernel_source
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from ...implementations.program import KernelSpec
-from ...implementations.reference.codes import BINARY, CELLS, DATA_TYPES, ELTWISE, POOLING, REDUCTION, STEPS
+from ..codes import BINARY, CELLS, DATA_TYPES, ELTWISE, POOLING, REDUCTION, STEPS
+from ..spec import KernelSpec
 
 #: Prefix of the generators, and the folder of the files.
 REFERENCE: Final = "reference"

@@ -15,7 +15,7 @@ import math
 from pathlib import Path
 from typing import Final
 
-from ...implementations.program import KernelSpec, Value
+from ..spec import KernelSpec, Value
 from .reference_source import REFERENCE, reference_source
 
 _RESERVED: Final = frozenset({"local", "grids", "post_ops"})

@@ -19,12 +19,12 @@ import numba
 import numpy as np
 import pytest
 
+from poolrt.workers.engines.object_loader import ObjectError, load_object
 from poolrt.workers.engines.target import ISA_LEVELS
-from poolrt.workers.implementations.program import KernelSpec
 from poolrt.workers.kernels.native import codegen, vec
 from poolrt.workers.kernels.native.codegen import CompileError, compile_function, compile_kernel
-from poolrt.workers.kernels.native.object_loader import ObjectError, load_object
 from poolrt.workers.kernels.native.reference.scalars import operand, write_64
+from poolrt.workers.kernels.spec import KernelSpec
 
 I = numba.types.int64  # noqa: E741
 SIGNATURE = numba.types.void(I, I, I, I)

@@ -9,10 +9,10 @@ import numba
 import numpy as np
 import pytest
 
+from poolrt.workers.engines.object_loader import load_object
 from poolrt.workers.engines.target import ISA_LEVELS, host_isa
 from poolrt.workers.kernels.native import vec
 from poolrt.workers.kernels.native.codegen import compile_function
-from poolrt.workers.kernels.native.object_loader import load_object
 
 INT = numba.types.int64
 LEVELS = [level for level in ISA_LEVELS if list(ISA_LEVELS).index(level) <= list(ISA_LEVELS).index(host_isa())]

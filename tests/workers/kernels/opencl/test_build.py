@@ -22,7 +22,7 @@ USE = """
 from pathlib import Path
 import numpy
 from poolrt.workers.engines.opencl import *
-from poolrt.workers.kernels.opencl.realize import *
+from poolrt.workers.engines.opencl_program import *
 engine = OpenClEngine()
 import pyopencl as cl  # when the engine has been made: it is the one that decides how
 binary = Path({path!r}).read_bytes()
@@ -107,7 +107,7 @@ def test_bytes_that_are_no_binary_are_refused(device: str, content: str, reason:
     code = f"""
 import zlib
 from poolrt.workers.engines.opencl import OpenClEngine
-from poolrt.workers.kernels.opencl.realize import RealizeError, realize_program
+from poolrt.workers.engines.opencl_program import RealizeError, realize_program
 engine = OpenClEngine()
 try:
     realize_program(engine.context, engine.device, {content}, largest=2000)

@@ -6,9 +6,9 @@ import math
 
 import pytest
 
-from poolrt.workers.implementations.program import KernelSpec
 from poolrt.workers.kernels.opencl.build import launch_variants
 from poolrt.workers.kernels.opencl.source import kernel_source, literal
+from poolrt.workers.kernels.spec import KernelSpec
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ....implementations.reference.codes import BINARY
+from ...codes import BINARY
 from .scalars import piece
 
 ADD: Final = BINARY["add"]

@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from ....implementations.reference.codes import DATA_TYPES as CODES
+from ...codes import DATA_TYPES as CODES
 from .scalars import (
     bits_of,
     from_bits,

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ....implementations.reference.codes import STEPS
+from ...codes import STEPS
 from .binaries import binary
 from .data_types import load, store
 from .functions import eltwise

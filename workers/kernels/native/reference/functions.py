@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from ....implementations.reference.codes import ELTWISE
+from ...codes import ELTWISE
 from .scalars import piece
 
 RELU: Final = ELTWISE["relu"]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numba.core import types
 
-from ....implementations.reference.codes import POOLING
+from ...codes import POOLING
 from .data_types import load, store
 from .epilogue import finish
 from .tensor import at, base, dim, dtype, rank, where

@@ -7,7 +7,7 @@ from typing import Any
 
 from numba.core import types
 
-from ....implementations.reference.codes import POOLING
+from ...codes import POOLING
 from .data_types import load
 from .epilogue import finish
 from .tensor import at, base, dim, dtype, rank

@@ -12,7 +12,7 @@ from typing import Any
 
 from numba.core import types
 
-from ....implementations.reference.codes import CELLS
+from ...codes import CELLS
 from .data_types import load, store
 from .functions import eltwise, logistic
 from .scalars import piece, read_f64, write_f64

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from numba.core import types
 
-from ....implementations.reference.codes import REDUCTION
+from ...codes import REDUCTION
 from .epilogue import fetch, finish
 from .scalars import piece
 from .tensor import dim, rank

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from poolrt.workers.engines.opencl import opencl_target
-from poolrt.workers.implementations.program import KernelSpec
 from poolrt.workers.kernels.opencl.build import compile_kernel
+from poolrt.workers.kernels.spec import KernelSpec
 from poolrt.workers.primitives.entry import pack_entry
 from poolrt.workers.primitives.key import primitive_key
 from poolrt.workers.primitives.primitive_desc import PrimitiveDesc

@@ -7,10 +7,10 @@ import pkgutil
 
 import pytest
 
-from poolrt.workers.implementations.program import KernelSpec
+from poolrt.workers.engines.object_loader import load_object
 from poolrt.workers.kernels.native import reference
 from poolrt.workers.kernels.native.codegen import compile_kernel
-from poolrt.workers.kernels.native.object_loader import load_object
+from poolrt.workers.kernels.spec import KernelSpec
 
 NAMES = [module.name for module in pkgutil.iter_modules(reference.__path__)]
 

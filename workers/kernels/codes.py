@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from ...desc.attributes import BINARY_ALGORITHMS, ELTWISE_ALGORITHMS, POST_OP_KINDS
-from ...desc.operations.pooling import POOLING_ALGORITHMS
-from ...desc.operations.reduction import REDUCTION_ALGORITHMS
+from ..desc.attributes import BINARY_ALGORITHMS, ELTWISE_ALGORITHMS, POST_OP_KINDS
+from ..desc.operations.pooling import POOLING_ALGORITHMS
+from ..desc.operations.reduction import REDUCTION_ALGORITHMS
 
 DATA_TYPES: Final = {n: i for i, n in enumerate(("f64", "f32", "f16", "bf16", "s64", "s32", "s8", "u8", "bool"))}
 ELTWISE: Final = {name: code for code, name in enumerate(ELTWISE_ALGORITHMS)}

@@ -17,10 +17,10 @@ import numba
 import numpy as np
 import pytest
 
+from poolrt.workers.engines.elf_object import read_object
+from poolrt.workers.engines.object_loader import NativeKernel, ObjectError, load_object
 from poolrt.workers.kernels.native import vec
 from poolrt.workers.kernels.native.codegen import compile_function
-from poolrt.workers.kernels.native.elf_object import read_object
-from poolrt.workers.kernels.native.object_loader import NativeKernel, ObjectError, load_object
 
 from ....mutations import fresh_seed
 from ...fuzzer import fuzz
@@ -80,7 +80,7 @@ def test_loading_imports_no_compiler_and_no_numpy(binary: bytes, tmp_path: Path)
     (tmp_path / "k.o").write_bytes(binary)
     code = """
         import sys
-        from poolrt.workers.kernels.native.object_loader import load_object
+        from poolrt.workers.engines.object_loader import load_object
         load_object(open(sys.argv[1], "rb").read())
         print(sorted({"numba", "llvmlite", "numpy"} & set(sys.modules)))
     """
