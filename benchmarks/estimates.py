@@ -35,11 +35,11 @@ from poolrt.workers.desc import (
     Sum,
 )
 from poolrt.workers.engines.engine import Engine
+from poolrt.workers.execution.primitive import Primitive
 from poolrt.workers.implementations.cost_model import nanoseconds
+from poolrt.workers.implementations.primitive_desc import REFERENCE, PrimitiveDesc, primitive_descs
 from poolrt.workers.memory.storage import Memory
 from poolrt.workers.primitives.cache import PrimitiveCache
-from poolrt.workers.primitives.primitive import Primitive
-from poolrt.workers.primitives.primitive_desc import REFERENCE, PrimitiveDesc, primitive_descs
 from poolrt.workers.streams.stream import Stream
 
 #: How often a primitive is executed, and nanoseconds after which it is no more.

@@ -53,7 +53,7 @@ from poolrt import (
     StreamAttr,
 )
 from poolrt.cachestore import CacheStore
-from poolrt.workers.primitives.primitive_desc_iface import PrimitiveDescIface
+from poolrt.workers.execution.primitive_desc_iface import PrimitiveDescIface
 from poolrt.workers.threadpools.interface import ThreadpoolInterface
 from poolrt.workers.threadpools.native import NativePool
 

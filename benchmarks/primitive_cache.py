@@ -21,9 +21,9 @@ from measure import alternate, record, seconds
 
 from poolrt import Arg, Convolution, Eltwise, Engine, Memory, MemoryDesc, PostOp, PrimitiveAttr, Stream
 from poolrt.cachestore import CacheStore
+from poolrt.workers.execution.primitive_desc_iface import PrimitiveDescIface
 from poolrt.workers.primitives.cache import primitive_cache
 from poolrt.workers.primitives.key import primitive_key
-from poolrt.workers.primitives.primitive_desc_iface import PrimitiveDescIface
 
 #: Many short turns: each is over before another process takes the core, as a rule.
 ROUNDS: Final = 200

@@ -22,8 +22,8 @@ from poolrt import Eltwise, Engine, Memory, MemoryDesc, Stream
 from poolrt.cachestore import CacheStore
 from poolrt.workers import set_verbose
 from poolrt.workers.execution.native_execution import CpuExecution
+from poolrt.workers.execution.primitive import Primitive
 from poolrt.workers.primitives.cache import PrimitiveCache
-from poolrt.workers.primitives.primitive import Primitive
 
 if TYPE_CHECKING:
     from poolrt.workers.execution.native_binding import RealizedPrimitive

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         Sum,
     )
     from .engines.engine import Engine
+    from .execution.primitive import Primitive
     from .gemm import gemm_s8s8s32, gemm_u8s8s32, sgemm
     from .memory.storage import Memory
     from .primitives.cache import (
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
         get_primitive_cache_size,
         set_primitive_cache_capacity,
     )
-    from .primitives.primitive import Primitive
     from .streams.attributes import StreamAttr
     from .streams.stream import Stream
     from .threadpools.executor import ExecutorPool
@@ -69,7 +69,7 @@ _HOMES: Final = {
     "ExecutorPool": ".threadpools.executor",
     "Memory": ".memory.storage",
     "NativePool": ".threadpools.native",
-    "Primitive": ".primitives.primitive",
+    "Primitive": ".execution.primitive",
     "SequentialPool": ".threadpools.sequential",
     "Stream": ".streams.stream",
     "StreamAttr": ".streams.attributes",

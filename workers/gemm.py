@@ -20,7 +20,7 @@ from .threadpools.interface import ThreadpoolInterface
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-    from .primitives.primitive import Primitive
+    from .execution.primitive import Primitive
 
 #: Meaning of ``offsetc`` -> mask of dst's zero points: one value, one a column, one a row.
 _OFFSETS: Final = {"F": 0, "R": 2, "C": 1}

@@ -19,12 +19,12 @@ from poolrt.workers.engines.opencl_identity import device_identity, processor_fl
 from poolrt.workers.engines.pocl import PLATFORM, name_processor, processor_name
 from poolrt.workers.engines.target import Target
 from poolrt.workers.execution.opencl_binding import RealizedOpenClPrimitive, bind_launches
+from poolrt.workers.implementations.primitive_desc import PrimitiveDesc, primitive_desc
 from poolrt.workers.kernels.opencl.build import BUILD_OPTIONS
 from poolrt.workers.kernels.opencl.source import kernel_source
 from poolrt.workers.primitives.creation import PrimitiveCreator
 from poolrt.workers.primitives.entry import parse_entry
 from poolrt.workers.primitives.key import primitive_key
-from poolrt.workers.primitives.primitive_desc import PrimitiveDesc, primitive_desc
 
 ALGORITHM: Final = "logistic"
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import expected  # and with it NumPy, before the clock starts
 
 if TYPE_CHECKING:
-    from poolrt.workers.primitives.primitive_desc import PrimitiveDesc
+    from poolrt.workers.implementations.primitive_desc import PrimitiveDesc
 
 
 def main(job: dict[str, Any]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from poolrt.workers.desc import Arg, MemoryDesc, OpDesc, PostOp, PrimitiveAttr, Quantisation
 from poolrt.workers.engines.target import Target
-from poolrt.workers.primitives.primitive_desc import (
+from poolrt.workers.implementations.primitive_desc import (
     REFERENCE,
     PrimitiveDesc,
     UnsupportedPrimitive,

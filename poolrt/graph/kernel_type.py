@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from poolrt.workers.desc import MemoryDesc
-from poolrt.workers.primitives.primitive_desc import PrimitiveDesc
+from poolrt.workers.implementations.primitive_desc import PrimitiveDesc
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from poolrt.workers.desc import Arg, MemoryDesc, PrimitiveAttr, Reorder
 from poolrt.workers.desc.equivalence import same_bytes
 from poolrt.workers.engines.target import Target
-from poolrt.workers.primitives.primitive_desc import PrimitiveDesc, UnsupportedPrimitive, primitive_desc
+from poolrt.workers.implementations.primitive_desc import PrimitiveDesc, UnsupportedPrimitive, primitive_desc
 
 from .plan_builder import PlanBuilder, Version
 

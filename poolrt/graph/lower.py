@@ -15,9 +15,9 @@ from poolrt.workers.desc import MemoryDesc, OpDesc, PrimitiveAttr, Reorder, post
 from poolrt.workers.desc.op_desc import INTERNAL, OPERATIONS
 from poolrt.workers.desc.operations.region_loop import RegionLoop
 from poolrt.workers.engines.target import Target
+from poolrt.workers.implementations.primitive_desc import UnsupportedPrimitive, implementations, primitive_desc
 from poolrt.workers.plans.execution_plan import PlaceKind, Port
 from poolrt.workers.primitives.key import source_digest, toolchain
-from poolrt.workers.primitives.primitive_desc import UnsupportedPrimitive, implementations, primitive_desc
 
 from .choice import Attributes, choose, is_reference
 from .engine_name import engines_of, require_engine

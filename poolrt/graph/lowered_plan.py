@@ -8,6 +8,7 @@ from typing import Final
 
 from poolrt.cachestore import Key
 from poolrt.workers.desc import Arg
+from poolrt.workers.implementations.primitive_desc import PrimitiveDesc
 from poolrt.workers.plans.execution_plan import (
     CrossEngineReorder,
     ExecutionPlan,
@@ -18,7 +19,6 @@ from poolrt.workers.plans.execution_plan import (
     Step,
 )
 from poolrt.workers.primitives.key import primitive_key
-from poolrt.workers.primitives.primitive_desc import PrimitiveDesc
 
 from .lifetime import Lifetime, place
 from .plan_builder import PlanBuilder, Storage, Version

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from poolrt.workers.desc import Arg, MemoryDesc
+from poolrt.workers.implementations.primitive_desc import PrimitiveDesc
 from poolrt.workers.plans.execution_plan import PlaceKind, PlanConstant
-from poolrt.workers.primitives.primitive_desc import PrimitiveDesc
 
 
 @dataclass(slots=True)

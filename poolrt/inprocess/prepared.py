@@ -13,11 +13,11 @@ from poolrt.graph.lowered_plan import LoweredPlan
 from poolrt.inprocess.device_context import DeviceContext, InstanceKey
 from poolrt.workers.desc import Arg, MemoryDesc, Reorder
 from poolrt.workers.engines.engine import Engine
+from poolrt.workers.execution.primitive import Primitive
 from poolrt.workers.memory.opencl import shares_host_memory
 from poolrt.workers.memory.storage import Memory
 from poolrt.workers.plans.execution_plan import PlaceKind
 from poolrt.workers.primitives.cache import PrimitiveCache
-from poolrt.workers.primitives.primitive import Primitive
 from poolrt.workers.streams.stream import Stream
 
 from .constants import Identities, on_device, reordered, stored

@@ -14,9 +14,9 @@ from typing import Final, NamedTuple
 
 from poolrt.graph.lowered_plan import LoweredPlan
 from poolrt.workers.desc import MemoryDesc
+from poolrt.workers.implementations.primitive_desc import PrimitiveDesc
 from poolrt.workers.plans.execution_plan import CrossEngineReorder, PlaceKind, Step
 from poolrt.workers.plans.locations import Aliases, Location
-from poolrt.workers.primitives.primitive_desc import PrimitiveDesc
 
 #: The engine of tensors in the host's memory.
 ON_HOST: Final = -1

@@ -13,9 +13,9 @@ from poolrt.workers.desc import Arg
 from poolrt.workers.engines.cpu import CpuEngine
 from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.execution.native_binding import BoundPrimitive, RealizedPrimitive
+from poolrt.workers.implementations.primitive_desc import PrimitiveDesc, primitive_desc
 from poolrt.workers.primitives.creation import PrimitiveCreator
 from poolrt.workers.primitives.entry import parse_entry
-from poolrt.workers.primitives.primitive_desc import PrimitiveDesc, primitive_desc
 from poolrt.workers.threadpools.jobs import Jobs
 from tests.references import assert_padding_is_zero, between, numpy_type, pack, reference, unpack
 

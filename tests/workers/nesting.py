@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from poolrt.workers.implementations.primitive_desc import PrimitiveDesc
 from poolrt.workers.primitives.key import primitive_key
-from poolrt.workers.primitives.primitive_desc import PrimitiveDesc
 
 
 def entries_of(pd: PrimitiveDesc, create: Callable[[PrimitiveDesc], str]) -> list[tuple[str, list[int]]]:

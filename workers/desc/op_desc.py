@@ -18,7 +18,7 @@ from .memory_desc import MemoryDesc
 
 if TYPE_CHECKING:
     from ..engines.engine import Engine
-    from ..primitives.primitive_desc_iface import PrimitiveDescIface
+    from ..execution.primitive_desc_iface import PrimitiveDescIface
     from ..streams.stream import Stream
     from .attributes import PrimitiveAttr
 
@@ -109,7 +109,7 @@ class OpDesc:
 @lru_cache(maxsize=1)
 def _describe() -> Callable[..., PrimitiveDescIface]:
     """Return what makes primitive descriptors; the statement alone takes longer than finding a known one."""
-    from ..primitives.primitive_desc_iface import describe
+    from ..execution.primitive_desc_iface import describe
 
     return describe
 

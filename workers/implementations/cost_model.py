@@ -11,7 +11,7 @@ import math
 from typing import Final
 
 from ..desc import Arg, OpDesc
-from ..primitives.primitive_desc import REFERENCE, PrimitiveDesc
+from .primitive_desc import REFERENCE, PrimitiveDesc
 
 #: Nanoseconds for a byte that is read or written, and for a multiplication with its addition.
 _BYTE: Final = 0.03

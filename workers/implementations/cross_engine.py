@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from ..desc import Arg, PrimitiveAttr, Reorder
 from ..engines.target import Target
-from ..primitives.primitive_desc import PrimitiveDesc, UnsupportedPrimitive, primitive_desc
+from .primitive_desc import PrimitiveDesc, UnsupportedPrimitive, primitive_desc
 from .program import LaunchArgument, NestedLaunch, Program, Transfer
 
 

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from ..kernels.spec import KernelSpec
 
 if TYPE_CHECKING:
-    from ..primitives.primitive_desc import PrimitiveDesc
+    from .primitive_desc import PrimitiveDesc
 
 LaunchArgument: TypeAlias = "tuple[str, int | float | tuple[int, int]]"
 

@@ -1,1 +1,1 @@
-"""The framework of primitives: descriptor, key, entry, cache and creation. Part of no key."""
+"""The framework of primitives: candidates, keys, entries, cache and creation. Part of no key."""

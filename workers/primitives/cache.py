@@ -20,10 +20,10 @@ from typing import Final, TypeAlias
 from poolrt.cachestore import CacheStore, CreationFailed, CreationTimeout, Key, StoreError, StoreReadOnly
 from poolrt.cachestore.single_flight import Abandoned, SharedFuture
 
+from ..implementations.primitive_desc import PrimitiveDesc
 from .cached_primitive import CachedPrimitive
 from .entry import Entry, MalformedEntry, parse_entry
 from .key import primitive_key
-from .primitive_desc import PrimitiveDesc
 
 Future: TypeAlias = SharedFuture[CachedPrimitive]
 #: Where a primitive may come from, the nearest first. One that is made of others comes from where the farthest does.

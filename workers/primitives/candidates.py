@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from ..desc import MemoryDesc, OpDesc, PrimitiveAttr
 from ..engines.target import Target, cpu_target
+from ..implementations.primitive_desc import PrimitiveDesc, accepted, unsupported
 from .hint import take_hint
-from .primitive_desc import PrimitiveDesc, accepted, unsupported
 
 #: PrimitiveDescCache that are found again.
 _KEPT: Final = 1024

@@ -11,10 +11,10 @@ from poolrt.cachestore import Key
 
 from ..engines.target import Target
 from ..implementations.cost_model import nanoseconds
+from ..implementations.primitive_desc import PrimitiveDesc
 from ..kernels.spec import KernelSpec
 from .entry import pack_entry
 from .key import primitive_key
-from .primitive_desc import PrimitiveDesc
 
 #: Kernels that a creator keeps.
 _KEPT: Final = 1024

@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from ..desc import MemoryDesc, OpDesc
-from .primitive_desc import PrimitiveDesc
+from ..implementations.primitive_desc import PrimitiveDesc
 
 
 def take_hint(op: OpDesc, forward: PrimitiveDesc) -> OpDesc:

@@ -14,7 +14,7 @@ from typing import Final
 
 from poolrt.cachestore import Key
 
-from .primitive_desc import PrimitiveDesc
+from ..implementations.primitive_desc import PrimitiveDesc
 
 SCHEMA: Final = 1
 #: Distributions whose version can change the code they generate, by engine kind.

@@ -18,9 +18,9 @@ from typing import Final
 
 from poolrt.cachestore import CreationFailed
 
+from ..implementations.primitive_desc import PrimitiveDesc
 from ..ipc.channel import Channel, ChannelClosed, pair
 from ..ipc.protocol import Kind, checked
-from ..primitives.primitive_desc import PrimitiveDesc
 from .spawn import start_program
 
 #: Seconds that a compiler without work is kept, that one compilation may take and be waited for to begin, and that a

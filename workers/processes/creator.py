@@ -16,11 +16,11 @@ from typing import Any
 from poolrt.cachestore import CacheStore, CreationFailed
 from poolrt.cachestore.portable_error import describe_exception
 
+from ..implementations.primitive_desc import PrimitiveDesc
 from ..ipc.channel import Channel, ChannelClosed, Message
 from ..ipc.protocol import Kind, checked
 from ..primitives.creation import PrimitiveCreator
 from ..primitives.key import primitive_key
-from ..primitives.primitive_desc import PrimitiveDesc
 from ..verbose.output import set_verbose, verbose
 from .parent_death_signal import detach_streams
 

@@ -175,8 +175,8 @@ def _region_loop() -> list[NativeKernel]:
     from ..desc import PrimitiveAttr
     from ..desc.operations.region_loop import RegionLoop
     from ..engines.target import cpu_target
+    from ..implementations.primitive_desc import primitive_desc
     from ..primitives.cache import primitive_cache
-    from ..primitives.primitive_desc import primitive_desc
 
     cached, _ = primitive_cache().fetch(primitive_desc(RegionLoop(), PrimitiveAttr(), cpu_target()))
     return [load_object(binary) for binary in cached.entry.binaries]

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from ..desc import Arg, MemoryDesc, OpDesc, PostOp, PrimitiveAttr, Quantisation
 from ..desc.quantisation import KINDS
-from ..primitives.primitive_desc import PrimitiveDesc
+from ..implementations.primitive_desc import PrimitiveDesc
 
 #: Argument -> its name in lines, in the order in which they are listed.
 _NAMES: Final = {

@@ -15,8 +15,8 @@ import pytest
 
 from poolrt.workers.desc import OPERATIONS, MemoryDesc, OpDesc, PrimitiveAttr
 from poolrt.workers.engines.target import Target, cpu_target
+from poolrt.workers.implementations.primitive_desc import PrimitiveDesc, UnsupportedPrimitive, primitive_desc
 from poolrt.workers.primitives.key import primitive_key
-from poolrt.workers.primitives.primitive_desc import PrimitiveDesc, UnsupportedPrimitive, primitive_desc
 
 from .descriptors import attributes, changed, drawn, operation, rebuilt
 

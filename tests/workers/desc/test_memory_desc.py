@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from poolrt.workers.desc import MemoryDesc, PrimitiveAttr, Reorder
 from poolrt.workers.desc.equivalence import same_bytes
 from poolrt.workers.engines.target import Target
-from poolrt.workers.primitives.primitive_desc import UnsupportedPrimitive, primitive_desc
+from poolrt.workers.implementations.primitive_desc import UnsupportedPrimitive, primitive_desc
 
 TAGS = ("abcd", "acdb", "badc", "aBcd16b", "aBcd8b", "ABcd16b32a", "ABcd4a4b")
 DIMS = st.lists(st.integers(1, 40), min_size=4, max_size=4).map(tuple)

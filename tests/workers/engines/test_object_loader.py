@@ -22,8 +22,8 @@ from poolrt.workers.engines.object_loader import NativeKernel, ObjectError, load
 from poolrt.workers.kernels.native import vec
 from poolrt.workers.kernels.native.codegen import compile_function
 
-from ....mutations import fresh_seed
-from ...fuzzer import fuzz
+from ...mutations import fresh_seed
+from ..fuzzer import fuzz
 
 INT = numba.types.int64
 BOUND_S = 20.0

@@ -14,9 +14,9 @@ import numpy as np
 from poolrt.cachestore import CacheStore
 from poolrt.workers import Arg, Engine, Memory, MemoryDesc, PrimitiveAttr, Quantisation, Reorder, Stream
 from poolrt.workers.engines import opencl_program as realize
+from poolrt.workers.execution.primitive_desc_iface import PrimitiveDescIface
 from poolrt.workers.execution.resource_mapper import ResourceMapper
 from poolrt.workers.primitives.cache import PrimitiveCache
-from poolrt.workers.primitives.primitive_desc_iface import PrimitiveDescIface
 from tests.workers.execution.data import DATA, kinds_reached
 
 if TYPE_CHECKING:

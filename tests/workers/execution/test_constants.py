@@ -13,15 +13,15 @@ from poolrt.workers.desc import Arg, Eltwise, Matmul, MemoryDesc, PrimitiveAttr,
 from poolrt.workers.engines.engine import Engine
 from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.execution.resource_mapper import ResourceMapper
-from poolrt.workers.memory.storage import Memory
-from poolrt.workers.primitives.cache import PrimitiveCache
-from poolrt.workers.primitives.key import primitive_key
-from poolrt.workers.primitives.primitive_desc import (
+from poolrt.workers.implementations.primitive_desc import (
     UnsupportedPrimitive,
     implementations,
     primitive_desc,
     primitive_descs,
 )
+from poolrt.workers.memory.storage import Memory
+from poolrt.workers.primitives.cache import PrimitiveCache
+from poolrt.workers.primitives.key import primitive_key
 from poolrt.workers.streams.stream import Stream
 
 SRC, DST = MemoryDesc((2, 3), "f32"), MemoryDesc((2, 3), "s8", "ba")

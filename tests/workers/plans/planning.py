@@ -10,12 +10,12 @@ import numpy as np
 
 from poolrt.workers.desc import Arg, Binary, Eltwise, MemoryDesc, PrimitiveAttr, Reorder
 from poolrt.workers.engines.opencl import OpenClEngine
+from poolrt.workers.implementations.primitive_desc import primitive_desc
 from poolrt.workers.implementations.program import Launch, Program
 from poolrt.workers.plans.execution_plan import ExecutionPlan, Place, PlaceKind, PlanConstant, Port, Step
 from poolrt.workers.plans.opencl_runner import OpenClPlanRunner
 from poolrt.workers.primitives.creation import PrimitiveCreator
 from poolrt.workers.primitives.entry import pack_entry, parse_entry
-from poolrt.workers.primitives.primitive_desc import primitive_desc
 from poolrt.workers.threadpools.interface import KernelFailed
 
 ROWS, COLUMNS = 6, 35

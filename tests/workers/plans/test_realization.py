@@ -8,11 +8,11 @@ import pytest
 
 from poolrt.workers.desc import MemoryDesc, PrimitiveAttr, Reorder
 from poolrt.workers.engines.target import cpu_target
+from poolrt.workers.implementations.primitive_desc import primitive_desc
 from poolrt.workers.implementations.program import Program
 from poolrt.workers.plans.execution_plan import ExecutionPlan
 from poolrt.workers.plans.realization import realize_all
 from poolrt.workers.primitives.entry import Entry, MalformedEntry, pack_entry
-from poolrt.workers.primitives.primitive_desc import primitive_desc
 
 
 def entry(name: str, program: Program) -> bytes:

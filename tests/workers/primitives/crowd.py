@@ -18,12 +18,12 @@ from poolrt.cachestore.single_flight import SharedFuture
 from poolrt.workers.desc import Eltwise, MemoryDesc, OpDesc, PrimitiveAttr
 from poolrt.workers.engines.engine import Engine
 from poolrt.workers.engines.target import Target
+from poolrt.workers.implementations.primitive_desc import PrimitiveDesc
 from poolrt.workers.implementations.program import Program
 from poolrt.workers.kernels.spec import KernelSpec
 from poolrt.workers.primitives.cache import Future, PrimitiveCache
 from poolrt.workers.primitives.cached_primitive import CachedPrimitive
 from poolrt.workers.primitives.creation import PrimitiveCreator
-from poolrt.workers.primitives.primitive_desc import PrimitiveDesc
 
 BOUND_S = 60.0
 THREADS = 32

@@ -13,9 +13,9 @@ import numpy as np
 
 from poolrt.cachestore import CacheStore
 from poolrt.workers import Arg, Convolution, Engine, Memory, MemoryDesc, PrimitiveAttr, Stream
+from poolrt.workers.execution.primitive import Primitive
+from poolrt.workers.execution.primitive_desc_iface import PrimitiveDescIface
 from poolrt.workers.primitives.cache import PrimitiveCache
-from poolrt.workers.primitives.primitive import Primitive
-from poolrt.workers.primitives.primitive_desc_iface import PrimitiveDescIface
 
 CHANNELS, SIZE = 32, 6
 MIDDLE = 9.0 * CHANNELS

@@ -15,11 +15,11 @@ from poolrt.cachestore import CacheStore
 from poolrt.workers.desc import Arg, Eltwise, MemoryDesc, PrimitiveAttr
 from poolrt.workers.engines.opencl import OpenClEngine
 from poolrt.workers.execution.opencl_binding import RealizedOpenClPrimitive, bind_launches
+from poolrt.workers.implementations.primitive_desc import primitive_desc
 from poolrt.workers.memory.opencl import device_buffer
 from poolrt.workers.primitives.creation import PrimitiveCreator
 from poolrt.workers.primitives.entry import parse_entry
 from poolrt.workers.primitives.key import primitive_key
-from poolrt.workers.primitives.primitive_desc import primitive_desc
 from tests.workers.primitives.warm_hit import BLOCKED
 
 

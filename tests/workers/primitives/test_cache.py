@@ -16,6 +16,7 @@ import pytest
 from poolrt.cachestore import CacheStore, CreationFailed, CreationTimeout, Key
 from poolrt.workers.desc import Arg, Eltwise, MemoryDesc, PrimitiveAttr
 from poolrt.workers.engines.target import cpu_target
+from poolrt.workers.implementations.primitive_desc import PrimitiveDesc
 from poolrt.workers.implementations.program import Launch, Program
 from poolrt.workers.kernels.spec import KernelSpec
 from poolrt.workers.primitives.cache import Future, PrimitiveCache
@@ -23,7 +24,6 @@ from poolrt.workers.primitives.cached_primitive import CachedPrimitive
 from poolrt.workers.primitives.creation import PrimitiveCreator
 from poolrt.workers.primitives.entry import Entry
 from poolrt.workers.primitives.key import primitive_key
-from poolrt.workers.primitives.primitive_desc import PrimitiveDesc
 from tests.workers.own_process import ANSWER_S, python
 
 from .crowd import BOUND_S, BROKEN, THREADS, Counting, Described, all_at_once

@@ -10,11 +10,11 @@ import pytest
 
 from poolrt.workers.desc import Convolution, MemoryDesc, PrimitiveAttr
 from poolrt.workers.engines.target import cpu_target
+from poolrt.workers.implementations.primitive_desc import primitive_desc
 from poolrt.workers.implementations.program import Launch, NestedLaunch, Program, Transfer
 from poolrt.workers.kernels.spec import KernelSpec
 from poolrt.workers.primitives.creation import PrimitiveCreator
 from poolrt.workers.primitives.entry import MalformedEntry, pack_entry, parse_entry
-from poolrt.workers.primitives.primitive_desc import primitive_desc
 
 from ...mutations import fresh_seed
 from ..fuzzer import fuzz

@@ -14,9 +14,9 @@ from poolrt import workers
 from poolrt.cachestore import Key
 from poolrt.workers.desc import Eltwise, MemoryDesc, PrimitiveAttr, Reduction
 from poolrt.workers.engines.target import Target
+from poolrt.workers.implementations.primitive_desc import implementations, primitive_desc
 from poolrt.workers.primitives import key
 from poolrt.workers.primitives.key import primitive_key
-from poolrt.workers.primitives.primitive_desc import implementations, primitive_desc
 
 ROOT = Path(__file__).resolve().parents[3]
 FLOORS = ("cachestore", "workers", "poolrt")
@@ -27,7 +27,7 @@ sys.path[:0] = sys.argv[1:]
 from poolrt.workers.desc import Eltwise, MemoryDesc, PrimitiveAttr
 from poolrt.workers.engines.target import Target
 from poolrt.workers.primitives.key import primitive_key
-from poolrt.workers.primitives.primitive_desc import primitive_desc
+from poolrt.workers.implementations.primitive_desc import primitive_desc
 md = MemoryDesc((3, 17), "f32")
 for target in (Target("cpu", "native", (("isa", "x86-64-v3"),)), Target("opencl", "opencl", (("fp64", "True"), ("type", "CPU")))):
     print(primitive_key(primitive_desc(Eltwise(md, md, "relu"), PrimitiveAttr(), target)).digest)

@@ -21,8 +21,8 @@ import pytest
 from poolrt.cachestore import CreationFailed
 from poolrt.workers.desc import Eltwise, MemoryDesc, PrimitiveAttr
 from poolrt.workers.engines.target import cpu_target
+from poolrt.workers.implementations.primitive_desc import PrimitiveDesc, primitive_desc
 from poolrt.workers.primitives.entry import parse_entry
-from poolrt.workers.primitives.primitive_desc import PrimitiveDesc, primitive_desc
 from poolrt.workers.processes import compiler_pool as module
 from poolrt.workers.processes.compiler_pool import Compilers
 from tests.workers.own_process import ANSWER_S

@@ -12,10 +12,10 @@ import pytest
 from poolrt.cachestore import CacheStore
 from poolrt.workers.desc import Arg, Eltwise, MemoryDesc, Reduction, Reorder
 from poolrt.workers.engines.engine import Engine
+from poolrt.workers.execution.primitive_desc_iface import PrimitiveDescIface
 from poolrt.workers.memory.storage import Memory
 from poolrt.workers.primitives.cache import PrimitiveCache
 from poolrt.workers.primitives.key import primitive_key
-from poolrt.workers.primitives.primitive_desc_iface import PrimitiveDescIface
 from poolrt.workers.streams.attributes import StreamAttr
 from poolrt.workers.streams.stream import Stream
 from poolrt.workers.threadpools.interface import ThreadpoolInterface

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from poolrt.workers.desc import FORWARD, Arg, MemoryDesc, OpDesc, PrimitiveAttr
 from poolrt.workers.engines.target import cpu_target
-from poolrt.workers.primitives.primitive_desc import primitive_desc
+from poolrt.workers.implementations.primitive_desc import primitive_desc
 from tests.workers.desc.layouts import laid_out
 from tests.workers.native_runner import NativeRunner
 

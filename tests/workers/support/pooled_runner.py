@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from poolrt.workers.primitives.primitive_desc import PrimitiveDesc
+from poolrt.workers.implementations.primitive_desc import PrimitiveDesc
 from tests.references import unpack
 from tests.workers.native_runner import Array, NativeRunner
 from tests.workers.threadpools.every_pool import EveryPool

@@ -8,7 +8,7 @@ from typing import Final
 
 from poolrt.workers.desc import PrimitiveAttr
 from poolrt.workers.engines.target import EXTENSIONS, ISA_LEVELS, Target
-from poolrt.workers.primitives.primitive_desc import implementations, primitive_descs
+from poolrt.workers.implementations.primitive_desc import implementations, primitive_descs
 
 from .problems import Cell, problems
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from poolrt.workers.desc import OPERATIONS, PROP_KINDS
-from poolrt.workers.primitives.primitive_desc import implementations
+from poolrt.workers.implementations.primitive_desc import implementations
 
 from .descriptors import MAKERS, TYPES
 from .problems import Cell, cells

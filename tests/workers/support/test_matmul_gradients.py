@@ -9,7 +9,7 @@ import pytest
 
 from poolrt.workers.desc import Arg, Matmul, MemoryDesc, PrimitiveAttr, Reduction
 from poolrt.workers.desc.memory_desc import plain_tag
-from poolrt.workers.primitives.primitive_desc import primitive_descs
+from poolrt.workers.implementations.primitive_desc import primitive_descs
 from tests.references import pack
 from tests.references.finite_differences import numeric_gradient
 from tests.workers.native_runner import NativeRunner

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from poolrt.workers.desc import OPERATIONS, Arg, PostOp, PrimitiveAttr
-from poolrt.workers.primitives.primitive_desc import (
+from poolrt.workers.implementations.primitive_desc import (
     REFERENCE,
     PrimitiveDesc,
     UnsupportedPrimitive,

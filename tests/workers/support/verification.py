@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poolrt.workers.desc import Arg, PrimitiveAttr
-from poolrt.workers.primitives.primitive_desc import PrimitiveDesc, primitive_descs
+from poolrt.workers.implementations.primitive_desc import PrimitiveDesc, primitive_descs
 from tests.references import assert_close, results, rounded
 from tests.workers.implementations.reference.drawing import DOUBT, Runner
 

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from poolrt.workers.desc import Arg, Binary, Convolution, Eltwise, MemoryDesc, PostOp, PrimitiveAttr
 from poolrt.workers.engines.engine import Engine
+from poolrt.workers.execution.primitive import Primitive
+from poolrt.workers.execution.primitive_desc_iface import PrimitiveDescIface
 from poolrt.workers.memory.storage import Memory
 from poolrt.workers.primitives.cache import PrimitiveCache
-from poolrt.workers.primitives.primitive import Primitive
-from poolrt.workers.primitives.primitive_desc_iface import PrimitiveDescIface
 from poolrt.workers.streams.attributes import StreamAttr
 from poolrt.workers.streams.stream import Stream
 from poolrt.workers.threadpools.interface import ThreadpoolInterface

@@ -14,13 +14,13 @@ import pytest
 from poolrt.cachestore import CacheStore, CreationFailed
 from poolrt.workers.desc import Arg, Eltwise, MemoryDesc, PostOp, PrimitiveAttr
 from poolrt.workers.engines.engine import Engine
+from poolrt.workers.execution.primitive import Primitive
+from poolrt.workers.execution.primitive_desc_iface import PrimitiveDescIface
+from poolrt.workers.implementations.primitive_desc import PrimitiveDesc
 from poolrt.workers.implementations.program import Program
 from poolrt.workers.memory.storage import Memory
 from poolrt.workers.primitives.cache import PrimitiveCache
 from poolrt.workers.primitives.creation import PrimitiveCreator
-from poolrt.workers.primitives.primitive import Primitive
-from poolrt.workers.primitives.primitive_desc import PrimitiveDesc
-from poolrt.workers.primitives.primitive_desc_iface import PrimitiveDescIface
 from poolrt.workers.processes.compiler_pool import compilers
 from poolrt.workers.streams.attributes import StreamAttr
 from poolrt.workers.streams.stream import Stream

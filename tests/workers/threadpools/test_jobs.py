@@ -9,7 +9,7 @@ import pytest
 from poolrt.workers.desc import Convolution, MemoryDesc, PrimitiveAttr
 from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.implementations.cost_model import nanoseconds
-from poolrt.workers.primitives.primitive_desc import PrimitiveDesc, primitive_descs
+from poolrt.workers.implementations.primitive_desc import PrimitiveDesc, primitive_descs
 from poolrt.workers.threadpools.jobs import Jobs
 from poolrt.workers.threadpools.threads import ThreadsPool
 

@@ -14,10 +14,10 @@ from poolrt.cachestore import CacheStore
 from poolrt.workers.desc import Eltwise, MemoryDesc
 from poolrt.workers.engines.engine import Engine
 from poolrt.workers.engines.object_loader import NativeKernel
+from poolrt.workers.execution.primitive import Primitive
+from poolrt.workers.execution.primitive_desc_iface import PrimitiveDescIface
 from poolrt.workers.memory.storage import Memory
 from poolrt.workers.primitives.cache import PrimitiveCache
-from poolrt.workers.primitives.primitive import Primitive
-from poolrt.workers.primitives.primitive_desc_iface import PrimitiveDescIface
 from poolrt.workers.streams.attributes import StreamAttr
 from poolrt.workers.streams.stream import Stream
 from poolrt.workers.threadpools.executor import ExecutorPool

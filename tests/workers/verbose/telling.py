@@ -25,14 +25,14 @@ from poolrt.workers.desc import InnerProduct
 from poolrt.workers.engines.cpu import CpuEngine
 from poolrt.workers.engines.opencl import OpenClEngine
 from poolrt.workers.engines.target import cpu_target
+from poolrt.workers.execution.primitive_desc_iface import PrimitiveDescIface
+from poolrt.workers.implementations.primitive_desc import PrimitiveDesc
 from poolrt.workers.plans.execution_plan import Step
 from poolrt.workers.plans.mixed_runner import MixedPlanRunner
 from poolrt.workers.plans.opencl_runner import OpenClPlanRunner
 from poolrt.workers.primitives.cache import PrimitiveCache
 from poolrt.workers.primitives.creation import PrimitiveCreator
 from poolrt.workers.primitives.key import primitive_key
-from poolrt.workers.primitives.primitive_desc import PrimitiveDesc
-from poolrt.workers.primitives.primitive_desc_iface import PrimitiveDescIface
 from poolrt.workers.threadpools.threads import ThreadsPool
 from poolrt.workers.verbose.output import set_verbose
 from poolrt.workers.verbose.text import described

@@ -13,8 +13,8 @@ from poolrt.cachestore import CacheStore
 from poolrt.workers.desc import Eltwise, MemoryDesc
 from poolrt.workers.engines.engine import Engine
 from poolrt.workers.engines.object_loader import NativeKernel
+from poolrt.workers.execution.primitive import Primitive
 from poolrt.workers.primitives.cache import PrimitiveCache
-from poolrt.workers.primitives.primitive import Primitive
 from poolrt.workers.threadpools.interface import Region
 from poolrt.workers.threadpools.sequential import SequentialPool
 from poolrt.workers.verbose.output import LEVELS, Verbose, set_verbose

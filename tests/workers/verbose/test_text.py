@@ -25,7 +25,7 @@ from poolrt.workers.desc import (
     Sum,
 )
 from poolrt.workers.engines.target import cpu_target
-from poolrt.workers.primitives.primitive_desc import primitive_desc
+from poolrt.workers.implementations.primitive_desc import primitive_desc
 from poolrt.workers.verbose.text import described
 
 from ..cases import KINDS, cases

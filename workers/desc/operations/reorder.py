@@ -13,7 +13,7 @@ from ..op_desc import OpDesc, one_of, require
 
 if TYPE_CHECKING:
     from ...engines.engine import Engine
-    from ...primitives.primitive_desc_iface import PrimitiveDescIface
+    from ...execution.primitive_desc_iface import PrimitiveDescIface
     from ...streams.stream import Stream
     from ..attributes import PrimitiveAttr
 
@@ -75,6 +75,6 @@ class Reorder(OpDesc):
 
 @lru_cache(maxsize=1)
 def _cross_engine_describe() -> Callable[..., PrimitiveDescIface]:
-    from ...primitives.cross_engine.desc import describe_cross_engine
+    from ...execution.cross_engine.desc import describe_cross_engine
 
     return describe_cross_engine

@@ -10,9 +10,9 @@ from ...desc import Arg, MemoryDesc, OpDesc, PrimitiveAttr, Reorder
 from ...desc.equivalence import same_bytes
 from ...engines.target import Target
 from ...kernels.spec import KernelSpec, Value
-from ...primitives.primitive_desc import PrimitiveDesc, primitive_desc
 from ..native.blocks import LANES
 from ..opencl.grid import LIGHT, group, integers, launch, vector_width
+from ..primitive_desc import PrimitiveDesc, primitive_desc
 from ..program import Launch, LaunchArgument, NestedLaunch, Program
 
 #: Where pieces of scratchpad begin, and bytes behind each that a kernel may over-read.

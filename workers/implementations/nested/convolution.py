@@ -11,7 +11,7 @@ from typing import Final
 from ...desc import Arg, Convolution, Matmul, MemoryDesc, PostOp, PrimitiveAttr, item_size
 from ...desc.equivalence import same_bytes
 from ...engines.target import EXTENSIONS, Target
-from ...primitives.primitive_desc import UnsupportedPrimitive
+from ..primitive_desc import UnsupportedPrimitive
 from ..program import LaunchArgument, Program
 from .builder import NestedBuilder, plainly, shifted
 from .layouts import collapsed, expanded, transposed

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ...desc import Arg, InnerProduct, Matmul, MemoryDesc, PrimitiveAttr
 from ...engines.target import EXTENSIONS, Target
-from ...primitives.primitive_desc import UnsupportedPrimitive
+from ..primitive_desc import UnsupportedPrimitive
 from ..program import Program
 from .builder import NestedBuilder, plainly
 from .layouts import collapsed, expanded, inner_order, transposed

@@ -13,7 +13,7 @@ from typing import Final
 from ...desc import Arg, Convolution, InnerProduct, Matmul, MemoryDesc, PrimitiveAttr, Reduction
 from ...desc.equivalence import same_bytes
 from ...engines.target import Target
-from ...primitives.primitive_desc import PrimitiveDesc, UnsupportedPrimitive, primitive_desc
+from ..primitive_desc import PrimitiveDesc, UnsupportedPrimitive, primitive_desc
 from ..program import LaunchArgument
 from .builder import NestedBuilder, memory, plainly
 from .layouts import transposed

@@ -13,8 +13,8 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 from ...desc import Arg, Binary, Gru, Lstm, Matmul, MemoryDesc, PrimitiveAttr, Rnn
 from ...engines.target import Target
-from ...primitives.primitive_desc import PrimitiveDesc
 from ..native.product import packed_tag
+from ..primitive_desc import PrimitiveDesc
 from ..program import LaunchArgument, Program
 from ..reference.attributes import refuse_attributes
 from ..reference.layouts import completed

@@ -9,8 +9,8 @@ import pytest
 
 from poolrt.workers.desc import Arg, Convolution, MemoryDesc, PostOp, PrimitiveAttr
 from poolrt.workers.engines.target import cpu_target
+from poolrt.workers.implementations.primitive_desc import UnsupportedPrimitive, primitive_desc, primitive_descs
 from poolrt.workers.kernels.spec import KernelSpec
-from poolrt.workers.primitives.primitive_desc import UnsupportedPrimitive, primitive_desc, primitive_descs
 from tests.workers.cases import Case, cases
 from tests.workers.native_runner import NativeRunner
 

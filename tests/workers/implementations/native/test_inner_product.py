@@ -8,7 +8,7 @@ import pytest
 
 from poolrt.workers.desc import Arg, InnerProduct, PrimitiveAttr
 from poolrt.workers.engines.target import cpu_target
-from poolrt.workers.primitives.primitive_desc import primitive_desc
+from poolrt.workers.implementations.primitive_desc import primitive_desc
 from tests.workers.cases import Case, cases
 from tests.workers.native_runner import NativeRunner
 

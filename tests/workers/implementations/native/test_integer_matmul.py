@@ -15,11 +15,11 @@ from poolrt.workers.desc import Arg, Matmul, MemoryDesc, PostOp, PrimitiveAttr, 
 from poolrt.workers.engines.cpu import CpuEngine
 from poolrt.workers.engines.target import EXTENSIONS, ISA_LEVELS, Target, cpu_target, host_isa
 from poolrt.workers.execution.native_binding import BoundPrimitive, RealizedPrimitive
+from poolrt.workers.implementations.primitive_desc import PrimitiveDesc, primitive_desc, primitive_descs
 from poolrt.workers.memory.buffer import Buffer
 from poolrt.workers.primitives.creation import PrimitiveCreator
 from poolrt.workers.primitives.entry import parse_entry
 from poolrt.workers.primitives.key import primitive_key
-from poolrt.workers.primitives.primitive_desc import PrimitiveDesc, primitive_desc, primitive_descs
 from poolrt.workers.threadpools.jobs import Jobs
 
 Array = NDArray[Any]

@@ -22,8 +22,8 @@ from poolrt.workers.desc import (
     post_op_src,
 )
 from poolrt.workers.engines.target import cpu_target
+from poolrt.workers.implementations.primitive_desc import UnsupportedPrimitive, primitive_desc
 from poolrt.workers.kernels.spec import KernelSpec
-from poolrt.workers.primitives.primitive_desc import UnsupportedPrimitive, primitive_desc
 from tests.workers.cases import Array, Case, cases, integers, normals
 from tests.workers.native_runner import NativeRunner
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from poolrt.workers.desc import Arg, MemoryDesc, PostOp, PrimitiveAttr, Reduction
 from poolrt.workers.engines.target import cpu_target
-from poolrt.workers.primitives.primitive_desc import PrimitiveDesc, UnsupportedPrimitive, primitive_desc
+from poolrt.workers.implementations.primitive_desc import PrimitiveDesc, UnsupportedPrimitive, primitive_desc
 from tests.references import assert_close
 from tests.references.reduction import reduction
 from tests.workers.native_runner import NativeRunner

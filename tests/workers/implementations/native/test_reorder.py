@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from poolrt.workers.desc import Arg, MemoryDesc, PrimitiveAttr, Reorder
 from poolrt.workers.desc.memory_desc import plain_tag
 from poolrt.workers.engines.target import cpu_target
-from poolrt.workers.primitives.primitive_desc import UnsupportedPrimitive, primitive_desc
+from poolrt.workers.implementations.primitive_desc import UnsupportedPrimitive, primitive_desc
 from tests.workers.cases import Case, cases, normals
 from tests.workers.native_runner import NativeRunner
 

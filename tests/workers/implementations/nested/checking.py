@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from poolrt.workers.desc import OpDesc, PrimitiveAttr
 from poolrt.workers.engines.target import Target
-from poolrt.workers.primitives.primitive_desc import PrimitiveDesc, primitive_descs
+from poolrt.workers.implementations.primitive_desc import PrimitiveDesc, primitive_descs
 from tests.references import assert_close, results
 from tests.workers.implementations.reference.drawing import Runner, arguments
 

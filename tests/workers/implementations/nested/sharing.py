@@ -30,14 +30,14 @@ from poolrt.workers import (
 )
 from poolrt.workers.desc import Eltwise, OpDesc
 from poolrt.workers.engines.target import Target
+from poolrt.workers.execution.primitive import Primitive
+from poolrt.workers.execution.primitive_desc_iface import booked, scratchpad_desc
 from poolrt.workers.execution.resource_mapper import ResourceMapper
+from poolrt.workers.implementations.primitive_desc import PrimitiveDesc, primitive_desc, primitive_descs
 from poolrt.workers.implementations.program import NestedLaunch, Program
 from poolrt.workers.primitives.cache import PrimitiveCache
 from poolrt.workers.primitives.creation import PrimitiveCreator
 from poolrt.workers.primitives.key import primitive_key
-from poolrt.workers.primitives.primitive import Primitive
-from poolrt.workers.primitives.primitive_desc import PrimitiveDesc, primitive_desc, primitive_descs
-from poolrt.workers.primitives.primitive_desc_iface import booked, scratchpad_desc
 from poolrt.workers.threadpools.threads import ThreadsPool
 from tests.references import pack, results, unpack
 from tests.workers.implementations.reference.drawing import arguments

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from poolrt.workers.desc import Arg, Convolution, MemoryDesc, PostOp, PrimitiveAttr, Quantisation
 from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.implementations.nested.convolution import NestedConvolution
-from poolrt.workers.primitives.primitive_desc import primitive_desc
+from poolrt.workers.implementations.primitive_desc import primitive_desc
 from tests.workers.implementations.reference.drawing import Runner, examples
 
 from .checking import check, nested_of

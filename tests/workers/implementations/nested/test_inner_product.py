@@ -8,8 +8,8 @@ import pytest
 
 from poolrt.workers.desc import Arg, InnerProduct, Matmul, MemoryDesc, PostOp, PrimitiveAttr, Quantisation
 from poolrt.workers.engines.target import cpu_target
+from poolrt.workers.implementations.primitive_desc import primitive_desc
 from poolrt.workers.primitives.key import primitive_key
-from poolrt.workers.primitives.primitive_desc import primitive_desc
 from tests.workers.implementations.reference.drawing import Runner
 
 from .checking import check, nested_of

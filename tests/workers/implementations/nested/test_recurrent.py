@@ -10,7 +10,7 @@ import pytest
 from poolrt.workers.desc import Arg, Gru, Lstm, MemoryDesc, OpDesc, PrimitiveAttr, Rnn
 from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.implementations.nested.recurrent import NestedRecurrent
-from poolrt.workers.primitives.primitive_desc import primitive_desc
+from poolrt.workers.implementations.primitive_desc import primitive_desc
 from tests.references import results
 from tests.workers.implementations.reference.drawing import Runner, arguments
 

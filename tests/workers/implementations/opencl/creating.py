@@ -9,10 +9,10 @@ from typing import Any
 
 from poolrt.workers.engines.opencl import opencl_target
 from poolrt.workers.engines.target import Target
+from poolrt.workers.implementations.primitive_desc import UnsupportedPrimitive, primitive_desc
 from poolrt.workers.kernels.opencl.build import compile_kernel
 from poolrt.workers.kernels.spec import KernelSpec
 from poolrt.workers.primitives.entry import pack_entry
-from poolrt.workers.primitives.primitive_desc import UnsupportedPrimitive, primitive_desc
 from tests.workers.cases import cases
 from tests.workers.own_process import serve
 

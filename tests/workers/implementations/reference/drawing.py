@@ -21,7 +21,7 @@ from poolrt.workers.desc import (
     item_size,
 )
 from poolrt.workers.engines.target import Target, cpu_target
-from poolrt.workers.primitives.primitive_desc import PrimitiveDesc, primitive_descs
+from poolrt.workers.implementations.primitive_desc import PrimitiveDesc, primitive_descs
 from tests.references import assert_close, converted, results
 from tests.references.data_types import FLOATS
 

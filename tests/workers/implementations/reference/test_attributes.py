@@ -27,7 +27,7 @@ from poolrt.workers.desc import (
     Sum,
 )
 from poolrt.workers.engines.target import cpu_target
-from poolrt.workers.primitives.primitive_desc import UnsupportedPrimitive, primitive_desc
+from poolrt.workers.implementations.primitive_desc import UnsupportedPrimitive, primitive_desc
 
 from .drawing import reference_of
 

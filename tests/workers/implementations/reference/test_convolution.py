@@ -22,7 +22,7 @@ from poolrt.workers.desc import (
     zero_points_of,
 )
 from poolrt.workers.engines.target import cpu_target
-from poolrt.workers.primitives.primitive_desc import primitive_descs
+from poolrt.workers.implementations.primitive_desc import primitive_descs
 from tests.workers.native_runner import NativeRunner
 
 from .drawing import Runner, arguments, attributes, check, described, examples, reference_of

@@ -13,7 +13,7 @@ from poolrt.workers.desc import Arg, Eltwise, MemoryDesc, PostOp, PrimitiveAttr
 from poolrt.workers.desc.attributes import ELTWISE_ALGORITHMS
 from poolrt.workers.desc.operations.eltwise import FROM_DST
 from poolrt.workers.engines.target import cpu_target
-from poolrt.workers.primitives.primitive_desc import UnsupportedPrimitive, primitive_desc
+from poolrt.workers.implementations.primitive_desc import UnsupportedPrimitive, primitive_desc
 from tests.workers.cases.pointwise import eltwise_values
 
 from .drawing import Array, Runner, attributes, check, described, examples, shapes, values

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from poolrt.workers.desc import Arg, Matmul, MemoryDesc, PrimitiveAttr, Quantisation
 from poolrt.workers.engines.target import cpu_target
-from poolrt.workers.primitives.primitive_desc import primitive_descs
+from poolrt.workers.implementations.primitive_desc import primitive_descs
 
 from .drawing import Runner, attributes, check, described, examples
 

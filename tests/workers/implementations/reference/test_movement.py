@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from poolrt.workers.desc import Arg, Concat, MemoryDesc, PrimitiveAttr, Reorder, Shuffle, multiple_src
 from poolrt.workers.engines.target import cpu_target
-from poolrt.workers.primitives.primitive_desc import primitive_desc
+from poolrt.workers.implementations.primitive_desc import primitive_desc
 from tests.references import converted
 
 from .drawing import TYPES, Runner, attributes, check, described, examples, reference_of, shapes

@@ -22,7 +22,7 @@ from poolrt.workers.desc import (
     Quantisation,
 )
 from poolrt.workers.engines.target import cpu_target
-from poolrt.workers.primitives.primitive_desc import UnsupportedPrimitive, primitive_desc
+from poolrt.workers.implementations.primitive_desc import UnsupportedPrimitive, primitive_desc
 
 from .drawing import LAST_PLACE, Runner, arguments, check, described, examples, reference_of
 

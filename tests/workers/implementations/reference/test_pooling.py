@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from poolrt.workers.desc import Arg, MemoryDesc, Pooling, PrimitiveAttr, Quantisation
 from poolrt.workers.desc.operations.pooling import POOLING_ALGORITHMS
 from poolrt.workers.engines.target import cpu_target
-from poolrt.workers.primitives.primitive_desc import UnsupportedPrimitive, primitive_desc
+from poolrt.workers.implementations.primitive_desc import UnsupportedPrimitive, primitive_desc
 from tests.references.pooling import pooling_winners
 
 from .drawing import LAST_PLACE, Runner, arguments, attributes, check, described, examples, reference_of

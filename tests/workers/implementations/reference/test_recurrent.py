@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from poolrt.workers.desc import Arg, Gru, Lstm, MemoryDesc, PrimitiveAttr, Quantisation, Rnn
 from poolrt.workers.desc.operations.recurrent import DIRECTIONS
 from poolrt.workers.engines.target import cpu_target
-from poolrt.workers.primitives.primitive_desc import UnsupportedPrimitive, primitive_desc
+from poolrt.workers.implementations.primitive_desc import UnsupportedPrimitive, primitive_desc
 
 from .drawing import LAST_PLACE, Runner, arguments, check, described, examples
 

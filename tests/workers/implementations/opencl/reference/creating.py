@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from poolrt.workers.engines.opencl import opencl_target
+from poolrt.workers.implementations.primitive_desc import PrimitiveDesc
 from poolrt.workers.kernels.opencl.build import compile_kernel
 from poolrt.workers.kernels.spec import KernelSpec
 from poolrt.workers.primitives.entry import pack_entry
 from poolrt.workers.primitives.key import primitive_key
-from poolrt.workers.primitives.primitive_desc import PrimitiveDesc
 from tests.workers.own_process import serve
 
 

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poolrt.workers.engines.target import Target
+from poolrt.workers.implementations.primitive_desc import PrimitiveDesc
 from poolrt.workers.primitives.key import primitive_key
-from poolrt.workers.primitives.primitive_desc import PrimitiveDesc
 from tests.references import assert_padding_is_zero, between, numpy_type, pack, unpack
 from tests.workers.nesting import entries_of
 from tests.workers.own_process import Server

@@ -24,7 +24,7 @@ from poolrt.workers.desc import (
     Sum,
 )
 from poolrt.workers.desc.attributes import ELTWISE_ALGORITHMS
-from poolrt.workers.primitives.primitive_desc import PrimitiveDesc
+from poolrt.workers.implementations.primitive_desc import PrimitiveDesc
 from tests.references import converted
 from tests.workers.cases.pointwise import eltwise_values
 from tests.workers.implementations.reference.drawing import arguments, check

@@ -21,11 +21,11 @@ from poolrt.workers.desc import (
 )
 from poolrt.workers.engines.target import Target
 from poolrt.workers.implementations.opencl.grid import MAX_ITEMS
+from poolrt.workers.implementations.primitive_desc import PrimitiveDesc, implementations
 from poolrt.workers.implementations.program import Launch
 from poolrt.workers.kernels.opencl.source import kernel_source
 from poolrt.workers.kernels.spec import KernelSpec
 from poolrt.workers.primitives.key import primitive_key
-from poolrt.workers.primitives.primitive_desc import PrimitiveDesc, implementations
 
 DOUBLE = Target("opencl", "opencl", (("fp64", "True"), ("type", "CPU")))
 SINGLE = replace(DOUBLE, device=(("fp64", "False"), ("type", "CPU")))

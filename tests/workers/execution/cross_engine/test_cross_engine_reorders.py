@@ -24,7 +24,7 @@ BOTH = ("opencl:crossing", "native:crossing")
 def run(home: Path) -> dict[str, Any]:
     seed = int.from_bytes(os.urandom(4))
     child = subprocess.run(
-        [sys.executable, "-m", "tests.workers.primitives.cross_engine.reorders", str(home), str(seed)],
+        [sys.executable, "-m", "tests.workers.execution.cross_engine.reorders", str(home), str(seed)],
         cwd=ROOT,
         capture_output=True,
         text=True,

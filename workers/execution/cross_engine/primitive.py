@@ -6,18 +6,18 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from ...desc import Arg
-from ...execution.native_execution import CpuExecution
+from ...implementations.primitive_desc import PrimitiveDesc
 from ...memory.storage import Memory
 from ...streams.stream import Stream
+from ..native_execution import CpuExecution
 from ..primitive import Execution, Primitive, checked_argument
-from ..primitive_desc import PrimitiveDesc
 from ..primitive_desc_iface import arguments
 from .desc import EnginePair
 from .execution import DeviceCrossEngineExecution, HostCrossEngineExecution
 
 if TYPE_CHECKING:
-    from ...execution.opencl_execution import OpenClExecution
-    from ..cache import PrimitiveCache
+    from ...primitives.cache import PrimitiveCache
+    from ..opencl_execution import OpenClExecution
 
 
 class CrossEnginePrimitive(Primitive):

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from ..desc import MemoryDesc, OpDesc, PrimitiveAttr, op_from_wire
 from ..engines.target import Target
-from ..implementations.inference import refuse_beyond_inference
+from .inference import refuse_beyond_inference
 
 if TYPE_CHECKING:
     from poolrt.cachestore import Key
 
-    from ..implementations.contract import Implementation
-    from ..implementations.program import Program
+    from .contract import Implementation
+    from .program import Program
 
 #: Engine kind -> where the modules of its implementations are, each named for its primitive kind.
-_HOMES: Final = {"cpu": "..implementations.native.", "opencl": "..implementations.opencl."}
+_HOMES: Final = {"cpu": ".native.", "opencl": ".opencl."}
 #: What the names of reference implementations begin with.
 REFERENCE: Final = "ref:"
 

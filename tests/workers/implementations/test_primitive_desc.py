@@ -26,10 +26,10 @@ from poolrt.workers.desc import (
     Sum,
 )
 from poolrt.workers.engines.engine import Engine
+from poolrt.workers.execution.primitive_desc_iface import PrimitiveDescIface
+from poolrt.workers.implementations.primitive_desc import PrimitiveDesc, UnsupportedPrimitive
 from poolrt.workers.primitives.hint import take_hint
 from poolrt.workers.primitives.key import primitive_key
-from poolrt.workers.primitives.primitive_desc import PrimitiveDesc, UnsupportedPrimitive
-from poolrt.workers.primitives.primitive_desc_iface import PrimitiveDescIface
 
 ROOT = Path(__file__).resolve().parents[3]
 NOTHING = MemoryDesc((0,), "u8")

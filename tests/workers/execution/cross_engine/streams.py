@@ -10,8 +10,8 @@ from typing import Any, Final
 import numpy as np
 
 from poolrt.workers import Arg, Engine, Memory, MemoryDesc, PostOp, PrimitiveAttr, Reorder, Stream, StreamAttr
+from poolrt.workers.execution.primitive import Primitive
 from poolrt.workers.primitives.cache import PrimitiveCache
-from poolrt.workers.primitives.primitive import Primitive
 from poolrt.workers.threadpools.interface import KernelFailed, ThreadpoolInterface
 from tests.references.layout import pack, unpack
 from tests.workers.threadpools.checking import CheckingPool, CheckingStream

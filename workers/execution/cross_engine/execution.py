@@ -16,19 +16,19 @@ from typing import Any, Final
 
 from ...desc import Arg
 from ...engines.engine import Engine
-from ...execution.native_execution import CpuExecution
-from ...execution.opencl_execution import OpenClExecution
 from ...implementations.program import Transfer
 from ...memory.buffer import Buffer
 from ...memory.opencl import host_view
 from ...memory.storage import Memory
+from ...primitives.entry import Entry
 from ...streams.stream import Stream
 from ...threadpools.interface import KernelFailed, Region
 from ...threadpools.jobs import Jobs
 from ...threadpools.python_tasks import python_region
 from ...threadpools.sequential import SequentialPool
 from ...verbose.stamps import stamped
-from ..entry import Entry
+from ..native_execution import CpuExecution
+from ..opencl_execution import OpenClExecution
 
 #: Queue, buffer, and bytes of the host's.
 _Copy = tuple[Any, Any, Any]

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from poolrt.cachestore import CacheStore
 from poolrt.workers import Arg, Engine, Memory, MemoryDesc, PostOp, PrimitiveAttr, Quantisation, Reorder, Stream
+from poolrt.workers.execution.cross_engine.primitive import CrossEnginePrimitive
+from poolrt.workers.execution.primitive_desc_iface import PrimitiveDescIface, arguments
 from poolrt.workers.primitives.cache import PrimitiveCache
-from poolrt.workers.primitives.cross_engine.primitive import CrossEnginePrimitive
 from poolrt.workers.primitives.key import primitive_key
-from poolrt.workers.primitives.primitive_desc_iface import PrimitiveDescIface, arguments
 from tests.references import assert_close, results
 from tests.references.layout import between, pack, unpack
 from tests.workers.desc.layouts import placed

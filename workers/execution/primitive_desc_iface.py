@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..desc import Arg, MemoryDesc, OpDesc, PrimitiveAttr, multiple_src
 from ..engines.engine import Engine
+from ..implementations.primitive_desc import PrimitiveDesc
+from ..primitives.candidates import ImplementationCandidates, find_candidates
 from ..streams.stream import Stream
-from .candidates import ImplementationCandidates, find_candidates
-from .primitive_desc import PrimitiveDesc
 
 if TYPE_CHECKING:
-    from .cache import PrimitiveCache
+    from ..primitives.cache import PrimitiveCache
     from .primitive import Primitive
 
 #: Described where a primitive has no such argument.

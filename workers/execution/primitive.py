@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from ..desc import Arg, MemoryDesc
 from ..engines.engine import Engine
-from ..execution.native_binding import RealizedPrimitive
-from ..execution.native_execution import CpuExecution
-from ..execution.resource_mapper import ResourceMapper
+from ..implementations.primitive_desc import PrimitiveDesc
 from ..memory.storage import Memory
+from ..primitives.cache import PrimitiveCache, primitive_cache
 from ..streams.stream import Stream
-from .cache import PrimitiveCache, primitive_cache
-from .primitive_desc import PrimitiveDesc
+from .native_binding import RealizedPrimitive
+from .native_execution import CpuExecution
 from .primitive_desc_iface import arguments
+from .resource_mapper import ResourceMapper
 
 if TYPE_CHECKING:
-    from ..execution.opencl_binding import RealizedOpenClPrimitive
+    from .opencl_binding import RealizedOpenClPrimitive
 
 
 class Execution(Protocol):
@@ -100,7 +100,7 @@ class Primitive:
         resource = self.resources.get(self._cached)
         if isinstance(resource, RealizedPrimitive):
             return CpuExecution(resource)
-        from ..execution.opencl_execution import OpenClExecution
+        from .opencl_execution import OpenClExecution
 
         return OpenClExecution(cast("RealizedOpenClPrimitive", resource))
 

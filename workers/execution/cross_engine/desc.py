@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...desc import Arg, MemoryDesc, PrimitiveAttr, Reorder
 from ...engines.engine import Engine
 from ...engines.target import Target
+from ...primitives.candidates import ImplementationCandidates, find_candidates
 from ...streams.stream import Stream
-from ..candidates import ImplementationCandidates, find_candidates
 from ..primitive_desc_iface import PrimitiveDescIface, describe
 
 if TYPE_CHECKING:
-    from ..cache import PrimitiveCache
+    from ...primitives.cache import PrimitiveCache
     from .primitive import CrossEnginePrimitive
 
 
