@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from poolrt.arena import ArenaExhausted
+from poolrt.cachestore.lru import Lru
 from poolrt.cachestore.portable_error import PortableError
 from poolrt.errors import GraphRefused, PoolRefused
 from poolrt.graph.engine_name import engines_of
 from poolrt.workers.ipc.protocol import Kind
 
 from .creations import Creation, Creations
-from .entry_memory import EntryMemory
 from .instructions import Forget, Instruction, LookUp, Lower, LoweredGraph, Send
 from .jobs import Job, Model
 from .leases import Leases
@@ -71,7 +71,7 @@ class Loads:
         self,
         worker_set: WorkerSet,
         creations: Creations,
-        memory: EntryMemory,
+        memory: Lru[str, bytes],
         leases: Leases,
         numbers: Iterator[int],
         out: list[Instruction],

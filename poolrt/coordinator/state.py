@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from poolrt.arena import Allocator, ArenaExhausted
+from poolrt.cachestore.lru import Lru
 from poolrt.errors import CreationFailed, FunctionFailed, PoolError, PoolRefused, RunFailed
 from poolrt.workers.ipc.channel import MalformedMessage, Message
 from poolrt.workers.ipc.protocol import Kind
 
 from .creations import Creations
-from .entry_memory import EntryMemory
 from .instructions import CollectStatistics, HangUp, Instruction, Kill, LoweredGraph, Send
 from .jobs import Job, Model
 from .leases import Leases, NotHeld
@@ -26,6 +26,8 @@ from .worker_set import WorkerSet, arena_full
 
 #: Runs, functions and surveys that one client may have unanswered; a client of ours stays far below.
 CLIENT_LIMIT: Final = 4096
+#: Bytes of entries that are kept beside those of loaded models.
+ENTRY_BYTES: Final = 256 * 1024 * 1024
 #: Slots that one request may ask for.
 SLOTS_LIMIT: Final = 4096
 
@@ -61,7 +63,8 @@ class State:
         self._watchdog = Watchdog()
         self.worker_set = WorkerSet(workers, retries, limits, self.leases, numbers, self._out, self._job_failed)
         self.creations = Creations(creators, limits, numbers, self._out)
-        memory = EntryMemory(capacity)
+        # A second load of a graph asks the store for nothing.
+        memory = Lru[str, bytes](capacity, ENTRY_BYTES, weigh=len)
         done, drop = self._model_ready, self._drop
         self.loads = Loads(self.worker_set, self.creations, memory, self.leases, numbers, self._out, done, drop)
 
