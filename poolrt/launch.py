@@ -11,7 +11,7 @@ import signal
 import socket
 import sys
 
-from poolrt.workers.processes.spawn import module_path, spawn_actions
+from poolrt.workers.ipc.spawn import module_path, spawn_actions
 
 #: Seconds that a coordinator gets to end its processes and itself once its client has gone.
 _END_S = 3.0

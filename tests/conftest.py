@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
-from poolrt.workers.processes.compiler_pool import compilers
+from poolrt.workers.primitives.compiler_pool import compilers
 from tests.left_behind import nothing_left_behind
 from tests.workers.own_process import python
 

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from poolrt.workers.ipc.channel import Channel, ChannelClosed, MalformedMessage, pair
 from poolrt.workers.ipc.protocol import Kind, checked
-from poolrt.workers.processes.spawn import start_program
+from poolrt.workers.ipc.spawn import start_program
 
 from .configuration import thread_variables
 from .instructions import Role

@@ -217,7 +217,7 @@ def get_primitive_cache_size() -> int:
 
 
 def _compiled(pd: PrimitiveDesc) -> bytes:
-    from ..processes.compiler_pool import compilers  # only where an entry is missing
+    from .compiler_pool import compilers  # only where an entry is missing
 
     return compilers().create(pd)
 

@@ -20,8 +20,8 @@ from poolrt.workers.implementations.primitive_desc import PrimitiveDesc
 from poolrt.workers.implementations.program import Program
 from poolrt.workers.memory.storage import Memory
 from poolrt.workers.primitives.cache import PrimitiveCache
+from poolrt.workers.primitives.compiler_pool import compilers
 from poolrt.workers.primitives.creation import PrimitiveCreator
-from poolrt.workers.processes.compiler_pool import compilers
 from poolrt.workers.streams.attributes import StreamAttr
 from poolrt.workers.streams.stream import Stream
 from poolrt.workers.threadpools.interface import ThreadpoolInterface

@@ -22,9 +22,9 @@ from poolrt.cachestore import CreationFailed
 from poolrt.workers.desc import Eltwise, MemoryDesc, PrimitiveAttr
 from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.implementations.primitive_desc import PrimitiveDesc, primitive_desc
+from poolrt.workers.primitives import compiler_pool as module
+from poolrt.workers.primitives.compiler_pool import Compilers
 from poolrt.workers.primitives.entry import parse_entry
-from poolrt.workers.processes import compiler_pool as module
-from poolrt.workers.processes.compiler_pool import Compilers
 from tests.workers.own_process import ANSWER_S
 
 BOUND_S = 30.0

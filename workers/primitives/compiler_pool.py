@@ -21,7 +21,7 @@ from poolrt.cachestore import CreationFailed
 from ..implementations.primitive_desc import PrimitiveDesc
 from ..ipc.channel import Channel, ChannelClosed, pair
 from ..ipc.protocol import Kind, checked
-from .spawn import start_program
+from ..ipc.spawn import start_program
 
 #: Seconds that a compiler without work is kept, that one compilation may take and be waited for to begin, and that a
 #: compiler gets to end by itself.
