@@ -16,7 +16,7 @@ from poolrt.cachestore import CacheStore
 from poolrt.workers.desc import Arg, Eltwise, MemoryDesc, PrimitiveAttr
 from poolrt.workers.engines.opencl import OpenClEngine, runtime
 from poolrt.workers.engines.opencl_identity import device_identity, processor_flags
-from poolrt.workers.engines.pocl import PLATFORM, name_processor, processor_name
+from poolrt.workers.engines.pocl import PLATFORM, is_wrong, name_processor, processor_name
 from poolrt.workers.engines.target import Target
 from poolrt.workers.execution.opencl_binding import RealizedOpenClPrimitive, bind_launches
 from poolrt.workers.implementations.primitive_desc import PrimitiveDesc, primitive_desc
@@ -86,11 +86,11 @@ class _PyOpenCl:
         ]
         if not devices:
             raise LookupError("there is no PoCL")
-        processor = None
-        if devices[0].version.rstrip().endswith("-generic"):
+        processor, found = None, devices[0].version.rstrip().rpartition("-")[2]
+        if is_wrong(found, processor_flags()):
             # As poolrt does: without it PoCL compiles nothing here.
             processor = processor_name(processor_flags())
-            name_processor(devices[0].int_ptr, processor or "")
+            name_processor(devices[0].int_ptr, found, processor or "")
         self._target = Target("opencl", "opencl", device_identity(devices[0], processor))
         self._context = cl.Context(devices[:1])
         self._queue = cl.CommandQueue(self._context)

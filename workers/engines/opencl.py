@@ -17,7 +17,7 @@ from ..verbose.output import verbose
 from .opencl_drivers import announce_drivers
 from .opencl_identity import device_identity, processor_flags
 from .pocl import PLATFORM as POCL
-from .pocl import name_processor, private_cache, processor_name
+from .pocl import is_wrong, name_processor, private_cache, processor_name
 from .realized import Realized
 from .target import Target
 
@@ -181,9 +181,10 @@ def _usable(handle: pyopencl.Device) -> Device:
     if not handle.available or not handle.compiler_available:
         raise EngineUnavailable("the device or its compiler is not available")
     processor = None
-    if handle.platform.name == POCL and handle.version.rstrip().endswith("-generic"):
-        processor = processor_name(processor_flags())
-        if processor is None or not name_processor(handle.int_ptr, processor):
+    found, flags = handle.version.rstrip().rpartition("-")[2], processor_flags()
+    if handle.platform.name == POCL and is_wrong(found, flags):
+        processor = processor_name(flags)
+        if processor is None or not name_processor(handle.int_ptr, found, processor):
             processor = None
             _try_compiler(handle)
     return Device(handle, Target("opencl", "opencl", device_identity(handle, processor)))

@@ -1,13 +1,14 @@
-"""What PoCL needs before its first use: a private cache folder, and a processor's name where its LLVM knows none.
+"""What PoCL needs before its first use: a private cache folder, and a processor's name where its LLVM finds no right one.
 
 The folder: PoCL trusts a file in its cache over the binary that it is given, so a folder shared with other processes,
 or left by a dead one, can replace good code by a torn file (SIGBUS). Each process has its own, under a lock that tells
 the living from the dead; whoever comes next sweeps the dead.
 
 The name: PoCL asks LLVM for the host's processor. For one that is newer than that LLVM the answer is ``generic``, which
-the compiler then refuses (``unknown target CPU 'generic'``), so nothing can be built at all (pocl issue 1049). There is
-no setting for it; the name is therefore put into the device's record. It must agree with the built-in library that PoCL
-itself picks by feature: code for a lesser processor cannot take in that library, and LLVM ends the process.
+the compiler then refuses (``unknown target CPU 'generic'``), so nothing can be built at all (pocl issue 1049). A newer AMD
+processor gets an older one's name. There is no setting for it; the name is therefore put into the device's record. It must
+agree with the built-in library that PoCL itself picks by feature: code for a lesser processor cannot take in that library,
+and LLVM ends the process, or compiles without end (LLVM 14, ``znver3`` on a Zen 4 or 5, kernels on vectors of 16 floats).
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ _PROCESSORS: Final[tuple[tuple[str, str, frozenset[str]], ...]] = (
 )
 #: Bytes of the device record that are searched: the two names lie about 640 bytes into it.
 _RECORD: Final = 2048
-_UNKNOWN: Final = b"generic\0"
+#: Names that LLVM 14 gives to processors with AVX-512, too, as if they had none.
+_WITHOUT_AVX512: Final = frozenset({"znver1", "znver2", "znver3"})
 _PREFIX: Final = "poolrt-pocl-"
 
 
@@ -58,6 +60,11 @@ def private_cache() -> Path:
     return cache
 
 
+def is_wrong(name: str, flags: frozenset[str]) -> bool:
+    """Return whether LLVM's name for the host does not fit its features."""
+    return name == "generic" or (name in _WITHOUT_AVX512 and "avx512f" in flags)
+
+
 def processor_name(flags: frozenset[str]) -> str | None:
     """Return the LLVM processor for a host's features, or None where PoCL's library needs more than they give."""
     for feature, name, needed in _PROCESSORS:
@@ -66,8 +73,8 @@ def processor_name(flags: frozenset[str]) -> str | None:
     return None
 
 
-def name_processor(device: int, name: str) -> bool:
-    """Give the PoCL device at address ``device`` a processor name in place of ``generic``. Return whether it was done.
+def name_processor(device: int, wrong: str, name: str) -> bool:
+    """Give the PoCL device at address ``device`` a processor name in place of a ``wrong`` one. Return whether it was done.
 
     The record holds the pointers to the target triple and to the processor name side by side; unless exactly one such
     pair is found nothing is touched. Memory is read through /proc, where a wrong pointer is an error, not a fault.
@@ -85,7 +92,7 @@ def name_processor(device: int, name: str) -> bool:
             return b""
 
     with memory:
-        found = find_names(read(device, _RECORD), read)
+        found = find_names(read(device, _RECORD), wrong, read)
     if len(found) != 1:
         return False
     libc = ctypes.CDLL(None)
@@ -94,13 +101,14 @@ def name_processor(device: int, name: str) -> bool:
     return True
 
 
-def find_names(record: bytes, read: Callable[[int, int], bytes]) -> list[int]:
-    """Return the offsets in a device record of pointers to ``generic`` right after one to a triple."""
+def find_names(record: bytes, name: str, read: Callable[[int, int], bytes]) -> list[int]:
+    """Return the offsets in a device record of pointers to a processor's name right after one to a triple."""
+    wanted = name.encode() + b"\0"
     words = struct.unpack(f"<{len(record) // 8}Q", record[: len(record) // 8 * 8])
     return [
         8 * (index + 1)
-        for index, (triple, name) in enumerate(pairwise(words))
-        if read(name, len(_UNKNOWN)) == _UNKNOWN and read(triple, 7) == b"x86_64-"
+        for index, (triple, place) in enumerate(pairwise(words))
+        if read(place, len(wanted)) == wanted and read(triple, 7) == b"x86_64-"
     ]
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from poolrt.workers.engines.pocl import find_names, processor_name
+from poolrt.workers.engines.pocl import find_names, is_wrong, processor_name
 
 from ..own_process import ROOT, python
 
@@ -38,16 +38,31 @@ def test_the_processor_has_the_features_of_the_library_that_pocl_picks(flags: fr
     assert processor_name(flags) == name
 
 
+@pytest.mark.parametrize(
+    ("name", "flags", "wrong"),
+    [
+        ("generic", V3, True),
+        ("znver3", V4, True),
+        ("znver3", V3, False),
+        ("haswell", V3, False),
+        ("skylake-avx512", V4, False),
+        ("znver4", V4, False),
+    ],
+)
+def test_a_name_is_wrong_that_is_none_or_an_older_processor_s(name: str, flags: frozenset[str], wrong: bool) -> None:
+    assert is_wrong(name, flags) == wrong
+
+
 def test_the_name_is_found_beside_the_triple_and_nowhere_else() -> None:
     memory = {100: b"x86_64-unknown-linux-gnu\0", 200: b"generic\0", 300: b"generic-device\0"}
     record = struct.pack("<6Q", 200, 300, 100, 200, 100, 300)
-    assert find_names(record, lambda address, size: memory.get(address, b"")[:size]) == [24]
+    assert find_names(record, "generic", lambda address, size: memory.get(address, b"")[:size]) == [24]
 
 
 def test_a_record_without_the_name_is_left_alone() -> None:
     memory = {100: b"x86_64-unknown-linux-gnu\0", 200: b"znver3\0"}
     record = struct.pack("<3Q", 100, 200, 1 << 63)
-    assert find_names(record, lambda address, size: memory.get(address, b"")[:size]) == []
+    assert find_names(record, "generic", lambda address, size: memory.get(address, b"")[:size]) == []
 
 
 def test_each_process_has_its_own_folder_and_removes_it(tmp_path: Path) -> None:
