@@ -10,8 +10,8 @@ PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check -q
 PYTEST := $(PY) -m pytest
 
-# A stamp is written only after its step has succeeded: an interrupted installation is repeated, a changed
-# pyproject.toml installs anew.
+# A stamp is written only after its step has succeeded: an interrupted installation is repeated, and a changed
+# pyproject.toml installs again.
 $(VENV)/.made:
 	@$(PY) -m pip --version >/dev/null 2>&1 || { echo "making $(VENV)/" >&2; $(PYTHON) -m venv --clear $(VENV); }
 	@touch $@
@@ -41,7 +41,7 @@ comma := ,
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-run: $(VENV)/.for-run ## ResNet-50 on a pool of workers, cold and then warm in a new process
+run: $(VENV)/.for-run ## run ResNet-50 on a pool of workers, cold and then warm in a new process
 	@$(PY) examples/resnet50.py
 
 # What holds processes to bounds of a second or so has the machine to itself; everything else shares the processors, a process
@@ -49,29 +49,29 @@ run: $(VENV)/.for-run ## ResNet-50 on a pool of workers, cold and then warm in a
 ALONE := tests/acceptance tests/cachestore/drills tests/cachestore/test_failures.py \
 	tests/poolrt/pool/test_faults.py tests/poolrt/pool/test_hangs.py tests/workers/verbose/test_times.py
 
-test: $(VENV)/.for-test ## the test suite, without the thorough tier (minutes)
+test: $(VENV)/.for-test ## run the tests, without the thorough tier (minutes)
 	@trap 'exit 130' INT; failed=0; \
 	$(PYTEST) -q -m "not slow" -n auto --maxprocesses=8 --dist=worksteal $(ALONE:%=--ignore=%) tests || failed=$$?; \
 	$(PYTEST) -q -m "not slow" $(ALONE) || failed=$$?; \
 	exit $$failed
 
-test-all: $(VENV)/.for-test ## every test, the thorough tier included
+test-all: $(VENV)/.for-test ## run every test, with the thorough tier
 	@$(PYTEST) -q tests
 
-drills: $(VENV)/.for-test ## the fault drills of the store in their long form; one table (ARGS='--only NAME --rounds N --json --list')
+drills: $(VENV)/.for-test ## run the store's fault drills in their long form and print one table (ARGS='--only NAME --rounds N --json --list')
 	@$(PY) -m tests.drills $(ARGS)
 
 bench: $(VENV)/.for-bench ## measure poolrt beside its rivals, print the ratios
 	@for b in $(filter-out benchmarks/measure.py benchmarks/onednn.py,$(wildcard benchmarks/*.py)); do echo "== $$b"; $(PY) "$$b"; done
 
-lint: $(VENV)/.for-lint ## ruff, mypy (strict), pyright, import-linter
+lint: $(VENV)/.for-lint ## run ruff, mypy (strict), pyright, import-linter
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check .
 	@$(PY) -m mypy
 	@$(PY) -m pyright
 	@$(VENV)/bin/lint-imports --no-logo
 
-clean: ## remove what building and testing leave behind; keeps .venv/
+clean: ## remove the files that builds and tests leave; keep .venv/
 	@rm -rf build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	@find . -name __pycache__ -type d -not -path './$(VENV)/*' -prune -exec rm -rf {} +
 
