@@ -3,7 +3,6 @@
     <home>/<namespace>/state                             what the node's processes agree on (see node_state)
     <home>/<namespace>/journal                           counts and uses for Redis (see journal)
     <home>/<namespace>/entries/<generation>/<digest>     one signed entry each
-    <home>/<namespace>/unanswered                        counts that Redis may have had already (see unanswered)
     <home>/<namespace>/incarnation                       the life of Redis that the entries were compared with (see arrears)
     <home>/<namespace>/unpublished/<digest>              this entry still has to go to Redis, under this lease if any
     <home>/<namespace>/creating/<digest>                 the turn to create it (see turn)

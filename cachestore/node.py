@@ -21,9 +21,8 @@ from .key import Key
 from .misses import Miss, MissLog
 from .node_state import UNSET, NodeState, NodeStateFile, Watch
 from .options import StoreOptions
-from .stats import Batch, Sent, Tally
+from .stats import Batch, Tally
 from .turn import TurnWait
-from .unanswered import UnansweredFile
 from .write_behind import WriteBehind
 
 T = TypeVar("T")
@@ -43,7 +42,6 @@ class Node:
         self._files = FilesTier(options.folder, options.files_bytes)
         self._journal = Journal(os.path.join(options.folder, "journal"))
         self._misses = MissLog(os.path.join(options.folder, "misses"))
-        self._unanswered = UnansweredFile(os.path.join(options.folder, "unanswered"))
         self._alone = NodeState()
         #: Entries that are in Redis, too, and when they were kept.
         self._recent: deque[tuple[float, str]] = deque(maxlen=_MOST_RECENT)
@@ -174,14 +172,6 @@ class Node:
         """Return what is in the journal."""
         return self._or(self._journal.read, Batch({}, ()))
 
-    def unanswered_append(self, batches: list[Sent]) -> bool:
-        """Write down batches of counts that Redis has not answered; False when that was not possible."""
-        return self._or(lambda: self._append_unanswered(batches), False)
-
-    def unanswered_take(self) -> list[Sent]:
-        """Take everything out of that file."""
-        return self._or(self._unanswered.take, [])
-
     def incarnation(self) -> str:
         """Return the life of Redis that this node was last compared with."""
         return self._or(self._files.incarnation, "")
@@ -213,10 +203,6 @@ class Node:
 
     def _append(self, batch: Batch) -> bool:
         self._journal.append(batch)
-        return True
-
-    def _append_unanswered(self, batches: list[Sent]) -> bool:
-        self._unanswered.append(batches)
         return True
 
     def _or(self, action: Callable[[], T], otherwise: T) -> T:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from .admission import Admission
 from .entry import EntryCodec
-from .ledger import Ledger
 from .limits import Limits
 from .memory import MemoryTier
 from .node import Node
@@ -17,6 +16,7 @@ from .node_state import NodeState
 from .options import StoreOptions
 from .signing import SigningKey, load_key
 from .single_flight import SingleFlight
+from .statistics_flusher import StatisticsFlusher
 from .stats import Tally
 
 if TYPE_CHECKING:
@@ -43,16 +43,16 @@ class Parts:
         self.tally = Tally()
         self.single_flight: SingleFlight[bytes, Obtained] = SingleFlight()
         self.admission = Admission(self.codec, self.tally)
-        node_type, ledger_type = Node, Ledger
+        node_type, flusher_type = Node, StatisticsFlusher
         if options.read_only:
-            from .read_only import ReadOnlyLedger, ReadOnlyNode
+            from .read_only import ReadOnlyFlusher, ReadOnlyNode
 
-            node_type, ledger_type = ReadOnlyNode, ReadOnlyLedger
+            node_type, flusher_type = ReadOnlyNode, ReadOnlyFlusher
         self.node = node_type(options, self.admission, self.tally)
         self.limits = Limits(self.link, self.node)
-        self.ledger = ledger_type(self.node, self.limits, self.admission, self.tally)
+        self.flusher = flusher_type(self.node, self.limits, self.admission, self.tally)
         self.memory = MemoryTier(
-            options.capacity, options.memory_bytes, self.tally.memory_uses, self.ledger.after_memory
+            options.capacity, options.memory_bytes, self.tally.memory_uses, self.flusher.flush_memory_hits
         )
 
     @cached_property

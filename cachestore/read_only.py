@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 from .entry import Entry
 from .errors import StoreReadOnly, StoreUnavailable
 from .key import Key
-from .ledger import Ledger
 from .node import Node
 from .node_state import NodeState, NodeStateView
 from .single_creator import Create, Obtained, SingleCreator
+from .statistics_flusher import StatisticsFlusher
 from .stats import Batch
 from .turn import TurnWait
 
@@ -115,29 +115,28 @@ class ReadOnlyNode(Node):
         self._view.close()
 
 
-class ReadOnlyLedger(Ledger):
-    """Keep counts in the process, and forget uses, which nobody will hear of."""
+class ReadOnlyFlusher(StatisticsFlusher):
+    """Keep counts in the process, and forget uses."""
 
-    def write_down(self) -> None:
+    def flush(self, tier: RedisTier | None) -> None:
         """Forget uses."""
-        batch = self._tally.take()
-        self._tally.put_back(Batch(batch.counts, ()))
+        self.flush_to_journal()
 
-    def after_redis(self, tier: RedisTier) -> None:
+    def flush_to_journal(self) -> None:
         """Forget uses."""
-        self.write_down()
+        self._tally.put_back(Batch(self._tally.take().counts, ()))
 
-    def fold(self, tier: RedisTier, leaving: bool = False) -> None:
+    def flush_node(self, tier: RedisTier, leaving: bool = False) -> None:
         """Do nothing."""
 
-    def leave(self) -> None:
+    def close(self) -> None:
         """Do nothing."""
 
-    def kept(self) -> Batch:
+    def own_counts(self) -> dict[str, int]:
         """Return what this process has counted."""
         batch = self._tally.take()
         self._tally.put_back(batch)
-        return batch
+        return batch.counts
 
 
 class ReadOnlyCreator(SingleCreator):

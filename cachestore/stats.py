@@ -73,22 +73,23 @@ class Stats(TypedDict):
     seconds_saved: float
 
 
-class Batch(NamedTuple):
-    """Counts and uses taken out of a tally, oldest use first."""
-
-    counts: dict[str, int]
-    uses: tuple[str, ...]
-
-    def __bool__(self) -> bool:
-        return bool(self.counts or self.uses)
-
-
 class Sent(NamedTuple):
     """Counts on their way to Redis: the sender's name, and the number of the batch among the sender's."""
 
     sender: str
     number: int
     counts: dict[str, int]
+
+
+class Batch(NamedTuple):
+    """Counts and uses, oldest use first, and the batches that ended processes sent without an answer."""
+
+    counts: dict[str, int]
+    uses: tuple[str, ...]
+    sent: tuple[Sent, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.counts or self.uses or self.sent)
 
 
 class Tally:
@@ -168,13 +169,15 @@ class Tally:
 def merge(batches: Iterable[Batch]) -> Batch:
     """Return the sum of batches given oldest first."""
     tally = Tally()
+    sent: list[Sent] = []
     for batch in batches:
+        sent += batch.sent
         for name, count in batch.counts.items():
             tally.add(name, count)
         for digest in batch.uses:
             tally._uses.pop(digest, None)
             tally._uses[digest] = None
-    return tally.take()
+    return tally.take()._replace(sent=tuple(sent))
 
 
 def as_stats(counts: dict[str, int], entries: int, bytes_: int, capacity: int, capacity_bytes: int) -> Stats:

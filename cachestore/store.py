@@ -94,7 +94,7 @@ class CacheStore:
         parts, state = self._enter()
         if parts.node.capacity(state) == 0:
             parts.tally.add("misses", len(keys))
-            parts.ledger.write_down()
+            parts.flusher.flush_to_journal()
             return [None] * len(keys)
         found: list[Found | None] = []
         rest: list[Key] = []
@@ -134,7 +134,7 @@ class CacheStore:
             try:
                 obtained = parts.creator.create_uncached(create)
             finally:
-                parts.ledger.write_down()
+                parts.flusher.flush_to_journal()
             return Outcome(obtained.payload, obtained.source, time.monotonic() - begin)
         missed = False
         while True:
@@ -156,7 +156,7 @@ class CacheStore:
                     raise CreationTimeout(key.digest, time.monotonic() - begin) from None
                 continue
             parts.tally.add("waits")
-            parts.ledger.after_look_up(None)
+            parts.flusher.flush_look_ups(None)
             return Outcome(payload, "waited", time.monotonic() - begin)
 
     def remove(self, key: Key) -> bool:
@@ -223,14 +223,14 @@ class CacheStore:
         counts: dict[str, int] | None = None
         if tier is not None:
             try:
-                parts.ledger.fold(tier)
+                parts.flusher.flush_node(tier)
                 counts = tier.counts()
             except StoreUnavailable:
                 tier = None
         if counts is None:
-            parts.ledger.write_down()
+            parts.flusher.flush_to_journal()
             counts = parts.node.journal_read().counts
-        counts = merge([Batch(counts, ()), parts.ledger.kept()]).counts
+        counts = merge([Batch(counts, ()), Batch(parts.flusher.own_counts(), ())]).counts
         entries, total = self._sizes(parts, tier)
         return as_stats(counts, entries, total, parts.node.capacity(state), parts.node.capacity_bytes(state))
 
@@ -261,7 +261,7 @@ class CacheStore:
         parts, state = self._enter()
         parts.memory.reset(parts.node.capacity(state), state)
         report = self._looked_at(lambda inspection, tier: inspection.verify(tier))
-        parts.ledger.write_down()
+        parts.flusher.flush_to_journal()
         return report
 
     def export(self, path: str | os.PathLike[str], progress: Progress | None = None) -> ExportReport:
@@ -319,10 +319,10 @@ class CacheStore:
         tier = parts.tier_if_connected()
         if tier is not None:
             try:
-                parts.ledger.fold(tier, leaving=True)
+                parts.flusher.flush_node(tier, leaving=True)
             except StoreUnavailable:
                 tier = None
-        parts.ledger.leave()
+        parts.flusher.close()
         parts.close()
 
     def __enter__(self) -> Self:
@@ -365,7 +365,7 @@ class CacheStore:
         if found is None:
             return self._find_there(parts, state, (key,))[0]
         if found.source == "files":
-            parts.ledger.after_look_up(None)
+            parts.flusher.flush_look_ups(None)
         return found
 
     def _find_here(self, parts: Parts, state: NodeState, key: Key) -> Found | None:
@@ -382,7 +382,7 @@ class CacheStore:
     def _hand_on(self, parts: Parts, found: list[Found | None]) -> None:
         """Note hits in files for Redis; those in memory are noted from time to time, wherever they happen."""
         if any(item is not None and item.source == "files" for item in found):
-            parts.ledger.after_look_up(None)
+            parts.flusher.flush_look_ups(None)
 
     def _find_there(self, parts: Parts, state: NodeState, keys: Sequence[Key]) -> list[Found | None]:
         tier = parts.limits.tier()
@@ -407,7 +407,7 @@ class CacheStore:
             parts.tally.add("degraded")
             parts.tally.add("misses", len(keys) - len(found))
             found += [None] * (len(keys) - len(found))
-        parts.ledger.after_look_up(tier)
+        parts.flusher.flush_look_ups(tier)
         if None in found:
             parts.node.note_misses([key for key, item in zip(keys, found, strict=True) if item is None])
         return found
@@ -419,11 +419,7 @@ class CacheStore:
                 key.canonical, lambda: self._obtain(parts, state, key, create, deadline), CreationFailed
             )
         finally:
-            tier = parts.tier_if_connected()
-            if tier is not None:
-                parts.ledger.after_redis(tier)
-            else:
-                parts.ledger.write_down()
+            parts.flusher.flush(parts.tier_if_connected())
 
     def _obtain(
         self, parts: Parts, state: NodeState, key: Key, create: Callable[[], bytes], deadline: float

@@ -249,7 +249,7 @@ def test_counts_that_a_frozen_redis_has_heard_and_not_answered_are_added_once(
     own_server.freeze()
     store._parts.tally.add("waits", 7)
     # Redis hears this, says nothing, and does it when it is thawed
-    store._parts.ledger.after_redis(tier)
+    store._parts.flusher.flush(tier)
     if ends:
         store.close()
     own_server.thaw()
