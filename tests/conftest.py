@@ -5,17 +5,27 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from poolrt.workers.primitives.compiler_pool import compilers
 from tests.left_behind import nothing_left_behind
+from tests.workers.compiled import shared_kernels
 from tests.workers.own_process import python
 
 # How long an example takes on a machine that is busy with other things tells nothing of it.
 settings.register_profile("patient", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Have the processes of this run share what they compile; those of pytest-xdist inherit this from the first."""
+    if not hasattr(config, "workerinput"):
+        shared = ExitStack()
+        shared.enter_context(shared_kernels())
+        config.add_cleanup(shared.close)
 
 
 def pytest_collection_finish() -> None:

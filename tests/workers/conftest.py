@@ -7,13 +7,12 @@ from collections.abc import Iterator
 import pytest
 
 from poolrt.cachestore import CacheStore
-from poolrt.workers.engines.object_loader import NativeKernel, load_object
+from poolrt.workers.engines.object_loader import NativeKernel
 from poolrt.workers.engines.target import ISA_LEVELS, host_isa
 from poolrt.workers.implementations.native.region_loop import PARTS
-from poolrt.workers.kernels.native.codegen import compile_kernel
-from poolrt.workers.kernels.spec import KernelSpec
 from poolrt.workers.verbose.output import set_verbose
 
+from .compiled import region_loop
 from .implementations.opencl.reference.runner import OpenClRunner
 from .native_runner import LEVELS, NativeRunner
 from .verbose.lines import Told, parsed
@@ -52,9 +51,9 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CacheStore]:
 
 
 @pytest.fixture(scope="session")
-def clocked_loop() -> list[NativeKernel]:
+def clocked_loop() -> tuple[NativeKernel, ...]:
     """Return the kernels of native pools, the clock among them."""
-    return [load_object(compile_kernel(KernelSpec.of("region_loop", part=part), host_isa())) for part in PARTS]
+    return region_loop(*PARTS)
 
 
 @pytest.fixture

@@ -14,10 +14,10 @@ from poolrt.workers.engines.cpu import CpuEngine
 from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.execution.native_binding import BoundPrimitive, RealizedPrimitive
 from poolrt.workers.implementations.primitive_desc import PrimitiveDesc, primitive_desc
-from poolrt.workers.primitives.creation import PrimitiveCreator
 from poolrt.workers.primitives.entry import parse_entry
 from poolrt.workers.threadpools.jobs import Jobs
 from tests.references import assert_padding_is_zero, between, numpy_type, pack, reference, unpack
+from tests.workers import compiled
 
 from .cases import Case
 
@@ -47,7 +47,7 @@ class NativeRunner:
     """Creates primitives with one creator and runs them on one engine; compiles each kernel once a level."""
 
     def __init__(self) -> None:
-        self._creator = PrimitiveCreator()
+        self._creator = compiled.creator()
         self._engine = CpuEngine()
         self.target = cpu_target()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
 from importlib import import_module
 from typing import Final
 
@@ -26,7 +27,8 @@ class PrimitiveCreator:
     Threads may share a creator; two that need the same kernel at once both compile it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, compiler: Callable[[KernelSpec, Target], bytes] | None = None) -> None:
+        self._compile = compiler or compile_kernel
         self._lock = threading.Lock()
         self._compiled: OrderedDict[tuple[bytes, Target], bytes] = OrderedDict()
 
@@ -48,7 +50,7 @@ class PrimitiveCreator:
         with self._lock:
             found = self._compiled.get(known)
         if found is None:
-            found = _compile(spec, target)
+            found = self._compile(spec, target)
         with self._lock:
             self._compiled[known] = found
             self._compiled.move_to_end(known)
@@ -57,7 +59,8 @@ class PrimitiveCreator:
         return found
 
 
-def _compile(spec: KernelSpec, target: Target) -> bytes:
+def compile_kernel(spec: KernelSpec, target: Target) -> bytes:
+    """Return the binary of a kernel for an engine's target. Raises the compiler's error."""
     binary: bytes
     if target.engine_kind == "cpu":
         codegen = import_module("..kernels.native.codegen", __package__)

@@ -13,8 +13,8 @@ from poolrt.graph.lower import lower
 from poolrt.workers.engines.cpu import CpuEngine
 from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.plans.plan_runner import PlanRunner
-from poolrt.workers.primitives.creation import PrimitiveCreator
 from tests.references import numpy_type
+from tests.workers import compiled
 
 Array = NDArray[Any]
 
@@ -23,7 +23,7 @@ class NativeGraphs:
     """One creator and one engine for all graphs: each kernel is compiled once."""
 
     def __init__(self) -> None:
-        self._creator = PrimitiveCreator()
+        self._creator = compiled.creator()
         self._engine = CpuEngine()
 
     def run(self, graph: Graph, inputs: Mapping[str, Array], optimize: bool = True) -> dict[str, Array]:

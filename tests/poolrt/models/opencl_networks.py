@@ -12,7 +12,7 @@ from poolrt.models import build, expected
 from poolrt.workers.engines.opencl import OpenClEngine
 from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.plans.opencl_runner import OpenClPlanRunner
-from poolrt.workers.primitives.creation import PrimitiveCreator
+from tests.workers import compiled
 from tests.workers.own_process import serve
 
 
@@ -21,7 +21,7 @@ class Networks:
 
     def __init__(self) -> None:
         self._engine = OpenClEngine(threads=2)
-        self._creator = PrimitiveCreator()
+        self._creator = compiled.creator()
 
     def answer(self, name: str) -> Any:
         """Return the largest error and the largest value of a network's output, from its second run."""

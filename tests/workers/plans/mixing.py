@@ -17,11 +17,11 @@ from poolrt.workers.engines.opencl import OpenClEngine
 from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.plans.execution_plan import CrossEngineReorder
 from poolrt.workers.plans.mixed_runner import MixedPlanRunner
-from poolrt.workers.primitives.creation import PrimitiveCreator
 from poolrt.workers.threadpools.threads import ThreadsPool
 from tests.poolrt.graph.every_operation import OPERATIONS, graph_of, values_of
 from tests.poolrt.graph.interpreter import run_wire
 from tests.references import numpy_type
+from tests.workers import compiled
 
 Array = NDArray[Any]
 ROUNDS = 4
@@ -72,7 +72,7 @@ class Mixing:
     def __init__(self, shared: bool) -> None:
         self._shared = shared
         self._device = OpenClEngine(threads=2)
-        self._creator = PrimitiveCreator()
+        self._creator = compiled.creator()
         self._pool = ThreadsPool(2)
 
     def error(self, graph: Graph, given_inputs: Mapping[str, Array] | None = None) -> dict[str, Any]:

@@ -14,9 +14,9 @@ from poolrt.workers.implementations.primitive_desc import primitive_desc
 from poolrt.workers.implementations.program import Launch, Program
 from poolrt.workers.plans.execution_plan import ExecutionPlan, Place, PlaceKind, PlanConstant, Port, Step
 from poolrt.workers.plans.opencl_runner import OpenClPlanRunner
-from poolrt.workers.primitives.creation import PrimitiveCreator
 from poolrt.workers.primitives.entry import pack_entry, parse_entry
 from poolrt.workers.threadpools.interface import KernelFailed
+from tests.workers import compiled
 
 ROWS, COLUMNS = 6, 35
 
@@ -31,7 +31,7 @@ def main(shared: bool) -> None:
         Reorder(turned, turned.with_tag("ab")),
         Reorder(flat.with_tag("ba"), flat),
     )
-    creator = PrimitiveCreator()
+    creator = compiled.creator()
     entries = [creator.create(primitive_desc(op, PrimitiveAttr(), engine.target)) for op in ops]
     source, result, work = (Place(k, 0) for k in (PlaceKind.INPUT, PlaceKind.OUTPUT, PlaceKind.WORK))
     second = Place(PlaceKind.WORK, 1024)

@@ -24,6 +24,7 @@ from poolrt.workers.kernels.spec import KernelSpec
 from poolrt.workers.primitives.cache import Future, PrimitiveCache
 from poolrt.workers.primitives.cached_primitive import CachedPrimitive
 from poolrt.workers.primitives.creation import PrimitiveCreator
+from tests.workers import compiled
 
 BOUND_S = 60.0
 THREADS = 32
@@ -74,7 +75,7 @@ class Counting(PrimitiveCache):
     """A cache that counts the threads which have put in a future, or seen that another's is under way and wait for it."""
 
     def __init__(self, store: CacheStore, creator: PrimitiveCreator | None = None) -> None:
-        super().__init__(16, store, (creator or PrimitiveCreator()).create)
+        super().__init__(16, store, (creator or compiled.creator()).create)
         self.asked = threading.Semaphore(0)
 
     def get_or_add(self, key: Key, future: Future) -> Future | None:
@@ -115,7 +116,7 @@ def main(kind: str, home: str) -> None:
     engine, md = Engine(kind), MemoryDesc((64,), "f32")
     pd = Eltwise.PrimitiveDesc(engine, md, md, "relu").pd
     with CacheStore.connect(home=home) as store:
-        sources, errors = all_at_once(PrimitiveCache(8, store, PrimitiveCreator().create), pd)
+        sources, errors = all_at_once(PrimitiveCache(8, store, compiled.creator().create), pd)
         if errors:
             raise errors[0]
         cache = Counting(store)

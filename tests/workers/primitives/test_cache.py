@@ -21,9 +21,9 @@ from poolrt.workers.implementations.program import Launch, Program
 from poolrt.workers.kernels.spec import KernelSpec
 from poolrt.workers.primitives.cache import Future, PrimitiveCache
 from poolrt.workers.primitives.cached_primitive import CachedPrimitive
-from poolrt.workers.primitives.creation import PrimitiveCreator
 from poolrt.workers.primitives.entry import Entry
 from poolrt.workers.primitives.key import primitive_key
+from tests.workers import compiled
 from tests.workers.own_process import ANSWER_S, python
 
 from .crowd import BOUND_S, BROKEN, THREADS, Counting, Described, all_at_once
@@ -55,7 +55,7 @@ def landed(name: str) -> tuple[Key, Future]:
 
 
 def test_the_first_to_ask_adds_its_future_and_all_others_share_it(store: CacheStore) -> None:
-    cache = PrimitiveCache(4, store, PrimitiveCreator().create)
+    cache = PrimitiveCache(4, store, compiled.creator().create)
     key, future = landed("one")
     assert cache.get_or_add(key, future) is None
     assert cache.get_or_add(Key({"primitive": "one"}), Future()) is future
@@ -63,7 +63,7 @@ def test_the_first_to_ask_adds_its_future_and_all_others_share_it(store: CacheSt
 
 
 def test_the_least_recently_used_is_evicted(store: CacheStore) -> None:
-    cache = PrimitiveCache(2, store, PrimitiveCreator().create)
+    cache = PrimitiveCache(2, store, compiled.creator().create)
     (a, first), (b, second), (c, third) = landed("a"), landed("b"), landed("c")
     cache.get_or_add(a, first)
     cache.get_or_add(b, second)
@@ -74,7 +74,7 @@ def test_the_least_recently_used_is_evicted(store: CacheStore) -> None:
 
 
 def test_threads_that_evict_one_another_find_what_they_ask_for(store: CacheStore) -> None:
-    cache, entries = PrimitiveCache(4, store, PrimitiveCreator().create), [landed(str(number)) for number in range(8)]
+    cache, entries = PrimitiveCache(4, store, compiled.creator().create), [landed(str(number)) for number in range(8)]
 
     def ask(seed: int) -> bool:
         rng = random.Random(seed)
@@ -88,7 +88,7 @@ def test_threads_that_evict_one_another_find_what_they_ask_for(store: CacheStore
 
 
 def test_what_is_under_way_is_not_evicted(store: CacheStore) -> None:
-    cache = PrimitiveCache(1, store, PrimitiveCreator().create)
+    cache = PrimitiveCache(1, store, compiled.creator().create)
     key, (other, ready) = Key({"primitive": "under way"}), landed("ready")
     under_way = Future()
     cache.get_or_add(key, under_way)
@@ -103,7 +103,7 @@ def test_what_is_under_way_is_not_evicted(store: CacheStore) -> None:
 
 
 def test_only_a_failed_future_is_removed_as_invalidated(store: CacheStore) -> None:
-    cache = PrimitiveCache(4, store, PrimitiveCreator().create)
+    cache = PrimitiveCache(4, store, compiled.creator().create)
     for end, removed in ((None, False), (ValueError("no"), True)):
         key, future = Key({"primitive": str(end)}), Future()
         cache.get_or_add(key, future)
@@ -116,7 +116,7 @@ def test_only_a_failed_future_is_removed_as_invalidated(store: CacheStore) -> No
 
 
 def test_a_capacity_of_0_clears_the_cache_and_turns_it_off(store: CacheStore) -> None:
-    cache = PrimitiveCache(4, store, PrimitiveCreator().create)
+    cache = PrimitiveCache(4, store, compiled.creator().create)
     key, future = landed("kept no more")
     cache.get_or_add(key, future)
     cache.set_capacity(0)
@@ -252,7 +252,7 @@ def test_an_interrupted_creator_is_replaced_by_one_that_waits(store: CacheStore)
 
 
 def test_waiting_for_another_thread_is_bounded(store: CacheStore) -> None:
-    cache = PrimitiveCache(4, store, PrimitiveCreator().create)
+    cache = PrimitiveCache(4, store, compiled.creator().create)
     pd, _ = described(lambda _: SOUND)
     cache.get_or_add(primitive_key(pd), Future())
     with pytest.raises(CreationTimeout, match="no result for entry"):
@@ -260,7 +260,7 @@ def test_waiting_for_another_thread_is_bounded(store: CacheStore) -> None:
 
 
 def test_a_malformed_entry_is_removed_and_made_anew_by_the_next_one(store: CacheStore) -> None:
-    cache = PrimitiveCache(4, store, PrimitiveCreator().create)
+    cache = PrimitiveCache(4, store, compiled.creator().create)
     pd, implementation = described(lambda _: SOUND)
     # Given a store that has something else under the key
     store.get_or_create(primitive_key(pd), lambda: b"no entry at all")

@@ -13,8 +13,8 @@ from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.implementations.primitive_desc import primitive_desc
 from poolrt.workers.implementations.program import Launch, NestedLaunch, Program, Transfer
 from poolrt.workers.kernels.spec import KernelSpec
-from poolrt.workers.primitives.creation import PrimitiveCreator
 from poolrt.workers.primitives.entry import MalformedEntry, pack_entry, parse_entry
+from tests.workers import compiled
 
 from ...mutations import fresh_seed
 from ..fuzzer import fuzz
@@ -74,7 +74,7 @@ def test_damaged_entries_are_bound_or_refused(tmp_path: Path) -> None:
     # Given the entry of a primitive with two kernels, tables and a scratchpad
     src, weights = MemoryDesc((1, 16, 8, 8), "f32"), MemoryDesc((16, 16, 3, 3), "f32")
     convolution = Convolution(src, weights, None, src, (1, 1), (0, 0), (1, 1), (1, 1))
-    data = PrimitiveCreator().create(primitive_desc(convolution, PrimitiveAttr(), cpu_target()))
+    data = compiled.creator().create(primitive_desc(convolution, PrimitiveAttr(), cpu_target()))
     entry = parse_entry(data)
     assert min(len(entry.binaries), len(entry.tables), entry.scratchpad) > 1
     # When it is damaged, signed, opened, parsed, mapped and bound to memory

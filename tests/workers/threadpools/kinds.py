@@ -7,15 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Final
 
-from poolrt.workers.engines.object_loader import NativeKernel, load_object
-from poolrt.workers.engines.target import host_isa
-from poolrt.workers.kernels.native.codegen import compile_kernel
-from poolrt.workers.kernels.spec import KernelSpec
+from poolrt.workers.engines.object_loader import NativeKernel
 from poolrt.workers.threadpools.executor import ExecutorPool
 from poolrt.workers.threadpools.interface import ThreadpoolInterface
 from poolrt.workers.threadpools.native import NativePool
 from poolrt.workers.threadpools.sequential import SequentialPool
 from poolrt.workers.threadpools.threads import ThreadsPool
+from tests.workers import compiled
 
 from .checking import CheckingPool
 from .helping import HelpingPool
@@ -50,10 +48,8 @@ class OwnPool(ThreadpoolInterface):
 
 
 def region_loop() -> Loop:
-    """Compile the two kernels of native pools."""
-    loop, submit = (
-        load_object(compile_kernel(KernelSpec.of("region_loop", part=part), host_isa())) for part in ("loop", "submit")
-    )
+    """Return the two kernels of native pools."""
+    loop, submit = compiled.region_loop("loop", "submit")
     return loop, submit
 
 

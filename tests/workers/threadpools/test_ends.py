@@ -23,8 +23,7 @@ import pytest
 from poolrt.cachestore import CacheStore
 from poolrt.workers.desc import Arg, Eltwise, MemoryDesc
 from poolrt.workers.engines.engine import Engine
-from poolrt.workers.engines.target import host_isa
-from poolrt.workers.kernels.native.codegen import compile_kernel
+from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.kernels.spec import KernelSpec
 from poolrt.workers.memory.storage import Memory
 from poolrt.workers.primitives.cache import PrimitiveCache
@@ -34,6 +33,7 @@ from poolrt.workers.threadpools.executor import ExecutorPool
 from poolrt.workers.threadpools.interface import ThreadpoolInterface
 from poolrt.workers.threadpools.native_queue import NativeQueue
 from poolrt.workers.threadpools.threads import ThreadsPool, _Queue
+from tests.workers.compiled import compiled
 
 from .kinds import KINDS, Loop, made
 
@@ -312,7 +312,7 @@ def test_the_threads_of_a_pool_that_is_dropped_run_its_regions_and_end() -> None
 def test_a_process_may_end_while_its_pools_have_work(tmp_path: Path) -> None:
     parts = ("loop", "submit")
     for part in parts:
-        binary = compile_kernel(KernelSpec.of("region_loop", part=part), host_isa())
+        binary = compiled(KernelSpec.of("region_loop", part=part), cpu_target())
         (tmp_path / part).write_bytes(binary)
     code = f"""
 import time

@@ -31,11 +31,11 @@ from poolrt.workers.plans.execution_plan import Step
 from poolrt.workers.plans.mixed_runner import MixedPlanRunner
 from poolrt.workers.plans.opencl_runner import OpenClPlanRunner
 from poolrt.workers.primitives.cache import PrimitiveCache
-from poolrt.workers.primitives.creation import PrimitiveCreator
 from poolrt.workers.primitives.key import primitive_key
 from poolrt.workers.threadpools.threads import ThreadsPool
 from poolrt.workers.verbose.output import set_verbose
 from poolrt.workers.verbose.text import described
+from tests.workers import compiled
 
 RUNS = 3
 
@@ -62,7 +62,7 @@ class Telling:
     def __init__(self, home: str) -> None:
         self._device = OpenClEngine(threads=2)
         self._entries: dict[str, bytes] = {}
-        self._creator = PrimitiveCreator()
+        self._creator = compiled.creator()
         self._cache = PrimitiveCache(64, CacheStore.connect(home=home, url=f"unix://{home}/none.sock"), self.created)
 
     def created(self, pd: PrimitiveDesc) -> bytes:

@@ -17,10 +17,10 @@ from poolrt.workers.engines.target import EXTENSIONS, ISA_LEVELS, Target, cpu_ta
 from poolrt.workers.execution.native_binding import BoundPrimitive, RealizedPrimitive
 from poolrt.workers.implementations.primitive_desc import PrimitiveDesc, primitive_desc, primitive_descs
 from poolrt.workers.memory.buffer import Buffer
-from poolrt.workers.primitives.creation import PrimitiveCreator
 from poolrt.workers.primitives.entry import parse_entry
 from poolrt.workers.primitives.key import primitive_key
 from poolrt.workers.threadpools.jobs import Jobs
+from tests.workers import compiled
 
 Array = NDArray[Any]
 #: Every way to compute that there is: ISA levels, and the last one with its extensions.
@@ -40,7 +40,7 @@ class Products:
     """Computes products; each kernel is compiled once."""
 
     def __init__(self) -> None:
-        self._creator = PrimitiveCreator()
+        self._creator = compiled.creator()
         self._engine = CpuEngine()
 
     def compute(self, pd: PrimitiveDesc, args: dict[int, Array], parts: int) -> None:

@@ -10,10 +10,10 @@ from typing import Any
 from poolrt.workers.engines.opencl import opencl_target
 from poolrt.workers.engines.target import Target
 from poolrt.workers.implementations.primitive_desc import UnsupportedPrimitive, primitive_desc
-from poolrt.workers.kernels.opencl.build import compile_kernel
 from poolrt.workers.kernels.spec import KernelSpec
 from poolrt.workers.primitives.entry import pack_entry
 from tests.workers.cases import cases
+from tests.workers.compiled import compiled
 from tests.workers.own_process import serve
 
 
@@ -48,7 +48,7 @@ class Creating:
 
     def _binary(self, spec: KernelSpec, target: Target) -> bytes:
         if spec not in self._compiled:
-            self._compiled[spec] = compile_kernel(spec, target)
+            self._compiled[spec] = compiled(spec, target)
         return self._compiled[spec]
 
 

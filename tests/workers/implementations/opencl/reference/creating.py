@@ -8,10 +8,10 @@ from typing import Any
 
 from poolrt.workers.engines.opencl import opencl_target
 from poolrt.workers.implementations.primitive_desc import PrimitiveDesc
-from poolrt.workers.kernels.opencl.build import compile_kernel
 from poolrt.workers.kernels.spec import KernelSpec
 from poolrt.workers.primitives.entry import pack_entry
 from poolrt.workers.primitives.key import primitive_key
+from tests.workers.compiled import compiled
 from tests.workers.own_process import serve
 
 
@@ -40,7 +40,7 @@ class Creating:
 
     def _binary(self, spec: KernelSpec) -> bytes:
         if spec not in self._compiled:
-            self._compiled[spec] = compile_kernel(spec, opencl_target())
+            self._compiled[spec] = compiled(spec, opencl_target())
         return self._compiled[spec]
 
 
