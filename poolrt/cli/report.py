@@ -32,6 +32,11 @@ class Report:
         """Print a line of the text result."""
         print(line, file=sys.stderr if self.as_json else sys.stdout)
 
+    def say_table(self, rows: Sequence[Sequence[str]], indent: str = "", right: frozenset[int] = frozenset()) -> None:
+        """Print rows as aligned lines; see `table`."""
+        for line in table(rows, right=right):
+            self.say(f"{indent}{line}")
+
     def remark(self, line: str) -> None:
         """Print a line that is no part of the result: progress, hints."""
         print(line, file=sys.stderr)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from poolrt.cli.main import add_common
-from poolrt.cli.report import JobFailed, Report, bytes_text, table
+from poolrt.cli.report import JobFailed, Report, bytes_text
 from poolrt.settings import Settings
 
 from .socket_option import add_socket, no_server
@@ -74,12 +74,10 @@ def _print_state(path: Path, found: Mapping[str, Any], report: Report) -> None:
     else:
         hits = cache["hits"]
         rows.append(["cache", f"{cache['entries']} entries, {cache['creations']} created, {sum(hits.values())} reused"])
-    for line in table(rows):
-        report.say(line)
+    report.say_table(rows)
     cells = [["worker", "state", "runs", "resident"]]
     for worker in workers:
         pid = str(worker["pid"] or "-")
         cells.append([pid, worker["state"], str(worker["runs"]), bytes_text(worker["rss_bytes"])])
     report.say()
-    for line in table(cells, right=frozenset({2, 3})):
-        report.say(line)
+    report.say_table(cells, right=frozenset({2, 3}))

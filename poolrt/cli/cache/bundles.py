@@ -29,7 +29,7 @@ def export(options: argparse.Namespace, store: CacheStore, report: Report) -> in
         raise JobFailed(f"{path}: {error.strerror}") from error
     report.say(f"{done.entries} entries, {bytes_text(done.bytes)}, written to {path}")
     if done.skipped:
-        report.say(f"{done.skipped} damaged or forged entries left out: poolrt cache verify removes them")
+        report.say(f"{done.skipped} left out: removed meanwhile, damaged or forged (poolrt cache verify removes these)")
     report.result(done.as_dict())
     return 0
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Final
 
 from poolrt.cli.cache import bundles
 from poolrt.cli.cache.explain import LAST, explain
-from poolrt.cli.cache.values import age_text, digest_prefix, readable
+from poolrt.cli.cache.values import age_text, find_digest, readable, stored_key
 from poolrt.cli.main import add_common
 from poolrt.cli.numbers import positive
 from poolrt.cli.reach import reach
-from poolrt.cli.report import JobFailed, Report, UsageError, bytes_text, seconds_text, table
+from poolrt.cli.report import Report, UsageError, bytes_text, seconds_text
 from poolrt.settings import Settings
 
 if TYPE_CHECKING:
@@ -224,8 +224,7 @@ def _stats(options: argparse.Namespace, store: CacheStore, report: Report) -> in
         ["degraded", f"{stats['degraded']} calls without Redis"],
         ["saved", f"{seconds_text(stats['seconds_saved'])} of compilation"],
     ]
-    for line in table(rows):
-        report.say(line)
+    report.say_table(rows)
     report.result(dict(stats))
     return 0
 
@@ -239,32 +238,20 @@ def _list(options: argparse.Namespace, store: CacheStore, report: Report) -> int
         last_use = f"{age_text(entry.last_use_s)} ago"
         size, times = bytes_text(entry.bytes), "?" if entry.creations is None else str(entry.creations)
         rows.append([entry.digest[:16], entry.kind or "?", size, last_use, made_in, times, entry.creator or "?"])
-    for line in table(rows, right=frozenset({2, 3, 4, 5})):
-        report.say(line)
+    report.say_table(rows, right=frozenset({2, 3, 4, 5}))
     report.say(f"{len(shown)} of {len(entries)} entries")
     report.result({"count": len(entries), "entries": [entry.as_dict() for entry in shown]})
     return 0
 
 
 def _show(options: argparse.Namespace, store: CacheStore, report: Report) -> int:
-    prefix = digest_prefix(options.key)
-    found = [entry for entry in store.entries() if entry.digest.startswith(prefix)]
-    if not found:
-        raise JobFailed(f"no entry begins with {prefix}")
-    if len(found) > 1:
-        raise JobFailed(
-            f"{len(found)} entries begin with {prefix}: {', '.join(entry.digest[:16] for entry in found[:5])}"
-        )
-    (entry,) = found
-    key = store.key_of(entry.digest)
-    if key is None:
-        raise JobFailed(f"entry {entry.digest} is damaged or forged: poolrt cache verify removes it")
+    entries = {entry.digest: entry for entry in store.entries()}
+    entry = entries[find_digest(entries, options.key, "entry")]
+    key = stored_key(store, entry.digest)
     fields = {name: readable(value) for name, value in key.fields.items()}
-    for line in table([[name, str(value)] for name, value in entry.as_dict().items()]):
-        report.say(line)
+    report.say_table([[name, str(value)] for name, value in entry.as_dict().items()])
     report.say("\nkey")
-    for line in table([[f"  {name}", str(value)] for name, value in fields.items()]):
-        report.say(line)
+    report.say_table([[name, str(value)] for name, value in fields.items()], indent="  ")
     report.result({**entry.as_dict(), "key": fields})
     return 0
 

@@ -6,9 +6,9 @@ import argparse
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from poolrt.cli.report import JobFailed, Report, seconds_text
+from poolrt.cli.report import Report, seconds_text
 
-from .values import age_text, digest_prefix, readable, short_text
+from .values import age_text, find_digest, readable, short_text, stored_key
 
 if TYPE_CHECKING:
     from poolrt.cachestore import CacheStore, Key
@@ -23,7 +23,7 @@ _MOST_SHOWN: Final = 12
 def explain(options: argparse.Namespace, store: CacheStore, report: Report) -> int:
     """Explain one key, or the latest misses of this node."""
     if options.key is not None:
-        keys = [_find(store, digest_prefix(options.key))]
+        keys = [_find(store, options.key)]
     else:
         keys = [miss.key for miss in reversed(store.misses(options.last))]
         if not keys:
@@ -38,21 +38,12 @@ def explain(options: argparse.Namespace, store: CacheStore, report: Report) -> i
     return 0
 
 
-def _find(store: CacheStore, prefix: str) -> Key:
+def _find(store: CacheStore, text: str) -> Key:
     """Return the key with this beginning of its digest among the recent misses of this node and all entries."""
     missed = {miss.key.digest: miss.key for miss in store.misses()}
-    digests = {digest for digest in missed if digest.startswith(prefix)}
-    digests |= {entry.digest for entry in store.entries() if entry.digest.startswith(prefix)}
-    if not digests:
-        raise JobFailed(f"no entry and no recent miss of this node begins with {prefix}")
-    if len(digests) > 1:
-        some = ", ".join(digest[:16] for digest in sorted(digests)[:5])
-        raise JobFailed(f"{len(digests)} digests begin with {prefix}: {some}")
-    digest = digests.pop()
-    key = missed.get(digest) or store.key_of(digest)
-    if key is None:
-        raise JobFailed(f"entry {digest} is damaged or forged: poolrt cache verify removes it")
-    return key
+    digests = {*missed, *(entry.digest for entry in store.entries())}
+    digest = find_digest(digests, text, "entry and no recent miss of this node")
+    return missed.get(digest) or stored_key(store, digest)
 
 
 def _print_explanation(found: Explanation, now: float, report: Report) -> None:

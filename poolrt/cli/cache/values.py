@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final
 
-from poolrt.cli.report import UsageError
+from poolrt.cli.report import JobFailed, UsageError
+
+if TYPE_CHECKING:
+    from poolrt.cachestore import CacheStore, Key
 
 #: Least number of digits in the beginning of a digest.
 _SHORTEST_PREFIX: Final = 4
@@ -12,14 +16,30 @@ _SHORTEST_PREFIX: Final = 4
 _LONGEST: Final = 60
 
 
-def digest_prefix(text: str) -> str:
-    """Return the typed beginning of a digest in lower case. Raises UsageError if it is none."""
+def find_digest(digests: Iterable[str], text: str, what: str) -> str:
+    """Return the one of ``digests`` that begins with a typed ``text``.
+
+    Raises UsageError if ``text`` cannot begin a digest, and JobFailed if it begins none or several; ``what`` names them.
+    """
     prefix = text.lower()
     if len(prefix) < _SHORTEST_PREFIX or not all(digit in "0123456789abcdef" for digit in prefix):
         raise UsageError(
             f"{text}: expected {_SHORTEST_PREFIX} or more digits of a digest, as `poolrt cache list` shows them"
         )
-    return prefix
+    found = sorted(digest for digest in digests if digest.startswith(prefix))
+    if not found:
+        raise JobFailed(f"no {what} begins with {prefix}")
+    if len(found) > 1:
+        raise JobFailed(f"{len(found)} digests begin with {prefix}: {', '.join(digest[:16] for digest in found[:5])}")
+    return found[0]
+
+
+def stored_key(store: CacheStore, digest: str) -> Key:
+    """Return the key of an entry. Raises JobFailed if the entry fails verification."""
+    key = store.key_of(digest)
+    if key is None:
+        raise JobFailed(f"entry {digest} is damaged or forged: poolrt cache verify removes it")
+    return key
 
 
 def age_text(seconds: float) -> str:

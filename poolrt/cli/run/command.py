@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Final
 from poolrt.cli.main import add_common
 from poolrt.cli.numbers import finite, natural, positive
 from poolrt.cli.reach import reach
-from poolrt.cli.report import Report, UsageError, bytes_text, seconds_text, table
+from poolrt.cli.report import Report, UsageError, bytes_text, seconds_text
 from poolrt.settings import Settings
 
 if TYPE_CHECKING:
-    from poolrt.plan_listing import PlanListing
+    from poolrt.plan_listing import PlanListing, PlannedStep
     from poolrt.pool import Pool
 
 _DESCRIPTION: Final = """\
@@ -192,8 +192,7 @@ def _print_result(found: Mapping[str, Any], options: argparse.Namespace, report:
         report.say(
             f"plan        {len(plan['steps'])} steps, {plan['reorders']} reorders, {plan['crossings']} across engines"
         )
-        for line in table([_row(step) for step in plan["steps"]]):
-            report.say(f"            {line}")
+        report.say_table([_row(step) for step in plan["steps"]], indent=" " * 12)
 
 
 def _row(step: Mapping[str, Any]) -> list[str]:
@@ -203,22 +202,13 @@ def _row(step: Mapping[str, Any]) -> list[str]:
 
 def _plan(plan: PlanListing) -> dict[str, Any]:
     """Return a plan as a JSON object."""
-    listed = {"constants": plan.constants, "steps": plan.steps}
-    rows = {
-        what: [
-            {
-                "name": step.name,
-                "operation": step.operation,
-                "implementation": step.implementation,
-                "engine": step.engine,
-                "operands": [str(tensor) for tensor in step.operands],
-                "results": [str(tensor) for tensor in step.results],
-            }
-            for step in steps
-        ]
-        for what, steps in listed.items()
-    }
+    rows = {"constants": [_step(step) for step in plan.constants], "steps": [_step(step) for step in plan.steps]}
     return {"reorders": plan.reorders, "crossings": plan.crossings, **rows}
+
+
+def _step(step: PlannedStep) -> dict[str, Any]:
+    names = {name: getattr(step, name) for name in ("name", "operation", "implementation", "engine")}
+    return {**names, "operands": list(map(str, step.operands)), "results": list(map(str, step.results))}
 
 
 def _shape(text: str) -> tuple[str, tuple[int, ...]]:

@@ -267,9 +267,9 @@ def test_without_a_server_one_line_says_how_to_start_it(place: Place, command: s
     line = f"no server listens at {place.socket}: start one with poolrt serve --socket {place.socket}"
     plain = place.call(command, "--socket", str(place.socket))
     assert (plain.returncode, plain.stdout, plain.stderr) == (1, "", f"poolrt: {line}\n")
-    told = place.call(command, "--socket", str(place.socket), "--json")
-    assert told.returncode == 1
-    assert json.loads(told.stdout) == {"error": {"type": "JobFailed", "message": line}}
+    answer = place.call(command, "--socket", str(place.socket), "--json")
+    assert answer.returncode == 1
+    assert json.loads(answer.stdout) == {"error": {"type": "JobFailed", "message": line}}
 
 
 def test_the_processes_of_a_killed_server_end_and_a_new_server_can_listen(place: Place) -> None:

@@ -82,8 +82,8 @@ def test_a_model_that_ran_elsewhere_creates_nothing_where_its_bundle_was_importe
     # When homes with the same key, but nothing else, import it, with Redis or without
     for home, words in (("second", ()), ("third", ("--node-only",))):
         homes.give_key("first", home)
-        told = homes.json(home, "cache", "import", "kernels.bundle", *words)
-        assert (told["imported"], told["redis"]) == (cold["total"], not words)
+        answer = homes.json(home, "cache", "import", "kernels.bundle", *words)
+        assert (answer["imported"], answer["redis"]) == (cold["total"], not words)
         assert (homes.folder / home / "redis").exists() == (not words)
         # Then the model creates nothing there
         warm = homes.json(home, *run)["primitives"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,19 +15,6 @@ from poolrt.cachestore import CacheStore, Key
 from poolrt.cli import main
 
 ACTIONS = ("stats", "list", "show", "explain", "capacity", "clear", "verify", "export", "import", "down")
-
-
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A home folder that every command of the test uses; its server is stopped at the end."""
-    for name in os.environ:
-        if name.startswith("POOLRT_"):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("POOLRT_HOME", str(tmp_path))
-    yield tmp_path
-    monkeypatch.undo()
-    with CacheStore.connect(home=str(tmp_path)) as store:
-        store.down()
 
 
 @pytest.fixture
@@ -64,22 +50,22 @@ def test_the_help_of_each_action_has_an_example(action: str, capsys: pytest.Capt
 def test_stats_count_what_other_stores_did(keys: list[Key], capsys: pytest.CaptureFixture[str]) -> None:
     with CacheStore.connect() as store:
         assert store.get(keys[0]) is not None
-    told = _json(capsys, "stats")
-    assert (told["entries"], told["capacity"], told["creations"], told["misses"]) == (3, 1024, 3, 3)
-    assert told["hits"] == {"memory": 0, "files": 1, "redis": 0}
-    assert told["bytes"] >= 6000
-    assert set(told) == {
+    answer = _json(capsys, "stats")
+    assert (answer["entries"], answer["capacity"], answer["creations"], answer["misses"]) == (3, 1024, 3, 3)
+    assert answer["hits"] == {"memory": 0, "files": 1, "redis": 0}
+    assert answer["bytes"] >= 6000
+    assert set(answer) == {
         *("entries", "bytes", "capacity", "capacity_bytes", "hits", "misses", "creations", "waits", "takeovers"),
         *("late", "duplicates", "creation_errors", "evictions", "corrupt", "forged", "degraded", "seconds_saved"),
     }
 
 
 def test_list_has_the_most_recently_used_first(keys: list[Key], capsys: pytest.CaptureFixture[str]) -> None:
-    told = _json(capsys, "list")
-    assert told["count"] == 3
-    assert [entry["digest"] for entry in told["entries"]] == [key.digest for key in reversed(keys)]
-    assert {entry["kind"] for entry in told["entries"]} == {"convolution"}
-    assert {entry["creations"] for entry in told["entries"]} == {1}
+    answer = _json(capsys, "list")
+    assert answer["count"] == 3
+    assert [entry["digest"] for entry in answer["entries"]] == [key.digest for key in reversed(keys)]
+    assert {entry["kind"] for entry in answer["entries"]} == {"convolution"}
+    assert {entry["creations"] for entry in answer["entries"]} == {1}
     limited = _json(capsys, "list", "--limit", "1")
     assert (limited["count"], len(limited["entries"])) == (3, 1)
 
@@ -93,9 +79,9 @@ def test_list_is_a_table_for_people(keys: list[Key], capsys: pytest.CaptureFixtu
 
 
 def test_show_prints_every_field_of_the_key(keys: list[Key], capsys: pytest.CaptureFixture[str]) -> None:
-    told = _json(capsys, "show", keys[1].digest[:12].upper())
-    assert (told["digest"], told["creations"]) == (keys[1].digest, 1)
-    assert told["key"] == {"primitive": "convolution", "number": 1, "blob": "01ff"}
+    answer = _json(capsys, "show", keys[1].digest[:12].upper())
+    assert (answer["digest"], answer["creations"]) == (keys[1].digest, 1)
+    assert answer["key"] == {"primitive": "convolution", "number": 1, "blob": "01ff"}
     assert main(["cache", "show", keys[1].digest]) == 0
     assert "  blob       01ff" in capsys.readouterr().out.splitlines()
 
@@ -125,9 +111,9 @@ def test_lowering_the_capacity_evicts_the_least_recently_used(
         "bytes": 0,
     }
     assert {entry["digest"] for entry in _json(capsys, "list")["entries"]} == {keys[1].digest, keys[2].digest}
-    told = _json(capsys, "capacity", "--bytes", "4KiB")
-    assert (told["capacity"], told["capacity_bytes"], told["entries"]) == (2, 4096, 1)
-    assert _json(capsys, "capacity") == told
+    answer = _json(capsys, "capacity", "--bytes", "4KiB")
+    assert (answer["capacity"], answer["capacity_bytes"], answer["entries"]) == (2, 4096, 1)
+    assert _json(capsys, "capacity") == answer
 
 
 def test_a_capacity_of_zero_clears_the_cache(keys: list[Key], capsys: pytest.CaptureFixture[str]) -> None:
@@ -163,8 +149,8 @@ def test_verify_removes_an_entry_with_a_flipped_byte_and_exits_with_status_1(
     content[len(content) // 2] ^= 1
     file.write_bytes(content)
     # When the store is verified, then that copy is found and removed, and the next look finds nothing
-    told = _json(capsys, "verify", status=1)
-    assert [(problem["digest"], problem["tier"]) for problem in told["problems"]] == [(keys[0].digest, "files")]
+    answer = _json(capsys, "verify", status=1)
+    assert [(problem["digest"], problem["tier"]) for problem in answer["problems"]] == [(keys[0].digest, "files")]
     assert not file.exists()
     assert _json(capsys, "verify")["problems"] == []
     assert _json(capsys, "stats")["corrupt"] == 1
@@ -176,8 +162,8 @@ def test_a_read_only_command_writes_nothing(home: Path, keys: list[Key], capsys:
     file.write_bytes(b"rubbish")
     before = {path: path.read_bytes() for path in (home / "default").rglob("*") if path.is_file()}
     # When everything is looked at
-    told = _json(capsys, "verify", "--read-only", status=1)
-    assert [problem["digest"] for problem in told["problems"]] == [keys[0].digest]
+    answer = _json(capsys, "verify", "--read-only", status=1)
+    assert [problem["digest"] for problem in answer["problems"]] == [keys[0].digest]
     assert _json(capsys, "list", "--read-only")["count"] == 3
     assert _json(capsys, "show", keys[1].digest, "--read-only")["digest"] == keys[1].digest
     assert _json(capsys, "stats", "--read-only")["entries"] == 3

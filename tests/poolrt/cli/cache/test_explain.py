@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,19 +16,6 @@ OLD = Key({"primitive": "convolution", "operation": {"n": 1}, "toolchain": {"num
 NEW = Key({"primitive": "convolution", "operation": {"n": 1}, "toolchain": {"numba": "0.68.1"}, "blob": b"\x01\xff"})
 FAR = Key({"primitive": "convolution", "operation": {"n": 2, "m": 3}, "toolchain": {"numba": "0.68.1"}})
 ALONE = Key({"primitive": "softmax"})
-
-
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A home folder that every command of the test uses; its server is stopped at the end."""
-    for name in os.environ:
-        if name.startswith("POOLRT_"):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("POOLRT_HOME", str(tmp_path))
-    yield tmp_path
-    monkeypatch.undo()
-    with CacheStore.connect(home=str(tmp_path)) as store:
-        store.down()
 
 
 @pytest.fixture
@@ -57,21 +43,21 @@ def _lines(capsys: pytest.CaptureFixture[str], *words: str) -> list[str]:
 
 @pytest.mark.usefixtures("missed")
 def test_the_latest_misses_are_explained_the_latest_first(capsys: pytest.CaptureFixture[str]) -> None:
-    told = _json(capsys)["explanations"]
-    assert [item["digest"] for item in told] == [NEW.digest, FAR.digest, ALONE.digest, OLD.digest]
-    newest = told[0]
+    answer = _json(capsys)["explanations"]
+    assert [item["digest"] for item in answer] == [NEW.digest, FAR.digest, ALONE.digest, OLD.digest]
+    newest = answer[0]
     assert (newest["kind"], newest["compared"], newest["stored"]["creator"]) == ("convolution", 1, os.uname().nodename)
     assert newest["near"][0]["digest"] == OLD.digest
     assert newest["near"][0]["differences"] == [{"field": "toolchain.numba", "there": "0.67.1", "here": "0.68.1"}]
     assert newest["stored"]["creations"] == 1
-    assert told[1]["stored"] is None
-    assert sorted(told[1]["near"][0]["differences"], key=lambda item: str(item["field"])) == [
+    assert answer[1]["stored"] is None
+    assert sorted(answer[1]["near"][0]["differences"], key=lambda item: str(item["field"])) == [
         {"field": "blob", "there": "01ff"},
         {"field": "operation.m", "here": 3},
         {"field": "operation.n", "there": 1, "here": 2},
         {"field": "toolchain.numba", "there": "0.67.1", "here": "0.68.1"},
     ]
-    assert (told[2]["near"], told[3]["near"]) == ([], [])
+    assert (answer[2]["near"], answer[3]["near"]) == ([], [])
     assert len(_json(capsys, "--last", "2")["explanations"]) == 2
 
 
@@ -106,8 +92,8 @@ def test_a_stored_key_is_explained_without_a_recent_miss(
 ) -> None:
     (home / "default" / "misses").unlink()
     assert _lines(capsys) == ["no recent misses on this node"]
-    (told,) = _json(capsys, NEW.digest[:8])["explanations"]
-    assert told["near"][0]["digest"] == OLD.digest
+    (answer,) = _json(capsys, NEW.digest[:8])["explanations"]
+    assert answer["near"][0]["digest"] == OLD.digest
 
 
 @pytest.mark.parametrize(

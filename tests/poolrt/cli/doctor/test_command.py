@@ -19,11 +19,11 @@ def _doctor(home: Path, *words: str, **environ: str) -> subprocess.CompletedProc
 def test_a_healthy_machine_has_no_failure_in_text_and_json(tmp_path: Path) -> None:
     done = _doctor(tmp_path / "home", "--json")
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert told["healthy"] is True
-    assert told["counts"]["fail"] == 0
-    assert sum(told["counts"].values()) == len(told["findings"])
-    assert len({finding["name"] for finding in told["findings"]}) == len(told["findings"])
+    answer = json.loads(done.stdout)
+    assert answer["healthy"] is True
+    assert answer["counts"]["fail"] == 0
+    assert sum(answer["counts"].values()) == len(answer["findings"])
+    assert len({finding["name"] for finding in answer["findings"]}) == len(answer["findings"])
     assert "0 failures" in done.stderr
 
 

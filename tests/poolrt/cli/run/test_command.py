@@ -111,10 +111,10 @@ def test_random_inputs_and_repeated_runs_on_two_workers_are_checked_one_by_one(p
         "2",
         "--json",
     )
-    told = _json(done)
-    assert len(told["workers"]) == 2
-    assert len(told["top"]["y"]) == 2
-    assert told["top"]["y"][0][1] >= told["top"]["y"][1][1]
+    answer = _json(done)
+    assert len(answer["workers"]) == 2
+    assert len(answer["top"]["y"]) == 2
+    assert answer["top"]["y"][0][1] >= answer["top"]["y"][1][1]
 
 
 def test_people_get_a_summary(place: Path) -> None:
@@ -136,10 +136,10 @@ def test_a_plan_is_shown_in_text_and_json(place: Path) -> None:
 
 def test_a_model_that_leaves_its_batch_open_takes_it_from_the_command_line(place: Path) -> None:
     _model(place / "open.onnx", ("N", *DIMS[1:]))
-    told = _json(_run(place, "open.onnx", "--random-inputs", "5", "--batch", "3", "--json"))
-    assert told["outputs"]["y"]["shape"] == [3, *DIMS[1:]]
-    told = _json(_run(place, "open.onnx", "--random-inputs", "5", "--shape", "x=2,16,8,8", "--json"))
-    assert told["outputs"]["y"]["shape"] == [2, *DIMS[1:]]
+    answer = _json(_run(place, "open.onnx", "--random-inputs", "5", "--batch", "3", "--json"))
+    assert answer["outputs"]["y"]["shape"] == [3, *DIMS[1:]]
+    answer = _json(_run(place, "open.onnx", "--random-inputs", "5", "--shape", "x=2,16,8,8", "--json"))
+    assert answer["outputs"]["y"]["shape"] == [2, *DIMS[1:]]
 
 
 def test_a_result_that_differs_exits_with_status_1_and_names_the_output(place: Path) -> None:
