@@ -3,9 +3,9 @@
     <home>/<namespace>/state                             what the node's processes agree on (see node_state)
     <home>/<namespace>/journal                           counts and uses for Redis (see journal)
     <home>/<namespace>/entries/<generation>/<digest>     one signed entry each
-    <home>/<namespace>/incarnation                       the life of Redis that the entries were compared with (see arrears)
+    <home>/<namespace>/run_id                       the life of Redis that the entries were compared with (see republish_queue)
     <home>/<namespace>/unpublished/<digest>              this entry still has to go to Redis, under this lease if any
-    <home>/<namespace>/creating/<digest>                 the turn to create it (see turn)
+    <home>/<namespace>/creating/<digest>                 the lease to create it (see file_lease)
 
 Guarantees: a file appears complete or not at all, and never replaces another; the generation stands in the path, so a
 creator that was at work during a `clear` cannot bring back what was cleared. It is the fallback and the durable queue
@@ -21,10 +21,10 @@ import time
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from .file_lease import FileLeaseWait
 from .folders import make_folder
-from .turn import TurnWait
 
-#: Age, in seconds, at which a draft or a turn that nobody holds counts as left behind by a crash.
+#: Age, in seconds, at which a draft or a file lease without a holder counts as left behind by a crash.
 _ABANDONED_S: Final = 3600.0
 #: A full folder is emptied by one part in this many below its capacity.
 _SPARE_SHARE: Final = 16
@@ -63,7 +63,7 @@ class FilesTier:
         self._entries = os.path.join(folder, "entries")
         self._unpublished = os.path.join(folder, "unpublished")
         self._creating = os.path.join(folder, "creating")
-        self._incarnation = os.path.join(folder, "incarnation")
+        self._run_id = os.path.join(folder, "run_id")
         self._capacity_bytes = capacity_bytes
         self._last_folder: tuple[int, str] = (-1, "")
         # Entries and bytes that the last sweep has left, and our own since; what others put is seen by the next sweep.
@@ -222,26 +222,26 @@ class FilesTier:
             # Another process has published it, too.
             return
 
-    def incarnation(self) -> str:
+    def run_id(self) -> str:
         """Return the life of Redis that the entries here were last compared with; empty for none."""
         try:
-            with open(self._incarnation, encoding="ascii", errors="replace") as file:
+            with open(self._run_id, encoding="ascii", errors="replace") as file:
                 return file.read()
         except FileNotFoundError:
             return ""
 
-    def set_incarnation(self, incarnation: str) -> None:
+    def set_run_id(self, run_id: str) -> None:
         """Note a life of Redis. One that is torn by a crash is none that Redis ever has."""
         make_folder(self._folder)
-        descriptor = os.open(self._incarnation, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(self._run_id, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
-            os.write(descriptor, incarnation.encode("ascii"))
+            os.write(descriptor, run_id.encode("ascii"))
         finally:
             os.close(descriptor)
 
-    def turn(self, digest: str, stale_after: float, busy_for: float = math.inf) -> TurnWait:
-        """Return the wait for this node's turn to create an entry."""
-        return TurnWait(os.path.join(self._creating, digest), stale_after, busy_for)
+    def file_lease(self, digest: str, stale_after: float, busy_for: float = math.inf) -> FileLeaseWait:
+        """Return the wait for this node's lease to create an entry."""
+        return FileLeaseWait(os.path.join(self._creating, digest), stale_after, busy_for)
 
     def _may_be_full(self, capacity: int) -> bool:
         """Tell whether the folder has grown past its capacities, as far as we know, or enough to look again."""

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from .admission import Admission
 from .entry import Entry
 from .errors import EntryCorrupt, EntryForged
 from .explain import Explainer, Known, kind_of
@@ -15,6 +14,7 @@ from .key import Key
 from .node import Node
 from .node_state import NodeState
 from .redis.tier import Listed, RedisTier
+from .verification import Verification
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +67,9 @@ class VerifyReport:
 class Inspection:
     """List and check the entries of Redis and of this node's files."""
 
-    def __init__(self, node: Node, admission: Admission) -> None:
+    def __init__(self, node: Node, verification: Verification) -> None:
         self._node = node
-        self._admission = admission
+        self._verification = verification
 
     def entries(self, tier: RedisTier | None) -> list[EntryInfo]:
         """Return what is stored, most recently used first: all of Redis, or this node's files without it."""
@@ -157,7 +157,7 @@ class Inspection:
         if blob is None:
             return None
         try:
-            return self._admission.check(digest, blob)
+            return self._verification.check(digest, blob)
         except (EntryCorrupt, EntryForged):
             # Listing changes nothing; `verify` and the next look-up count and remove it.
             return None
@@ -166,8 +166,8 @@ class Inspection:
         if blob is None:
             return Problem(digest, tier, "listed, but its value is gone")
         try:
-            self._admission.check(digest, blob)
+            self._verification.check(digest, blob)
         except (EntryCorrupt, EntryForged) as error:
-            self._admission.refuse(error)
+            self._verification.count_refusal(error)
             return Problem(digest, tier, str(error))
         return None

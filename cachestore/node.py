@@ -12,8 +12,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
-from .admission import Admission
 from .entry import Entry
+from .file_lease import FileLeaseWait
 from .files import FileStatus, FilesTier, Mark
 from .heartbeat import BEATS_PER_TERM
 from .journal import Journal
@@ -22,7 +22,7 @@ from .misses import Miss, MissLog
 from .node_state import UNSET, NodeState, NodeStateFile, Watch
 from .options import StoreOptions
 from .stats import Batch, Tally
-from .turn import TurnWait
+from .verification import Verification
 from .write_behind import WriteBehind
 
 T = TypeVar("T")
@@ -34,9 +34,9 @@ _MOST_RECENT: Final = 1024
 class Node:
     """What this node knows and keeps of one namespace."""
 
-    def __init__(self, options: StoreOptions, admission: Admission, tally: Tally) -> None:
+    def __init__(self, options: StoreOptions, verification: Verification, tally: Tally) -> None:
         self._options = options
-        self._admission = admission
+        self._verification = verification
         self._tally = tally
         self._state_file = NodeStateFile(os.path.join(options.folder, "state"))
         self._files = FilesTier(options.folder, options.files_bytes)
@@ -79,7 +79,7 @@ class Node:
             blob = None
         if blob is None:
             return None
-        return self._admission.admit(
+        return self._verification.verify(
             key, blob, lambda digest, bad: self._or(lambda: self._files.remove_if(state.generation, digest, bad), None)
         )
 
@@ -115,12 +115,12 @@ class Node:
         capacity = self.capacity(state)
         self._or(lambda: self._files.sweep(state.generation, capacity), None)
 
-    def turn(self, digest: str) -> TurnWait:
-        """Return the wait for the turn to create an entry on this node."""
+    def file_lease(self, digest: str) -> FileLeaseWait:
+        """Return the wait for this node's lease to create an entry."""
         limit_s = self._options.creation_limit_s
         stale_after = min(self._options.lease_s, limit_s)
-        # The beat before the last one that is allowed may be nearly an interval old; nobody loses the turn too early.
-        return self._files.turn(digest, stale_after, limit_s - stale_after * (1 - 1 / BEATS_PER_TERM))
+        # The beat before the last one that is allowed may be nearly an interval old; no holder loses the lease too early.
+        return self._files.file_lease(digest, stale_after, limit_s - stale_after * (1 - 1 / BEATS_PER_TERM))
 
     def put_before(self, when: float) -> list[str]:
         """Return the entries that this process has kept before that time of the monotonic clock; tell of each once."""
@@ -172,13 +172,13 @@ class Node:
         """Return what is in the journal."""
         return self._or(self._journal.read, Batch({}, ()))
 
-    def incarnation(self) -> str:
+    def run_id(self) -> str:
         """Return the life of Redis that this node was last compared with."""
-        return self._or(self._files.incarnation, "")
+        return self._or(self._files.run_id, "")
 
-    def set_incarnation(self, incarnation: str) -> None:
+    def set_run_id(self, run_id: str) -> None:
         """Note the life of Redis that this node has been compared with."""
-        self._or(lambda: self._files.set_incarnation(incarnation), None)
+        self._or(lambda: self._files.set_run_id(run_id), None)
 
     def note_misses(self, keys: Sequence[Key], since_s: float = 0.0) -> None:
         """Write down which keys were not there `since_s` seconds ago, so that it can be explained."""

@@ -1,4 +1,4 @@
-"""The parts of a store that was opened read-only: it verifies and reads, and leaves no trace.
+"""The components of a store that was opened read-only: it verifies and reads, and leaves no trace.
 
 Guarantees: no file is made, written, touched or removed, no key is made, no server is started, and Redis is sent nothing
 but reads (its connection refuses anything else). What is missing is created in this process, for this process; what is
@@ -15,27 +15,27 @@ from typing import TYPE_CHECKING
 
 from .entry import Entry
 from .errors import StoreReadOnly, StoreUnavailable
+from .file_lease import FileLeaseWait
 from .key import Key
 from .node import Node
 from .node_state import NodeState, NodeStateView
 from .single_creator import Create, Obtained, SingleCreator
 from .statistics_flusher import StatisticsFlusher
 from .stats import Batch
-from .turn import TurnWait
 
 if TYPE_CHECKING:
-    from .admission import Admission
     from .files import Mark
     from .options import StoreOptions
     from .redis.tier import RedisTier
     from .stats import Tally
+    from .verification import Verification
 
 
 class ReadOnlyNode(Node):
     """Look at this node's files."""
 
-    def __init__(self, options: StoreOptions, admission: Admission, tally: Tally) -> None:
-        super().__init__(options, admission, tally)
+    def __init__(self, options: StoreOptions, verification: Verification, tally: Tally) -> None:
+        super().__init__(options, verification, tally)
         self._view = NodeStateView(os.path.join(options.folder, "state"))
         self._heard = NodeState()
         self._merged: tuple[NodeState, NodeState, NodeState] = (self._heard, self._heard, self._heard)
@@ -66,7 +66,7 @@ class ReadOnlyNode(Node):
     def get(self, state: NodeState, key: Key) -> Entry | None:
         """Return the verified entry of a key."""
         blob = self.get_blob(state, key.digest)
-        return self._admission.admit(key, blob, _leave) if blob is not None else None
+        return self._verification.verify(key, blob, _leave) if blob is not None else None
 
     def get_blob(self, state: NodeState, digest: str, use: bool = True) -> bytes | None:
         """Return an entry's bytes as they are; that never counts as a use."""
@@ -102,9 +102,9 @@ class ReadOnlyNode(Node):
         """Take nothing."""
         return Batch({}, ())
 
-    def turn(self, digest: str) -> TurnWait:
-        """Raise StoreReadOnly: a turn is a file."""
-        raise StoreReadOnly("take turns")
+    def file_lease(self, digest: str) -> FileLeaseWait:
+        """Raise StoreReadOnly: a file lease is a file."""
+        raise StoreReadOnly("take file leases")
 
     def close(self) -> None:
         """Close the state file."""
@@ -145,7 +145,7 @@ class ReadOnlyCreator(SingleCreator):
     def obtain(self, key: Key, create: Create, deadline: float) -> Obtained:
         """Return the entry's payload, from Redis or from `create`. Raises CreationFailed."""
         blob = self._blob(key.digest)
-        entry = self._admission.admit(key, blob, _leave) if blob is not None else None
+        entry = self._verification.verify(key, blob, _leave) if blob is not None else None
         if entry is not None:
             self._tally.use(key.digest, "redis", entry.meta.seconds)
             return Obtained(entry.payload, "redis")

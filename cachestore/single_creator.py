@@ -1,7 +1,7 @@
 """Get an entry that is not on this node, or make it, exactly once over all processes and hosts.
 
-With Redis: look, ask for the lease, and either create under it or wait for its holder. Without: the node's turn lets
-one process create and the others find its file. Every creator holds the turn, also under a lease, so that losing
+With Redis: look, ask for the lease, and either create under it or wait for its holder. Without: the node's file lease lets
+one process create and the others find its file. Every creator holds it, also under a lease in Redis, so that losing
 Redis half-way does not make the processes of one node start again. No failure of Redis ever reaches the caller.
 """
 
@@ -14,9 +14,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from .admission import Admission
 from .entry import EntryCodec, EntryMeta
 from .errors import CreationFailed, CreationTimeout, StoreFull, StoreUnavailable
+from .file_lease import FileLease, FileLeaseWait
 from .heartbeat import BEATS_PER_TERM, Heartbeat
 from .identity import is_dead, own_identity
 from .key import Key
@@ -28,7 +28,7 @@ from .portable_error import describe_exception
 from .redis.lease import Ended, Held, Off, Owned, Present
 from .redis.tier import RedisTier
 from .stats import Tally
-from .turn import Turn, TurnWait
+from .verification import Verification
 
 Source = Literal["memory", "files", "redis", "waited", "created"]
 Create = Callable[[], bytes]
@@ -53,7 +53,7 @@ class _Request:
     deadline: float
     missed: bool = False
     waited: bool = False
-    turn: TurnWait | None = None
+    file_lease: FileLeaseWait | None = None
 
     @property
     def left(self) -> float:
@@ -71,14 +71,14 @@ class SingleCreator:
         options: StoreOptions,
         limits: Limits,
         node: Node,
-        admission: Admission,
+        verification: Verification,
         codec: Callable[[], EntryCodec],
         tally: Tally,
     ) -> None:
         self._options = options
         self._limits = limits
         self._node = node
-        self._admission = admission
+        self._verification = verification
         self._codec = codec
         self._tally = tally
         self._identity = ""
@@ -138,9 +138,9 @@ class SingleCreator:
                         self._tally.add("takeovers")
                     waited_for = None
                     continue
-                # A holder on this node that falls silent has the node's turn, too: its silence counts from now.
-                request.turn = request.turn or self._node.turn(digest)
-                request.turn.look()
+                # A holder on this node that falls silent has the file lease, too: its silence counts from now.
+                request.file_lease = request.file_lease or self._node.file_lease(digest)
+                request.file_lease.look()
                 waited_for = answer.fence
                 news = tier.leases.wait(digest, answer, request.left)
                 if news is None:
@@ -157,7 +157,7 @@ class SingleCreator:
     def _get(self, tier: RedisTier, request: _Request) -> Obtained | None:
         digest = request.key.digest
         blob = tier.get(digest)
-        entry = self._admission.admit(request.key, blob, tier.remove) if blob is not None else None
+        entry = self._verification.verify(request.key, blob, tier.remove) if blob is not None else None
         if entry is None or blob is None:
             return None
         self._node.put_later(self._node.state(), digest, blob)
@@ -169,25 +169,25 @@ class SingleCreator:
 
     def _raise_failure(self, key: Key, ended: Ended) -> None:
         if ended.failure is not None:
-            failure = self._admission.open_failure(key, ended.failure)
+            failure = self._verification.verify_failure(key, ended.failure)
             if failure is not None:
                 raise failure
 
     def _create_here(self, state: NodeState, request: _Request, lease: _Lease | None) -> Obtained:
-        """Take this node's turn and create, unless another process of the node has done so meanwhile."""
+        """Take this node's file lease and create, unless another process of the node has done so meanwhile."""
         term = self._options.lease_s
         with Heartbeat(term / BEATS_PER_TERM, self._options.creation_limit_s) as heart:
             if lease is not None:
                 heart.add(lease.beat)
-            turn: Turn | None = None
+            file_lease: FileLease | None = None
             try:
-                wait = request.turn or self._node.turn(request.key.digest)
+                wait = request.file_lease or self._node.file_lease(request.key.digest)
                 try:
-                    turn = wait.take(request.deadline)
+                    file_lease = wait.take(request.deadline)
                 except OSError:
                     self._tally.add("degraded")
-                if turn is not None:
-                    heart.add(turn.beat)
+                if file_lease is not None:
+                    heart.add(file_lease.beat)
                 if wait.waited:
                     self._miss(request)
                     request.waited = True
@@ -195,12 +195,12 @@ class SingleCreator:
                     # Under a lease the takeover of the lease has been counted, by its script.
                     self._tally.add("takeovers")
                 if wait.failure is not None:
-                    failure = self._admission.open_failure(request.key, wait.failure)
+                    failure = self._verification.verify_failure(request.key, wait.failure)
                     if failure is not None:
                         if lease is not None:
                             lease.fail(wait.failure)
                         raise failure
-                return self._find_or_create(state, request, lease, turn)
+                return self._find_or_create(state, request, lease, file_lease)
             except CreationFailed:
                 raise
             except BaseException:
@@ -209,10 +209,12 @@ class SingleCreator:
                     lease.fail(None)
                 raise
             finally:
-                if turn is not None:
-                    turn.end()
+                if file_lease is not None:
+                    file_lease.end()
 
-    def _find_or_create(self, state: NodeState, request: _Request, lease: _Lease | None, turn: Turn | None) -> Obtained:
+    def _find_or_create(
+        self, state: NodeState, request: _Request, lease: _Lease | None, file_lease: FileLease | None
+    ) -> Obtained:
         key, digest = request.key, request.key.digest
         entry = self._node.get(state, key)
         if entry is not None:
@@ -225,14 +227,14 @@ class SingleCreator:
             self._tally.use(digest, "files", entry.meta.seconds)
             return Obtained(entry.payload, "files")
         self._miss(request)
-        if turn is None and request.left <= 0:
+        if file_lease is None and request.left <= 0:
             raise request.timeout()
         try:
             payload, seconds = self._run(request.create)
         except CreationFailed as failure:
-            sealed = self._admission.seal_failure(key, failure)
-            if turn is not None:
-                turn.fail(sealed)
+            sealed = self._verification.sign_failure(key, failure)
+            if file_lease is not None:
+                file_lease.fail(sealed)
             if lease is not None:
                 lease.fail(sealed)
             raise

@@ -17,12 +17,12 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from .admission import Admission
-from .arrears import Arrears
 from .errors import StoreUnavailable
 from .limits import Limits
 from .node import Node
+from .republish_queue import RepublishQueue
 from .stats import Batch, Sent, Tally, merge
+from .verification import Verification
 
 if TYPE_CHECKING:
     from .redis.tier import RedisTier
@@ -44,7 +44,7 @@ _LONGEST_WAIT_S: Final = 1.0
 class StatisticsFlusher:
     """Move counts, uses and late publications of one process towards Redis."""
 
-    def __init__(self, node: Node, limits: Limits, admission: Admission, tally: Tally) -> None:
+    def __init__(self, node: Node, limits: Limits, verification: Verification, tally: Tally) -> None:
         self._node = node
         self._limits = limits
         self._tally = tally
@@ -52,7 +52,7 @@ class StatisticsFlusher:
         self._next_of_node = 0.0
         self._flushing = threading.Lock()
         self._missing: dict[str, None] = {}
-        self._arrears = Arrears(node, limits, admission)
+        self._republish_queue = RepublishQueue(node, limits, verification)
         self._sender = _new_sender()
         self._number = 0
         self._outbox: deque[Sent] = deque()
@@ -119,11 +119,11 @@ class StatisticsFlusher:
         self._next_of_node = time.monotonic() + _NODE_INTERVAL_S
         tidied = tier.tidy()
         self._limits.note(tier, tidied.seen)
-        self._arrears.compare(tier, tidied, leaving)
+        self._republish_queue.find_missing(tier, tidied, leaving)
         self._send(tier, merge((self._node.journal_take(), self._tally.take())))
         # Entries in use here that Redis lacks were made without it, or lost by it.
         missing, self._missing = self._missing, {}
-        if self._arrears.pay(tier, missing) or tidied.soon:
+        if self._republish_queue.publish(tier, missing) or tidied.soon:
             self._next_of_node = time.monotonic() + _SOON_S
 
     def _send(self, tier: RedisTier, batch: Batch) -> None:

@@ -16,11 +16,11 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
+from .components import Components
 from .errors import CreationFailed, CreationTimeout, StoreReadOnly, StoreUnavailable
 from .key import Key
 from .node_state import NodeState
 from .options import StoreOptions, options_from_environment
-from .parts import Parts
 from .single_flight import Abandoned
 from .stats import Batch, Stats, as_stats, merge
 
@@ -91,22 +91,22 @@ class CacheStore:
 
     def get_many(self, keys: Sequence[Key]) -> list[Found | None]:
         """Return the payloads of several keys in order, asking Redis for all the rest at once."""
-        parts, state = self._enter()
-        if parts.node.capacity(state) == 0:
-            parts.tally.add("misses", len(keys))
-            parts.flusher.flush_to_journal()
+        components, state = self._enter()
+        if components.node.capacity(state) == 0:
+            components.tally.add("misses", len(keys))
+            components.flusher.flush_to_journal()
             return [None] * len(keys)
         found: list[Found | None] = []
         rest: list[Key] = []
         for key in keys:
-            item = self._find_here(parts, state, key)
+            item = self._find_here(components, state, key)
             found.append(item)
             if item is None:
                 rest.append(key)
         if not rest:
-            self._hand_on(parts, found)
+            self._hand_on(components, found)
             return found
-        there = iter(self._find_there(parts, state, rest))
+        there = iter(self._find_there(components, state, rest))
         return [item if item is not None else next(there) for item in found]
 
     def get_or_create(self, key: Key, create: Callable[[], bytes], timeout: float | None = None) -> bytes:
@@ -129,50 +129,50 @@ class CacheStore:
         if near is not None:
             return Outcome(near, "memory", time.monotonic() - begin)
         deadline = begin + (self._options.timeout_s if timeout is None else timeout)
-        parts, state = self._enter()
-        if parts.node.capacity(state) == 0:
+        components, state = self._enter()
+        if components.node.capacity(state) == 0:
             try:
-                obtained = parts.creator.create_uncached(create)
+                obtained = components.creator.create_uncached(create)
             finally:
-                parts.flusher.flush_to_journal()
+                components.flusher.flush_to_journal()
             return Outcome(obtained.payload, obtained.source, time.monotonic() - begin)
         missed = False
         while True:
-            found = self._find_here(parts, state, key)
-            self._hand_on(parts, [found])
+            found = self._find_here(components, state, key)
+            self._hand_on(components, [found])
             if found is not None:
                 return Outcome(found.value, found.source, time.monotonic() - begin)
-            future, leads = parts.single_flight.join(key.canonical)
+            future, leads = components.single_flight.join(key.canonical)
             if leads:
-                obtained = self._lead(parts, state, key, create, deadline)
+                obtained = self._lead(components, state, key, create, deadline)
                 return Outcome(obtained.payload, obtained.source, time.monotonic() - begin)
             if not missed:
                 missed = True
-                parts.tally.add("misses")
+                components.tally.add("misses")
             try:
                 payload = future.result(deadline - time.monotonic()).payload
             except (Abandoned, TimeoutError):
                 if time.monotonic() >= deadline:
                     raise CreationTimeout(key.digest, time.monotonic() - begin) from None
                 continue
-            parts.tally.add("waits")
-            parts.flusher.flush_look_ups(None)
+            components.tally.add("waits")
+            components.flusher.flush_look_ups(None)
             return Outcome(payload, "waited", time.monotonic() - begin)
 
     def remove(self, key: Key) -> bool:
         """Remove a key everywhere; tell whether it was there. Counts nothing."""
         self._check_writable("remove entries")
-        parts, state = self._enter()
-        there = key in parts.memory
-        parts.memory.remove(key)
-        there |= parts.node.remove(state, key.digest)
-        parts.node.note_removal()
-        tier = parts.limits.tier()
+        components, state = self._enter()
+        there = key in components.memory
+        components.memory.remove(key)
+        there |= components.node.remove(state, key.digest)
+        components.node.note_removal()
+        tier = components.limits.tier()
         if tier is not None:
             try:
                 there |= tier.remove(key.digest)
             except StoreUnavailable:
-                parts.tally.add("degraded")
+                components.tally.add("degraded")
         return there
 
     def clear(self) -> None:
@@ -182,8 +182,8 @@ class CacheStore:
         Redis later if it is away.
         """
         self._check_writable("clear")
-        parts, _ = self._enter()
-        parts.limits.clear()
+        components, _ = self._enter()
+        components.limits.clear()
         self._enter()
 
     def set_capacity(self, capacity: int | None = None, bytes: int | None = None) -> None:
@@ -196,43 +196,43 @@ class CacheStore:
             if value is not None and value < 0:
                 raise ValueError("a capacity is not negative")
         self._check_writable("change its capacity")
-        parts, _ = self._enter()
-        parts.limits.set_capacity(capacity, bytes)
+        components, _ = self._enter()
+        components.limits.set_capacity(capacity, bytes)
         self._enter()
 
     @property
     def capacity(self) -> int:
         """Most entries that the namespace keeps."""
-        parts, _ = self._enter()
-        return parts.node.capacity(self._settled(parts))
+        components, _ = self._enter()
+        return components.node.capacity(self._settled(components))
 
     @property
     def size(self) -> int:
         """Number of entries in Redis, or in this node's files while Redis is away."""
-        parts, _ = self._enter()
-        return self._sizes(parts, parts.limits.tier())[0]
+        components, _ = self._enter()
+        return self._sizes(components, components.limits.tier())[0]
 
     def stats(self) -> Stats:
         """Return the counters of all processes of the namespace; without Redis, what this node has not handed on.
 
         A read-only store adds its own, which nobody else hears of.
         """
-        parts, _ = self._enter()
-        state = self._settled(parts)
-        tier = parts.limits.tier()
+        components, _ = self._enter()
+        state = self._settled(components)
+        tier = components.limits.tier()
         counts: dict[str, int] | None = None
         if tier is not None:
             try:
-                parts.flusher.flush_node(tier)
+                components.flusher.flush_node(tier)
                 counts = tier.counts()
             except StoreUnavailable:
                 tier = None
         if counts is None:
-            parts.flusher.flush_to_journal()
-            counts = parts.node.journal_read().counts
-        counts = merge([Batch(counts, ()), Batch(parts.flusher.own_counts(), ())]).counts
-        entries, total = self._sizes(parts, tier)
-        return as_stats(counts, entries, total, parts.node.capacity(state), parts.node.capacity_bytes(state))
+            components.flusher.flush_to_journal()
+            counts = components.node.journal_read().counts
+        counts = merge([Batch(counts, ()), Batch(components.flusher.own_counts(), ())]).counts
+        entries, total = self._sizes(components, tier)
+        return as_stats(counts, entries, total, components.node.capacity(state), components.node.capacity_bytes(state))
 
     def entries(self) -> list[EntryInfo]:
         """Return what is stored, most recently used first: all of Redis, or this node's files while Redis is away."""
@@ -258,10 +258,10 @@ class CacheStore:
 
     def verify(self) -> VerifyReport:
         """Check every entry in this node's files and in Redis; report the bad ones and, unless read-only, remove them."""
-        parts, state = self._enter()
-        parts.memory.reset(parts.node.capacity(state), state)
+        components, state = self._enter()
+        components.memory.reset(components.node.capacity(state), state)
         report = self._looked_at(lambda inspection, tier: inspection.verify(tier))
-        parts.flusher.flush_to_journal()
+        components.flusher.flush_to_journal()
         return report
 
     def export(self, path: str | os.PathLike[str], progress: Progress | None = None) -> ExportReport:
@@ -271,8 +271,8 @@ class CacheStore:
         sound. `progress(done, total)` is called with numbers of entries. Raises OSError when the file cannot be written
         and StoreUnavailable when Redis goes away half-way; then a file that was there is still the old one.
         """
-        parts, _ = self._enter()
-        return parts.transfer.export(parts.limits.tier(), os.fspath(path), progress)
+        components, _ = self._enter()
+        return components.transfer.export(components.limits.tier(), os.fspath(path), progress)
 
     def import_(
         self, path: str | os.PathLike[str], progress: Progress | None = None, node_only: bool = False
@@ -285,17 +285,17 @@ class CacheStore:
         gets those that are used.
         """
         self._check_writable("import")
-        parts, _ = self._enter()
-        parts.signing(make=False)
+        components, _ = self._enter()
+        components.signing(make=False)
         path = os.fspath(path)
         if not node_only:
-            self._settled(parts)
+            self._settled(components)
             try:
-                return parts.transfer.import_(parts.limits.tier(), path, progress, publish_later=True)
+                return components.transfer.import_(components.limits.tier(), path, progress, publish_later=True)
             except StoreUnavailable:
                 # Nothing has changed yet: an import that has begun goes on without Redis by itself.
                 pass
-        return parts.transfer.import_(None, path, progress, publish_later=not node_only)
+        return components.transfer.import_(None, path, progress, publish_later=not node_only)
 
     def ping(self) -> None:
         """Return when Redis answers; raise StoreUnavailable, with the URL and the reason, when it does not."""
@@ -315,15 +315,15 @@ class CacheStore:
 
     def close(self) -> None:
         """Hand on what has been counted and close the connections; a later call opens them again."""
-        parts = self._parts
-        tier = parts.tier_if_connected()
+        components = self._components
+        tier = components.tier_if_connected()
         if tier is not None:
             try:
-                parts.flusher.flush_node(tier, leaving=True)
+                components.flusher.flush_node(tier, leaving=True)
             except StoreUnavailable:
                 tier = None
-        parts.flusher.close()
-        parts.close()
+        components.flusher.close()
+        components.close()
 
     def __enter__(self) -> Self:
         return self
@@ -338,19 +338,19 @@ class CacheStore:
             raise StoreReadOnly(action)
 
     def _begin(self) -> None:
-        self._parts = Parts(self._options)
-        self._memory = self._parts.memory
+        self._components = Components(self._options)
+        self._memory = self._components.memory
         vars(self)["get"] = self._memory.reader(self._get_elsewhere)
 
     def _begin_in_child(self) -> None:
         """Begin anew: locks may be held by threads that do not exist here, and the connections are the parent's."""
-        self._parts.forget()
+        self._components.forget()
         self._begin()
 
-    def _enter(self) -> tuple[Parts, NodeState]:
-        """Return the parts that belong to this process, and the node's state after taking in what changed."""
-        parts = self._parts
-        return parts, parts.state()
+    def _enter(self) -> tuple[Components, NodeState]:
+        """Return the components that belong to this process, and the node's state after taking in what changed."""
+        components = self._components
+        return components, components.state()
 
     def _get_elsewhere(self, key: Key) -> bytes | None:
         found = self._find(key)
@@ -358,115 +358,117 @@ class CacheStore:
 
     def _find(self, key: Key) -> Found | None:
         """Return what `get_many` returns for one key."""
-        parts, state = self._enter()
-        if parts.node.capacity(state) == 0:
+        components, state = self._enter()
+        if components.node.capacity(state) == 0:
             return self.get_many([key])[0]
-        found = self._find_here(parts, state, key)
+        found = self._find_here(components, state, key)
         if found is None:
-            return self._find_there(parts, state, (key,))[0]
+            return self._find_there(components, state, (key,))[0]
         if found.source == "files":
-            parts.flusher.flush_look_ups(None)
+            components.flusher.flush_look_ups(None)
         return found
 
-    def _find_here(self, parts: Parts, state: NodeState, key: Key) -> Found | None:
-        payload = parts.memory.hit(key, current=True)
+    def _find_here(self, components: Components, state: NodeState, key: Key) -> Found | None:
+        payload = components.memory.hit(key, current=True)
         if payload is not None:
             return Found(payload, "memory")
-        entry = parts.node.get(state, key)
+        entry = components.node.get(state, key)
         if entry is None:
             return None
-        parts.memory.put(key, entry.payload, state)
-        parts.tally.use(key.digest, "files", entry.meta.seconds)
+        components.memory.put(key, entry.payload, state)
+        components.tally.use(key.digest, "files", entry.meta.seconds)
         return Found(entry.payload, "files")
 
-    def _hand_on(self, parts: Parts, found: list[Found | None]) -> None:
+    def _hand_on(self, components: Components, found: list[Found | None]) -> None:
         """Note hits in files for Redis; those in memory are noted from time to time, wherever they happen."""
         if any(item is not None and item.source == "files" for item in found):
-            parts.flusher.flush_look_ups(None)
+            components.flusher.flush_look_ups(None)
 
-    def _find_there(self, parts: Parts, state: NodeState, keys: Sequence[Key]) -> list[Found | None]:
-        tier = parts.limits.tier()
+    def _find_there(self, components: Components, state: NodeState, keys: Sequence[Key]) -> list[Found | None]:
+        tier = components.limits.tier()
         found: list[Found | None] = []
         if tier is not None:
             try:
                 seen, blobs = tier.look_up([key.digest for key in keys])
-                state = parts.limits.note(tier, seen, state)
+                state = components.limits.note(tier, seen, state)
                 for key, blob in zip(keys, blobs, strict=True):
-                    entry = parts.admission.admit(key, blob, tier.remove) if blob is not None else None
+                    entry = components.verification.verify(key, blob, tier.remove) if blob is not None else None
                     if entry is None or blob is None:
-                        parts.tally.add("misses")
+                        components.tally.add("misses")
                         found.append(None)
                         continue
-                    parts.node.put_later(state, key.digest, blob)
-                    parts.memory.put(key, entry.payload, state)
-                    parts.tally.use(key.digest, "redis", entry.meta.seconds)
+                    components.node.put_later(state, key.digest, blob)
+                    components.memory.put(key, entry.payload, state)
+                    components.tally.use(key.digest, "redis", entry.meta.seconds)
                     found.append(Found(entry.payload, "redis"))
             except StoreUnavailable:
                 tier = None
         if tier is None:
-            parts.tally.add("degraded")
-            parts.tally.add("misses", len(keys) - len(found))
+            components.tally.add("degraded")
+            components.tally.add("misses", len(keys) - len(found))
             found += [None] * (len(keys) - len(found))
-        parts.flusher.flush_look_ups(tier)
+        components.flusher.flush_look_ups(tier)
         if None in found:
-            parts.node.note_misses([key for key, item in zip(keys, found, strict=True) if item is None])
+            components.node.note_misses([key for key, item in zip(keys, found, strict=True) if item is None])
         return found
 
-    def _lead(self, parts: Parts, state: NodeState, key: Key, create: Callable[[], bytes], deadline: float) -> Obtained:
+    def _lead(
+        self, components: Components, state: NodeState, key: Key, create: Callable[[], bytes], deadline: float
+    ) -> Obtained:
         """Get the payload for this thread and all that wait for it."""
         try:
-            return parts.single_flight.lead(
-                key.canonical, lambda: self._obtain(parts, state, key, create, deadline), CreationFailed
+            return components.single_flight.lead(
+                key.canonical, lambda: self._obtain(components, state, key, create, deadline), CreationFailed
             )
         finally:
-            parts.flusher.flush(parts.tier_if_connected())
+            components.flusher.flush(components.tier_if_connected())
 
     def _obtain(
-        self, parts: Parts, state: NodeState, key: Key, create: Callable[[], bytes], deadline: float
+        self, components: Components, state: NodeState, key: Key, create: Callable[[], bytes], deadline: float
     ) -> Obtained:
         from .single_creator import Obtained
 
-        near = parts.memory.hit(key, current=True)
+        near = components.memory.hit(key, current=True)
         if near is not None:  # the last leader has ended between the look and the join
             return Obtained(near, "memory")
         begin = time.monotonic()
         try:
-            obtained = parts.creator.obtain(key, create, deadline)
+            obtained = components.creator.obtain(key, create, deadline)
         except CreationFailed:
-            parts.node.note_misses([key], time.monotonic() - begin)
+            components.node.note_misses([key], time.monotonic() - begin)
             raise
         if obtained.source == "created":
-            parts.node.note_misses([key], time.monotonic() - begin)
+            components.node.note_misses([key], time.monotonic() - begin)
         if obtained.keep:
-            parts.memory.put(key, obtained.payload, state)
+            components.memory.put(key, obtained.payload, state)
         return obtained
 
     def _looked_at(self, look: Callable[[Inspection, RedisTier | None], T]) -> T:
         """Return what a look at everything stored finds; without Redis, if that is or goes away."""
-        parts, _ = self._enter()
+        components, _ = self._enter()
         try:
-            return look(parts.inspection, parts.limits.tier())
+            return look(components.inspection, components.limits.tier())
         except StoreUnavailable:
-            return look(parts.inspection, None)
+            return look(components.inspection, None)
 
-    def _settled(self, parts: Parts) -> NodeState:
+    def _settled(self, components: Components) -> NodeState:
         """Return the state after asking Redis, if it answers, what other nodes have decided."""
-        tier = parts.limits.tier()
+        tier = components.limits.tier()
         if tier is not None:
             try:
-                return parts.limits.settle(tier)
+                return components.limits.settle(tier)
             except StoreUnavailable:
-                return parts.node.state()
-        return parts.node.state()
+                return components.node.state()
+        return components.node.state()
 
-    def _sizes(self, parts: Parts, tier: RedisTier | None) -> tuple[int, int]:
+    def _sizes(self, components: Components, tier: RedisTier | None) -> tuple[int, int]:
         """Return the number of entries and the sum of their bytes."""
         if tier is not None:
             try:
                 return tier.size()
             except StoreUnavailable:
                 pass
-        files = parts.node.listing(parts.node.state())
+        files = components.node.listing(components.node.state())
         return len(files), sum(file.bytes for file in files)
 
 

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from .admission import Admission
 from .bundle import Bundle, BundledEntry, open_bundle, write_bundle
 from .entry import EntryCodec
 from .errors import EntryCorrupt, EntryForged, StoreUnavailable
@@ -25,6 +24,7 @@ from .node import Node
 from .options import StoreOptions
 from .redis.tier import RedisTier
 from .signing import SigningKey
+from .verification import Verification
 
 #: Called with the number of entries done and the number in all.
 Progress = Callable[[int, int], None]
@@ -83,13 +83,13 @@ class Transfer:
         options: StoreOptions,
         node: Node,
         limits: Limits,
-        admission: Admission,
+        verification: Verification,
         signing: Callable[[], SigningKey],
     ) -> None:
         self._options = options
         self._node = node
         self._limits = limits
-        self._admission = admission
+        self._verification = verification
         self._signing = signing
 
     def export(self, tier: RedisTier | None, path: str, progress: Progress | None) -> ExportReport:
@@ -164,7 +164,7 @@ class Transfer:
         if blob is None:
             return False
         try:
-            self._admission.check(digest, blob)
+            self._verification.check(digest, blob)
         except (EntryCorrupt, EntryForged):
             # Left where it is: `verify` and the next look-up count and remove it.
             return False

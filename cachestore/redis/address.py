@@ -12,7 +12,7 @@ _HIDDEN: Final = "***"
 
 def public_name(url: str) -> str:
     """Return a URL without its passwords."""
-    scheme, place, rest = _parts(url)
+    scheme, place, rest = _components(url)
     user, at, host = place.rpartition("@")
     if ":" in user:
         place = f"{user.partition(':')[0]}:{_HIDDEN}{at}{host}"
@@ -26,7 +26,7 @@ def moved(url: str, host: str, port: int) -> str | None:
 
     An empty host means the one that answered. None for a unix socket, which has no neighbours.
     """
-    scheme, place, rest = _parts(url)
+    scheme, place, rest = _components(url)
     if scheme not in ("redis", "rediss"):
         return None
     host = host or urlsplit(url).hostname or "localhost"
@@ -34,7 +34,7 @@ def moved(url: str, host: str, port: int) -> str | None:
     return f"{scheme}://{user}{at}{f'[{host}]' if ':' in host else host}:{port}{rest}"
 
 
-def _parts(url: str) -> tuple[str, str, str]:
+def _components(url: str) -> tuple[str, str, str]:
     """Return scheme, user with host, and everything behind; `urlunsplit` would not give all URLs back as they were."""
     scheme, _, tail = url.partition("://")
     place = urlsplit(url).netloc

@@ -111,7 +111,7 @@ class Published:
     dropped: tuple[str, ...]
 
 
-class LeaseDesk:
+class LeaseClient:
     """Ask for, keep and end leases in one namespace."""
 
     def __init__(

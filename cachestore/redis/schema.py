@@ -8,7 +8,7 @@
     poolrt:{NS}:s                   sizes: hash digest -> bytes, and `bytes` -> their sum
     poolrt:{NS}:r                   repeats: hash digest -> 8 bytes for each creation beside the one that is kept
     poolrt:{NS}:m                   meta: hash clock, generation, revision, capacity, capacity_bytes, entries,
-                                    incarnation, mending, looked, looked_to (see tidy.lua)
+                                    run_id, mending, looked, looked_to (see tidy.lua)
     poolrt:{NS}:c                   counters: hash, named as in `stats.COUNTERS`
     poolrt:{NS}:b:<sender>          number of the last batch of counts from one process; expires
 

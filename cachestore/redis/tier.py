@@ -12,7 +12,7 @@ from poolrt.cachestore.signing import TAG_SIZE
 from poolrt.cachestore.stats import COUNTERS, Sent
 
 from .connection import RedisConnection, digests_of
-from .lease import LeaseDesk, Seen, Terms
+from .lease import LeaseClient, Seen, Terms
 from .schema import Schema
 from .scripts import Scripts
 
@@ -58,7 +58,7 @@ class Listed:
 class Tidied:
     """What tidying found: see tidy.lua. `soon` asks for the next call without a pause."""
 
-    incarnation: str
+    run_id: str
     seen: Seen
     soon: bool
 
@@ -74,7 +74,7 @@ class RedisTier:
         self._limits_command = ("HMGET", self._schema.meta, "generation", "revision")
         self._limits: list[bytes | None] = []
         self._seen = Seen(0, 0)
-        self.leases = LeaseDesk(connection, self._schema, self._scripts, terms, defaults)
+        self.leases = LeaseClient(connection, self._schema, self._scripts, terms, defaults)
 
     @property
     def name(self) -> str:
@@ -147,8 +147,8 @@ class RedisTier:
         arguments = (self._schema.prefix, os.urandom(8).hex(), _LOOKS_PER_CALL, _LOOK_INTERVAL_MS)
         answer = self._connection.script(self._scripts.tidy, self._schema.bookkeeping, arguments)
         with self._connection.understanding():
-            incarnation, generation, revision, more = answer
-            return Tidied(incarnation.decode("ascii"), Seen(int(generation), int(revision)), bool(more))
+            run_id, generation, revision, more = answer
+            return Tidied(run_id.decode("ascii"), Seen(int(generation), int(revision)), bool(more))
 
     def count(self, sent: Sent) -> None:
         """Add a sender's batch of counts to the namespace's counters, unless that has been done already."""

@@ -15,7 +15,7 @@ from poolrt.cachestore import CacheStore, StoreUnavailable
 from poolrt.cachestore.redis.embedded import EmbeddedServer
 from poolrt.cachestore.redis.server_binary import find_server
 
-from .crew import Crew
+from .actors import Actors
 from .secure_server import SecureServer
 from .server import RedisServer
 from .server_programs import other_program, valkey_program
@@ -117,7 +117,7 @@ def make_store(options: dict[str, Any]) -> Iterator[StoreMaker]:
 
 
 @pytest.fixture
-def crew(tmp_path: Path) -> Iterator[Crew]:
-    """Return a crew of actors."""
-    with Crew(tmp_path / "creations.log") as members:
+def actors(tmp_path: Path) -> Iterator[Actors]:
+    """Return a actors of actors."""
+    with Actors(tmp_path / "creations.log") as members:
         yield members

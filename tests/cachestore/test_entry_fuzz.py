@@ -12,10 +12,10 @@ import msgpack
 import pytest
 
 from poolrt.cachestore import CreationFailed, EntryCorrupt, EntryForged, Key
-from poolrt.cachestore.admission import Admission
 from poolrt.cachestore.entry import _BODY, _CRC, _HEADER, _PREFIX, FAILURE, Entry, EntryCodec, EntryMeta
 from poolrt.cachestore.signing import TAG_SIZE, SigningKey
 from poolrt.cachestore.stats import Tally
+from poolrt.cachestore.verification import Verification
 
 from ..mutations import fresh_seed, mutated, replace_a_part
 
@@ -95,7 +95,7 @@ def test_a_signed_entry_of_a_damaged_key_is_an_entry_of_another_key_or_corrupt(c
 
 def test_a_signed_failure_of_any_shape_is_a_failure_or_corrupt(chance: random.Random) -> None:
     tally = Tally()
-    admission = Admission(lambda: CODEC, tally)
+    verification = Verification(lambda: CODEC, tally)
     failure = CreationFailed("TypeError", "no matching signature", "log")
     wire = failure.to_wire()
     sound = 0
@@ -104,7 +104,7 @@ def test_a_signed_failure_of_any_shape_is_a_failure_or_corrupt(chance: random.Ra
         if number % 2:
             replace_a_part(told, chance)
         payload = msgpack.packb(told) if number % 2 else mutated(msgpack.packb(told), chance)
-        found = admission.open_failure(KEY, CODEC.pack(KEY.canonical, payload, META, FAILURE))
+        found = verification.verify_failure(KEY, CODEC.pack(KEY.canonical, payload, META, FAILURE))
         sound += isinstance(found, CreationFailed)
     assert 0 < sound < COUNT
     assert tally.take().counts["corrupt"] == COUNT - sound

@@ -17,8 +17,8 @@ from poolrt.cachestore import CacheStore, CreationFailed, Key, StoreUnavailable
 from poolrt.cachestore.redis.schema import Schema
 
 from .actor import payload_of
+from .actors import Actors, expect
 from .conftest import StoreMaker
-from .crew import Crew, expect
 from .server import RedisServer
 from .waiting import SOON_S, wait_until
 
@@ -29,52 +29,52 @@ KEY = Key(FIELDS[0])
 
 @pytest.mark.parametrize("away", [False, True])
 def test_a_killed_creator_is_replaced_at_once(
-    crew: Crew, options: dict[str, Any], make_store: StoreMaker, away: bool
+    actors: Actors, options: dict[str, Any], make_store: StoreMaker, away: bool
 ) -> None:
     own = {**options, "lease_s": 30.0, **({"url": "unix:///nobody"} if away else {})}
-    victim = crew.add(own, FIELDS[:1], create_s=60.0, announce=True)
-    crew.go(victim)
+    victim = actors.add(own, FIELDS[:1], create_s=60.0, announce=True)
+    actors.go(victim)
     assert expect(victim) == "creating"
-    waiters = [crew.add(own, FIELDS[:1], create_s=0.05) for _ in range(3)]
-    crew.go(*waiters)
-    wait_until(lambda: len(crew.log.read_text().splitlines()) == 1)
+    waiters = [actors.add(own, FIELDS[:1], create_s=0.05) for _ in range(3)]
+    actors.go(*waiters)
+    wait_until(lambda: len(actors.log.read_text().splitlines()) == 1)
     os.kill(victim.pid, signal.SIGKILL)
     victim.wait()
-    said = [one["results"][0] for one in crew.results(*waiters)]
+    said = [one["results"][0] for one in actors.results(*waiters)]
     # The lease of half a minute did not have to run out, and one creation more was needed
     assert [result["sha256"] for result in said] == RIGHT[:1] * 3
     assert max(result["seconds"] for result in said) < SOON_S
-    assert sum(crew.creations().values()) == 2
+    assert sum(actors.creations().values()) == 2
     assert make_store().stats()["creations"] == 1
 
 
 def test_a_frozen_creator_loses_its_lease_and_comes_too_late(
-    crew: Crew, options: dict[str, Any], make_store: StoreMaker
+    actors: Actors, options: dict[str, Any], make_store: StoreMaker
 ) -> None:
     own = {**options, "lease_s": 1.0}
     # Given a creation that cannot end before its process is stopped
-    victim = crew.add(own, FIELDS[:1], hold=True, announce=True)
-    crew.go(victim)
+    victim = actors.add(own, FIELDS[:1], hold=True, announce=True)
+    actors.go(victim)
     assert expect(victim) == "creating"
     os.kill(victim.pid, signal.SIGSTOP)
-    waiters = [crew.add(own, FIELDS[:1]) for _ in range(3)]
-    crew.go(*waiters)
-    said = [one["results"][0] for one in crew.results(*waiters)]
+    waiters = [actors.add(own, FIELDS[:1]) for _ in range(3)]
+    actors.go(*waiters)
+    said = [one["results"][0] for one in actors.results(*waiters)]
     assert [result["sha256"] for result in said] == RIGHT[:1] * 3
     assert sorted(result["source"] for result in said).count("created") == 1
     os.kill(victim.pid, signal.SIGCONT)
-    (late,) = crew.results(victim)
+    (late,) = actors.results(victim)
     assert late["results"][0]["sha256"] == RIGHT[0]
     stats = make_store().stats()
     assert (stats["creations"], stats["entries"], stats["takeovers"]) == (2, 1, 1)
 
 
 def test_a_hanging_creator_loses_its_lease_after_the_hard_limit(
-    crew: Crew, options: dict[str, Any], make_store: StoreMaker
+    actors: Actors, options: dict[str, Any], make_store: StoreMaker
 ) -> None:
     own = {**options, "lease_s": 0.4, "creation_limit_s": 0.8}
-    victim = crew.add(own, FIELDS[:1], create_s=60.0, announce=True)
-    crew.go(victim)
+    victim = actors.add(own, FIELDS[:1], create_s=60.0, announce=True)
+    actors.go(victim)
     assert expect(victim) == "creating"
     store = make_store(**{**own, "lease_s": 0.4})
     begin = time.monotonic()
@@ -84,33 +84,33 @@ def test_a_hanging_creator_loses_its_lease_after_the_hard_limit(
 
 
 def test_a_busy_creator_keeps_its_lease_beyond_its_term(
-    crew: Crew, options: dict[str, Any], make_store: StoreMaker
+    actors: Actors, options: dict[str, Any], make_store: StoreMaker
 ) -> None:
     own = {**options, "lease_s": 1.0}
-    busy = crew.add(own, FIELDS[:1], create_s=1.5, announce=True)
-    crew.go(busy)
+    busy = actors.add(own, FIELDS[:1], create_s=1.5, announce=True)
+    actors.go(busy)
     assert expect(busy) == "creating"
     assert make_store(**own).fetch_or_create(KEY, lambda: b"mine").source == "waited"
     assert make_store().stats()["takeovers"] == 0
 
 
 def test_a_redis_that_dies_meanwhile_costs_no_result(
-    crew: Crew, options: dict[str, Any], own_server: RedisServer, make_store: StoreMaker
+    actors: Actors, options: dict[str, Any], own_server: RedisServer, make_store: StoreMaker
 ) -> None:
     own = {**options, "url": own_server.url}
     make_store(**own).get_or_create(Key({"first": 0}), lambda: b"makes the key file")
     for _ in range(4):
-        crew.add(own, FIELDS, create_s=0.05)
-    crew.go()
-    wait_until(lambda: len(crew.creations()) >= 4)
+        actors.add(own, FIELDS, create_s=0.05)
+    actors.go()
+    wait_until(lambda: len(actors.creations()) >= 4)
     own_server.kill()
-    wait_until(lambda: len(crew.creations()) >= 10)
+    wait_until(lambda: len(actors.creations()) >= 10)
     own_server.start()
-    said = crew.results()
+    said = actors.results()
     assert [[result["sha256"] for result in one["results"]] for one in said] == [RIGHT] * 4
     assert max(result["seconds"] for one in said for result in one["results"]) < SOON_S
     # At most one creation more for the one failure
-    assert sum(crew.creations().values()) <= len(FIELDS) + 1
+    assert sum(actors.creations().values()) <= len(FIELDS) + 1
     # And everything that was made comes to the new server, which began with nothing
     last = make_store(**own)
 

@@ -1,4 +1,4 @@
-"""The node's files: complete or not there, never replaced, bounded; and the turn to create one."""
+"""The node's files: complete or not there, never replaced, bounded; and the file lease to create one."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from poolrt.cachestore import turn as room
+from poolrt.cachestore import file_lease as room
+from poolrt.cachestore.file_lease import FileLease, FileLeaseWait
 from poolrt.cachestore.files import FileStatus, FilesTier
-from poolrt.cachestore.turn import Turn, TurnWait
 
 DIGESTS = [f"{number:064x}" for number in range(40)]
 
@@ -138,72 +138,72 @@ def test_an_entry_that_is_lost_while_it_is_published_stays_unpublished(tier: Fil
     assert tier.unpublished() == [DIGESTS[0]]
 
 
-def take(wait: TurnWait) -> Turn:
-    """Return the turn, which must be there."""
-    turn = wait.take(time.monotonic() + 10)
-    assert turn is not None
-    return turn
+def take(wait: FileLeaseWait) -> FileLease:
+    """Return the lease, which must be there."""
+    lease = wait.take(time.monotonic() + 10)
+    assert lease is not None
+    return lease
 
 
-def test_a_turn_leaves_nothing_behind(tier: FilesTier, tmp_path: Path) -> None:
-    wait = tier.turn(DIGESTS[0], 5)
+def test_a_lease_leaves_nothing_behind(tier: FilesTier, tmp_path: Path) -> None:
+    wait = tier.file_lease(DIGESTS[0], 5)
     take(wait).end()
     assert not wait.waited
     assert os.listdir(tmp_path / "creating") == []
 
 
 def test_a_second_one_waits_for_the_first(tier: FilesTier) -> None:
-    turn = take(tier.turn(DIGESTS[0], 5))
-    wait = tier.turn(DIGESTS[0], 5)
-    taken: list[Turn] = []
+    lease = take(tier.file_lease(DIGESTS[0], 5))
+    wait = tier.file_lease(DIGESTS[0], 5)
+    taken: list[FileLease] = []
     thread = threading.Thread(target=lambda: taken.append(take(wait)))
     thread.start()
     while not wait.waited:
         time.sleep(0.001)
     assert taken == []
-    turn.end()
+    lease.end()
     thread.join(10)
     taken[0].end()
     assert not wait.took_over
 
 
 def test_a_failure_reaches_those_who_waited_and_nobody_later(tier: FilesTier) -> None:
-    turn = take(tier.turn(DIGESTS[0], 5))
-    wait = tier.turn(DIGESTS[0], 5)
+    lease = take(tier.file_lease(DIGESTS[0], 5))
+    wait = tier.file_lease(DIGESTS[0], 5)
     thread = threading.Thread(target=wait.take, args=(time.monotonic() + 10,))
     thread.start()
     while not wait.waited:
         time.sleep(0.001)
-    turn.fail(b"signed failure")
-    turn.end()
+    lease.fail(b"signed failure")
+    lease.end()
     thread.join(10)
     assert wait.failure == b"signed failure"
-    later = tier.turn(DIGESTS[0], 5)
+    later = tier.file_lease(DIGESTS[0], 5)
     take(later).end()
     assert later.failure is None
 
 
 def test_waiting_ends_at_the_deadline(tier: FilesTier) -> None:
-    turn = take(tier.turn(DIGESTS[0], 60))
-    assert tier.turn(DIGESTS[0], 60).take(time.monotonic() + 0.05) is None
-    turn.end()
+    lease = take(tier.file_lease(DIGESTS[0], 60))
+    assert tier.file_lease(DIGESTS[0], 60).take(time.monotonic() + 0.05) is None
+    lease.end()
 
 
-def test_a_silent_holder_loses_its_turn_and_cannot_harm_the_next(tier: FilesTier, tmp_path: Path) -> None:
-    silent = take(tier.turn(DIGESTS[0], 5))
-    wait = tier.turn(DIGESTS[0], 0.1)
-    turn = take(wait)
+def test_a_silent_holder_loses_its_lease_and_cannot_harm_the_next(tier: FilesTier, tmp_path: Path) -> None:
+    silent = take(tier.file_lease(DIGESTS[0], 5))
+    wait = tier.file_lease(DIGESTS[0], 0.1)
+    lease = take(wait)
     assert wait.took_over
     # When the silent one ends after all, the name still belongs to its successor
     silent.fail(b"late")
     silent.end()
     assert os.listdir(tmp_path / "creating") == [DIGESTS[0]]
-    turn.end()
-    assert not turn.beat()
+    lease.end()
+    assert not lease.beat()
 
 
 class Clock:
-    """The clock of those who wait for a turn; it moves when they sleep, and `meanwhile` happens then."""
+    """The clock of those who wait for a lease; it moves when they sleep, and `meanwhile` happens then."""
 
     def __init__(self, meanwhile: Callable[[], None] = lambda: None) -> None:
         self.now = time.monotonic()
@@ -217,46 +217,46 @@ class Clock:
         self._meanwhile()
 
 
-def test_a_holder_that_beats_keeps_its_turn(tier: FilesTier, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    turn = take(tier.turn(DIGESTS[0], 5))
+def test_a_holder_that_beats_keeps_its_lease(tier: FilesTier, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lease = take(tier.file_lease(DIGESTS[0], 5))
     file = tmp_path / "creating" / DIGESTS[0]
 
     def beat() -> None:
         before = file.stat().st_mtime_ns
         while file.stat().st_mtime_ns == before:  # the kernel's clock has to move on
-            assert turn.beat()
+            assert lease.beat()
 
     clock = Clock(beat)
     monkeypatch.setattr(room, "time", clock)
-    wait = tier.turn(DIGESTS[0], 0.2)
+    wait = tier.file_lease(DIGESTS[0], 0.2)
     assert wait.take(clock.now + 0.8) is None
     assert not wait.took_over
-    turn.end()
+    lease.end()
 
 
 def test_a_holder_that_hangs_is_silent_after_its_time(tier: FilesTier) -> None:
-    turn = take(tier.turn(DIGESTS[0], 5, busy_for=0.0))
-    assert not turn.beat()
-    turn.end()
+    lease = take(tier.file_lease(DIGESTS[0], 5, busy_for=0.0))
+    assert not lease.beat()
+    lease.end()
 
 
 @pytest.mark.parametrize("when", [1.0, time.time() + 3600], ids=["long ago", "in an hour"])
 def test_the_age_of_a_beat_by_the_wall_clock_means_nothing(tier: FilesTier, tmp_path: Path, when: float) -> None:
-    turn = take(tier.turn(DIGESTS[0], 60))
+    lease = take(tier.file_lease(DIGESTS[0], 60))
     os.utime(tmp_path / "creating" / DIGESTS[0], (when, when))
     # Given a clock that has stepped, then a waiter goes by what it sees
-    assert tier.turn(DIGESTS[0], 60).take(time.monotonic() + 0.05) is None
-    wait = tier.turn(DIGESTS[0], 0.05)
+    assert tier.file_lease(DIGESTS[0], 60).take(time.monotonic() + 0.05) is None
+    wait = tier.file_lease(DIGESTS[0], 0.05)
     take(wait).end()
     assert wait.took_over
-    turn.end()
+    lease.end()
 
 
 def test_time_spent_on_waiting_elsewhere_counts(tier: FilesTier, monkeypatch: pytest.MonkeyPatch) -> None:
-    turn = take(tier.turn(DIGESTS[0], 60))
+    lease = take(tier.file_lease(DIGESTS[0], 60))
     clock = Clock()
     monkeypatch.setattr(room, "time", clock)
-    wait = tier.turn(DIGESTS[0], 0.3)
+    wait = tier.file_lease(DIGESTS[0], 0.3)
     # Given a holder whose silence was seen elsewhere for long enough
     for _ in range(32):
         wait.look()
@@ -265,14 +265,14 @@ def test_time_spent_on_waiting_elsewhere_counts(tier: FilesTier, monkeypatch: py
     # Then it is waited for no longer
     take(wait).end()
     assert clock.now == begin
-    turn.end()
+    lease.end()
 
 
-def test_a_killed_holder_frees_its_turn_at_once(tier: FilesTier, tmp_path: Path) -> None:
+def test_a_killed_holder_frees_its_lease_at_once(tier: FilesTier, tmp_path: Path) -> None:
     code = """
 import sys, time
 from poolrt.cachestore.files import FilesTier, FileStatus
-turn = FilesTier(sys.argv[1], 1000).turn(sys.argv[2], 60).take(time.monotonic() + 10)
+lease = FilesTier(sys.argv[1], 1000).file_lease(sys.argv[2], 60).take(time.monotonic() + 10)
 print("mine", flush=True)
 sys.stdin.read()
 """
@@ -281,4 +281,4 @@ sys.stdin.read()
         assert process.stdout is not None
         assert process.stdout.readline() == "mine\n"
         process.send_signal(signal.SIGKILL)
-    take(tier.turn(DIGESTS[0], 60)).end()
+    take(tier.file_lease(DIGESTS[0], 60)).end()

@@ -14,8 +14,8 @@ from poolrt.cachestore import Key
 from poolrt.cachestore.stats import TIERS
 
 from .actor import payload_of
+from .actors import Actors
 from .conftest import StoreMaker
-from .crew import Crew
 from .server import RedisServer
 from .waiting import await_all_at, wait_until
 
@@ -25,7 +25,7 @@ RIGHT = [hashlib.sha256(payload_of(fields, 1000)).hexdigest() for fields in FIEL
 
 @pytest.mark.parametrize("homes", ["one home", "a home each"])
 def test_eight_processes_create_forty_entries_exactly_once(
-    crew: Crew, options: dict[str, Any], make_store: StoreMaker, tmp_path: Path, homes: str
+    actors: Actors, options: dict[str, Any], make_store: StoreMaker, tmp_path: Path, homes: str
 ) -> None:
     make_store().ping()
     store = make_store()
@@ -34,39 +34,41 @@ def test_eight_processes_create_forty_entries_exactly_once(
         own = {**options, "key_file": str(Path(options["home"]) / "signing.key")}
         if homes == "a home each":
             own["home"] = str(tmp_path / f"home{number}")
-        crew.add(own, FIELDS, create_s=0.005)
-    crew.go()
-    said = crew.results()
+        actors.add(own, FIELDS, create_s=0.005)
+    actors.go()
+    said = actors.results()
     assert [[result["sha256"] for result in one["results"]] for one in said] == [RIGHT] * 8
-    assert crew.creations() == dict.fromkeys(map(json.dumps, FIELDS), 1)
+    assert actors.creations() == dict.fromkeys(map(json.dumps, FIELDS), 1)
     stats = store.stats()
     assert (stats["creations"], stats["entries"], stats["degraded"], stats["takeovers"]) == (41, 41, 0, 0)
     assert sum(stats["hits"][tier] for tier in TIERS) + stats["misses"] == 8 * 40 + 1
     assert stats["misses"] == stats["creations"] + stats["waits"]
 
 
-def test_eight_processes_share_one_embedded_server(crew: Crew, options: dict[str, Any], make_store: StoreMaker) -> None:
+def test_eight_processes_share_one_embedded_server(
+    actors: Actors, options: dict[str, Any], make_store: StoreMaker
+) -> None:
     own = {**options, "url": None}
     for _ in range(8):
-        crew.add(own, FIELDS, create_s=0.002)
-    crew.go()
-    said = crew.results()
+        actors.add(own, FIELDS, create_s=0.002)
+    actors.go()
+    said = actors.results()
     assert [[result["sha256"] for result in one["results"]] for one in said] == [RIGHT] * 8
-    assert crew.creations() == dict.fromkeys(map(json.dumps, FIELDS), 1)
+    assert actors.creations() == dict.fromkeys(map(json.dumps, FIELDS), 1)
     assert make_store(url=None).stats()["creations"] == 40
     log = (Path(options["home"]) / "redis" / "redis.log").read_text()
     assert log.count("is starting oO0") == 1
 
 
 def test_eight_processes_without_redis_create_exactly_once(
-    crew: Crew, options: dict[str, Any], make_store: StoreMaker
+    actors: Actors, options: dict[str, Any], make_store: StoreMaker
 ) -> None:
     for _ in range(8):
-        crew.add({**options, "url": "unix:///nobody"}, FIELDS, create_s=0.005)
-    crew.go()
-    said = crew.results()
+        actors.add({**options, "url": "unix:///nobody"}, FIELDS, create_s=0.005)
+    actors.go()
+    said = actors.results()
     assert [[result["sha256"] for result in one["results"]] for one in said] == [RIGHT] * 8
-    assert crew.creations() == dict.fromkeys(map(json.dumps, FIELDS), 1)
+    assert actors.creations() == dict.fromkeys(map(json.dumps, FIELDS), 1)
     # When a process with a connection comes, it takes everything along, a share at a call
     store = make_store()
     wait_until(lambda: store.stats()["entries"] == 40)
@@ -77,16 +79,16 @@ def test_eight_processes_without_redis_create_exactly_once(
 
 @pytest.mark.parametrize("away", [False, True])
 def test_the_creators_error_reaches_all_who_wait_and_is_forgotten(
-    crew: Crew, options: dict[str, Any], make_store: StoreMaker, redis_server: RedisServer, away: bool
+    actors: Actors, options: dict[str, Any], make_store: StoreMaker, redis_server: RedisServer, away: bool
 ) -> None:
     own = {**options, "url": "unix:///nobody"} if away else options
-    actors = [crew.add(own, FIELDS[:1], hold=True, fail="no such type") for _ in range(8)]
-    crew.go(*actors)
+    members = [actors.add(own, FIELDS[:1], hold=True, fail="no such type") for _ in range(8)]
+    actors.go(*members)
     # Given a creation that goes on until all others wait for it
     with redis_server.client() as client:
-        await_all_at(Key(FIELDS[0]).digest, [actor.pid for actor in actors], client)
-    crew.let_on()
-    errors = [one["results"][0]["error"] for one in crew.results(*actors)]
+        await_all_at(Key(FIELDS[0]).digest, [actor.pid for actor in members], client)
+    actors.let_on()
+    errors = [one["results"][0]["error"] for one in actors.results(*members)]
     expected = {
         "error": "CreationFailed",
         "type": "CompilerError",
@@ -94,37 +96,37 @@ def test_the_creators_error_reaches_all_who_wait_and_is_forgotten(
         "log": "log of no such type",
     }
     assert errors == [expected] * 8
-    assert sum(crew.creations().values()) == 1
+    assert sum(actors.creations().values()) == 1
     # The next request tries again
-    retry = crew.add(own, FIELDS[:1])
-    crew.go(retry)
-    assert crew.results(retry)[0]["results"][0]["source"] == "created"
+    retry = actors.add(own, FIELDS[:1])
+    actors.go(retry)
+    assert actors.results(retry)[0]["results"][0]["source"] == "created"
     stats = make_store().stats()
     assert (stats["creation_errors"], stats["creations"]) == (1, 1)
 
 
 def test_a_warm_start_needs_neither_connection_nor_client(
-    crew: Crew, options: dict[str, Any], make_store: StoreMaker
+    actors: Actors, options: dict[str, Any], make_store: StoreMaker
 ) -> None:
     for fields in FIELDS:
         make_store(url="unix:///nobody").get_or_create(Key(fields), partial(payload_of, fields, 1000))
-    warm = crew.add({**options, "url": "unix:///nobody"}, FIELDS)
-    crew.go(warm)
-    (said,) = crew.results(warm)
+    warm = actors.add({**options, "url": "unix:///nobody"}, FIELDS)
+    actors.go(warm)
+    (said,) = actors.results(warm)
     assert {result["source"] for result in said["results"]} == {"files"}
     assert said["heavy"] == []
     assert sorted(result["seconds"] for result in said["results"])[20] < 0.001
 
 
 def test_hits_of_processes_without_connection_reach_redis(
-    crew: Crew, options: dict[str, Any], make_store: StoreMaker
+    actors: Actors, options: dict[str, Any], make_store: StoreMaker
 ) -> None:
     store = make_store()
     for fields in FIELDS[:10]:
         store.get_or_create(Key(fields), partial(payload_of, fields, 1000))
-    warm = [crew.add({**options, "url": "unix:///nobody"}, FIELDS[:1] + FIELDS[:5]) for _ in range(3)]
-    crew.go()
-    for said in crew.results(*warm):
+    warm = [actors.add({**options, "url": "unix:///nobody"}, FIELDS[:1] + FIELDS[:5]) for _ in range(3)]
+    actors.go()
+    for said in actors.results(*warm):
         assert [result["source"] for result in said["results"]] == ["files", "memory", *["files"] * 4]
     stats = store.stats()
     assert stats["hits"] == {"memory": 3, "files": 15, "redis": 0}

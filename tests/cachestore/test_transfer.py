@@ -372,6 +372,6 @@ def test_one_entry_at_a_time_is_in_memory(make_store: StoreMaker, elsewhere: Els
 def test_the_tier_tells_what_is_there(make_store: StoreMaker) -> None:
     store = make_store()
     fill(store, KEYS[:3])
-    tier = store._parts.limits.tier()
+    tier = store._components.limits.tier()
     assert isinstance(tier, RedisTier)
     assert tier.present([key.digest for key in KEYS]) == [key.digest for key in KEYS[:3]]

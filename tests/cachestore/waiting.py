@@ -27,7 +27,7 @@ def await_all_at(digest: str, processes: Collection[int], client: Any) -> None:
     """Return once each of some processes, and nobody else, is creating an entry or waiting for who does.
 
     Those with a connection wait for news from Redis, where nobody else may wait for any; `client` asks there. All others
-    have the file of the entry's turn open, as has its creator.
+    have the file of the entry's lease open, as has its creator.
     """
 
     def all_are() -> bool:

@@ -6,12 +6,12 @@
 -- on where the last call stopped, and begins again after the last one.
 --
 -- KEYS  1 <prefix>:z  order    2 <prefix>:s  sizes    3 <prefix>:m  meta    4 <prefix>:c  counters
--- ARGV  1 prefix  2 name for a new incarnation  3 most entries to look at  4 least time between two looks (ms)
--- Returns {incarnation, generation, revision, 1 when the next look should not wait}. The incarnation changes when Redis
+-- ARGV  1 prefix  2 name for a new run_id  3 most entries to look at  4 least time between two looks (ms)
+-- Returns {run_id, generation, revision, 1 when the next look should not wait}. The run_id changes when Redis
 -- may have lost entries without a trace: whoever has some compares then.
 local order, sizes, meta, counters = unpack(KEYS)
-local known = redis.call('HMGET', meta, 'incarnation', 'generation', 'revision', 'entries', 'mending', 'looked', 'looked_to')
-local incarnation, mending = known[1], known[5]
+local known = redis.call('HMGET', meta, 'run_id', 'generation', 'revision', 'entries', 'mending', 'looked', 'looked_to')
+local run_id, mending = known[1], known[5]
 local function count_sizes()
   return redis.call('HLEN', sizes) - (redis.call('HGET', sizes, 'bytes') and 1 or 0)
 end
@@ -19,13 +19,13 @@ end
 local listed, sized, counted = redis.call('ZCARD', order), count_sizes(), tonumber(known[4] or '0')
 
 local function answer(more)
-  return {incarnation, known[2] or '0', known[3] or '0', more}
+  return {run_id, known[2] or '0', known[3] or '0', more}
 end
 
-local function begin(new_incarnation)
-  if new_incarnation then
-    incarnation = ARGV[2]
-    redis.call('HSET', meta, 'incarnation', incarnation)
+local function begin(new_run_id)
+  if new_run_id then
+    run_id = ARGV[2]
+    redis.call('HSET', meta, 'run_id', run_id)
     -- It may speak of entries that went without being dropped.
     redis.call('UNLINK', ARGV[1] .. ':r')
   end
@@ -38,7 +38,7 @@ local function begin(new_incarnation)
 end
 
 -- Each of the three tells of the loss of another, whatever has been added since.
-if not incarnation or listed < sized or listed < counted then
+if not run_id or listed < sized or listed < counted then
   begin(true)
 elseif listed > counted or (not mending and listed > sized) then
   begin(false)

@@ -70,10 +70,10 @@ def tidy_up(tier: RedisTier) -> int:
 
 def test_books_that_fit_are_left_as_they_are(tier: RedisTier, tell: Callable[..., Any]) -> None:
     put(tier, DIGESTS[:10])
-    incarnation = tier.tidy().incarnation
+    run_id = tier.tidy().run_id
     tidy_up(tier)
     assert books(tier, tell) == fitting(DIGESTS[:10])
-    assert tier.tidy().incarnation == incarnation
+    assert tier.tidy().run_id == run_id
     assert tier.counts()["evictions"] == 0
 
 
@@ -108,11 +108,11 @@ def test_a_loss_that_leaves_entries_without_a_trace_is_a_new_life(
 ) -> None:
     put(tier, DIGESTS[:20])
     tidy_up(tier)
-    incarnation = tier.tidy().incarnation
+    run_id = tier.tidy().run_id
     for name in lost:
         tell("DEL", getattr(tier._schema, name))
     put(tier, DIGESTS[20:22])
-    assert tier.tidy().incarnation != incarnation
+    assert tier.tidy().run_id != run_id
     # When their node publishes the values that are there and not listed, then they are listed again
     put(tier, tier.unlisted(DIGESTS[:22]))
     for _ in range(2):

@@ -125,14 +125,14 @@ def until_there(path: Path) -> str:
 
 @contextmanager
 def creation_held(home: str, graph: poolrt.Graph) -> Iterator[None]:
-    """Hold a node's turn to create a graph's only primitive: creators of that wait, for the term of a lease.
+    """Hold a node's file lease to create a graph's only primitive: creators of that wait, for the term of a lease.
 
     So a creator can be met while it is at its creation, however long that takes and however late a test comes to look.
     """
     (key,) = lower(graph.to_wire()[0], {"cpu": cpu_target()}).keys
-    turn = FilesTier(f"{home}/default", 1 << 30).turn(key.digest, BOUND_S).take(time.monotonic() + BOUND_S)
-    assert turn is not None
+    lease = FilesTier(f"{home}/default", 1 << 30).file_lease(key.digest, BOUND_S).take(time.monotonic() + BOUND_S)
+    assert lease is not None
     try:
         yield
     finally:
-        turn.end()
+        lease.end()

@@ -7,7 +7,6 @@ import threading
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from .admission import Admission
 from .entry import EntryCodec
 from .limits import Limits
 from .memory import MemoryTier
@@ -18,6 +17,7 @@ from .signing import SigningKey, load_key
 from .single_flight import SingleFlight
 from .statistics_flusher import StatisticsFlusher
 from .stats import Tally
+from .verification import Verification
 
 if TYPE_CHECKING:
     from .inspection import Inspection
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from .transfer import Transfer
 
 
-class Parts:
-    """Build and hold the parts, opening nothing.
+class Components:
+    """Build and hold the components, opening nothing.
 
     Those that a hit in memory or files can do without are built, and their modules imported, on need.
     """
@@ -42,15 +42,15 @@ class Parts:
         self._link: RedisLink | None = None
         self.tally = Tally()
         self.single_flight: SingleFlight[bytes, Obtained] = SingleFlight()
-        self.admission = Admission(self.codec, self.tally)
+        self.verification = Verification(self.codec, self.tally)
         node_type, flusher_type = Node, StatisticsFlusher
         if options.read_only:
             from .read_only import ReadOnlyFlusher, ReadOnlyNode
 
             node_type, flusher_type = ReadOnlyNode, ReadOnlyFlusher
-        self.node = node_type(options, self.admission, self.tally)
+        self.node = node_type(options, self.verification, self.tally)
         self.limits = Limits(self.link, self.node)
-        self.flusher = flusher_type(self.node, self.limits, self.admission, self.tally)
+        self.flusher = flusher_type(self.node, self.limits, self.verification, self.tally)
         self.memory = MemoryTier(
             options.capacity, options.memory_bytes, self.tally.memory_uses, self.flusher.flush_memory_hits
         )
@@ -65,21 +65,21 @@ class Parts:
             from .read_only import ReadOnlyCreator
 
             creator_type = ReadOnlyCreator
-        return creator_type(self._options, self.limits, self.node, self.admission, self.codec, self.tally)
+        return creator_type(self._options, self.limits, self.node, self.verification, self.codec, self.tally)
 
     @cached_property
     def inspection(self) -> Inspection:
         """Listing and checking."""
         from .inspection import Inspection
 
-        return Inspection(self.node, self.admission)
+        return Inspection(self.node, self.verification)
 
     @cached_property
     def transfer(self) -> Transfer:
         """Bundles."""
         from .transfer import Transfer
 
-        return Transfer(self._options, self.node, self.limits, self.admission, self.signing)
+        return Transfer(self._options, self.node, self.limits, self.verification, self.signing)
 
     def link(self) -> RedisLink:
         """Return the way to Redis; nothing is connected by that."""

@@ -16,7 +16,7 @@ ACTOR = Path(__file__).with_name("actor.py")
 LIMIT_S = 60.0
 
 
-class Crew:
+class Actors:
     """Some actors; all are gone at the end of the block."""
 
     def __init__(self, log: Path) -> None:

@@ -1,9 +1,9 @@
 """One creator on a node: a locked file per key, held while the entry is being made, by whichever way.
 
-The lease in Redis orders the hosts; the turn orders the processes of one host when Redis is away, or comes and goes. A
-creator with a lease takes the turn too, so a process that loses Redis half-way still finds it at work.
+The lease in Redis orders the hosts; the file lease orders the processes of one host when Redis is away, or comes and
+goes. A creator with a lease in Redis takes the file lease too, so a process that loses Redis half-way still finds it.
 
-Guarantees: a holder that is killed frees the turn at once (the kernel drops the lock); one that is stopped or hangs
+Guarantees: a holder that is killed frees the lease at once (the kernel drops the lock); one that is stopped or hangs
 loses it when its heartbeat, the file's modification time, has not changed for `stale_after` seconds under the eyes of one
 who waits (its age would be wrong whenever the wall clock steps, or the folder is another machine's); a failure is
 handed, signed, to everyone who waited, and to nobody who comes later. The file is removed at the end, so nothing is left
@@ -20,14 +20,14 @@ from typing import Final
 from .file_lock import is_same_file, lock_file, try_lock, unlock_file
 from .folders import make_folder
 
-#: First and longest pause, in seconds, between two looks at a turn that another process holds.
+#: First and longest pause, in seconds, between two looks at a lease that another process holds.
 _FIRST_PAUSE_S: Final = 0.001
 _LONGEST_PAUSE_S: Final = 0.02
 #: Longest failure, in bytes, that is read back.
 _MAX_FAILURE: Final = 1 << 20
 
 
-class Turn:
+class FileLease:
     """The right of this process to create one entry on this node. `end` gives it back.
 
     Nobody is shown a beat after `last_beat`, on the monotonic clock: a holder that hangs is silent from then on.
@@ -40,7 +40,7 @@ class Turn:
         self._lock = threading.Lock()
 
     def beat(self) -> bool:
-        """Show that the holder is at work; False once the turn is over."""
+        """Show that the holder is at work; False once the lease is over."""
         with self._lock:
             if self._descriptor < 0 or time.monotonic() > self._last_beat:
                 return False
@@ -54,7 +54,7 @@ class Turn:
                 os.pwrite(self._descriptor, failure, 0)
 
     def end(self) -> None:
-        """Give the turn back; those who wait go on at once."""
+        """End the lease; waiting processes go on at once."""
         with self._lock:
             if self._descriptor < 0:
                 return
@@ -65,8 +65,8 @@ class Turn:
             self._descriptor = -1
 
 
-class TurnWait:
-    """Wait for the turn of one key.
+class FileLeaseWait:
+    """Wait for the file lease of one key.
 
     A holder is silent after `stale_after` seconds without a beat, and our own beats end after `busy_for` seconds. After
     `take` has returned, `waited` tells whether another holder was at work meanwhile, `took_over` whether that one had
@@ -92,8 +92,8 @@ class TurnWait:
             # There is no holder, or no usable folder: `take` will see.
             return
 
-    def take(self, deadline: float) -> Turn | None:
-        """Return the turn, or None when the former holder left a failure or the monotonic clock has passed `deadline`.
+    def take(self, deadline: float) -> FileLease | None:
+        """Return the lease, or None when the former holder left a failure or the monotonic clock has passed `deadline`.
 
         Raises OSError when the folder cannot be used.
         """
@@ -108,9 +108,9 @@ class TurnWait:
                         self.took_over |= saw_holder
                         os.ftruncate(descriptor, 0)
                         os.utime(descriptor)
-                        turn = Turn(self._path, descriptor, time.monotonic() + self._busy_for)
+                        lease = FileLease(self._path, descriptor, time.monotonic() + self._busy_for)
                         descriptor = -1
-                        return turn
+                        return lease
                     # A holder ended between our opening and locking; what it left is in our file without a name.
                     self.waited = True
                     self.failure = os.pread(descriptor, _MAX_FAILURE, 0) or None

@@ -18,12 +18,12 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from .admission import Admission
 from .errors import EntryCorrupt, EntryForged, StoreFull
 from .files import FileStatus, Mark
 from .limits import Limits
 from .node import Node
 from .node_state import NodeState
+from .verification import Verification
 
 if TYPE_CHECKING:
     from .redis.lease import Publication
@@ -42,19 +42,19 @@ _SETTLED_S: Final = 2.0
 _FULL_PAUSE_S: Final = 10.0
 
 
-class Arrears:
+class RepublishQueue:
     """Find out what Redis lacks, and publish it."""
 
-    def __init__(self, node: Node, limits: Limits, admission: Admission) -> None:
+    def __init__(self, node: Node, limits: Limits, verification: Verification) -> None:
         self._node = node
         self._limits = limits
-        self._admission = admission
-        self._incarnation = ""
+        self._verification = verification
+        self._run_id = ""
         self._epoch = 0
         self._spared_until = 0.0
         self._together = 1
 
-    def compare(self, tier: RedisTier, tidied: Tidied, leaving: bool) -> None:
+    def find_missing(self, tier: RedisTier, tidied: Tidied, leaving: bool) -> None:
         """Mark what Redis lacks, if it may have lost something since the last time. Raises StoreUnavailable.
 
         `leaving` tells that nobody will look again for what this process has kept just now.
@@ -62,33 +62,33 @@ class Arrears:
         epoch = self._limits.epoch
         was_away = epoch != self._epoch and self._epoch > 0
         state = self._node.state()
-        if tidied.incarnation != self._incarnation or was_away:
-            known = self._node.incarnation()
-            if was_away or known not in ("", tidied.incarnation):
+        if tidied.run_id != self._run_id or was_away:
+            known = self._node.run_id()
+            if was_away or known not in ("", tidied.run_id):
                 self._mark_missing(tier, state, self._node.listing(state))
-            if known != tidied.incarnation:
-                self._node.set_incarnation(tidied.incarnation)
-            self._incarnation = tidied.incarnation
+            if known != tidied.run_id:
+                self._node.set_run_id(tidied.run_id)
+            self._run_id = tidied.run_id
         self._epoch = epoch
         recent = self._node.put_before(time.monotonic() - (0.0 if leaving else _SETTLED_S))
         if recent:
             self._mark_missing(tier, state, self._node.statuses(state, recent))
 
-    def pay(self, tier: RedisTier, used: Iterable[str]) -> bool:
+    def publish(self, tier: RedisTier, used: Iterable[str]) -> bool:
         """Publish what is owed, and those of the `used` entries that Redis does not have, oldest use first.
 
         Returns whether something is left for another call. Raises StoreUnavailable.
         """
         for digest in used:
             self._node.mark_unpublished(digest)
-        owed = self._node.unpublished()
-        if not owed or time.monotonic() < self._spared_until:
+        unpublished = self._node.unpublished()
+        if not unpublished or time.monotonic() < self._spared_until:
             return False
         state = self._node.state()
-        publications = self._sound(state, owed)
+        publications = self._sound(state, unpublished)
         until = time.monotonic() + _SHARE_S
         while together := self._take(publications):
-            if not self._publish(tier, state, together):
+            if not self._publish_together(tier, state, together):
                 self._spared_until = time.monotonic() + _FULL_PAUSE_S
                 return False
             if time.monotonic() >= until:
@@ -111,11 +111,11 @@ class Arrears:
                     return
                 self._node.mark_unpublished(file.digest, file.last_use)
 
-    def _sound(self, state: NodeState, owed: Iterable[str]) -> Iterator[tuple[Mark, Publication]]:
+    def _sound(self, state: NodeState, unpublished: Iterable[str]) -> Iterator[tuple[Mark, Publication]]:
         """Yield what is owed and here, each verified; forget what is not."""
         from .redis.lease import Publication
 
-        for digest in owed:
+        for digest in unpublished:
             mark = self._node.mark_of(digest)
             if mark is None:
                 # Another process has just published it.
@@ -125,9 +125,9 @@ class Arrears:
                 self._node.mark_published(digest, mark)
                 continue
             try:
-                self._admission.check(digest, blob)
+                self._verification.check(digest, blob)
             except (EntryCorrupt, EntryForged) as error:
-                self._admission.refuse(error)
+                self._verification.count_refusal(error)
                 self._node.remove(state, digest)
                 continue
             # Under the lease of the creator, which did not reach Redis to end it: those who wait for it are woken.
@@ -148,7 +148,7 @@ class Arrears:
             size += len(publication[1].blob)
         return taken
 
-    def _publish(self, tier: RedisTier, state: NodeState, together: list[tuple[Mark, Publication]]) -> bool:
+    def _publish_together(self, tier: RedisTier, state: NodeState, together: list[tuple[Mark, Publication]]) -> bool:
         """Publish in one round trip; tell whether Redis had memory for all."""
         begin = time.monotonic()
         # A trip that fails leaves the next one small.

@@ -27,7 +27,7 @@ def fill(store: CacheStore, keys: list[Key]) -> None:
 
 def digests(store: CacheStore) -> list[str]:
     """Return what Redis lists, least recently used first."""
-    tier = store._parts.limits.tier()
+    tier = store._components.limits.tier()
     assert tier is not None
     return [item.digest for item in tier.listing()]
 
@@ -108,13 +108,13 @@ def test_what_redis_has_dropped_for_capacity_does_not_come_back_in_the_place_of_
     assert newest == [key.digest for key in KEYS[10:20]]
     # Given a new life that has lost nothing
     with own_server.client() as client:
-        client.hset(f"poolrt:{{{here.options.namespace}}}:m", "incarnation", "another")
+        client.hset(f"poolrt:{{{here.options.namespace}}}:m", "run_id", "another")
     for _ in range(3):
         make_store(url=own_server.url).stats()
     assert digests(there) == newest
 
 
-def test_a_node_that_meets_redis_for_the_first_time_publishes_only_what_it_owes(
+def test_a_node_that_meets_redis_for_the_first_time_publishes_only_what_was_never_published(
     own_server: RedisServer, make_store: StoreMaker, options: dict[str, Any]
 ) -> None:
     alone = make_store(url="unix:///nobody")
@@ -174,7 +174,7 @@ def test_a_late_entry_is_published_under_the_lease_of_its_creator_and_wakes_thos
 def test_a_lease_that_ran_out_does_not_keep_a_late_entry_away(own_server: RedisServer, make_store: StoreMaker) -> None:
     store = make_store(url=own_server.url, lease_s=0.3)
     store.ping()
-    tier = store._parts.limits.tier()
+    tier = store._components.limits.tier()
     assert tier is not None
     tier.leases.acquire(KEYS[0].digest, "somebody", "elsewhere - - - -", None)
     alone = make_store(url="unix:///nobody")
@@ -202,7 +202,7 @@ def test_a_full_redis_is_not_asked_to_make_room_for_late_entries(
     wait_until(lambda: later.stats()["entries"] == len(KEYS))
 
 
-def test_paying_takes_a_bounded_share_of_a_call(own_server: RedisServer, make_store: StoreMaker) -> None:
+def test_publishing_takes_a_bounded_share_of_a_call(own_server: RedisServer, make_store: StoreMaker) -> None:
     # Given a node that owes six entries, and a link that takes longer for one than a call may spend
     owed = [Key({"large": number}) for number in range(6)]
     alone = make_store(url="unix:///nobody")
@@ -244,12 +244,12 @@ def test_counts_that_a_frozen_redis_has_heard_and_not_answered_are_added_once(
     store = make_store(url=own_server.url)
     fill(store, KEYS[:1])
     store.stats()
-    tier = store._parts.limits.tier()
+    tier = store._components.limits.tier()
     assert tier is not None
     own_server.freeze()
-    store._parts.tally.add("waits", 7)
+    store._components.tally.add("waits", 7)
     # Redis hears this, says nothing, and does it when it is thawed
-    store._parts.flusher.flush(tier)
+    store._components.flusher.flush(tier)
     if ends:
         store.close()
     own_server.thaw()

@@ -16,19 +16,19 @@ from .key import Key
 from .stats import Tally
 
 
-class Admission:
+class Verification:
     """Open entries and failures; seal failures."""
 
     def __init__(self, codec: Callable[[], EntryCodec], tally: Tally) -> None:
         self._codec = codec
         self._tally = tally
 
-    def admit(self, key: Key, blob: bytes, discard: Callable[[str, bytes], object]) -> Entry | None:
+    def verify(self, key: Key, blob: bytes, discard: Callable[[str, bytes], object]) -> Entry | None:
         """Return the entry of `key` in `blob`; call `discard(digest, blob)` when it is bad, and return None."""
         try:
             entry = self._codec().open(blob, key)
         except (EntryCorrupt, EntryForged) as error:
-            self.refuse(error)
+            self.count_refusal(error)
             entry = None
         if entry is None:
             discard(key.digest, blob)
@@ -38,27 +38,27 @@ class Admission:
         """Return the entry stored under `digest`; raise EntryCorrupt or EntryForged, without counting."""
         return self._codec().unpack(blob, digest)
 
-    def refuse(self, error: EntryCorrupt | EntryForged) -> None:
+    def count_refusal(self, error: EntryCorrupt | EntryForged) -> None:
         """Count a bad entry."""
         self._tally.add("forged" if isinstance(error, EntryForged) else "corrupt")
 
-    def seal_failure(self, key: Key, failure: CreationFailed) -> bytes:
+    def sign_failure(self, key: Key, failure: CreationFailed) -> bytes:
         """Return a failure as signed bytes that only this key's waiters accept."""
         payload: bytes = msgpack.Packer().pack(failure.to_wire())
         return self._codec().pack(key.canonical, payload, EntryMeta(0, 0.0, 0.0, "", ""), FAILURE)
 
-    def open_failure(self, key: Key, blob: bytes) -> CreationFailed | None:
+    def verify_failure(self, key: Key, blob: bytes) -> CreationFailed | None:
         """Return a signed failure; None, and counted, when it is not genuine."""
         try:
             entry = self._codec().open(blob, key, FAILURE)
         except (EntryCorrupt, EntryForged) as error:
-            self.refuse(error)
+            self.count_refusal(error)
             return None
         if entry is None:
             return None
         failure = _failure(entry.payload)
         if failure is None:
-            self.refuse(EntryCorrupt(key.digest, "not the wire form of a failure"))
+            self.count_refusal(EntryCorrupt(key.digest, "not the wire form of a failure"))
         return failure
 
 
