@@ -6,39 +6,33 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from .desc import (
-        Arg,
-        BatchNormalization,
-        Binary,
-        Concat,
-        Convolution,
-        Deconvolution,
-        Eltwise,
-        GroupNormalization,
-        Gru,
-        InnerProduct,
-        LayerNormalization,
-        Lrn,
-        Lstm,
-        Matmul,
-        MemoryDesc,
-        Pooling,
-        PostOp,
-        Prelu,
-        PrimitiveAttr,
-        Quantisation,
-        Reduction,
-        Reorder,
-        Resampling,
-        Rnn,
-        Shuffle,
-        Softmax,
-        Sum,
-    )
+    from .desc import Arg, MemoryDesc, PostOp, PrimitiveAttr, Quantisation
     from .engines.engine import Engine
     from .execution.primitive import Primitive
     from .gemm import gemm_s8s8s32, gemm_u8s8s32, sgemm
     from .memory.storage import Memory
+    from .operations.batch_normalization import BatchNormalization
+    from .operations.binary import Binary
+    from .operations.concat import Concat
+    from .operations.convolution import Convolution
+    from .operations.deconvolution import Deconvolution
+    from .operations.eltwise import Eltwise
+    from .operations.group_normalization import GroupNormalization
+    from .operations.gru import Gru
+    from .operations.inner_product import InnerProduct
+    from .operations.layer_normalization import LayerNormalization
+    from .operations.lrn import Lrn
+    from .operations.lstm import Lstm
+    from .operations.matmul import Matmul
+    from .operations.pooling import Pooling
+    from .operations.prelu import Prelu
+    from .operations.reduction import Reduction
+    from .operations.reorder import Reorder
+    from .operations.resampling import Resampling
+    from .operations.rnn import Rnn
+    from .operations.shuffle import Shuffle
+    from .operations.softmax import Softmax
+    from .operations.sum import Sum
     from .primitives.cache import (
         get_primitive_cache_capacity,
         get_primitive_cache_size,
@@ -63,8 +57,9 @@ __all__ = [
     "set_verbose", "sgemm",
 ]  # fmt: skip
 
-#: Name -> the module that has it, `desc` for those that are not listed. A worker process imports none of them.
+#: Name -> the module that has it; operations, which are not listed, have one each. A worker process imports none of them.
 _HOMES: Final = {
+    **dict.fromkeys(("Arg", "MemoryDesc", "PostOp", "PrimitiveAttr", "Quantisation"), ".desc"),
     "Engine": ".engines.engine",
     "ExecutorPool": ".threadpools.executor",
     "Memory": ".memory.storage",
@@ -88,7 +83,8 @@ _HOMES: Final = {
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(import_module(_HOMES.get(name, ".desc"), __name__), name)
+    home = _HOMES.get(name) or ".operations." + "".join("_" * c.isupper() + c.lower() for c in name)[1:]
+    found = getattr(import_module(home, __name__), name)
     globals()[name] = found
     return found
 

@@ -10,9 +10,10 @@ import ctypes
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
-from .desc import Arg, Matmul, MemoryDesc, PostOp, PrimitiveAttr, Quantisation, zero_points_of
+from .desc import Arg, MemoryDesc, PostOp, PrimitiveAttr, Quantisation, zero_points_of
 from .engines.engine import Engine
 from .memory.storage import Memory
+from .operations.matmul import Matmul
 from .streams.attributes import StreamAttr
 from .streams.stream import Stream
 from .threadpools.interface import ThreadpoolInterface

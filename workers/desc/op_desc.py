@@ -7,20 +7,12 @@ Each operation has a module of its own, imported when it is first needed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, fields
-from functools import lru_cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from .args import Arg
 from .memory_desc import MemoryDesc
-
-if TYPE_CHECKING:
-    from ..engines.engine import Engine
-    from ..execution.primitive_desc_iface import PrimitiveDescIface
-    from ..streams.stream import Stream
-    from .attributes import PrimitiveAttr
 
 #: Kind, which is also the module's name in `operations` -> class.
 OPERATIONS: Final = {
@@ -86,32 +78,9 @@ class OpDesc:
         """Return the execution arguments that are written."""
         return tuple(arg for arg in self.memories() if arg in (_RESULTS if self.is_forward else _GRADIENTS))
 
-    @classmethod
-    def PrimitiveDesc(  # noqa: N802 - it stands for a class of oneDNN's
-        cls, engine: Engine, *args: Any, attr: PrimitiveAttr | None = None, hint: PrimitiveDescIface | None = None,
-        stream: Stream | None = None, **named: Any,
-    ) -> PrimitiveDescIface:  # fmt: skip
-        """Return the primitive descriptor of the best implementation for an engine; no compiler is needed for that.
-
-        The operation's own fields are given by position or by name. ``hint`` is the forward primitive descriptor that
-        a backward operation belongs to: it gives the layouts that are left ``any``. Implementations that divide their
-        work or scratch memory by the number of threads take that of the pool of ``stream``, of one thread unless given;
-        the primitive is right on every stream. Raises ValueError or TypeError naming the argument, and
-        UnsupportedPrimitive with the reasons of all implementations.
-        """
-        return _describe()(cls, engine, args, named, attr, hint, stream)
-
     def to_wire(self) -> list[object]:
         """Return plain data for a message: the kind, then the fields in order."""
         return [self.kind, *(_to_wire(getattr(self, f.name)) for f in fields(self))]
-
-
-@lru_cache(maxsize=1)
-def _describe() -> Callable[..., PrimitiveDescIface]:
-    """Return what makes primitive descriptors; the statement alone takes longer than finding a known one."""
-    from ..execution.primitive_desc_iface import describe
-
-    return describe
 
 
 def op_from_wire(wire: list[Any]) -> OpDesc:

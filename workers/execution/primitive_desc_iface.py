@@ -181,13 +181,18 @@ def _primitive() -> type[Primitive]:
 def describe(
     kind: type[OpDesc],
     engine: Engine,
-    args: tuple[Any, ...],
-    named: dict[str, Any],
+    fields: tuple[Any, ...],
     attr: PrimitiveAttr | None,
     hint: PrimitiveDescIface | None,
     stream: Stream | None = None,
 ) -> PrimitiveDescIface:
-    """Return the primitive descriptor of an operation for an engine: see `OpDesc.PrimitiveDesc`."""
+    """Return the primitive descriptor of an operation's best implementation for an engine; no compiler is needed for that.
+
+    ``hint`` is the forward primitive descriptor that a backward operation belongs to: it gives the layouts that are left
+    ``any``. Implementations that divide their work or scratch memory by the number of threads take that of the pool of
+    ``stream``, of one thread unless given; the primitive is right on every stream. Raises ValueError or TypeError naming
+    the argument, and UnsupportedPrimitive with the reasons of all implementations.
+    """
     if not isinstance(engine, Engine):
         raise TypeError(f"engine: expect an Engine, got {type(engine).__name__}")
     if attr is None:
@@ -197,7 +202,7 @@ def describe(
     if hint is not None and not isinstance(hint, PrimitiveDescIface):
         raise TypeError(f"hint: expect a primitive descriptor, got {type(hint).__name__}")
     target = engine.target if stream is None else _checked_stream(stream, engine).target
-    found = find_candidates(kind, target, attr, None if hint is None else hint.pd, args, named)
+    found = find_candidates(kind, target, attr, None if hint is None else hint.pd, fields)
     if found.is_cross_engine:
         raise ValueError(
             "dst_engine: expect an Engine: a reorder between two is described by (engine, src, dst_engine, dst)"

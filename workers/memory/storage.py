@@ -139,8 +139,9 @@ class Memory:
             return
         from ..desc import Arg
         from ..desc.operations.padding import Padding
+        from ..execution.primitive_desc_iface import describe
 
-        Padding.PrimitiveDesc(engine, desc).create().execute(stream, {Arg.DST: self})
+        describe(Padding, engine, (desc,), None, None).create().execute(stream, {Arg.DST: self})
 
     def _opened(self) -> memoryview:
         view = self._bytes.view

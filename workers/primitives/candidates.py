@@ -95,25 +95,21 @@ def find_candidates(
     target: Target,
     attr: PrimitiveAttr,
     hint: PrimitiveDesc | None,
-    args: tuple[Any, ...],
-    named: dict[str, Any],
+    fields: tuple[Any, ...],
 ) -> ImplementationCandidates:
-    """Return what is offered for an operation with fields by position and by name, from the same arguments if it can be.
+    """Return the candidates for an operation with these fields, those found before for identical ones.
 
-    Raises TypeError for fields that the operation does not have, ValueError for values that it cannot have, and
+    Raises ValueError for values that the operation cannot have, TypeError for those that have no hash, and
     UnsupportedPrimitive.
     """
-    asked = (kind, target, attr, hint, len(args), *args, *named, *named.values())
+    query = (kind, target, attr, hint, *fields)
     try:
-        found = _primitive_desc_cache().find(asked)
+        found = _primitive_desc_cache().find(query)
     except TypeError:  # a list, most likely
-        plain = tuple(_hashable(value) for value in args)
-        return find_candidates(
-            kind, target, attr, hint, plain, {name: _hashable(value) for name, value in named.items()}
-        )
+        return find_candidates(kind, target, attr, hint, tuple(_hashable(value) for value in fields))
     if found is None:
-        found = ImplementationCandidates(kind(*args, **named), attr, target, hint)
-        _primitive_desc_cache().put(asked, found)
+        found = ImplementationCandidates(kind(*fields), attr, target, hint)
+        _primitive_desc_cache().put(query, found)
     return found
 
 

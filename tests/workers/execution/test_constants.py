@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from poolrt.cachestore import CacheStore
-from poolrt.workers.desc import Arg, Eltwise, Matmul, MemoryDesc, PrimitiveAttr, Quantisation, Reorder, scales_of
+from poolrt.workers import Reorder
+from poolrt.workers.desc import Arg, Eltwise, Matmul, MemoryDesc, PrimitiveAttr, Quantisation, scales_of
 from poolrt.workers.engines.engine import Engine
 from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.execution.resource_mapper import ResourceMapper

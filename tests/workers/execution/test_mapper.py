@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from poolrt.cachestore import CacheStore
-from poolrt.workers.desc import Arg, Eltwise, InnerProduct, MemoryDesc, PrimitiveAttr
+from poolrt.workers import Eltwise, InnerProduct
+from poolrt.workers.desc import Arg, MemoryDesc, PrimitiveAttr
 from poolrt.workers.engines.engine import Engine
 from poolrt.workers.execution.resource import Resource
 from poolrt.workers.execution.resource_mapper import ResourceMapper

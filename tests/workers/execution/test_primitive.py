@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 from poolrt.cachestore import CacheStore
-from poolrt.workers.desc import Arg, Convolution, Eltwise, MemoryDesc, PrimitiveAttr
+from poolrt.workers import Convolution, Eltwise
+from poolrt.workers.desc import Arg, MemoryDesc, PrimitiveAttr
 from poolrt.workers.engines.engine import Engine
 from poolrt.workers.engines.object_loader import ObjectError
 from poolrt.workers.engines.target import cpu_target

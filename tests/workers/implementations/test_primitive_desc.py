@@ -11,20 +11,8 @@ from typing import Any
 
 import pytest
 
-from poolrt.workers.desc import (
-    Arg,
-    BatchNormalization,
-    Convolution,
-    Eltwise,
-    Lstm,
-    Matmul,
-    MemoryDesc,
-    OpDesc,
-    PostOp,
-    PrimitiveAttr,
-    Reorder,
-    Sum,
-)
+from poolrt.workers import BatchNormalization, Convolution, Eltwise, Matmul, Reorder, Sum
+from poolrt.workers.desc import Arg, Lstm, MemoryDesc, OpDesc, PostOp, PrimitiveAttr
 from poolrt.workers.engines.engine import Engine
 from poolrt.workers.execution.primitive_desc_iface import PrimitiveDescIface
 from poolrt.workers.implementations.primitive_desc import PrimitiveDesc, UnsupportedPrimitive
@@ -150,7 +138,7 @@ def test_a_name_is_not_taken_for_a_value(engine: Engine) -> None:
     Eltwise.PrimitiveDesc(engine, md, md, algorithm="relu")
     # Then the same words as values are as wrong as they were before
     with pytest.raises(ValueError, match="algorithm: unknown 'algorithm'"):
-        Eltwise.PrimitiveDesc(engine, md, md, "algorithm", "relu")
+        Eltwise.PrimitiveDesc(engine, md, md, "algorithm", "relu")  # type: ignore[arg-type]
 
 
 def described(op: OpDesc, engine: Engine) -> PrimitiveDesc:
@@ -226,14 +214,14 @@ MD = MemoryDesc((2, 16), "f32")
         (lambda e: Eltwise.PrimitiveDesc(e, MD, MD, "relu", attr=()), TypeError, "attr: expect a PrimitiveAttr"),  # type: ignore[arg-type]
         (lambda e: Eltwise.PrimitiveDesc(e, MD, MD, "relu", hint=MD), TypeError, "hint: expect a primitive descriptor"),  # type: ignore[arg-type]
         (lambda e: Eltwise.PrimitiveDesc(e, MD, MD, "reel"), ValueError, "algorithm"),
-        (lambda e: Eltwise.PrimitiveDesc(e, MD, MD), TypeError, "algorithm"),
-        (lambda e: Eltwise.PrimitiveDesc(e, MD, MD, "relu", slope=1.0), TypeError, "slope"),
+        (lambda e: Eltwise.PrimitiveDesc(e, MD, MD), TypeError, "algorithm"),  # type: ignore[call-arg]
+        (lambda e: Eltwise.PrimitiveDesc(e, MD, MD, "relu", slope=1.0), TypeError, "slope"),  # type: ignore[call-arg]
         (lambda e: Matmul.PrimitiveDesc(e, MD, opened(15, 4), None, opened(2, 4)), ValueError, "weights: expect K = 16"),
         (lambda e: convolution(e, groups=3), ValueError, "groups: 3 must divide 32"),
         (lambda e: convolution(e, hint=convolution(e)), ValueError, "hint: a forward convolution takes none"),
         (lambda e: convolution(e).query("color"), ValueError, "what: unknown query 'color'; known: bias, diff_dst_md"),
         (lambda e: convolution(e).src_desc(-1), ValueError, "index: expect 0 or more, got -1"),
-        (lambda e: Eltwise.PrimitiveDesc(e, MD, {}, "relu"), TypeError, "unhashable type: 'dict'"),
+        (lambda e: Eltwise.PrimitiveDesc(e, MD, {}, "relu"), TypeError, "unhashable type: 'dict'"),  # type: ignore[arg-type]
     ],
     ids=[
         "engine", "attr", "hint", "value", "missing", "unknown", "descriptor", "groups", "forward hint", "query", "index",

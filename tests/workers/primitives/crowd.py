@@ -15,7 +15,8 @@ from typing import Any
 
 from poolrt.cachestore import CacheStore, CreationFailed, Key
 from poolrt.cachestore.single_flight import SharedFuture
-from poolrt.workers.desc import Eltwise, MemoryDesc, OpDesc, PrimitiveAttr
+from poolrt.workers import Eltwise
+from poolrt.workers.desc import MemoryDesc, OpDesc, PrimitiveAttr
 from poolrt.workers.engines.engine import Engine
 from poolrt.workers.engines.target import Target
 from poolrt.workers.implementations.primitive_desc import PrimitiveDesc

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from poolrt.cachestore import CacheStore, CreationFailed, CreationTimeout, Key
-from poolrt.workers.desc import Arg, Eltwise, MemoryDesc, PrimitiveAttr
+from poolrt.workers import Eltwise
+from poolrt.workers.desc import Arg, MemoryDesc, PrimitiveAttr
 from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.implementations.primitive_desc import PrimitiveDesc
 from poolrt.workers.implementations.program import Launch, Program

@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 from concurrent.futures import ThreadPoolExecutor
 
-from poolrt.workers.desc import Eltwise, MemoryDesc, PostOp, PrimitiveAttr
+from poolrt.workers import Eltwise
+from poolrt.workers.desc import MemoryDesc, PostOp, PrimitiveAttr
 from poolrt.workers.engines.engine import Engine
 from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.primitives.candidates import ImplementationCandidates, PrimitiveDescCache, identical

@@ -19,7 +19,8 @@ from typing import Any
 import pytest
 
 from poolrt.cachestore import CreationFailed
-from poolrt.workers.desc import Eltwise, MemoryDesc, PrimitiveAttr
+from poolrt.workers import Eltwise
+from poolrt.workers.desc import MemoryDesc, PrimitiveAttr
 from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.implementations.primitive_desc import PrimitiveDesc, primitive_desc
 from poolrt.workers.primitives import compiler_pool as module

@@ -1,6 +1,7 @@
-"""A worker's way from bytes to a running kernel: `python -m tests.workers.primitives.warm_hit HOME [block]` prints the source.
+"""A worker's way from bytes to a running kernel: `python -m tests.workers.primitives.warm_hit HOME [block|list]`.
 
-With `block`, the import of a pickle of any kind is an error.
+Prints the source. With `block`, the import of a pickle of any kind is an error; with `list`, the modules that were
+imported go to standard error, a line each.
 """
 
 from __future__ import annotations
@@ -43,3 +44,6 @@ if __name__ == "__main__":
     if sys.argv[2:] == ["block"]:
         block()
     main(sys.argv[1])
+    if sys.argv[2:] == ["list"]:
+        # Not `-X importtime`, which leaves out what `importlib.import_module` imports.
+        print(*sys.modules, sep="\n", file=sys.stderr)

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from poolrt.cachestore import CacheStore
-from poolrt.workers.desc import Arg, Eltwise, MemoryDesc, Reduction, Reorder
+from poolrt.workers import Eltwise, Reduction, Reorder
+from poolrt.workers.desc import Arg, MemoryDesc
 from poolrt.workers.engines.engine import Engine
 from poolrt.workers.execution.primitive_desc_iface import PrimitiveDescIface
 from poolrt.workers.memory.storage import Memory

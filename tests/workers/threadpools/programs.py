@@ -13,7 +13,8 @@ import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from poolrt.workers.desc import Arg, Binary, Convolution, Eltwise, MemoryDesc, PostOp, PrimitiveAttr
+from poolrt.workers import Binary, Convolution, Eltwise
+from poolrt.workers.desc import Arg, MemoryDesc, PostOp, PrimitiveAttr
 from poolrt.workers.engines.engine import Engine
 from poolrt.workers.execution.primitive import Primitive
 from poolrt.workers.execution.primitive_desc_iface import PrimitiveDescIface

@@ -12,7 +12,8 @@ import pytest
 from numpy.typing import NDArray
 
 from poolrt.cachestore import CacheStore
-from poolrt.workers.desc import Arg, Convolution, Eltwise, MemoryDesc
+from poolrt.workers import Convolution, Eltwise
+from poolrt.workers.desc import Arg, MemoryDesc
 from poolrt.workers.engines.engine import Engine
 from poolrt.workers.execution.native_binding import BoundPrimitive, RealizedPrimitive
 from poolrt.workers.execution.primitive import Primitive

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from poolrt.cachestore import CacheStore, CreationFailed
-from poolrt.workers.desc import Arg, Eltwise, MemoryDesc, PostOp, PrimitiveAttr
+from poolrt.workers import Eltwise
+from poolrt.workers.desc import Arg, MemoryDesc, PostOp, PrimitiveAttr
 from poolrt.workers.engines.engine import Engine
 from poolrt.workers.execution.primitive import Primitive
 from poolrt.workers.execution.primitive_desc_iface import PrimitiveDescIface

@@ -21,7 +21,8 @@ import numpy as np
 import pytest
 
 from poolrt.cachestore import CacheStore
-from poolrt.workers.desc import Arg, Eltwise, MemoryDesc
+from poolrt.workers import Eltwise
+from poolrt.workers.desc import Arg, MemoryDesc
 from poolrt.workers.engines.engine import Engine
 from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.kernels.spec import KernelSpec

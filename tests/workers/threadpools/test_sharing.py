@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 from poolrt.cachestore import CacheStore
-from poolrt.workers.desc import Arg, Eltwise, MemoryDesc
+from poolrt.workers import Eltwise
+from poolrt.workers.desc import Arg, MemoryDesc
 from poolrt.workers.engines.engine import Engine
 from poolrt.workers.memory.storage import Memory
 from poolrt.workers.primitives.cache import PrimitiveCache

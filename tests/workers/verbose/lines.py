@@ -11,7 +11,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from poolrt.cachestore import CacheStore
-from poolrt.workers.desc import Eltwise, MemoryDesc
+from poolrt.workers import Eltwise
+from poolrt.workers.desc import MemoryDesc
 from poolrt.workers.engines.engine import Engine
 from poolrt.workers.engines.object_loader import NativeKernel
 from poolrt.workers.execution.primitive import Primitive

@@ -20,8 +20,7 @@ import numpy as np
 from poolrt import Executor, Graph
 from poolrt.cachestore import CacheStore
 from poolrt.graph.lower import lower
-from poolrt.workers import Arg, Engine, Memory, MemoryDesc, Reorder, Stream, StreamAttr
-from poolrt.workers.desc import InnerProduct
+from poolrt.workers import Arg, Engine, InnerProduct, Memory, MemoryDesc, Reorder, Stream, StreamAttr
 from poolrt.workers.engines.cpu import CpuEngine
 from poolrt.workers.engines.opencl import OpenClEngine
 from poolrt.workers.engines.target import cpu_target

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from poolrt.cachestore import CacheStore
-from poolrt.workers.desc import Eltwise, MemoryDesc
+from poolrt.workers import Eltwise
+from poolrt.workers.desc import MemoryDesc
 from poolrt.workers.engines.engine import Engine
 from poolrt.workers.engines.object_loader import NativeKernel
 from poolrt.workers.execution.primitive import Primitive

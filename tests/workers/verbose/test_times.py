@@ -18,7 +18,8 @@ from typing import Self
 import pytest
 
 from poolrt.cachestore import CacheStore
-from poolrt.workers.desc import Matmul, MemoryDesc
+from poolrt.workers import Matmul
+from poolrt.workers.desc import MemoryDesc
 from poolrt.workers.engines.engine import Engine
 from poolrt.workers.engines.object_loader import NativeKernel
 from poolrt.workers.threadpools.interface import Region

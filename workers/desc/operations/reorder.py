@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import ClassVar
 
 from ..args import Arg
 from ..memory_desc import MemoryDesc
 from ..op_desc import OpDesc, one_of, require
-
-if TYPE_CHECKING:
-    from ...engines.engine import Engine
-    from ...execution.primitive_desc_iface import PrimitiveDescIface
-    from ...streams.stream import Stream
-    from ..attributes import PrimitiveAttr
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,29 +44,3 @@ class Reorder(OpDesc):
 
     def memories(self) -> dict[int, MemoryDesc]:
         return {Arg.SRC: self.src, Arg.DST: self.dst}
-
-    @classmethod
-    def PrimitiveDesc(  # noqa: N802 - it stands for a class of oneDNN's
-        cls, engine: Engine, *args: Any, attr: PrimitiveAttr | None = None, hint: PrimitiveDescIface | None = None,
-        stream: Stream | None = None, **named: Any,
-    ) -> PrimitiveDescIface:  # fmt: skip
-        """Return the primitive descriptor for one engine, ``(engine, src, dst)``, or two: ``(engine, src, dst_engine, dst)``.
-
-        The first engine is that of src then. What goes between two is executed on streams of the one that is no CPU, that
-        of src where neither is; described for a ``stream`` on a CPU it is computed there. Raises as that of every operation
-        does.
-        """
-        if len(args) == 3 and not isinstance(args[1], MemoryDesc):
-            src, dst_engine, dst = args
-            return _cross_engine_describe()(engine, src, dst_engine, dst, attr=attr, hint=hint, stream=stream, **named)
-        if "dst_engine" in named and not isinstance(named["dst_engine"], str):
-            return _cross_engine_describe()(engine, *args, attr=attr, hint=hint, stream=stream, **named)
-        # Without arguments, super would look for the class that slots were added to.
-        return super(Reorder, cls).PrimitiveDesc(engine, *args, attr=attr, hint=hint, stream=stream, **named)
-
-
-@lru_cache(maxsize=1)
-def _cross_engine_describe() -> Callable[..., PrimitiveDescIface]:
-    from ...execution.cross_engine.desc import describe_cross_engine
-
-    return describe_cross_engine

@@ -88,7 +88,7 @@ def describe_cross_engine(
     hint: PrimitiveDescIface | None = None,
     stream: Stream | None = None,
 ) -> PrimitiveDescIface:
-    """Return the primitive descriptor of a reorder from one engine to another: see `Reorder.PrimitiveDesc`.
+    """Return the primitive descriptor of a reorder from one engine to another: see `operations.reorder`.
 
     For a ``stream`` on a CPU only what the CPU computes is offered. Engines of kind cpu all work on the host's memory, so
     between them nothing is crossed.
@@ -97,7 +97,7 @@ def describe_cross_engine(
         if not isinstance(engine, Engine):
             raise TypeError(f"{name}: expect an Engine, got {type(engine).__name__}")
     if src_engine is dst_engine or src_engine.kind == dst_engine.kind == "cpu":
-        return describe(Reorder, src_engine, (src, dst), {}, attr, hint, stream)
+        return describe(Reorder, src_engine, (src, dst, "", ""), attr, hint, stream)
     attr = PrimitiveAttr() if attr is None else attr
     if not isinstance(attr, PrimitiveAttr):
         raise TypeError(f"attr: expect a PrimitiveAttr, got {type(attr).__name__}")
@@ -108,4 +108,4 @@ def describe_cross_engine(
         engine, target = stream.engine, stream.target
     fields = src, dst, src_engine.kind, dst_engine.kind
     known = None if hint is None else hint.pd
-    return CrossEngineDescIface(engines, engine, find_candidates(Reorder, target, attr, known, fields, {}))
+    return CrossEngineDescIface(engines, engine, find_candidates(Reorder, target, attr, known, fields))

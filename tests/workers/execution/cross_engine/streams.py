@@ -232,7 +232,7 @@ def refused(host: Crossings, device: Crossings) -> list[str]:
         lambda: Reorder.PrimitiveDesc(cpu, PLAIN, gpu, BLOCKED, stream=Stream(other)),
         lambda: Reorder.PrimitiveDesc(cpu, PLAIN, dst_engine=gpu, dst=BLOCKED, stream=Stream(other)),
         lambda: Reorder.PrimitiveDesc(cpu, PLAIN, cpu, PLAIN, stream=Stream(gpu)),
-        lambda: Reorder.PrimitiveDesc(cpu, PLAIN, gpu, BLOCKED, stream=gpu),  # type: ignore[arg-type]
+        lambda: Reorder.PrimitiveDesc(cpu, PLAIN, gpu, BLOCKED, stream=gpu),  # type: ignore[call-overload]
     ]
     said = []
     for call in calls:
