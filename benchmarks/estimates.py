@@ -35,10 +35,10 @@ from poolrt.workers.desc import (
     Sum,
 )
 from poolrt.workers.engines.engine import Engine
+from poolrt.workers.execution.memory import Memory
 from poolrt.workers.execution.primitive import Primitive
 from poolrt.workers.implementations.cost_model import nanoseconds
 from poolrt.workers.implementations.primitive_desc import REFERENCE, PrimitiveDesc, primitive_descs
-from poolrt.workers.memory.storage import Memory
 from poolrt.workers.primitives.cache import PrimitiveCache
 from poolrt.workers.streams.stream import Stream
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from .desc import Arg, MemoryDesc, PostOp, PrimitiveAttr, Quantisation
     from .engines.engine import Engine
+    from .execution.memory import Memory
     from .execution.primitive import Primitive
     from .gemm import gemm_s8s8s32, gemm_u8s8s32, sgemm
-    from .memory.storage import Memory
     from .operations.batch_normalization import BatchNormalization
     from .operations.binary import Binary
     from .operations.concat import Concat
@@ -62,7 +62,7 @@ _HOMES: Final = {
     **dict.fromkeys(("Arg", "MemoryDesc", "PostOp", "PrimitiveAttr", "Quantisation"), ".desc"),
     "Engine": ".engines.engine",
     "ExecutorPool": ".threadpools.executor",
-    "Memory": ".memory.storage",
+    "Memory": ".execution.memory",
     "NativePool": ".threadpools.native",
     "Primitive": ".execution.primitive",
     "SequentialPool": ".threadpools.sequential",

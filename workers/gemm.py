@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .desc import Arg, MemoryDesc, PostOp, PrimitiveAttr, Quantisation, zero_points_of
 from .engines.engine import Engine
-from .memory.storage import Memory
+from .execution.memory import Memory
 from .operations.matmul import Matmul
 from .streams.attributes import StreamAttr
 from .streams.stream import Stream

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from poolrt.graph.constant import Constant
 from poolrt.workers.desc import Arg
 from poolrt.workers.engines.engine import Engine
+from poolrt.workers.execution.memory import Memory
 from poolrt.workers.execution.primitive import Primitive
-from poolrt.workers.memory.storage import Memory
 from poolrt.workers.streams.stream import Stream
 
 from .tensors import byte_memory, copy_bytes

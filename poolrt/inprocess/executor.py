@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from poolrt.graph.ir import GraphIR
-    from poolrt.workers.memory.storage import Memory
+    from poolrt.workers.execution.memory import Memory
     from poolrt.workers.primitives.cache import PrimitiveCache
 
 #: ``test`` computes results only, ``train`` also what backward operations need.

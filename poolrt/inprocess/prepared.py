@@ -13,9 +13,9 @@ from poolrt.graph.lowered_plan import LoweredPlan
 from poolrt.inprocess.device_context import DeviceContext, InstanceKey
 from poolrt.workers.desc import Arg, MemoryDesc
 from poolrt.workers.engines.engine import Engine
+from poolrt.workers.execution.memory import Memory
 from poolrt.workers.execution.primitive import Primitive
 from poolrt.workers.memory.opencl import shares_host_memory
-from poolrt.workers.memory.storage import Memory
 from poolrt.workers.operations.reorder import Reorder
 from poolrt.workers.plans.execution_plan import PlaceKind
 from poolrt.workers.primitives.cache import PrimitiveCache

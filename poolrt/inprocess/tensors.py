@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from poolrt.workers.desc import MemoryDesc
 from poolrt.workers.engines.engine import Engine
-from poolrt.workers.memory.storage import Memory
+from poolrt.workers.execution.memory import Memory
 
 
 def byte_memory(nbytes: int, engine: Engine | None = None) -> Memory:

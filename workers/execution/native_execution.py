@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ..desc import Arg
 from ..memory.buffer import Buffer
-from ..memory.storage import Memory
 from ..streams.stream import Stream
 from ..threadpools.interface import Region, ThreadpoolInterface
 from ..threadpools.jobs import Jobs
 from ..threadpools.regions import PackedRegions
 from ..threadpools.sequential import SequentialPool
-from ..verbose.stamps import stamped
 from .native_binding import BoundPrimitive, RealizedPrimitive
+from .stamps import stamped
+
+if TYPE_CHECKING:
+    from .memory import Memory
 
 #: As a plain number: members of an enumeration are slow to look up.
 _SCRATCHPAD: Final = int(Arg.SCRATCHPAD)

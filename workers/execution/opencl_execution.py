@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..desc import Arg
-from ..memory.storage import Memory
 from ..streams.stream import Stream
 from ..threadpools.interface import KernelFailed
 from .opencl_binding import BoundLaunch, RealizedOpenClPrimitive, bind_launches
 
 if TYPE_CHECKING:
     import pyopencl
+
+    from .memory import Memory
 
 
 class OpenClExecution:

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from ..desc import Arg, MemoryDesc
 from ..engines.engine import Engine
 from ..implementations.primitive_desc import PrimitiveDesc
-from ..memory.storage import Memory
 from ..primitives.cache import PrimitiveCache, primitive_cache
 from ..streams.stream import Stream
+from .arguments import check_argument, describe_arguments
 from .native_binding import RealizedPrimitive
 from .native_execution import CpuExecution
-from .primitive_desc_iface import arguments
 from .resource_mapper import ResourceMapper
 
 if TYPE_CHECKING:
+    from .memory import Memory
     from .opencl_binding import RealizedOpenClPrimitive
 
 
@@ -69,12 +69,12 @@ class Primitive:
         given: Mapping[Any, Memory] = args
         wanted = self._wanted
         if wanted is None:
-            wanted = self._wanted = arguments(self.pd)
+            wanted = self._wanted = describe_arguments(self.pd)
         used: dict[int, Memory] = {}
         for arg, desc in wanted.items():
             memory = given.get(arg)
             if memory is None or memory.desc is not desc or memory.engine is not self.engine:
-                memory = checked_argument(arg, memory, desc, self.engine)
+                memory = check_argument(arg, memory, desc, self.engine)
             used[arg] = memory
         self._run(stream, used)
 
@@ -103,21 +103,3 @@ class Primitive:
         from .opencl_execution import OpenClExecution
 
         return OpenClExecution(cast("RealizedOpenClPrimitive", resource))
-
-
-def checked_argument(arg: int, memory: Memory | None, desc: MemoryDesc, engine: Engine) -> Memory:
-    """Return a memory. Raises ValueError where it is missing, differently described or not on the engine."""
-    if memory is None:
-        raise ValueError(f"argument {_name(arg)}: missing; expect {desc}")
-    if memory.desc != desc:
-        raise ValueError(f"argument {_name(arg)}: expect {desc}, got {memory.desc}")
-    if memory.engine is not engine and not (memory.is_on_host and engine.kind == "cpu"):
-        which = ", on another engine of the same device" if repr(memory.engine) == repr(engine) else ""
-        raise ValueError(f"argument {_name(arg)}: expect memory on {engine}, got {memory}{which}")
-    return memory
-
-
-def _name(arg: int) -> str:
-    """Return the name of an argument with its number."""
-    known = {int(item): item.name for item in Arg}
-    return f"{arg} ({known[arg]})" if arg in known else str(arg)

@@ -11,13 +11,12 @@ from ..engines.engine import Engine
 from ..implementations.primitive_desc import PrimitiveDesc
 from ..primitives.candidates import ImplementationCandidates, find_candidates
 from ..streams.stream import Stream
+from .arguments import NO_MEMORY, describe_arguments, describe_scratchpad, scratchpad_nbytes
 
 if TYPE_CHECKING:
     from ..primitives.cache import PrimitiveCache
     from .primitive import Primitive
 
-#: Described where a primitive has no such argument.
-NO_MEMORY: Final = MemoryDesc((0,), "u8")
 _PLAIN: Final = PrimitiveAttr()
 #: What `query` calls the argument or arguments of an index -> execution arguments by index; those apart stand in for them.
 _ARGUMENTS: Final[dict[str, tuple[tuple[Arg, ...], ...]]] = {
@@ -32,12 +31,6 @@ _PRESENT: Final[dict[str, tuple[Arg, ...]]] = {
     "weights_md": (Arg.WEIGHTS, Arg.WEIGHTS_1, Arg.WEIGHTS_2, Arg.SCALE, Arg.SHIFT, Arg.BIAS),
     "diff_weights_md": (Arg.DIFF_WEIGHTS, Arg.DIFF_SCALE, Arg.DIFF_SHIFT, Arg.DIFF_BIAS),
 }
-
-
-@lru_cache(maxsize=256)
-def booked(pd: PrimitiveDesc) -> int:
-    """Return the bytes of scratch memory that a primitive books."""
-    return pd.program().scratchpad
 
 
 class PrimitiveDescIface:
@@ -108,7 +101,7 @@ class PrimitiveDescIface:
 
     def scratchpad_desc(self) -> MemoryDesc:
         """Return the descriptor of the argument `Arg.SCRATCHPAD`: u8, of no elements where the library brings scratch memory."""
-        return scratchpad_desc(self.pd)
+        return describe_scratchpad(self.pd)
 
     def query(self, what: str, index: int = 0) -> Any:
         """Return what oneDNN's query of that name does.
@@ -150,11 +143,13 @@ class PrimitiveDescIface:
 
 _QUERIES: Final[dict[str, Callable[[PrimitiveDescIface, int], Any]]] = {
     "impl_info_str": lambda iface, _: iface.impl_name(),
-    "exec_arg_md": lambda iface, arg: arguments(iface.pd).get(arg, NO_MEMORY),
-    "scratchpad_md": lambda iface, _: scratchpad_desc(iface.pd),
+    "exec_arg_md": lambda iface, arg: describe_arguments(iface.pd).get(arg, NO_MEMORY),
+    "scratchpad_md": lambda iface, _: describe_scratchpad(iface.pd),
     "num_of_inputs_s32": lambda iface, _: len(iface.pd.memories()) - len(iface.pd.op.outputs()),
     "num_of_outputs_s32": lambda iface, _: len(iface.pd.op.outputs()),
-    "memory_consumption_s64": lambda iface, _: booked(iface.pd) if iface.pd.attr.scratchpad_mode == "library" else 0,
+    "memory_consumption_s64": lambda iface, _: (
+        scratchpad_nbytes(iface.pd) if iface.pd.attr.scratchpad_mode == "library" else 0
+    ),
     "engine": lambda iface, _: iface.engine,
     "scratchpad_engine": lambda iface, _: iface.engine,
     "reorder_src_engine": lambda iface, _: _reorder_engine(iface),
@@ -217,15 +212,3 @@ def _checked_stream(stream: Stream, engine: Engine) -> Stream:
     if stream.engine is not engine:
         raise ValueError(f"stream: expect one on {engine}, got one on {stream.engine}")
     return stream
-
-
-def arguments(pd: PrimitiveDesc) -> dict[int, MemoryDesc]:
-    """Return the descriptor of every execution argument, the scratchpad included where the user brings it."""
-    scratchpad = scratchpad_desc(pd)
-    return {**pd.memories(), Arg.SCRATCHPAD: scratchpad} if scratchpad.nbytes else pd.memories()
-
-
-def scratchpad_desc(pd: PrimitiveDesc) -> MemoryDesc:
-    """Return the descriptor of scratch memory that the user brings; of no elements where the library does."""
-    nbytes = booked(pd) if pd.attr.scratchpad_mode == "user" else 0
-    return MemoryDesc((nbytes,), "u8") if nbytes else NO_MEMORY

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from ..desc.args import Arg
 from ..engines.cpu import CpuEngine
 from ..execution.native_binding import ArgumentBlock, BoundPrimitive, RealizedPrimitive
+from ..execution.stamps import stamped
 from ..memory.buffer import Buffer
 from ..threadpools.interface import Region, ThreadpoolInterface
 from ..threadpools.jobs import Jobs
-from ..verbose.stamps import stamped
 from .execution_plan import ExecutionPlan, PlaceKind
 from .locations import HostMemory, Location
 from .realization import realize_all

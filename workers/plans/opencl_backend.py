@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..desc.args import Arg
 from ..execution.opencl_binding import BoundLaunch, RealizedOpenClPrimitive, bind_launches
+from ..execution.opencl_stamps import Stamp, StepStamps
 from ..memory.buffer import Buffer
 from ..memory.opencl import HostBuffers, buffer_over, device_buffer, host_view
 from ..threadpools.interface import KernelFailed
-from ..verbose.opencl_stamps import Stamp, StepStamps
 from .execution_plan import ExecutionPlan, PlaceKind
 from .locations import Location
 from .realization import realize_all

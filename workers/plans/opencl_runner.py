@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from ..desc.args import Arg
 from ..execution.opencl_binding import BoundLaunch, RealizedOpenClPrimitive, bind_launches
+from ..execution.opencl_stamps import Stamp, StepStamps
 from ..memory.opencl import HostBuffers, device_buffer, host_view, shares_host_memory
 from ..threadpools.interface import KernelFailed
-from ..verbose.opencl_stamps import Stamp, StepStamps
 from .execution_plan import CrossEngineReorder, ExecutionPlan, PlaceKind, Port, Step
 from .realization import realize_all
 

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from ..desc.args import Arg
 from ..engines.cpu import CpuEngine
 from ..execution.native_binding import ArgumentBlock, BoundPrimitive, RealizedPrimitive
+from ..execution.stamps import stamped
 from ..memory.buffer import Buffer
 from ..threadpools.interface import Region, ThreadpoolInterface
 from ..threadpools.jobs import Jobs
 from ..threadpools.regions import PackedRegions
 from ..threadpools.sequential import SequentialPool
-from ..verbose.stamps import stamped
 from .execution_plan import CrossEngineReorder, ExecutionPlan, PlaceKind, Step
 from .realization import realize_all
 

@@ -9,11 +9,13 @@ memories are told, each by the name of its argument, and none that is not there.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ..desc import Arg, MemoryDesc, OpDesc, PostOp, PrimitiveAttr, Quantisation
 from ..desc.quantisation import KINDS
-from ..implementations.primitive_desc import PrimitiveDesc
+
+if TYPE_CHECKING:
+    from ..implementations.primitive_desc import PrimitiveDesc
 
 #: Argument -> its name in lines, in the order in which they are listed.
 _NAMES: Final = {

@@ -14,8 +14,8 @@ import pytest
 from poolrt import DeviceContext, Engine, Executor, Graph, GraphError, Stream, StreamAttr
 from poolrt.inprocess.device_context import InstanceKey
 from poolrt.inprocess.prepared import Prepared
+from poolrt.workers.execution.memory import Memory
 from poolrt.workers.execution.primitive import Primitive
-from poolrt.workers.memory.storage import Memory
 from poolrt.workers.primitives.cache import PrimitiveCache
 from poolrt.workers.threadpools.threads import ThreadsPool
 

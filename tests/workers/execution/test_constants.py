@@ -13,6 +13,7 @@ from poolrt.workers import Reorder
 from poolrt.workers.desc import Arg, Eltwise, Matmul, MemoryDesc, PrimitiveAttr, Quantisation, scales_of
 from poolrt.workers.engines.engine import Engine
 from poolrt.workers.engines.target import cpu_target
+from poolrt.workers.execution.memory import Memory
 from poolrt.workers.execution.resource_mapper import ResourceMapper
 from poolrt.workers.implementations.primitive_desc import (
     UnsupportedPrimitive,
@@ -20,7 +21,6 @@ from poolrt.workers.implementations.primitive_desc import (
     primitive_desc,
     primitive_descs,
 )
-from poolrt.workers.memory.storage import Memory
 from poolrt.workers.primitives.cache import PrimitiveCache
 from poolrt.workers.primitives.key import primitive_key
 from poolrt.workers.streams.stream import Stream

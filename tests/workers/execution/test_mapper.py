@@ -13,9 +13,9 @@ from poolrt.cachestore import CacheStore
 from poolrt.workers import Eltwise, InnerProduct
 from poolrt.workers.desc import Arg, MemoryDesc, PrimitiveAttr
 from poolrt.workers.engines.engine import Engine
+from poolrt.workers.execution.memory import Memory
 from poolrt.workers.execution.resource import Resource
 from poolrt.workers.execution.resource_mapper import ResourceMapper
-from poolrt.workers.memory.storage import Memory
 from poolrt.workers.primitives.cache import PrimitiveCache
 from poolrt.workers.primitives.cached_primitive import CachedPrimitive
 from poolrt.workers.streams.stream import Stream

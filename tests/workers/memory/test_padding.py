@@ -12,7 +12,7 @@ import pytest
 from poolrt.cachestore import CacheStore
 from poolrt.workers.desc import MemoryDesc
 from poolrt.workers.engines.engine import Engine
-from poolrt.workers.memory.storage import Memory
+from poolrt.workers.execution.memory import Memory
 from poolrt.workers.primitives.cache import primitive_cache
 from poolrt.workers.streams.attributes import StreamAttr
 from poolrt.workers.streams.stream import Stream

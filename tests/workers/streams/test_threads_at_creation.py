@@ -13,8 +13,8 @@ from poolrt.cachestore import CacheStore
 from poolrt.workers import Eltwise, Reduction, Reorder
 from poolrt.workers.desc import Arg, MemoryDesc
 from poolrt.workers.engines.engine import Engine
+from poolrt.workers.execution.memory import Memory
 from poolrt.workers.execution.primitive_desc_iface import PrimitiveDescIface
-from poolrt.workers.memory.storage import Memory
 from poolrt.workers.primitives.cache import PrimitiveCache
 from poolrt.workers.primitives.key import primitive_key
 from poolrt.workers.streams.attributes import StreamAttr

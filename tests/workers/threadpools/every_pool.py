@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from poolrt.workers.desc import MemoryDesc
 from poolrt.workers.engines.engine import Engine
+from poolrt.workers.execution.memory import Memory
 from poolrt.workers.execution.native_binding import RealizedPrimitive
 from poolrt.workers.execution.native_execution import CpuExecution
 from poolrt.workers.implementations.primitive_desc import PrimitiveDesc
-from poolrt.workers.memory.storage import Memory
 from poolrt.workers.streams.attributes import StreamAttr
 from poolrt.workers.threadpools.interface import ThreadpoolInterface
 from tests.references import pack

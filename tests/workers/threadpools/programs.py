@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from poolrt.workers import Binary, Convolution, Eltwise
 from poolrt.workers.desc import Arg, MemoryDesc, PostOp, PrimitiveAttr
 from poolrt.workers.engines.engine import Engine
+from poolrt.workers.execution.memory import Memory
 from poolrt.workers.execution.primitive import Primitive
 from poolrt.workers.execution.primitive_desc_iface import PrimitiveDescIface
-from poolrt.workers.memory.storage import Memory
 from poolrt.workers.primitives.cache import PrimitiveCache
 from poolrt.workers.streams.attributes import StreamAttr
 from poolrt.workers.streams.stream import Stream

@@ -15,9 +15,9 @@ from poolrt.cachestore import CacheStore
 from poolrt.workers import Convolution, Eltwise
 from poolrt.workers.desc import Arg, MemoryDesc
 from poolrt.workers.engines.engine import Engine
+from poolrt.workers.execution.memory import Memory
 from poolrt.workers.execution.native_binding import BoundPrimitive, RealizedPrimitive
 from poolrt.workers.execution.primitive import Primitive
-from poolrt.workers.memory.storage import Memory
 from poolrt.workers.primitives.cache import PrimitiveCache
 from poolrt.workers.streams.attributes import StreamAttr
 from poolrt.workers.streams.stream import Stream

@@ -15,11 +15,11 @@ from poolrt.cachestore import CacheStore, CreationFailed
 from poolrt.workers import Eltwise
 from poolrt.workers.desc import Arg, MemoryDesc, PostOp, PrimitiveAttr
 from poolrt.workers.engines.engine import Engine
+from poolrt.workers.execution.memory import Memory
 from poolrt.workers.execution.primitive import Primitive
 from poolrt.workers.execution.primitive_desc_iface import PrimitiveDescIface
 from poolrt.workers.implementations.primitive_desc import PrimitiveDesc
 from poolrt.workers.implementations.program import Program
-from poolrt.workers.memory.storage import Memory
 from poolrt.workers.primitives.cache import PrimitiveCache
 from poolrt.workers.primitives.compiler_pool import compilers
 from poolrt.workers.primitives.creation import PrimitiveCreator

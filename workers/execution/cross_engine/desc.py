@@ -2,54 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from ...desc import Arg, MemoryDesc, PrimitiveAttr, Reorder
+from ...desc import MemoryDesc, PrimitiveAttr, Reorder
 from ...engines.engine import Engine
-from ...engines.target import Target
 from ...primitives.candidates import ImplementationCandidates, find_candidates
 from ...streams.stream import Stream
 from ..primitive_desc_iface import PrimitiveDescIface, describe
+from .engine_pair import EnginePair
 
 if TYPE_CHECKING:
     from ...primitives.cache import PrimitiveCache
     from .primitive import CrossEnginePrimitive
-
-
-class EnginePair(NamedTuple):
-    """The engines of a reorder between two, of which one is no CPU."""
-
-    src: Engine
-    dst: Engine
-
-    @property
-    def stream_engine(self) -> Engine:
-        """The engine whose streams any reorder can be executed on: that of src, or where it is a CPU that of dst."""
-        return self.dst if self.src.kind == "cpu" else self.src
-
-    def check_stream(self, stream: Stream, compute_kind: str) -> None:
-        """Raise TypeError for what is no stream, ValueError for one that a reorder cannot be executed on.
-
-        What is computed by the engine kind ``compute_kind`` goes on streams of the OpenCL engine, and on a CPU's where that is
-        the one: every engine of that kind works on the host's memory.
-        """
-        if not isinstance(stream, Stream):
-            raise TypeError(f"stream: expect a Stream, got {type(stream).__name__}")
-        if stream.engine is not self.stream_engine and not stream.engine.kind == compute_kind == "cpu":
-            either = " or on one of kind cpu" if compute_kind == "cpu" else ""
-            which = ", another engine of the same device" if repr(stream.engine) == repr(self.stream_engine) else ""
-            raise ValueError(f"stream: expect one on {self.stream_engine}{either}, got one on {stream.engine}{which}")
-
-    def compute_engine(self, target: Target) -> Engine:
-        """Return the engine that computes what is made for a target."""
-        if target.engine_kind == self.stream_engine.kind:
-            return self.stream_engine
-        return next((side for side in self if side.kind == target.engine_kind), Engine(target.engine_kind))
-
-    def engine_of(self, arg: int, compute_engine: Engine) -> Engine:
-        """Return the engine that an argument must lie on."""
-        known: dict[int, Engine] = {Arg.SRC: self.src, Arg.DST: self.dst, Arg.SCRATCHPAD: compute_engine}
-        return known.get(arg, self.stream_engine)
 
 
 class CrossEngineDescIface(PrimitiveDescIface):

@@ -12,23 +12,25 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ...desc import Arg
 from ...engines.engine import Engine
 from ...implementations.program import Transfer
 from ...memory.buffer import Buffer
 from ...memory.opencl import host_view
-from ...memory.storage import Memory
 from ...primitives.entry import Entry
 from ...streams.stream import Stream
 from ...threadpools.interface import KernelFailed, Region
 from ...threadpools.jobs import Jobs
 from ...threadpools.python_tasks import python_region
 from ...threadpools.sequential import SequentialPool
-from ...verbose.stamps import stamped
 from ..native_execution import CpuExecution
 from ..opencl_execution import OpenClExecution
+from ..stamps import stamped
+
+if TYPE_CHECKING:
+    from ..memory import Memory
 
 #: Queue, buffer, and bytes of the host's.
 _Copy = tuple[Any, Any, Any]

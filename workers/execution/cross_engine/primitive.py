@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ...desc import Arg
 from ...implementations.primitive_desc import PrimitiveDesc
-from ...memory.storage import Memory
 from ...streams.stream import Stream
+from ..arguments import check_argument, describe_arguments
 from ..native_execution import CpuExecution
-from ..primitive import Execution, Primitive, checked_argument
-from ..primitive_desc_iface import arguments
-from .desc import EnginePair
+from ..primitive import Execution, Primitive
+from .engine_pair import EnginePair
 from .execution import DeviceCrossEngineExecution, HostCrossEngineExecution
 
 if TYPE_CHECKING:
     from ...primitives.cache import PrimitiveCache
+    from ..memory import Memory
     from ..opencl_execution import OpenClExecution
 
 
@@ -35,7 +35,7 @@ class CrossEnginePrimitive(Primitive):
         self.engine = engines.stream_engine
         self._engines = engines
         self._places = {
-            arg: (desc, engines.engine_of(arg, self.resources.engine)) for arg, desc in arguments(pd).items()
+            arg: (desc, engines.engine_of(arg, self.resources.engine)) for arg, desc in describe_arguments(pd).items()
         }
 
     def execute(self, stream: Stream, args: Mapping[int, Memory] | Mapping[Arg, Memory]) -> None:
@@ -43,7 +43,7 @@ class CrossEnginePrimitive(Primitive):
         self._engines.check_stream(stream, self.resources.engine.kind)
         given: Mapping[Any, Memory] = args
         places = self._places.items()
-        self._run(stream, {a: checked_argument(a, given.get(a), desc, engine) for a, (desc, engine) in places})
+        self._run(stream, {a: check_argument(a, given.get(a), desc, engine) for a, (desc, engine) in places})
 
     def _realized(self) -> Execution:
         inner, entry = super()._realized(), self._cached.entry

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from poolrt.cachestore import CacheStore
 from poolrt.workers import Arg, Engine, Memory, MemoryDesc, PostOp, PrimitiveAttr, Quantisation, Reorder, Stream
+from poolrt.workers.execution.arguments import describe_arguments
 from poolrt.workers.execution.cross_engine.primitive import CrossEnginePrimitive
-from poolrt.workers.execution.primitive_desc_iface import PrimitiveDescIface, arguments
+from poolrt.workers.execution.primitive_desc_iface import PrimitiveDescIface
 from poolrt.workers.primitives.cache import PrimitiveCache
 from poolrt.workers.primitives.key import primitive_key
 from tests.references import assert_close, results
@@ -63,7 +64,7 @@ def compute(iface: PrimitiveDescIface, cache: PrimitiveCache, seed: int) -> str:
     engines[Arg.SCRATCHPAD] = iface.query("scratchpad_engine")
     memories: dict[int, Memory] = {}
     before = b""
-    for arg, md in arguments(pd).items():
+    for arg, md in describe_arguments(pd).items():
         memories[arg] = Memory(md, engines.get(Arg(arg) if arg in engines else Arg.SRC_1, iface.engine))
         content = pack(given[arg], md) if arg in given else None
         if arg == Arg.DST and content is not None and between(content, md).size:

@@ -30,8 +30,8 @@ from poolrt.workers import (
 )
 from poolrt.workers.desc import Eltwise, OpDesc
 from poolrt.workers.engines.target import Target
+from poolrt.workers.execution.arguments import describe_scratchpad, scratchpad_nbytes
 from poolrt.workers.execution.primitive import Primitive
-from poolrt.workers.execution.primitive_desc_iface import booked, scratchpad_desc
 from poolrt.workers.execution.resource_mapper import ResourceMapper
 from poolrt.workers.implementations.primitive_desc import PrimitiveDesc, primitive_desc, primitive_descs
 from poolrt.workers.implementations.program import NestedLaunch, Program
@@ -128,7 +128,7 @@ def told_of(op: OpDesc, engine: Engine, store: CacheStore) -> dict[str, object]:
         "source": primitive.source,
         "shared": [a is b for a, b in zip(cached.nested, inner, strict=True)],
         "right": Problem(pd, engine, 1).computes(primitive, Stream(engine)),
-        "covers": scratchpad_desc(bring).nbytes >= max(booked(one) for one in pd.nested()),
+        "covers": describe_scratchpad(bring).nbytes >= max(scratchpad_nbytes(one) for one in pd.nested()),
         "user": brought(bring, user, engine),
         "resources": resources(pd, bring, engine, store),
         "wrong": side_by_side(pd, primitive, engine),
@@ -137,7 +137,7 @@ def told_of(op: OpDesc, engine: Engine, store: CacheStore) -> dict[str, object]:
 
 def brought(pd: PrimitiveDesc, primitive: Primitive, engine: Engine) -> list[bool]:
     """Execute on scratch memory of the user's; return whether results are right and what lies behind it is as it was."""
-    desc = scratchpad_desc(pd)
+    desc = describe_scratchpad(pd)
     whole, scratchpad = Memory(MemoryDesc((desc.nbytes + GUARD,), "u8"), engine), Memory(desc, engine)
     _fill(whole, np.full(desc.nbytes + GUARD, POISON, np.uint8))
     scratchpad.set_data_handle(whole.get_data_handle())

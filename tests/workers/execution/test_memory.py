@@ -10,7 +10,7 @@ import pytest
 
 from poolrt.workers.desc import MemoryDesc
 from poolrt.workers.engines.engine import Engine
-from poolrt.workers.memory.storage import Memory
+from poolrt.workers.execution.memory import Memory
 from tests.workers.own_process import python
 
 DTYPES = {"f64": 2.5, "f32": -1.5, "f16": 0.5, "bf16": 0.5, "s64": -(2**40), "s32": -7, "s8": -7, "u8": 200, "bool": 1}
@@ -94,7 +94,7 @@ import numpy as np
 import pyopencl as cl
 from poolrt.workers.desc import MemoryDesc
 from poolrt.workers.engines.engine import Engine
-from poolrt.workers.memory.storage import Memory
+from poolrt.workers.execution.memory import Memory
 
 engine = Engine("opencl")
 engine.opencl.shares_memory = {shared}

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 from ..desc.data_type import numpy_name
 from ..desc.memory_desc import MemoryDesc
-from .host_bytes import HostBytes
+from ..memory.host_bytes import HostBytes
 
 if TYPE_CHECKING:
     import numpy
     import pyopencl
 
     from ..engines.engine import Engine
+    from ..memory.device_bytes import DeviceBytes
     from ..streams.stream import Stream
-    from .device_bytes import DeviceBytes
 
 
 class Memory:
@@ -43,7 +43,7 @@ class Memory:
         self.engine = engine
         self._bytes: HostBytes | DeviceBytes
         if engine is not None and kind == "opencl":
-            from .device_bytes import DeviceBytes
+            from ..memory.device_bytes import DeviceBytes
 
             self._bytes = DeviceBytes(engine.opencl, desc.nbytes, buffer)
         else:
@@ -139,7 +139,7 @@ class Memory:
             return
         from ..desc import Arg
         from ..desc.operations.padding import Padding
-        from ..execution.primitive_desc_iface import describe
+        from .primitive_desc_iface import describe
 
         describe(Padding, engine, (desc,), None, None).create().execute(stream, {Arg.DST: self})
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..execution.opencl_binding import BoundLaunch
-from .output import verbose
+from ..verbose.output import verbose
+from .opencl_binding import BoundLaunch
 
 if TYPE_CHECKING:
     import pyopencl

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from ..engines.object_loader import NativeKernel
 from ..threadpools.interface import KERNEL_TYPE, Region, ThreadpoolInterface
-from .output import verbose
+from ..verbose.output import verbose
 
 _NAME = "a time stamp"
 
