@@ -1,13 +1,12 @@
-"""One creator on a node: a locked file per key, held while the entry is being made, by whichever way.
+"""One creator on a node: a locked file per key, held while the entry is created, with Redis or without.
 
 The lease in Redis orders the hosts; the file lease orders the processes of one host when Redis is away, or comes and
 goes. A creator with a lease in Redis takes the file lease too, so a process that loses Redis half-way still finds it.
 
-Guarantees: a holder that is killed frees the lease at once (the kernel drops the lock); one that is stopped or hangs
-loses it when its heartbeat, the file's modification time, has not changed for `stale_after` seconds under the eyes of one
-who waits (its age would be wrong whenever the wall clock steps, or the folder is another machine's); a failure is
-handed, signed, to everyone who waited, and to nobody who comes later. The file is removed at the end, so nothing is left
-behind.
+Guarantees: a killed holder frees the lease at once (the kernel drops the lock). A stopped or hanging holder loses it
+when a waiting process has seen its heartbeat, the file's modification time, unchanged for `stale_after` seconds; the
+heartbeat's age would be wrong whenever the wall clock steps, or the folder is another machine's. A signed failure reaches
+every process that waited, and no later one. The file is removed at the end.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import time
 from typing import Final
 
 from .file_lock import is_same_file, lock_file, try_lock, unlock_file
-from .folders import make_folder
+from .folders import open_file
 
 #: First and longest pause, in seconds, between two looks at a lease that another process holds.
 _FIRST_PAUSE_S: Final = 0.001
@@ -28,9 +27,9 @@ _MAX_FAILURE: Final = 1 << 20
 
 
 class FileLease:
-    """The right of this process to create one entry on this node. `end` gives it back.
+    """The right of this process to create one entry on this node, until `end`.
 
-    Nobody is shown a beat after `last_beat`, on the monotonic clock: a holder that hangs is silent from then on.
+    There is no beat after `last_beat`, on the monotonic clock: a holder that hangs is silent from then on.
     """
 
     def __init__(self, path: str, descriptor: int, last_beat: float) -> None:
@@ -40,7 +39,7 @@ class FileLease:
         self._lock = threading.Lock()
 
     def beat(self) -> bool:
-        """Show that the holder is at work; False once the lease is over."""
+        """Show that the holder is at work; return False once the lease is over."""
         with self._lock:
             if self._descriptor < 0 or time.monotonic() > self._last_beat:
                 return False
@@ -48,7 +47,7 @@ class FileLease:
             return True
 
     def fail(self, failure: bytes) -> None:
-        """Leave a signed failure for those who wait."""
+        """Leave a signed failure for the waiting processes."""
         with self._lock:
             if self._descriptor >= 0:
                 os.pwrite(self._descriptor, failure, 0)
@@ -69,8 +68,8 @@ class FileLeaseWait:
     """Wait for the file lease of one key.
 
     A holder is silent after `stale_after` seconds without a beat, and our own beats end after `busy_for` seconds. After
-    `take` has returned, `waited` tells whether another holder was at work meanwhile, `took_over` whether that one had
-    fallen silent, and `failure` holds its signed failure, if it left one.
+    `take` has returned, `waited` means that another holder was at work meanwhile, `took_over` that it had fallen silent;
+    `failure` holds its signed failure, if it left one.
     """
 
     def __init__(self, path: str, stale_after: float, busy_for: float) -> None:
@@ -85,7 +84,7 @@ class FileLeaseWait:
         self.failure: bytes | None = None
 
     def look(self) -> None:
-        """Note the holder's last beat, so that the time that is spent on waiting for it elsewhere counts, too."""
+        """Note the holder's last beat, so that time spent waiting for it elsewhere counts too."""
         try:
             self._silence(os.stat(self._path))
         except OSError:
@@ -104,14 +103,14 @@ class FileLeaseWait:
             while True:
                 if try_lock(descriptor):
                     if is_same_file(descriptor, self._path):
-                        # A holder that ends takes the name away: one we waited for that did not has died.
+                        # A holder that ends removes the name: a holder that we waited for and that did not has died.
                         self.took_over |= saw_holder
                         os.ftruncate(descriptor, 0)
                         os.utime(descriptor)
                         lease = FileLease(self._path, descriptor, time.monotonic() + self._busy_for)
                         descriptor = -1
                         return lease
-                    # A holder ended between our opening and locking; what it left is in our file without a name.
+                    # A holder ended between our opening and locking; its failure is in our file, which has no name now.
                     self.waited = True
                     self.failure = os.pread(descriptor, _MAX_FAILURE, 0) or None
                     if self.failure is not None:
@@ -132,7 +131,7 @@ class FileLeaseWait:
                 os.close(descriptor)
 
     def _silence(self, status: os.stat_result) -> float:
-        """Return for how many seconds we have seen no new beat."""
+        """Return the seconds since we saw a new beat."""
         beat = (status.st_ino, status.st_mtime_ns)
         now = time.monotonic()
         if beat != self._beat:
@@ -140,10 +139,10 @@ class FileLeaseWait:
         return now - self._beat_seen
 
     def _take_away(self, descriptor: int) -> bool:
-        """Take the name from a silent holder's file, so that the next to open it makes a new one."""
+        """Remove the name of a silent holder's file, so that the next process to open it makes a new one."""
         folder = os.open(os.path.dirname(self._path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            # One at a time: the name could be that of the next holder's file by the time that it is taken away.
+            # One at a time: by the time of its removal the name could be that of the next holder's file.
             lock_file(folder, self._path)
             if not is_same_file(descriptor, self._path):
                 return False
@@ -160,8 +159,4 @@ class FileLeaseWait:
         return new
 
     def _open(self) -> int:
-        try:
-            return os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except FileNotFoundError:
-            make_folder(os.path.dirname(self._path))
-            return os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        return open_file(self._path, os.O_RDWR | os.O_CREAT)

@@ -1,4 +1,4 @@
-"""Locks on files that wait no longer than they are told.
+"""Locks on files, with a bound on every wait.
 
 `flock` belongs to the open file, not to the process: a forked child shares it, and the kernel frees it when the last
 descriptor is closed, however the process ends. A plain blocking `flock` would wait for ever for a stopped holder.
@@ -10,10 +10,15 @@ import errno
 import fcntl
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
-#: Default bound, in seconds, for locks that are only held for a few system calls.
+from .folders import open_file
+
+#: Bounds, in seconds, for locks that are only held for a few system calls: by default, and for what can be left out.
 SHORT_S: Final = 2.0
+_OPTIONAL_S: Final = 0.2
 #: First and longest pause, in seconds, between two attempts.
 _FIRST_PAUSE_S: Final = 0.0005
 _LONGEST_PAUSE_S: Final = 0.01
@@ -44,8 +49,19 @@ def unlock_file(descriptor: int) -> None:
     fcntl.flock(descriptor, fcntl.LOCK_UN)
 
 
+@contextmanager
+def open_locked(path: str, flags: int) -> Iterator[int]:
+    """Open a file, and its folder as `open_file` does, under its lock; raise OSError after `_OPTIONAL_S` seconds."""
+    descriptor = open_file(path, flags | os.O_NOFOLLOW)
+    try:
+        lock_file(descriptor, path, _OPTIONAL_S)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
 def is_same_file(descriptor: int, path: str) -> bool:
-    """Tell whether `path` still names the open file."""
+    """Return whether `path` still names the open file."""
     try:
         named = os.stat(path)
     except FileNotFoundError:

@@ -1,15 +1,15 @@
-"""The node's tier: entries as files, shared by all processes of the user, readable without any connection.
+"""The node's tier: entries as files, shared by all processes of the user, readable without a connection.
 
-    <home>/<namespace>/state                             what the node's processes agree on (see node_state)
+    <home>/<namespace>/state                             the state that the node's processes share (see node_state)
     <home>/<namespace>/journal                           counts and uses for Redis (see journal)
     <home>/<namespace>/entries/<generation>/<digest>     one signed entry each
-    <home>/<namespace>/run_id                       the life of Redis that the entries were compared with (see republish_queue)
+    <home>/<namespace>/run_id                            of Redis when the entries were last compared with it (see tidy.lua)
     <home>/<namespace>/unpublished/<digest>              this entry still has to go to Redis, under this lease if any
     <home>/<namespace>/creating/<digest>                 the lease to create it (see file_lease)
 
-Guarantees: a file appears complete or not at all, and never replaces another; the generation stands in the path, so a
-creator that was at work during a `clear` cannot bring back what was cleared. It is the fallback and the durable queue
-while Redis is away: an entry made then is marked, and the next process with a connection publishes it.
+Guarantees: a file appears complete or not at all, and never replaces another; the path contains the generation, so a
+creator that was at work during a `clear` cannot bring a cleared entry back. The tier is the fallback and the durable
+queue while Redis is away: an entry made then is marked, and the next process with a connection publishes it.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from .file_lease import FileLeaseWait
-from .folders import make_folder
+from .folders import open_file
 
-#: Age, in seconds, at which a draft or a file lease without a holder counts as left behind by a crash.
+#: Age, in seconds, at which a draft or a file lease without a holder counts as left by a crashed process.
 _ABANDONED_S: Final = 3600.0
 #: A full folder is emptied by one part in this many below its capacity.
 _SPARE_SHARE: Final = 16
@@ -43,7 +43,7 @@ class FileStatus(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """That an entry has to go to Redis: the lease it was made under, empty for none, and when that was last said.
+    """The mark of an entry that has to go to Redis: the lease it was made under, empty for none, and the mark's time.
 
     `time` is in nanoseconds of the kernel's clock, and good for comparing only.
     """
@@ -66,7 +66,7 @@ class FilesTier:
         self._run_id = os.path.join(folder, "run_id")
         self._capacity_bytes = capacity_bytes
         self._last_folder: tuple[int, str] = (-1, "")
-        # Entries and bytes that the last sweep has left, and our own since; what others put is seen by the next sweep.
+        # Entries and bytes that the last sweep has left, and our own since; the next sweep sees those of others.
         self._swept: tuple[int, int] | None = None
         self._put_entries = 0
         self._put_bytes = 0
@@ -75,7 +75,7 @@ class FilesTier:
         """Return an entry's bytes, None if it is not here; `use` makes it the most recently used."""
         path = f"{self._folder_of(generation)}/{digest}"
         if not os.access(path, os.F_OK):
-            # Asked first, since opening a file that is not there raises, which takes longer than both.
+            # Asked first, since opening a missing file raises, which takes longer than both.
             return None
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
@@ -120,7 +120,7 @@ class FilesTier:
             self.sweep(generation, capacity)
 
     def remove(self, generation: int, digest: str) -> bool:
-        """Remove an entry; tell whether it was there."""
+        """Remove an entry; return whether it was there."""
         _unlink(os.path.join(self._unpublished, digest))
         return _unlink(self._path(generation, digest))
 
@@ -151,7 +151,7 @@ class FilesTier:
         return found
 
     def sweep(self, generation: int, capacity: int) -> None:
-        """Drop entries past the capacities, older generations, and what crashed processes left behind."""
+        """Drop entries past the capacities, older generations, and the files of crashed processes."""
         listing = self.listing(generation)
         entries, total = len(listing), sum(status.bytes for status in listing)
         if entries > capacity or total > self._capacity_bytes:
@@ -189,11 +189,7 @@ class FilesTier:
         `lease` names the lease that it was made under, for `mark_of`.
         """
         path = os.path.join(self._unpublished, digest)
-        try:
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except FileNotFoundError:
-            make_folder(self._unpublished)
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = open_file(path, os.O_WRONLY | os.O_CREAT)
         try:
             if lease:
                 os.write(descriptor, lease.encode())
@@ -205,7 +201,7 @@ class FilesTier:
             os.close(descriptor)
 
     def mark_of(self, digest: str) -> Mark | None:
-        """Return what is known of an entry that has to go to Redis; None if it does not have to."""
+        """Return the mark of an entry that has to go to Redis; None if it does not have to."""
         try:
             with open(os.path.join(self._unpublished, digest), encoding="ascii", errors="replace") as file:
                 return Mark(file.read(), os.fstat(file.fileno()).st_ctime_ns)
@@ -213,7 +209,7 @@ class FilesTier:
             return None
 
     def mark_published(self, digest: str, mark: Mark) -> None:
-        """Forget that an entry had to go to Redis, unless that has been said again since `mark`."""
+        """Remove an entry's mark, unless it was marked again since `mark`."""
         path = os.path.join(self._unpublished, digest)
         try:
             if os.stat(path).st_ctime_ns == mark.time:
@@ -223,7 +219,7 @@ class FilesTier:
             return
 
     def run_id(self) -> str:
-        """Return the life of Redis that the entries here were last compared with; empty for none."""
+        """Return the run id of Redis that the entries here were last compared with; empty for none."""
         try:
             with open(self._run_id, encoding="ascii", errors="replace") as file:
                 return file.read()
@@ -231,9 +227,8 @@ class FilesTier:
             return ""
 
     def set_run_id(self, run_id: str) -> None:
-        """Note a life of Redis. One that is torn by a crash is none that Redis ever has."""
-        make_folder(self._folder)
-        descriptor = os.open(self._run_id, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        """Note a run id of Redis. One that a crash has torn equals none that Redis ever has."""
+        descriptor = open_file(self._run_id, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         try:
             os.write(descriptor, run_id.encode("ascii"))
         finally:
@@ -244,7 +239,7 @@ class FilesTier:
         return FileLeaseWait(os.path.join(self._creating, digest), stale_after, busy_for)
 
     def _may_be_full(self, capacity: int) -> bool:
-        """Tell whether the folder has grown past its capacities, as far as we know, or enough to look again."""
+        """Return whether the folder has grown past its capacities, as far as we know, or enough to look again."""
         if self._swept is None:
             return True
         entries, total = self._swept
@@ -266,12 +261,7 @@ class FilesTier:
         return last[1]
 
     def _write(self, path: str, blob: bytes) -> None:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        try:
-            descriptor = os.open(path, flags, 0o600)
-        except FileNotFoundError:
-            make_folder(os.path.dirname(path))
-            descriptor = os.open(path, flags, 0o600)
+        descriptor = open_file(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
         try:
             rest = memoryview(blob)
             while rest:
@@ -290,7 +280,7 @@ class FilesTier:
         try:
             os.rmdir(folder)
         except OSError:
-            # A late creator has just put something there; the next sweep gets it.
+            # A late creator has just put an entry there; the next sweep gets it.
             return
 
 

@@ -1,4 +1,4 @@
-"""Make folders that only their owner can enter."""
+"""Folders and files that only their owner can enter and read."""
 
 from __future__ import annotations
 
@@ -19,5 +19,16 @@ def make_folder(path: str) -> None:
         try:
             os.mkdir(path, 0o700)
         except FileExistsError:
-            # Another process was faster. One that is missing still is in no place for folders, such as /proc.
+            # Another process was faster. A folder that is still missing cannot be made here, as in /proc.
             return
+
+
+def open_file(path: str, flags: int) -> int:
+    """Return the descriptor of an open file; one that is made has mode 0600, and its folder is made where missing."""
+    try:
+        return os.open(path, flags | os.O_CLOEXEC, 0o600)
+    except FileNotFoundError:
+        if not flags & os.O_CREAT:
+            raise
+        make_folder(os.path.dirname(path))
+        return os.open(path, flags | os.O_CLOEXEC, 0o600)

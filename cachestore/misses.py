@@ -1,10 +1,10 @@
-"""The latest keys that this node has asked for in vain, so that a miss can be explained afterwards.
+"""The latest keys that this node has missed, so that a miss can be explained afterwards.
 
     <home>/<namespace>/misses    lines of text: time in seconds since the epoch, the canonical key in Base64
 
-A key that is asked for again and again, or first looked up and then created, is one miss: a process notes it once in a
-while, and readers take what lies close together for one. The file is bounded; the oldest lines go first. It is read like
-everything that could have been damaged: a line that is not whole counts for nothing.
+Repeated requests for a key, or a look-up and then a creation, are one miss: a process notes it once in a while, and
+readers take misses close in time for one. The file is bounded; the oldest lines go first. Lines that are damaged or not
+whole are left out.
 """
 
 from __future__ import annotations
@@ -16,19 +16,16 @@ import time
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from .file_lock import lock_file
-from .folders import make_folder
+from .file_lock import open_locked
 from .key import Key
 
 #: Size, in bytes, at which the older half of the file is dropped.
 _MAX_BYTES: Final = 512 * 1024
 #: Largest key, in bytes, that is noted.
 _MAX_KEY: Final = 32 * 1024
-#: Longest wait, in seconds, for another process's few system calls.
-_LOCK_S: Final = 0.2
-#: Longest time, in seconds, between two sights of a key that count as one miss.
+#: Longest time, in seconds, between two requests for a key that count as one miss.
 _SAME_MISS_S: Final = 600.0
-#: Seconds since the epoch that no clock shows; what claims to be later, or is not a number, is damage.
+#: Seconds since the epoch that no clock shows; a later time, or one that is not a number, is damage.
 _END_OF_TIME: Final = 1e11
 #: Keys that a process remembers to have noted.
 _MOST_REMEMBERED: Final = 4096
@@ -42,7 +39,7 @@ class Miss(NamedTuple):
 
 
 class MissLog:
-    """Note misses, and tell the latest. Both methods raise OSError when the file cannot be used."""
+    """Note misses, and return the latest. Both methods raise OSError when the file cannot be used."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -96,20 +93,11 @@ class MissLog:
         return found
 
     def _append(self, data: bytes) -> None:
-        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        try:
-            descriptor = os.open(self._path, flags, 0o600)
-        except FileNotFoundError:
-            make_folder(os.path.dirname(self._path))
-            descriptor = os.open(self._path, flags, 0o600)
-        try:
-            lock_file(descriptor, self._path, _LOCK_S)
+        with open_locked(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT) as descriptor:
             size = os.fstat(descriptor).st_size
             if size + len(data) > _MAX_BYTES:
                 self._shorten(descriptor, size)
             os.write(descriptor, data[-_MAX_BYTES:])
-        finally:
-            os.close(descriptor)
 
     def _shorten(self, descriptor: int, size: int) -> None:
         """Keep the newer half, from the beginning of a line on."""

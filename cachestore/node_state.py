@@ -1,12 +1,12 @@
-"""What all processes of a node know about a namespace without asking Redis: one small file, read by `pread`.
+"""The state that all processes of a node share about a namespace without asking Redis: one small file, read by `pread`.
 
 It holds the generation (raised by every `clear`; entries of older generations do not count), the capacity with the
 revision that it was set in, and a count of removals. A process compares the raw bytes with those it saw last, so a hit
-in memory learns of a `clear` by a neighbour at the cost of one system call, and no connection is needed. Where the file
-system shows a mapping what is written to the file, it learns of it at the cost of comparing 52 bytes.
+in memory notices another process's `clear` at the cost of one system call, without a connection. On a file system that
+shows writes in a mapping at once, it costs a comparison of 52 bytes.
 
-Generations and revisions are microseconds since the epoch, never less than one more than the last: of two places that
-disagree (a Redis that lost its memory, a node that was cut off) the higher number is the later word.
+Generations and revisions are microseconds since the epoch, and at least one more than the last: where two places
+disagree (a Redis that lost its memory, a node that was cut off), the higher number is the later one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from .file_lock import lock_file, unlock_file
-from .folders import make_folder
+from .folders import open_file
 
 #: magic, generation, revision, capacity, capacity in bytes, removals; its CRC-32 follows.
 _RECORD: Final = struct.Struct(">8sQQqqQ")
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 #: A view of the record and what it holds as long as nothing changes: compare `view[:]` with the bytes.
 Watch: TypeAlias = "tuple[mmap.mmap | bytes, bytes]"
 
-#: A capacity that nobody has set yet: the caller's default holds.
+#: A capacity that is not set: the caller's default holds.
 UNSET: Final = -1
 
 
@@ -49,24 +49,27 @@ class NodeState(NamedTuple):
     removals: int = 0
 
 
-class NodeStateFile:
-    """Read and change the state that the processes of a node share.
+class NodeStateView:
+    """Read the state without a part in it: the file is neither made nor changed nor repaired.
 
-    Every method raises OSError when the folder cannot be used.
+    `read` raises OSError when the file is there and cannot be read.
     """
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._descriptor = -1
-        self._mapping: mmap.mmap | None = None
-        self._can_be_mapped = True
+        self._none = NodeState()
         # Bytes and their meaning in one reference, so that threads never see one without the other.
-        self._last: tuple[bytes, NodeState] = (b"", NodeState())
+        self._last: tuple[bytes, NodeState] = (b"", self._none)
 
     def read(self) -> NodeState:
-        """Return the present state; a file that is missing or damaged begins anew."""
+        """Return the present state, the same object as long as it does not change; the default without a file."""
         if self._descriptor < 0:
-            self._open()
+            try:
+                self._open()
+            except FileNotFoundError:
+                return self._none
+        raw = b""
         for _ in range(_READ_ATTEMPTS):
             raw = os.pread(self._descriptor, _SIZE, 0)
             last = self._last
@@ -76,10 +79,37 @@ class NodeStateFile:
             if state is not None:
                 self._last = (raw, state)
                 return state
-        return self.change(lambda state: state)
+        return self._read_damaged(raw)
+
+    def close(self) -> None:
+        """Close the file; the next call opens it again."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _open(self) -> None:
+        self._descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+
+    def _read_damaged(self, raw: bytes) -> NodeState:
+        # The file may have lost a clear: nothing that is older than now counts.
+        state = NodeState(generation=later_than(0))
+        self._last = (raw, state)
+        return state
+
+
+class NodeStateFile(NodeStateView):
+    """Read and change the state that the processes of a node share; a missing or damaged file is made anew.
+
+    Every method raises OSError when the folder cannot be used.
+    """
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self._mapping: mmap.mmap | None = None
+        self._can_be_mapped = True
 
     def watch(self, state: NodeState) -> Watch | None:
-        """Return how to see without a system call that `state`, from `read`, still holds; None where that cannot be done."""
+        """Return how to see without a system call that `state`, from `read`, still holds; None if there is no way."""
         raw, known = self._last
         if known is not state:
             return None
@@ -91,7 +121,7 @@ class NodeStateFile:
         return (self._mapping, raw) if self._mapping is not None else None
 
     def reopen_if_deleted(self) -> None:
-        """Open the file anew when its folder was deleted under us, so that processes agree again."""
+        """Open the file again when its folder was deleted, so that processes agree again."""
         if self._descriptor >= 0 and os.fstat(self._descriptor).st_nlink == 0:
             self.close()
 
@@ -105,7 +135,7 @@ class NodeStateFile:
         try:
             lock_file(descriptor, self._path)
             before = _decode(os.pread(descriptor, _SIZE, 0))
-            # A damaged file may have lost a clear: a new generation never shows what was cleared.
+            # A damaged file may have lost a clear: a new generation never shows cleared entries.
             after = step(before if before is not None else NodeState(generation=later_than(0)))
             if after != before:
                 os.pwrite(descriptor, _encode(after), 0)
@@ -115,16 +145,13 @@ class NodeStateFile:
 
     def close(self) -> None:
         """Close the file; the next call opens it again."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
-            # Not closed: a thread may be looking at it, and the last one to let go of it unmaps it.
-            self._mapping = None
-            self._last = (b"", NodeState())
+        super().close()
+        # Not closed: a thread may be looking at it, and the last reference unmaps it.
+        self._mapping = None
+        self._last = (b"", NodeState())
 
     def _open(self) -> None:
-        make_folder(os.path.dirname(self._path))
-        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        descriptor = open_file(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
         try:
             if os.fstat(descriptor).st_size == 0:
                 lock_file(descriptor, self._path)
@@ -136,46 +163,8 @@ class NodeStateFile:
             raise
         self._descriptor = descriptor
 
-
-class NodeStateView:
-    """Read the state without a part in it: the file is neither made nor changed nor repaired.
-
-    `read` raises OSError when the file is there and cannot be read.
-    """
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._descriptor = -1
-        self._none = NodeState()
-        self._last: tuple[bytes, NodeState] = (b"", self._none)
-
-    def read(self) -> NodeState:
-        """Return the present state, the same object as long as it does not change; the default without a file."""
-        if self._descriptor < 0:
-            try:
-                self._descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-            except FileNotFoundError:
-                return self._none
-        raw = b""
-        for _ in range(_READ_ATTEMPTS):
-            raw = os.pread(self._descriptor, _SIZE, 0)
-            last = self._last
-            if raw == last[0]:
-                return last[1]
-            state = _decode(raw)
-            if state is not None:
-                self._last = (raw, state)
-                return state
-        # A damaged file may have lost a clear: nothing that is older than now counts.
-        state = NodeState(generation=later_than(0))
-        self._last = (raw, state)
-        return state
-
-    def close(self) -> None:
-        """Close the file; the next read opens it again."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+    def _read_damaged(self, raw: bytes) -> NodeState:
+        return self.change(lambda state: state)
 
 
 def later_than(number: int) -> int:

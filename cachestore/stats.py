@@ -1,8 +1,8 @@
-"""The store's counters: their names, what each means, and the tally that one process keeps until it can hand it on.
+"""The store's counters: their names and meanings, and the tally that one process keeps until it can flush it.
 
 hits.memory/files/redis  look-ups answered by that tier
 misses                   look-ups that no tier could answer
-creations                results made, by whichever way
+creations                results created, with Redis or without
 waits                    callers that got the result of another creator that was already at work
 takeovers                leases taken from a creator that died, hung or stopped renewing
 late                     results that came to Redis without a lease: made while it was away, or after the lease had ended
@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
-from typing import Final, Literal, NamedTuple, TypedDict
+from typing import Final, Literal, NamedTuple, TypedDict, cast
 
 #: Where an answer came from, nearest first.
 TIERS: Final[tuple[Literal["memory", "files", "redis"], ...]] = ("memory", "files", "redis")
@@ -132,7 +132,7 @@ class Tally:
         return batch
 
     def put_back(self, batch: Batch) -> None:
-        """Add a batch again that could not be handed on; its uses count as older than present ones."""
+        """Add a batch again that could not be flushed; its uses count as older than present ones."""
         with self._lock:
             for name, count in batch.counts.items():
                 self._counts[name] = self._counts.get(name, 0) + count
@@ -143,7 +143,7 @@ class Tally:
             self._pending += 1
 
     def _add_up(self) -> None:
-        """Count what was only noted. Threads append meanwhile, so exactly what was taken out is deleted."""
+        """Count the noted hits. Threads append meanwhile, so exactly the copied ones are deleted."""
         hits = self._hits[:]
         del self._hits[: len(hits)]
         for tier, digest, saved_s in hits:
@@ -159,7 +159,7 @@ class Tally:
             del self.memory_uses[: len(digests)]
             self._counts["hits.memory"] = self._counts.get("hits.memory", 0) + len(digests)
             self._pending += len(digests)
-            # In the order of their last uses: first seen from the end, then turned round.
+            # In the order of their last uses: the first ones from the end, reversed.
             latest = list(dict.fromkeys(reversed(digests)))
             for digest in reversed(latest):
                 self._uses.pop(digest, None)
@@ -183,22 +183,7 @@ def merge(batches: Iterable[Batch]) -> Batch:
 def as_stats(counts: dict[str, int], entries: int, bytes_: int, capacity: int, capacity_bytes: int) -> Stats:
     """Return the public form of counters named as in `COUNTERS`; missing ones are 0."""
     count = {name: counts.get(name, 0) for name in COUNTERS}
-    return Stats(
-        entries=entries,
-        bytes=bytes_,
-        capacity=capacity,
-        capacity_bytes=capacity_bytes,
-        hits=Hits(memory=count["hits.memory"], files=count["hits.files"], redis=count["hits.redis"]),
-        misses=count["misses"],
-        creations=count["creations"],
-        waits=count["waits"],
-        takeovers=count["takeovers"],
-        late=count["late"],
-        duplicates=count["duplicates"],
-        creation_errors=count["creation_errors"],
-        evictions=count["evictions"],
-        corrupt=count["corrupt"],
-        forged=count["forged"],
-        degraded=count["degraded"],
-        seconds_saved=count["saved_us"] / 1e6,
-    )
+    sizes = {"entries": entries, "bytes": bytes_, "capacity": capacity, "capacity_bytes": capacity_bytes}
+    hits = {tier: count.pop(f"hits.{tier}") for tier in TIERS}
+    seconds_saved = count.pop("saved_us") / 1e6
+    return cast(Stats, {**sizes, "hits": hits, **count, "seconds_saved": seconds_saved})
