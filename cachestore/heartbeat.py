@@ -1,7 +1,7 @@
-"""Say "still at work" at regular times while a creation runs, up to a hard limit.
+"""Renew leases at regular times while a creation runs, up to a hard limit.
 
-A thread of its own, since the creator's thread is busy compiling. Past the limit it falls silent, so a creator that
-hangs loses its lease like one that died.
+The heartbeat has its own thread, since the creator's thread is busy compiling. It stops at the limit, so a hanging creator
+loses its lease like a dead one.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Final, Self
 
 #: Beats in one term of a lease.
 BEATS_PER_TERM: Final = 3
-#: Longest wait, in seconds, for the thread to see that it is over. A beat that hangs in Redis ends by itself later:
-#: beats carry their owner's nonce, so one too many changes nothing.
+#: Longest wait, in seconds, for the end of the thread. A beat that hangs in Redis ends by itself later: beats carry
+#: their owner's nonce, so one too many changes nothing.
 _JOIN_S: Final = 0.05
 
 

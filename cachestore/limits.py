@@ -1,4 +1,4 @@
-"""Generation and capacity, brought into line between this node and Redis.
+"""Generation and capacity, synchronized between this node and Redis.
 
 Both keep them, so that a clear or a new capacity holds at once on this node even without Redis, and reaches Redis (and
 through it the other nodes) when there is a connection. The higher number wins (see `node_state`).
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Limits:
-    """Give out the tier only after node and Redis agree, and change what they agree on."""
+    """Return the tier only after node and Redis agree on generation and capacities, and change these."""
 
     def __init__(self, link: Callable[[], RedisLink], node: Node) -> None:
         self._link = link
@@ -29,11 +29,11 @@ class Limits:
 
     @property
     def epoch(self) -> int:
-        """Number of times that Redis was found, first or again."""
+        """Number of times that this process has connected to Redis."""
         return self._link().epoch
 
     def tier(self) -> RedisTier | None:
-        """Return the tier while Redis answers; what Redis holds then belongs to the present generation."""
+        """Return the tier while Redis answers; its entries then belong to the present generation."""
         link = self._link()
         tier = link.tier()
         if tier is None or self._settled_epoch == link.epoch:
@@ -45,25 +45,14 @@ class Limits:
         return tier
 
     def settle(self, tier: RedisTier) -> NodeState:
-        """Exchange what node and Redis know; drop what no longer fits on both sides. Raises StoreUnavailable."""
+        """Bring node and Redis up to date; drop entries that no longer fit on both sides. Raises StoreUnavailable."""
         epoch = self._link().epoch
         before = self._node.state()
         shared, dropped = tier.settle(before)
 
-        def step(state: NodeState) -> NodeState:
-            if shared.generation > state.generation:
-                state = state._replace(generation=shared.generation)
-            if shared.revision > state.revision:
-                state = state._replace(
-                    revision=shared.revision,
-                    capacity=shared.capacity,
-                    capacity_bytes=shared.capacity_bytes,
-                )
-            return state
-
         after = before
         if (shared.generation, shared.revision) != (before.generation, before.revision):
-            after = self._node.change(step)
+            after = self._node.change(lambda state: state.updated(shared))
         for digest in dropped:
             self._node.remove(after, digest)
         if after.generation != before.generation:
@@ -72,18 +61,17 @@ class Limits:
         return after
 
     def note(self, tier: RedisTier, seen: Seen, state: NodeState | None = None) -> NodeState:
-        """Take in what Redis said beside an answer, and return the state that holds now. Raises StoreUnavailable.
+        """Compare with the numbers that Redis adds to its answers; return the present state. Raises StoreUnavailable.
 
         `state` is what the caller has just read.
         """
-        if state is None:
-            state = self._node.state()
+        state = state or self._node.state()
         if seen.generation == state.generation and seen.revision == state.revision:
             return state
         return self.settle(tier)
 
     def clear(self) -> NodeState:
-        """Begin a new generation: nothing stored before counts from now on."""
+        """Begin a new generation: entries of older ones do not count from now on."""
         return self._apply(lambda state: state._replace(generation=later_than(state.generation)))
 
     def set_capacity(self, capacity: int | None, capacity_bytes: int | None) -> NodeState:
@@ -100,7 +88,7 @@ class Limits:
         return self._apply(step)
 
     def _apply(self, step: Callable[[NodeState], NodeState]) -> NodeState:
-        # First what others have decided, so that our word is the later one.
+        # First the decisions of other nodes, so that ours is the later one.
         tier = self.tier()
         state = self._node.change(step)
         if tier is not None:

@@ -1,7 +1,6 @@
-"""The nearest tier: payloads in this process, least recently used out first, bounded in entries and in bytes.
+"""The nearest tier: payloads in this process, in an `Lru` that is bounded in entries and in bytes.
 
-A hit takes no lock: each of its steps is one operation of a dictionary or a list on keys that are bytes, which the
-interpreter does in one piece. It computes no digest either: entries are found by the whole canonical key.
+A hit takes no lock, and computes no digest: entries are found by the whole canonical key.
 """
 
 from __future__ import annotations
@@ -17,18 +16,18 @@ from .node_state import NodeState, Watch
 #: Hits between two calls of the owner's `now_and_then`, a power of two.
 _HITS: Final = 64
 
-#: The whole of a record; made once, since a hit is shorter than a few such steps.
+#: The whole of a record; made once, since making it would take a good part of a hit.
 _ALL: Final = slice(None)
 
-#: A watch that never says that nothing has changed.
+#: A watch that always reports a change.
 _NO_WATCH: Final[Watch] = (b"", b"changed")
 
 
 class MemoryTier:
     """Keep payloads among the threads of one process, all of one state of the node.
 
-    Each hit appends the entry's digest to `uses`; `now_and_then` is called once in a while to take them away. While
-    its `watch` sees no change, the tier may be asked without looking at the node's state.
+    Each hit appends the entry's digest to `uses`; `now_and_then` is called once in a while to flush them. While
+    `watch` sees no change, a hit needs no look at the node's state.
     """
 
     def __init__(self, capacity: int, capacity_bytes: int, uses: list[str], now_and_then: Callable[[], None]) -> None:
@@ -57,7 +56,7 @@ class MemoryTier:
         return entry[0]
 
     def reader(self, otherwise: Callable[[Key], bytes | None]) -> Callable[[Key], bytes | None]:
-        """Return `hit` as one function, which asks `otherwise` where there is none: half the calls and look-ups of names."""
+        """Return `hit` as one function that calls `otherwise` on a miss: half the calls and look-ups of names."""
         entries, uses = self._entries.values, self._uses
         move_to_end, note = entries.move_to_end, uses.append
 
@@ -68,7 +67,7 @@ class MemoryTier:
                     entry = entries[canonical]
                     move_to_end(canonical)
                 except KeyError:
-                    # Not there, or dropped at this moment by another thread.
+                    # Missing, or evicted at this moment by another thread.
                     return otherwise(key)
                 note(entry[1])
                 if not len(uses) % _HITS:

@@ -48,6 +48,16 @@ class NodeState(NamedTuple):
     capacity_bytes: int = UNSET
     removals: int = 0
 
+    def updated(self, other: NodeState) -> NodeState:
+        """Return this state with the generation and the capacities of `other` where those are newer."""
+        newer = self
+        if other.generation > newer.generation:
+            newer = newer._replace(generation=other.generation)
+        if other.revision > newer.revision:
+            capacities = {"capacity": other.capacity, "capacity_bytes": other.capacity_bytes}
+            newer = newer._replace(revision=other.revision, **capacities)
+        return newer
+
 
 class NodeStateView:
     """Read the state without a part in it: the file is neither made nor changed nor repaired.

@@ -1,16 +1,16 @@
 """The components of a store that was opened read-only: it verifies and reads, and leaves no trace.
 
-Guarantees: no file is made, written, touched or removed, no key is made, no server is started, and Redis is sent nothing
-but reads (its connection refuses anything else). What is missing is created in this process, for this process; what is
-bad is refused as ever, and left where it is. Counters stay in the process and are added to `stats()`.
+Guarantees: no file is made, written, touched or removed, no key is made, no server is started, and Redis gets nothing
+but reads (its connection refuses anything else). A missing entry is created in this process, for this process; a bad one
+is refused as ever, and stays where it is. Counters stay in the process and are added to `stats()`.
 
-A clear, or a capacity, that Redis has heard of and this node has not is kept in mind rather than written down.
+A clear, or a capacity, that is in Redis and not on this node is kept in the process.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from .entry import Entry
@@ -24,7 +24,6 @@ from .statistics_flusher import StatisticsFlusher
 from .stats import Batch
 
 if TYPE_CHECKING:
-    from .files import Mark
     from .options import StoreOptions
     from .redis.tier import RedisTier
     from .stats import Tally
@@ -37,30 +36,23 @@ class ReadOnlyNode(Node):
     def __init__(self, options: StoreOptions, verification: Verification, tally: Tally) -> None:
         super().__init__(options, verification, tally)
         self._view = NodeStateView(os.path.join(options.folder, "state"))
-        self._heard = NodeState()
-        self._merged: tuple[NodeState, NodeState, NodeState] = (self._heard, self._heard, self._heard)
+        self._newer = NodeState()
+        self._merged: tuple[NodeState, NodeState, NodeState] = (self._newer, self._newer, self._newer)
 
     def state(self) -> NodeState:
-        """Return what the node's processes agree on, or what is known to be newer."""
-        own, heard = self._or(self._view.read, self._alone), self._heard
+        """Return the state that the node's processes share, brought up to date with Redis."""
+        own, newer = self._or(self._view.read, self._alone), self._newer
         merged = self._merged
-        if merged[0] is not own or merged[1] is not heard:
-            both = own
-            if heard.generation > both.generation:
-                both = both._replace(generation=heard.generation)
-            if heard.revision > both.revision:
-                both = both._replace(
-                    revision=heard.revision, capacity=heard.capacity, capacity_bytes=heard.capacity_bytes
-                )
-            self._merged = merged = (own, heard, both)
+        if merged[0] is not own or merged[1] is not newer:
+            self._merged = merged = (own, newer, own.updated(newer))
         return merged[2]
 
     def watch(self, state: NodeState) -> None:
-        """Return nothing to watch: what is kept in mind stands in no file."""
+        """Return nothing to watch: the newer state is in no file."""
 
     def change(self, step: Callable[[NodeState], NodeState]) -> NodeState:
-        """Keep a change in mind."""
-        self._heard = step(self.state())
+        """Change the state in this process."""
+        self._newer = step(self.state())
         return self.state()
 
     def get(self, state: NodeState, key: Key) -> Entry | None:
@@ -72,31 +64,15 @@ class ReadOnlyNode(Node):
         """Return an entry's bytes as they are; that never counts as a use."""
         return super().get_blob(state, digest, use=False)
 
-    def put(self, state: NodeState, digest: str, blob: bytes, unpublished: bool = False) -> None:
+    def _write_nothing(self, *_: object, **__: object) -> None:
         """Do nothing."""
 
-    def put_later(self, state: NodeState, digest: str, blob: bytes) -> None:
-        """Do nothing."""
-
-    def remove(self, state: NodeState, digest: str) -> bool:
-        """Do nothing."""
+    def _refuse(self, *_: object, **__: object) -> bool:
+        """Do nothing; return False, since nothing was written."""
         return False
 
-    def note_removal(self) -> None:
-        """Do nothing."""
-
-    def sweep(self, state: NodeState) -> None:
-        """Do nothing."""
-
-    def mark_published(self, digest: str, mark: Mark) -> None:
-        """Do nothing."""
-
-    def note_misses(self, keys: Sequence[Key], since_s: float = 0.0) -> None:
-        """Do nothing."""
-
-    def journal_append(self, batch: Batch) -> bool:
-        """Refuse: the counts stay in the process."""
-        return False
+    put = put_later = note_removal = sweep = mark_published = note_misses = _write_nothing
+    remove = journal_append = _refuse
 
     def journal_take(self) -> Batch:
         """Take nothing."""
@@ -110,19 +86,13 @@ class ReadOnlyNode(Node):
         """Close the state file."""
         self._view.close()
 
-    def forget(self) -> None:
-        """Close the state file."""
-        self._view.close()
+    forget = close
 
 
 class ReadOnlyFlusher(StatisticsFlusher):
     """Keep counts in the process, and forget uses."""
 
-    def flush(self, tier: RedisTier | None) -> None:
-        """Forget uses."""
-        self.flush_to_journal()
-
-    def flush_to_journal(self) -> None:
+    def flush(self, tier: RedisTier | None = None) -> None:
         """Forget uses."""
         self._tally.put_back(Batch(self._tally.take().counts, ()))
 
@@ -132,6 +102,8 @@ class ReadOnlyFlusher(StatisticsFlusher):
     def close(self) -> None:
         """Do nothing."""
 
+    flush_to_journal = flush
+
     def own_counts(self) -> dict[str, int]:
         """Return what this process has counted."""
         batch = self._tally.take()
@@ -140,7 +112,7 @@ class ReadOnlyFlusher(StatisticsFlusher):
 
 
 class ReadOnlyCreator(SingleCreator):
-    """Find an entry in Redis, or make it for this process alone."""
+    """Find an entry in Redis, or create it for this process alone."""
 
     def obtain(self, key: Key, create: Create, deadline: float) -> Obtained:
         """Return the entry's payload, from Redis or from `create`. Raises CreationFailed."""

@@ -1,14 +1,13 @@
-"""What this node owes to Redis: entries that were made without it, and entries that it has lost.
+"""The entries that Redis lacks: those made while it was away, and those that it has lost.
 
-They are marked in the node's files, so a process that ends leaves its debts to the next one that has a connection. A
-Redis that has begun a new life since the last look (see tidy.lua), or that was away, is compared with the node's files;
-what came to Redis lately is looked for once more, since a server that fails over, or loses its machine, forgets its last
-writes. What it lacks is marked as well, as far as there is room for it: entries that Redis has dropped for capacity do
-not come back in the place of newer ones.
+They are marked in the node's files, so a process that ends leaves the queue to the next one with a connection. When
+the run id of Redis has changed (see tidy.lua), or Redis was away, its entries are compared with the node's files. Entries
+that were published lately are compared once more, since a server that fails over, or loses its machine, forgets its last
+writes. Missing entries are marked as far as Redis has room: entries dropped for capacity do not replace newer ones.
 
-Guarantees: paying takes a bounded share of a call's time; a Redis without memory is left alone for a while; an entry is
-verified before it goes anywhere. Over a link that answers, each round trip carries more entries than the last: a distant
-server then has them nearly as soon as a close one.
+Guarantees: publishing takes a bounded share of a call's time; a Redis without memory is left alone for a while; each
+entry is verified before it is published. Over a link that answers quickly, each round trip carries more entries than the
+last, so a distant server has them nearly as soon as a close one.
 """
 
 from __future__ import annotations
@@ -31,19 +30,19 @@ if TYPE_CHECKING:
 
 #: Time, in seconds, that one call spends on publishing; one round trip is made in any case.
 _SHARE_S: Final = 0.05
-#: Most entries in one round trip, bytes from which on it takes no more of them, and time, in seconds, up to which the next
-#: one carries twice as many entries.
+#: Most entries in one round trip, bytes at which it takes no more of them, and time, in seconds, up to which the next one
+#: carries twice as many entries.
 _MOST_TOGETHER: Final = 16
 _TOGETHER_BYTES: Final = 1 << 19
 _TRIP_S: Final = 0.1
 #: Age, in seconds, at which an entry should be on the server's disk and on its replicas.
 _SETTLED_S: Final = 2.0
-#: Time, in seconds, for which a Redis without memory is spared late publications.
+#: Time, in seconds, for which a Redis without memory gets no late publications.
 _FULL_PAUSE_S: Final = 10.0
 
 
 class RepublishQueue:
-    """Find out what Redis lacks, and publish it."""
+    """Find the entries that Redis lacks, and publish them."""
 
     def __init__(self, node: Node, limits: Limits, verification: Verification) -> None:
         self._node = node
@@ -55,9 +54,9 @@ class RepublishQueue:
         self._together = 1
 
     def find_missing(self, tier: RedisTier, tidied: Tidied, leaving: bool) -> None:
-        """Mark what Redis lacks, if it may have lost something since the last time. Raises StoreUnavailable.
+        """Mark the entries that Redis lacks, if it may have lost any since the last call. Raises StoreUnavailable.
 
-        `leaving` tells that nobody will look again for what this process has kept just now.
+        `leaving` means that this process does not call again, so its newest entries are compared now.
         """
         epoch = self._limits.epoch
         was_away = epoch != self._epoch and self._epoch > 0
@@ -75,9 +74,9 @@ class RepublishQueue:
             self._mark_missing(tier, state, self._node.statuses(state, recent))
 
     def publish(self, tier: RedisTier, used: Iterable[str]) -> bool:
-        """Publish what is owed, and those of the `used` entries that Redis does not have, oldest use first.
+        """Publish the marked entries, and the `used` ones, which Redis lacks, oldest use first.
 
-        Returns whether something is left for another call. Raises StoreUnavailable.
+        Returns whether some are left for another call. Raises StoreUnavailable.
         """
         for digest in used:
             self._node.mark_unpublished(digest)
@@ -112,7 +111,7 @@ class RepublishQueue:
                 self._node.mark_unpublished(file.digest, file.last_use)
 
     def _sound(self, state: NodeState, unpublished: Iterable[str]) -> Iterator[tuple[Mark, Publication]]:
-        """Yield what is owed and here, each verified; forget what is not."""
+        """Yield the unpublished entries that are here and sound; remove the marks of the others."""
         from .redis.lease import Publication
 
         for digest in unpublished:
@@ -130,7 +129,7 @@ class RepublishQueue:
                 self._verification.count_refusal(error)
                 self._node.remove(state, digest)
                 continue
-            # Under the lease of the creator, which did not reach Redis to end it: those who wait for it are woken.
+            # Under the lease of the creator, which did not reach Redis to end it: publishing wakes the waiting processes.
             nonce, _, fence = mark.lease.partition(" ")
             if not nonce.isalnum() or not fence.isdigit():
                 nonce, fence = os.urandom(16).hex(), "0"
@@ -149,7 +148,7 @@ class RepublishQueue:
         return taken
 
     def _publish_together(self, tier: RedisTier, state: NodeState, together: list[tuple[Mark, Publication]]) -> bool:
-        """Publish in one round trip; tell whether Redis had memory for all."""
+        """Publish in one round trip; return whether Redis had memory for all."""
         begin = time.monotonic()
         # A trip that fails leaves the next one small.
         most, self._together = self._together, 1
@@ -163,8 +162,8 @@ class RepublishQueue:
                 self._node.remove(state, dropped)
             self._limits.note(tier, published.seen)
             if published.word not in ("LOST", "NOVAL") and published.seen.generation >= state.generation:
-                # Else someone holds the lease, perhaps without knowing that Redis is back, and it has to run out. Or
-                # Redis has dropped the value on its way, or had forgotten our generation, and has now heard of it again.
-                # The next call finds it ready.
+                # LOST: a holder, perhaps unaware that Redis is back, has the lease, which has to expire. NOVAL, or an
+                # older generation: Redis has dropped the value on its way, or had forgotten our generation and has it
+                # again now. The next call publishes it.
                 self._node.mark_published(publication.digest, mark)
         return not any(isinstance(published, StoreFull) for published in outcomes)

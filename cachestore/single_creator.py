@@ -1,6 +1,6 @@
 """Get an entry that is not on this node, or make it, exactly once over all processes and hosts.
 
-With Redis: look, ask for the lease, and either create under it or wait for its holder. Without: the node's file lease lets
+With Redis: look up, acquire the lease, and either create under it or wait for its holder. Without: the node's file lease lets
 one process create and the others find its file. Every creator holds it, also under a lease in Redis, so that losing
 Redis half-way does not make the processes of one node start again. No failure of Redis ever reaches the caller.
 """
@@ -89,7 +89,7 @@ class SingleCreator:
         Raises CreationFailed with the creator's error, CreationTimeout when another creator takes past `deadline`
         (monotonic clock), and KeyFileRefused.
         """
-        # What cannot be signed is not created, and no one is made to wait for it.
+        # Without a signing key nothing is created, and no process waits for it.
         self._codec()
         request = _Request(key, create, time.monotonic(), deadline)
         tier = self._limits.tier()
@@ -97,7 +97,7 @@ class SingleCreator:
             try:
                 return self._with_redis(tier, request)
             except StoreUnavailable:
-                # Lost before anything was created: go on as if it had not been there.
+                # Lost before anything was created: go on without it.
                 pass
         self._tally.add("degraded")
         return self._create_here(self._node.state(), request, None)
@@ -138,13 +138,13 @@ class SingleCreator:
                         self._tally.add("takeovers")
                     waited_for = None
                     continue
-                # A holder on this node that falls silent has the file lease, too: its silence counts from now.
+                # A silent holder on this node has the file lease too: its silence counts from now.
                 request.file_lease = request.file_lease or self._node.file_lease(digest)
                 request.file_lease.look()
                 waited_for = answer.fence
                 news = tier.leases.wait(digest, answer, request.left)
                 if news is None:
-                    # Its holder may have made it here, and not reached Redis to say so.
+                    # Its holder may have created it on this node, and not reached Redis since.
                     entry = self._node.get(self._node.state(), key)
                     if entry is not None:
                         self._tally.add("waits")
@@ -204,7 +204,7 @@ class SingleCreator:
             except CreationFailed:
                 raise
             except BaseException:
-                # Interrupted, or out of time: let one of those who wait try.
+                # Interrupted, or out of time: let one of the waiting processes try.
                 if lease is not None:
                     lease.fail(None)
                 raise
@@ -247,14 +247,14 @@ class SingleCreator:
         return Obtained(payload, "created", keep=self._publish(state, lease, blob))
 
     def _publish(self, state: NodeState, lease: _Lease, blob: bytes) -> bool:
-        """Bring an entry to Redis and keep it here; tell whether it counts (it does not after a `clear` meanwhile)."""
+        """Publish an entry in Redis and keep it here; return whether it counts (not after a `clear` meanwhile)."""
         digest = lease.digest
         try:
             published = lease.tier.leases.publish(digest, lease.nonce, lease.owned.fence, state.generation, blob)
         except StoreUnavailable as error:
             self._tally.add("degraded")
             self._node.put(state, digest, blob, unpublished=True)
-            # Whoever publishes it later ends our lease with it.
+            # The late publication ends our lease.
             self._node.mark_unpublished(digest, lease=f"{lease.nonce} {lease.owned.fence}")
             if isinstance(error, StoreFull):
                 lease.fail(None)
@@ -264,7 +264,7 @@ class SingleCreator:
         if published.word in ("OK", "LATE"):
             self._node.put(state, digest, blob)
         elif published.word == "CLEARED" and published.seen.generation < state.generation:
-            # Not cleared: Redis has lost its memory, and with it the generation. It gets both back with the next calls.
+            # Not cleared: Redis has lost its data, and the generation with them. The next calls restore both.
             self._node.put(state, digest, blob, unpublished=True)
             return True
         return published.word not in ("CLEARED", "TRANSIENT")
@@ -301,14 +301,14 @@ class _Lease:
     owned: Owned
 
     def beat(self) -> bool:
-        """Renew; a Redis that does not answer may do so at the next beat."""
+        """Renew; a Redis that does not answer may answer at the next beat."""
         try:
             return self.tier.leases.renew(self.digest, self.nonce)
         except StoreUnavailable:
             return True
 
     def fail(self, failure: bytes | None) -> None:
-        """End without a value; when Redis does not hear it, the lease expires by itself."""
+        """End without a value; without an answer from Redis, the lease expires by itself."""
         try:
             self.tier.leases.fail(self.digest, self.nonce, self.owned.fence, failure)
         except StoreUnavailable:

@@ -1,7 +1,6 @@
-"""The gate between bytes at rest and everything above: only verified entries of the right key pass.
+"""Verification of bytes at rest: only genuine entries of the right key reach the callers.
 
-An entry that is corrupt, forged or of another key with the same digest is counted, removed from where it came, and then
-simply not there.
+An entry that is corrupt, forged or of another key with the same digest is counted and removed, and the look-up misses.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from .stats import Tally
 
 
 class Verification:
-    """Open entries and failures; seal failures."""
+    """Verify entries and failures; sign failures."""
 
     def __init__(self, codec: Callable[[], EntryCodec], tally: Tally) -> None:
         self._codec = codec
@@ -63,7 +62,7 @@ class Verification:
 
 
 def _failure(payload: bytes) -> CreationFailed | None:
-    """Return the failure in a genuine message; None where its sender has another idea of failures."""
+    """Return the failure in a genuine message; None if it comes from a program with another wire form."""
     try:
         error = StoreError.from_wire(msgpack.unpackb(payload))
     except (ValueError, msgpack.UnpackException):

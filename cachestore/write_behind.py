@@ -1,8 +1,7 @@
-"""Keep what came from Redis in this node's files when its caller has a moment, so that nobody waits for the disk.
+"""Write entries from Redis to this node's files a moment later, so that no caller waits for the disk.
 
-Entries come in bursts, one for each kernel of a graph; writing them meanwhile would slow down those that follow. The
-thread that does it lives only while there is something to keep, and a little longer. What was still waiting when a
-process was killed is in Redis as before.
+Entries come in bursts, one for each kernel of a graph; writing one would delay the next. The thread that writes lives
+only while entries wait, and a little longer. Entries that wait when a process is killed are still in Redis.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ _PAUSE_S: Final = 0.02
 #: Looks for which a burst is waited out, and looks without anything to keep before the thread ends.
 _MOST_HELD: Final = 25
 _MOST_IDLE: Final = 50
-#: Bytes waiting, at which a caller has to wait after all.
+#: Waiting bytes at which a caller has to write them itself.
 _MOST_BYTES: Final = 32 << 20
 #: Longest wait, in seconds, for the thread to end.
 _JOIN_S: Final = 1.0
@@ -37,7 +36,7 @@ class WriteBehind:
         self._thread: threading.Thread | None = None
 
     def put(self, state: NodeState, digest: str, blob: bytes) -> None:
-        """Have an entry kept."""
+        """Keep an entry a moment later."""
         self._waiting.append((state, digest, blob))
         self._bytes += len(blob)
         if self._bytes > _MOST_BYTES:
@@ -78,5 +77,5 @@ class WriteBehind:
             else:
                 idle += 1
         self._thread = None
-        # What was put before that line and after the last look; what is put from now on starts another thread.
+        # For entries put after the last look and before the line above; later ones start another thread.
         self.drain()

@@ -12,7 +12,7 @@ from poolrt.cachestore.stats import Sent
 from .connection import Command, RedisConnection, Upload
 from .schema import READS
 from .scripts import Script
-from .tier import RedisTier, SharedLimits
+from .tier import RedisTier
 
 _READS: Final = frozenset(READS)
 
@@ -67,15 +67,11 @@ class ReadOnlyTier(RedisTier):
     def count(self, sent: Sent) -> None:
         """Do nothing."""
 
-    def settle(self, state: NodeState) -> tuple[SharedLimits, list[str]]:
+    def settle(self, state: NodeState) -> tuple[NodeState, list[str]]:
         """Return what Redis knows of generation and capacities."""
         meta = self._schema.meta
         answer = self._connection.command("HMGET", meta, "generation", "revision", "capacity", "capacity_bytes")
         with self._connection.understanding():
             generation, revision, capacity, capacity_bytes = answer
-            return SharedLimits(
-                int(generation or 0),
-                int(revision or 0),
-                int(UNSET if capacity is None else capacity),
-                int(UNSET if capacity_bytes is None else capacity_bytes),
-            ), []
+            limits = [int(UNSET if limit is None else limit) for limit in (capacity, capacity_bytes)]
+            return NodeState(int(generation or 0), int(revision or 0), *limits), []

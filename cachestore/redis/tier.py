@@ -32,16 +32,6 @@ _SENDER_LIFE_MS: Final = 600_000
 
 
 @dataclass(frozen=True, slots=True)
-class SharedLimits:
-    """Generation, revision and capacities in Redis (-1: never set)."""
-
-    generation: int
-    revision: int
-    capacity: int
-    capacity_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
 class Listed:
     """One entry's bookkeeping: size in bytes, tick of last use in seconds since the epoch, how often it was created.
 
@@ -93,8 +83,8 @@ class RedisTier:
         """Return what Redis says of generation and capacity, and the bytes of several entries in order."""
         names = [self._schema.value(digest) for digest in digests]
         limits, values = self._connection.values(self._limits_command, names[:_VALUES_PER_TRIP])
-        for start in range(_VALUES_PER_TRIP, len(names), _VALUES_PER_TRIP):
-            values += self._connection.values(self._limits_command, names[start : start + _VALUES_PER_TRIP])[1]
+        for part in batched(names[_VALUES_PER_TRIP:], _VALUES_PER_TRIP):
+            values += self._connection.values(self._limits_command, part)[1]
         if limits is not self._limits:
             with self._connection.understanding():
                 generation, revision = limits
@@ -104,15 +94,13 @@ class RedisTier:
 
     def get_many(self, digests: Sequence[str]) -> Iterator[bytes | None]:
         """Yield the bytes of several entries in order, a few per round trip."""
-        for start in range(0, len(digests), _VALUES_PER_TRIP):
-            names = [self._schema.value(digest) for digest in digests[start : start + _VALUES_PER_TRIP]]
-            yield from self._connection.batch([("GET", name) for name in names])
+        for part in batched(digests, _VALUES_PER_TRIP):
+            yield from self._connection.batch([("GET", self._schema.value(digest)) for digest in part])
 
     def present(self, digests: Sequence[str]) -> list[str]:
         """Return those digests that have a value."""
         found: list[str] = []
-        for start in range(0, len(digests), _TOUCHES_PER_TRIP):
-            part = digests[start : start + _TOUCHES_PER_TRIP]
+        for part in batched(digests, _TOUCHES_PER_TRIP):
             answers = self._connection.batch([("EXISTS", self._schema.value(digest)) for digest in part])
             found += [digest for digest, there in zip(part, answers, strict=True) if there]
         return found
@@ -127,8 +115,7 @@ class RedisTier:
     def touch(self, digests: Sequence[str]) -> list[str]:
         """Mark entries as used, oldest use first; return those that Redis does not have."""
         missing: list[str] = []
-        for start in range(0, len(digests), _TOUCHES_PER_TRIP):
-            part = digests[start : start + _TOUCHES_PER_TRIP]
+        for part in batched(digests, _TOUCHES_PER_TRIP):
             answer = self._connection.script(self._scripts.touch, [self._schema.order, self._schema.meta], part)
             missing += digests_of(answer)
         return missing
@@ -136,8 +123,7 @@ class RedisTier:
     def unlisted(self, digests: Sequence[str]) -> list[str]:
         """Return those digests that are not among the entries."""
         missing: list[str] = []
-        for start in range(0, len(digests), _TOUCHES_PER_TRIP):
-            part = digests[start : start + _TOUCHES_PER_TRIP]
+        for part in batched(digests, _TOUCHES_PER_TRIP):
             answers = self._connection.batch([("ZSCORE", self._schema.order, digest) for digest in part])
             missing += [digest for digest, tick in zip(part, answers, strict=True) if tick is None]
         return missing
@@ -169,33 +155,21 @@ class RedisTier:
         with self._connection.understanding():
             return int(entries), int(total or 0)
 
-    def settle(self, state: NodeState) -> tuple[SharedLimits, list[str]]:
-        """Tell Redis what this node knows of generation and capacities, and drop what no longer fits.
+    def settle(self, state: NodeState) -> tuple[NodeState, list[str]]:
+        """Send this node's generation and capacities to Redis, and drop entries that no longer fit.
 
-        Returns what holds now and the digests that were dropped.
+        Returns the numbers that hold now, the removals aside, and the digests of the dropped entries.
         """
         dropped: list[str] = []
         clearing = 0
         while True:
-            answer = self._connection.script(
-                self._scripts.limits,
-                self._schema.bookkeeping,
-                (
-                    self._schema.prefix,
-                    state.generation,
-                    state.revision,
-                    state.capacity,
-                    state.capacity_bytes,
-                    *self._defaults,
-                    _DROPS_PER_CALL,
-                    clearing,
-                ),
-            )
+            arguments = (self._schema.prefix, *state[:4], *self._defaults, _DROPS_PER_CALL, clearing)
+            answer = self._connection.script(self._scripts.limits, self._schema.bookkeeping, arguments)
             with self._connection.understanding():
                 dropped += digests_of(answer[5:])
                 clearing = int(answer[0] == 2)
                 if answer[0] == 0:
-                    return SharedLimits(*(int(value) for value in answer[1:5])), dropped
+                    return NodeState(*(int(value) for value in answer[1:5])), dropped
 
     def listing(self) -> list[Listed]:
         """Return the bookkeeping of every entry, least recently used first."""
@@ -204,8 +178,7 @@ class RedisTier:
         ticks = dict(zip(answer[::2], answer[1::2], strict=True))
         sizes: list[bytes | None] = []
         repeats: list[bytes | None] = []
-        for start in range(0, len(digests), _TOUCHES_PER_TRIP):
-            part = digests[start : start + _TOUCHES_PER_TRIP]
+        for part in batched(digests, _TOUCHES_PER_TRIP):
             answers = self._connection.batch(
                 [("HMGET", name, *part) for name in (self._schema.sizes, self._schema.repeats)]
             )
@@ -222,3 +195,9 @@ class RedisTier:
     def close(self) -> None:
         """Close the connections."""
         self._connection.close()
+
+
+def batched(items: Sequence[str], size: int) -> Iterator[Sequence[str]]:
+    """Yield slices of at most `size` items (`itertools.batched` of Python 3.12)."""
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
