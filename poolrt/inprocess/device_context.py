@@ -1,12 +1,12 @@
-"""Device contexts: the memories and primitives of operation instances, found again from one iteration to the next.
+"""Device contexts: compiled graphs, their executors and constants, found again from one iteration to the next.
 
-After PaddlePaddle's device contexts: what an operation needs is kept under the identity of its instance, which is the
-name of its output, what sets operations in one place apart, the shapes of its inputs, and who executes it. It belongs to
-one process and is never part of a key that processes share: kernels come from the primitive cache below.
+After PaddlePaddle's device contexts: an executor keeps what it needs under the identity of an instance, which has the
+shapes of its inputs and the executor itself. A context belongs to one process and is never part of a key that processes
+share: kernels come from the primitive cache below.
 
-Guarantees: an instance is made once and found from then on, until an input has another shape or it is evicted; those of
-two executors never mix, as an executor is known by itself, not by an address that another may come to have; nor do those
-of two threads that share a context, each of which has instances to itself; what an executor or thread had goes with it.
+Guarantees: an instance is made once and found from then on, until an input has another shape or it is evicted. Instances
+of two executors never mix, because an executor is identified by an object and not by an address, which another may come
+to have. Threads that share a context each have instances of their own. The instances of an executor or a thread go with it.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ CAPACITY: Final = 4096
 
 
 class InstanceKey(NamedTuple):
-    """The identity of an operation instance.
+    """The identity of an instance.
 
-    ``what`` it is: ``primitive``, ``memories``. ``in_place`` sets apart what may share an output: an activation's
-    algorithm, a softmax's axis, the propagation kind. ``executor`` is whoever runs it, ``thread`` the number that the
-    context gave to the thread where several share it, else 0, or its complement within tasks of a threadpool.
+    ``what`` it is: ``graph`` (compiled), ``plan`` (the executor of one), ``constant``. ``details`` distinguish instances of
+    one kind and shapes: the phase, the layout of a constant. ``executor`` is the identity of the executor that runs it.
+    ``thread`` is the number that the context gave to the thread if several share it, else 0, or its complement within
+    tasks of a threadpool; it is 0 for instances that all threads share.
     """
 
     what: str
-    output: str
-    in_place: tuple[Any, ...]
+    details: tuple[Any, ...]
     shapes: tuple[tuple[int, ...], ...]
     executor: object
     thread: int = 0

@@ -19,32 +19,39 @@ from poolrt.graph.reshaping import with_input_shapes
 from poolrt.graph.training import training
 from poolrt.graph.wire import wire_form
 from poolrt.inprocess.device_context import DeviceContext, InstanceKey
-from poolrt.workers.desc import MemoryDesc, type_name
+from poolrt.workers.desc import type_name
 from poolrt.workers.engines.engine import Engine
+from poolrt.workers.memory.buffer import SLACK
 from poolrt.workers.streams.stream import Stream
+from poolrt.workers.threadpools.jobs import Jobs
 
-from .constants import Identities
-from .prepared import Means, Prepared, Shapes
+from .compiled_graph import CompiledGraph, ExecutionContext
+from .constants import ConstantKeys
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from poolrt.graph.ir import GraphIR
-    from poolrt.workers.execution.memory import Memory
+    from poolrt.workers.plans.execution_plan import Port
+    from poolrt.workers.plans.executor import PlanExecutor
     from poolrt.workers.primitives.cache import PrimitiveCache
+
+    Shapes = tuple[tuple[int, ...], ...]
 
 #: ``test`` computes results only, ``train`` also what backward operations need.
 PHASES: Final = ("test", "train")
 _HOST: Final = "cpu"
+#: Bytes of a cache line, on which outputs begin.
+_LINE: Final = 64
 
 
 class Executor:
     """Runs one graph on engines of this process.
 
-    Memories and primitives are instances in a device context: made in the first iteration, found in all that follow. An
-    input may come in another shape than the graph says, where the graph's shapes follow it; instances are then made for
-    that shape, and found again when it comes back. Reorders between layouts, data types and engines are the plan's, as
-    on a pool. Constants are brought into their layout once.
+    Compiled graphs, their executors and constants are instances in a device context: made in the first iteration, found in
+    all that follow. An input may come in another shape than the graph says, if the graph's shapes follow it; instances are
+    then made for that shape, and found again when it comes back. Reorders between layouts, data types and engines are the
+    plan's, and steps run as native regions, as on a pool. Constants are brought into their layout once.
 
     Any number of threads may run it; they take turns, unless they share a context that is made for that.
     """
@@ -70,7 +77,7 @@ class Executor:
             if given is not None and not isinstance(given, kind):
                 raise TypeError(f"{name}: expect {kind.__name__}, got {type(given).__name__}")
         if engine is None:
-            engine = stream.engine if stream is not None else _opened(require_engine(graph.engine))
+            engine = stream.engine if stream is not None else _open(require_engine(graph.engine))
         if stream is not None and stream.engine is not engine:
             raise ValueError(f"stream: expect one on {engine}, got one on {stream.engine}")
         self.graph = graph.name
@@ -78,12 +85,12 @@ class Executor:
         self.context = DeviceContext() if context is None else context
         self.phase = phase
         self._built: Final = replace(graph.to_ir(), engine=_name(engine))
-        self._identities = Identities(self._built.constants.values())
-        #: Known by itself: an address may come to be another's.
+        self._constant_keys = ConstantKeys(self._built.constants.values())
+        # An object of its own: the address of this executor may come to be another's.
         identity = object()
-        making = threading.RLock(), threading.RLock()
-        self._means = Means(self._opened_streams(stream), cache, self.context, identity, making)
-        #: The second is for tasks of a threadpool: whoever has the first may be waiting for just such a task.
+        locks = threading.RLock(), threading.RLock()
+        self._context = ExecutionContext(self._open_streams(stream), cache, self.context, identity, locks)
+        #: The second is for tasks of a threadpool: the holder of the first may be waiting for such a task.
         self._turns = threading.Lock(), threading.Lock()
         self._training: GraphIR | None = None
         weakref.finalize(self, self.context.forget, identity).atexit = False
@@ -113,35 +120,37 @@ class Executor:
         """Execute the graph on one array for each input and return the outputs by name, as new arrays.
 
         An input has the data type that the graph says (bfloat16 as the uint16 of its bits, or as another library's
-        bfloat16), and any shape for which the shapes of all results can be inferred; what is no array is converted.
+        bfloat16), and any shape for which the shapes of all results can be inferred; a value that is no array is converted.
+        An array that is C-contiguous and aligned is read where it is, and must stay as it is meanwhile.
         Raises ValueError for a wrong name, TypeError for a wrong data type, GraphError where shapes do not go together,
-        LoweringError where no implementation takes them, CreationFailed, KernelFailed.
+        LoweringError where no implementation takes them, CreationFailed, KernelFailed naming the step.
         """
-        arrays = self._checked(inputs)
-        prepared = self._prepared(tuple(array.shape for array in arrays), self._phase)
-        outputs = prepared.plan.outputs
-
-        def give(number: int, memory: Memory) -> None:
-            array = arrays[number]
-            np.copyto(np.frombuffer(memory.map(), array.dtype, array.size).reshape(array.shape), array)
-
-        def take(number: int, memory: Memory) -> NDArray[Any]:
-            port = outputs[number]
-            count = MemoryDesc(port.dims, port.dtype).elements
-            return np.frombuffer(memory.map(), storage(port.dtype), count).reshape(port.dims).copy()
-
+        arrays = self._check(inputs)
+        within = self._context.within()
         if self.context.shared:
-            results = prepared.iterate(give, take)
-        else:
-            with self._turns[self._means.within()]:
-                results = prepared.iterate(give, take)
-        return {port.name: result for port, result in zip(outputs, results, strict=True)}
+            return self._execute(arrays, within)
+        with self._turns[within]:
+            return self._execute(arrays, within)
 
-    def _prepared(self, shapes: Shapes, phase: str) -> Prepared:
-        key = InstanceKey("graph", self.graph, (phase,), shapes, self._means.executor)
-        return self._means.common(key, lambda: self._prepare(shapes, phase))
+    def _execute(self, arrays: list[NDArray[Any]], within: bool) -> dict[str, NDArray[Any]]:
+        executor = self._find_executor(tuple(array.shape for array in arrays), self._phase, within)
+        outputs = [_new_output(port) for port in executor.plan.outputs]
+        executor.run([array.ctypes.data for array in arrays], [array.ctypes.data for array in outputs])
+        return {port.name: array for port, array in zip(executor.plan.outputs, outputs, strict=True)}
 
-    def _prepare(self, shapes: Shapes, phase: str) -> Prepared:
+    def _find_executor(self, shapes: Shapes, phase: str, within: bool) -> PlanExecutor:
+        """Return the executor of a plan that the calling thread has to itself, made now if there is none."""
+        context, verbose = self._context, self.engine.verbose.executes
+        jobs = [Jobs.on(stream.pool) for stream in context.streams.values() if stream.engine.kind == "cpu"]
+        thread = context.thread(within)
+        key = InstanceKey("plan", (phase, verbose, *jobs), shapes, context.executor, thread)
+        return self.context.find_or_add(key, lambda: self._find_graph(shapes, phase).executor(within, verbose))
+
+    def _find_graph(self, shapes: Shapes, phase: str) -> CompiledGraph:
+        key = InstanceKey("graph", (phase,), shapes, self._context.executor)
+        return self._context.find_or_add(key, lambda: self._compile(shapes, phase))
+
+    def _compile(self, shapes: Shapes, phase: str) -> CompiledGraph:
         ir = self._built
         if phase == "train":
             if self._training is None:
@@ -151,24 +160,24 @@ class Executor:
             ir = with_input_shapes(ir, shapes)
         # Operations that are fused would leave nothing for the backward operation of the second.
         wire, given = wire_form(ir if phase == "train" else passes.optimize(ir))
-        lowered = lower(wire, {name: stream.target for name, stream in self._means.streams.items()})
+        lowered = lower(wire, {name: stream.target for name, stream in self._context.streams.items()})
         constants = {value: constant for (value, _), constant in zip(wire["constants"], given, strict=True)}
-        return Prepared(lowered, constants, self._identities, shapes, phase, self._means)
+        return CompiledGraph(lowered, constants, self._constant_keys, self._context)
 
-    def _checked(self, inputs: Mapping[str, Any]) -> list[NDArray[Any]]:
-        """Return the inputs in order, as arrays of the right data type."""
+    def _check(self, inputs: Mapping[str, Any]) -> list[NDArray[Any]]:
+        """Return the inputs in order, as arrays of the right data type, side by side in memory."""
         wanted = [(name, self._built.values[value]) for name, value in self._built.inputs]
         if len(inputs) != len(wanted) or any(name not in inputs for name, _ in wanted):
             known = ", ".join(f"{name} {type_name(desc.dtype)}{list(desc.dims)}" for name, desc in wanted)
             raise ValueError(f"graph {self.graph} takes the inputs {known}; given: {', '.join(inputs) or 'none'}")
         return [_array(name, inputs[name], desc.dtype) for name, desc in wanted]
 
-    def _opened_streams(self, stream: Stream | None) -> dict[str, Stream]:
+    def _open_streams(self, stream: Stream | None) -> dict[str, Stream]:
         """Return a stream for each engine that nodes name, for that of the others, and for the host, in this order."""
         found = {_name(self.engine): Stream(self.engine) if stream is None else stream}
         for name in dict.fromkeys((*(node.engine for node in self._built.nodes if node.engine), _HOST)):
             if name not in found:
-                found[name] = Stream(_opened(name))
+                found[name] = Stream(_open(name))
         return found
 
 
@@ -181,13 +190,20 @@ def _array(name: str, value: Any, dtype: str) -> NDArray[Any]:
         array = array.view(kind)
     if 0 in array.shape:
         raise ValueError(f"input {name}: expect sizes of at least 1, got {array.shape}")
-    return array
+    return array if array.flags.c_contiguous and array.flags.aligned else array.copy("C")
+
+
+def _new_output(port: Port) -> NDArray[Any]:
+    """Return an array that begins on a cache line, with bytes behind it that kernels may read."""
+    room = np.empty(_LINE + port.nbytes + SLACK, np.uint8)
+    start = -room.ctypes.data % _LINE
+    return room[start : start + port.nbytes].view(storage(port.dtype)).reshape(port.dims)
 
 
 def _name(engine: Engine) -> str:
     return engine.kind if engine.kind == "cpu" else f"{engine.kind}:{engine.index}"
 
 
-def _opened(name: str) -> Engine:
+def _open(name: str) -> Engine:
     kind, _, index = name.partition(":")
     return Engine(kind, int(index or 0))

@@ -13,6 +13,7 @@ from ..streams.stream import Stream
 from .arguments import check_argument, describe_arguments
 from .native_binding import RealizedPrimitive
 from .native_execution import CpuExecution
+from .resource import Resource
 from .resource_mapper import ResourceMapper
 
 if TYPE_CHECKING:
@@ -58,6 +59,11 @@ class Primitive:
         if begin:
             engine.verbose.created(self._described(), self.source, engine.verbose.now() - begin)
 
+    @property
+    def resource(self) -> Resource[Any, Any]:
+        """What belongs to the engine: realized kernels and tables. Raises what realizing binaries raises."""
+        return self.resources.get(self._cached)
+
     def execute(self, stream: Stream, args: Mapping[int, Memory] | Mapping[Arg, Memory]) -> None:
         """Compute on memories given by argument, in the order of the stream.
 
@@ -97,7 +103,7 @@ class Primitive:
         return self._text
 
     def _realized(self) -> Execution:
-        resource = self.resources.get(self._cached)
+        resource = self.resource
         if isinstance(resource, RealizedPrimitive):
             return CpuExecution(resource)
         from .opencl_execution import OpenClExecution

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 from ..engines.engine import Engine
 from ..primitives.cached_primitive import CachedPrimitive
+from ..primitives.entry import Entry
 from .native_binding import RealizedPrimitive
 from .resource import Resource
 
@@ -37,9 +39,13 @@ class ResourceMapper:
         return found
 
     def _made(self, primitive: CachedPrimitive) -> Resource[Any, Any]:
-        nested: list[Any] = [self.get(inner) for inner in primitive.nested]
-        if self.engine.kind == "cpu":
-            return RealizedPrimitive(primitive.entry, self.engine.cpu, nested)
-        from .opencl_binding import RealizedOpenClPrimitive
+        return realize(primitive.entry, self.engine, [self.get(inner) for inner in primitive.nested])
 
-        return RealizedOpenClPrimitive(primitive.entry, self.engine.opencl, nested)
+
+def realize(entry: Entry, engine: Engine, nested: Sequence[Any]) -> Resource[Any, Any]:
+    """Return the resource of an entry on an engine, with those of its nested primitives. Raises as `ResourceMapper.get`."""
+    if engine.kind == "cpu":
+        return RealizedPrimitive(entry, engine.cpu, nested)
+    from .opencl_binding import RealizedOpenClPrimitive
+
+    return RealizedOpenClPrimitive(entry, engine.opencl, nested)

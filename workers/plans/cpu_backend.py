@@ -1,64 +1,84 @@
-"""The CPU's part in a plan for several engines: regions of native tasks on memory of this process."""
+"""The CPU's part in a plan: regions of native tasks on memory of this process, run on the threadpool of a stream."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from ..desc.args import Arg
-from ..engines.cpu import CpuEngine
 from ..execution.native_binding import ArgumentBlock, BoundPrimitive, RealizedPrimitive
 from ..execution.stamps import stamped
 from ..memory.buffer import Buffer
-from ..threadpools.interface import Region, ThreadpoolInterface
+from ..threadpools.interface import Region
 from ..threadpools.jobs import Jobs
+from ..threadpools.regions import PackedRegions
+from ..threadpools.sequential import SequentialPool
 from .execution_plan import ExecutionPlan, PlaceKind
 from .locations import HostMemory, Location
-from .realization import realize_all
+
+if TYPE_CHECKING:
+    from ..streams.stream import Stream
 
 
-class CpuLane:
-    """Primitives of one CPU engine, bound to the host's memory. ``entries`` are those of its primitives by number."""
+class CpuBackend:
+    """Primitives of one CPU engine, by number, bound to the host's memory."""
 
     def __init__(
         self,
         plan: ExecutionPlan,
-        entries: Mapping[int, bytes],
-        engine: CpuEngine,
-        pool: ThreadpoolInterface,
+        primitives: Mapping[int, RealizedPrimitive],
+        stream: Stream,
         memory: HostMemory,
+        within: bool,
     ) -> None:
         self._plan = plan
-        self._pool = pool
+        self._primitives = primitives
+        self._stream = stream
         self._memory = memory
-        self._primitives = realize_all(plan, entries, lambda entry, nested: RealizedPrimitive(entry, engine, nested))
-        self._scratchpad = Buffer(max((p.entry.scratchpad for p in self._primitives.values()), default=0))
+        self._within = within
+        self._pool = SequentialPool() if within else stream.pool
+        self._order = stream.order_within if within else stream.order
+        self._scratchpad = Buffer(max((p.entry.scratchpad for p in primitives.values()), default=0))
         self._moving: dict[tuple[PlaceKind, int], list[tuple[ArgumentBlock, int, int]]] = {}
 
     def bind(self, name: str, primitive: int, locations: Mapping[int, Location]) -> list[Region]:
         """Return the regions of a step."""
-        addresses = {arg: self._memory.address(location) for arg, location in locations.items()}
-        bound = self._bound(primitive, addresses)
-        for arg, location in locations.items():
-            blocks = [(block, index, offset + location.start) for block, index, offset in bound.moving.get(arg, ())]
-            if blocks:
-                self._moving.setdefault((location.kind, location.value), []).extend(blocks)
-        return [*stamped(bound.regions(f"step {name!r}"), self._plan.text_of(primitive), self._pool)]
+        bound = self._bound(primitive, {arg: self._memory.address(at) for arg, at in locations.items()})
+        for arg, blocks in bound.moving.items():
+            at = locations[arg]
+            moving = [(block, index, offset + at.start) for block, index, offset in blocks]
+            self._moving.setdefault((at.kind, at.value), []).extend(moving)
+        return [*self._regions(f"step {name!r}", bound, primitive)]
 
-    def place(self, kind: PlaceKind, number: int, address: int) -> None:
-        """Let an input or output lie at an address from now on."""
-        for block, index, offset in self._moving.get((kind, number), ()):
-            block.put(index, address + offset)
+    def batch(self, parts: list[Region]) -> PackedRegions:
+        """Return regions packed once for all runs."""
+        return PackedRegions(parts)
 
-    def run(self, regions: Sequence[Region]) -> None:
-        """Execute regions and wait for them. Raises KernelFailed."""
-        self._pool.run_regions(regions)
+    def move(self, inputs: Sequence[int], outputs: Sequence[int]) -> None:
+        """Let the regions work on inputs and outputs at these addresses from now on."""
+        for (kind, number), blocks in self._moving.items():
+            address = (inputs if kind is PlaceKind.INPUT else outputs)[number]
+            for block, index, offset in blocks:
+                block.put(index, address + offset)
+
+    def run(self, batch: PackedRegions) -> None:
+        """Run regions, or submit them to an asynchronous threadpool. Raises KernelFailed."""
+        with self._order:
+            self._pool.run_regions(batch)
+
+    def wait(self) -> None:
+        """Return when all regions have ended. Raises KernelFailed."""
         self._pool.wait()
 
-    def reorder(self, name: str, primitive: int, source: int, destination: int) -> None:
-        """Execute a reorder from one address to another. Raises KernelFailed."""
+    def reorder(self, name: str, primitive: int, source: int, destination: int, nbytes: tuple[int, int]) -> None:
+        """Execute a reorder from one address to another, and wait. Raises KernelFailed."""
         bound = self._bound(primitive, {int(Arg.SRC): source, int(Arg.DST): destination})
-        self.run(stamped(bound.regions(name), self._plan.text_of(primitive), self._pool))
+        self.run(PackedRegions(self._regions(name, bound, primitive)))
+        self.wait()
 
     def _bound(self, primitive: int, addresses: Mapping[int, int | None]) -> BoundPrimitive:
         jobs = Jobs.on(self._pool)
         return BoundPrimitive(self._primitives[primitive], addresses, self._scratchpad.address, jobs)
+
+    def _regions(self, name: str, bound: BoundPrimitive, primitive: int) -> Sequence[Region]:
+        return stamped(bound.regions(name), self._plan.text_of(primitive), self._stream.pool)

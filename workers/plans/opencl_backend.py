@@ -1,206 +1,188 @@
-"""An OpenCL device's part in a plan for several engines: launches on its queue, on shared or on transferred memory."""
+"""An OpenCL device's part in a plan: launches in the queue of a stream, on the host's memory or on the device's own."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..desc.args import Arg
+from ..execution.cross_engine.copies import copy_to_device, copy_to_host
 from ..execution.opencl_binding import BoundLaunch, RealizedOpenClPrimitive, bind_launches
-from ..execution.opencl_stamps import Stamp, StepStamps
-from ..memory.buffer import Buffer
-from ..memory.opencl import HostBuffers, buffer_over, device_buffer, host_view
+from ..memory.opencl import HostBuffers, buffer_over, device_buffer
 from ..threadpools.interface import KernelFailed
 from .execution_plan import ExecutionPlan, PlaceKind
-from .locations import Location
-from .realization import realize_all
+from .locations import HostMemory, Location
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import pyopencl
 
-    from ..engines.opencl import OpenClEngine
-
-Launches: TypeAlias = "Sequence[tuple[str, BoundLaunch | Stamp]]"
+    from ..streams.stream import Stream
 
 
-class OpenClLane:
+class _Part(NamedTuple):
+    """Commands that belong together, with what errors and verbose lines say of them."""
+
+    name: str
+    text: str | None
+    commands: Sequence[Callable[[pyopencl.CommandQueue], object]]
+
+
+class OpenClBackend:
     """Primitives of one OpenCL engine, number ``number`` of the plan's.
 
-    Where the device works on host memory, ``workspaces`` are those of all engines that do, and nothing is copied. Else
-    they are empty: the device has a workspace of its own; constants are uploaded once, inputs that its steps read before
-    each run, and its outputs fetched after it.
+    Where the device works on the host's memory, nothing is copied. Elsewhere it has a workspace and constants of its own;
+    inputs that its steps read are copied in before its first batch, and outputs that they write are copied out after its last.
     """
 
     def __init__(
         self,
         plan: ExecutionPlan,
         number: int,
-        entries: Mapping[int, bytes],
-        engine: OpenClEngine,
-        constants: Sequence[int],
-        workspaces: Mapping[int, Buffer],
+        primitives: Mapping[int, RealizedOpenClPrimitive],
+        stream: Stream,
+        memory: HostMemory,
+        uploads: Mapping[tuple[int, int], pyopencl.Buffer] | None = None,
     ) -> None:
         self._plan = plan
         self._number = number
-        self._engine = engine
-        self._constants = constants
-        self._shared = bool(workspaces)
+        self._primitives = primitives
+        self._stream = stream
+        self._engine = engine = stream.engine.opencl
+        self._memory = memory
+        self._on_host = stream.works_on_host
         self._host = HostBuffers(engine)
-        self._primitives = realize_all(
-            plan, entries, lambda entry, nested: RealizedOpenClPrimitive(entry, engine, nested)
-        )
-        self._scratchpad = device_buffer(
-            engine, max((p.entry.scratchpad for p in self._primitives.values()), default=0)
-        )
-        if workspaces:
-            self._work = {n: buffer_over(engine, b.address, max(b.nbytes, 1)) for n, b in workspaces.items()}
+        self._scratchpad = device_buffer(engine, max((p.entry.scratchpad for p in primitives.values()), default=0))
+        if self._on_host:
+            spaces = memory.workspaces.items()
+            self._work = {n: buffer_over(engine, b.address, max(b.nbytes, 1)) for n, b in spaces}
         else:
             self._work = {number: device_buffer(engine, plan.workspaces[number])}
-        self._uploaded: dict[int, pyopencl.Buffer] = {}
+        self._constants = {} if uploads is None else {c: buffer for (n, c), buffer in uploads.items() if n == number}
+        #: Constants that the first run copies in, when they have their final layout.
+        self._to_upload: list[Location] = []
+        self._addresses: dict[PlaceKind, Sequence[int]] = {}
         self._ports: dict[tuple[PlaceKind, int], pyopencl.Buffer] = {}
         self._moving: dict[tuple[PlaceKind, int], list[tuple[BoundLaunch, int]]] = {}
-        self._addresses: dict[tuple[PlaceKind, int], int] = {}
-        self._stamps = StepStamps()
 
-    def bind(
-        self, name: str, primitive: int, locations: Mapping[int, Location]
-    ) -> list[tuple[str, BoundLaunch | Stamp]]:
+    def bind(self, name: str, primitive: int, locations: Mapping[int, Location]) -> list[_Part]:
         """Return the launches of a step."""
-        places = {arg: self._place(location) for arg, location in locations.items()}
-        launches = bind_launches(self._primitives[primitive], places, self._scratchpad)
+        launches = self._launches(primitive, {arg: self._place(at) for arg, at in locations.items()})
         for launch in launches:
             for index, arg in launch.moving:
-                self._moving.setdefault((locations[arg].kind, locations[arg].value), []).append((launch, index))
-        return [(name, part) for part in self._stamps.around(launches, self._plan.text_of(primitive))]
+                self._moving[locations[arg].kind, locations[arg].value].append((launch, index))
+        return [self._part(f"step {name!r}", primitive, launches)]
 
-    def place(self, kind: PlaceKind, number: int, address: int) -> None:
-        """Let an input or output lie at an address from now on; inputs are uploaded where memory is not shared."""
-        port = (kind, number)
-        if port not in self._moving:
-            return  # no step of this device reads or writes it
+    def bind_copy(self, name: str, device: Location, host: Location, nbytes: int, into_device: bool) -> _Part:
+        """Return a copy between memory of the device and the host's."""
+        return _Part(f"step {name!r}", None, [partial(self._copy, device, host, nbytes, into_device)])
+
+    def copies_in(self) -> list[_Part]:
+        """Return copies of the inputs that steps read, for a device that does not work on the host's memory."""
+        return self._port_copies(PlaceKind.INPUT)
+
+    def copies_out(self) -> list[_Part]:
+        """Return copies of the outputs that steps write, for a device that does not work on the host's memory."""
+        return self._port_copies(PlaceKind.OUTPUT)
+
+    def batch(self, parts: list[_Part]) -> list[_Part]:
+        """Return the parts: they are enqueued one by one."""
+        return parts
+
+    def move(self, inputs: Sequence[int], outputs: Sequence[int]) -> None:
+        """Let the launches work on inputs and outputs at these addresses from now on."""
+        self._addresses = {PlaceKind.INPUT: inputs, PlaceKind.OUTPUT: outputs}
+        if self._to_upload:
+            copies = [
+                partial(self._copy, at, at, self._plan.constants[at.value].nbytes, True) for at in self._to_upload
+            ]
+            self.run([_Part("constants", None, copies)])
+            self._to_upload.clear()
+        for port, moving in self._moving.items():
+            known, nbytes = self._ports.get(port), self._nbytes(port)
+            if self._on_host:
+                buffer = self._host.at(self._addresses[port[0]][port[1]], nbytes)
+            else:
+                buffer = known or device_buffer(self._engine, nbytes)
+            if buffer is not known:
+                self._ports[port] = buffer
+                for launch, index in moving:
+                    launch.move(index, buffer)
+
+    def run(self, batch: Sequence[_Part]) -> None:
+        """Enqueue parts. Raises KernelFailed naming the one that the driver refuses."""
         import pyopencl as cl
 
-        self._addresses[port] = address
-        nbytes = (self._plan.inputs if kind is PlaceKind.INPUT else self._plan.outputs)[number].nbytes
-        known = self._ports.get(port)
-        if self._shared:
-            buffer = self._host.at(address, nbytes)
-        else:
-            buffer = known or device_buffer(self._engine, nbytes)
-        if buffer is not known:
-            self._ports[port] = buffer
-            for launch, index in self._moving[port]:
-                launch.move(index, buffer)
-        if kind is PlaceKind.INPUT and not self._shared and nbytes:
-            cl.enqueue_copy(self._engine.queue, buffer, host_view(address, nbytes), is_blocking=False)
-
-    def run(self, launches: Launches) -> None:
-        """Enqueue launches. Raises KernelFailed naming the step."""
-        import pyopencl as cl
-
-        name = ""
+        stream, name = self._stream, ""
         try:
-            for name, launch in launches:  # noqa: B007 - told when a launch fails
-                launch.enqueue(self._engine.queue)
+            with stream.order:
+                for name, text, commands in batch:  # noqa: B007 - said when a command is refused
+                    begin = None if text is None else stream.stamp()
+                    queue = stream.queue
+                    for command in commands:
+                        command(queue)
+                    if text is not None and begin is not None:
+                        stream.time(text, begin)
         except cl.Error as error:
-            raise KernelFailed(f"step {name!r} failed: {error}") from error
+            raise KernelFailed(f"{name} failed: {error}") from error
 
-    def take(self, name: str, location: Location, source: int, nbytes: int) -> None:
-        """Enqueue a copy of host memory into memory of the device."""
-        import pyopencl as cl
-
-        buffer, offset = self._located(location)
-        with _named(f"step {name!r}"):
-            view = host_view(source, nbytes)
-            cl.enqueue_copy(self._engine.queue, buffer, view, dst_offset=offset, is_blocking=False)
-
-    def give(self, name: str, location: Location, destination: int, nbytes: int) -> None:
-        """Enqueue a copy of memory of the device into host memory."""
-        import pyopencl as cl
-
-        buffer, offset = self._located(location)
-        with _named(f"step {name!r}"):
-            view = host_view(destination, nbytes)
-            cl.enqueue_copy(self._engine.queue, view, buffer, src_offset=offset, is_blocking=False)
-
-    def fetch(self) -> None:
-        """Enqueue copies of the outputs that this device has written to where they belong, where memory is not shared."""
-        for (kind, number), address in self._addresses.items():
-            nbytes = self._plan.outputs[number].nbytes if kind is PlaceKind.OUTPUT else 0
-            if nbytes and not self._shared:
-                self.give("outputs", Location(-1, kind, number, 0), address, nbytes)
-
-    def finish(self) -> None:
-        """Wait for all that was enqueued. Raises KernelFailed."""
-        with _named(f"a step on {self._plan.engines[self._number]}"):
-            self._engine.queue.finish()
-            self._stamps.tell()
+    def wait(self) -> None:
+        """Return when the queue is empty, and write its verbose lines. Raises KernelFailed."""
+        self._stream.wait()
 
     def reorder(self, name: str, primitive: int, source: int, destination: int, nbytes: tuple[int, int]) -> None:
-        """Execute a reorder from host memory to host memory. Raises KernelFailed."""
-        import pyopencl as cl
+        """Execute a reorder from one address of the host's memory to another, and wait. Raises KernelFailed."""
+        ends = list(zip((source, destination), nbytes, strict=True))
+        src, dst = (self._host.at(*end) if self._on_host else device_buffer(self._engine, end[1]) for end in ends)
+        launches = self._launches(primitive, {int(Arg.SRC): (src, 0), int(Arg.DST): (dst, 0)})
+        parts = [self._part(name, primitive, launches)]
+        if not self._on_host:
+            into = _Part(name, None, [lambda queue: copy_to_device(queue, src, 0, *ends[0])])
+            parts = [into, *parts, _Part(name, None, [lambda queue: copy_to_host(queue, dst, 0, *ends[1])])]
+        self.run(parts)
+        self.wait()
 
-        queue = self._engine.queue
-        src, dst = (
-            self._host.at(address, size) if self._shared else device_buffer(self._engine, size)
-            for address, size in zip((source, destination), nbytes, strict=True)
-        )
-        with _named(name):
-            if not self._shared:
-                cl.enqueue_copy(queue, src, host_view(source, nbytes[0]))
-            places: dict[int, tuple[Any, int]] = {int(Arg.SRC): (src, 0), int(Arg.DST): (dst, 0)}
-            stamps = StepStamps()
-            launches = bind_launches(self._primitives[primitive], places, self._scratchpad)
-            for part in stamps.around(launches, self._plan.text_of(primitive)):
-                part.enqueue(queue)
-            if not self._shared:
-                cl.enqueue_copy(queue, host_view(destination, nbytes[1]), dst)
-            queue.finish()
-            stamps.tell()
+    def _part(self, name: str, primitive: int, launches: Sequence[BoundLaunch]) -> _Part:
+        return _Part(name, self._plan.text_of(primitive), [launch.enqueue for launch in launches])
 
-    def close(self) -> None:
-        """Wait for the queue and let go of what the launches hold."""
-        self._engine.queue.finish()
-        self._moving.clear()
-        self._ports.clear()
+    def _launches(self, primitive: int, places: Mapping[int, tuple[Any, int]]) -> Sequence[BoundLaunch]:
+        return bind_launches(self._primitives[primitive], places, self._scratchpad)
 
-    def _place(self, location: Location) -> tuple[pyopencl.Buffer | None, int]:
+    def _port_copies(self, kind: PlaceKind) -> list[_Part]:
+        places = [Location(self._number, *port, 0) for port in self._moving if port[0] is kind]
+        copies = [partial(self._copy, at, at, self._nbytes((kind, at.value)), kind is PlaceKind.INPUT) for at in places]
+        return [_Part("inputs" if kind is PlaceKind.INPUT else "outputs", None, copies)]
+
+    def _copy(self, device: Location, host: Location, nbytes: int, into_device: bool, queue: Any) -> None:
+        """Enqueue a copy. Its event is held: one that is dropped waits for its end."""
+        buffer, offset = self._place(device)
+        address = self._memory.address(host)
+        if address is None:
+            address = self._addresses[host.kind][host.value] + host.start
+        copy = copy_to_device if into_device else copy_to_host
+        if nbytes:
+            buffer = buffer or self._ports[device.kind, device.value]
+            self._stream.hold(copy(queue, buffer, offset, address, nbytes))
+
+    def _place(self, at: Location) -> tuple[pyopencl.Buffer | None, int]:
         """Return buffer and offset of an argument; no buffer for one that moves."""
-        if location.kind in (PlaceKind.INPUT, PlaceKind.OUTPUT):
-            self._moving.setdefault((location.kind, location.value), [])
-            return None, location.start
-        if location.kind is PlaceKind.WORK:
-            return self._work[location.owner], location.value + location.start
-        return self._constant(location.value), location.start
+        if at.kind in (PlaceKind.INPUT, PlaceKind.OUTPUT):
+            self._moving.setdefault((at.kind, at.value), [])
+            return None, at.start
+        if at.kind is PlaceKind.WORK:
+            return self._work[at.owner], at.value + at.start
+        return self._constant(at), at.start
 
-    def _located(self, location: Location) -> tuple[pyopencl.Buffer, int]:
-        buffer, offset = self._place(location)
-        return buffer or self._ports[location.kind, location.value], offset
+    def _constant(self, at: Location) -> pyopencl.Buffer:
+        number, nbytes = at.value, self._plan.constants[at.value].nbytes
+        if number not in self._constants:
+            if self._on_host:
+                self._constants[number] = self._host.at(self._memory.constants[number], nbytes)
+            else:
+                self._to_upload.append(at._replace(start=0))
+                self._constants[number] = device_buffer(self._engine, nbytes)
+        return self._constants[number]
 
-    def _constant(self, number: int) -> pyopencl.Buffer:
-        address, nbytes = self._constants[number], self._plan.constants[number].nbytes
-        if self._shared:
-            return self._host.at(address, nbytes)
-        return self._uploaded.setdefault(number, device_buffer(self._engine, nbytes))
-
-    def upload_constants(self) -> None:
-        """Copy the constants that steps read to a device that does not work on host memory."""
-        import pyopencl as cl
-
-        for number, buffer in self._uploaded.items():
-            nbytes = self._plan.constants[number].nbytes
-            if nbytes:
-                cl.enqueue_copy(self._engine.queue, buffer, host_view(self._constants[number], nbytes))
-
-
-@contextmanager
-def _named(what: str) -> Iterator[None]:
-    import pyopencl as cl
-
-    try:
-        yield
-    except cl.Error as error:
-        raise KernelFailed(f"{what} failed: {error}") from error
+    def _nbytes(self, port: tuple[PlaceKind, int]) -> int:
+        kind, number = port
+        return (self._plan.inputs if kind is PlaceKind.INPUT else self._plan.outputs)[number].nbytes

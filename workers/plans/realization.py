@@ -1,27 +1,30 @@
-"""The primitives of a plan on one engine, realized in the plan's order: what is nested in another comes before it."""
+"""The primitives of a plan, realized in the plan's order: what is nested in another comes before it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Sequence
+from typing import Any
 
-from ..primitives.entry import Entry, MalformedEntry, parse_entry
+from ..engines.engine import Engine
+from ..execution.resource import Resource
+from ..execution.resource_mapper import realize
+from ..primitives.entry import MalformedEntry, parse_entry
 from .execution_plan import ExecutionPlan
-
-Realized = TypeVar("Realized")
 
 
 def realize_all(
-    plan: ExecutionPlan, entries: Mapping[int, bytes], realize: Callable[[Entry, Sequence[Realized]], Realized]
-) -> dict[int, Realized]:
-    """Return the realized form of each entry by its number; ``realize`` is given those of its nested primitives.
+    plan: ExecutionPlan, entries: Sequence[bytes], engines: Sequence[Engine]
+) -> dict[int, Resource[Any, Any]]:
+    """Return the resource of each entry by its number, on the engine that the plan says.
 
-    Raises KeyError where a nested primitive is not among the entries, and MalformedEntry.
+    Raises ValueError where there are not as many entries as primitives, and MalformedEntry.
     """
-    found: dict[int, Realized] = {}
-    for number in sorted(entries):
-        entry = parse_entry(entries[number])
+    if len(entries) != len(plan.primitives):
+        raise ValueError(f"expect one entry for each of {len(plan.primitives)} primitives, got {len(entries)}")
+    found: dict[int, Resource[Any, Any]] = {}
+    for number, (data, engine) in enumerate(zip(entries, plan.primitives, strict=True)):
+        entry = parse_entry(data)
         if entry.copies_in or entry.copies_out:
-            raise MalformedEntry(f"{entry.implementation} transfers between engines, as in a plan only crossings do")
-        found[number] = realize(entry, [found[inner] for inner in plan.nested_in(number)])
+            raise MalformedEntry(f"{entry.implementation} copies between engines; in a plan only its reorders do")
+        found[number] = realize(entry, engines[engine], [found[inner] for inner in plan.nested_in(number)])
     return found

@@ -11,39 +11,24 @@ import socket
 import sys
 import traceback
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from poolrt.cachestore.portable_error import describe_exception
 
-from ..engines.cpu import CpuEngine
+from ..engines.engine import Engine
 from ..ipc.channel import MAX_MESSAGE, Channel, ChannelClosed, Message
 from ..ipc.protocol import Kind, checked
 from ..memory.arena_view import ArenaView
 from ..plans.execution_plan import ExecutionPlan
-from ..plans.plan_runner import PlanRunner
+from ..plans.executor import PlanExecutor
+from ..plans.realization import realize_all
 from ..primitives.entry import parse_entry
-from ..threadpools.sequential import SequentialPool
+from ..streams.attributes import StreamAttr
+from ..streams.stream import Stream
 from ..verbose.output import set_verbose
 
 if TYPE_CHECKING:
-    from ..engines.opencl import OpenClEngine
     from ..threadpools.interface import ThreadpoolInterface
-
-
-class Runner(Protocol):
-    """A model made ready on one engine of this process."""
-
-    def run(self, inputs: list[int], outputs: list[int]) -> None:
-        """Execute the plan on row-major inputs and outputs given by address."""
-        ...
-
-    def reorder_constant(self, number: int, source: int, destination: int) -> None:
-        """Bring a constant into its final layout."""
-        ...
-
-    def close(self) -> None:
-        """Free what the runner holds."""
-        ...
 
 
 def main(sock: socket.socket, descriptors: list[int], options: dict[str, Any]) -> None:
@@ -60,15 +45,15 @@ def main(sock: socket.socket, descriptors: list[int], options: dict[str, Any]) -
 
 
 class _Model:
-    """A model as it was sent; its runner is made on first use."""
+    """A model as it was sent; its executor is made on first use."""
 
-    __slots__ = ("constants", "entries", "plan", "runner")
+    __slots__ = ("constants", "entries", "executor", "plan")
 
     def __init__(self, plan: list[Any], entries: list[bytes], constants: list[int]) -> None:
         self.plan = plan
         self.entries = entries
         self.constants = constants
-        self.runner: Runner | None = None
+        self.executor: PlanExecutor | None = None
 
 
 class _Worker:
@@ -76,9 +61,9 @@ class _Worker:
         self._channel = channel
         self._arena = arena
         self._threads = threads
-        self._engine = CpuEngine()
-        self._opencl_engines: dict[int, OpenClEngine] = {}
+        self._engine = Engine("cpu")
         self._pool: ThreadpoolInterface | None = None
+        self._opencl_streams: dict[int, Stream] = {}
         self._models: dict[int, _Model] = {}
         self._actions: dict[Kind, Callable[[Message], Message | None]] = {
             Kind.EXECUTE: self._execute,
@@ -116,16 +101,16 @@ class _Worker:
     def _execute(self, message: Message) -> Message:
         _, token, number, inputs, outputs = message
         model = self._models[number]
-        runner = model.runner or self._realize(model)
+        executor = model.executor or self._realize(model)
         base = self._arena.address
-        runner.run([base + offset for offset in inputs], [base + offset for offset in outputs])
+        executor.run([base + offset for offset in inputs], [base + offset for offset in outputs])
         return [Kind.FINISHED, token, "numba" in sys.modules]
 
     def _reorder(self, message: Message) -> Message:
         _, token, number, constant, source, destination = message
         model = self._models[number]
-        runner = model.runner or self._realize(model)
-        runner.reorder_constant(constant, self._arena.address + source, self._arena.address + destination)
+        executor = model.executor or self._realize(model)
+        executor.reorder_constant(constant, self._arena.address + source, self._arena.address + destination)
         return [Kind.FINISHED, token, "numba" in sys.modules]
 
     def _take_model(self, message: Message) -> None:
@@ -134,44 +119,39 @@ class _Worker:
 
     def _drop_model(self, message: Message) -> None:
         model = self._models.pop(message[1], None)
-        if model is not None and model.runner is not None:
-            model.runner.close()
+        if model is not None and model.executor is not None:
+            model.executor.close()
 
-    def _realize(self, model: _Model) -> Runner:
+    def _realize(self, model: _Model) -> PlanExecutor:
         plan = ExecutionPlan.from_wire(model.plan)
         constants = [self._arena.address + offset for offset in model.constants]
-        if plan.engines == ("cpu",):
-            pool = self._threadpool(plan, model.entries)
-            model.runner = PlanRunner(plan, model.entries, self._engine, constants, pool)
-        elif len(plan.engines) == 1:
-            from ..plans.opencl_runner import OpenClPlanRunner
+        streams = [self._stream(name, plan, model.entries) for name in plan.engines]
+        primitives = realize_all(plan, model.entries, [stream.engine for stream in streams])
+        model.executor = PlanExecutor(plan, primitives, streams, constants)
+        return model.executor
 
-            model.runner = OpenClPlanRunner(plan, model.entries, self._opencl(_index(plan.engines[0])), constants)
-        else:
-            from ..plans.mixed_runner import MixedPlanRunner
+    def _stream(self, name: str, plan: ExecutionPlan, entries: list[bytes]) -> Stream:
+        """Return a stream on an engine: on OpenCL one for all models, on the CPU on the threadpool of all models."""
+        if name == "cpu":
+            attr = StreamAttr("cpu")
+            attr.set_threadpool(self._threadpool(plan, entries))
+            return Stream(self._engine, attr)
+        from ..engines.opencl import runtime
 
-            engines = [self._engine if name == "cpu" else self._opencl(_index(name)) for name in plan.engines]
-            pool = self._threadpool(plan, model.entries)
-            model.runner = MixedPlanRunner(plan, model.entries, engines, constants, pool)
-        return model.runner
+        index = _index(name)
+        if index not in self._opencl_streams:
+            runtime(self._threads)  # before the engine, which would start the drivers with all cores
+            self._opencl_streams[index] = Stream(Engine("opencl", index))
+        return self._opencl_streams[index]
 
-    def _threadpool(self, plan: ExecutionPlan, entries: list[bytes]) -> ThreadpoolInterface:
-        """Return what CPU steps of plans run on, one for all models; the first that has a region loop brings it."""
-        if self._pool is None:
-            if plan.loop is None:
-                return SequentialPool()
+    def _threadpool(self, plan: ExecutionPlan, entries: list[bytes]) -> ThreadpoolInterface | None:
+        """Return the threadpool of CPU steps, None for this thread alone; the first plan with a region loop brings it."""
+        if self._pool is None and plan.loop is not None:
             from ..threadpools.native import NativePool
 
-            kernels = [self._engine.realize(binary) for binary in parse_entry(entries[plan.loop]).binaries]
+            kernels = [self._engine.cpu.realize(binary) for binary in parse_entry(entries[plan.loop]).binaries]
             self._pool = NativePool(self._threads, kernels=kernels)
         return self._pool
-
-    def _opencl(self, index: int) -> OpenClEngine:
-        from ..engines.opencl import OpenClEngine
-
-        if index not in self._opencl_engines:
-            self._opencl_engines[index] = OpenClEngine(index, self._threads)
-        return self._opencl_engines[index]
 
     def _probe(self, message: Message) -> Message:
         from ..engines.opencl import opencl_target, runtime

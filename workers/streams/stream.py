@@ -103,6 +103,15 @@ class Stream:
             raise ValueError(f"stream: expect one on an engine of kind opencl, got {self.engine}")
         return self._queue
 
+    @property
+    def works_on_host(self) -> bool:
+        """Whether the engine works on the host's memory, which is tried once for a device."""
+        if self._queue is None:
+            return True
+        from ..memory.opencl import shares_host_memory
+
+        return shares_host_memory(self.engine.opencl)
+
     def scratchpad(self, nbytes: int, within: bool = False) -> Buffer:
         """Return scratch memory of the host's; whoever uses it holds `order`, or `order_within`."""
         scratchpad = self._scratchpads[within]

@@ -10,9 +10,11 @@ from numpy.typing import NDArray
 
 from poolrt import Graph
 from poolrt.graph.lower import lower
-from poolrt.workers.engines.cpu import CpuEngine
+from poolrt.workers.engines.engine import Engine
 from poolrt.workers.engines.target import cpu_target
-from poolrt.workers.plans.plan_runner import PlanRunner
+from poolrt.workers.plans.executor import PlanExecutor
+from poolrt.workers.plans.realization import realize_all
+from poolrt.workers.streams.stream import Stream
 from tests.references import numpy_type
 from tests.workers import compiled
 
@@ -24,7 +26,7 @@ class NativeGraphs:
 
     def __init__(self) -> None:
         self._creator = compiled.creator()
-        self._engine = CpuEngine()
+        self._engine = Engine("cpu")
 
     def run(self, graph: Graph, inputs: Mapping[str, Array], optimize: bool = True) -> dict[str, Array]:
         """Return the outputs of a graph; inputs are converted to its types."""
@@ -34,12 +36,13 @@ class NativeGraphs:
         entries = [self._creator.create(pd) for pd in lowered.primitives]
         raw = {value: constant.stored() for (value, _), constant in zip(wire["constants"], given, strict=True)}
         final = [raw[c.value] if c.reorder is None else np.full(c.nbytes, 0xFF, np.uint8) for c in plan.constants]
-        runner = PlanRunner(plan, entries, self._engine, [c.ctypes.data for c in final])
+        primitives = realize_all(plan, entries, [self._engine])
+        executor = PlanExecutor(plan, primitives, [Stream(self._engine)], [c.ctypes.data for c in final])
         for number, constant in enumerate(plan.constants):
             if constant.reorder is not None:
-                runner.reorder_constant(number, raw[constant.value].ctypes.data, final[number].ctypes.data)
+                executor.reorder_constant(number, raw[constant.value].ctypes.data, final[number].ctypes.data)
         sources = [np.ascontiguousarray(inputs[p.name].astype(numpy_type(p.dtype))) for p in plan.inputs]
         results = {p.name: np.full(p.nbytes, 0xFF, np.uint8) for p in plan.outputs}
-        runner.run([a.ctypes.data for a in sources], [a.ctypes.data for a in results.values()])
-        runner.close()
+        executor.run([a.ctypes.data for a in sources], [a.ctypes.data for a in results.values()])
+        executor.close()
         return {p.name: results[p.name].view(numpy_type(p.dtype)).reshape(p.dims) for p in plan.outputs}

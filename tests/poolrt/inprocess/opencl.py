@@ -39,7 +39,7 @@ def interleaved(cache: PrimitiveCache) -> dict[str, Any]:
 
 
 def views(cache: PrimitiveCache, on_host: bool) -> dict[str, Any]:
-    """Read parts of what a device computed on both sides of a crossing, on memory of the host's or of the device's own."""
+    """Read parts of what a device computed on both engines of a reorder, in the host's memory or in the device's own."""
     g, weights = Graph("views"), array(32, 32)
     x = g.input("x", (8, 32))
     h = g.eltwise(x, "tanh")
@@ -49,7 +49,7 @@ def views(cache: PrimitiveCache, on_host: bool) -> dict[str, Any]:
     g.output("h", h)
     g.output("z", g.binary(h, x, "add", engine="opencl"))
     executor = Executor(g, cache=cache)
-    executor._means.streams["opencl:0"].engine.opencl.shares_memory = on_host
+    executor._context.streams["opencl:0"].engine.opencl.shares_memory = on_host
     right, created = [], []
     for seed in range(3):
         values = array(8, 32, seed=seed)

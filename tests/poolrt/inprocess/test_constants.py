@@ -1,27 +1,27 @@
-"""What tells constants apart when a graph is prepared again."""
+"""Keys of constants: equal when a graph is compiled again, different for different constants."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from poolrt.graph.constant import Constant, as_constant
-from poolrt.inprocess.constants import Identities
+from poolrt.inprocess.constants import ConstantKeys
 
 from .networks import array
 
 
 def test_the_same_of_a_graphs_arrays_is_known_again_without_being_read() -> None:
     weights = as_constant(array(8, 6))
-    identities = Identities([weights])
+    keys = ConstantKeys([weights])
     again = Constant(weights.array, None, "f32")
-    assert identities.of(again) == identities.of(weights)
-    assert identities.of(again.transposed((1, 0))) == identities.of(weights.transposed((1, 0)))
-    assert identities.of(weights.scaled(np.full(8, 2.0))) == identities.of(again.scaled(np.full(8, 2.0)))
+    assert keys.key(again) == keys.key(weights)
+    assert keys.key(again.transposed((1, 0))) == keys.key(weights.transposed((1, 0)))
+    assert keys.key(weights.scaled(np.full(8, 2.0))) == keys.key(again.scaled(np.full(8, 2.0)))
 
 
 def test_other_parts_views_scales_and_types_of_an_array_are_others() -> None:
     weights = as_constant(array(6, 6))
-    identities = Identities([weights])
+    keys = ConstantKeys([weights])
     made = [
         weights,
         weights.transposed((1, 0)),
@@ -32,13 +32,13 @@ def test_other_parts_views_scales_and_types_of_an_array_are_others() -> None:
         weights.scaled(np.full(6, 3.0)),
         Constant(weights.array, None, "bf16"),
     ]
-    assert len({identities.of(constant) for constant in made}) == len(made)
+    assert len({keys.key(constant) for constant in made}) == len(made)
 
 
 def test_what_passes_made_is_known_by_its_content() -> None:
-    identities = Identities([])
-    assert identities.of(as_constant(array(5))) == identities.of(as_constant(array(5)))
-    assert identities.of(as_constant(array(5))) != identities.of(as_constant(array(5, seed=1)))
-    assert identities.of(as_constant(np.zeros((2, 3), np.int32), None)) != identities.of(
+    keys = ConstantKeys([])
+    assert keys.key(as_constant(array(5))) == keys.key(as_constant(array(5)))
+    assert keys.key(as_constant(array(5))) != keys.key(as_constant(array(5, seed=1)))
+    assert keys.key(as_constant(np.zeros((2, 3), np.int32), None)) != keys.key(
         as_constant(np.zeros((2, 3), np.float32))
     )

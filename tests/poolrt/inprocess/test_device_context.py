@@ -14,8 +14,8 @@ BOUND_S = 30.0
 
 
 def key(output: str = "y", algorithm: str = "relu", dims: tuple[int, ...] = (2, 3), **others: object) -> InstanceKey:
-    fields = {"what": "primitive", "executor": "executor", "thread": 0, **others}
-    return InstanceKey(output=output, in_place=("eltwise", algorithm), shapes=(dims,), **fields)  # type: ignore[arg-type]
+    fields = {"what": "constant", "executor": "executor", "thread": 0, **others}
+    return InstanceKey(details=(output, "eltwise", algorithm), shapes=(dims,), **fields)  # type: ignore[arg-type]
 
 
 def test_an_instance_is_made_once_and_found_from_then_on() -> None:
@@ -34,9 +34,9 @@ def test_an_instance_is_made_once_and_found_from_then_on() -> None:
         key(dims=(3, 2)),
         key(executor="another"),
         key(thread=1),
-        key(what="memories"),
+        key(what="plan"),
     ],
-    ids=["output", "in place", "shape", "executor", "thread", "what"],
+    ids=["output", "algorithm", "shape", "executor", "thread", "what"],
 )
 def test_whatever_differs_is_another_instance(other: InstanceKey) -> None:
     context = DeviceContext()

@@ -9,9 +9,12 @@ import numpy as np
 from poolrt.graph.lower import lower
 from poolrt.graph.onnx.importer import load_onnx
 from poolrt.models import build, expected
-from poolrt.workers.engines.opencl import OpenClEngine
+from poolrt.workers.engines.engine import Engine
+from poolrt.workers.engines.opencl import runtime
 from poolrt.workers.engines.target import cpu_target
-from poolrt.workers.plans.opencl_runner import OpenClPlanRunner
+from poolrt.workers.plans.executor import PlanExecutor
+from poolrt.workers.plans.realization import realize_all
+from poolrt.workers.streams.stream import Stream
 from tests.workers import compiled
 from tests.workers.own_process import serve
 
@@ -20,7 +23,8 @@ class Networks:
     """One engine and one creator for all requests."""
 
     def __init__(self) -> None:
-        self._engine = OpenClEngine(threads=2)
+        runtime(threads=2)
+        self._engine = Engine("opencl")
         self._creator = compiled.creator()
 
     def answer(self, name: str) -> Any:
@@ -34,16 +38,17 @@ class Networks:
         plan = lowered.plan
         final = [raw[c.value] if c.reorder is None else np.empty(c.nbytes // 4, np.float32) for c in plan.constants]
         entries = [self._creator.create(pd) for pd in lowered.primitives]
-        runner = OpenClPlanRunner(plan, entries, self._engine, [c.ctypes.data for c in final])
+        primitives = realize_all(plan, entries, [self._engine])
+        executor = PlanExecutor(plan, primitives, [Stream(self._engine)], [c.ctypes.data for c in final])
         for number, kept in enumerate(plan.constants):
             if kept.reorder is not None:
-                runner.reorder_constant(number, raw[kept.value].ctypes.data, final[number].ctypes.data)
+                executor.reorder_constant(number, raw[kept.value].ctypes.data, final[number].ctypes.data)
         wanted = expected(name)
         x, y = wanted.inputs()[plan.inputs[0].name], np.empty(wanted.output.shape, np.float32)
         for _ in range(2):
             y[:] = np.nan
-            runner.run([x.ctypes.data], [y.ctypes.data])
-        runner.close()
+            executor.run([x.ctypes.data], [y.ctypes.data])
+        executor.close()
         return wanted.error(y), float(np.abs(wanted.output).max())
 
 

@@ -80,7 +80,7 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 def test_asking_for_an_engine_is_all_that_imports_pyopencl(device: str) -> None:
     code = """
 import sys
-import poolrt.workers.engines.opencl, poolrt.workers.plans.opencl_runner, poolrt.workers.implementations.native.convolution
+import poolrt.workers.engines.opencl, poolrt.workers.plans.opencl_backend, poolrt.workers.implementations.native.convolution
 print("pyopencl" in sys.modules, "numpy" in sys.modules)
 """
     assert python(code).split() == ["False", "False"]

@@ -12,11 +12,14 @@ from numpy.typing import NDArray
 
 from poolrt import Graph
 from poolrt.graph.lower import lower
-from poolrt.workers.engines.cpu import CpuEngine
-from poolrt.workers.engines.opencl import OpenClEngine
+from poolrt.workers.engines.engine import Engine
+from poolrt.workers.engines.opencl import runtime
 from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.plans.execution_plan import CrossEngineReorder
-from poolrt.workers.plans.mixed_runner import MixedPlanRunner
+from poolrt.workers.plans.executor import PlanExecutor
+from poolrt.workers.plans.realization import realize_all
+from poolrt.workers.streams.attributes import StreamAttr
+from poolrt.workers.streams.stream import Stream
 from poolrt.workers.threadpools.threads import ThreadsPool
 from tests.poolrt.graph.every_operation import OPERATIONS, graph_of, values_of
 from tests.poolrt.graph.interpreter import run_wire
@@ -28,7 +31,7 @@ ROUNDS = 4
 
 
 def graphs() -> dict[str, Graph]:
-    """Return graphs whose tensors cross in all the ways there are."""
+    """Return graphs whose tensors pass between engines in all the ways there are."""
     random = np.random.default_rng(0)
 
     def array(*shape: int) -> Array:
@@ -70,25 +73,28 @@ class Mixing:
     """Engines and creator for all graphs."""
 
     def __init__(self, shared: bool) -> None:
-        self._shared = shared
-        self._device = OpenClEngine(threads=2)
+        runtime(threads=2)
+        device, attr = Engine("opencl"), StreamAttr("cpu")
+        device.opencl.shares_memory = shared
         self._creator = compiled.creator()
         self._pool = ThreadsPool(2)
+        attr.set_threadpool(self._pool)
+        self._streams = {"cpu": Stream(Engine("cpu"), attr), "opencl:0": Stream(device)}
 
     def error(self, graph: Graph, given_inputs: Mapping[str, Array] | None = None) -> dict[str, Any]:
-        """Return the largest error of some runs, how many crossings a graph has and copies, and its engines."""
+        """Return the largest error of some runs, how many reorders between engines a graph has and copies, and its engines."""
         wire, given = graph.to_wire()
-        lowered = lower(wire, {"cpu": cpu_target(), "opencl:0": self._device.target})
+        lowered = lower(wire, {"cpu": cpu_target(), "opencl:0": self._streams["opencl:0"].engine.target})
         plan = lowered.plan
         entries = [self._creator.create(pd) for pd in lowered.primitives]
         raw = {value: constant.stored() for (value, _), constant in zip(wire["constants"], given, strict=True)}
         final = [raw[c.value] if c.reorder is None else np.full(c.nbytes, 0xFF, np.uint8) for c in plan.constants]
-        engines = [CpuEngine() if name == "cpu" else self._device for name in plan.engines]
-        addresses = [c.ctypes.data for c in final]
-        runner = MixedPlanRunner(plan, entries, engines, addresses, self._pool, self._shared)
+        streams = [self._streams[name] for name in plan.engines]
+        primitives = realize_all(plan, entries, [stream.engine for stream in streams])
+        executor = PlanExecutor(plan, primitives, streams, [c.ctypes.data for c in final])
         for number, constant in enumerate(plan.constants):
             if constant.reorder is not None:
-                runner.reorder_constant(number, raw[constant.value].ctypes.data, final[number].ctypes.data)
+                executor.reorder_constant(number, raw[constant.value].ctypes.data, final[number].ctypes.data)
         worst = 0.0
         for turn in range(ROUNDS if given_inputs is None else 1):
             # Inputs and outputs move from run to run, and come back to where they were.
@@ -96,14 +102,14 @@ class Mixing:
             inputs = given_inputs or {p.name: random.standard_normal(p.dims).astype(np.float32) for p in plan.inputs}
             places = [np.ascontiguousarray(inputs[p.name].astype(numpy_type(p.dtype))) for p in plan.inputs]
             results = [np.full(p.nbytes, 0xFF, np.uint8) for p in plan.outputs]
-            runner.run([a.ctypes.data for a in places], [a.ctypes.data for a in results])
+            executor.run([a.ctypes.data for a in places], [a.ctypes.data for a in results])
             wanted = run_wire(*graph.to_wire(), inputs)
             for port, flat in zip(plan.outputs, results, strict=True):
                 got = flat.view(numpy_type(port.dtype)).reshape(port.dims).astype(np.float64)
                 worst = max(worst, float(np.abs(got - wanted[port.name]).max()))
-        runner.close()
-        crossings = sum(isinstance(step, CrossEngineReorder) for step in plan.steps)
-        return {"error": worst, "crossings": crossings, "copies": runner.copies, "engines": plan.engines}
+        executor.close()
+        reorders = sum(isinstance(step, CrossEngineReorder) for step in plan.steps)
+        return {"error": worst, "reorders": reorders, "copies": executor.copies, "engines": plan.engines}
 
     def close(self) -> None:
         """Stop the threads."""

@@ -9,12 +9,15 @@ from typing import Any
 import numpy as np
 
 from poolrt.workers.desc import Arg, Binary, Eltwise, MemoryDesc, PrimitiveAttr, Reorder
-from poolrt.workers.engines.opencl import OpenClEngine
+from poolrt.workers.engines.engine import Engine
+from poolrt.workers.engines.opencl import runtime
 from poolrt.workers.implementations.primitive_desc import primitive_desc
 from poolrt.workers.implementations.program import Launch, Program
 from poolrt.workers.plans.execution_plan import ExecutionPlan, Place, PlaceKind, PlanConstant, Port, Step
-from poolrt.workers.plans.opencl_runner import OpenClPlanRunner
+from poolrt.workers.plans.executor import PlanExecutor
+from poolrt.workers.plans.realization import realize_all
 from poolrt.workers.primitives.entry import pack_entry, parse_entry
+from poolrt.workers.streams.stream import Stream
 from poolrt.workers.threadpools.interface import KernelFailed
 from tests.workers import compiled
 
@@ -22,7 +25,9 @@ ROWS, COLUMNS = 6, 35
 
 
 def main(shared: bool) -> None:
-    engine = OpenClEngine(threads=2)
+    runtime(threads=2)
+    engine = Engine("opencl")
+    engine.opencl.shares_memory = shared
     wide, flat = MemoryDesc((ROWS, COLUMNS), "f32"), MemoryDesc((1, COLUMNS), "f32")
     turned = MemoryDesc((COLUMNS, ROWS), "f32", "ba")
     ops = (
@@ -45,17 +50,17 @@ def main(shared: bool) -> None:
     plan = ExecutionPlan(("opencl:0",), steps, (constant,), ports[:1], ports[1:], (2048,), (0,) * len(ops))
     given = np.arange(COLUMNS, dtype=np.float32) - 10
     constants = np.full_like(given, np.nan)
-    runner = OpenClPlanRunner(plan, entries, engine, [constants.ctypes.data], shared)
-    runner.reorder_constant(0, given.ctypes.data, constants.ctypes.data)
+    executor = PlanExecutor(plan, realize_all(plan, entries, [engine]), [Stream(engine)], [constants.ctypes.data])
+    executor.reorder_constant(0, given.ctypes.data, constants.ctypes.data)
     wrong = 0
     buffers = [(np.empty((ROWS, COLUMNS), np.float32), np.empty((COLUMNS, ROWS), np.float32)) for _ in range(3)]
     for turn in range(9):
         x, y = buffers[turn % 3]
         x[:] = np.random.default_rng(turn).integers(-20, 20, x.shape)
         y[:] = np.nan
-        runner.run([x.ctypes.data], [y.ctypes.data])
+        executor.run([x.ctypes.data], [y.ctypes.data])
         wrong += int((y != np.maximum(x + given, 0).T).sum())
-    runner.close()
+    executor.close()
     print(
         json.dumps(
             {"wrong": wrong, "constant": constants.tolist() == given.tolist(), "failed": fails(engine, plan, entries)}
@@ -63,7 +68,7 @@ def main(shared: bool) -> None:
     )
 
 
-def fails(engine: OpenClEngine, plan: ExecutionPlan, entries: list[bytes]) -> str:
+def fails(engine: Engine, plan: ExecutionPlan, entries: list[bytes]) -> str:
     """Return the error of a plan whose second step asks for groups that do not divide its grid."""
     entry = parse_entry(entries[1])
     broken = tuple(
@@ -72,9 +77,10 @@ def fails(engine: OpenClEngine, plan: ExecutionPlan, entries: list[bytes]) -> st
     program: Any = Program((), broken, entry.tables, entry.scratchpad)
     bad = pack_entry(entry.implementation, "opencl", program, list(entry.binaries), list(entry.kernel_names))
     room = np.zeros(4096, np.float32)
-    runner = OpenClPlanRunner(plan, [entries[0], bad, *entries[2:]], engine, [room.ctypes.data])
+    primitives = realize_all(plan, [entries[0], bad, *entries[2:]], [engine])
+    executor = PlanExecutor(plan, primitives, [Stream(engine)], [room.ctypes.data])
     try:
-        runner.run([room.ctypes.data], [room.ctypes.data + 8192])
+        executor.run([room.ctypes.data], [room.ctypes.data + 8192])
     except KernelFailed as error:
         return str(error)
     return ""

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from poolrt.workers.desc import MemoryDesc, PrimitiveAttr, Reorder
+from poolrt.workers.engines.engine import Engine
 from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.implementations.primitive_desc import primitive_desc
 from poolrt.workers.implementations.program import Program
+from poolrt.workers.plans import realization
 from poolrt.workers.plans.execution_plan import ExecutionPlan
 from poolrt.workers.plans.realization import realize_all
 from poolrt.workers.primitives.entry import Entry, MalformedEntry, pack_entry
@@ -23,20 +26,28 @@ def plan(*nested: tuple[int, ...]) -> ExecutionPlan:
     return ExecutionPlan(("cpu",), (), (), (), (), (0,), (0,) * len(nested), nested)
 
 
-def test_what_is_nested_is_realized_before_and_once() -> None:
+def test_what_is_nested_is_realized_before_and_once(monkeypatch: pytest.MonkeyPatch) -> None:
     realized: list[str] = []
 
-    def realize(parsed: Entry, nested: Sequence[str]) -> str:
+    def realize(parsed: Entry, engine: str, nested: Sequence[str]) -> str:
         realized.append(parsed.implementation)
-        return f"{parsed.implementation}({', '.join(nested)})"
+        return f"{parsed.implementation} on {engine}({', '.join(nested)})"
 
-    entries = {number: entry(name, Program((), ())) for number, name in ((2, "c"), (0, "a"), (1, "b"))}
-    assert realize_all(plan((), (0,), (1, 0)), entries, realize)[2] == "c(b(a()), a())"
+    monkeypatch.setattr(realization, "realize", realize)
+    entries = [entry(name, Program((), ())) for name in "abc"]
+    engine: Any = "cpu"
+    found: Any = realize_all(plan((), (0,), (1, 0)), entries, [engine])
+    assert found[2] == "c on cpu(b on cpu(a on cpu()), a on cpu())"
     assert realized == ["a", "b", "c"]
+
+
+def test_a_plan_needs_one_entry_for_each_primitive() -> None:
+    with pytest.raises(ValueError, match="expect one entry for each of 2 primitives, got 1"):
+        realize_all(plan((), ()), [entry("a", Program((), ()))], [Engine("cpu")])
 
 
 def test_a_reorder_between_engines_is_refused() -> None:
     md = MemoryDesc((3,), "f32")
     program = primitive_desc(Reorder(md, md, "opencl", "cpu"), PrimitiveAttr(), cpu_target()).program()
-    with pytest.raises(MalformedEntry, match="native:crossing transfers between engines"):
-        realize_all(plan(()), {0: entry("native:crossing", program)}, lambda parsed, nested: parsed)
+    with pytest.raises(MalformedEntry, match="native:crossing copies between engines"):
+        realize_all(plan(()), [entry("native:crossing", program)], [Engine("cpu")])

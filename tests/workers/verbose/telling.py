@@ -13,7 +13,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -21,14 +20,13 @@ from poolrt import Executor, Graph
 from poolrt.cachestore import CacheStore
 from poolrt.graph.lower import lower
 from poolrt.workers import Arg, Engine, InnerProduct, Memory, MemoryDesc, Reorder, Stream, StreamAttr
-from poolrt.workers.engines.cpu import CpuEngine
-from poolrt.workers.engines.opencl import OpenClEngine
+from poolrt.workers.engines.opencl import runtime
 from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.execution.primitive_desc_iface import PrimitiveDescIface
 from poolrt.workers.implementations.primitive_desc import PrimitiveDesc
 from poolrt.workers.plans.execution_plan import Step
-from poolrt.workers.plans.mixed_runner import MixedPlanRunner
-from poolrt.workers.plans.opencl_runner import OpenClPlanRunner
+from poolrt.workers.plans.executor import PlanExecutor
+from poolrt.workers.plans.realization import realize_all
 from poolrt.workers.primitives.cache import PrimitiveCache
 from poolrt.workers.primitives.key import primitive_key
 from poolrt.workers.threadpools.threads import ThreadsPool
@@ -59,7 +57,8 @@ class Telling:
     """One device for all parts."""
 
     def __init__(self, home: str) -> None:
-        self._device = OpenClEngine(threads=2)
+        runtime(threads=2)
+        self._device = Engine("opencl")
         self._entries: dict[str, bytes] = {}
         self._creator = compiled.creator()
         self._cache = PrimitiveCache(64, CacheStore.connect(home=home, url=f"unix://{home}/none.sock"), self.created)
@@ -81,11 +80,13 @@ class Telling:
         final = [np.zeros(c.nbytes, np.uint8) if c.reorder is not None else raw[c.value] for c in plan.constants]
         places = [c.ctypes.data for c in final]
         pool = ThreadsPool(2)
-        if len(plan.engines) == 1:
-            runner: Any = OpenClPlanRunner(plan, entries, self._device, places, shared)
-        else:
-            engines = [CpuEngine() if name == "cpu" else self._device for name in plan.engines]
-            runner = MixedPlanRunner(plan, entries, engines, places, pool, shared)
+        attr = StreamAttr("cpu")
+        attr.set_threadpool(pool)
+        self._device.opencl.shares_memory = shared
+        known = {"cpu": Stream(Engine("cpu"), attr), "opencl:0": Stream(self._device)}
+        streams = [known[name] for name in plan.engines]
+        primitives = realize_all(plan, entries, [stream.engine for stream in streams])
+        executor = PlanExecutor(plan, primitives, streams, places)
         ports = [[np.zeros(p.nbytes, np.uint8) for p in some] for some in (plan.inputs, plan.outputs)]
         reorders = [c.reorder for c in plan.constants if c.reorder is not None]
         steps = [step.primitive for step in plan.steps if isinstance(step, Step)]
@@ -93,10 +94,10 @@ class Telling:
         def run() -> None:
             for number, constant in enumerate(plan.constants):
                 if constant.reorder is not None:
-                    runner.reorder_constant(number, raw[constant.value].ctypes.data, final[number].ctypes.data)
+                    executor.reorder_constant(number, raw[constant.value].ctypes.data, final[number].ctypes.data)
             for _ in range(RUNS):
-                runner.run(*([a.ctypes.data for a in some] for some in ports))
-            runner.close()
+                executor.run(*([a.ctypes.data for a in some] for some in ports))
+            executor.close()
             pool.close()
 
         return run, Counter(plan.texts[n] for n in [*reorders, *steps * RUNS])

@@ -18,7 +18,6 @@ from ...desc import Arg
 from ...engines.engine import Engine
 from ...implementations.program import Transfer
 from ...memory.buffer import Buffer
-from ...memory.opencl import host_view
 from ...primitives.entry import Entry
 from ...streams.stream import Stream
 from ...threadpools.interface import KernelFailed, Region
@@ -28,12 +27,13 @@ from ...threadpools.sequential import SequentialPool
 from ..native_execution import CpuExecution
 from ..opencl_execution import OpenClExecution
 from ..stamps import stamped
+from .copies import copy_across, copy_to_device, copy_to_host
 
 if TYPE_CHECKING:
     from ..memory import Memory
 
-#: Queue, buffer, and bytes of the host's.
-_Copy = tuple[Any, Any, Any]
+#: The arguments of `copy_to_device`: queue, buffer, offset in it, address in the host's memory, bytes.
+_Copy = tuple[Any, Any, int, int, int]
 _SCRATCHPAD: Final = int(Arg.SCRATCHPAD)
 
 
@@ -59,39 +59,33 @@ class DeviceCrossEngineExecution:
             try:
                 with _named(self._entry.implementation):
                     for transfer in self._entry.copies_in:
-                        under_way.append(self._copy_in(stream, args[transfer.arg], transfer, _place(transfer, buffers)))
+                        self._copy(stream, args[transfer.arg], transfer, _place(transfer, buffers), under_way, True)
                     self._inner.enqueue(stream, buffers)
                     for transfer in self._entry.copies_out:
-                        under_way.append(
-                            self._copy_out(stream, args[transfer.arg], transfer, _place(transfer, buffers))
-                        )
+                        self._copy(stream, args[transfer.arg], transfer, _place(transfer, buffers), under_way, False)
                 if text is not None and begin is not None:
                     stream.time(text, begin)
             finally:
                 # Events too, for one that is dropped waits for its end.
                 stream.hold(used)
 
-    def _copy_in(self, stream: Stream, source: Memory, transfer: Transfer, place: tuple[Any, int]) -> object | None:
-        import pyopencl as cl
-
-        buffer, offset = place
-        if source.is_on_host:
-            view = host_view(source.address, transfer.nbytes)
-            return cl.enqueue_copy(stream.queue, buffer, view, dst_offset=offset, is_blocking=False)
-        there, here = (_queue(source), source.device_buffer, 0), (self._compute_engine.opencl.queue, buffer, offset)
-        stream.on_host(partial(_pass_on, self._entry.implementation, there, here, transfer.nbytes))
-        return None
-
-    def _copy_out(self, stream: Stream, target: Memory, transfer: Transfer, place: tuple[Any, int]) -> object | None:
-        import pyopencl as cl
-
-        buffer, offset = place
-        if target.is_on_host:
-            view = host_view(target.address, transfer.nbytes)
-            return cl.enqueue_copy(stream.queue, view, buffer, src_offset=offset, is_blocking=False)
-        here, there = (self._compute_engine.opencl.queue, buffer, offset), (_queue(target), target.device_buffer, 0)
-        stream.on_host(partial(_pass_on, self._entry.implementation, here, there, transfer.nbytes))
-        return None
+    def _copy(
+        self,
+        stream: Stream,
+        other: Memory,
+        transfer: Transfer,
+        place: tuple[Any, int],
+        under_way: list[object],
+        into: bool,
+    ) -> None:
+        """Copy between memory of another engine and a place on this one, ``into`` the place or out of it."""
+        if other.is_on_host:
+            copy = copy_to_device if into else copy_to_host
+            under_way.append(copy(stream.queue, *place, other.address, transfer.nbytes))
+            return
+        there, here = (_queue(other), other.device_buffer, 0), (self._compute_engine.opencl.queue, *place)
+        source, target = (there, here) if into else (here, there)
+        stream.on_host(partial(_copy_across, self._entry.implementation, source, target, transfer.nbytes))
 
 
 class HostCrossEngineExecution:
@@ -126,7 +120,7 @@ class HostCrossEngineExecution:
         keep = used, [memory.owner for memory in args.values()]
         there = {arg: (_queue(memory), memory.device_buffer) for arg, memory in args.items() if not memory.is_on_host}
         copies_in, copies_out = (
-            [(*there[transfer.arg], _view(transfer, addresses)) for transfer in transfers]
+            [(*there[transfer.arg], 0, sum(_place(transfer, addresses)), transfer.nbytes) for transfer in transfers]
             for transfers in (self._entry.copies_in, self._entry.copies_out)
         )
         copies = _Copies(self._entry.implementation, copies_in, copies_out, keep)
@@ -136,7 +130,7 @@ class HostCrossEngineExecution:
 
 
 class _Copies:
-    """The copies of one execution from and to devices, each a queue, a device's buffer, and bytes of the host's.
+    """The copies of one execution from and to devices, each as `copy_to_device` takes it.
 
     ``keep`` lives as long.
     """
@@ -150,30 +144,22 @@ class _Copies:
 
     def copy_in(self, _i: int, _n: int) -> None:
         """Copy from devices. Raises KernelFailed."""
-        import pyopencl as cl
-
         with _named(self._name):
-            for queue, buffer, view in self._copies_in:
-                cl.enqueue_copy(queue, view, buffer)
+            for copy in self._copies_in:
+                copy_to_host(*copy).wait()
         self._copied_in = True
 
     def copy_out(self, _i: int, _n: int) -> None:
         """Copy to devices, unless what that is made of has not come. Raises KernelFailed."""
-        import pyopencl as cl
-
         with _named(self._name):
-            for queue, buffer, view in self._copies_out if self._copied_in else ():
-                cl.enqueue_copy(queue, buffer, view)
+            for copy in self._copies_out if self._copied_in else ():
+                copy_to_device(*copy).wait()
 
 
-def _pass_on(name: str, source: tuple[Any, Any, int], target: tuple[Any, Any, int], nbytes: int) -> None:
-    """Copy from one context to another through the host's memory, each given as queue, buffer, offset. Raises KernelFailed."""
-    import pyopencl as cl
-
-    between = bytearray(nbytes)
+def _copy_across(name: str, source: tuple[Any, Any, int], target: tuple[Any, Any, int], nbytes: int) -> None:
+    """Copy from one context to another, each given as queue, buffer, offset. Raises KernelFailed."""
     with _named(name):
-        cl.enqueue_copy(source[0], between, source[1], src_offset=source[2])
-        cl.enqueue_copy(target[0], target[1], between, dst_offset=target[2])
+        copy_across(source, target, nbytes)
 
 
 @contextmanager
@@ -192,12 +178,6 @@ def _place(transfer: Transfer, buffers: Mapping[int, Any]) -> tuple[Any, int]:
     _, value = transfer.place
     arg, offset = value if isinstance(value, tuple) else (Arg.SCRATCHPAD, int(value))
     return buffers[arg], offset
-
-
-def _view(transfer: Transfer, addresses: Mapping[int, int]) -> memoryview:
-    """Return the bytes of a transfer's place in the host's memory."""
-    address, offset = _place(transfer, addresses)
-    return host_view(address + offset, transfer.nbytes)
 
 
 def _queue(memory: Memory) -> Any:

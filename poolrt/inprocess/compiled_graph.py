@@ -1,0 +1,141 @@
+"""A graph compiled for one executor, inputs of certain shapes and a phase: a plan with its primitives and constants."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from poolrt.graph.constant import Constant
+from poolrt.graph.lowered_plan import LoweredPlan
+from poolrt.inprocess.device_context import DeviceContext, InstanceKey
+from poolrt.workers.desc import Arg
+from poolrt.workers.execution.memory import Memory
+from poolrt.workers.execution.primitive import Primitive
+from poolrt.workers.plans.execution_plan import PlaceKind, Step
+from poolrt.workers.plans.executor import PlanExecutor
+from poolrt.workers.primitives.cache import PrimitiveCache
+from poolrt.workers.streams.stream import Stream
+from poolrt.workers.verbose.text import described
+
+from .constants import ConstantKeys, copy_to_engine, reorder_constant, store_constant
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutionContext:
+    """What an executor computes with: streams by name of engine, the primitive cache, its identity and its instances.
+
+    A thread holds ``locks`` while it makes what all threads share, so that it is made once: the first outside of
+    threadpools, the second within their tasks. The first's holder may be waiting for such a task, which makes it twice.
+    """
+
+    streams: Mapping[str, Stream]
+    cache: PrimitiveCache | None
+    instances: DeviceContext
+    executor: object
+    locks: tuple[threading.RLock, threading.RLock]
+
+    def within(self) -> bool:
+        """Return whether the calling thread runs a task of a threadpool that a stream computes on."""
+        return any(stream.engine.kind == "cpu" and stream.pool.get_in_parallel() for stream in self.streams.values())
+
+    def thread(self, within: bool) -> int:
+        """Return the number under which the calling thread has instances to itself, 0 where threads do not share.
+
+        Within a task it is another one: a thread that waits for a pool may run tasks of it meanwhile.
+        """
+        number = self.instances.thread()
+        return ~number if within else number
+
+    def find_or_add(self, key: InstanceKey, make: Callable[[], T]) -> T:
+        """Return an instance that all threads of the executor share."""
+        found: T | None = self.instances.find(key)
+        if found is None:
+            with self.locks[self.within()]:
+                found = self.instances.find_or_add(key, make)
+        return found
+
+
+class CompiledGraph:
+    """A plan with created primitives, which threads share; each thread has a plan executor of its own."""
+
+    def __init__(
+        self, lowered: LoweredPlan, constants: Mapping[int, Constant], keys: ConstantKeys, context: ExecutionContext
+    ) -> None:
+        """Get or create the primitives; ``constants`` are by value of the wire form. Raises CreationFailed."""
+        self._plan = plan = lowered.plan
+        self._constants = constants
+        self._keys = keys
+        self._context = context
+        self._streams = [context.streams[name] for name in plan.engines]
+        self._descs = lowered.primitives
+        used = dict.fromkeys(step.primitive for step in plan.steps if isinstance(step, Step))
+        self._primitives = {number: self._primitive(number) for number in used}
+
+    @property
+    def primitives(self) -> tuple[Primitive, ...]:
+        """The primitives of the steps, each once, in the order of their first use."""
+        return tuple(self._primitives.values())
+
+    def executor(self, within: bool, verbose: bool) -> PlanExecutor:
+        """Return an executor of the plan for one thread, ``within`` tasks of a threadpool or not; ``verbose`` writes lines."""
+        plan = self._plan
+        if verbose:
+            engines = [self._streams[engine].engine.index for engine in plan.primitives]
+            plan = replace(plan, texts=tuple(map(described, self._descs, engines)))
+        constants = [self._constant(number) for number in range(len(plan.constants))]
+        uploads = {place: self._upload(*place) for place in self._read_elsewhere()}
+        return PlanExecutor(
+            plan,
+            {number: primitive.resource for number, primitive in self._primitives.items()},
+            self._streams,
+            [memory.address for memory in constants],
+            uploads={place: memory.device_buffer for place, memory in uploads.items()},
+            within=within,
+            keep=(constants, uploads),
+        )
+
+    def _primitive(self, number: int) -> Primitive:
+        engine = self._streams[self._plan.primitives[number]].engine
+        return Primitive(self._descs[number], engine, self._context.cache)
+
+    def _read_elsewhere(self) -> set[tuple[int, int]]:
+        """Return engine and number of the constants that engines read which do not work on the host's memory."""
+        read = [
+            (self._plan.primitives[step.primitive], place.value)
+            for step in self._plan.steps
+            if isinstance(step, Step)
+            for _, place in step.args
+            if place.kind is PlaceKind.CONSTANT
+        ]
+        return {(engine, constant) for engine, constant in read if not self._streams[engine].works_on_host}
+
+    def _constant(self, number: int) -> Memory:
+        """Return a constant in its final layout, in the host's memory."""
+        planned = self._plan.constants[number]
+        constant = self._constants[planned.value]
+
+        def make() -> Memory:
+            if planned.reorder is None:
+                return store_constant(constant)
+            stream = self._streams[self._plan.primitives[planned.reorder]]
+            return reorder_constant(constant, self._primitive(planned.reorder), stream)
+
+        return self._context.find_or_add(self._constant_key(number, ""), make)
+
+    def _upload(self, engine: int, number: int) -> Memory:
+        """Return a constant in its final layout, in the memory of an engine."""
+        key = self._constant_key(number, self._plan.engines[engine])
+        return self._context.find_or_add(
+            key, lambda: copy_to_engine(self._constant(number), self._streams[engine].engine)
+        )
+
+    def _constant_key(self, number: int, engine: str) -> InstanceKey:
+        planned = self._plan.constants[number]
+        constant = self._constants[planned.value]
+        form = None if planned.reorder is None else self._descs[planned.reorder].memories()[Arg.DST]
+        details: tuple[Any, ...] = (engine, form, *self._keys.key(constant))
+        return InstanceKey("constant", details, (constant.dims,), self._context.executor)
