@@ -17,8 +17,8 @@ import pytest
 from poolrt.cachestore import StoreUnavailable
 from poolrt.cachestore.redis.server_binary import bundled_server, find_server
 
-#: The servers on which whatever may differ between them is tested.
-VERSIONS: Final = ("default", "other", "valkey")
+#: The servers on which everything that may differ between them is tested: by default the two that differ most.
+VERSIONS: Final = ("default", "valkey", pytest.param("other", marks=pytest.mark.slow))
 
 _LIMIT_S: Final = 10.0
 #: Debian's package redis-tools has the whole server under this name and no service; its own name tells it what to be.
@@ -48,7 +48,7 @@ def valkey_program() -> str:
 
 
 def program_of(which: str, folder: Path) -> str | None:
-    """Return a program by one of the names in `VERSIONS`; None stands for the default one."""
+    """Return a program by its name in `VERSIONS`; None means the default one."""
     return {"default": lambda: None, "other": lambda: other_program(folder), "valkey": valkey_program}[which]()
 
 

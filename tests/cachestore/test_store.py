@@ -1,4 +1,4 @@
-"""What a store promises, whether its Redis is a server of either version, behind TLS, the embedded one, or away."""
+"""The promises of a store, with a Redis server of each version, behind TLS, embedded, or away."""
 
 from __future__ import annotations
 
@@ -23,7 +23,13 @@ KEYS = [Key({"primitive": "test", "n": number}) for number in range(12)]
 OpenStore = Callable[..., CacheStore]
 
 
-@pytest.fixture(params=["server", "other server", "valkey server", "secure server", "embedded", "away"])
+#: The kinds of Redis that a store can meet: by default two that differ most, and none.
+BACKENDS = ["embedded", "valkey server", "away"] + [
+    pytest.param(backend, marks=pytest.mark.slow) for backend in ("server", "other server", "secure server")
+]
+
+
+@pytest.fixture(params=BACKENDS)
 def backend(request: pytest.FixtureRequest) -> str:
     """Return each kind of Redis that a store can meet."""
     return str(request.param)

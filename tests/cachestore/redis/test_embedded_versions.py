@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from pathlib import Path
 
 import pytest
@@ -11,12 +10,17 @@ from poolrt.cachestore import Key
 from poolrt.cachestore.redis.server_binary import find_server
 
 from ..conftest import StoreMaker
-from ..server_programs import VERSIONS, program_of, version_of
+from ..server_programs import program_of, version_of
 
 KEY = Key({"primitive": "test"})
 
 
-@pytest.fixture(params=list(itertools.combinations(VERSIONS, 2)), ids=" ".join)
+OTHERS = [
+    pytest.param((which, "other"), marks=pytest.mark.slow, id=f"{which} other") for which in ("default", "valkey")
+]
+
+
+@pytest.fixture(params=[pytest.param(("default", "valkey"), id="default valkey"), *OTHERS])
 def programs(request: pytest.FixtureRequest, tmp_path: Path) -> list[str]:
     """Return two programs, the older one first."""
     found = [program_of(which, tmp_path) or find_server(None) for which in request.param]

@@ -24,7 +24,7 @@ D1, D2, D3 = ("1" * 64, "2" * 64, "3" * 64)
 MakeTier = Callable[..., RedisTier]
 
 
-@pytest.fixture(params=["redis_server", "other_server", "valkey_server"])
+@pytest.fixture(params=["redis_server", "valkey_server", pytest.param("other_server", marks=pytest.mark.slow)])
 def server(request: pytest.FixtureRequest) -> RedisServer:
     """Return a server of each version that is here."""
     found: RedisServer = request.getfixturevalue(request.param)
