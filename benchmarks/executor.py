@@ -20,6 +20,7 @@ from measure import alternate, record, seconds
 from poolrt import Arg, Eltwise, Engine, Executor, Graph, Memory, MemoryDesc, Softmax, Stream
 from poolrt.cachestore import CacheStore
 from poolrt.graph.lower import lower
+from poolrt.graph.passes import optimize
 from poolrt.workers.execution.primitive import Primitive
 from poolrt.workers.plans.executor import PlanExecutor
 from poolrt.workers.primitives.cache import PrimitiveCache
@@ -48,8 +49,7 @@ def large() -> Graph:
 
 def plan_executor(graph: Graph, stream: Stream, cache: PrimitiveCache) -> Callable[[], object]:
     """Return a run as a worker does it: inputs and outputs stay where they are."""
-    wire, _ = graph.to_wire()
-    lowered = lower(wire, {"cpu": stream.target})
+    lowered = lower(optimize(graph.to_ir()), {"cpu": stream.target})
     primitives = {n: Primitive(pd, stream.engine, cache).resource for n, pd in enumerate(lowered.primitives)}
     executor = PlanExecutor(lowered.plan, primitives, [stream], [])
     ports = [

@@ -112,7 +112,7 @@ class BackgroundThread:
         except PoolError as error:
             failed = error
         except Exception as error:  # noqa: BLE001 - whatever it is belongs to one load, whose client is told
-            failed = PoolError(f"{type(error).__name__}: {error}")
+            failed = PoolError(f"internal error: {type(error).__name__}: {error}")
         if isinstance(task, CollectStatistics):
             return "on_statistics", (
                 task.peer,
@@ -129,14 +129,16 @@ class BackgroundThread:
         return self._store
 
     def _lower(self, task: Lower) -> LoweredGraph:
-        from poolrt.graph.lower import LoweringError, lower
+        from poolrt.graph.errors import GraphError
+        from poolrt.graph.lower import lower
+        from poolrt.graph.wire_parser import parse
         from poolrt.workers.engines.target import Target, cpu_target
 
         targets = {"cpu": cpu_target(self._max_isa)}
         targets |= {engine: Target.from_wire(target) for engine, target in task.targets.items()}
         try:
-            lowered = lower(task.graph, targets, self._threads)
-        except LoweringError as error:
+            lowered = lower(parse(task.graph), targets, self._threads)
+        except GraphError as error:
             raise GraphRefused(f"graph {str(task.graph.get('name'))[:NAME_LIMIT]!r}: {error}") from error
         self._keys[task.load] = lowered.keys
         plan = lowered.plan

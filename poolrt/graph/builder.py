@@ -124,7 +124,7 @@ class Graph(Windows, Products, Pointwise, Normalizations, Recurrent, Movement):
         """Return the graph as it was built, as immutable data. Raises GraphError where it has no output."""
         if not self._outputs:
             raise GraphError(f"graph {self.name!r}: it has no output; name one with output()")
-        return self._state.freeze(self.name, self.engine, self._inputs, self._outputs)
+        return self._state.freeze(self.name, require_engine(self.engine), self._inputs, self._outputs)
 
     def to_wire(self, optimize: bool = True) -> tuple[dict[str, Any], list[Constant]]:
         """Return the graph as plain data for a message, and its constants in the order of the wire's ``constants``."""

@@ -1,12 +1,11 @@
-"""The choice of an implementation for a node: the first candidate that one made for speed takes, else a reference."""
+"""The choice of an implementation for a node: the first candidate that a fast one accepts, else a reference."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field, replace
 
-from poolrt.workers.desc import Arg, MemoryDesc, OpDesc, PostOp, PrimitiveAttr, Quantisation
+from poolrt.workers.desc import Arg, MemoryDesc, OpDesc, PostOp, PrimitiveAttr
 from poolrt.workers.engines.target import Target
 from poolrt.workers.implementations.primitive_desc import (
     REFERENCE,
@@ -16,33 +15,25 @@ from poolrt.workers.implementations.primitive_desc import (
     unsupported,
 )
 
+from .ir import PostOpUse
+
 
 @dataclass(frozen=True, slots=True)
 class Attributes:
-    """A node's attributes as on the wire, with the operands of its binary post-ops as they lie."""
+    """The post-ops of a node, the operands of the binary ones in the layouts that they have, and the quantisation."""
 
-    post_ops: Sequence[Sequence[Any]] = ()
+    post_ops: Sequence[PostOpUse] = ()
     operands: Sequence[MemoryDesc] = ()
-    quantisation: Sequence[Sequence[Any]] = ()
+    quantisation: PrimitiveAttr = field(default_factory=PrimitiveAttr)
 
-    def without_post_ops(self) -> Attributes:
-        """Return the rest."""
-        return Attributes(quantisation=self.quantisation)
-
-    def described(self, dst: MemoryDesc | None) -> PrimitiveAttr:
-        """Return the attributes of a primitive; the operands of binary post-ops lie as ``dst`` does where they can."""
+    def describe(self, dst: MemoryDesc | None) -> PrimitiveAttr:
+        """Return the attributes of a primitive; operands of binary post-ops have the layout of ``dst`` if they can."""
         operands = iter(self.operands)
         chain = []
-        for kind, algorithm, *numbers in self.post_ops:
-            if kind == "binary":
-                chain.append(PostOp(kind, algorithm, src1=_like(next(operands), dst)))
-            else:
-                alpha, beta = numbers
-                chain.append(PostOp(kind, algorithm, float(alpha), float(beta)))
-        parts: dict[str, list[Quantisation]] = {"scales": [], "zero_points": []}
-        for what, arg, mask, _ in self.quantisation:
-            parts[what].append(Quantisation(arg, mask))
-        return PrimitiveAttr(tuple(chain), tuple(parts["scales"]), tuple(parts["zero_points"]))
+        for use in self.post_ops:
+            src1 = _adopt_layout(next(operands), dst) if use.kind == "binary" else None
+            chain.append(PostOp(use.kind, use.algorithm, use.alpha, use.beta, src1))
+        return replace(self.quantisation, post_ops=tuple(chain))
 
 
 def choose(
@@ -50,8 +41,8 @@ def choose(
 ) -> PrimitiveDesc:
     """Return the primitive descriptor to use, of implementations whose names begin with ``implementation``.
 
-    Layouts count for less than implementations: a reference takes every layout, but a reorder and a fast one are
-    faster than it. Raises UnsupportedPrimitive with why the last candidate was refused.
+    A fast implementation after a reorder beats a reference without one, so that implementations count for more than
+    layouts. Raises UnsupportedPrimitive with the reason why the last candidate was refused.
     """
     reference: PrimitiveDesc | None = None
     refused = UnsupportedPrimitive("there is no candidate")
@@ -70,19 +61,19 @@ def choose(
 
 
 def is_reference(pd: PrimitiveDesc) -> bool:
-    """Return whether an implementation is the one that takes everything, slowly."""
+    """Return whether an implementation is a reference, which accepts everything and is slow."""
     return pd.impl_name().startswith(REFERENCE)
 
 
 def _describe(op: OpDesc, attributes: Attributes, target: Target, implementation: str) -> PrimitiveDesc:
     if not attributes.operands:
-        return _first(op, attributes.described(None), target, implementation)
-    # The second source of a binary post-op lies as the destination does, which a first round finds out.
-    unary = _first(op, attributes.without_post_ops().described(None), target, implementation)
-    return _first(unary.op, attributes.described(unary.memories()[Arg.DST]), target, implementation)
+        return _find_accepting(op, attributes.describe(None), target, implementation)
+    # The second source of a binary post-op has the layout of the destination, which a first round finds out.
+    unary = _find_accepting(op, attributes.quantisation, target, implementation)
+    return _find_accepting(unary.op, attributes.describe(unary.memories()[Arg.DST]), target, implementation)
 
 
-def _first(op: OpDesc, attr: PrimitiveAttr, target: Target, implementation: str) -> PrimitiveDesc:
+def _find_accepting(op: OpDesc, attr: PrimitiveAttr, target: Target, implementation: str) -> PrimitiveDesc:
     reasons: list[str] = []
     for pd in accepted(op, attr, target, (), reasons):
         if pd.impl_name().startswith(implementation):
@@ -91,6 +82,6 @@ def _first(op: OpDesc, attr: PrimitiveAttr, target: Target, implementation: str)
     raise unsupported(op, target, reasons)
 
 
-def _like(operand: MemoryDesc, layout: MemoryDesc | None) -> MemoryDesc:
-    same = layout is not None and not layout.strides and operand.ndims == layout.ndims
-    return operand.with_tag(layout.tag if same and layout is not None else "")
+def _adopt_layout(operand: MemoryDesc, other: MemoryDesc | None) -> MemoryDesc:
+    same = other is not None and not other.strides and operand.ndims == other.ndims
+    return operand.with_tag(other.tag if same and other is not None else "")

@@ -1,10 +1,14 @@
-"""Errors about graphs and models, raised in the process that builds or loads one."""
+"""Errors about graphs and models."""
 
 from __future__ import annotations
 
 
 class GraphError(ValueError):
     """A graph cannot be built as asked. The message names operation, node, argument and what is expected."""
+
+
+class LoweringError(GraphError):
+    """No implementation supports a node, or memory does not suffice. Raised by `lower`; names the node and the reason."""
 
 
 class ModelError(GraphError):

@@ -1,15 +1,20 @@
-"""The graph as immutable data: what passes rewrite and what becomes the wire form."""
+"""The graph as immutable data: passes rewrite it, and it is lowered to a plan."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-from poolrt.workers.desc import MemoryDesc
+from poolrt.workers.desc import MemoryDesc, PrimitiveAttr, Quantisation
+from poolrt.workers.desc.quantisation import KINDS
 
-from .constant import Constant
+if TYPE_CHECKING:
+    # It imports NumPy, which the coordinator does without.
+    from .constant import Constant
 
+#: Largest tensor, in bytes: a process can address no larger one.
+MAX_TENSOR: Final = 1 << 47
 Attribute: TypeAlias = "int | float | str | tuple[int, ...] | tuple[float, ...] | tuple[str, ...]"
 
 
@@ -22,6 +27,11 @@ class PostOpUse:
     alpha: float = 0.0
     beta: float = 0.0
     value: int | None = None
+
+    def attributes(self) -> dict[str, Attribute]:
+        """Return the attributes of a node that does the same."""
+        numbers = {"alpha": self.alpha, "beta": self.beta} if self.kind == "eltwise" else {}
+        return {"algorithm": self.algorithm, **numbers}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +72,13 @@ class Node:
         operands = (p.value for p in self.post_ops if p.value is not None)
         return (*self.inputs, *operands, *(q.value for q in self.quantisation))
 
+    def quantisation_attr(self) -> PrimitiveAttr:
+        """Return scales and zero points, which are given when a primitive is executed."""
+        scales, zero_points = (
+            tuple(Quantisation(use.arg, use.mask) for use in self.quantisation if use.kind == kind) for kind in KINDS
+        )
+        return PrimitiveAttr((), scales, zero_points)
+
     def permutation(self) -> tuple[int, ...]:
         """Return a transpose's ``perm``."""
         return self.integers("perm")
@@ -79,16 +96,23 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class GraphIR:
-    """A graph in topological order. ``values`` gives each value's dimensions and data type, row-major."""
+class TypedGraph:
+    """A graph in topological order. ``values`` are row-major, ``constants`` those whose data is given beside the graph."""
 
     name: str
     engine: str
     values: Mapping[int, MemoryDesc]
     inputs: tuple[tuple[str, int], ...]
     outputs: tuple[tuple[str, int], ...]
-    constants: Mapping[int, Constant]
+    constants: Collection[int]
     nodes: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GraphIR(TypedGraph):
+    """A graph with the data of its constants."""
+
+    constants: Mapping[int, Constant]
 
     def readers(self) -> dict[int, list[Node]]:
         """Return the nodes that read each value, once for each time they read it."""

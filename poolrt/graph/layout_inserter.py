@@ -1,7 +1,8 @@
-"""The switch between kernels: brings a tensor to the engine, data type and layout that a step expects, once for all.
+"""The inserter of reorders: brings a tensor to the engine, data type and layout that a step expects.
 
-Guarantees: nothing is inserted where a tensor lies as expected already; each tensor is brought into each form once,
-however many steps want it; constants are brought there when the graph is loaded, not in every run.
+This is PaddlePaddle's data transform between the actual and the expected kernel type. Guarantees: a tensor that is as
+expected is not reordered; each tensor is brought into each form once, however many steps expect it; constants are
+reordered when the graph is loaded, not in every run.
 """
 
 from __future__ import annotations
@@ -20,58 +21,55 @@ HOST = "cpu"
 
 
 class LayoutInserter:
-    """Adds to a draft what brings tensors from one form into another. ``targets`` are those of the engines, by name."""
+    """Adds reorders to the plan of a builder. ``targets`` has the target of each engine by name."""
 
-    def __init__(self, draft: PlanBuilder, targets: Mapping[str, Target]) -> None:
-        self._draft = draft
+    def __init__(self, builder: PlanBuilder, targets: Mapping[str, Target]) -> None:
+        self._builder = builder
         self._targets = targets
         self._brought: dict[tuple[Version, str, MemoryDesc], Version] = {}
 
     def bring(self, version: Version, engine: str, wanted: MemoryDesc) -> Version:
-        """Return a tensor as an engine reads it in the layout and data type wanted.
+        """Return a tensor in the layout and data type wanted, where an engine can read it.
 
-        Raises UnsupportedPrimitive where no engine at hand has a reorder for it.
+        Raises UnsupportedPrimitive if no engine that may reorder it has a reorder for it.
         """
-        if same_bytes(version.desc, wanted) and self._draft.home(version) in ("", engine):
+        if same_bytes(version.desc, wanted) and self._builder.engine_of(version) in ("", engine):
             return Version(version.storage, wanted, version.start)
-        lasting = self._draft.is_constant(version) and self._is_whole(version)
-        key = (version, "" if lasting else engine, wanted)
+        once = self._builder.is_constant(version) and self._is_whole(version)
+        key = (version, "" if once else engine, wanted)
         found = self._brought.get(key)
         if found is None:
-            found = self._constant(version, engine, wanted) if lasting else self._moved(version, engine, wanted)
+            found = self._reorder_constant(version, engine, wanted) if once else self._move(version, engine, wanted)
             self._brought[key] = found
         return found
 
-    def copied(self, version: Version, engine: str, name: str) -> Version:
-        """Return a copy of a tensor in memory of its own; it may be made elsewhere than on the engine named."""
-        pd, where = self._reorder(version.desc, version.desc, self._draft.home(version), engine)
-        return self._draft.step(name, pd, where, {Arg.SRC: self.bring(version, where, version.desc)})[Arg.DST]
+    def copy(self, version: Version, engine: str, name: str) -> Version:
+        """Return a copy of a tensor in memory of its own; another engine than the one named may make it."""
+        pd, where = self._choose(version.desc, version.desc, self._builder.engine_of(version), engine)
+        return self._builder.add_step(name, pd, where, {Arg.SRC: self.bring(version, where, version.desc)})[Arg.DST]
 
-    def _moved(self, version: Version, engine: str, wanted: MemoryDesc) -> Version:
-        """Reorder a tensor where that is done best, and let it cross before or after."""
+    def _move(self, version: Version, engine: str, wanted: MemoryDesc) -> Version:
+        """Reorder a tensor on the best engine; the reorder between engines comes before or after that."""
+        home = self._builder.engine_of(version)
         if same_bytes(version.desc, wanted):
-            return self._crossed(version, engine)
-        pd, where = self._reorder(version.desc, wanted, self._draft.home(version), engine)
+            if HOST not in (home, engine):
+                version = self.bring(version, HOST, version.desc)
+            return self._builder.add_cross_engine_reorder(version, engine)
+        pd, where = self._choose(version.desc, wanted, home, engine)
         source = self.bring(version, where, version.desc)
         name = f"{version.desc.tag} to {wanted.tag}"
         if version.desc.dtype != wanted.dtype:
             name = f"{version.desc.dtype} to {wanted.dtype}"
-        result = self._draft.step(f"reorder {name}", pd, where, {Arg.SRC: source})[Arg.DST]
+        result = self._builder.add_step(f"reorder {name}", pd, where, {Arg.SRC: source})[Arg.DST]
         return self.bring(result, engine, wanted)
 
-    def _crossed(self, version: Version, engine: str) -> Version:
-        home = self._draft.home(version)
-        if HOST not in (home, engine):
-            version = self.bring(version, HOST, version.desc)
-        return self._draft.cross(version, engine)
+    def _reorder_constant(self, version: Version, engine: str, wanted: MemoryDesc) -> Version:
+        raw = self._builder.constant_of(version)
+        reorder = self._choose(version.desc, wanted, "", engine)
+        return self._builder.add_constant(raw.value, raw.raw_nbytes, wanted, reorder)
 
-    def _constant(self, version: Version, engine: str, wanted: MemoryDesc) -> Version:
-        pd, where = self._reorder(version.desc, wanted, "", engine)
-        given = self._draft.given(version)
-        return self._draft.constant(given.value, given.raw_nbytes, wanted, (pd, where))
-
-    def _reorder(self, src: MemoryDesc, dst: MemoryDesc, home: str, engine: str) -> tuple[PrimitiveDesc, str]:
-        """Return the reorder to use and its engine: the tensor's own or its reader's, the host only where neither has one."""
+    def _choose(self, src: MemoryDesc, dst: MemoryDesc, home: str, engine: str) -> tuple[PrimitiveDesc, str]:
+        """Return a reorder and its engine: the tensor's own or its reader's, the host only if neither has a reorder."""
         refused = UnsupportedPrimitive("there is no engine")
         for references in (False, True):
             for place in dict.fromkeys((home or engine, engine)):
@@ -84,6 +82,6 @@ class LayoutInserter:
         return primitive_desc(Reorder(src, dst), PrimitiveAttr(), self._targets[HOST]), HOST
 
     def _is_whole(self, version: Version) -> bool:
-        """Return whether a constant is as it was given, so that it can be reordered once for all."""
-        given = self._draft.given(version)
-        return given.reorder is None and version.start == 0 and version.desc.nbytes == given.nbytes
+        """Return whether a tensor is all of a constant in its first form, which can be reordered when it is loaded."""
+        constant = self._builder.constant_of(version)
+        return constant.reorder is None and version.start == 0 and version.desc.nbytes == constant.nbytes

@@ -1,10 +1,9 @@
-"""The end of lowering: equal primitives are merged, memory is placed, and what is left is a plan."""
+"""The end of lowering: merges equal primitives, assigns places in memory, and returns the plan."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
 
 from poolrt.cachestore import Key
 from poolrt.workers.desc import Arg
@@ -20,15 +19,10 @@ from poolrt.workers.plans.execution_plan import (
 )
 from poolrt.workers.primitives.key import primitive_key
 
+from .errors import LoweringError
+from .ir import MAX_TENSOR
 from .lifetime import Lifetime, place
-from .plan_builder import PlanBuilder, Storage, Version
-
-#: Largest tensor, in bytes: a process can address no larger one.
-MAX_TENSOR: Final = 1 << 47
-
-
-class LoweringError(ValueError):
-    """A graph cannot be made ready for its engines. Raised by `lower`; names the node and the reason."""
+from .plan_builder import PlanBuilder, Version
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,38 +34,36 @@ class LoweredPlan:
     keys: tuple[Key, ...]
 
 
-def finished(
-    draft: PlanBuilder, engine: str, inputs: Sequence[Port], outputs: Sequence[Port], loop: int | None = None
+def finish_plan(
+    builder: PlanBuilder, engine: str, inputs: Sequence[Port], outputs: Sequence[Port], loop: int | None = None
 ) -> LoweredPlan:
-    """Return the plan of a draft whose graph is for ``engine``; ``loop`` is the draft's number of the region loop.
+    """Return the plan of a builder whose graph is for ``engine``; ``loop`` is the builder's number of the region loop.
 
-    Raises LoweringError where it needs too much memory.
+    Raises LoweringError if the plan needs too much memory.
     """
-    distinct = _merged(draft.primitives)
-    where = distinct.engines
-    homes = [storage.engine for storage in draft.storages if storage.engine]
-    engines = tuple(dict.fromkeys((*where, *homes))) or (engine,)
-    used, constants = _used_constants(draft)
-    reads = _ends(draft)
-    workspaces = tuple(_placed(draft, each, reads) for each in engines)
+    distinct = _merge(builder.primitives)
+    homes = [storage.engine for storage in builder.storages if storage.engine]
+    engines = tuple(dict.fromkeys((*distinct.engines, *homes))) or (engine,)
+    used, constants = _used_constants(builder)
+    ends = _last_readers(builder)
+    workspaces = tuple(_assign_offsets(builder, each, ends) for each in engines)
 
-    def located(version: Version) -> Place:
-        storage = draft.storages[version.storage]
+    def place_of(version: Version) -> Place:
+        storage = builder.storage_of(version)
         number = used[storage.number] if storage.kind is PlaceKind.CONSTANT else storage.number
         return Place(storage.kind, number, version.start)
 
     steps: list[Step | CrossEngineReorder] = []
-    for step in draft.steps:
+    for step in builder.steps:
         if step.primitive is not None:
-            args = tuple((int(arg), located(version)) for arg, version in step.args.items())
+            args = tuple((int(arg), place_of(version)) for arg, version in step.args.items())
             steps.append(Step(distinct.numbers[step.primitive], args, step.name))
         else:
             src, dst = step.args[Arg.SRC], step.args[Arg.DST]
-            ends = [(located(v), engines.index(draft.home(v))) for v in (src, dst)]
-            until = reads[id(_storage(draft, dst))]
-            steps.append(CrossEngineReorder(*ends[0], *ends[1], src.desc.nbytes, until, step.name))
+            source, destination = ((place_of(v), engines.index(builder.engine_of(v))) for v in (src, dst))
+            steps.append(CrossEngineReorder(*source, *destination, src.desc.nbytes, ends[dst.storage], step.name))
     constants = tuple(c if c.reorder is None else replace(c, reorder=distinct.numbers[c.reorder]) for c in constants)
-    numbers = tuple(engines.index(each) for each in where)
+    numbers = tuple(engines.index(each) for each in distinct.engines)
     nested = tuple(distinct.nested) if any(distinct.nested) else ()
     ports = tuple(inputs), tuple(outputs)
     loop = None if loop is None else distinct.numbers[loop]
@@ -79,48 +71,49 @@ def finished(
     return LoweredPlan(plan, tuple(distinct.primitives), tuple(distinct.keys))
 
 
-def _placed(draft: PlanBuilder, engine: str, ends: Mapping[int, int]) -> int:
-    """Give each result on an engine its offset in the workspace; return the bytes of that."""
-    kept = [s for s in draft.storages if s.kind is PlaceKind.WORK and s.engine == engine]
-    offsets, workspace = place([Lifetime(s.nbytes, s.first, ends[id(s)]) for s in kept])
+def _assign_offsets(builder: PlanBuilder, engine: str, ends: Sequence[int]) -> int:
+    """Give each result on an engine its offset in the workspace; return the size of the workspace in bytes."""
+    results = [
+        (storage, Lifetime(storage.nbytes, storage.first, end))
+        for storage, end in zip(builder.storages, ends, strict=True)
+        if storage.kind is PlaceKind.WORK and storage.engine == engine
+    ]
+    offsets, workspace = place([lifetime for _, lifetime in results])
     if workspace > MAX_TENSOR:
         raise LoweringError(f"its steps need {workspace} bytes of memory at once, more than {MAX_TENSOR}")
-    for storage, offset in zip(kept, offsets, strict=True):
+    for (storage, _), offset in zip(results, offsets, strict=True):
         storage.number = offset
     return workspace
 
 
-def _ends(draft: PlanBuilder) -> dict[int, int]:
-    """Return the last step that needs each storage: what has crossed may be read where it came from."""
-    ends = {id(storage): storage.last for storage in draft.storages}
-    for step in reversed(draft.steps):
+def _last_readers(builder: PlanBuilder) -> list[int]:
+    """Return the last step that needs each storage. The source of a reorder between engines is needed while its result is.
+
+    The result may be an alias of the source.
+    """
+    ends = [storage.last for storage in builder.storages]
+    for step in reversed(builder.steps):
         if step.primitive is None:
-            source, destination = (_storage(draft, step.args[arg]) for arg in (Arg.SRC, Arg.DST))
-            ends[id(source)] = max(ends[id(source)], ends[id(destination)])
+            source, destination = (step.args[arg].storage for arg in (Arg.SRC, Arg.DST))
+            ends[source] = max(ends[source], ends[destination])
     return ends
 
 
-def _storage(draft: PlanBuilder, version: Version) -> Storage:
-    return draft.storages[version.storage]
+def _used_constants(builder: PlanBuilder) -> tuple[dict[int, int], tuple[PlanConstant, ...]]:
+    """Return the new number of each constant that a step reads, and these constants; the others are left out.
 
-
-def _used_constants(draft: PlanBuilder) -> tuple[dict[int, int], tuple[PlanConstant, ...]]:
-    """Return the constants that steps read, renumbered: the row-major form of one that was reordered is left out."""
-    read = {
-        draft.storages[version.storage].number
-        for step in draft.steps
-        for version in step.args.values()
-        if draft.is_constant(version)
-    }
-    order = sorted(read)
-    return {old: new for new, old in enumerate(order)}, tuple(draft.constants[i] for i in order)
+    No step reads the row-major form of a constant that was reordered.
+    """
+    versions = (version for step in builder.steps for version in step.args.values() if builder.is_constant(version))
+    order = sorted({builder.storage_of(version).number for version in versions})
+    return {old: new for new, old in enumerate(order)}, tuple(builder.constants[i] for i in order)
 
 
 @dataclass(slots=True)
 class _Distinct:
-    """Primitives distinct by key and engine, those that are nested in another before it.
+    """Primitives distinct by key and engine; nested ones come before those they are nested in.
 
-    ``numbers`` has for each primitive of the draft its number here.
+    ``numbers`` has the number here of each primitive of the builder.
     """
 
     primitives: list[PrimitiveDesc] = field(default_factory=list)
@@ -130,15 +123,15 @@ class _Distinct:
     numbers: list[int] = field(default_factory=list)
 
 
-def _merged(primitives: Iterable[tuple[PrimitiveDesc, str]]) -> _Distinct:
-    """Return the distinct primitives of a draft and of what is nested in them."""
+def _merge(primitives: Iterable[tuple[PrimitiveDesc, str]]) -> _Distinct:
+    """Return the distinct ones of primitives and of those nested in them."""
     known: dict[tuple[Key, str], int] = {}
     found = _Distinct()
 
-    def number(pd: PrimitiveDesc, engine: str) -> int:
+    def number_of(pd: PrimitiveDesc, engine: str) -> int:
         key = primitive_key(pd)
         if (key, engine) not in known:
-            inner = tuple(number(one, engine) for one in pd.nested())
+            inner = tuple(number_of(one, engine) for one in pd.nested())
             known[key, engine] = len(found.primitives)
             found.primitives.append(pd)
             found.keys.append(key)
@@ -146,5 +139,5 @@ def _merged(primitives: Iterable[tuple[PrimitiveDesc, str]]) -> _Distinct:
             found.nested.append(inner)
         return known[key, engine]
 
-    found.numbers = [number(pd, engine) for pd, engine in primitives]
+    found.numbers = [number_of(pd, engine) for pd, engine in primitives]
     return found

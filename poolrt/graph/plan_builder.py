@@ -1,4 +1,4 @@
-"""A plan in the making: tensors with the memory they lie in, steps, constants, primitives."""
+"""The builder of a plan: collects steps, constants, primitives, and the storage of tensors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from poolrt.workers.plans.execution_plan import PlaceKind, PlanConstant
 class Storage:
     """Memory of one tensor: an input, a constant, or a result that is alive from step ``first`` to step ``last``.
 
-    ``engine`` is where it can be read; every engine gets at what has none.
+    ``engine`` is the one that can read it; every engine can if it is empty.
     """
 
     kind: PlaceKind
@@ -27,7 +27,7 @@ class Storage:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A tensor in one layout: which storage holds it, from which byte on, and how it lies there."""
+    """A tensor in one layout: the number of its storage, its descriptor, and the byte at which it starts."""
 
     storage: int
     desc: MemoryDesc
@@ -36,7 +36,7 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """The execution of a primitive, or without one a crossing from SRC to DST."""
+    """The execution of a primitive, or a reorder from SRC to DST between engines where ``primitive`` is None."""
 
     primitive: int | None
     args: Mapping[int, Version]
@@ -45,59 +45,65 @@ class _Step:
 
 @dataclass(slots=True)
 class PlanBuilder:
-    """What lowering builds up."""
+    """The parts of a plan so far."""
 
     storages: list[Storage] = field(default_factory=list)
     steps: list[_Step] = field(default_factory=list)
     constants: list[PlanConstant] = field(default_factory=list)
     primitives: dict[tuple[PrimitiveDesc, str], int] = field(default_factory=dict)
 
-    def stored(self, storage: Storage, desc: MemoryDesc) -> Version:
-        """Add a storage and return the tensor that lies there."""
+    def add_storage(self, storage: Storage, desc: MemoryDesc) -> Version:
+        """Add a storage and return the tensor in it."""
         self.storages.append(storage)
         return Version(len(self.storages) - 1, desc)
 
-    def constant(self, value: int, raw: int, desc: MemoryDesc, reorder: tuple[PrimitiveDesc, str] | None) -> Version:
-        """Add a constant of ``raw`` bytes that a reorder on an engine, where there is one, brings into its layout."""
-        number = None if reorder is None else self.number(*reorder)
+    def add_constant(
+        self, value: int, raw: int, desc: MemoryDesc, reorder: tuple[PrimitiveDesc, str] | None = None
+    ) -> Version:
+        """Add a constant of ``raw`` bytes; the reorder, if any, on its engine brings it into its layout."""
+        number = None if reorder is None else self.number_of(*reorder)
         self.constants.append(PlanConstant(value, raw, desc.nbytes, number))
-        return self.stored(Storage(PlaceKind.CONSTANT, len(self.constants) - 1), desc)
+        return self.add_storage(Storage(PlaceKind.CONSTANT, len(self.constants) - 1), desc)
 
-    def home(self, version: Version) -> str:
-        """Return the engine on which a tensor can be read, empty where every engine gets at it."""
-        return self.storages[version.storage].engine
+    def storage_of(self, version: Version) -> Storage:
+        """Return the storage of a tensor."""
+        return self.storages[version.storage]
+
+    def engine_of(self, version: Version) -> str:
+        """Return the engine that can read a tensor; empty if every engine can."""
+        return self.storage_of(version).engine
 
     def is_constant(self, version: Version) -> bool:
         """Return whether a tensor never changes."""
-        return self.storages[version.storage].kind is PlaceKind.CONSTANT
+        return self.storage_of(version).kind is PlaceKind.CONSTANT
 
-    def given(self, version: Version) -> PlanConstant:
-        """Return the constant that a tensor lies in."""
-        return self.constants[self.storages[version.storage].number]
+    def constant_of(self, version: Version) -> PlanConstant:
+        """Return the constant whose storage a tensor is in."""
+        return self.constants[self.storage_of(version).number]
 
-    def step(self, name: str, pd: PrimitiveDesc, engine: str, sources: Mapping[int, Version]) -> dict[int, Version]:
-        """Add a step that executes a primitive on an engine; return what it writes by execution argument."""
+    def add_step(self, name: str, pd: PrimitiveDesc, engine: str, sources: Mapping[int, Version]) -> dict[int, Version]:
+        """Add a step that executes a primitive on an engine; return its results by execution argument."""
         memories = pd.memories()
-        results = {int(arg): self._result(memories[arg], engine) for arg in pd.op.outputs()}
-        self._add(_Step(self.number(pd, engine), {**sources, **results}, name), sources.values())
+        results = {int(arg): self._add_result(memories[arg], engine) for arg in pd.op.outputs()}
+        self._append(_Step(self.number_of(pd, engine), {**sources, **results}, name), sources.values())
         return results
 
-    def cross(self, version: Version, engine: str) -> Version:
-        """Add a crossing to another engine, and return the tensor as that one reads it."""
-        found = self._result(version.desc, engine)
-        name = f"{self.home(version)} to {engine}"
-        self._add(_Step(None, {Arg.SRC: version, Arg.DST: found}, name), [version])
-        return found
+    def add_cross_engine_reorder(self, version: Version, engine: str) -> Version:
+        """Add a reorder of a tensor to another engine; return its result."""
+        result = self._add_result(version.desc, engine)
+        name = f"{self.engine_of(version)} to {engine}"
+        self._append(_Step(None, {Arg.SRC: version, Arg.DST: result}, name), [version])
+        return result
 
-    def number(self, pd: PrimitiveDesc, engine: str) -> int:
-        """Return the number of a primitive on an engine, the same for equal ones."""
+    def number_of(self, pd: PrimitiveDesc, engine: str) -> int:
+        """Return the number of a primitive on an engine; equal ones have the same."""
         return self.primitives.setdefault((pd, engine), len(self.primitives))
 
-    def _result(self, desc: MemoryDesc, engine: str) -> Version:
+    def _add_result(self, desc: MemoryDesc, engine: str) -> Version:
         at = len(self.steps)
-        return self.stored(Storage(PlaceKind.WORK, -1, desc.nbytes, at, at, engine), desc)
+        return self.add_storage(Storage(PlaceKind.WORK, -1, desc.nbytes, at, at, engine), desc)
 
-    def _add(self, step: _Step, sources: Iterable[Version]) -> None:
+    def _append(self, step: _Step, sources: Iterable[Version]) -> None:
         for version in sources:
-            self.storages[version.storage].last = len(self.steps)
+            self.storage_of(version).last = len(self.steps)
         self.steps.append(step)

@@ -1,43 +1,40 @@
-"""How views read the memory of their source: as other strides from another start, where that can be said."""
+"""Views as strides and a start in the memory of their source."""
 
 from __future__ import annotations
-
-from typing import Any
 
 from poolrt.workers.desc import MemoryDesc, item_size
 
 from .inference.movement import sliced
+from .ir import Node
 
 
-def viewed(kind: str, src: MemoryDesc, dims: tuple[int, ...], attrs: dict[str, Any]) -> tuple[MemoryDesc, int] | None:
-    """Return the descriptor of a view on ``src`` as it lies and where it starts, in bytes, or None where there is none.
+def describe_view(node: Node, src: MemoryDesc, dims: tuple[int, ...]) -> tuple[MemoryDesc, int] | None:
+    """Return the descriptor of a view on ``src`` in its layout, and the byte at which it starts; None if there is none.
 
-    ``dims`` is the shape of the view, which is valid (see `inference.movement`).
+    ``dims`` is the valid shape of the view, see `inference.movement`.
     """
     if src.layout.blocks:
         return None
     strides, start = src.outer_strides(), 0
-    match kind:
+    match node.kind:
         case "reshape":
             split = _reshaped(src.dims, strides, dims)
             if split is None:
                 return None
             strides = split
         case "transpose":
-            strides = tuple(strides[axis] for axis in attrs["perm"])
+            strides = tuple(strides[axis] for axis in node.permutation())
         case "slice":
-            starts, _ = sliced(src.dims, attrs)
+            starts, _ = sliced(src.dims, node.attrs)
             start = sum(first * stride for first, stride in zip(starts, strides, strict=True))
-            strides = tuple(stride * step for stride, step in zip(strides, attrs["steps"], strict=True))
+            strides = tuple(stride * step for stride, step in zip(strides, node.integers("steps"), strict=True))
         case "expand":
             added = len(dims) - src.ndims
             kept = (0 if size == 1 else stride for size, stride in zip(src.dims, strides, strict=True))
             strides = (*(0,) * added, *kept)
         case _:
-            raise ValueError(f"unknown view {kind!r}")
-    if not dims:
-        return MemoryDesc(dims, src.dtype), start * item_size(src.dtype)
-    return MemoryDesc(dims, src.dtype, strides=strides), start * item_size(src.dtype)
+            raise RuntimeError(f"unknown view {node.kind!r}")
+    return MemoryDesc(dims, src.dtype, strides=strides if dims else ()), start * item_size(src.dtype)
 
 
 def _reshaped(dims: tuple[int, ...], strides: tuple[int, ...], wanted: tuple[int, ...]) -> tuple[int, ...] | None:

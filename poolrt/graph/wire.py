@@ -17,7 +17,6 @@ from __future__ import annotations
 from typing import Any
 
 from .constant import Constant
-from .engine_name import require_engine
 from .ir import Attribute, GraphIR, PostOpUse
 
 
@@ -35,7 +34,7 @@ def wire_form(ir: GraphIR) -> tuple[dict[str, Any], list[Constant]]:
         numbers[value] = len(numbers)
     wire = {
         "name": ir.name,
-        "engine": require_engine(ir.engine),
+        "engine": ir.engine,
         "values": [[list(ir.values[value].dims), ir.values[value].dtype] for value in numbers],
         "inputs": [[name, numbers[value]] for name, value in ir.inputs],
         "outputs": [[name, numbers[value]] for name, value in ir.outputs],

@@ -65,7 +65,7 @@ class CompiledGraph:
     def __init__(
         self, lowered: LoweredPlan, constants: Mapping[int, Constant], keys: ConstantKeys, context: ExecutionContext
     ) -> None:
-        """Get or create the primitives; ``constants`` are by value of the wire form. Raises CreationFailed."""
+        """Get or create the primitives; ``constants`` are by value of the graph. Raises CreationFailed."""
         self._plan = plan = lowered.plan
         self._constants = constants
         self._keys = keys

@@ -17,7 +17,6 @@ from poolrt.graph.engine_name import require_engine
 from poolrt.graph.lower import lower
 from poolrt.graph.reshaping import with_input_shapes
 from poolrt.graph.training import training
-from poolrt.graph.wire import wire_form
 from poolrt.inprocess.device_context import DeviceContext, InstanceKey
 from poolrt.workers.desc import type_name
 from poolrt.workers.engines.engine import Engine
@@ -159,10 +158,9 @@ class Executor:
         if shapes != tuple(ir.values[value].dims for _, value in ir.inputs):
             ir = with_input_shapes(ir, shapes)
         # Operations that are fused would leave nothing for the backward operation of the second.
-        wire, given = wire_form(ir if phase == "train" else passes.optimize(ir))
-        lowered = lower(wire, {name: stream.target for name, stream in self._context.streams.items()})
-        constants = {value: constant for (value, _), constant in zip(wire["constants"], given, strict=True)}
-        return CompiledGraph(lowered, constants, self._constant_keys, self._context)
+        ir = ir if phase == "train" else passes.optimize(ir)
+        lowered = lower(ir, {name: stream.target for name, stream in self._context.streams.items()})
+        return CompiledGraph(lowered, ir.constants, self._constant_keys, self._context)
 
     def _check(self, inputs: Mapping[str, Any]) -> list[NDArray[Any]]:
         """Return the inputs in order, as arrays of the right data type, side by side in memory."""

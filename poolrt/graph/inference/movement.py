@@ -18,6 +18,8 @@ def concat(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str) 
     if not srcs:
         raise ValueError("srcs: expect at least one source")
     first, axis = srcs[0], attrs["axis"]
+    if not 0 <= axis < first.ndims:
+        raise ValueError(f"axis: expect 0..{first.ndims - 1}, got {axis}")
     for source in srcs:
         if source.ndims != first.ndims:
             raise ValueError(f"srcs: expect one rank, got {first.dims} and {source.dims}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from poolrt.workers.desc import MemoryDesc, OpDesc
@@ -62,9 +63,10 @@ def resampling(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: s
     sizes, factors = attrs["sizes"], attrs["factors"]
     spatial = src.dims[2:]
     if factors:
-        if len(factors) != len(spatial) or min(factors) <= 0:
+        scaled = [size * factor for size, factor in zip(spatial, factors, strict=False)]
+        if len(factors) != len(spatial) or not all(0 < size < math.inf for size in scaled):
             raise ValueError(f"factors: expect {len(spatial)} positive numbers, got {tuple(factors)}")
-        sizes = tuple(int(size * factor) for size, factor in zip(spatial, factors, strict=True))
+        sizes = tuple(map(int, scaled))
     if len(sizes) != len(spatial) or min(sizes, default=1) < 1:
         raise ValueError(f"sizes: expect {len(spatial)} sizes >= 1, got {tuple(sizes)}")
     own = {name: value for name, value in attrs.items() if name not in ("sizes", "factors")}
@@ -77,7 +79,7 @@ def _weighted(srcs: Sequence[MemoryDesc], attrs: Attrs) -> Sequence[MemoryDesc]:
         raise ValueError(f"src: expect (N, IC, *spatial), got {src.dims}")
     if weights.ndims != src.ndims:
         raise ValueError(f"weights: expect rank {src.ndims} like src {src.dims}, got {weights.dims}")
-    groups = attrs["groups"]
+    groups = attrs.get("groups", 1)
     if groups >= 1 and src.dims[1] % groups == 0 and weights.dims[1] * groups != src.dims[1]:
         per_group = f" in each of {groups} groups" if groups > 1 else ""
         raise ValueError(f"weights: expect {src.dims[1] // groups} input channels{per_group}, got {weights.dims[1]}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from poolrt import Graph
 from poolrt.graph.lower import lower
 from poolrt.graph.lowered_plan import LoweredPlan
+from poolrt.graph.wire_parser import parse
 from poolrt.workers.engines.target import Target
 from poolrt.workers.plans.execution_plan import Step
 
@@ -13,7 +14,7 @@ CPU = Target("cpu", "native", (("isa", "x86-64-v3"),))
 
 def lowered(graph: Graph, optimize: bool = True) -> LoweredPlan:
     """Return the plan of a graph for a processor with AVX2."""
-    return lower(graph.to_wire(optimize)[0], {"cpu": CPU})
+    return lower(parse(graph.to_wire(optimize)[0]), {"cpu": CPU})
 
 
 def steps(plan: LoweredPlan) -> list[Step]:

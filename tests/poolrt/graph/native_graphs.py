@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from poolrt import Graph
 from poolrt.graph.lower import lower
+from poolrt.graph.wire_parser import parse
 from poolrt.workers.engines.engine import Engine
 from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.plans.executor import PlanExecutor
@@ -31,7 +32,7 @@ class NativeGraphs:
     def run(self, graph: Graph, inputs: Mapping[str, Array], optimize: bool = True) -> dict[str, Array]:
         """Return the outputs of a graph; inputs are converted to its types."""
         wire, given = graph.to_wire(optimize)
-        lowered = lower(wire, {"cpu": cpu_target()})
+        lowered = lower(parse(wire), {"cpu": cpu_target()})
         plan = lowered.plan
         entries = [self._creator.create(pd) for pd in lowered.primitives]
         raw = {value: constant.stored() for (value, _), constant in zip(wire["constants"], given, strict=True)}

@@ -6,11 +6,12 @@ import numpy as np
 
 from poolrt import Graph
 from poolrt.graph.lower import lower
+from poolrt.graph.wire_parser import parse
 from poolrt.workers.engines.target import cpu_target
 
 
 def implementations(graph: Graph) -> list[str]:
-    return [pd.impl_name() for pd in lower(graph.to_wire()[0], {"cpu": cpu_target()}).primitives]
+    return [pd.impl_name() for pd in lower(parse(graph.to_wire()[0]), {"cpu": cpu_target()}).primitives]
 
 
 def test_a_reorder_and_a_fast_implementation_go_before_a_reference() -> None:

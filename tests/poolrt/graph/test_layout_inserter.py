@@ -9,8 +9,10 @@ import pytest
 
 from poolrt import Graph
 from poolrt.graph.engine_name import engines_of
-from poolrt.graph.lower import LoweringError, lower
+from poolrt.graph.errors import LoweringError
+from poolrt.graph.lower import lower
 from poolrt.graph.lowered_plan import LoweredPlan
+from poolrt.graph.wire_parser import parse
 from poolrt.workers.engines.target import Target
 from poolrt.workers.plans.execution_plan import CrossEngineReorder, ExecutionPlan, PlaceKind, Step
 
@@ -25,7 +27,7 @@ def ones(*shape: int) -> Any:
 
 
 def lowered(graph: Graph) -> LoweredPlan:
-    found = lower(graph.to_wire()[0], TARGETS)
+    found = lower(parse(graph.to_wire()[0]), TARGETS)
     assert ExecutionPlan.from_wire(found.plan.to_wire()) == found.plan
     return found
 

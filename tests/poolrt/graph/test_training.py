@@ -9,6 +9,7 @@ from poolrt import Graph, GraphError
 from poolrt.graph.lower import lower
 from poolrt.graph.training import training
 from poolrt.graph.wire import wire_form
+from poolrt.graph.wire_parser import parse
 
 from .every_operation import OPERATIONS, array, graph_of, positive, values_of
 from .interpreter import run_wire
@@ -27,7 +28,7 @@ def test_every_operation_computes_in_training_what_it_does_otherwise(name: str) 
     assert found.keys() >= expected.keys()
     for output, values in expected.items():
         assert np.array_equal(found[output], values)
-    lower(wire_form(ir)[0], TARGETS)
+    lower(parse(wire_form(ir)[0]), TARGETS)
 
 
 def test_a_batch_normalization_leaves_given_statistics_aside() -> None:

@@ -8,6 +8,7 @@ import numpy as np
 
 from poolrt.graph.lower import lower
 from poolrt.graph.onnx.importer import load_onnx
+from poolrt.graph.wire_parser import parse
 from poolrt.models import build, expected
 from poolrt.workers.engines.engine import Engine
 from poolrt.workers.engines.opencl import runtime
@@ -30,7 +31,7 @@ class Networks:
     def answer(self, name: str) -> Any:
         """Return the largest error and the largest value of a network's output, from its second run."""
         wire, given = load_onnx(build(name).SerializeToString(), engine="opencl:0").to_wire()
-        lowered = lower(wire, {"cpu": cpu_target(), "opencl:0": self._engine.target})
+        lowered = lower(parse(wire), {"cpu": cpu_target(), "opencl:0": self._engine.target})
         raw = {}
         for (value, nbytes), constant in zip(wire["constants"], given, strict=True):
             raw[value] = np.empty(nbytes // 4, np.float32)

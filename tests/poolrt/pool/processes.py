@@ -13,6 +13,7 @@ import pytest
 import poolrt
 from poolrt.cachestore.files import FilesTier
 from poolrt.graph.lower import lower
+from poolrt.graph.wire_parser import parse
 from poolrt.workers.engines.target import cpu_target
 
 #: Seconds that anything in these tests may take before it counts as a hang.
@@ -129,7 +130,7 @@ def creation_held(home: str, graph: poolrt.Graph) -> Iterator[None]:
 
     So a creator can be met while it is at its creation, however long that takes and however late a test comes to look.
     """
-    (key,) = lower(graph.to_wire()[0], {"cpu": cpu_target()}).keys
+    (key,) = lower(parse(graph.to_wire()[0]), {"cpu": cpu_target()}).keys
     lease = FilesTier(f"{home}/default", 1 << 30).file_lease(key.digest, BOUND_S).take(time.monotonic() + BOUND_S)
     assert lease is not None
     try:

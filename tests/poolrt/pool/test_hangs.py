@@ -18,6 +18,7 @@ import poolrt
 from poolrt.cachestore import CacheStore, CreationFailed
 from poolrt.errors import CreatorLost, WorkerLost
 from poolrt.graph.lower import lower
+from poolrt.graph.wire_parser import parse
 from poolrt.workers.engines.target import cpu_target
 
 from .processes import BOUND_S, below, creation_held, family, is_alive, relu_graph, wait_until, workers_of
@@ -85,7 +86,7 @@ def test_a_stopped_preloaded_fork_server_is_replaced_and_the_load_succeeds(priva
 def test_creations_that_take_too_long_are_an_error_that_names_primitive_and_setting(private: dict[str, Any]) -> None:
     # Given another process's creation of the same primitive, which lasts longer than a creation may
     graph, release = relu_graph(), threading.Event()
-    (key,) = lower(graph.to_wire()[0], {"cpu": cpu_target()}).keys
+    (key,) = lower(parse(graph.to_wire()[0]), {"cpu": cpu_target()}).keys
     store_options = {name: private[name] for name in ("home", "lease_s")}
 
     def create() -> bytes:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from poolrt import Graph
 from poolrt.graph.lower import lower
+from poolrt.graph.wire_parser import parse
 from poolrt.workers.engines.engine import Engine
 from poolrt.workers.engines.opencl import runtime
 from poolrt.workers.engines.target import cpu_target
@@ -84,7 +85,7 @@ class Mixing:
     def error(self, graph: Graph, given_inputs: Mapping[str, Array] | None = None) -> dict[str, Any]:
         """Return the largest error of some runs, how many reorders between engines a graph has and copies, and its engines."""
         wire, given = graph.to_wire()
-        lowered = lower(wire, {"cpu": cpu_target(), "opencl:0": self._streams["opencl:0"].engine.target})
+        lowered = lower(parse(wire), {"cpu": cpu_target(), "opencl:0": self._streams["opencl:0"].engine.target})
         plan = lowered.plan
         entries = [self._creator.create(pd) for pd in lowered.primitives]
         raw = {value: constant.stored() for (value, _), constant in zip(wire["constants"], given, strict=True)}

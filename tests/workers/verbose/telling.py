@@ -19,6 +19,7 @@ import numpy as np
 from poolrt import Executor, Graph
 from poolrt.cachestore import CacheStore
 from poolrt.graph.lower import lower
+from poolrt.graph.wire_parser import parse
 from poolrt.workers import Arg, Engine, InnerProduct, Memory, MemoryDesc, Reorder, Stream, StreamAttr
 from poolrt.workers.engines.opencl import runtime
 from poolrt.workers.engines.target import cpu_target
@@ -73,7 +74,7 @@ class Telling:
     def plan(self, g: Graph, shared: bool) -> tuple[Callable[[], None], Counter[str]]:
         """Return what runs a graph as a worker does, and the texts of that."""
         wire, given = g.to_wire()
-        lowered = lower(wire, {"cpu": cpu_target(), "opencl:0": self._device.target})
+        lowered = lower(parse(wire), {"cpu": cpu_target(), "opencl:0": self._device.target})
         plan = replace(lowered.plan, texts=tuple(map(described, lowered.primitives)))
         entries = [self.created(pd) for pd in lowered.primitives]
         raw = {value: constant.stored() for (value, _), constant in zip(wire["constants"], given, strict=True)}
@@ -125,7 +126,7 @@ class Telling:
     def executor(self, g: Graph) -> tuple[Callable[[], None], Counter[str]]:
         """Return what runs a graph in this process, and the texts of that."""
         wire, _ = g.to_wire()
-        lowered = lower(wire, {"cpu": cpu_target(), "opencl:0": self._device.target})
+        lowered = lower(parse(wire), {"cpu": cpu_target(), "opencl:0": self._device.target})
         steps = [described(lowered.primitives[s.primitive]) for s in lowered.plan.steps if isinstance(s, Step)]
         reorders = [described(lowered.primitives[c.reorder]) for c in lowered.plan.constants if c.reorder is not None]
         executor = Executor(g, cache=self._cache)

@@ -1,0 +1,41 @@
+"""The attributes that nodes of each kind take, with their types."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import MISSING, fields
+from functools import cache
+from typing import Final
+
+from poolrt.workers import desc
+from poolrt.workers.desc import OPERATIONS
+
+_INTEGERS: Final = "tuple[int, ...]"
+#: Attributes that no descriptor has, because they only say which shape or layout the result has.
+_OF_RESULTS: Final[Mapping[str, Mapping[str, str]]] = {
+    "reshape": {"shape": _INTEGERS, "axes": _INTEGERS},
+    "transpose": {"perm": _INTEGERS},
+    "slice": {"starts": _INTEGERS, "ends": _INTEGERS, "steps": _INTEGERS},
+    "expand": {"shape": _INTEGERS},
+    "reduction": {"axes": _INTEGERS},
+    "resampling": {"sizes": _INTEGERS, "factors": "tuple[float, ...]"},
+    "deconvolution": {"output_padding": _INTEGERS},
+    "reorder": {"tag": "str"},
+}
+#: Fields of descriptors that nodes do not have: they belong to gradients and to reorders between engines.
+_NOT_IN_GRAPHS: Final = frozenset({"use_dst", "src_engine", "dst_engine"})
+
+
+@cache
+def attribute_types(kind: str) -> Mapping[str, tuple[str, bool]]:
+    """Return the type of each attribute of a kind, and whether it may be left out. Raises ValueError for an unknown kind."""
+    found = {name: (of, False) for name, of in _OF_RESULTS.get(kind, {}).items()}
+    if kind not in OPERATIONS:
+        if not found:
+            known = ", ".join(dict.fromkeys((*OPERATIONS, *_OF_RESULTS)))
+            raise ValueError(f"unknown operation {kind!r}; known: {known}")
+        return found
+    for field in fields(getattr(desc, OPERATIONS[kind])):
+        if "MemoryDesc" not in str(field.type) and field.name not in _NOT_IN_GRAPHS:
+            found[field.name] = (str(field.type), field.default is not MISSING)
+    return found
