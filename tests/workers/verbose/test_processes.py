@@ -46,7 +46,8 @@ def run(code: str, kind: str, home: Path, *shell: str, **env: str) -> tuple[str,
 _EXECUTE = """
 import os, sys
 import poolrt
-from poolrt.workers.desc import Eltwise, MemoryDesc
+from poolrt.workers import Eltwise
+from poolrt.workers.desc import MemoryDesc
 
 kind = sys.argv[1]
 engine, desc = poolrt.Engine(kind), MemoryDesc((3, 64), "f32")
