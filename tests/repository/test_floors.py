@@ -1,4 +1,4 @@
-"""The three floors: the contracts hold on this tree, and each of them catches a violation planted in a copy."""
+"""The three floors and the rooms of workers: the contracts hold on this tree, and each catches a violation in a copy."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 FLOORS = ("poolrt", "workers", "cachestore")
+ROOMS = "the rooms of workers import downwards only"
 
 
 def _lint_imports(folder: Path) -> subprocess.CompletedProcess[str]:
@@ -54,7 +55,7 @@ def test_the_contracts_hold() -> None:
     ],
 )
 def test_a_planted_violation_breaks_the_contract(tmp_path: Path, floor: str, line: str, contract: str) -> None:
-    # Given a copy with a room that nobody has listed anywhere, and an import that goes up a floor
+    # Given a copy with a module that is not listed anywhere, and an import that goes up a floor or a room
     copy = _copy(tmp_path)
     (copy / "poolrt" / "planted.py").write_text("THING = 1\n")
     (copy / "workers" / "desc" / "planted.py").write_text("THING = 1\n")
@@ -67,9 +68,37 @@ def test_a_planted_violation_breaks_the_contract(tmp_path: Path, floor: str, lin
     assert "violation" in done.stdout
 
 
+#: Room of workers -> an import that goes up a step, over many rooms, in a function, or sideways.
+UPWARDS = {
+    "desc": "from ..verbose import output as seen",
+    "desc.operations": "from ...operations import matmul as seen",
+    "kernels.native": "from ...implementations import program as seen",
+    "primitives": "seen = 1\ndef late() -> None:\n    from ..execution import primitive",
+    "memory": "from ..threadpools import jobs as seen",
+    "execution": "from ..plans import execution_plan as seen",
+    "plans": "from ..processes import worker as seen",
+}
+
+
+def test_every_import_to_a_higher_room_and_every_room_that_is_not_listed_breaks_the_contract(tmp_path: Path) -> None:
+    copy = _copy(tmp_path)
+    for room, line in UPWARDS.items():
+        (copy / "workers" / room.replace(".", "/") / "violation.py").write_text(f"{line}\n\n__all__ = ['seen']\n")
+    done = _lint_imports(copy)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert f"{ROOMS} BROKEN" in done.stdout, done.stdout
+    told = done.stdout.replace("\n", "")
+    assert [room for room in UPWARDS if f"poolrt.workers.{room}.violation ->" not in told] == []
+    # A room is listed in its place before anything is in it.
+    (copy / "workers" / "unlisted").mkdir()
+    (copy / "workers" / "unlisted" / "__init__.py").touch()
+    done = _lint_imports(copy)
+    assert "unlisted" in done.stdout, done.stdout
+
+
 def test_a_permitted_import_breaks_nothing(tmp_path: Path) -> None:
     copy = _copy(tmp_path)
-    (copy / "workers" / "permitted.py").write_text("import poolrt.cachestore as seen\n\n__all__ = ['seen']\n")
+    (copy / "workers" / "desc" / "permitted.py").write_text("import poolrt.cachestore as seen\n\n__all__ = ['seen']\n")
     done = _lint_imports(copy)
     assert done.returncode == 0, done.stdout + done.stderr
 
