@@ -124,7 +124,7 @@ def add_common(parser: argparse.ArgumentParser, execute: Execute, overrides: Seq
 
     ``overrides`` names the options that override the setting of the same name.
     """
-    group = parser.add_argument_group("everywhere")
+    group = parser.add_argument_group("common options")
     group.add_argument("--json", action="store_true", help="one JSON object on standard output, text on standard error")
     group.add_argument("--config", metavar="FILE.toml", help="settings file (default: POOLRT_CONFIG)")
     group.add_argument("--traceback", action="store_true", help="show where an unexpected error came from")
