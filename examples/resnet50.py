@@ -60,7 +60,7 @@ def run_twice(options: argparse.Namespace) -> int:
     """Run the network in two new processes and return the exit status."""
     text = sys.stderr if options.json else sys.stdout
     home = Settings.load().home_path
-    model = models.stored(NETWORK, home / "models")
+    model = models.provide(NETWORK, home / "models")
     print(f"{NETWORK} with seeded weights: {model} ({model.stat().st_size / 1e6:.0f} MB)", file=text)
     runs = []
     for order in ("first", "second"):
@@ -90,7 +90,7 @@ def in_new_process(model: Path, options: argparse.Namespace) -> Findings:
 
 def measure(path: Path, workers: int | None, images: int, started: float) -> Findings:
     """Load the model, run it once and check the result, then run it on many images."""
-    expected = models.expected(NETWORK)
+    expected = models.load_expected(NETWORK)
     (picture,) = expected.inputs().values()
     with poolrt.Pool(workers=workers) as pool:
         model = pool.load(poolrt.load_onnx(path))

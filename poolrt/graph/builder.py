@@ -21,8 +21,8 @@ from .operations.pointwise import Pointwise
 from .operations.products import Products
 from .operations.recurrent import Recurrent
 from .operations.windows import Windows
-from .values import Value, short_type
-from .wire import wire_form
+from .values import Value, parse_dtype
+from .wire import to_wire
 
 
 class Graph(Windows, Products, Pointwise, Normalizations, Recurrent, Movement):
@@ -98,7 +98,7 @@ class Graph(Windows, Products, Pointwise, Normalizations, Recurrent, Movement):
         except (TypeError, ValueError) as error:
             raise GraphError(f"input {name!r}: shape: {error}") from error
         try:
-            desc = MemoryDesc(desc.dims, short_type(dtype))
+            desc = MemoryDesc(desc.dims, parse_dtype(dtype))
         except ValueError as error:
             raise GraphError(f"input {name!r}: {error}") from error
         value = self._state.add_value(desc)
@@ -108,7 +108,7 @@ class Graph(Windows, Products, Pointwise, Normalizations, Recurrent, Movement):
     def constant(self, value: ArrayLike, dtype: DTypeLike | str | None = None) -> Value:
         """Add a constant of a data type: an array's own unless given, and float32, int32 or bool for other numbers."""
         try:
-            return self._state.add_constant(value, None if dtype is None else short_type(dtype))
+            return self._state.add_constant(value, None if dtype is None else parse_dtype(dtype))
         except ValueError as error:
             raise GraphError(f"constant: {error}") from error
 
@@ -129,4 +129,4 @@ class Graph(Windows, Products, Pointwise, Normalizations, Recurrent, Movement):
     def to_wire(self, optimize: bool = True) -> tuple[dict[str, Any], list[Constant]]:
         """Return the graph as plain data for a message, and its constants in the order of the wire's ``constants``."""
         ir = self.to_ir()
-        return wire_form(passes.optimize(ir) if optimize else ir)
+        return to_wire(passes.optimize(ir) if optimize else ir)

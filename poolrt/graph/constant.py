@@ -57,7 +57,7 @@ class Constant:
         """
         if view.nbytes < self.nbytes:
             raise ValueError(f"a constant of {self.nbytes} bytes does not fit in {view.nbytes}")
-        stored = view.reshape(-1).view(np.uint8)[: self.nbytes].view(storage(self.dtype)).reshape(self.array.shape)
+        stored = view.reshape(-1).view(np.uint8)[: self.nbytes].view(storage_type(self.dtype)).reshape(self.array.shape)
         if self.dtype == "bf16":
             stored[...] = to_bfloat16(self.array if self.scale is None else self.float64())
         elif self.scale is None:
@@ -65,9 +65,9 @@ class Constant:
         else:
             np.multiply(self.array, _along_first(self.scale, self.array.ndim), out=stored, casting="same_kind")
 
-    def stored(self) -> NDArray[Any]:
+    def to_array(self) -> NDArray[Any]:
         """Return what `write_into` writes as a new array."""
-        values = np.empty(self.array.shape, storage(self.dtype))
+        values = np.empty(self.array.shape, storage_type(self.dtype))
         self.write_into(values)
         return values
 
@@ -76,41 +76,41 @@ class Constant:
         values = self.array.astype(np.float64)
         return values if self.scale is None else values * _along_first(self.scale, values.ndim)
 
-    def scaled(self, scale: NDArray[np.float64]) -> Constant:
+    def multiply(self, scale: NDArray[np.float64]) -> Constant:
         """Return this constant times ``scale``, one factor for each index of dimension 0."""
         return Constant(self.array, scale if self.scale is None else self.scale * scale, self.dtype)
 
-    def reshaped(self, dims: Sequence[int]) -> Constant:
+    def reshape(self, dims: Sequence[int]) -> Constant:
         """Return the same elements in another shape, without a copy where NumPy needs none."""
         keeps_first = self.scale is None or (dims and self.dims and dims[0] == self.dims[0])
         if keeps_first:
             return Constant(self.array.reshape(tuple(dims)), self.scale, self.dtype)
         return Constant(self.float64().reshape(tuple(dims)), None, self.dtype)
 
-    def transposed(self, perm: Sequence[int]) -> Constant:
+    def transpose(self, perm: Sequence[int]) -> Constant:
         """Return a view with permuted dimensions."""
         if self.scale is None or perm[0] == 0:
             return Constant(self.array.transpose(tuple(perm)), self.scale, self.dtype)
         return Constant(self.float64().transpose(tuple(perm)), None, self.dtype)
 
-    def sliced(self, starts: Sequence[int], steps: Sequence[int], sizes: Sequence[int]) -> Constant:
+    def slice(self, starts: Sequence[int], steps: Sequence[int], sizes: Sequence[int]) -> Constant:
         """Return a view of ``sizes`` elements from ``starts`` in ``steps``."""
         along = [slice(a, a + (n - 1) * s + 1, s) for a, s, n in zip(starts, steps, sizes, strict=True)]
         scale = None if self.scale is None else self.scale[along[0]]
         return Constant(self.array[tuple(along)], scale, self.dtype)
 
-    def expanded(self, dims: Sequence[int]) -> Constant:
+    def expand(self, dims: Sequence[int]) -> Constant:
         """Return a view that repeats dimensions of 1."""
         array = self.array if self.scale is None else self.float64()
         return Constant(np.broadcast_to(array, tuple(dims)), None, self.dtype)
 
 
-def storage(dtype: str) -> np.dtype[Any]:
+def storage_type(dtype: str) -> np.dtype[Any]:
     """Return the NumPy type that the elements of a data type are stored as: uint16 for bf16."""
     return np.dtype(_STORED[dtype])
 
 
-def as_constant(value: object, dtype: str | None = "f32") -> Constant:
+def make_constant(value: object, dtype: str | None = "f32") -> Constant:
     """Make a constant of what a user gave: a NumPy array, a number or a sequence of numbers.
 
     Floating point values are rounded to a floating point type, and integers taken where the type holds them exactly. An
@@ -125,7 +125,7 @@ def as_constant(value: object, dtype: str | None = "f32") -> Constant:
         dtype = data_type(array.dtype) if isinstance(value, np.ndarray) else _OF_NUMBERS.get(array.dtype.kind, "f32")
     if array.dtype.name == "bfloat16":
         array = from_bfloat16(array.view(np.uint16))
-    if array.dtype == storage(dtype) and dtype != "bf16":
+    if array.dtype == storage_type(dtype) and dtype != "bf16":
         return Constant(array, None, dtype)
     if array.dtype.kind in "biu":
         return Constant(_exact(array, dtype), None, dtype)
@@ -144,7 +144,7 @@ def _exact(array: NDArray[Any], dtype: str) -> NDArray[Any]:
     if array.size and not (low <= int(array.min()) and int(array.max()) <= high):
         name = type_name(dtype)
         raise ValueError(f"integers beyond {low}..{high} do not fit {name} exactly (dtype {array.dtype})")
-    return array.astype(np.float32 if dtype == "bf16" else storage(dtype))
+    return array.astype(np.float32 if dtype == "bf16" else storage_type(dtype))
 
 
 def _rounded(array: NDArray[Any], dtype: str) -> NDArray[Any]:
@@ -152,7 +152,7 @@ def _rounded(array: NDArray[Any], dtype: str) -> NDArray[Any]:
         if dtype == "bf16":
             rounded = from_bfloat16(to_bfloat16(array))
         else:
-            rounded = array.astype(storage(dtype))
+            rounded = array.astype(storage_type(dtype))
     if not np.array_equal(np.isfinite(rounded), np.isfinite(array)):
         raise ValueError(f"values of dtype {array.dtype} exceed the range of {type_name(dtype)}")
     return rounded

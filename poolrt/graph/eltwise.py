@@ -21,7 +21,7 @@ _DEFAULTS: Final[Mapping[str, tuple[float | None, float | None]]] = {
 }
 
 
-def parameters(algorithm: str, alpha: float | None, beta: float | None) -> tuple[float, float]:
+def complete_parameters(algorithm: str, alpha: float | None, beta: float | None) -> tuple[float, float]:
     """Return alpha and beta, the algorithm's own where None. Raises ValueError naming the argument."""
     if algorithm not in ELTWISE_ALGORITHMS:
         raise ValueError(f"algorithm: unknown {algorithm!r}; known: {', '.join(ELTWISE_ALGORITHMS)}")

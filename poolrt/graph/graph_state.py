@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from poolrt.workers.desc import MemoryDesc, type_name
 
-from .constant import Constant, as_constant
+from .constant import Constant, make_constant
 from .ir import GraphIR, Node
 from .values import Value
 
@@ -39,7 +39,7 @@ class GraphState:
         known = self._known.get((id(data), dtype))
         if known is not None:
             return known[1]
-        constant = as_constant(data, dtype)
+        constant = make_constant(data, dtype)
         if 0 in constant.dims:
             raise ValueError(f"expect sizes of at least 1, got {constant.dims}")
         value = self.add_value(constant.desc)

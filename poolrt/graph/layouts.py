@@ -16,7 +16,7 @@ _Policy: TypeAlias = "Callable[[Any, Sequence[MemoryDesc], Sequence[bool]], Iter
 
 def candidates(op: OpDesc, operands: Sequence[MemoryDesc], constant: Sequence[bool]) -> Iterator[OpDesc]:
     """Yield row-major ``op`` in the layouts to try; ``operands`` are as they lie, ``constant`` which never change."""
-    yield from _POLICIES.get(op.kind, _as_it_lies)(op, operands, constant)
+    yield from _POLICIES.get(op.kind, _first_operand)(op, operands, constant)
 
 
 def _windows(op: Any, operands: Sequence[MemoryDesc], constant: Sequence[bool]) -> Iterator[OpDesc]:
@@ -29,23 +29,23 @@ def _product(op: Any, operands: Sequence[MemoryDesc], constant: Sequence[bool]) 
         yield replace(op, weights=each, dst=_any(op.dst))
 
 
-def _as_it_lies(op: Any, operands: Sequence[MemoryDesc], constant: Sequence[bool]) -> Iterator[OpDesc]:
+def _first_operand(op: Any, operands: Sequence[MemoryDesc], constant: Sequence[bool]) -> Iterator[OpDesc]:
     for src in dict.fromkeys((operands[0], op.src)):
         yield replace(op, src=src, dst=_any(op.dst))
 
 
 def _binary(op: Any, operands: Sequence[MemoryDesc], constant: Sequence[bool]) -> Iterator[OpDesc]:
     pairs = []
-    for lying in _lying(operands, constant):
-        first, second = (_like(given, lying) for given in (op.src0, op.src1))
+    for lying in _computed_layouts(operands, constant):
+        first, second = (_adopt_tag(given, lying) for given in (op.src0, op.src1))
         pairs += [(first, second), (first, op.src1)]
     for first, second in dict.fromkeys((*pairs, (op.src0, op.src1))):
         yield replace(op, src0=first, src1=second, dst=_any(op.dst))
 
 
 def _many(op: Any, operands: Sequence[MemoryDesc], constant: Sequence[bool]) -> Iterator[OpDesc]:
-    for lying in _lying(operands, constant):
-        yield replace(op, srcs=tuple(_like(given, lying) for given in op.srcs), dst=_any(op.dst))
+    for lying in _computed_layouts(operands, constant):
+        yield replace(op, srcs=tuple(_adopt_tag(given, lying) for given in op.srcs), dst=_any(op.dst))
     yield replace(op, dst=_any(op.dst))
 
 
@@ -60,7 +60,7 @@ def _reorder(op: Any, operands: Sequence[MemoryDesc], constant: Sequence[bool]) 
         yield replace(op, src=src)
 
 
-def _lying(operands: Sequence[MemoryDesc], constant: Sequence[bool]) -> list[MemoryDesc]:
+def _computed_layouts(operands: Sequence[MemoryDesc], constant: Sequence[bool]) -> list[MemoryDesc]:
     """Return one operand for each distinct layout that a tag names and that is not row-major, among computed ones."""
     if any(operand.ndims != operands[0].ndims for operand in operands):
         return []
@@ -71,7 +71,7 @@ def _lying(operands: Sequence[MemoryDesc], constant: Sequence[bool]) -> list[Mem
     return list(found.values())
 
 
-def _like(operand: MemoryDesc, other: MemoryDesc) -> MemoryDesc:
+def _adopt_tag(operand: MemoryDesc, other: MemoryDesc) -> MemoryDesc:
     return operand.with_tag(other.tag)
 
 

@@ -40,7 +40,7 @@ class NodeBuilder:
 
     def operand(self, argument: str, given: Operand, dtype: str = "f32") -> Value:
         """Return the value of an operand; what is not a value becomes a constant that goes with operands of a type."""
-        return self._exactly(argument, given, dtype if isinstance(given, Value) else _fitting(given, dtype))
+        return self._exactly(argument, given, dtype if isinstance(given, Value) else _fit_dtype(given, dtype))
 
     def optional(self, argument: str, given: Operand | None, dtype: str = "f32") -> list[Value]:
         """Return the value of an operand that may be missing."""
@@ -77,9 +77,9 @@ class NodeBuilder:
         return self._append(self.kind, self.name, operands, found, attrs, tuple(quantisation))
 
     def view(self, value: Value, shape: Sequence[int], axes: Sequence[int] = ()) -> Value:
-        """Reshape a value, see `shapes.reshaped`: as the node itself where that is a view, else as a node beside it."""
+        """Reshape a value, see `shapes.infer_reshape`: as the node itself where that is a view, else as a node beside it."""
         wanted = tuple(int(size) for size in shape)
-        dims = shapes.reshaped(value.shape, wanted, axes)
+        dims = shapes.infer_reshape(value.shape, wanted, axes)
         own = self.kind in ("reshape", "squeeze", "unsqueeze")
         if dims == value.shape and not own:
             return value
@@ -87,12 +87,12 @@ class NodeBuilder:
         desc = MemoryDesc(dims, self.state.descs[value.id].dtype)
         return self._append("reshape", name, [value], (desc,), {"shape": wanted, "axes": tuple(axes)})[0]
 
-    def ranked(self, value: Value, ndims: int) -> Value:
+    def pad_rank(self, value: Value, ndims: int) -> Value:
         """Prepend dimensions of 1 up to a rank."""
         added = ndims - value.ndim
         return self.view(value, (1,) * ndims, (*(-1,) * added, *range(value.ndim))) if added else value
 
-    def picked(self, value: Value, axes: Sequence[int]) -> Value:
+    def pick_axes(self, value: Value, axes: Sequence[int]) -> Value:
         """Keep the dimensions at ``axes``, in order; a size of 1 stands for each -1 among them."""
         return self.view(value, (1,) * len(axes), axes)
 
@@ -151,7 +151,7 @@ class NodeBuilder:
         return sum(1 << dim for dim, size in enumerate(shape) if size > 1)
 
 
-def _fitting(given: object, context: str) -> str:
+def _fit_dtype(given: object, context: str) -> str:
     """Return the data type of a constant beside operands of a type.
 
     With floating point operands it takes theirs. With integers an array keeps its own type (int64, which NumPy makes of

@@ -12,7 +12,7 @@ from .inference.operations import infer, is_view, op_desc
 from .ir import GraphIR, Node
 
 
-def with_input_shapes(ir: GraphIR, shapes: Sequence[tuple[int, ...]]) -> GraphIR:
+def infer_for_inputs(ir: GraphIR, shapes: Sequence[tuple[int, ...]]) -> GraphIR:
     """Return a graph as it was built, for inputs of these shapes in order; constants keep theirs.
 
     Raises GraphError naming the node whose operands do not go together then.

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 
-def reshaped(dims: tuple[int, ...], wanted: Sequence[int], axes: Sequence[int] = ()) -> tuple[int, ...]:
+def infer_reshape(dims: tuple[int, ...], wanted: Sequence[int], axes: Sequence[int] = ()) -> tuple[int, ...]:
     """Return the shape that ``wanted`` asks for, its one -1 filled in. Raises ValueError where the sizes differ.
 
     ``axes`` has for each size the dimension of ``dims`` that it is taken from instead, or -1; it may be left out.
@@ -29,7 +29,7 @@ def reshaped(dims: tuple[int, ...], wanted: Sequence[int], axes: Sequence[int] =
     return tuple(known)
 
 
-def axis_of(axis: int, ndims: int, name: str = "axis") -> int:
+def normalize_axis(axis: int, ndims: int, name: str = "axis") -> int:
     """Return an axis as 0..ndims-1; negative axes count from the end. Raises ValueError where it is out of range."""
     if not -ndims <= axis < ndims:
         raise ValueError(f"{name}: expect {-ndims}..{ndims - 1}, got {axis}")
@@ -47,10 +47,10 @@ def broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(result)
 
 
-def axes_of(axes: Sequence[int] | int, ndims: int) -> set[int]:
+def normalize_axes(axes: Sequence[int] | int, ndims: int) -> set[int]:
     """Return distinct axes as 0..ndims-1. Raises ValueError where one is out of range or named twice."""
     given = [axes] if isinstance(axes, int) else list(axes)
-    found = {axis_of(axis, ndims, "axes") for axis in given}
+    found = {normalize_axis(axis, ndims, "axes") for axis in given}
     if len(found) != len(given):
         raise ValueError(f"axes: expect each axis once, got {tuple(given)}")
     return found

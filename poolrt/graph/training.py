@@ -18,7 +18,7 @@ from .passes.rewriter import Rewriter
 _GIVEN: Final = "use_global_stats"
 
 
-def training(ir: GraphIR) -> GraphIR:
+def to_training(ir: GraphIR) -> GraphIR:
     """Return a graph as it was built with every operation that has a propagation kind as ``forward_training``.
 
     Batch normalizations take the statistics of the batch, given ones are left aside. What operations keep (mean,

@@ -57,7 +57,7 @@ class NodeOptions(TypedDict, total=False):
     zero_points: Mapping[str, Operand] | None
 
 
-def short_type(dtype: DTypeLike | str) -> str:
+def parse_dtype(dtype: DTypeLike | str) -> str:
     """Return the short name of a data type that a user names. Raises ValueError naming the argument."""
     try:
         return data_type(dtype if isinstance(dtype, str) else np.dtype(dtype))
@@ -65,7 +65,7 @@ def short_type(dtype: DTypeLike | str) -> str:
         raise ValueError(f"dtype: {error}") from error
 
 
-def spatial(name: str, value: Spatial, count: int) -> tuple[int, ...]:
+def spread_spatial(name: str, value: Spatial, count: int) -> tuple[int, ...]:
     """Return one number for each of ``count`` spatial dimensions. Raises ValueError naming the argument."""
     values = _each(value, count)
     if len(values) != count or not all(map(_is_int, values)):
@@ -73,7 +73,7 @@ def spatial(name: str, value: Spatial, count: int) -> tuple[int, ...]:
     return tuple(int(v) for v in values)
 
 
-def padding_sides(value: Padding, count: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def split_padding(value: Padding, count: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the padding before and after each spatial dimension. Raises ValueError naming the argument."""
     sides = [(v, v) if _is_int(v) else _each(v, 0) for v in _each(value, count)]
     if len(sides) != count or not all(len(side) == 2 and all(map(_is_int, side)) for side in sides):

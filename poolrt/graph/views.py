@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from poolrt.workers.desc import MemoryDesc, item_size
 
-from .inference.movement import sliced
+from .inference.movement import resolve_slice
 from .ir import Node
 
 
@@ -18,14 +18,14 @@ def describe_view(node: Node, src: MemoryDesc, dims: tuple[int, ...]) -> tuple[M
     strides, start = src.outer_strides(), 0
     match node.kind:
         case "reshape":
-            split = _reshaped(src.dims, strides, dims)
+            split = _reshape_strides(src.dims, strides, dims)
             if split is None:
                 return None
             strides = split
         case "transpose":
             strides = tuple(strides[axis] for axis in node.permutation())
         case "slice":
-            starts, _ = sliced(src.dims, node.attrs)
+            starts, _ = resolve_slice(src.dims, node.attrs)
             start = sum(first * stride for first, stride in zip(starts, strides, strict=True))
             strides = tuple(stride * step for stride, step in zip(strides, node.integers("steps"), strict=True))
         case "expand":
@@ -37,7 +37,9 @@ def describe_view(node: Node, src: MemoryDesc, dims: tuple[int, ...]) -> tuple[M
     return MemoryDesc(dims, src.dtype, strides=strides if dims else ()), start * item_size(src.dtype)
 
 
-def _reshaped(dims: tuple[int, ...], strides: tuple[int, ...], wanted: tuple[int, ...]) -> tuple[int, ...] | None:
+def _reshape_strides(
+    dims: tuple[int, ...], strides: tuple[int, ...], wanted: tuple[int, ...]
+) -> tuple[int, ...] | None:
     """Return the strides of a reshape, or None where elements that become neighbours do not lie in one row.
 
     Both shapes are cut into the smallest groups of equal size; within a group of the old shape the dimensions must be

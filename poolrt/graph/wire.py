@@ -5,7 +5,7 @@ row-major, and ``nodes`` in topological order: [kind, name, [input ids], [output
 engine, implementation]. Attributes are the operation descriptor's fields that are no memories and that operands do not
 tell, and what else says the shape of the result: ``axes`` of a reduction, ``sizes`` or ``factors`` of a resampling,
 ``output_padding`` of a deconvolution. The views ``reshape`` (``shape``, and ``axes`` for sizes that are the
-source's, see `shapes.reshaped`), ``expand`` (``shape``), ``transpose`` (``perm``) and ``slice`` (``starts``, ``ends``,
+source's, see `shapes.infer_reshape`), ``expand`` (``shape``), ``transpose`` (``perm``) and ``slice`` (``starts``, ``ends``,
 ``steps``) are nodes too, as is ``reorder`` (``tag``, empty where the plan may choose).
 A post-op is ["eltwise", algorithm, alpha, beta] or ["binary", algorithm, id]; an item of quantisation ["scales" or
 "zero_points", argument, mask, id]. An empty engine is the graph's, and implementations are those whose names begin with
@@ -20,7 +20,7 @@ from .constant import Constant
 from .ir import Attribute, GraphIR, PostOpUse
 
 
-def wire_form(ir: GraphIR) -> tuple[dict[str, Any], list[Constant]]:
+def to_wire(ir: GraphIR) -> tuple[dict[str, Any], list[Constant]]:
     """Return the wire form of a graph, and its constants in the order of the wire's ``constants``.
 
     Values are renumbered: inputs, then constants, then results, each in order of first use. Unused ones are left out.

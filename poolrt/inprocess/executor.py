@@ -12,11 +12,11 @@ import numpy as np
 
 from poolrt.graph import passes
 from poolrt.graph.builder import Graph
-from poolrt.graph.constant import storage
+from poolrt.graph.constant import storage_type
 from poolrt.graph.engine_name import require_engine
 from poolrt.graph.lower import lower
-from poolrt.graph.reshaping import with_input_shapes
-from poolrt.graph.training import training
+from poolrt.graph.reshaping import infer_for_inputs
+from poolrt.graph.training import to_training
 from poolrt.inprocess.device_context import DeviceContext, InstanceKey
 from poolrt.workers.desc import type_name
 from poolrt.workers.engines.engine import Engine
@@ -153,10 +153,10 @@ class Executor:
         ir = self._built
         if phase == "train":
             if self._training is None:
-                self._training = training(ir)
+                self._training = to_training(ir)
             ir = self._training
         if shapes != tuple(ir.values[value].dims for _, value in ir.inputs):
-            ir = with_input_shapes(ir, shapes)
+            ir = infer_for_inputs(ir, shapes)
         # Operations that are fused would leave nothing for the backward operation of the second.
         ir = ir if phase == "train" else passes.optimize(ir)
         lowered = lower(ir, {name: stream.target for name, stream in self._context.streams.items()})
@@ -180,7 +180,7 @@ class Executor:
 
 
 def _array(name: str, value: Any, dtype: str) -> NDArray[Any]:
-    kind = storage(dtype)
+    kind = storage_type(dtype)
     array = value if isinstance(value, np.ndarray) else np.asarray(value, kind)
     if array.dtype != kind:
         if dtype != "bf16" or array.dtype.name != "bfloat16":
@@ -195,7 +195,7 @@ def _new_output(port: Port) -> NDArray[Any]:
     """Return an array that begins on a cache line, with bytes behind it that kernels may read."""
     room = np.empty(_LINE + port.nbytes + SLACK, np.uint8)
     start = -room.ctypes.data % _LINE
-    return room[start : start + port.nbytes].view(storage(port.dtype)).reshape(port.dims)
+    return room[start : start + port.nbytes].view(storage_type(port.dtype)).reshape(port.dims)
 
 
 def _name(engine: Engine) -> str:

@@ -3,7 +3,7 @@
 The graphs are those that the onnx package ships without weights; nothing is downloaded.
 """
 
-from .expected_output import Expected, expected
-from .light import NAMES, build, stored, write
+from .expected_output import Expected, load_expected
+from .light import NAMES, build, provide, write
 
-__all__ = ["NAMES", "Expected", "build", "expected", "stored", "write"]
+__all__ = ["NAMES", "Expected", "build", "load_expected", "provide", "write"]

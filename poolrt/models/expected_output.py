@@ -41,7 +41,7 @@ def sample_input() -> NDArray[np.float32]:
     return spread(_INPUT_STREAM, _INPUT_SHAPE, 1.0)
 
 
-def expected(name: str) -> Expected:
+def load_expected(name: str) -> Expected:
     """Return the sample input and expected output of a network. Raises ValueError for an unknown name."""
     path = FOLDER / f"{name}.npz"
     if not path.is_file():

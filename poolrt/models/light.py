@@ -18,7 +18,7 @@ from poolrt.cachestore.folders import make_folder
 
 from ..graph.errors import ModelError
 from ..graph.onnx.model_file import onnx_package, read_model
-from .expected_output import expected
+from .expected_output import load_expected
 from .seeded import fingerprint, spread, uniform
 
 _FILES: Final[Mapping[str, str]] = {
@@ -56,12 +56,12 @@ def write(name: str, path: str | os.PathLike[str]) -> Path:
     return target
 
 
-def stored(name: str, folder: str | os.PathLike[str]) -> Path:
+def provide(name: str, folder: str | os.PathLike[str]) -> Path:
     """Return a file of the network in a folder that keeps it from one time to the next; both are made where missing.
 
     The file's name tells the weights, so that one of other weights is never taken for it. Raises what `write` raises.
     """
-    target = Path(folder) / f"{name}-{expected(name).fingerprint[:12]}.onnx"
+    target = Path(folder) / f"{name}-{load_expected(name).fingerprint[:12]}.onnx"
     if not target.is_file():
         make_folder(str(target.parent.absolute()))
         write(name, target)
@@ -77,7 +77,7 @@ def build(name: str, check: bool = True) -> Any:
     model = read_model(_graph_file(name)).proto
     graph = model.graph
     weights = dict(_weights(name, graph))
-    if check and fingerprint(weights.items()) != expected(name).fingerprint:
+    if check and fingerprint(weights.items()) != load_expected(name).fingerprint:
         raise ModelError(
             f"{name}: the seeded weights differ from those its expected output was computed with; "
             "this NumPy generates another PCG64 stream, or the onnx package ships another graph"

@@ -41,7 +41,7 @@ def write(path: Path, form: str, name: str, array: NDArray[np.float32]) -> Path:
 def test_a_seeded_network_gives_what_is_stored_of_onnx_runtime(
     warm: Surroundings, tmp_path: Path, name: str, form: str
 ) -> None:
-    expected = models.expected(name)
+    expected = models.load_expected(name)
     model = models.write(name, tmp_path / f"{name}.onnx")
     ((input_name, x),) = expected.inputs().items()
     x_file, y_file = (

@@ -7,8 +7,8 @@ from typing import Final
 
 from poolrt.workers.desc import MemoryDesc, OpDesc
 
-from ..shapes import reshaped
-from .result import Attrs, Operation, result_like
+from ..shapes import infer_reshape
+from .result import Attrs, Operation, describe_result
 
 VIEWS: Final = ("reshape", "transpose", "slice", "expand")
 
@@ -27,27 +27,27 @@ def concat(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str) 
             raise ValueError(f"srcs: {first.dims} and {source.dims} do not join along axis {axis}")
     joined = sum(source.dims[axis] for source in srcs)
     dims = (*first.dims[:axis], joined, *first.dims[axis + 1 :])
-    return op(tuple(srcs), result_like(first, dtype, dims), **attrs)
+    return op(tuple(srcs), describe_result(first, dtype, dims), **attrs)
 
 
 def reorder(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str) -> OpDesc:
     """Describe a change of data type and layout; an empty ``tag`` leaves the layout to the plan."""
     (src,) = srcs
-    return op(src, result_like(src, dtype).with_tag(attrs["tag"]))
+    return op(src, describe_result(src, dtype).with_tag(attrs["tag"]))
 
 
 def view(kind: str, src: MemoryDesc, attrs: Attrs) -> MemoryDesc:
     """Return the row-major descriptor of a view. Raises ValueError naming the argument that is wrong."""
     match kind:
         case "reshape":
-            dims = reshaped(src.dims, attrs["shape"], attrs["axes"])
+            dims = infer_reshape(src.dims, attrs["shape"], attrs["axes"])
         case "transpose":
             perm = attrs["perm"]
             if sorted(perm) != list(range(src.ndims)):
                 raise ValueError(f"perm: expect each of 0..{src.ndims - 1} once, got {tuple(perm)}")
             dims = tuple(src.dims[axis] for axis in perm)
         case "slice":
-            dims = sliced(src.dims, attrs)[1]
+            dims = resolve_slice(src.dims, attrs)[1]
         case "expand":
             dims = tuple(attrs["shape"])
             kept = zip(reversed(src.dims), reversed(dims), strict=False)
@@ -58,7 +58,7 @@ def view(kind: str, src: MemoryDesc, attrs: Attrs) -> MemoryDesc:
     return MemoryDesc(dims, src.dtype)
 
 
-def sliced(dims: tuple[int, ...], attrs: Attrs) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def resolve_slice(dims: tuple[int, ...], attrs: Attrs) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return where a slice starts and how many elements it takes along each dimension, as Python's slices count.
 
     ``starts``, ``ends`` and ``steps`` have a number for each dimension. Raises ValueError naming the one that is wrong.

@@ -8,7 +8,7 @@ from typing import Final
 from poolrt.workers.desc import Arg, MemoryDesc, OpDesc, type_name
 
 from .operands import operand_arguments
-from .result import Attrs, Operation, result_like
+from .result import Attrs, Operation, describe_result
 
 _NAMES: Final = {Arg.MEAN: "mean", Arg.VARIANCE: "variance", Arg.SCALE: "scale", Arg.SHIFT: "shift"}
 
@@ -18,7 +18,7 @@ def normalization(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype
     src, *extra = srcs
     if src.ndims < 2:
         raise ValueError(f"src: expect (N, C, ...), got {src.dims}")
-    found = op(src, result_like(src, dtype), **attrs)
+    found = op(src, describe_result(src, dtype), **attrs)
     wanted = found.memories()
     for arg, given in zip(operand_arguments(found)[1:], extra, strict=True):
         if given != wanted[arg]:

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 from poolrt.workers.desc import MemoryDesc, OpDesc
 
-from ..shapes import axes_of, broadcast
-from .result import Attrs, Operation, result_like
+from ..shapes import broadcast, normalize_axes
+from .result import Attrs, Operation, describe_result
 
 
 def same_shape(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str) -> OpDesc:
     """Describe an operation of one operand whose result has its shape."""
     (src,) = srcs
-    return op(src, result_like(src, dtype), **attrs)
+    return op(src, describe_result(src, dtype), **attrs)
 
 
 def binary(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str) -> OpDesc:
@@ -25,7 +25,7 @@ def binary(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str) 
         dims = broadcast(left.dims, right.dims)
     except ValueError as error:
         raise ValueError(f"src1: {error}") from error
-    return op(left, right, result_like(left, dtype, dims), **attrs)
+    return op(left, right, describe_result(left, dtype, dims), **attrs)
 
 
 def total(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str) -> OpDesc:
@@ -35,19 +35,19 @@ def total(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str) -
     for source in srcs:
         if source.dims != srcs[0].dims:
             raise ValueError(f"srcs: expect one shape, got {srcs[0].dims} and {source.dims}")
-    return op(tuple(srcs), result_like(srcs[0], dtype), **attrs)
+    return op(tuple(srcs), describe_result(srcs[0], dtype), **attrs)
 
 
 def prelu(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str) -> OpDesc:
     """Describe a relu whose slopes are weights."""
     src, weights = srcs
-    return op(src, weights, result_like(src, dtype), **attrs)
+    return op(src, weights, describe_result(src, dtype), **attrs)
 
 
 def reduction(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str) -> OpDesc:
     """Describe a reduction along ``axes``."""
     (src,) = srcs
-    axes = axes_of(attrs["axes"], src.ndims)
+    axes = normalize_axes(attrs["axes"], src.ndims)
     own = {name: value for name, value in attrs.items() if name != "axes"}
     dims = tuple(1 if axis in axes else size for axis, size in enumerate(src.dims))
-    return op(src, result_like(src, dtype, dims), **own)
+    return op(src, describe_result(src, dtype, dims), **own)

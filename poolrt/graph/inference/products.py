@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from poolrt.workers.desc import MemoryDesc, OpDesc
 
 from ..shapes import broadcast
-from .result import Attrs, Operation, result_of_products
+from .result import Attrs, Operation, describe_product
 
 
 def matmul(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str) -> OpDesc:
@@ -22,8 +22,8 @@ def matmul(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str) 
     except ValueError as error:
         raise ValueError(f"weights: batch {error}") from error
     columns = weights.dims[-1]
-    dst = result_of_products(src, dtype, (*batch, src.dims[-2], columns))
-    return op(src, weights, bias_of(bias, (*(1,) * (src.ndims - 1), columns)), dst, **attrs)
+    dst = describe_product(src, dtype, (*batch, src.dims[-2], columns))
+    return op(src, weights, check_bias(bias, (*(1,) * (src.ndims - 1), columns)), dst, **attrs)
 
 
 def inner_product(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str) -> OpDesc:
@@ -33,11 +33,11 @@ def inner_product(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype
         raise ValueError(f"weights: expect src (N, IC) and weights (OC, IC), got {src.dims} and {weights.dims}")
     if src.dims[1] != weights.dims[1]:
         raise ValueError(f"weights: expect (OC, {src.dims[1]}), got {weights.dims}")
-    dst = result_of_products(src, dtype, (src.dims[0], weights.dims[0]))
-    return op(src, weights, bias_of(bias, (weights.dims[0],)), dst, **attrs)
+    dst = describe_product(src, dtype, (src.dims[0], weights.dims[0]))
+    return op(src, weights, check_bias(bias, (weights.dims[0],)), dst, **attrs)
 
 
-def bias_of(given: Sequence[MemoryDesc], expected: tuple[int, ...]) -> MemoryDesc | None:
+def check_bias(given: Sequence[MemoryDesc], expected: tuple[int, ...]) -> MemoryDesc | None:
     """Return the bias where there is one. Raises ValueError where its shape is not what is expected."""
     if not given:
         return None

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from poolrt.workers.desc import MemoryDesc, OpDesc
 
-from .result import Attrs, Operation, result_like
+from .result import Attrs, Operation, describe_result
 
 
 def one_state(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str) -> OpDesc:
@@ -42,5 +42,5 @@ def _results(
     steps, batch, _ = src.dims
     layers, directions, _, _, hidden = weights.dims
     width = 2 * hidden if attrs.get("direction") == "bidirectional_concat" else hidden
-    dst = result_like(src, dtype, (steps, batch, width))
+    dst = describe_result(src, dtype, (steps, batch, width))
     return dst, MemoryDesc((layers, directions, batch, hidden), state.dtype if state else dst.dtype)

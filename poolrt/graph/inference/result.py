@@ -14,11 +14,11 @@ Operation: TypeAlias = "Callable[..., OpDesc]"
 _INTEGERS: Final = ("s64", "s32", "s8", "u8", "bool")
 
 
-def result_like(src: MemoryDesc, dtype: str, dims: tuple[int, ...] | None = None) -> MemoryDesc:
+def describe_result(src: MemoryDesc, dtype: str, dims: tuple[int, ...] | None = None) -> MemoryDesc:
     """Return the result of an operation that keeps the shape (or has ``dims``) and, unless asked for, the type of ``src``."""
     return MemoryDesc(src.dims if dims is None else dims, dtype or src.dtype)
 
 
-def result_of_products(src: MemoryDesc, dtype: str, dims: tuple[int, ...]) -> MemoryDesc:
+def describe_product(src: MemoryDesc, dtype: str, dims: tuple[int, ...]) -> MemoryDesc:
     """Return the result of an operation that adds up products: those of integers are s32 unless told otherwise."""
     return MemoryDesc(dims, dtype or ("s32" if src.dtype in _INTEGERS else src.dtype))

@@ -7,30 +7,36 @@ from collections.abc import Sequence
 
 from poolrt.workers.desc import MemoryDesc, OpDesc
 
-from .products import bias_of
-from .result import Attrs, Operation, result_like, result_of_products
+from .products import check_bias
+from .result import Attrs, Operation, describe_product, describe_result
 
 _WINDOW = ("strides", "dilations", "padding_l", "padding_r")
 
 
 def convolution(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str) -> OpDesc:
     """Describe a convolution of src, weights and maybe a bias."""
-    src, weights, *bias = _weighted(srcs, attrs)
-    out = _windowed(src.dims[2:], weights.dims[2:], attrs)
-    dst = result_of_products(src, dtype, (src.dims[0], weights.dims[0], *out))
-    return op(src, weights, bias_of(bias, (weights.dims[0],)), dst, **attrs)
+    src, weights, *bias = _check_weights(srcs, attrs)
+    out = _output_sizes(src.dims[2:], weights.dims[2:], attrs)
+    dst = describe_product(src, dtype, (src.dims[0], weights.dims[0], *out))
+    return op(src, weights, check_bias(bias, (weights.dims[0],)), dst, **attrs)
 
 
 def deconvolution(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str) -> OpDesc:
     """Describe a deconvolution; of the sizes that a convolution takes to those of src, ``output_padding`` says which."""
-    src, weights, *bias = _weighted(srcs, attrs)
+    src, weights, *bias = _check_weights(srcs, attrs)
     own = {name: value for name, value in attrs.items() if name != "output_padding"}
-    dims = (src.dims[0], weights.dims[0], *_deconvolved(src.dims[2:], weights.dims[2:], own, attrs["output_padding"]))
-    dst = result_of_products(src, dtype, dims)
-    return op(src, weights, bias_of(bias, (weights.dims[0],)), dst, **own)
+    dims = (
+        src.dims[0],
+        weights.dims[0],
+        *_deconvolution_sizes(src.dims[2:], weights.dims[2:], own, attrs["output_padding"]),
+    )
+    dst = describe_product(src, dtype, dims)
+    return op(src, weights, check_bias(bias, (weights.dims[0],)), dst, **own)
 
 
-def _deconvolved(src: tuple[int, ...], kernel: tuple[int, ...], attrs: Attrs, extra: Sequence[int]) -> tuple[int, ...]:
+def _deconvolution_sizes(
+    src: tuple[int, ...], kernel: tuple[int, ...], attrs: Attrs, extra: Sequence[int]
+) -> tuple[int, ...]:
     """Return the sizes of a deconvolution's result with ``extra`` elements at the end of each spatial dimension."""
     for added, stride, dilation in zip(extra, attrs["strides"], attrs["dilations"], strict=True):
         if not 0 <= added < max(stride, dilation + 1):
@@ -53,7 +59,7 @@ def pooling(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str)
     kernel = attrs["kernel"]
     if len(kernel) != src.ndims - 2 or min(kernel) < 1:
         raise ValueError(f"kernel: expect {src.ndims - 2} sizes >= 1, got {tuple(kernel)}")
-    dst = result_like(src, dtype, (*src.dims[:2], *_windowed(src.dims[2:], kernel, attrs)))
+    dst = describe_result(src, dtype, (*src.dims[:2], *_output_sizes(src.dims[2:], kernel, attrs)))
     return op(src, dst, **attrs)
 
 
@@ -70,10 +76,10 @@ def resampling(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: s
     if len(sizes) != len(spatial) or min(sizes, default=1) < 1:
         raise ValueError(f"sizes: expect {len(spatial)} sizes >= 1, got {tuple(sizes)}")
     own = {name: value for name, value in attrs.items() if name not in ("sizes", "factors")}
-    return op(src, result_like(src, dtype, (*src.dims[:2], *sizes)), **own)
+    return op(src, describe_result(src, dtype, (*src.dims[:2], *sizes)), **own)
 
 
-def _weighted(srcs: Sequence[MemoryDesc], attrs: Attrs) -> Sequence[MemoryDesc]:
+def _check_weights(srcs: Sequence[MemoryDesc], attrs: Attrs) -> Sequence[MemoryDesc]:
     src, weights = srcs[:2]
     if src.ndims < 3:
         raise ValueError(f"src: expect (N, IC, *spatial), got {src.dims}")
@@ -86,7 +92,7 @@ def _weighted(srcs: Sequence[MemoryDesc], attrs: Attrs) -> Sequence[MemoryDesc]:
     return srcs
 
 
-def _windowed(sizes: tuple[int, ...], kernel: tuple[int, ...], attrs: Attrs) -> tuple[int, ...]:
+def _output_sizes(sizes: tuple[int, ...], kernel: tuple[int, ...], attrs: Attrs) -> tuple[int, ...]:
     geometry = [attrs[name] for name in _WINDOW]
     for name, values in zip(_WINDOW, geometry, strict=True):
         if len(values) != len(sizes):

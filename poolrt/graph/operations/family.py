@@ -11,7 +11,7 @@ from ..engine_name import require_engine
 from ..errors import GraphError
 from ..graph_state import GraphState
 from ..node_builder import NodeBuilder
-from ..values import Operand, short_type
+from ..values import Operand, parse_dtype
 
 
 class Family:
@@ -41,7 +41,7 @@ class Family:
                 chosen,
                 "" if engine is None else require_engine(engine),
                 self._state.implementation if implementation is None else implementation,
-                "" if dtype is None else short_type(dtype),
+                "" if dtype is None else parse_dtype(dtype),
                 scales or {},
                 zero_points or {},
             )

@@ -7,7 +7,7 @@ from typing import Final, Unpack
 
 from poolrt.workers.desc import MemoryDesc, data_type
 
-from ..shapes import axes_of, axis_of
+from ..shapes import normalize_axes, normalize_axis
 from ..values import NodeOptions, Operand, Value
 from .family import Family
 
@@ -23,13 +23,13 @@ class Movement(Family):
         with self._build("concat", **options) as node:
             operands = node.many("srcs", srcs)
             ndims = operands[0].ndim if operands else 1
-            return node.add(operands, axis=axis_of(axis, ndims))
+            return node.add(operands, axis=normalize_axis(axis, ndims))
 
     def shuffle(self, src: Operand, axis: int, group_size: int, **options: Unpack[NodeOptions]) -> Value:
         """Transpose an axis seen as (size / group_size, group_size)."""
         with self._build("shuffle", **options) as node:
             value = node.operand("src", src)
-            return node.add([value], axis=axis_of(axis, value.ndim), group_size=int(group_size))
+            return node.add([value], axis=normalize_axis(axis, value.ndim), group_size=int(group_size))
 
     def reorder(self, src: Operand, format_tag: str = "", **options: Unpack[NodeOptions]) -> Value:
         """Return the same tensor in another data type (``dtype``), on another engine or in the layout of a tag.
@@ -66,27 +66,27 @@ class Movement(Family):
             value = node.operand("src", src)
             if axes is None:
                 axes = [axis for axis, size in enumerate(value.shape) if size == 1]
-            dropped = axes_of(axes, value.ndim)
+            dropped = normalize_axes(axes, value.ndim)
             for axis in dropped:
                 if value.shape[axis] != 1:
                     raise ValueError(f"axes: dimension {axis} of {value.shape} is not 1")
-            return node.picked(value, [axis for axis in range(value.ndim) if axis not in dropped])
+            return node.pick_axes(value, [axis for axis in range(value.ndim) if axis not in dropped])
 
     def unsqueeze(self, src: Operand, axes: Sequence[int] | int, *, name: str | None = None) -> Value:
         """Insert dimensions of size 1 so that they stand at ``axes`` of the result."""
         with self._build("unsqueeze", name) as node:
             value = node.operand("src", src)
             ndims = value.ndim + (1 if isinstance(axes, int) else len(axes))
-            added = axes_of(axes, ndims)
+            added = normalize_axes(axes, ndims)
             kept = iter(range(value.ndim))
-            return node.picked(value, [-1 if axis in added else next(kept) for axis in range(ndims)])
+            return node.pick_axes(value, [-1 if axis in added else next(kept) for axis in range(ndims)])
 
     def transpose(self, src: Operand, perm: Sequence[int] | None = None, *, name: str | None = None) -> Value:
         """Permute dimensions: dimension i of the result is dimension perm[i] of src; without ``perm``, reverse them."""
         with self._build("transpose", name) as node:
             value = node.operand("src", src)
             axes = range(value.ndim - 1, -1, -1) if perm is None else perm
-            return node.add([value], perm=tuple(axis_of(axis, value.ndim, "perm") for axis in axes))
+            return node.add([value], perm=tuple(normalize_axis(axis, value.ndim, "perm") for axis in axes))
 
     def slice(
         self,
@@ -104,11 +104,12 @@ class Movement(Family):
         """
         with self._build("slice", name) as node:
             value = node.operand("src", src)
-            first, last = _listed(starts), _listed(ends)
+            first, last = _to_list(starts), _to_list(ends)
             along = [
-                axis_of(axis, value.ndim, "axes") for axis in (range(len(first)) if axes is None else _listed(axes))
+                normalize_axis(axis, value.ndim, "axes")
+                for axis in (range(len(first)) if axes is None else _to_list(axes))
             ]
-            pace = [1] * len(first) if steps is None else _listed(steps)
+            pace = [1] * len(first) if steps is None else _to_list(steps)
             if not len(first) == len(last) == len(along) == len(pace) == len(set(along)):
                 raise ValueError(
                     f"starts: expect as many starts, ends, axes and steps, got {starts}, {ends}, {axes}, {steps}"
@@ -126,5 +127,5 @@ class Movement(Family):
             return node.add([value], shape=wanted)
 
 
-def _listed(given: Sequence[int] | int) -> list[int]:
+def _to_list(given: Sequence[int] | int) -> list[int]:
     return [given] if isinstance(given, int) else [int(each) for each in given]

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..ir import Attribute
 from ..node_builder import NodeBuilder
-from ..shapes import axis_of
+from ..shapes import normalize_axis
 from ..values import NodeOptions, Operand, Value
 from .family import Family
 
@@ -37,7 +37,7 @@ class Normalizations(Family):
                 channels = value.shape[1:2]
                 scale = np.ones(channels, np.float32) if scale is None else scale
                 shift = np.zeros(channels, np.float32) if shift is None else shift
-            return _normalized(node, value, (mean, variance), (scale, shift), {"epsilon": float(epsilon)})
+            return _normalize(node, value, (mean, variance), (scale, shift), {"epsilon": float(epsilon)})
 
     def layer_normalization(
         self,
@@ -56,7 +56,7 @@ class Normalizations(Family):
         """
         with self._build("layer_normalization", **options) as node:
             value = node.operand("src", src)
-            return _normalized(node, value, (mean, variance), (scale, shift), {"epsilon": float(epsilon)})
+            return _normalize(node, value, (mean, variance), (scale, shift), {"epsilon": float(epsilon)})
 
     def group_normalization(
         self,
@@ -77,7 +77,7 @@ class Normalizations(Family):
         with self._build("group_normalization", **options) as node:
             value = node.operand("src", src)
             attrs: dict[str, Attribute] = {"groups": int(groups), "epsilon": float(epsilon)}
-            return _normalized(node, value, (mean, variance), (scale, shift), attrs)
+            return _normalize(node, value, (mean, variance), (scale, shift), attrs)
 
     def lrn(
         self,
@@ -110,10 +110,10 @@ class Normalizations(Family):
         """Normalise exponentials along an axis (negative: from the end); ``algorithm="log"`` gives their logarithm."""
         with self._build("softmax", **options) as node:
             value = node.operand("src", src)
-            return node.add([value], axis=axis_of(axis, value.ndim), algorithm=algorithm)
+            return node.add([value], axis=normalize_axis(axis, value.ndim), algorithm=algorithm)
 
 
-def _normalized(
+def _normalize(
     node: NodeBuilder,
     src: Value,
     statistics: tuple[Operand | None, Operand | None],

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Unpack
 
-from ..eltwise import parameters
-from ..shapes import axes_of
+from ..eltwise import complete_parameters
+from ..shapes import normalize_axes
 from ..values import NodeOptions, Operand, Value
 from .family import Family
 
@@ -31,7 +31,7 @@ class Pointwise(Family):
         pow`` (alpha 1 * x ** beta) ``round`` (to even).
         """
         with self._build("eltwise", **options) as node:
-            first, second = parameters(algorithm, alpha, beta)
+            first, second = complete_parameters(algorithm, alpha, beta)
             return node.add([node.operand("src", src)], algorithm=algorithm, alpha=first, beta=second)
 
     def binary(self, src0: Operand, src1: Operand, algorithm: str, **options: Unpack[NodeOptions]) -> Value:
@@ -44,7 +44,7 @@ class Pointwise(Family):
             dtype = node.type_of(src0, src1)
             operands = [node.operand("src0", src0, dtype), node.operand("src1", src1, dtype)]
             rank = max(operand.ndim for operand in operands)
-            return node.add([node.ranked(operand, rank) for operand in operands], algorithm=algorithm)
+            return node.add([node.pad_rank(operand, rank) for operand in operands], algorithm=algorithm)
 
     def sum(
         self, srcs: Sequence[Operand], scales_of_srcs: Sequence[float] = (), **options: Unpack[NodeOptions]
@@ -62,7 +62,7 @@ class Pointwise(Family):
         with self._build("prelu", **options) as node:
             dtype = node.type_of(src, weights)
             value, slopes = node.operand("src", src, dtype), node.operand("weights", weights, dtype)
-            return node.add([value, node.ranked(slopes, value.ndim)])
+            return node.add([value, node.pad_rank(slopes, value.ndim)])
 
     def reduction(
         self,
@@ -82,8 +82,8 @@ class Pointwise(Family):
         """
         with self._build("reduction", **options) as node:
             value = node.operand("src", src)
-            reduced = set(range(value.ndim)) if axes is None else axes_of(axes, value.ndim)
+            reduced = set(range(value.ndim)) if axes is None else normalize_axes(axes, value.ndim)
             order = (2.0 if algorithm.startswith("norm") else 0.0) if p is None else float(p)
             result = node.add([value], algorithm=algorithm, p=order, eps=float(eps), axes=tuple(sorted(reduced)))
             kept = [axis for axis in range(value.ndim) if axis not in reduced]
-            return result if keep_dims else node.picked(result, kept)
+            return result if keep_dims else node.pick_axes(result, kept)

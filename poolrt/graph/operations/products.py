@@ -26,7 +26,7 @@ class Products(Family):
                 if value.ndim < 2:
                     raise ValueError(f"{argument}: expect rank >= 2, got {value.shape}")
             rank = max(left.ndim, right.ndim)
-            return node.add([node.ranked(value, rank) for value in (left, right, *extra)])
+            return node.add([node.pad_rank(value, rank) for value in (left, right, *extra)])
 
     def inner_product(
         self, src: Operand, weights: Operand, bias: Operand | None = None, **options: Unpack[NodeOptions]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Unpack
 
 from ..ir import Attribute
-from ..values import NodeOptions, Operand, Padding, Spatial, Value, padding_sides, spatial
+from ..values import NodeOptions, Operand, Padding, Spatial, Value, split_padding, spread_spatial
 from .family import Family
 
 
@@ -59,7 +59,7 @@ class Windows(Family):
             dtype = node.type_of(src, weights)
             value, kernel = node.operand("src", src, dtype), node.operand("weights", weights, dtype)
             window = _window(value.ndim - 2, strides, padding, dilations)
-            extra = spatial("output_padding", output_padding, value.ndim - 2)
+            extra = spread_spatial("output_padding", output_padding, value.ndim - 2)
             operands = [value, kernel, *node.optional("bias", bias, dtype)]
             return node.add(operands, **window, groups=int(groups), output_padding=extra)
 
@@ -80,7 +80,7 @@ class Windows(Family):
         """
         with self._build("pooling", **options) as node:
             value = node.operand("src", src)
-            size = spatial("kernel", kernel, value.ndim - 2)
+            size = spread_spatial("kernel", kernel, value.ndim - 2)
             window = _window(value.ndim - 2, strides, padding, dilations)
             return node.add([value], algorithm=algorithm, kernel=size, **window)
 
@@ -102,7 +102,7 @@ class Windows(Family):
             count = value.ndim - 2
             if (sizes is None) == (factors is None):
                 raise ValueError("sizes: expect either sizes or factors")
-            wanted = () if sizes is None else spatial("sizes", sizes, count)
+            wanted = () if sizes is None else spread_spatial("sizes", sizes, count)
             scaled: tuple[float, ...] = ()
             if factors is not None:
                 each = [factors] * count if isinstance(factors, (int, float)) else factors
@@ -113,10 +113,10 @@ class Windows(Family):
 def _window(ndims: int, strides: Spatial, padding: Padding, dilations: Spatial) -> dict[str, Attribute]:
     if ndims < 1:
         raise ValueError(f"src: expect (N, C, *spatial), got rank {ndims + 2}")
-    before, after = padding_sides(padding, ndims)
+    before, after = split_padding(padding, ndims)
     return {
-        "strides": spatial("strides", strides, ndims),
-        "dilations": spatial("dilations", dilations, ndims),
+        "strides": spread_spatial("strides", strides, ndims),
+        "dilations": spread_spatial("dilations", dilations, ndims),
         "padding_l": before,
         "padding_r": after,
     }

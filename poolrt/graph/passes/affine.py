@@ -78,7 +78,7 @@ def _into_batch_normalization(node: Node, step: Affine, new: Rewriter) -> Node:
 def _into_weights(node: Node, step: Affine, new: Rewriter) -> Node:
     src, weights, *bias = node.inputs
     first = new.constants[bias[0]].float64() if bias else np.zeros(step.scale.shape)
-    scaled = new.constant(new.constants[weights].scaled(step.scale))
+    scaled = new.constant(new.constants[weights].multiply(step.scale))
     return replace(node, inputs=(src, scaled, new.constant(Constant(first * step.scale + step.shift))))
 
 

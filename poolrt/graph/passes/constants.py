@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..constant import Constant
-from ..inference.movement import sliced
+from ..inference.movement import resolve_slice
 from ..inference.operations import is_view
 from ..ir import GraphIR, Node
 from .rewriter import Rewriter
@@ -17,17 +17,17 @@ def fold_constants(ir: GraphIR) -> GraphIR:
         if source is None:
             new.nodes.append(node)
         else:
-            new.constants[node.output] = _viewed(source, node, ir.values[node.output].dims)
+            new.constants[node.output] = _view_constant(source, node, ir.values[node.output].dims)
     return new.finish()
 
 
-def _viewed(source: Constant, node: Node, dims: tuple[int, ...]) -> Constant:
+def _view_constant(source: Constant, node: Node, dims: tuple[int, ...]) -> Constant:
     match node.kind:
         case "reshape":
-            return source.reshaped(dims)
+            return source.reshape(dims)
         case "transpose":
-            return source.transposed(node.permutation())
+            return source.transpose(node.permutation())
         case "slice":
-            return source.sliced(sliced(source.dims, node.attrs)[0], node.integers("steps"), dims)
+            return source.slice(resolve_slice(source.dims, node.attrs)[0], node.integers("steps"), dims)
         case _:
-            return source.expanded(dims)
+            return source.expand(dims)

@@ -13,7 +13,7 @@ def remove_identities(ir: GraphIR) -> GraphIR:
     new = Rewriter(ir)
     sources: dict[int, int] = {}
     for node in ir.nodes:
-        node = new.renamed(node)
+        node = new.apply_renames(node)
         if node.kind == "reshape":
             source = sources.get(node.inputs[0], node.inputs[0])
             if source != node.inputs[0]:

@@ -17,7 +17,7 @@ def use_inner_product(ir: GraphIR) -> GraphIR:
         simple = node.kind == "matmul" and ir.values[src].ndims == 2 and not node.quantisation
         if simple and len(constants) == len(rest):
             weights, *bias = constants
-            turned = [weights.transposed((1, 0)), *(b.reshaped((b.dims[-1],)) for b in bias)]
+            turned = [weights.transpose((1, 0)), *(b.reshape((b.dims[-1],)) for b in bias)]
             inputs = (src, *(new.constant(constant) for constant in turned))
             node = replace(node, kind="inner_product", inputs=inputs)
         new.nodes.append(node)

@@ -38,19 +38,19 @@ class Rewriter:
 
     def rename(self, old: int, new: int) -> None:
         """Let every later reader of ``old`` (and the graph's outputs) read ``new``."""
-        self._renamed[old] = self.current(new)
+        self._renamed[old] = self.resolve(new)
 
-    def current(self, value: int) -> int:
+    def resolve(self, value: int) -> int:
         """Return what a value is called by now."""
         return self._renamed.get(value, value)
 
-    def renamed(self, node: Node) -> Node:
+    def apply_renames(self, node: Node) -> Node:
         """Return a node that reads its values under their current names."""
         if not any(value in self._renamed for value in node.uses()):
             return node
-        post_ops = tuple(p if p.value is None else replace(p, value=self.current(p.value)) for p in node.post_ops)
-        quantisation = tuple(replace(q, value=self.current(q.value)) for q in node.quantisation)
-        inputs = tuple(map(self.current, node.inputs))
+        post_ops = tuple(p if p.value is None else replace(p, value=self.resolve(p.value)) for p in node.post_ops)
+        quantisation = tuple(replace(q, value=self.resolve(q.value)) for q in node.quantisation)
+        inputs = tuple(map(self.resolve, node.inputs))
         return replace(node, inputs=inputs, post_ops=post_ops, quantisation=quantisation)
 
     def finish(self, nodes: Iterable[Node] | None = None, outputs: Iterable[tuple[str, int]] | None = None) -> GraphIR:
@@ -61,7 +61,7 @@ class Rewriter:
             self._ir.engine,
             self._values,
             self._ir.inputs,
-            tuple((name, self.current(value)) for name, value in named),
+            tuple((name, self.resolve(value)) for name, value in named),
             self.constants,
             tuple(self.nodes if nodes is None else nodes),
         )

@@ -35,7 +35,7 @@ class NativeGraphs:
         lowered = lower(parse(wire), {"cpu": cpu_target()})
         plan = lowered.plan
         entries = [self._creator.create(pd) for pd in lowered.primitives]
-        raw = {value: constant.stored() for (value, _), constant in zip(wire["constants"], given, strict=True)}
+        raw = {value: constant.to_array() for (value, _), constant in zip(wire["constants"], given, strict=True)}
         final = [raw[c.value] if c.reorder is None else np.full(c.nbytes, 0xFF, np.uint8) for c in plan.constants]
         primitives = realize_all(plan, entries, [self._engine])
         executor = PlanExecutor(plan, primitives, [Stream(self._engine)], [c.ctypes.data for c in final])

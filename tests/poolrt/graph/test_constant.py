@@ -9,18 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poolrt.graph.constant import Constant, as_constant
+from poolrt.graph.constant import Constant, make_constant
 
 
 def test_float32_arrays_are_kept_without_a_copy() -> None:
     array = np.arange(6, dtype=np.float32).reshape(2, 3)
-    assert as_constant(array).array is array
+    assert make_constant(array).array is array
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float16", "int8", "int64", "uint8", "bool"])
 def test_other_numbers_become_float32(dtype: str) -> None:
     array = np.array([0, 1, 1, 0]).astype(dtype)
-    constant = as_constant(array)
+    constant = make_constant(array)
     assert constant.array.dtype == np.float32
     assert constant.array.tolist() == array.tolist()
 
@@ -38,11 +38,11 @@ def test_other_numbers_become_float32(dtype: str) -> None:
 )
 def test_what_float32_does_not_hold_is_refused(given_value: object, expected: str) -> None:
     with pytest.raises(ValueError, match=expected):
-        as_constant(given_value)
+        make_constant(given_value)
 
 
 def test_infinities_and_nans_stay_what_they_are() -> None:
-    written = as_constant(np.array([np.inf, -np.inf, np.nan])).stored()
+    written = make_constant(np.array([np.inf, -np.inf, np.nan])).to_array()
     assert np.array_equal(written, np.array([np.inf, -np.inf, np.nan], np.float32), equal_nan=True)
 
 
@@ -57,10 +57,10 @@ def test_any_strides_are_written_row_major(make: Any) -> None:
 
 
 def test_one_number_seen_through_a_shape_takes_no_memory_until_it_is_written() -> None:
-    constant = as_constant(np.broadcast_to(np.float32(0.5), (1000, 1000)))
+    constant = make_constant(np.broadcast_to(np.float32(0.5), (1000, 1000)))
     assert constant.array.base is not None
     assert constant.array.strides == (0, 0)
-    assert constant.stored().sum() == 500_000
+    assert constant.to_array().sum() == 500_000
 
 
 @given(st.integers(0, 2**32 - 1))
@@ -68,7 +68,7 @@ def test_a_folded_scale_is_rounded_once(seed: int) -> None:
     random = np.random.default_rng(seed)
     array = random.standard_normal((3, 2, 2)).astype(np.float32)
     first, second = random.standard_normal(3), random.standard_normal(3)
-    written = Constant(array).scaled(first).scaled(second).stored()
+    written = Constant(array).multiply(first).multiply(second).to_array()
     exact = array.astype(np.float64) * (first * second)[:, None, None]
     assert np.array_equal(written, exact.astype(np.float32))
 
@@ -76,11 +76,11 @@ def test_a_folded_scale_is_rounded_once(seed: int) -> None:
 def test_a_scale_survives_views() -> None:
     array = np.arange(1, 25, dtype=np.float32).reshape(2, 3, 4)
     constant = Constant(array, np.array([2.0, 3.0]))
-    scaled = constant.stored()
-    assert np.array_equal(constant.reshaped((2, 12)).stored(), scaled.reshape(2, 12))
-    assert np.array_equal(constant.reshaped((6, 4)).stored(), scaled.reshape(6, 4))
-    assert np.array_equal(constant.transposed((0, 2, 1)).stored(), scaled.transpose(0, 2, 1))
-    assert np.array_equal(constant.transposed((2, 1, 0)).stored(), scaled.transpose(2, 1, 0))
+    scaled = constant.to_array()
+    assert np.array_equal(constant.reshape((2, 12)).to_array(), scaled.reshape(2, 12))
+    assert np.array_equal(constant.reshape((6, 4)).to_array(), scaled.reshape(6, 4))
+    assert np.array_equal(constant.transpose((0, 2, 1)).to_array(), scaled.transpose(0, 2, 1))
+    assert np.array_equal(constant.transpose((2, 1, 0)).to_array(), scaled.transpose(2, 1, 0))
 
 
 def test_memory_that_is_too_small_is_refused() -> None:

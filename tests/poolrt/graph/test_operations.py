@@ -183,4 +183,4 @@ def test_slices_and_expansions_are_numpys() -> None:
     g.output("y", turned)
     wire, constants = g.to_wire()
     assert wire["nodes"] == []
-    np.testing.assert_array_equal(constants[0].stored(), np.broadcast_to(table.T[1:12:5], (4, 3, 2)))
+    np.testing.assert_array_equal(constants[0].to_array(), np.broadcast_to(table.T[1:12:5], (4, 3, 2)))

@@ -7,7 +7,7 @@ import pytest
 
 from poolrt import Graph, GraphError
 from poolrt.graph.ir import GraphIR
-from poolrt.graph.reshaping import with_input_shapes
+from poolrt.graph.reshaping import infer_for_inputs
 from poolrt.workers.desc import MemoryDesc
 
 from .every_operation import OPERATIONS, array, graph_of
@@ -25,7 +25,7 @@ def shapes(ir: GraphIR) -> dict[int, MemoryDesc]:
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_the_shapes_that_a_graph_was_built_with_give_the_same_graph(name: str) -> None:
     ir = graph_of(name).to_ir()
-    assert with_input_shapes(ir, [OPERATIONS[name][0]]) == ir
+    assert infer_for_inputs(ir, [OPERATIONS[name][0]]) == ir
 
 
 @pytest.mark.parametrize("name", BATCHED)
@@ -36,7 +36,7 @@ def test_another_batch_gives_the_graph_that_would_have_been_built_with_it(name: 
     results = build(g, g.input("x", wanted))
     for number, value in enumerate(results if isinstance(results, tuple) else (results,)):
         g.output(f"y{number}", value)
-    assert shapes(with_input_shapes(graph_of(name).to_ir(), [wanted])) == shapes(g.to_ir())
+    assert shapes(infer_for_inputs(graph_of(name).to_ir(), [wanted])) == shapes(g.to_ir())
 
 
 def test_views_that_keep_dimensions_follow_them() -> None:
@@ -47,7 +47,7 @@ def test_views_that_keep_dimensions_follow_them() -> None:
     g.output("squeezed", g.squeeze(g.unsqueeze(x, (0, 3)), 0))
     g.output("reduced", g.reduction(x, "max", 1, keep_dims=False))
     g.output("ranked", g.binary(x, y, "add"))
-    ir = with_input_shapes(g.to_ir(), [(5, 2, 6), (1,)])
+    ir = infer_for_inputs(g.to_ir(), [(5, 2, 6), (1,)])
     assert {name: ir.values[value].dims for name, value in ir.outputs} == {
         "product": (5, 2, 4),
         "kept": (5, 12),
@@ -62,11 +62,11 @@ def test_operands_that_do_not_go_together_any_more_are_named() -> None:
     x = g.input("x", (4, 6))
     g.output("y", g.binary(g.reshape(x, (2, 12), name="two"), array(2, 12), "add", name="joined"))
     with pytest.raises(GraphError, match=r"reshape 'two', for inputs x \(3, 5\): shape: \(3, 5\) does not reshape"):
-        with_input_shapes(g.to_ir(), [(3, 5)])
+        infer_for_inputs(g.to_ir(), [(3, 5)])
     g = Graph("g")
     x = g.input("x", (4, 6), "int8")
     scales = np.ones((1, 6), np.float32)
     g.output("y", g.reorder(x, dtype="float32", scales={"src": scales}, name="scaled"))
-    with_input_shapes(g.to_ir(), [(9, 6)])
+    infer_for_inputs(g.to_ir(), [(9, 6)])
     with pytest.raises(GraphError, match=r"reorder 'scaled', .*: scales: expect 7 numbers for argument 1, got 6"):
-        with_input_shapes(g.to_ir(), [(4, 7)])
+        infer_for_inputs(g.to_ir(), [(4, 7)])

@@ -96,4 +96,4 @@ def test_a_graph_may_return_its_inputs_and_constants() -> None:
     assert wire["outputs"] == [["x again", 0], ["view", 1]]
     assert wire["nodes"] == []
     assert wire["constants"] == [[1, 16]]
-    assert constants[0].stored().tolist() == [[0, 1], [2, 3]]
+    assert constants[0].to_array().tolist() == [[0, 1], [2, 3]]

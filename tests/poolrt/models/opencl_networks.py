@@ -9,7 +9,7 @@ import numpy as np
 from poolrt.graph.lower import lower
 from poolrt.graph.onnx.importer import load_onnx
 from poolrt.graph.wire_parser import parse
-from poolrt.models import build, expected
+from poolrt.models import build, load_expected
 from poolrt.workers.engines.engine import Engine
 from poolrt.workers.engines.opencl import runtime
 from poolrt.workers.engines.target import cpu_target
@@ -44,7 +44,7 @@ class Networks:
         for number, kept in enumerate(plan.constants):
             if kept.reorder is not None:
                 executor.reorder_constant(number, raw[kept.value].ctypes.data, final[number].ctypes.data)
-        wanted = expected(name)
+        wanted = load_expected(name)
         x, y = wanted.inputs()[plan.inputs[0].name], np.empty(wanted.output.shape, np.float32)
         for _ in range(2):
             y[:] = np.nan

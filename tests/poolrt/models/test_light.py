@@ -17,7 +17,7 @@ LARGE = tuple(name for name in models.NAMES if name not in SMALL)
 
 
 def compare(name: str, optimize: bool) -> None:
-    expected = models.expected(name)
+    expected = models.load_expected(name)
     graph = load_onnx(models.build(name))
     output = run_wire(*graph.to_wire(optimize), expected.inputs())[expected.output_name]
     # ONNX Runtime computes in float32: 2e-6 of the largest value is what it is away from float64 at most.
@@ -43,7 +43,7 @@ def test_a_network_that_is_not_optimised_computes_the_same(name: str) -> None:
 
 @pytest.mark.parametrize("name", models.NAMES)
 def test_an_expected_output_tells_right_from_wrong(name: str) -> None:
-    output = models.expected(name).output
+    output = models.load_expected(name).output
     assert len(np.unique(output)) > 800
     assert np.isfinite(output).all()
     assert output.max() < 0.95
@@ -78,20 +78,20 @@ def test_an_unknown_network_is_refused_with_the_known_ones() -> None:
     with pytest.raises(ValueError, match="unknown network 'lenet'; known: alexnet, densenet121"):
         models.build("lenet")
     with pytest.raises(ValueError, match="there is no expected output for 'lenet'; known: alexnet"):
-        models.expected("lenet")
+        models.load_expected("lenet")
 
 
 def test_an_output_of_another_shape_is_refused() -> None:
     with pytest.raises(ValueError, match=r"expect shape \(1, 1000\), got \(1000,\)"):
-        models.expected("resnet50").error(np.zeros(1000, np.float32))
+        models.load_expected("resnet50").error(np.zeros(1000, np.float32))
 
 
 def test_a_stored_network_is_written_once_in_full_into_a_private_folder(tmp_path: Path) -> None:
-    path = models.stored("squeezenet", tmp_path / "new" / "models")
+    path = models.provide("squeezenet", tmp_path / "new" / "models")
     written = path.stat().st_mtime_ns
     assert path.read_bytes() == models.build("squeezenet").SerializeToString()
     assert path.parent.stat().st_mode & 0o777 == 0o700
-    assert models.stored("squeezenet", path.parent) == path
+    assert models.provide("squeezenet", path.parent) == path
     assert path.stat().st_mtime_ns == written
     assert list(path.parent.iterdir()) == [path]
 

@@ -24,7 +24,7 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[poolrt.Pool]:
 
 @pytest.mark.parametrize("name", models.NAMES)
 def test_a_network_computes_what_onnx_runtime_does(name: str, pool: poolrt.Pool, tmp_path: Path) -> None:
-    expected = models.expected(name)
+    expected = models.load_expected(name)
     model = pool.load(poolrt.load_onnx(models.write(name, tmp_path / f"{name}.onnx")), progress=False)
     output = model.run(**expected.inputs())[expected.output_name].copy()
     model.close()

@@ -88,7 +88,7 @@ class Mixing:
         lowered = lower(parse(wire), {"cpu": cpu_target(), "opencl:0": self._streams["opencl:0"].engine.target})
         plan = lowered.plan
         entries = [self._creator.create(pd) for pd in lowered.primitives]
-        raw = {value: constant.stored() for (value, _), constant in zip(wire["constants"], given, strict=True)}
+        raw = {value: constant.to_array() for (value, _), constant in zip(wire["constants"], given, strict=True)}
         final = [raw[c.value] if c.reorder is None else np.full(c.nbytes, 0xFF, np.uint8) for c in plan.constants]
         streams = [self._streams[name] for name in plan.engines]
         primitives = realize_all(plan, entries, [stream.engine for stream in streams])

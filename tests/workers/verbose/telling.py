@@ -77,7 +77,7 @@ class Telling:
         lowered = lower(parse(wire), {"cpu": cpu_target(), "opencl:0": self._device.target})
         plan = replace(lowered.plan, texts=tuple(map(described, lowered.primitives)))
         entries = [self.created(pd) for pd in lowered.primitives]
-        raw = {value: constant.stored() for (value, _), constant in zip(wire["constants"], given, strict=True)}
+        raw = {value: constant.to_array() for (value, _), constant in zip(wire["constants"], given, strict=True)}
         final = [np.zeros(c.nbytes, np.uint8) if c.reorder is not None else raw[c.value] for c in plan.constants]
         places = [c.ctypes.data for c in final]
         pool = ThreadsPool(2)

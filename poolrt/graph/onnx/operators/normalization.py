@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Final
 
-from ...shapes import axis_of
+from ...shapes import normalize_axis
 from ..call import NodeCall, Operand, Operator
 
 
@@ -37,7 +37,7 @@ def softmax(algorithm: str) -> Operator:
         src, sizes = call.tensor(0), call.shape(0)
         if call.opset >= 13:
             return call.graph.softmax(src, call.attrs.get("axis", -1), algorithm, name=call.name)
-        axis = axis_of(call.attrs.get("axis", 1), len(sizes))
+        axis = normalize_axis(call.attrs.get("axis", 1), len(sizes))
         if math.prod(sizes[axis + 1 :]) == 1:
             return call.graph.softmax(src, axis, algorithm, name=call.name)
         flat = call.graph.reshape(src, (math.prod(sizes[:axis]), math.prod(sizes[axis:])), name=call.also("flatten"))

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from ...shapes import axis_of
+from ...shapes import normalize_axis
 from ...values import Value
 from ..call import NodeCall, Operand, Operator
 
@@ -73,7 +73,7 @@ def concat(call: NodeCall) -> Operand:
     operands = [call.operand(index) for index in range(len(call.operands))]
     arrays = [operand for operand in operands if not isinstance(operand, Value)]
     if len(arrays) == len(operands):
-        return np.concatenate(arrays, axis_of(axis, arrays[0].ndim))
+        return np.concatenate(arrays, normalize_axis(axis, arrays[0].ndim))
     return call.graph.concat(call.tensors(), axis, name=call.name)
 
 

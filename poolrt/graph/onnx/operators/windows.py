@@ -77,7 +77,7 @@ def _window(call: NodeCall, kernel: tuple[int, ...]) -> tuple[dict[str, Any], bo
         raise call.malformed(f"unknown auto_pad {auto!r}")
     added = False
     if call.attrs.get("ceil_mode", 0) and auto == "NOTSET":
-        given, padding = padding, [_ceiled(*each) for each in zip(sizes, reach, strides, padding, strict=True)]
+        given, padding = padding, [_round_up(*each) for each in zip(sizes, reach, strides, padding, strict=True)]
         added = any(new > old for (_, old), (_, new) in zip(given, padding, strict=True))
     return {"strides": strides, "dilations": [d - 1 for d in dilations], "padding": padding}, added
 
@@ -89,7 +89,7 @@ def _same(size: int, reach: int, stride: int, *, upper: bool) -> tuple[int, int]
     return (small, large) if upper else (large, small)
 
 
-def _ceiled(size: int, reach: int, stride: int, padding: tuple[int, int]) -> tuple[int, int]:
+def _round_up(size: int, reach: int, stride: int, padding: tuple[int, int]) -> tuple[int, int]:
     """Return the padding that gives room to a last window that is cut, unless it starts in the padding behind."""
     before, after = padding
     windows = -(-(size + before + after - reach) // stride) + 1

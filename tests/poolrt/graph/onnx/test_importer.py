@@ -64,7 +64,7 @@ def test_large_initialisers_are_views_into_the_model() -> None:
     graph = load_onnx(content)
     _, (constant,) = graph.to_wire()
     assert np.shares_memory(constant.array, np.frombuffer(content, np.uint8))
-    np.testing.assert_array_equal(constant.stored(), weights)
+    np.testing.assert_array_equal(constant.to_array(), weights)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from poolrt import Graph
 from poolrt.graph.passes import PASSES, optimize
-from poolrt.graph.wire import wire_form
+from poolrt.graph.wire import to_wire
 from tests.poolrt.graph.interpreter import run_wire
 from tests.poolrt.graph.random_graphs import graphs
 
@@ -39,8 +39,8 @@ def test_each_pass_alone_and_a_second_round_compute_the_same(drawn: tuple[Graph,
     ir = graph.to_ir()
     expected = run_wire(*graph.to_wire(optimize=False), inputs)
     for run in PASSES:
-        _close(run_wire(*wire_form(run(ir)), inputs), expected)
-    _close(run_wire(*wire_form(optimize(optimize(ir))), inputs), expected)
+        _close(run_wire(*to_wire(run(ir)), inputs), expected)
+    _close(run_wire(*to_wire(optimize(optimize(ir))), inputs), expected)
 
 
 @settings(max_examples=100, deadline=None)

@@ -113,8 +113,8 @@ def test_a_convolution_without_bias_gets_one_when_a_shift_is_folded_into_it() ->
     wire, constants = g.to_wire()
     assert [node[2] for node in wire["nodes"]] == [[0, 1, 2]]
     assert constants[0].array is weights
-    np.testing.assert_array_equal(constants[0].stored(), weights)
-    np.testing.assert_array_equal(constants[1].stored(), [4, 4, 4, 4])
+    np.testing.assert_array_equal(constants[0].to_array(), weights)
+    np.testing.assert_array_equal(constants[1].to_array(), [4, 4, 4, 4])
 
 
 def test_weights_used_twice_are_scaled_for_one_reader_only() -> None:
@@ -125,8 +125,8 @@ def test_weights_used_twice_are_scaled_for_one_reader_only() -> None:
     g.output("doubled", g.binary(g.convolution(x, weights), 2.0, "mul"))
     wire, constants = g.to_wire()
     first, second = (constants[[number for number, _ in wire["constants"]].index(n[2][1])] for n in wire["nodes"])
-    assert first.stored().max() == 1
-    assert second.stored().min() == 2
+    assert first.to_array().max() == 1
+    assert second.to_array().min() == 2
     assert first.array is second.array is weights
 
 
