@@ -16,14 +16,14 @@ NAMED = re.compile(r"\[`(?P<text>[\w./]+)`\]\((?P<target>[^)]+)\)|`(?P<name>[\w.
 def _named() -> Iterator[tuple[Path, str]]:
     """Yield each file with a name that the page puts into it; the empty name is the file itself."""
     page = re.sub(r"^```.*?^```$", "", TOUR.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
-    file: Path | None = None
+    file = TOUR
     for found in NAMED.finditer(page.partition("\n## ")[2]):
         if found["target"]:
             file = (TOUR.parent / found["target"]).resolve()
             assert found["target"].endswith(found["text"]), found[0]
             yield file, ""
         else:
-            assert file is not None, found[0]
+            assert file is not TOUR, f"{found[0]} comes before the first file"
             yield file, found["name"]
 
 
