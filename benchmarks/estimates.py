@@ -37,8 +37,9 @@ from poolrt.workers.desc import (
 from poolrt.workers.engines.engine import Engine
 from poolrt.workers.execution.memory import Memory
 from poolrt.workers.execution.primitive import Primitive
+from poolrt.workers.implementations.contract import REFERENCE
 from poolrt.workers.implementations.cost_model import nanoseconds
-from poolrt.workers.implementations.primitive_desc import REFERENCE, PrimitiveDesc, primitive_descs
+from poolrt.workers.implementations.primitive_desc import PrimitiveDesc, primitive_descs
 from poolrt.workers.primitives.cache import PrimitiveCache
 from poolrt.workers.streams.stream import Stream
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 
 from poolrt.workers.desc import Arg, MemoryDesc, OpDesc, PostOp, PrimitiveAttr
 from poolrt.workers.engines.target import Target
+from poolrt.workers.implementations.contract import REFERENCE
 from poolrt.workers.implementations.primitive_desc import (
-    REFERENCE,
     PrimitiveDesc,
     UnsupportedPrimitive,
     accepted,

@@ -23,7 +23,8 @@ from poolrt.workers.implementations.primitive_desc import (
     primitive_desc,
 )
 from poolrt.workers.plans.execution_plan import PlaceKind, Port
-from poolrt.workers.primitives.key import source_digest, toolchain
+from poolrt.workers.primitives.key import toolchain
+from poolrt.workers.primitives.sources import source_digest
 
 from .choice import Attributes, choose, is_reference
 from .errors import LoweringError
@@ -43,8 +44,8 @@ _Chosen: TypeAlias = tuple[str, PrimitiveDesc]
 def prepare(engine_kind: str) -> None:
     """Import the implementations of an engine kind and hash their sources, so that the first graph waits for neither."""
     for kind in (*OPERATIONS, *INTERNAL):
-        implementations(kind, engine_kind)
-    source_digest(engine_kind)
+        for implementation in implementations(kind, engine_kind):
+            source_digest(engine_kind, kind, implementation)
     toolchain(engine_kind)
 
 

@@ -6,13 +6,15 @@ primitive descriptor takes the first that accepts. Nothing here or there imports
 
 from __future__ import annotations
 
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from ..desc import OpDesc, PrimitiveAttr
 from ..engines.target import Target
 from .program import Program
 
 Op = TypeVar("Op", bound=OpDesc)
+#: What the names of reference implementations begin with.
+REFERENCE: Final = "ref:"
 
 
 class Implementation(Protocol[Op]):

@@ -8,10 +8,13 @@ memory are a little longer, as a smaller machine has it. `benchmarks/estimates.p
 from __future__ import annotations
 
 import math
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ..desc import Arg, OpDesc
-from .primitive_desc import REFERENCE, PrimitiveDesc
+from .contract import REFERENCE
+
+if TYPE_CHECKING:
+    from .primitive_desc import PrimitiveDesc
 
 #: Nanoseconds for a byte that is read or written, and for a multiplication with its addition.
 _BYTE: Final = 0.03

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from ..desc import MemoryDesc, OpDesc, PrimitiveAttr, op_from_wire
 from ..engines.target import Target
+from .contract import REFERENCE
 from .inference import refuse_beyond_inference
 
 if TYPE_CHECKING:
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 
 #: Engine kind -> where the modules of its implementations are, each named for its primitive kind.
 _HOMES: Final = {"cpu": ".native.", "opencl": ".opencl."}
-#: What the names of reference implementations begin with.
-REFERENCE: Final = "ref:"
 
 
 class UnsupportedPrimitive(ValueError):

@@ -16,6 +16,7 @@ from ..implementations.primitive_desc import PrimitiveDesc
 from ..kernels.spec import KernelSpec
 from .entry import pack_entry
 from .key import primitive_key
+from .sources import check_kernel
 
 #: Kernels that a creator keeps.
 _KEPT: Final = 1024
@@ -35,9 +36,11 @@ class PrimitiveCreator:
     def create(self, pd: PrimitiveDesc) -> bytes:
         """Return the entry of a primitive descriptor; its nested primitives have their own, which are not made here.
 
-        Raises the compiler's error where a kernel does not compile.
+        Raises the compiler's error where a kernel does not compile, and LookupError where its source is not in the key.
         """
         program, kind = pd.program(), pd.target.engine_kind
+        for spec in program.kernels:
+            check_kernel(kind, pd.op.kind, pd.implementation, spec.generator)
         binaries = [self._binary(spec, pd.target) for spec in program.kernels]
         names = [spec.name for spec in program.kernels] if kind == "opencl" else []
         nested = [primitive_key(pd).canonical for pd in program.nested]

@@ -6,7 +6,6 @@ thread ids, addresses, and names of tensors. Versions are read from metadata fol
 
 from __future__ import annotations
 
-import hashlib
 import os
 from functools import lru_cache
 from importlib.util import find_spec
@@ -15,37 +14,13 @@ from typing import Final
 from poolrt.cachestore import Key
 
 from ..implementations.primitive_desc import PrimitiveDesc
+from .sources import source_digest
 
-SCHEMA: Final = 1
+#: Raise it when the framework, which is in no key, no longer reads the entries of before: their format, how arguments are
+#: packed, which symbols the object loader resolves, how an OpenCL kernel takes numbers and memories.
+SCHEMA: Final = 2
 #: Distributions whose version can change the code they generate, by engine kind.
 _TOOLCHAIN: Final = {"cpu": ("numba", "llvmlite", "numpy"), "opencl": ()}
-#: What kernels are generated from, and what describes the programs: folders beside this one, and how files there end.
-_SOURCES: Final = {
-    "cpu": (
-        ("desc", ".py"),
-        ("desc/operations", ".py"),
-        ("implementations", ".py"),
-        ("implementations/native", ".py"),
-        ("implementations/nested", ".py"),
-        ("implementations/reference", ".py"),
-        ("kernels", ".py"),
-        ("kernels/native", ".py"),
-        ("kernels/native/reference", ".py"),
-    ),
-    "opencl": (
-        ("desc", ".py"),
-        ("desc/operations", ".py"),
-        ("implementations", ".py"),
-        ("implementations/native", ".py"),
-        ("implementations/nested", ".py"),
-        ("implementations/opencl", ".py"),
-        ("implementations/reference", ".py"),
-        ("kernels", ".py"),
-        ("kernels/opencl", ".cl"),
-        ("kernels/opencl", ".py"),
-        ("kernels/opencl/reference", ".cl"),
-    ),
-}
 
 
 def primitive_key(pd: PrimitiveDesc) -> Key:
@@ -67,34 +42,12 @@ def _key(pd: PrimitiveDesc) -> Key:
             "attributes": pd.attr.fields(),
             "hint": tuple((arg, desc.fields()) for arg, desc in pd.hint),
             "implementation": pd.implementation.name,
-            "source": source_digest(kind),
+            "source": source_digest(kind, pd.op.kind, pd.implementation),
+            "nested": tuple(primitive_key(inner).digest for inner in pd.nested()),
             "target": pd.target.fields(),
             "toolchain": toolchain(kind),
         }
     )
-
-
-@lru_cache(maxsize=8)
-def source_digest(engine_kind: str) -> str:
-    """Return the SHA-256 over all kernel sources of an engine kind and the modules that describe programs.
-
-    The whole folder is taken rather than one file: it contains the transitive closure of what a kernel is generated from.
-    """
-    # Not by pathlib, whose import takes longer than all of this.
-    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    names = sorted(
-        f"{folder}/{name}"
-        for folder, ending in _SOURCES[engine_kind]
-        for name in os.listdir(os.path.join(root, folder))
-        if name.endswith(ending)
-    )
-    digest = hashlib.sha256()
-    for name in names:
-        with open(os.path.join(root, name), "rb") as file:
-            content = file.read()
-        digest.update(f"{name}\0{len(content)}\0".encode())
-        digest.update(content)
-    return digest.hexdigest()
 
 
 @lru_cache(maxsize=8)

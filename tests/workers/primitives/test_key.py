@@ -10,28 +10,33 @@ from pathlib import Path
 
 import pytest
 
-from poolrt import workers
 from poolrt.cachestore import Key
 from poolrt.workers.desc import Eltwise, MemoryDesc, PrimitiveAttr, Reduction
 from poolrt.workers.engines.target import Target
 from poolrt.workers.implementations.primitive_desc import implementations, primitive_desc
-from poolrt.workers.primitives import key
 from poolrt.workers.primitives.key import primitive_key
 
 ROOT = Path(__file__).resolve().parents[3]
 FLOORS = ("cachestore", "workers", "poolrt")
-#: Prints the digests of the keys of one primitive on both kinds of engines; the first argument is where poolrt lies.
+#: Prints a name and the digest of the key of some primitives on both kinds of engines; the arguments are where poolrt is.
 DIGESTS = """
 import sys
 sys.path[:0] = sys.argv[1:]
-from poolrt.workers.desc import Eltwise, MemoryDesc, PrimitiveAttr
+from poolrt.workers.desc import Eltwise, InnerProduct, Matmul, MemoryDesc, PrimitiveAttr, Softmax
 from poolrt.workers.engines.target import Target
 from poolrt.workers.primitives.key import primitive_key
-from poolrt.workers.implementations.primitive_desc import primitive_desc
-md = MemoryDesc((3, 17), "f32")
+from poolrt.workers.implementations.primitive_desc import primitive_desc, primitive_descs
+md, attr = MemoryDesc((16, 16), "f32"), PrimitiveAttr()
 for target in (Target("cpu", "native", (("isa", "x86-64-v3"),)), Target("opencl", "opencl", (("fp64", "True"), ("type", "CPU")))):
-    print(primitive_key(primitive_desc(Eltwise(md, md, "relu"), PrimitiveAttr(), target)).digest)
+    for op in (Eltwise(md, md, "relu"), Softmax(md, md, 1), Matmul(md, md, None, md)):
+        print(f"{target.engine_kind}:{op.kind}", primitive_key(primitive_desc(op, attr, target)).digest)
+    for pd in primitive_descs(InnerProduct(md, md, None, md), attr, target):
+        if pd.nested():
+            print(f"{target.engine_kind}:nested", primitive_key(pd).digest)
 """
+ALL = {f"{engine}:{kind}" for engine in ("cpu", "opencl") for kind in ("eltwise", "softmax", "matmul", "nested")}
+CPU, OPENCL = ({name for name in ALL if name.startswith(engine)} for engine in ("cpu", "opencl"))
+SOFTMAX = {"cpu:softmax", "opencl:softmax"}
 
 
 def cpu(isa: str, *extensions: str) -> Target:
@@ -52,7 +57,7 @@ def of(target: Target) -> Key:
 def test_fields_are_named() -> None:
     names = {path.partition(".")[0] for path in of(cpu("x86-64-v3")).diff(Key({}))}
     assert names == {
-        "schema", "primitive", "operation", "attributes", "hint", "implementation", "source", "target", "toolchain",
+        "schema", "primitive", "operation", "attributes", "hint", "implementation", "source", "nested", "target", "toolchain",
     }  # fmt: skip
 
 
@@ -79,25 +84,11 @@ def test_every_implementation_has_a_key_of_its_own() -> None:
     first, last = implementations("eltwise", "cpu")[0], implementations("eltwise", "cpu")[-1]
     pd = primitive_desc(op, PrimitiveAttr(), target)
     keys = [primitive_key(type(pd)(op, PrimitiveAttr(), target, each)) for each in (first, last)]
-    assert list(keys[0].diff(keys[1])) == ["implementation"]
+    assert list(keys[0].diff(keys[1])) == ["implementation", "source"]
 
 
-@pytest.mark.parametrize(
-    ("kind", "rooms", "others"),
-    [
-        ("cpu", ("kernels/native", "implementations", "desc"), "implementations/opencl"),
-        ("opencl", ("kernels/opencl", "implementations", "desc"), "kernels/native"),
-    ],
-)
-def test_every_folder_of_kernels_and_implementations_counts(kind: str, rooms: tuple[str, ...], others: str) -> None:
-    root = Path(workers.__path__[0])
-    files = [file.relative_to(root) for room in rooms for file in (root / room).rglob("*.*")]
-    sources = [file for file in files if file.suffix in (".py", ".cl") and not file.is_relative_to(others)]
-    assert set(key._SOURCES[kind]) == {(file.parent.as_posix(), file.suffix) for file in sources}
-
-
-def digests(*paths: Path, cwd: Path, **environment: str) -> list[str]:
-    """Return the digests of a primitive for the CPU and for OpenCL that a process computes, poolrt being found in paths."""
+def digests(*paths: Path, cwd: Path, **environment: str) -> dict[str, str]:
+    """Return the digests of primitives by name that a process computes, poolrt being found in paths."""
     done = subprocess.run(
         [sys.executable, "-c", DIGESTS, *map(str, paths)],
         cwd=cwd,
@@ -108,7 +99,13 @@ def digests(*paths: Path, cwd: Path, **environment: str) -> list[str]:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    return done.stdout.split()
+    return dict(line.split() for line in done.stdout.splitlines())
+
+
+def changed(before: dict[str, str], after: dict[str, str]) -> set[str]:
+    """Return the names of the primitives whose keys differ."""
+    assert before.keys() == after.keys() == ALL
+    return {name for name in ALL if before[name] != after[name]}
 
 
 @pytest.fixture(scope="module")
@@ -120,27 +117,51 @@ def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
+@pytest.fixture(scope="module")
+def unchanged(copied: Path) -> dict[str, str]:
+    """Return the digests that the copy computes as it is."""
+    return digests(copied, cwd=copied)
+
+
 def test_neither_place_nor_user_nor_process_is_in_a_key(copied: Path, tmp_path: Path) -> None:
     here = digests(ROOT, cwd=ROOT)
-    assert len(set(here)) == 2
+    assert len(set(here.values())) == len(ALL)
     assert digests(copied, cwd=tmp_path, HOME=str(tmp_path), USER="another", PYTHONHASHSEED="3", LANG="C") == here
 
 
 @pytest.mark.parametrize(
-    ("source", "changed"),
+    ("source", "expected"),
     [
-        ("workers/kernels/native/vec.py", [True, False]),
-        ("workers/kernels/native/reference/tensor.py", [True, False]),
-        ("workers/kernels/opencl/reference/tensors.cl", [False, True]),
-        ("workers/kernels/opencl/build.py", [False, True]),
-        ("workers/implementations/program.py", [True, True]),
-        ("workers/desc/operations/eltwise.py", [True, True]),
-        ("workers/primitives/cache.py", [False, False]),
-        ("workers/ipc/channel.py", [False, False]),
+        ("workers/kernels/native/softmax.py", {"cpu:softmax"}),
+        ("workers/kernels/opencl/softmax.cl", {"opencl:softmax"}),
+        ("workers/implementations/native/softmax.py", {"cpu:softmax"}),
+        ("workers/desc/operations/softmax.py", SOFTMAX),
+        # What is shared by kernels, or by those of one family
+        ("workers/kernels/native/vec.py", CPU),
+        ("workers/kernels/native/codegen.py", CPU),
+        ("workers/kernels/native/gemm.py", {"cpu:matmul", "cpu:nested"}),
+        ("workers/kernels/opencl/build.py", OPENCL),
+        ("workers/kernels/opencl/prelude.cl", OPENCL),
+        ("workers/implementations/opencl/grid.py", OPENCL | {"cpu:nested"}),
+        # What describes programs
+        ("workers/implementations/program.py", ALL),
+        ("workers/implementations/cost_model.py", ALL),
+        ("workers/desc/memory_desc.py", ALL),
+        ("workers/engines/target.py", ALL),
+        ("workers/implementations/primitive_desc.py", {"cpu:nested", "opencl:nested"}),
+        # The framework
+        ("workers/primitives/cache.py", set()),
+        ("workers/primitives/key.py", set()),
+        ("workers/execution/native_binding.py", set()),
+        ("workers/engines/object_loader.py", set()),
+        ("workers/ipc/channel.py", set()),
+        ("workers/kernels/native/warm_up.py", set()),
+        ("workers/kernels/opencl/realize.py", set()),
     ],
 )
-def test_a_source_that_kernels_are_made_from_makes_other_keys(copied: Path, source: str, changed: list[bool]) -> None:
-    before = digests(copied, cwd=copied)
+def test_a_source_makes_other_keys_for_what_is_made_from_it(
+    copied: Path, unchanged: dict[str, str], source: str, expected: set[str]
+) -> None:
     file = copied / source
     content = file.read_bytes()
     try:
@@ -148,7 +169,7 @@ def test_a_source_that_kernels_are_made_from_makes_other_keys(copied: Path, sour
         after = digests(copied, cwd=copied)
     finally:
         file.write_bytes(content)
-    assert [a != b for a, b in zip(before, after, strict=True)] == changed
+    assert changed(unchanged, after) == expected
 
 
 @pytest.mark.parametrize("package", ["numba", "llvmlite", "numpy"])
@@ -157,5 +178,4 @@ def test_another_version_of_a_compiler_makes_other_keys_for_the_processor(tmp_pa
     (tmp_path / package).mkdir()
     (tmp_path / package / "__init__.py").touch()
     (tmp_path / f"{package}-0.1.dist-info").mkdir()
-    before, after = digests(ROOT, cwd=ROOT), digests(tmp_path, ROOT, cwd=ROOT)
-    assert [a != b for a, b in zip(before, after, strict=True)] == [True, False]
+    assert changed(digests(ROOT, cwd=ROOT), digests(tmp_path, ROOT, cwd=ROOT)) == CPU

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poolrt.workers.desc import FORWARD, Arg, BatchNormalization, OpDesc, Pooling, PrimitiveAttr
-from poolrt.workers.implementations.primitive_desc import REFERENCE
+from poolrt.workers.implementations.contract import REFERENCE
 from tests.references.pooling import pooling_winners
 from tests.workers.desc.layouts import LAYOUTS, laid_out
 from tests.workers.implementations.reference.drawing import LAST_PLACE, arguments

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 import pytest
 
 from poolrt.workers.desc import OPERATIONS, Arg, PostOp, PrimitiveAttr
+from poolrt.workers.implementations.contract import REFERENCE
 from poolrt.workers.implementations.primitive_desc import (
-    REFERENCE,
     PrimitiveDesc,
     UnsupportedPrimitive,
     implementations,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...desc import Arg, Pooling, PrimitiveAttr
 from ...engines.target import Target
-from ...kernels.spec import KernelSpec
+from ...kernels.spec import KernelSpec, Value
 from ..program import Program
 from ..reference.pooling import ReferencePooling
 from .grid import LIGHT, group, integers, launch, memory, vector_width
@@ -28,23 +28,15 @@ class OpenClPooling(OpenClImplementation[Pooling]):
         row = op.dst.dims[-1]
         vectors = 4 * row >= 3 * width
         items = op.dst.elements // row * -(-row // width) if vectors else op.dst.elements
-        kernel = KernelSpec.of(
-            "pooling_row" if vectors else "pooling",
-            v=width,
-            maximum=op.algorithm == "max",
-            inside=op.algorithm == "avg_exclude_padding",
-            post_ops=(),
-            local=local,
-        )
+        params: dict[str, Value] = {
+            "v": width, "maximum": op.algorithm == "max", "inside": op.algorithm == "avg_exclude_padding",
+            "post_ops": (), "local": local,
+        }  # fmt: skip
+        kernel = KernelSpec.of("pooling_row", **params) if vectors else KernelSpec.of("pooling", **params)
         numbers = integers(
             op.dst.elements // row if vectors else items,
-            *window.source,
-            *window.output,
-            *window.kernel,
-            *window.stride,
-            *window.step,
-            *window.pad,
-        )
+            *window.source, *window.output, *window.kernel, *window.stride, *window.step, *window.pad,
+        )  # fmt: skip
         return Program((kernel,), (launch(0, items, local, memory(Arg.SRC), memory(Arg.DST), *numbers),))
 
 

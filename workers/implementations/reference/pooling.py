@@ -40,4 +40,6 @@ class ReferencePooling:
         written = [(arg, described[arg]) for arg in op.outputs()]
         end = op.dst if op.is_forward else op.src
         args = (*tensors, workspace, tables.chain(end), window, ("i", POOLING[op.algorithm]))
-        return tables.program("pooling" if op.is_forward else "pooling_backward", args, end.elements, written)
+        if op.is_forward:
+            return tables.program("pooling", args, end.elements, written)
+        return tables.program("pooling_backward", args, end.elements, written)

@@ -23,7 +23,6 @@ _HEADER: Final = 5
 _SLOT: Final = 2
 _DIM: Final = 5
 #: The generator of the kernel that zeroes padding.
-_PADDING: Final = "padding"
 
 
 class Step(NamedTuple):
@@ -79,11 +78,11 @@ class Tables:
         Dimensions of the source that are not dst's have axis -1; scales must not vary along them.
         """
         record = self._quantisation("scales", arg, md, shape, axes)
-        return Step("binary", "mul", record=record) if record else None
+        return Step(kind="binary", algorithm="mul", record=record) if record else None
 
     def add(self, arg: int, md: MemoryDesc, shape: Sequence[int], axes: Sequence[int]) -> Step:
         """Return the step that adds a tensor, a bias, broadcast to dst's ``shape``."""
-        return Step("binary", "add", record=self._tensor(arg, md, shape, axes, quantised=False))
+        return Step(kind="binary", algorithm="add", record=self._tensor(arg, md, shape, axes, quantised=False))
 
     def chain(self, dst: MemoryDesc, before: Sequence[Step | None] = ()) -> LaunchArgument:
         """Add the chain of ``before`` and the attributes' post-ops on ``dst`` and return its address."""
@@ -133,7 +132,7 @@ class Tables:
         for arg, md in written:
             if md.elements and math.prod(md.padded_dims) != md.elements:
                 record = self.tensor(arg, md, quantised=False)
-                runs.append(Run(_PADDING, (record,), math.prod(md.padded_dims)))
+                runs.append(Run("padding", (record,), math.prod(md.padded_dims)))
         runs = [run for run in runs if run.work]
         generators = list(dict.fromkeys(run.generator for run in runs))
         for word, number in self._constant_slots:

@@ -6,31 +6,42 @@ values as numbers, floats as exact hexadecimal literals, text as it stands. Thre
 ``local`` the work-group size that the kernel is launched with · ``grids`` which grid classes, ``small`` unless given ·
 ``post_ops`` the chain, ``("eltwise", algorithm, alpha, beta)`` or ``("binary", algorithm)`` each, at most one binary
 
-Reference kernels are put together otherwise: see `reference_source`.
+Reference kernels have other macros, see `reference_macros`, and other shared texts.
 """
 
 from __future__ import annotations
 
 import math
-from pathlib import Path
+import os
 from typing import Final
 
 from ..spec import KernelSpec, Value
-from .reference_source import REFERENCE, reference_source
+from .reference_macros import reference_macros
 
 _RESERVED: Final = frozenset({"local", "grids", "post_ops"})
+#: Texts in front of each reference kernel's own.
+_PIECES: Final = tuple(f"reference.{name}" for name in ("tensors", "functions", "epilogue", "windows", "rows"))
 
 
 def kernel_source(spec: KernelSpec) -> str:
     """Return the whole text that is compiled for a kernel; it includes nothing else."""
-    if spec.generator.startswith(f"{REFERENCE}."):
-        return reference_source(spec)
-    here = Path(__file__).parent
     params = dict(spec.params)
-    macros = [f"#define {name.upper()} {literal(value)}" for name, value in params.items() if name not in _RESERVED]
-    prelude = (here / "prelude.cl").read_text(encoding="ascii")
-    body = (here / f"{spec.generator}.cl").read_text(encoding="ascii")
-    return "\n".join([*macros, *_chain(params.get("post_ops", ())), prelude, body])
+    if spec.generator.startswith("reference."):
+        macros = reference_macros(params)
+    else:
+        macros = [f"#define {name.upper()} {literal(value)}" for name, value in params.items() if name not in _RESERVED]
+        macros += _chain(params.get("post_ops", ()))
+    return "\n".join([*macros, *map(_text, text_names(spec.generator))])
+
+
+def text_names(generator: str) -> tuple[str, ...]:
+    """Return the texts that a kernel is compiled from, in order: shared ones, then its own. A folder ends with a dot."""
+    return *(_PIECES if generator.startswith("reference.") else ("prelude",)), generator
+
+
+def _text(name: str) -> str:
+    with open(os.path.join(os.path.dirname(__file__), f"{name.replace('.', '/')}.cl"), encoding="ascii") as file:
+        return file.read()
 
 
 def literal(value: Value) -> str:

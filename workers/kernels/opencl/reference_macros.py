@@ -1,22 +1,17 @@
-"""The source text of a reference kernel: codes of types and algorithms as macros, the shared pieces, and its own file.
+"""The macros of a reference kernel: codes of data types and algorithms, and its operands.
 
-A generator ``reference.<operation>`` is the file of that name in the folder. Its parameters, apart from those of every
-kernel: ``fp64``, whether the device computes in double, and ``operands``, how many memories the kernel takes at most.
+Parameters beside those of every kernel: ``fp64``, whether the device computes in double, and ``operands``, the most
+memories that the kernel takes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Final
 
 from ..codes import BINARY, CELLS, DATA_TYPES, ELTWISE, POOLING, REDUCTION, STEPS
-from ..spec import KernelSpec
+from ..spec import Value
 
-#: Prefix of the generators, and the folder of the files.
-REFERENCE: Final = "reference"
-#: Files in front of each kernel's own.
-_PIECES: Final = ("tensors", "functions", "epilogue", "windows", "rows")
 #: Prefix of macros -> the codes that they stand for.
 _CODES: Final = {
     "TYPE": DATA_TYPES,
@@ -29,22 +24,18 @@ _CODES: Final = {
 }
 
 
-def reference_source(spec: KernelSpec) -> str:
-    """Return the whole text that is compiled for a reference kernel; it includes nothing else."""
-    params = dict(spec.params)
+def reference_macros(params: Mapping[str, Value]) -> list[str]:
+    """Return the macros of a reference kernel."""
     count = params["operands"]
     if not isinstance(count, int):
         raise TypeError(f"operands must be a number, got {count!r}")
     numbers = range(count)
-    macros = [
+    return [
         *(_codes(prefix, codes) for prefix, codes in _CODES.items()),
         f"#define FP64 {int(bool(params['fp64']))}",
         f"#define OPERANDS {''.join(f', MEMORY(m{i})' for i in numbers)}",
         f"#define OPERAND_LIST {', '.join(f'm{i}_base + m{i}_offset' for i in numbers)}",
     ]
-    folder = Path(__file__).parent / REFERENCE
-    files = [(folder / f"{name}.cl").read_text(encoding="ascii") for name in (*_PIECES, spec.name)]
-    return "\n".join([*macros, *files])
 
 
 def _codes(prefix: str, codes: Mapping[str, int]) -> str:
