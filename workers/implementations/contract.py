@@ -2,6 +2,9 @@
 
 For each kind of engine an operation has a module that lists its implementations best first in `IMPLEMENTATIONS`; a
 primitive descriptor takes the first that accepts. Nothing here or there imports a compiler: the asking process needs none.
+
+The sources of an implementation are part of its keys, and found from its text: name kernels by literals, as the first
+argument of a call (see `primitives.sources`), and import by statements.
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ def test_every_implementation_has_a_key_of_its_own() -> None:
     first, last = implementations("eltwise", "cpu")[0], implementations("eltwise", "cpu")[-1]
     pd = primitive_desc(op, PrimitiveAttr(), target)
     keys = [primitive_key(type(pd)(op, PrimitiveAttr(), target, each)) for each in (first, last)]
-    assert list(keys[0].diff(keys[1])) == ["implementation", "source"]
+    assert set(keys[0].diff(keys[1])) == {"implementation", "source"}
 
 
 def digests(*paths: Path, cwd: Path, **environment: str) -> dict[str, str]:
@@ -156,7 +156,7 @@ def test_neither_place_nor_user_nor_process_is_in_a_key(copied: Path, tmp_path: 
         ("workers/engines/object_loader.py", set()),
         ("workers/ipc/channel.py", set()),
         ("workers/kernels/native/warm_up.py", set()),
-        ("workers/kernels/opencl/realize.py", set()),
+        ("workers/engines/opencl_program.py", set()),
     ],
 )
 def test_a_source_makes_other_keys_for_what_is_made_from_it(

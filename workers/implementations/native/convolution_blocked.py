@@ -16,7 +16,7 @@ from .chain import chain_source
 from .convolution_chain import bounds, refuse_bounded
 from .convolution_tiles import strips, tiling
 from .convolution_window import Window
-from .reorder import NestBuilder
+from .nest_builder import NestBuilder
 
 #: A step of the batch-reduce kernel: offset in the source, inputs read there, bytes of weights to skip afterwards.
 Step: TypeAlias = tuple[int, int, int]

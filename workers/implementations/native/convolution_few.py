@@ -12,7 +12,7 @@ from .blocks import blocked_tag, refuse
 from .convolution_blocked import Walk, chosen, in_place, ints, reduce, refuse_operands
 from .convolution_chain import refuse_bounded
 from .convolution_window import Window
-from .reorder import NestBuilder
+from .nest_builder import NestBuilder
 
 #: With more input channels a padded block of 16 wastes less than it gains.
 _MOST = 8

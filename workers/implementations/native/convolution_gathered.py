@@ -17,7 +17,7 @@ from .chain import chain_source
 from .convolution_blocked import Operands, Reach, chosen, ints, reduce, refuse_operands
 from .convolution_chain import refuse_bounded
 from .convolution_window import Window
-from .reorder import NestBuilder
+from .nest_builder import NestBuilder
 
 
 class NativeGatheredConvolution:

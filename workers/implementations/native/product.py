@@ -12,7 +12,7 @@ from ..program import LaunchArgument, Program
 from .chain import chain_source
 from .convolution_chain import bounds
 from .convolution_tiles import output_blocks, tile_positions
-from .reorder import NestBuilder
+from .nest_builder import NestBuilder
 
 #: Bytes of packed rows that are multiplied by all columns before the next rows: they stay in the second-level cache.
 _STRIP: Final = 512 << 10

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import struct
-
-from ...desc import Arg, MemoryDesc, PrimitiveAttr, Reorder, item_size
+from ...desc import Arg, PrimitiveAttr, Reorder, item_size
 from ...engines.target import Target
-from ...kernels.spec import KernelSpec
 from ..cross_engine import CrossingReorder
-from ..program import Launch, LaunchArgument, Program
+from ..program import LaunchArgument, Program
 from ..reference.reorder import ReferenceReorder
-from .loop_nest import PIECE, IncompatibleBlocks, Loop, Nest, copies, fills, pieces, steps
-
-#: A launch has at least about so many items of work where its nest allows; the other loops run inside of an item.
-_ITEMS = 64
-#: What the kernel does with the innermost pair of loops.
-_COPY, _TRANSPOSE, _FILL, _COPY_PADDED, _TRANSPOSE_PADDED = range(5)
+from .loop_nest import IncompatibleBlocks
+from .nest_builder import NestBuilder
 
 
 class NativeReorder:
@@ -50,82 +43,6 @@ class NativeReorder:
             build.move(op.src, plain, source, between)
             build.move(plain, op.dst, between, to)
         return build.program()
-
-
-class NestBuilder:
-    """Collects the kernels, launches, tables and scratchpad of a program, with the launches that move memory.
-
-    ``tables`` are bytes that the tables begin with.
-    """
-
-    def __init__(self, tables: bytes = b"") -> None:
-        self._scratchpad = 0
-        self._kernels: list[KernelSpec] = []
-        self._launches: list[Launch] = []
-        self._tables = tables
-
-    def program(self) -> Program:
-        """Return what was collected."""
-        return Program(tuple(self._kernels), tuple(self._launches), self._tables, self._scratchpad)
-
-    def book(self, nbytes: int) -> LaunchArgument:
-        """Book scratchpad, aligned to 64 bytes and with 64 bytes to over-read, and return its place."""
-        start = self._scratchpad
-        self._scratchpad += (nbytes + 127) // 64 * 64
-        return ("s", start)
-
-    def table(self, values: list[int]) -> int:
-        """Add int64 values to the tables and return their offset."""
-        start = len(self._tables)
-        self._tables += struct.pack(f"<{len(values)}q", *values)
-        return start
-
-    def launch(self, kernel: KernelSpec, args: tuple[LaunchArgument, ...], work: int) -> None:
-        """Add a launch of a kernel, which may have been added before."""
-        if kernel not in self._kernels:
-            self._kernels.append(kernel)
-        self._launches.append(Launch(self._kernels.index(kernel), args, work))
-
-    def move(self, src: MemoryDesc, dst: MemoryDesc, source: LaunchArgument, to: LaunchArgument) -> None:
-        """Add the launches that move ``src`` at one place to ``dst`` at another. Raises IncompatibleBlocks."""
-        records: list[int] = []
-        items = 0
-        for mode, nests in ((_FILL, fills(src, dst)), (None, copies(src, dst))):
-            for nest in nests:
-                for piece in pieces(nest):
-                    record, count = _record(mode, piece)
-                    items += count
-                    records += [items, 8 * (len(record) + 2), *record]
-        self.launch(KernelSpec.of("reorder"), (source, to, ("t", self.table(records))), items)
-
-
-def _record(mode: int | None, nest: Nest) -> tuple[list[int], int]:
-    """Return the kernel's record of a nest, from the mode on, and the steps of its outer loops."""
-    loops = list(nest.loops)
-    column = _take(loops, next((i for i, loop in enumerate(loops) if loop.dst == 1), None))
-    if mode == _FILL or column.src == 1 or column.extent == 1:
-        mode = mode or (_COPY_PADDED if nest.pads else _COPY)
-        row = Loop(1, 0, 0)
-        if loops and (loops[-1].extent * column.extent <= PIECE or steps(tuple(loops[:-1])) >= _ITEMS):
-            row = loops.pop()
-        innermost = (row.extent, row.src * 4, row.dst * 4, column.extent)
-    else:
-        mode = _TRANSPOSE_PADDED if nest.pads else _TRANSPOSE
-        adjacent = _take(loops, next((i for i, loop in enumerate(loops) if loop.src == 1), None))
-        innermost = (column.extent, column.src * 4, adjacent.dst * 4, adjacent.extent)
-    inside = [Loop(1, 0, 0), Loop(1, 0, 0)]
-    for number in (1, 0):
-        if loops and steps(tuple(loops[:-1])) >= _ITEMS:
-            inside[number] = loops.pop()
-    pair, outer = (
-        [value for loop in chosen for value in (loop.extent, loop.src * 4, loop.dst * 4)]
-        for chosen in (inside, reversed(loops))
-    )
-    return [mode, nest.src * 4, nest.dst * 4, *pair, *innermost, len(loops), *outer], steps(tuple(loops))
-
-
-def _take(loops: list[Loop], index: int | None) -> Loop:
-    return Loop(1, 1, 1) if index is None else loops.pop(index)
 
 
 IMPLEMENTATIONS = (NativeReorder(), CrossingReorder("native:crossing", "cpu"), ReferenceReorder())
