@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from poolrt.errors import CoordinatorLost, PoolClosed, PoolRefused, error_from_wire
 from poolrt.workers.ipc.channel import Channel, ChannelClosed, ChannelFull, MalformedMessage, Message
-from poolrt.workers.ipc.protocol import VERSION, Kind, checked
+from poolrt.workers.ipc.protocol import VERSION, Kind, check_message
 
 #: Answers that are not the last to their request.
 _INTERIM: Final = frozenset({Kind.STAGE, Kind.PROGRESS})
@@ -309,7 +309,7 @@ class Client:
                 self._turn.notify_all()
 
     def _take(self, message: Message) -> None:
-        kind = checked(message)
+        kind = check_message(message)
         if kind is Kind.WELCOME:
             self._welcome = message
             return

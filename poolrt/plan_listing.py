@@ -7,6 +7,7 @@ from typing import Any
 
 from poolrt.workers.desc import Arg, MemoryDesc, PrimitiveAttr, op_from_wire
 from poolrt.workers.desc.args import argument_name
+from poolrt.workers.desc.codec import decode
 from poolrt.workers.plans.execution_plan import CrossEngineReorder, ExecutionPlan, PlaceKind, Step
 
 
@@ -68,7 +69,7 @@ class PlanListing:
     @classmethod
     def from_wire(cls, plan_wire: list[Any], descriptors: list[list[Any]]) -> PlanListing:
         """Read a plan and the descriptors of its primitives. Raises ValueError where they are malformed."""
-        plan = ExecutionPlan.from_wire(plan_wire)
+        plan = decode(ExecutionPlan, plan_wire)
         primitives = [_Primitive.from_wire(wire) for wire in descriptors]
         steps = tuple(
             _crossing(step, plan)
@@ -95,7 +96,7 @@ class _Primitive:
 
     @classmethod
     def from_wire(cls, wire: list[Any]) -> _Primitive:
-        op, attr = op_from_wire(wire[0]), PrimitiveAttr.from_wire(wire[1])
+        op, attr = op_from_wire(wire[0]), decode(PrimitiveAttr, wire[1])
         described = op.memories()
         return cls(op.kind, str(wire[3]), {**described, **attr.memories(described)}, op.outputs())
 

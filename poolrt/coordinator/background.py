@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from poolrt.errors import GraphRefused, PoolError
+from poolrt.workers.desc.codec import decode, encode
 from poolrt.workers.verbose.output import LEVELS
 
 from .instructions import CollectStatistics, Forget, LookUp, Lower, LoweredGraph, PrimitiveToLoad
@@ -135,7 +136,7 @@ class BackgroundThread:
         from poolrt.workers.engines.target import Target, cpu_target
 
         targets = {"cpu": cpu_target(self._max_isa)}
-        targets |= {engine: Target.from_wire(target) for engine, target in task.targets.items()}
+        targets |= {engine: decode(Target, target) for engine, target in task.targets.items()}
         try:
             lowered = lower(parse(task.graph), targets, self._threads)
         except GraphError as error:
@@ -148,7 +149,7 @@ class BackgroundThread:
             indices = [int(name.partition(":")[2] or 0) for name in plan.engines]
             texts = (described(pd, indices[n]) for pd, n in zip(lowered.primitives, plan.primitives, strict=True))
             plan = replace(plan, texts=tuple(texts))
-        wire = plan.to_wire()
+        wire = encode(plan)
         primitives = tuple(
             PrimitiveToLoad(key.digest, f"{pd.op.kind} ({pd.impl_name()})", pd.to_wire(), creation_cost(pd.op.kind))
             for pd, key in zip(lowered.primitives, lowered.keys, strict=True)

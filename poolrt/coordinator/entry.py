@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import poolrt.workers.processes.worker  # noqa: F401 - see serve_client
 from poolrt.workers.ipc.channel import Channel, ChannelError
-from poolrt.workers.ipc.protocol import Kind, checked
+from poolrt.workers.ipc.protocol import Kind, check_message
 from poolrt.workers.processes.fork_server import start_fork_server
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def serve_client(sock: socket.socket) -> int:
     channel = Channel(sock)
     try:
         message = channel.receive() if channel.wait(_CONFIGURE_S) else None
-        if message is None or checked(message) is not Kind.CONFIGURE:
+        if message is None or check_message(message) is not Kind.CONFIGURE:
             return 1
     except ChannelError:
         return 1

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from poolrt.arena import make_arena
 from poolrt.workers.ipc.channel import Channel, ChannelClosed, ChannelError
-from poolrt.workers.ipc.protocol import VERSION, Kind, checked
+from poolrt.workers.ipc.protocol import VERSION, Kind, check_message
 
 from .background import BackgroundThread
 from .configuration import Configuration
@@ -177,7 +177,7 @@ class Loop:
             message = channel.receive()
             if message is None:
                 return False
-            kind = checked(message)
+            kind = check_message(message)
             if not peer.client:
                 self._perform(self.state.on_process_message(peer.number, kind, message))
             elif peer.known and kind is not Kind.STOP:

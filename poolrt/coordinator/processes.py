@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from poolrt.workers.ipc.channel import Channel, ChannelClosed, MalformedMessage, pair
-from poolrt.workers.ipc.protocol import Kind, checked
+from poolrt.workers.ipc.protocol import Kind, check_message
 from poolrt.workers.ipc.spawn import start_program
 
 from .configuration import thread_variables
@@ -224,7 +224,7 @@ class Processes:
         """Take a fork server's news."""
         try:
             while not server.gone and (message := server.channel.receive()) is not None:
-                kind = checked(message)
+                kind = check_message(message)
                 if kind is Kind.READY:
                     self._on_preloaded(server, threads=message[2])
                 elif kind is Kind.BROKEN:

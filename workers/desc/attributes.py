@@ -154,31 +154,6 @@ class PrimitiveAttr:
             "deterministic": self.deterministic,
         }
 
-    def to_wire(self) -> list[object]:
-        """Return plain data for a message."""
-        chain = [
-            [p.kind, p.algorithm, p.alpha, p.beta, p.src1.to_wire() if p.src1 else None, p.dtype] for p in self.post_ops
-        ]
-        quantised = [[q.to_wire() for q in chosen] for chosen in (self.scales, self.zero_points)]
-        return [chain, *quantised, self.fpmath_mode, self.scratchpad_mode, self.deterministic]
-
-    @classmethod
-    def from_wire(cls, wire: list[Any]) -> PrimitiveAttr:
-        """Rebuild from `to_wire`'s data. Raises ValueError where it is malformed."""
-        chain, scales, zero_points, fpmath_mode, scratchpad_mode, deterministic = wire
-        steps = []
-        for kind, algorithm, alpha, beta, src1, dtype in chain:
-            desc = MemoryDesc.from_wire(src1) if isinstance(src1, list) else None
-            steps.append(PostOp(str(kind), str(algorithm), float(alpha), float(beta), desc, str(dtype)))
-        return cls(
-            tuple(steps),
-            tuple(map(Quantisation.from_wire, scales)),
-            tuple(map(Quantisation.from_wire, zero_points)),
-            str(fpmath_mode),
-            str(scratchpad_mode),
-            bool(deterministic),
-        )
-
 
 def _by_argument(name: str, chosen: Sequence[Quantisation]) -> tuple[Quantisation, ...]:
     if len({item.arg for item in chosen}) != len(chosen):

@@ -192,18 +192,6 @@ class MemoryDesc:
         """Return the named fields for a key."""
         return {"dims": self.dims, "dtype": self.dtype, "tag": self.tag, "strides": self.strides}
 
-    def to_wire(self) -> list[object]:
-        """Return plain data for a message."""
-        return [list(self.dims), self.dtype, self.tag, list(self.strides)]
-
-    @classmethod
-    def from_wire(cls, wire: list[object]) -> MemoryDesc:
-        """Rebuild from `to_wire`'s data. Raises ValueError where it is malformed."""
-        dims, dtype, tag, strides = wire
-        if not isinstance(dims, (list, tuple)) or not isinstance(strides, (list, tuple)):
-            raise ValueError("a memory descriptor's dims and strides must be lists")
-        return cls(tuple(dims), str(dtype), str(tag), tuple(strides))
-
     def __str__(self) -> str:
         layout = f"s{'x'.join(map(str, self.strides))}" if self.strides else self.tag
         return f"{self.dtype}:{layout}:{'x'.join(map(str, self.dims))}"

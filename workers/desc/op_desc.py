@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import Any, ClassVar, Final
 
 from .args import Arg
+from .codec import decode, encode
 from .memory_desc import MemoryDesc
 
 #: Kind, which is also the module's name in `operations` -> class.
@@ -80,7 +81,7 @@ class OpDesc:
 
     def to_wire(self) -> list[object]:
         """Return plain data for a message: the kind, then the fields in order."""
-        return [self.kind, *(_to_wire(getattr(self, f.name)) for f in fields(self))]
+        return [self.kind, *encode(self)]
 
 
 def op_from_wire(wire: list[Any]) -> OpDesc:
@@ -90,7 +91,7 @@ def op_from_wire(wire: list[Any]) -> OpDesc:
     if name is None:
         raise ValueError(f"unknown operation {kind!r}; known: {', '.join(OPERATIONS)}")
     module = import_module(f".operations.{kind}", __package__)
-    op: OpDesc = getattr(module, name)(*(_from_wire(value) for value in values))
+    op: OpDesc = decode(getattr(module, name), values)
     return op
 
 
@@ -123,20 +124,4 @@ def _field(value: object) -> object:
         return value.fields()
     if isinstance(value, tuple):
         return tuple(_field(v) for v in value)
-    return value
-
-
-def _to_wire(value: object) -> object:
-    if isinstance(value, MemoryDesc):
-        return {"md": value.to_wire()}
-    if isinstance(value, tuple):
-        return [_to_wire(v) for v in value]
-    return value
-
-
-def _from_wire(value: object) -> object:
-    if isinstance(value, dict):
-        return MemoryDesc.from_wire(value["md"])
-    if isinstance(value, list):
-        return tuple(_from_wire(v) for v in value)
     return value

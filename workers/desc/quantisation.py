@@ -6,7 +6,7 @@ import math
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from .args import Arg, scales_of, zero_points_of
 from .memory_desc import MemoryDesc
@@ -78,18 +78,6 @@ class Quantisation:
     def packed(self, name: str) -> bytes:
         """Return the values of ``scales`` or ``zero_points`` as they lie in memory."""
         return struct.pack(f"<{len(self.values)}{KINDS[name].letter}", *self.values)
-
-    def to_wire(self) -> list[object]:
-        """Return plain data for a message."""
-        return [self.arg, self.mask, list(self.values)]
-
-    @classmethod
-    def from_wire(cls, wire: list[Any]) -> Quantisation:
-        """Rebuild from `to_wire`'s data. Raises ValueError where it is malformed."""
-        arg, mask, values = wire
-        if not all(type(value) in (int, float) for value in values):
-            raise ValueError("the values of scales and zero points must be numbers")
-        return cls(int(arg), int(mask), tuple(values))
 
 
 def _scale(value: float) -> float:

@@ -33,6 +33,8 @@ class Target:
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        if self.threads < 0:
+            raise ValueError(f"a target's threads must be 0 or more, got {self.threads}")
         object.__setattr__(self, "_hash", hash((self.engine_kind, self.runtime, self.device, self.threads)))
 
     def __hash__(self) -> int:
@@ -88,20 +90,6 @@ class Target:
             "device": dict(self.device),
             "threads": self.threads,
         }
-
-    def to_wire(self) -> list[object]:
-        """Return plain data for a message."""
-        return [self.engine_kind, self.runtime, [list(pair) for pair in self.device], self.threads]
-
-    @classmethod
-    def from_wire(cls, wire: list[object]) -> Target:
-        """Rebuild from `to_wire`'s data."""
-        kind, runtime, device, threads = wire
-        if not isinstance(device, list):
-            raise ValueError("a target's device identity must be a list of pairs")
-        if type(threads) is not int or threads < 0:
-            raise ValueError(f"a target's threads must be 0 or more, got {threads!r:.60}")
-        return cls(str(kind), str(runtime), tuple((str(name), str(value)) for name, value in device), threads)
 
 
 def host_isa(flags: frozenset[str] | None = None) -> str:

@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from ..desc import MemoryDesc, OpDesc, PrimitiveAttr, op_from_wire
+from ..desc.codec import decode, encode
 from ..engines.target import Target
 from .contract import REFERENCE
 from .inference import refuse_beyond_inference
@@ -65,17 +66,17 @@ class PrimitiveDesc:
 
     def to_wire(self) -> list[object]:
         """Return plain data for a message to a creator."""
-        hint = [[arg, desc.to_wire()] for arg, desc in self.hint]
-        return [self.op.to_wire(), self.attr.to_wire(), self.target.to_wire(), self.implementation.name, hint]
+        hint = [[arg, encode(desc)] for arg, desc in self.hint]
+        return [self.op.to_wire(), encode(self.attr), encode(self.target), self.implementation.name, hint]
 
     @classmethod
     def from_wire(cls, wire: list[Any]) -> PrimitiveDesc:
         """Rebuild from `to_wire`'s data. Raises ValueError where it is malformed or names an unknown implementation."""
-        op, attr = op_from_wire(wire[0]), PrimitiveAttr.from_wire(wire[1])
-        hint = tuple((int(arg), MemoryDesc.from_wire(desc)) for arg, desc in wire[4])
+        op, attr = op_from_wire(wire[0]), decode(PrimitiveAttr, wire[1])
+        hint = tuple((int(arg), decode(MemoryDesc, desc)) for arg, desc in wire[4])
         for implementation in implementations(op.kind, str(wire[2][0])):
             if implementation.name == wire[3]:
-                return cls(op, attr, Target.from_wire(wire[2]), implementation, hint)
+                return cls(op, attr, decode(Target, wire[2]), implementation, hint)
         raise ValueError(f"no implementation {wire[3]!r} of {op.kind} for engine kind {wire[2][0]!r}")
 
 

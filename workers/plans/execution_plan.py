@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
 
 
 class PlaceKind(IntEnum):
@@ -110,41 +109,7 @@ class ExecutionPlan:
         """Return what verbose lines say of a primitive, or None where they are not wanted."""
         return self.texts[primitive] if self.texts else None
 
-    def to_wire(self) -> list[object]:
-        """Return plain data for a message."""
-        return [
-            list(self.engines),
-            [_step_to_wire(step) for step in self.steps],
-            [[c.value, c.raw_nbytes, c.nbytes, c.reorder] for c in self.constants],
-            [[p.name, list(p.dims), p.dtype, p.nbytes] for p in self.inputs],
-            [[p.name, list(p.dims), p.dtype, p.nbytes] for p in self.outputs],
-            list(self.workspaces),
-            list(self.primitives),
-            [list(numbers) for numbers in self.nested],
-            self.loop,
-            list(self.texts),
-        ]
-
-    @classmethod
-    def from_wire(cls, wire: list[Any]) -> ExecutionPlan:
-        """Rebuild from `to_wire`'s data. Raises ValueError where a number is out of range."""
-        engines, steps, constants, inputs, outputs, workspaces, primitives, nested, loop, texts = wire
-        plan = cls(
-            tuple(engines),
-            tuple(_step_from_wire(step) for step in steps),
-            tuple(PlanConstant(*c) for c in constants),
-            tuple(Port(p[0], tuple(p[1]), p[2], p[3]) for p in inputs),
-            tuple(Port(p[0], tuple(p[1]), p[2], p[3]) for p in outputs),
-            tuple(workspaces),
-            tuple(primitives),
-            tuple(tuple(numbers) for numbers in nested),
-            loop,
-            tuple(texts),
-        )
-        plan.check()
-        return plan
-
-    def check(self) -> None:
+    def __post_init__(self) -> None:
         """Raise ValueError where a step names a primitive, engine or place that the plan does not have."""
         if not self.engines or len(self.workspaces) != len(self.engines):
             raise ValueError(f"{len(self.workspaces)} workspaces for {len(self.engines)} engines")
@@ -198,27 +163,3 @@ class ExecutionPlan:
         if kind is PlaceKind.CONSTANT:
             return self.constants
         return self.inputs if kind is PlaceKind.INPUT else self.outputs
-
-
-def _step_to_wire(step: Step | CrossEngineReorder) -> list[object]:
-    if isinstance(step, Step):
-        return [step.primitive, [[arg, *_place_to_wire(place)] for arg, place in step.args], step.name]
-    source, destination = _place_to_wire(step.source), _place_to_wire(step.destination)
-    return [source, step.source_engine, destination, step.destination_engine, step.nbytes, step.until, step.name]
-
-
-def _step_from_wire(wire: list[Any]) -> Step | CrossEngineReorder:
-    if len(wire) == 3:
-        return Step(wire[0], tuple((arg, _place_from_wire(place)) for arg, *place in wire[1]), wire[2])
-    source, source_engine, destination, destination_engine, nbytes, until, name = wire
-    ends = _place_from_wire(source), source_engine, _place_from_wire(destination), destination_engine
-    return CrossEngineReorder(*ends, nbytes, until, name)
-
-
-def _place_to_wire(place: Place) -> list[int]:
-    return [int(place.kind), place.value, place.start]
-
-
-def _place_from_wire(wire: list[Any]) -> Place:
-    kind, value, start = wire
-    return Place(PlaceKind(kind), value, start)

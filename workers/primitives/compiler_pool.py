@@ -20,7 +20,7 @@ from poolrt.cachestore import CreationFailed
 
 from ..implementations.primitive_desc import PrimitiveDesc
 from ..ipc.channel import Channel, ChannelClosed, pair
-from ..ipc.protocol import Kind, checked
+from ..ipc.protocol import Kind, check_message
 from ..ipc.spawn import start_program
 
 #: Seconds that a compiler without work is kept, that one compilation may take and be waited for to begin, and that a
@@ -121,14 +121,14 @@ class _Compiler:
         channel, until = self._channel, time.monotonic() + LIMIT_S
         try:
             channel.send([Kind.CREATE, 0, pd.to_wire()])
-            while (message := channel.receive()) is None or checked(message) is Kind.READY:
+            while (message := channel.receive()) is None or check_message(message) is Kind.READY:
                 if not channel.wait(until - time.monotonic(), to_send=channel.queued > 0):
                     raise TimeoutError(f"{pd.op.kind} ({pd.impl_name()}): not compiled within {LIMIT_S:.0f} s")
                 channel.flush()
         except ChannelClosed:
             self.end()
             raise _Died(self._ended) from None
-        if checked(message) is Kind.BROKEN:
+        if check_message(message) is Kind.BROKEN:
             raise CreationFailed(*message[2:])
         entry: bytes = message[2]
         return entry

@@ -18,7 +18,7 @@ from poolrt.cachestore.portable_error import describe_exception
 
 from ..implementations.primitive_desc import PrimitiveDesc
 from ..ipc.channel import Channel, ChannelClosed, Message
-from ..ipc.protocol import Kind, checked
+from ..ipc.protocol import Kind, check_message
 from ..primitives.creation import PrimitiveCreator
 from ..primitives.key import primitive_key
 from ..verbose.output import set_verbose, verbose
@@ -41,7 +41,7 @@ def serve(channel: Channel, store: CacheStore | None) -> None:
             message = channel.receive(block=True)
             if message is None:
                 continue
-            if checked(message) is not Kind.CREATE:
+            if check_message(message) is not Kind.CREATE:
                 raise ValueError(f"a creator accepts CREATE only, got {message[0]}")
             channel.send(_create(store, creator, message))
             while not channel.flush():

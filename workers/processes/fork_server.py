@@ -25,7 +25,7 @@ from typing import Any, Final
 from poolrt.cachestore.portable_error import describe_exception
 
 from ..ipc.channel import Channel, ChannelClosed, Message, pair
-from ..ipc.protocol import Kind, checked
+from ..ipc.protocol import Kind, check_message
 from .parent_death_signal import detach_streams, die_with_parent, reset_signals
 
 #: Role of a child -> the module whose ``main(socket, descriptors, options)`` it runs.
@@ -117,7 +117,7 @@ def serve(sock: socket.socket, *, report: bool = False) -> None:
 
 
 def _fork_child(channel: Channel, message: Message, private: tuple[int, ...]) -> None:
-    kind = checked(message)
+    kind = check_message(message)
     if kind is not Kind.FORK:
         raise ValueError(f"a fork server is not sent {kind.name}")
     import multiprocess

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from poolrt.cachestore.portable_error import describe_exception
 
+from ..desc.codec import decode, encode
 from ..engines.engine import Engine
 from ..ipc.channel import MAX_MESSAGE, Channel, ChannelClosed, Message
-from ..ipc.protocol import Kind, checked
+from ..ipc.protocol import Kind, check_message
 from ..memory.arena_view import ArenaView
 from ..plans.execution_plan import ExecutionPlan
 from ..plans.executor import PlanExecutor
@@ -81,7 +82,7 @@ class _Worker:
             message = channel.receive(block=True)
             if message is None:
                 continue
-            answer = self._answer(checked(message), message)
+            answer = self._answer(check_message(message), message)
             if answer is not None:
                 channel.send(answer)
                 while channel.queued:
@@ -123,7 +124,7 @@ class _Worker:
             model.executor.close()
 
     def _realize(self, model: _Model) -> PlanExecutor:
-        plan = ExecutionPlan.from_wire(model.plan)
+        plan = decode(ExecutionPlan, model.plan)
         constants = [self._arena.address + offset for offset in model.constants]
         streams = [self._stream(name, plan, model.entries) for name in plan.engines]
         primitives = realize_all(plan, model.entries, [stream.engine for stream in streams])
@@ -159,7 +160,7 @@ class _Worker:
         _, token, engine = message
         index = _index(engine)
         runtime(self._threads)
-        return [Kind.ANSWER, token, opencl_target(index).to_wire(), "numba" in sys.modules]
+        return [Kind.ANSWER, token, encode(opencl_target(index)), "numba" in sys.modules]
 
 
 def _index(engine: str) -> int:

@@ -28,7 +28,7 @@ from poolrt.coordinator.instructions import (
 from poolrt.coordinator.state import State
 from poolrt.coordinator.watchdog import Limits
 from poolrt.errors import GraphRefused
-from poolrt.workers.ipc.protocol import Kind, checked
+from poolrt.workers.ipc.protocol import Kind, check_message
 from poolrt.workers.plans.execution_plan import PlanConstant
 
 _ARENA = 400_000
@@ -90,7 +90,7 @@ class Coordination(RuleBasedStateMachine):
     def carry_out(self, instructions: list[Instruction]) -> None:
         for step in instructions:
             if isinstance(step, Send):
-                checked([int(step.message[0]), *step.message[1:]])
+                check_message([int(step.message[0]), *step.message[1:]])
                 if step.peer in self.processes:
                     self.deliver(step.peer, step.message)
                 elif step.peer in self.clients:

@@ -13,6 +13,7 @@ from poolrt.graph.errors import LoweringError
 from poolrt.graph.lower import lower
 from poolrt.graph.lowered_plan import LoweredPlan
 from poolrt.graph.wire_parser import parse
+from poolrt.workers.desc.codec import decode, encode
 from poolrt.workers.engines.target import Target
 from poolrt.workers.plans.execution_plan import CrossEngineReorder, ExecutionPlan, PlaceKind, Step
 
@@ -28,7 +29,7 @@ def ones(*shape: int) -> Any:
 
 def lowered(graph: Graph) -> LoweredPlan:
     found = lower(parse(graph.to_wire()[0]), TARGETS)
-    assert ExecutionPlan.from_wire(found.plan.to_wire()) == found.plan
+    assert decode(ExecutionPlan, encode(found.plan)) == found.plan
     return found
 
 

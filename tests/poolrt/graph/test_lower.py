@@ -9,6 +9,7 @@ import numpy as np
 from poolrt import Graph
 from poolrt.graph.lower import lower
 from poolrt.graph.wire_parser import parse
+from poolrt.workers.desc.codec import decode, encode
 from poolrt.workers.plans.execution_plan import ExecutionPlan, PlaceKind
 
 from .lowering import CPU, kinds, lowered, reorders, steps
@@ -129,7 +130,7 @@ def test_a_plan_survives_the_wire() -> None:
     x = g.eltwise(g.input("x", (6, 4)), "exp")
     g.output("y", g.eltwise(g.slice(x, 2, 4), "tanh"))
     plan = lowered(g).plan
-    assert ExecutionPlan.from_wire(plan.to_wire()) == plan
+    assert decode(ExecutionPlan, encode(plan)) == plan
 
 
 def test_only_what_is_divided_by_threads_depends_on_the_threads_of_workers() -> None:

@@ -16,9 +16,10 @@ import pytest
 
 import poolrt
 from poolrt.errors import ArenaFull, CreatorLost, GraphRefused
+from poolrt.workers.desc.codec import encode
 from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.ipc.channel import Channel, pair
-from poolrt.workers.ipc.protocol import Kind, checked
+from poolrt.workers.ipc.protocol import Kind, check_message
 from poolrt.workers.processes import creator
 
 from .processes import BOUND_S, below, creation_held, family, relu_graph, wait_until, workers_of
@@ -219,12 +220,12 @@ def test_a_creation_that_fails_is_answered_with_type_message_and_log(settings: d
     try:
         message = channel.receive(block=True)
         assert message is not None
-        assert checked(message) is Kind.READY
-        matter = [[["md", 1]], [], cpu_target().to_wire(), "no such implementation"]
+        assert check_message(message) is Kind.READY
+        matter = [[["md", 1]], [], encode(cpu_target()), "no such implementation"]
         channel.send([Kind.CREATE, 7, matter])
         answer = channel.receive(block=True)
         assert answer is not None
-        assert checked(answer) is Kind.BROKEN
+        assert check_message(answer) is Kind.BROKEN
         assert answer[1] == 7
         assert answer[2].endswith("Error")
         assert "Traceback" in answer[4]

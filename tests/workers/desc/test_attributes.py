@@ -15,6 +15,7 @@ from poolrt.workers.desc.attributes import (
     MAX_POST_OPS,
     SCRATCHPAD_MODES,
 )
+from poolrt.workers.desc.codec import decode, encode
 
 SRC1 = MemoryDesc((1, 3), "f32")
 RELU = PostOp("eltwise", "relu")
@@ -63,6 +64,6 @@ def test_everything_that_is_known_is_taken_and_survives_a_message() -> None:
         for fpmath in FPMATH_MODES:
             for scratchpad in SCRATCHPAD_MODES:
                 attr = PrimitiveAttr(chain, quantised, quantised[:1], fpmath, scratchpad, True)
-                assert PrimitiveAttr.from_wire(attr.to_wire()) == attr
+                assert decode(PrimitiveAttr, encode(attr)) == attr
     # In whatever order arguments are named
     assert PrimitiveAttr(scales=quantised[::-1]) == PrimitiveAttr(scales=quantised)

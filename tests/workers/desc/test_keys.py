@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from poolrt.workers.desc import OPERATIONS, MemoryDesc, OpDesc, PrimitiveAttr
+from poolrt.workers.desc.codec import decode, encode
 from poolrt.workers.engines.target import Target, cpu_target
 from poolrt.workers.implementations.primitive_desc import PrimitiveDesc, UnsupportedPrimitive, primitive_desc
 from poolrt.workers.primitives.key import primitive_key
@@ -54,7 +55,7 @@ def test_keys_are_equal_exactly_when_descriptors_are() -> None:
         # Given a second descriptor: built anew, changed in one field, with other attributes, or of the same kind
         other, other_attr = rng.choice(
             (
-                (rebuilt(op), PrimitiveAttr.from_wire(attr.to_wire())),
+                (rebuilt(op), decode(PrimitiveAttr, encode(attr))),
                 (changed(rng, op), attr),
                 (rebuilt(op), dataclasses.replace(attr, deterministic=not attr.deterministic)),
                 (drawn(op.kind, rng), attr),

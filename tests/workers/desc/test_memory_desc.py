@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from poolrt.workers.desc import MemoryDesc, PrimitiveAttr, Reorder
+from poolrt.workers.desc.codec import decode, encode
 from poolrt.workers.desc.equivalence import same_bytes
 from poolrt.workers.engines.target import Target
 from poolrt.workers.implementations.primitive_desc import UnsupportedPrimitive, primitive_desc
@@ -81,7 +82,7 @@ def test_aliases_and_numpy_names_make_equal_descriptors() -> None:
 @given(dims=DIMS, tag=st.sampled_from((*TAGS, "any")), dtype=st.sampled_from(("f32", "s8", "bf16")))
 def test_the_wire_form_brings_a_descriptor_back(dims: tuple[int, ...], tag: str, dtype: str) -> None:
     md = MemoryDesc(dims, dtype, tag)
-    assert MemoryDesc.from_wire(md.to_wire()) == md
+    assert decode(MemoryDesc, encode(md)) == md
 
 
 @pytest.mark.parametrize("tag", ["abc", "abcc", "aBcd", "abcd16b", "aBcd1b", "abcx", "Any"])

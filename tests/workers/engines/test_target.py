@@ -6,6 +6,7 @@ import itertools
 
 import pytest
 
+from poolrt.workers.desc.codec import decode, encode
 from poolrt.workers.engines.target import EXTENSIONS, ISA_LEVELS, Target, cpu_target, host_isa
 
 LEVELS = list(ISA_LEVELS)
@@ -66,4 +67,4 @@ def test_this_host_serves_what_is_made_for_it_and_for_weaker_ones() -> None:
 
 def test_targets_survive_a_message() -> None:
     for each in (cpu_target(), target(LEVELS[-1], tuple(EXTENSIONS)), Target("opencl", "opencl", (("name", "a"),))):
-        assert Target.from_wire(each.to_wire()) == each
+        assert decode(Target, encode(each)) == each

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from poolrt.workers.ipc.channel import MalformedMessage
-from poolrt.workers.ipc.protocol import Kind, checked
+from poolrt.workers.ipc.protocol import Kind, check_message
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ from poolrt.workers.ipc.protocol import Kind, checked
     ],
 )
 def test_a_message_as_it_should_be_is_told_by_its_kind(message: list[Any]) -> None:
-    assert checked(message) is Kind(message[0])
+    assert check_message(message) is Kind(message[0])
 
 
 @pytest.mark.parametrize(
@@ -47,12 +47,12 @@ def test_a_message_as_it_should_be_is_told_by_its_kind(message: list[Any]) -> No
 )
 def test_a_message_that_is_not_as_it_should_be_is_refused_with_the_reason(message: list[Any], complaint: str) -> None:
     with pytest.raises(MalformedMessage, match=complaint):
-        checked(message)
+        check_message(message)
 
 
 @given(st.lists(st.integers() | st.text() | st.binary() | st.lists(st.integers()) | st.none(), min_size=1))
 def test_whatever_arrives_is_a_kind_or_a_malformed_message(message: list[Any]) -> None:
     try:
-        assert isinstance(checked(message), Kind)
+        assert isinstance(check_message(message), Kind)
     except MalformedMessage:
         pass

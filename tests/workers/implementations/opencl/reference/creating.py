@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from poolrt.workers.desc.codec import encode
 from poolrt.workers.engines.opencl import opencl_target
 from poolrt.workers.implementations.primitive_desc import PrimitiveDesc
 from poolrt.workers.kernels.spec import KernelSpec
@@ -28,7 +29,7 @@ class Creating:
         The program is described for the descriptor's target, and compiled for this device as it is.
         """
         if request == "target":
-            return opencl_target().to_wire()
+            return encode(opencl_target())
         name, wire = request
         pd = PrimitiveDesc.from_wire(wire)
         program = pd.program()

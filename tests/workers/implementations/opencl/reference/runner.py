@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from poolrt.workers.desc.codec import decode
 from poolrt.workers.engines.target import Target
 from poolrt.workers.implementations.primitive_desc import PrimitiveDesc
 from poolrt.workers.primitives.key import primitive_key
@@ -26,7 +27,7 @@ class OpenClRunner:
         self._folder = folder
         self._creating = Server("tests.workers.implementations.opencl.reference.creating", str(folder))
         self._running = Server("tests.workers.implementations.opencl.reference.running", str(folder))
-        self.target = Target.from_wire(self._creating.ask("target"))
+        self.target = decode(Target, self._creating.ask("target"))
 
     def close(self) -> None:
         """End both processes."""
