@@ -55,14 +55,15 @@ test: $(VENV)/.for-test ## run the tests, without the thorough tier (minutes)
 	$(PYTEST) -q -m "not slow" $(ALONE) || failed=$$?; \
 	exit $$failed
 
-test-all: $(VENV)/.for-test ## run every test, with the thorough tier
+test-all: $(VENV)/.for-bench ## run every test, with the thorough tier
 	@$(PYTEST) -q tests
 
 drills: $(VENV)/.for-test ## run the store's fault drills in their long form and print one table (ARGS='--only NAME --rounds N --json --list')
 	@$(PY) -m tests.drills $(ARGS)
 
-bench: $(VENV)/.for-bench ## measure poolrt beside its rivals, print the ratios
-	@for b in $(filter-out benchmarks/measure.py benchmarks/onednn.py,$(wildcard benchmarks/*.py)); do echo "== $$b"; $(PY) "$$b"; done
+bench: $(VENV)/.for-bench ## measure poolrt beside its rivals, print the ratios (ARGS=--short: once, on less work)
+	@failed=0; for b in $(filter-out benchmarks/measure.py benchmarks/onednn.py,$(wildcard benchmarks/*.py)); do \
+	  echo "== $$b"; $(PY) "$$b" $(ARGS) || failed=$$?; done; exit $$failed
 
 lint: $(VENV)/.for-lint ## run ruff, mypy (strict), pyright, import-linter
 	@$(PY) -m ruff check .

@@ -14,7 +14,7 @@ from typing import Final
 sys.path.insert(0, str(Path(__file__).parent))
 
 import numpy as np
-from measure import record
+from measure import SHORT, arguments, record, sized
 
 from poolrt.cachestore import CacheStore
 from poolrt.workers.desc import (
@@ -44,7 +44,7 @@ from poolrt.workers.primitives.cache import PrimitiveCache
 from poolrt.workers.streams.stream import Stream
 
 #: How often a primitive is executed, and nanoseconds after which it is no more.
-ROUNDS: Final = 30
+ROUNDS: Final = sized(30, 1)
 MOST_NS: Final = 5e8
 #: How far an estimate may be off.
 FACTOR: Final = 3.0
@@ -71,7 +71,7 @@ def problems() -> list[OpDesc]:
         Matmul(f32(64, 64), f32(64, 64), None, f32(64, 64)),
         InnerProduct(f32(16, 2048), f32(1000, 2048), None, f32(16, 1000)),
     ]
-    return [*products, *moving(1, 28), *moving(16, 56)]
+    return [*products[:1], *moving(1, 28)[:4]] if SHORT else [*products, *moving(1, 28), *moving(16, 56)]
 
 
 def moving(batch: int, size: int) -> list[OpDesc]:
@@ -139,4 +139,5 @@ def _line(pd: PrimitiveDesc, estimate: float, time_ns: float) -> str:
 
 
 if __name__ == "__main__":
+    arguments(__doc__)
     main()

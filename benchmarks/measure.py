@@ -1,17 +1,26 @@
-"""Measure rivals in one run: alternating repeats, medians, a ratio, and a line for the record."""
+"""Measure rivals in one run: alternating repeats, medians, a ratio, and a line for the record.
+
+With ``--short``, each program does everything once, on less work. That shows that it runs; its numbers mean little.
+"""
 
 from __future__ import annotations
 
+import argparse
 import compileall
 import datetime
 import os
 import platform
 import statistics
+import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
+T = TypeVar("T")
+
+#: Whether this program was started for its shortest form.
+SHORT: Final = "--short" in sys.argv[1:]
 RESULTS: Final = Path(__file__).with_name("RESULTS.md")
 #: The machine's load, of the last minute, before this process measures anything.
 _LOAD: Final = os.getloadavg()[0]
@@ -19,17 +28,40 @@ _LOAD: Final = os.getloadavg()[0]
 _FLOORS: Final = ("poolrt", "poolrt/workers", "poolrt/cachestore")
 
 
+def arguments(description: str | None, parts: Sequence[str] = ()) -> list[str]:
+    """Parse the command line of a program; return which of its parts were chosen, all unless some were named."""
+    parser = argparse.ArgumentParser(
+        description=description,
+        epilog="With POOLRT_RECORD=1 in the environment, the full form appends its results to benchmarks/RESULTS.md.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--short", action="store_true", help="do everything once, on less work: a test that it runs")
+    if parts:
+        help_text = f"measure only these: {', '.join(parts)}"
+        parser.add_argument("parts", nargs="*", metavar="PART", help=help_text)
+    chosen: list[str] = getattr(parser.parse_args(), "parts", []) or list(parts)
+    if unknown := set(chosen) - set(parts):
+        parser.error(f"there is no {', '.join(sorted(unknown))}; there are {', '.join(parts)}")
+    return chosen
+
+
+def sized(full: T, short: T) -> T:
+    """Return how much work there is in this form of the program."""
+    return short if SHORT else full
+
+
 def alternate(contestants: Mapping[str, Callable[[], float]], rounds: int) -> dict[str, float]:
-    """Run the contestants in turn, ``rounds`` times, and return the median of what each one returned."""
+    """Run the contestants in turn, ``rounds`` times (once in the short form), and return the median of what each returned."""
     found: dict[str, list[float]] = {name: [] for name in contestants}
-    for _ in range(rounds):
+    for _ in range(sized(rounds, 1)):
         for name, contestant in contestants.items():
             found[name].append(contestant())
     return {name: statistics.median(values) for name, values in found.items()}
 
 
 def seconds(action: Callable[[], object], repeat: int = 1) -> float:
-    """Return the mean wall time of ``repeat`` calls, in seconds."""
+    """Return the mean wall time of ``repeat`` calls, in the short form of one, in seconds."""
+    repeat = sized(repeat, 1)
     start = time.perf_counter()
     for _ in range(repeat):
         action()
@@ -42,16 +74,16 @@ def installed_environment(**more: str) -> dict[str, str]:
     A process that may not keep bytecode would compile them at each start.
     """
     root = Path(__file__).resolve().parents[1]
-    for floor in _FLOORS:
+    for floor in sized(_FLOORS, ()):
         compileall.compile_dir(root / floor, quiet=1)
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     return {**kept, **more}
 
 
 def record(title: str, lines: list[str]) -> None:
-    """Print a result; append it to RESULTS.md, with machine and date, where POOLRT_RECORD=1 is set."""
+    """Print a result; append it to RESULTS.md, with machine and date, if POOLRT_RECORD=1 is set and this is the full form."""
     print(f"{title}\n" + "\n".join(f"  {line}" for line in lines), flush=True)
-    if os.environ.get("POOLRT_RECORD") == "1":
+    if os.environ.get("POOLRT_RECORD") == "1" and not SHORT:
         with RESULTS.open("a", encoding="utf-8") as file:
             today = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
             file.write(f"\n## {title}\n\n{today}, {_machine()}, load before it {_LOAD:.2f}\n\n")

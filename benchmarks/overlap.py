@@ -35,7 +35,7 @@ from typing import Final
 sys.path.insert(0, str(Path(__file__).parent))
 
 import numpy as np
-from measure import alternate, record, seconds
+from measure import alternate, arguments, record, seconds, sized
 
 from poolrt import (
     Arg,
@@ -58,7 +58,7 @@ from poolrt.workers.threadpools.interface import ThreadpoolInterface
 from poolrt.workers.threadpools.native import NativePool
 
 #: Primitives that are created, and others that execute.
-KERNELS: Final = 20
+KERNELS: Final = sized(20, 2)
 CORES: Final = 2
 ROUNDS: Final = 5
 GOAL: Final = 0.75
@@ -248,4 +248,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    arguments(__doc__)
     main()

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 sys.path.insert(0, str(Path(__file__).parent))
 
 import onednn
-from measure import alternate, record, seconds
+from measure import alternate, arguments, record, seconds
 
 from poolrt import Arg, Convolution, Eltwise, Engine, Memory, MemoryDesc, PostOp, PrimitiveAttr, Stream
 from poolrt.cachestore import CacheStore
@@ -160,4 +160,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    arguments(__doc__)
     main()

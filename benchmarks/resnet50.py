@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import numpy as np
 import onnxruntime
-from measure import alternate, record, seconds
+from measure import alternate, arguments, record, seconds
 
 import poolrt
 from poolrt import models
@@ -43,10 +43,11 @@ def main(rounds: int = 15, repeat: int = 5) -> None:
         [
             f"ONNX Runtime {onnxruntime.__version__}: {found['onnxruntime'] * 1e3:.1f} ms a picture",
             f"poolrt: {found['poolrt'] * 1e3:.1f} ms a picture",
-            f"speed relative to ONNX Runtime: {found['onnxruntime'] / found['poolrt']:.2f} (goal: at least 0.70)",
+            f"speed to that of ONNX Runtime, ratio {found['onnxruntime'] / found['poolrt']:.2f} (goal: at least 0.70)",
         ],
     )
 
 
 if __name__ == "__main__":
+    arguments(__doc__)
     main()

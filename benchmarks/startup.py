@@ -9,7 +9,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from measure import alternate, installed_environment, record, seconds
+from measure import alternate, arguments, installed_environment, record, seconds
 
 _FIRST_RESULT = """
 import numpy
@@ -60,10 +60,11 @@ def main(rounds: int = 15) -> None:
         [
             f"python, import numpy: {found['numpy'] * 1e3:.0f} ms",
             f"python, import poolrt, first result: {found['poolrt'] * 1e3:.0f} ms",
-            f"ratio: {ratio:.2f} (goal: at most 2)",
+            f"ratio {ratio:.2f} (goal: at most 2)",
         ],
     )
 
 
 if __name__ == "__main__":
+    arguments(__doc__)
     main()

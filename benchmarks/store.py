@@ -1,7 +1,7 @@
 """The store beside its rivals: hits by tier and size, misses, many entries, waiters, and storms of compilations.
 
 Every rival runs in the same run, in turn with the store, on the same bytes and the same Redis. Latencies are medians of
-means over a few calls. A hit is always a verified one. `python benchmarks/store.py PART...` runs some parts only.
+means over a few calls. A hit is always a verified one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import cachetools
 import diskcache
 import dogpile
 import redis
-from measure import alternate, record, seconds
+from measure import alternate, arguments, record, seconds, sized
 from storms import numba_storm, opencl_storm, waiters
 
 from poolrt.cachestore import CacheStore, Key
@@ -33,7 +33,7 @@ from poolrt.cachestore.redis.embedded import EmbeddedServer
 
 SIZES: Final = {"5 kB": 5_000, "50 kB": 50_000, "1 MB": 1_000_000}
 #: Different entries that a measurement goes round.
-ENTRIES: Final = 20
+ENTRIES: Final = sized(20, 2)
 ROUNDS: Final = 40
 REPEAT: Final = 10
 
@@ -237,10 +237,10 @@ def misses(bench: Bench) -> Iterator[str]:
 
 def many_entries(bench: Bench) -> Iterator[str]:
     """Measure hits of 1 kB among few and many entries, in each tier beside a rival that holds as many."""
-    for count in (1_000, 100_000):
+    for count in sized((1_000, 100_000), (100,)):
         namespace = f"many-{count}"
         keys = keys_of(namespace, count)
-        chosen = keys[:: count // 1_000]
+        chosen = keys[:: count // min(count, 1_000)]
         digests = [key.digest for key in chosen]
         what = f"hit of 1 kB among {count} entries"
         with bench.store(namespace, memory_bytes=1 << 30) as store:
@@ -269,10 +269,11 @@ def many_entries(bench: Bench) -> Iterator[str]:
 
 
 def waking(bench: Bench) -> Iterator[str]:
-    """Measure how long 32 waiting processes take to get what was created."""
-    ours, rival = waiters.measure(bench.home, bench.url, rounds=5)
+    """Measure how long waiting processes take to get what was created."""
+    processes = sized(32, 3)
+    ours, rival = waiters.measure(bench.home, bench.url, sized(5, 1), processes)
     yield (
-        f"{waiters.PROCESSES} processes get a value after its creator is done, first/median/last: "
+        f"{processes} processes get a value after its creator is done, first/median/last: "
         f"store {ours}; dogpile.cache {rival}; ratio of the last {ours.last / rival.last:.2f}"
     )
 
@@ -301,21 +302,18 @@ def bench_in_new_home() -> Iterator[Bench]:
 
 
 def main(chosen: list[str]) -> None:
-    """Print all parts, or those that were chosen."""
-    unknown = set(chosen) - {*PARTS, *STORMS}
-    if unknown:
-        raise SystemExit(f"there is no {', '.join(unknown)}; there are {', '.join((*PARTS, *STORMS))}")
+    """Print the parts that were chosen."""
     versions = ", ".join(
         f"{module.__name__} {module.__version__}" for module in (cachetools, diskcache, dogpile, redis)
     )
     for name, part in PARTS.items():
-        if not chosen or name in chosen:
+        if name in chosen:
             with bench_in_new_home() as bench:
                 record(f"Store: {name} ({versions})", list(part(bench)))
     for name, storm in STORMS.items():
-        if not chosen or name in chosen:
+        if name in chosen:
             storm()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(arguments(__doc__, (*PARTS, *STORMS)))

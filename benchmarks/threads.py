@@ -21,7 +21,7 @@ os.environ.setdefault("NUMBA_THREADING_LAYER", "workqueue")
 import numba
 import numpy as np
 import onnxruntime
-from measure import alternate, record, seconds
+from measure import alternate, arguments, record, seconds
 from numpy.typing import NDArray
 
 import poolrt
@@ -72,8 +72,8 @@ def regions(rounds: int = 21, repeat: int = 2000) -> None:
         "An empty parallel region of two tasks",
         [
             *(f"{name}: {time * 1e6:.1f} us" for name, time in found.items()),
-            f"native to ThreadPoolExecutor: {found['native'] / found['executor']:.3f} (goal: at most 0.20)",
-            f"native to prange (workqueue): {found['native'] / found['prange']:.3f} (goal: at most 1)",
+            f"native to ThreadPoolExecutor, ratio {found['native'] / found['executor']:.3f} (goal: at most 0.20)",
+            f"native to prange (workqueue), ratio {found['native'] / found['prange']:.3f} (goal: at most 1)",
         ],
     )
 
@@ -108,7 +108,7 @@ def resnet(rounds: int = 15, repeat: int = 5) -> None:
             f"{found['onnxruntime 2'] * 1e3:.1f} ms a picture, {gains['onnxruntime']:.2f} times faster",
             f"poolrt: {found['poolrt 1'] * 1e3:.1f} ms and {found['poolrt 2'] * 1e3:.1f} ms a picture, "
             f"{gains['poolrt']:.2f} times faster",
-            f"poolrt's gain to ONNX Runtime's: {gains['poolrt'] / gains['onnxruntime']:.2f} (goal: at least 0.95)",
+            f"poolrt's gain to ONNX Runtime's, ratio {gains['poolrt'] / gains['onnxruntime']:.2f} (goal: at least 0.95)",
         ],
     )
 
@@ -127,5 +127,6 @@ def _session(path: Path, threads: int) -> onnxruntime.InferenceSession:
 
 
 if __name__ == "__main__":
+    arguments(__doc__)
     regions()
     resnet()

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 sys.path.insert(0, os.path.dirname(__file__))
 
-from measure import alternate, record, seconds
+from measure import alternate, arguments, record, seconds
 
 from poolrt import Eltwise, Engine, Memory, MemoryDesc, Stream
 from poolrt.cachestore import CacheStore
@@ -143,4 +143,5 @@ def with_lines(primitive: Primitive, stream: Stream, args: dict[int, Memory]) ->
 
 
 if __name__ == "__main__":
+    arguments(__doc__)
     main()

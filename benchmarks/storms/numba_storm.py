@@ -29,14 +29,14 @@ from typing import Any, Final
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from measure import installed_environment, record
+from measure import arguments, installed_environment, record, sized
 
 from poolrt.cachestore import CacheStore
 from poolrt.workers.ipc.channel import Channel, pair
 from poolrt.workers.ipc.protocol import Kind
 from poolrt.workers.processes.fork_server import start_fork_server
 
-PROCESSES: Final = 8
+PROCESSES: Final = sized(8, 2)
 HERE: Final = Path(__file__).parent
 #: Eltwise algorithms; each is one kernel.
 KERNELS: Final = [
@@ -69,7 +69,7 @@ def main(rounds: int = 3) -> None:
     cold: dict[str, list[Storm]] = {"poolrt": [], "numba": []}
     warm: dict[str, list[Storm]] = {"poolrt": [], "numba": []}
     environment = installed_environment()
-    for _ in range(rounds):
+    for _ in range(sized(rounds, 1)):
         # Not a TemporaryDirectory: it would be removed by each forked process that ends.
         folder = tempfile.mkdtemp(prefix="poolrt-storm-")
         for name, storm in (("poolrt", _poolrt), ("numba", _numba)):
@@ -157,7 +157,7 @@ class _Creators:
 
     def _fork_child(self, fork_server: Channel, role: str, theirs: socket.socket) -> None:
         with theirs:
-            told = {"descriptors": 1, "environment": {}, "store": self._options}
+            told = {"descriptors": 1, "environment": {}, "store": self._options, "verbose": "0"}
             fork_server.send([Kind.FORK, 1, role, told], (theirs.fileno(),))
 
 
@@ -223,4 +223,5 @@ def _processes(
 
 
 if __name__ == "__main__":
+    arguments(__doc__)
     main()

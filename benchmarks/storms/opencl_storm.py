@@ -19,11 +19,11 @@ from typing import Any, Final
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from measure import installed_environment, record
+from measure import arguments, installed_environment, record, sized
 
 from poolrt.cachestore import CacheStore
 
-PROCESSES: Final = 4
+PROCESSES: Final = sized(4, 2)
 HERE: Final = Path(__file__).parent
 LIMIT_S: Final = 300.0
 
@@ -35,7 +35,7 @@ def main(rounds: int = 3) -> None:
     builds: list[int] = []
     title = f"Storm: {PROCESSES} processes, one OpenCL program (pyopencl {version('pyopencl')})"
     environment = installed_environment(POCL_MAX_PTHREAD_COUNT="1")
-    for _ in range(rounds):
+    for _ in range(sized(rounds, 1)):
         folder = tempfile.mkdtemp(prefix="poolrt-storm-")
         environment |= {"POCL_CACHE_DIR": f"{folder}/pocl", "XDG_CACHE_HOME": f"{folder}/cache"}
         Path(folder, "pocl").mkdir()
@@ -87,4 +87,5 @@ def _processes(command: list[str], environment: dict[str, str]) -> list[dict[str
 
 
 if __name__ == "__main__":
+    arguments(__doc__)
     main()

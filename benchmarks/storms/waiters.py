@@ -16,7 +16,6 @@ import dogpile.cache
 
 from poolrt.cachestore import CacheStore, Key
 
-PROCESSES: Final = 32
 #: Seconds that a creation takes: long enough for everyone to be waiting.
 CREATION_S: Final = 1.0
 SIZE: Final = 50_000
@@ -34,11 +33,11 @@ class Waking:
         return "/".join(f"{value * 1e3:.1f}" for value in (self.first, self.median, self.last)) + " ms"
 
 
-def measure(home: str, url: str, rounds: int) -> tuple[Waking, Waking]:
+def measure(home: str, url: str, rounds: int, processes: int) -> tuple[Waking, Waking]:
     """Return the medians of both over some rounds; the processes are started once and wait for their turns."""
     command = [sys.executable, __file__, json.dumps({"home": home, "url": url})]
     crew = [
-        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(PROCESSES)
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(processes)
     ]
     found: dict[str, list[tuple[float, float, float]]] = {"poolrt": [], "dogpile": []}
     try:
