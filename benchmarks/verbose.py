@@ -61,7 +61,7 @@ class BareExecution(CpuExecution):
     """An execution that knows no lines."""
 
     execute = without(
-        CpuExecution.execute, ("regions if text is None else stamped(regions, text, stream.pool)", "regions")
+        CpuExecution.execute, ("regions if text is None else stamp(regions, text, stream.pool)", "regions")
     )
 
 

@@ -14,11 +14,12 @@ from __future__ import annotations
 import itertools
 import threading
 import weakref
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
+
+from poolrt.cachestore.lru import Lru
 
 T = TypeVar("T")
 #: Instances that a context keeps unless told otherwise.
@@ -43,7 +44,7 @@ class InstanceKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ContextStatistics:
-    """Instances that a context keeps, and how many it has found, created (added), evicted and forgotten so far."""
+    """Instances in a context, and how many it has found, created (added), evicted and forgotten so far."""
 
     instances: int
     found: int
@@ -53,7 +54,7 @@ class ContextStatistics:
 
 
 class DeviceContext:
-    """What executors of one process keep between iterations, the least recently used out first. Safe from many threads.
+    """Instances of the executors of one process; it evicts the least recently used. Safe from many threads.
 
     ``shared`` says that several threads execute the same graphs through it at once.
     """
@@ -64,19 +65,20 @@ class DeviceContext:
             raise ValueError(f"capacity: expect at least 1, got {capacity}")
         self.capacity = capacity
         self.shared = shared
+        #: For counters, and so that no finalizer waits for the lock of the instances.
         self._lock = threading.Lock()
-        self._instances: OrderedDict[InstanceKey, Any] = OrderedDict()
+        self._instances: Lru[InstanceKey, Any] = Lru(capacity)
         self._found = 0
         self._created = 0
         self._evicted = 0
         self._forgotten = 0
-        #: What tells the instances of executors and threads that are gone, until somebody has the lock.
-        self._gone: deque[Callable[[InstanceKey], bool]] = deque()
+        #: Which keys are of executors and threads that are gone, until a thread has the lock.
+        self._gone: deque[Callable[[InstanceKey, object], bool]] = deque()
         self._numbers = itertools.count(1)
         self._local = threading.local()
 
     def thread(self) -> int:
-        """Return the number of the calling thread, which no other thread ever gets; 0 where threads do not share."""
+        """Return the number of the calling thread, which no other thread ever gets; 0 if threads do not share."""
         if not self.shared:
             return 0
         mark: _ThreadMark | None = getattr(self._local, "mark", None)
@@ -86,27 +88,23 @@ class DeviceContext:
         return mark.number
 
     def find(self, key: InstanceKey) -> Any | None:
-        """Return what is kept under a key, from now on the most recently used; None where there is nothing."""
+        """Return the instance of a key, from now on the most recently used; None if there is none."""
         with self._lock:
             found = self._instances.get(key)
-            if found is not None:
-                self._instances.move_to_end(key)
-                self._found += 1
+            self._found += found is not None
             return found
 
     def add(self, key: InstanceKey, instance: Any) -> None:
-        """Keep an instance under a key, in the place of what was there; evict the least recently used beyond capacity."""
+        """Keep an instance in the place of the key's former one; evict the least recently used beyond capacity."""
         with self._lock:
             self._drop_gone()
-            self._instances[key] = instance
-            self._instances.move_to_end(key)
+            evicted = self._instances.put(key, instance)
             self._created += 1
-            while len(self._instances) > self.capacity:
-                self._instances.popitem(last=False)
-                self._evicted += 1
+            self._evicted += len(evicted)
+        del evicted  # only now: its finalizers may use the context
 
     def find_or_add(self, key: InstanceKey, make: Callable[[], T]) -> T:
-        """Return what is kept under a key; where there is nothing, what ``make`` returns, which may use this context."""
+        """Return the instance of a key; if there is none, the one that ``make`` returns, which may use this context."""
         found: T | None = self.find(key)
         if found is None:
             found = make()
@@ -114,25 +112,25 @@ class DeviceContext:
         return found
 
     def forget(self, executor: object) -> None:
-        """Drop the instances of an executor. Can be called at any moment, by the garbage collector too."""
-        self._forget(lambda key: key.executor is executor)
+        """Drop the instances of an executor. The garbage collector may call it at any moment."""
+        self._forget(lambda key, _: key.executor is executor)
 
     def instances(self) -> dict[InstanceKey, Any]:
-        """Return what is kept, the least recently used first."""
+        """Return the instances, the least recently used first."""
         with self._lock:
             self._drop_gone()
-            return dict(self._instances)
+            return dict(self._instances.values)
 
     def statistics(self) -> ContextStatistics:
-        """Return what this context keeps and has done."""
+        """Return the number of instances, and the counters."""
         with self._lock:
             self._drop_gone()
             counts = (self._found, self._created, self._evicted, self._forgotten)
             return ContextStatistics(len(self._instances), *counts)
 
-    def _forget(self, belongs: Callable[[InstanceKey], bool]) -> None:
+    def _forget(self, belongs: Callable[[InstanceKey, object], bool]) -> None:
         self._gone.append(belongs)
-        # This thread may hold the lock already, interrupted by the garbage collector: then it is done a little later.
+        # If the garbage collector interrupts a thread that holds the lock, that thread's next call drops the instances.
         if self._lock.acquire(blocking=False):
             try:
                 self._drop_gone()
@@ -141,10 +139,7 @@ class DeviceContext:
 
     def _drop_gone(self) -> None:
         while self._gone:
-            belongs = self._gone.popleft()
-            for key in [key for key in self._instances if belongs(key)]:
-                del self._instances[key]
-                self._forgotten += 1
+            self._forgotten += len(self._instances.remove_where(self._gone.popleft()))
 
 
 class _ThreadMark:
@@ -159,8 +154,4 @@ class _ThreadMark:
 def _forget_thread(context: weakref.ref[DeviceContext], thread: int) -> None:
     found = context()
     if found is not None:
-        found._forget(partial(_is_of, thread))
-
-
-def _is_of(thread: int, key: InstanceKey) -> bool:
-    return key.thread in (thread, ~thread)
+        found._forget(lambda key, _: key.thread in (thread, ~thread))

@@ -13,7 +13,7 @@ from ..threadpools.jobs import Jobs
 from ..threadpools.regions import PackedRegions
 from ..threadpools.sequential import SequentialPool
 from .native_binding import BoundPrimitive, RealizedPrimitive
-from .stamps import stamped
+from .stamps import stamp
 
 if TYPE_CHECKING:
     from .memory import Memory
@@ -47,7 +47,7 @@ class CpuExecution:
                 # The bytes themselves too: a memory may lie elsewhere before the tasks have run.
                 keep = (used, [memory.owner for memory in args.values()])
                 regions = self.regions(used, jobs, keep)
-                pool.run_regions(regions if text is None else stamped(regions, text, stream.pool))
+                pool.run_regions(regions if text is None else stamp(regions, text, stream.pool))
                 return
             idle = self._idle.setdefault(jobs, [])
             try:
@@ -55,7 +55,7 @@ class CpuExecution:
             except IndexError:
                 launches = _Launches(self._primitive, used, jobs)
             regions = launches.move(used)
-            pool.run_regions(regions if text is None else stamped(regions, text, stream.pool))
+            pool.run_regions(regions if text is None else stamp(regions, text, stream.pool))
             idle.append(launches)
 
     def regions(self, used: Mapping[int, Memory | Buffer], jobs: Jobs, keep: object) -> PackedRegions:

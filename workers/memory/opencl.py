@@ -1,15 +1,16 @@
-"""Memory that OpenCL kernels address: host memory as it is where the device works on it, else a device buffer.
+"""Memory that OpenCL kernels address: host memory itself if the device works on it, else a device buffer.
 
-Whether the device works on host memory is tried, not believed: a buffer over host memory is written by the host after
-it was made and by the device afterwards, and each must see what the other wrote without any mapping. CPU drivers pass;
-where one does not, bytes are transferred before and after a run.
+Whether the device works on host memory is tried, not believed: the host writes to a buffer over host memory after it was
+made, then the device does, and each must see the other's bytes without any mapping. CPU drivers pass; for a driver that
+does not, bytes are copied before and after a run.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
+
+from poolrt.cachestore.lru import Lru
 
 from .buffer import SLACK, Buffer
 
@@ -20,18 +21,18 @@ if TYPE_CHECKING:
 
 #: Least bytes of a buffer: drivers refuse empty ones.
 _LEAST: Final = 64
-#: Buffers over host memory that are kept, so that inputs in the same places need no new ones.
+#: Buffers over host memory that are kept, so that inputs at the same addresses need no new ones.
 _KEPT: Final = 256
 
 
 def shares_host_memory(engine: OpenClEngine) -> bool:
     """Return whether host and device see each other's writes to a buffer over host memory, without mapping it."""
     if engine.shares_memory is None:
-        engine.shares_memory = _tried(engine)
+        engine.shares_memory = _try_sharing(engine)
     return engine.shares_memory
 
 
-def _tried(engine: OpenClEngine) -> bool:
+def _try_sharing(engine: OpenClEngine) -> bool:
     import pyopencl as cl
 
     if not (engine.device.host_unified_memory and engine.device.type & cl.device_type.CPU):
@@ -52,7 +53,7 @@ def host_view(address: int, nbytes: int) -> memoryview:
 
 
 def device_buffer(engine: OpenClEngine, nbytes: int, content: bytes = b"") -> pyopencl.Buffer:
-    """Return a new buffer of the device with slack at its end, filled with ``content`` where given."""
+    """Return a new buffer of the device with slack at its end, filled with ``content`` if that is given."""
     import pyopencl as cl
 
     buffer = cl.Buffer(engine.context, cl.mem_flags.READ_WRITE, max(nbytes, len(content)) + SLACK)
@@ -66,19 +67,14 @@ class HostBuffers:
 
     def __init__(self, engine: OpenClEngine) -> None:
         self._engine = engine
-        self._buffers: OrderedDict[tuple[int, int], pyopencl.Buffer] = OrderedDict()
+        self._buffers: Lru[tuple[int, int], pyopencl.Buffer] = Lru(_KEPT)
 
-    def at(self, address: int, nbytes: int) -> pyopencl.Buffer:
+    def get(self, address: int, nbytes: int) -> pyopencl.Buffer:
         """Return the buffer over ``nbytes`` at ``address``."""
-        key = (address, nbytes)
-        buffer = self._buffers.get(key)
+        buffer = self._buffers.get((address, nbytes))
         if buffer is None:
             buffer = buffer_over(self._engine, address, nbytes) if nbytes else device_buffer(self._engine, 0)
-            self._buffers[key] = buffer
-            if len(self._buffers) > _KEPT:
-                self._buffers.popitem(last=False)
-        else:
-            self._buffers.move_to_end(key)
+            self._buffers.put((address, nbytes), buffer)
         return buffer
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..desc.args import Arg
 from ..execution.native_binding import ArgumentBlock, BoundPrimitive, RealizedPrimitive
-from ..execution.stamps import stamped
+from ..execution.stamps import stamp
 from ..memory.buffer import Buffer
 from ..threadpools.interface import Region
 from ..threadpools.jobs import Jobs
@@ -81,4 +81,4 @@ class CpuBackend:
         return BoundPrimitive(self._primitives[primitive], addresses, self._scratchpad.address, jobs)
 
     def _regions(self, name: str, bound: BoundPrimitive, primitive: int) -> Sequence[Region]:
-        return stamped(bound.regions(name), self._plan.text_of(primitive), self._stream.pool)
+        return stamp(bound.regions(name), self._plan.text_of(primitive), self._stream.pool)

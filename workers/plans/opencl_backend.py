@@ -101,7 +101,7 @@ class OpenClBackend:
         for port, moving in self._moving.items():
             known, nbytes = self._ports.get(port), self._nbytes(port)
             if self._on_host:
-                buffer = self._host.at(self._addresses[port[0]][port[1]], nbytes)
+                buffer = self._host.get(self._addresses[port[0]][port[1]], nbytes)
             else:
                 buffer = known or device_buffer(self._engine, nbytes)
             if buffer is not known:
@@ -133,7 +133,7 @@ class OpenClBackend:
     def reorder(self, name: str, primitive: int, source: int, destination: int, nbytes: tuple[int, int]) -> None:
         """Execute a reorder from one address of the host's memory to another, and wait. Raises KernelFailed."""
         ends = list(zip((source, destination), nbytes, strict=True))
-        src, dst = (self._host.at(*end) if self._on_host else device_buffer(self._engine, end[1]) for end in ends)
+        src, dst = (self._host.get(*end) if self._on_host else device_buffer(self._engine, end[1]) for end in ends)
         launches = self._launches(primitive, {int(Arg.SRC): (src, 0), int(Arg.DST): (dst, 0)})
         parts = [self._part(name, primitive, launches)]
         if not self._on_host:
@@ -177,7 +177,7 @@ class OpenClBackend:
         number, nbytes = at.value, self._plan.constants[at.value].nbytes
         if number not in self._constants:
             if self._on_host:
-                self._constants[number] = self._host.at(self._memory.constants[number], nbytes)
+                self._constants[number] = self._host.get(self._memory.constants[number], nbytes)
             else:
                 self._to_upload.append(at._replace(start=0))
                 self._constants[number] = device_buffer(self._engine, nbytes)

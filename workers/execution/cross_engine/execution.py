@@ -26,7 +26,7 @@ from ...threadpools.python_tasks import python_region
 from ...threadpools.sequential import SequentialPool
 from ..native_execution import CpuExecution
 from ..opencl_execution import OpenClExecution
-from ..stamps import stamped
+from ..stamps import stamp
 from .copies import copy_across, copy_to_device, copy_to_host
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class HostCrossEngineExecution:
             used: dict[int, Memory | Buffer] = {int(arg): memory for arg, memory in args.items() if memory.is_on_host}
             if _SCRATCHPAD not in used:
                 used[_SCRATCHPAD] = stream.scratchpad(self._entry.scratchpad, within)
-            regions = stamped(self._regions(args, used, Jobs.on(pool)), text, stream.pool if on_cpu else pool)
+            regions = stamp(self._regions(args, used, Jobs.on(pool)), text, stream.pool if on_cpu else pool)
             if on_cpu:
                 pool.run_regions(regions)
             else:

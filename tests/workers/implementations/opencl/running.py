@@ -51,7 +51,7 @@ class Running:
             if arg != Arg.DST:
                 arrays[int(arg)][: md.nbytes] = pack(case.args[arg], md).view(np.uint8)
         before = {arg: array.copy() for arg, array in arrays.items()}
-        places = {arg: (host.at(array.ctypes.data, array.size - _GUARD), 0) for arg, array in arrays.items()}
+        places = {arg: (host.get(array.ctypes.data, array.size - _GUARD), 0) for arg, array in arrays.items()}
         scratchpad = device_buffer(self._engine, primitive.entry.scratchpad)
         for launch in bind_launches(primitive, places, scratchpad):
             launch.enqueue(self._engine.queue)

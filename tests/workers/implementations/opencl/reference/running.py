@@ -46,7 +46,7 @@ class Running:
             for arg, content in (*contents.items(), (-1, scratchpad))
         }
         host, before = HostBuffers(self._engine), compiled_kernels()
-        buffers = {arg: host.at(array.ctypes.data, array.size) for arg, array in guarded.items()}
+        buffers = {arg: host.get(array.ctypes.data, array.size) for arg, array in guarded.items()}
         for launch in bind_launches(primitive, {arg: (buffer, 0) for arg, buffer in buffers.items()}, buffers[-1]):
             launch.enqueue(self._engine.queue)
         self._engine.queue.finish()
