@@ -1,7 +1,7 @@
-"""The arena as one process sees it: shared memory mapped once, addressed by offset.
+"""The arena in one process: shared memory mapped once, addressed by offset.
 
-Not the `mmap` module: it keeps a descriptor of its own for as long as the mapping lasts, which any fork would inherit, and
-whoever holds one keeps all of the memory. Here nothing but the mapping is left once the caller has closed its descriptor.
+Not the `mmap` module: it keeps a descriptor as long as the mapping, every fork inherits that, and one descriptor keeps all
+of the memory. Here only the mapping remains when the caller has closed its descriptor.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import weakref
 from functools import lru_cache
 from typing import Any
 
-#: What a failed mmap returns.
+#: The result of a failed mmap.
 _FAILED = ctypes.c_void_p(-1).value
 
 
@@ -23,7 +23,7 @@ class ArenaView:
     __slots__ = ("__weakref__", "address", "nbytes")
 
     def __init__(self, fd: int) -> None:
-        """Map the memory behind ``fd``, which may be closed afterwards. Raises OSError where address space is short."""
+        """Map the memory of ``fd``, which may be closed afterwards. Raises OSError if address space is short."""
         self.nbytes = os.fstat(fd).st_size
         access = mmap.PROT_READ | mmap.PROT_WRITE
         address = _libc().mmap(None, self.nbytes, access, mmap.MAP_SHARED, fd, 0)
@@ -35,7 +35,7 @@ class ArenaView:
         weakref.finalize(self, _libc().munmap, address, self.nbytes).atexit = False
 
     def at(self, offset: int, nbytes: int) -> int:
-        """Return the address of ``nbytes`` bytes at an offset. Raises ValueError where they are not inside."""
+        """Return the address of ``nbytes`` bytes at an offset. Raises ValueError if they are not inside."""
         if offset < 0 or offset + nbytes > self.nbytes:
             raise ValueError(f"{nbytes} bytes at {offset} are outside of an arena of {self.nbytes} bytes")
         return self.address + offset
@@ -43,14 +43,14 @@ class ArenaView:
     def buffer(self, offset: int, nbytes: int) -> Any:
         """Return a writable buffer object (it can be weakly referenced) on ``nbytes`` bytes at an offset.
 
-        Raises ValueError where they are not inside.
+        Raises ValueError if they are not inside.
         """
         buffer = (ctypes.c_char * nbytes).from_address(self.at(offset, nbytes))
         buffer.arena = self  # type: ignore[attr-defined]  # the mapping outlives it
         return buffer
 
     def keep_from_forks(self) -> None:
-        """Leave the arena out of processes that are forked from this one: they can neither use it nor keep its memory."""
+        """Keep the arena out of processes that are forked from this one: they can neither use it nor keep its memory."""
         if _libc().madvise(self.address, self.nbytes, mmap.MADV_DONTFORK):
             code = ctypes.get_errno()
             raise OSError(code, f"an arena cannot be kept from forks: {os.strerror(code)}")

@@ -26,12 +26,12 @@ class Buffer:
 
     @property
     def view(self) -> memoryview:
-        """The bytes, writable; whoever holds them keeps the memory."""
+        """The bytes, writable; the view keeps the memory."""
         return memoryview(self._map)[: self.nbytes]
 
 
 class Table:
-    """A copy of constant bytes on a cache line of its own; `address` is its first byte. Cheaper to make than a `Buffer`."""
+    """A copy of constant bytes that begins on a cache line, at `address`. Cheaper to make than a `Buffer`."""
 
     __slots__ = ("_hold", "address")
 

@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 
 class DeviceBytes:
-    """A device buffer. Where the device works on host memory it lies there, always open to the host; elsewhere `map` opens it."""
+    """A device buffer. If the device works on host memory, the host always has access; elsewhere `map` gives it access."""
 
     __slots__ = ("_engine", "_host", "_mapped", "_nbytes", "buffer")
 
     def __init__(self, engine: OpenClEngine, nbytes: int, given: Any = None) -> None:
-        """Take bytes of our own, a pyopencl.Buffer, or a writable C-contiguous buffer of the host, which is kept.
+        """Take new bytes, a pyopencl.Buffer, or a writable C-contiguous buffer in host memory, which is kept.
 
-        Raises ValueError where what is given is smaller or of another engine.
+        Raises ValueError if the given one is smaller or of another engine.
         """
         import pyopencl as cl
 
@@ -39,9 +39,9 @@ class DeviceBytes:
             self.buffer = buffer_over(engine, self._host.address, nbytes) if nbytes else device_buffer(engine, 0)
 
     def set_handle(self, buffer: Any) -> None:
-        """Lie in another pyopencl.Buffer.
+        """Use another pyopencl.Buffer.
 
-        Raises TypeError for anything else, and ValueError where it is smaller or of another context than the engine's.
+        Raises TypeError for anything else, and ValueError if it is smaller or of another context than the engine's.
         """
         import pyopencl as cl
 
@@ -50,23 +50,23 @@ class DeviceBytes:
         if buffer.size < self._nbytes:
             raise ValueError(f"buffer: expect {self._nbytes} bytes, got {buffer.size}")
         if buffer.context != self._engine.context:
-            raise ValueError("buffer: it belongs to another context than the engine's")
+            raise ValueError("buffer: expect one of the engine's context, got one of another")
         self._host, self._mapped = None, None
         self.buffer = buffer
 
     @property
     def owner(self) -> object:
-        """What the bytes live as long as: a buffer over the host's memory does not keep that."""
+        """The object that keeps the bytes alive: a buffer over host memory does not keep that memory."""
         return self.buffer if self._host is None else (self.buffer, self._host.owner)
 
     @property
     def is_mapped(self) -> bool:
-        """Whether the device must not use the buffer now."""
+        """Whether the host has mapped the buffer, so that the device must not use it."""
         return self._mapped is not None
 
     @property
     def view(self) -> memoryview | None:
-        """The bytes, writable, where the host has access now."""
+        """The bytes, writable, if the host has access now."""
         if self._mapped is not None:
             return memoryview(self._mapped).cast("B")
         if self._host is not None and (self._nbytes == 0 or shares_host_memory(self._engine)):
@@ -74,7 +74,7 @@ class DeviceBytes:
         return None
 
     def map(self) -> None:
-        """Give the host access to what the device has written, and keep the device from it until `unmap`."""
+        """Give the host access, and keep the device from the buffer until `unmap`."""
         import numpy
         import pyopencl as cl
 
@@ -84,7 +84,7 @@ class DeviceBytes:
             self._mapped, _ = cl.enqueue_map_buffer(self._engine.queue, self.buffer, flags, 0, (self._nbytes,), kind)
 
     def unmap(self) -> None:
-        """Give the bytes back to the device."""
+        """End the host's access."""
         if self._mapped is not None:
             self._mapped.base.release(self._engine.queue)
             self._engine.queue.finish()

@@ -1,4 +1,4 @@
-"""Bytes of a tensor in the host's memory."""
+"""Bytes of a tensor in host memory."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from .buffer import Buffer
 
 
 class HostBytes:
-    """Bytes that native kernels address; always open to the host. `view` is writable, `address` its first byte.
+    """Bytes that native kernels address; the host always has access. `view` is writable, `address` its first byte.
 
-    They live as long as `owner`, which is None where the caller keeps them alive.
+    They live as long as `owner`, which is None if the caller keeps them alive.
     """
 
     __slots__ = ("address", "owner", "view")
 
     def __init__(self, nbytes: int, given: Any = None) -> None:
-        """Take zeroed bytes of our own, or a writable C-contiguous buffer, which is kept and not copied.
+        """Take new zeroed bytes, or a writable C-contiguous buffer, which is kept and not copied.
 
-        Raises ValueError where the buffer is smaller, and TypeError where it is read-only.
+        Raises ValueError if the buffer is smaller, and TypeError if it is read-only.
         """
         if given is None:
             own = Buffer(nbytes)
@@ -35,7 +35,7 @@ class HostBytes:
         self.view = self.view[:nbytes]
 
     def set_handle(self, nbytes: int, address: int) -> None:
-        """Lie at an address whose bytes the caller keeps alive; what was there before is let go."""
+        """Use the bytes at an address, which the caller keeps alive, and release the former ones."""
         self.owner = None
         self.address = address
         self.view = memoryview((ctypes.c_ubyte * nbytes).from_address(address)).cast("B")

@@ -1,1 +1,1 @@
-"""Streams: in-order execution on an engine, and the attributes that they are made with."""
+"""Streams: in-order execution on an engine, and their attributes."""

@@ -1,4 +1,4 @@
-"""Attributes that a stream is made with, for one kind of engine."""
+"""Attributes of streams, for one kind of engine."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class StreamAttr:
         self._threadpool: ThreadpoolInterface | None = None
 
     def set_threadpool(self, threadpool: ThreadpoolInterface | None) -> None:
-        """Let streams compute on the threads of a pool; None, as at first, means on the calling thread.
+        """Let streams compute on the threads of a pool; None, the default, means on the calling thread.
 
-        Raises ValueError where the kind is not cpu, TypeError for what is no threadpool, and either for one that does not
-        tell its threads and flags as `ThreadpoolInterface` says, or is asynchronous and cannot be waited for.
+        Raises ValueError if the kind is not cpu, TypeError if the argument is no threadpool, and either if the pool does not
+        return its threads and flags as `ThreadpoolInterface` says, or is asynchronous without a method `wait`.
         """
         self._require_cpu()
         if threadpool is not None:
@@ -27,19 +27,19 @@ class StreamAttr:
         self._threadpool = threadpool
 
     def get_threadpool(self) -> ThreadpoolInterface | None:
-        """Return the threadpool, or None. Raises ValueError where the kind is not cpu."""
+        """Return the threadpool, or None. Raises ValueError if the kind is not cpu."""
         self._require_cpu()
         return self._threadpool
 
     def copy(self) -> StreamAttr:
-        """Return equal attributes that change on their own."""
+        """Return a copy, which changes independently."""
         other = StreamAttr(self.kind)
         other._threadpool = self._threadpool
         return other
 
     def _require_cpu(self) -> None:
         if self.kind != "cpu":
-            raise ValueError(f"threadpool: only streams of kind cpu compute on one, not those of kind {self.kind}")
+            raise ValueError(f"threadpool: only streams of kind cpu compute on one, got kind {self.kind}")
 
 
 def _check(threadpool: ThreadpoolInterface) -> None:

@@ -1,4 +1,4 @@
-"""What the host does in the order of an OpenCL queue: on a thread of its own, so that nobody waits who enqueues."""
+"""Host work in the order of an OpenCL queue, on a thread of its own, so that enqueuing never blocks."""
 
 from __future__ import annotations
 
@@ -13,25 +13,24 @@ if TYPE_CHECKING:
 
 
 class HostWork:
-    """Work of the host among the commands of one queue, run by one thread in the order of submission.
+    """Host work among the commands of one queue, run by one thread in the order of submission.
 
-    Work begins when all that was enqueued before it has ended; what is enqueued after it waits for its end, however that
-    comes about.
+    Work begins when every command enqueued before it has ended. Commands enqueued after it wait for its end, even if it fails.
     """
 
     def __init__(self) -> None:
         self._pool = ThreadsPool(1, asynchronous=True)
 
     def submit(self, queue: pyopencl.CommandQueue, work: Callable[[], None], keep: object) -> None:
-        """Put work behind what is on a queue. ``keep`` lives until what comes behind it may begin.
+        """Put work behind the commands of a queue. ``keep`` lives until the commands behind it may begin.
 
-        An event of a copy that is dropped too early waits for its end, and takes the interpreter from the thread that the
-        copy waits for: whoever holds such events must be kept. Raises pyopencl.Error, and RuntimeError in a forked process.
+        An event of a copy that is dropped too early waits for the copy's end, and takes the interpreter from the thread that
+        the copy waits for: ``keep`` must hold such events. Raises pyopencl.Error, and RuntimeError in a forked process.
         """
         import pyopencl as cl
 
         before = cl.enqueue_marker(queue)
-        # Nobody else may flush the queue, and the marker is waited for on another thread.
+        # Another thread waits for the marker, and there may be no other flush.
         queue.flush()
         task = _Task(before, work, cl.UserEvent(queue.context), keep)
         try:
@@ -47,7 +46,7 @@ class HostWork:
 
 
 class _Task:
-    """One piece of work. When it has ended nothing of it is kept, whoever still has the task."""
+    """One piece of work. It keeps nothing when it has ended, even if the pool still holds the task."""
 
     def __init__(
         self, before: pyopencl.Event, work: Callable[[], None], done: pyopencl.UserEvent, keep: object
@@ -58,7 +57,7 @@ class _Task:
         self._keep: object = keep
 
     def run(self, _i: int, _n: int) -> None:
-        """Wait for what comes before, and work. Raises KernelFailed where that failed, and what the work raises."""
+        """Wait for the commands before, and work. Raises KernelFailed if one of them failed, and the errors of the work."""
         import pyopencl as cl
 
         work, self._work = self._work, None
@@ -73,7 +72,7 @@ class _Task:
             self.end()
 
     def end(self) -> None:
-        """Let what comes behind begin."""
+        """Let the commands behind begin."""
         import pyopencl as cl
 
         self.done.set_status(cl.command_execution_status.COMPLETE)

@@ -1,4 +1,4 @@
-"""Streams: what primitives are executed on, one after the other."""
+"""Streams execute primitives in order on one engine."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 
     from .host_work import HostWork
 
-#: Executions on OpenCL that may be under way: more of them would hold too much memory.
+#: Executions on OpenCL that may run at once: more of them would hold too much memory.
 _HELD: Final = 256
 
 
 class Stream:
     """In-order execution on one engine.
 
-    Threads may share a stream: whole primitives are executed one after the other, in the order in which their threads
-    get hold of it. Streams of one engine run side by side. On a CPU a primitive has ended when ``execute`` returns,
-    unless the stream computes on an asynchronous threadpool; on OpenCL it is enqueued in a queue of the stream's own.
-    What tasks of the threadpool execute runs in place, has an order of its own, and is not kept waiting by threads that
+    Threads may share a stream: it executes whole primitives one after the other, in the order in which their threads
+    acquire it. Streams of one engine run side by side. On a CPU a primitive has ended when ``execute`` returns, unless
+    the stream computes on an asynchronous threadpool; on OpenCL it is enqueued in a queue owned by the stream.
+    Primitives that tasks of the threadpool execute run in place, in an order of their own, and never wait for threads that
     wait for tasks.
-    `wait` waits for all that may still be under way, and on OpenCL writes the verbose lines of it. Streams know nothing of
-    one another: what another one works on is to be waited for there.
+    `wait` returns when everything executed has ended, and on OpenCL writes its verbose lines. Streams do not synchronise
+    with one another: before a stream uses memory of another one, that other one must have been waited for.
     """
 
     __slots__ = (
@@ -52,20 +52,20 @@ class Stream:
     )
 
     def __init__(self, engine: Engine, attr: StreamAttr | None = None) -> None:
-        """Make a stream with attributes, which are copied. Raises ValueError where they are for another kind of engine."""
+        """Make a stream with a copy of the attributes. Raises ValueError if they are for another kind of engine."""
         if not isinstance(engine, Engine):
             raise TypeError(f"engine: expect an Engine, got {type(engine).__name__}")
         if attr is not None and attr.kind != engine.kind:
             raise ValueError(f"attr: made for engines of kind {attr.kind}, the engine's is {engine.kind}")
         self.engine = engine
         self._attr = attr.copy() if attr is not None else StreamAttr(engine.kind)
-        #: Held while a primitive is executed or submitted.
+        #: Held during the execution or submission of a primitive.
         self.order = threading.Lock()
-        #: The same from within tasks of the threadpool: whoever holds `order` may be waiting for just such a task.
+        #: The same within tasks of the threadpool: the holder of `order` may be waiting for such a task.
         self.order_within = threading.Lock()
         self._held: list[object] = []
         self._host: HostWork | None = None
-        #: Texts of verbose lines, each with the markers before and after what it tells of.
+        #: Texts of verbose lines, each with the markers before and after its execution.
         self._timed: list[tuple[str, pyopencl.Event, pyopencl.Event]] = []
         self._scratchpads: list[Buffer | None] = [None, None]
         self._scratch: pyopencl.Buffer | None = None
@@ -79,19 +79,19 @@ class Stream:
 
     @property
     def attr(self) -> StreamAttr:
-        """A copy of the attributes: what a stream computes on stays as it was made."""
+        """A copy of the attributes: a stream computes on the same threadpool as long as it lives."""
         return self._attr.copy()
 
     @property
     def pool(self) -> ThreadpoolInterface:
-        """What a stream on a CPU computes on. Raises ValueError for another kind of engine."""
+        """The threadpool of a stream on a CPU. Raises ValueError for another kind of engine."""
         if self._pool is None:
             raise ValueError(f"stream: expect one on an engine of kind cpu, got {self.engine}")
         return self._pool
 
     @property
     def target(self) -> Target:
-        """What primitives are made for that are created through this stream: its engine, and the threads of its pool."""
+        """The target of primitives that are created for this stream: its engine's, with the threads of its pool."""
         if self._pool is not None:
             self._target = self._target.on_threads(self._pool.get_num_threads())
         return self._target
@@ -113,16 +113,16 @@ class Stream:
         return shares_host_memory(self.engine.opencl)
 
     def scratchpad(self, nbytes: int, within: bool = False) -> Buffer:
-        """Return scratch memory of the host's; whoever uses it holds `order`, or `order_within`."""
+        """Return scratch memory on the host; its user holds `order`, or `order_within`."""
         scratchpad = self._scratchpads[within]
         if scratchpad is None or scratchpad.nbytes < nbytes:
             scratchpad = self._scratchpads[within] = Buffer(nbytes)
         return scratchpad
 
     def device_scratchpad(self, nbytes: int) -> pyopencl.Buffer:
-        """Return scratch memory of a stream on OpenCL; whoever enqueues launches on it holds `order`.
+        """Return scratch memory of a stream on OpenCL; the thread that enqueues launches on it holds `order`.
 
-        A smaller buffer that makes room for a larger one lives on in the launches that were enqueued on it.
+        Launches keep the buffer that they were enqueued with, also when a larger one replaces it.
         """
         if self._scratch is None or self._scratch.size < nbytes:
             from ..memory.opencl import device_buffer
@@ -131,15 +131,15 @@ class Stream:
         return self._scratch
 
     def hold(self, used: object) -> None:
-        """Keep what enqueued launches use until they have ended; whoever calls this holds `order`."""
+        """Keep the memory of enqueued launches until they have ended; the caller holds `order`."""
         self._held.append(used)
         if len(self._held) > _HELD:
             self._finish()
 
     def on_host(self, work: Callable[[], None]) -> None:
-        """Let a thread of this stream's work on the host, in the order of what is enqueued on OpenCL; the caller holds `order`.
+        """Run work on a thread owned by this stream, in the order of its queue; the caller holds `order`.
 
-        What ``work`` raises is raised by `wait`. Raises pyopencl.Error.
+        `wait` raises the errors of ``work``. Raises pyopencl.Error.
         """
         if self._host is None:
             from .host_work import HostWork
@@ -148,7 +148,7 @@ class Stream:
         self._host.submit(self.queue, work, self)
 
     def stamp(self) -> pyopencl.Event:
-        """Enqueue a time stamp on OpenCL; whoever calls this holds `order`."""
+        """Enqueue a time stamp on OpenCL; the caller holds `order`."""
         import pyopencl as cl
 
         queue = self.queue
@@ -159,11 +159,11 @@ class Stream:
         return cl.enqueue_marker(self.queue)
 
     def time(self, text: str, begin: pyopencl.Event) -> None:
-        """Write a verbose line with the time from a stamp to now, as soon as that is waited for; the caller holds `order`."""
+        """Enqueue a second stamp; `wait` writes a verbose line with the time between the two. The caller holds `order`."""
         self._timed.append((text, begin, self.stamp()))
 
     def wait(self) -> None:
-        """Return when everything executed so far has ended. Raises KernelFailed where something failed."""
+        """Return when everything executed so far has ended. Raises KernelFailed if a primitive failed."""
         if self._queue is not None:
             with self.order:
                 self._finish()
@@ -174,7 +174,7 @@ class Stream:
         held = getattr(self, "_held", None)
         if not held or sys.is_finalizing():
             return
-        # The device may still be at work with that, and whoever lets go of the stream is not to wait. Nobody has its order.
+        # The device may still use it, and dropping a stream must not block. No other thread holds the order.
         self.on_host(held.clear)
 
     def _finish(self) -> None:
@@ -189,7 +189,7 @@ class Stream:
             for text, begin, end in timed:
                 verbose().executed(text, end.profile.end - begin.profile.end)
         finally:
-            # What is held may be let go of only then: see `HostWork.submit`.
+            # Only then may held objects be released: see `HostWork.submit`.
             try:
                 if self._host is not None:
                     self._host.wait()
