@@ -233,7 +233,7 @@ def test_an_executor_of_a_plan_keeps_what_is_evicted_before_it(cache: PrimitiveC
 
 
 def test_threads_that_evict_each_others_instances_get_right_results(cache: PrimitiveCache) -> None:
-    network, context = Network(5), DeviceContext(7, shared=True)
+    network, context = Network(5), DeviceContext(3, shared=True)
     executor = Executor(network.graph, context=context, cache=cache)
     inputs = [array(*IMAGE, seed=seed) for seed in range(4)]
     expected = [network.expected(x) for x in inputs]
