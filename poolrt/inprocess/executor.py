@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import mmap
 import threading
 import weakref
 from collections.abc import Mapping
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from poolrt.graph.ir import GraphIR
-    from poolrt.workers.plans.execution_plan import Port
     from poolrt.workers.plans.executor import PlanExecutor
     from poolrt.workers.primitives.cache import PrimitiveCache
 
@@ -120,7 +121,8 @@ class Executor:
 
         An input has the data type that the graph says (bfloat16 as the uint16 of its bits, or as another library's
         bfloat16), and any shape for which the shapes of all results can be inferred; a value that is no array is converted.
-        An array that is C-contiguous and aligned is read where it is, and must stay as it is meanwhile.
+        An array that is C-contiguous and aligned is read where it is, unless it ends at the end of a page, and must stay as
+        it is meanwhile.
         Raises ValueError for a wrong name, TypeError for a wrong data type, GraphError where shapes do not go together,
         LoweringError where no implementation takes them, CreationFailed, KernelFailed naming the step.
         """
@@ -133,7 +135,7 @@ class Executor:
 
     def _execute(self, arrays: list[NDArray[Any]], within: bool) -> dict[str, NDArray[Any]]:
         executor = self._find_executor(tuple(array.shape for array in arrays), self._phase, within)
-        outputs = [_new_output(port) for port in executor.plan.outputs]
+        outputs = [_new_array(port.dims, storage_type(port.dtype)) for port in executor.plan.outputs]
         executor.run([array.ctypes.data for array in arrays], [array.ctypes.data for array in outputs])
         return {port.name: array for port, array in zip(executor.plan.outputs, outputs, strict=True)}
 
@@ -188,14 +190,21 @@ def _array(name: str, value: Any, dtype: str) -> NDArray[Any]:
         array = array.view(kind)
     if 0 in array.shape:
         raise ValueError(f"input {name}: expect sizes of at least 1, got {array.shape}")
-    return array if array.flags.c_contiguous and array.flags.aligned else array.copy("C")
+    # Kernels read up to SLACK bytes past the end, which are there where they are in the last byte's page.
+    room = -(array.ctypes.data + array.nbytes) % mmap.PAGESIZE
+    if array.flags.c_contiguous and array.flags.aligned and room >= SLACK:
+        return array
+    copy = _new_array(array.shape, array.dtype)
+    copy[...] = array
+    return copy
 
 
-def _new_output(port: Port) -> NDArray[Any]:
+def _new_array(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
     """Return an array that begins on a cache line, with bytes behind it that kernels may read."""
-    room = np.empty(_LINE + port.nbytes + SLACK, np.uint8)
+    nbytes = math.prod(shape) * dtype.itemsize
+    room = np.empty(_LINE + nbytes + SLACK, np.uint8)
     start = -room.ctypes.data % _LINE
-    return room[start : start + port.nbytes].view(storage_type(port.dtype)).reshape(port.dims)
+    return room[start : start + nbytes].view(dtype).reshape(shape)
 
 
 def _name(engine: Engine) -> str:
