@@ -1,44 +1,36 @@
-"""What an engine has realized: each binary once while it is in use, and the latest ones beyond that."""
+"""The binaries that an engine has realized: each once while it is in use, and the last used ones for longer."""
 
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import Generic, TypeVar
 from weakref import WeakValueDictionary
+
+from poolrt.cachestore.lru import Lru
 
 T = TypeVar("T")
 
 
 class Realized(Generic[T]):
-    """Realized forms by the whole content of their binaries, made one at a time.
+    """Realized forms under the whole content of their binaries, made one at a time.
 
-    The ``kept`` last used ones outlive their users: a primitive that is dropped and asked for again costs nothing anew.
+    The ``kept`` last used ones outlive their users, so a primitive that is dropped and made again realizes nothing.
     """
 
     def __init__(self, realize: Callable[[bytes], T], kept: int) -> None:
         self._realize = realize
-        self._kept = kept
         self._lock = threading.Lock()
         self._alive: WeakValueDictionary[bytes, T] = WeakValueDictionary()
-        self._latest: OrderedDict[bytes, T] = OrderedDict()
+        self._latest: Lru[bytes, T] = Lru(kept)
 
     def get(self, binary: bytes) -> T:
-        """Return the realized form of a binary, made now if it is not there. Raises what making it raises."""
-        try:
-            found = self._latest[binary]
-            self._latest.move_to_end(binary)
-        except KeyError:  # not there, or dropped at this moment by another thread
-            return self._make(binary)
+        """Return the realized form of a binary, made now if it is missing. Raises what realizing it raises."""
+        found = self._latest.get(binary)
+        if found is None:
+            with self._lock:
+                found = self._alive.get(binary)
+                if found is None:
+                    found = self._alive[binary] = self._realize(binary)
+            self._latest.put(binary, found)
         return found
-
-    def _make(self, binary: bytes) -> T:
-        with self._lock:
-            found = self._alive.get(binary)
-            if found is None:
-                found = self._alive[binary] = self._realize(binary)
-            self._latest[binary] = found
-            while len(self._latest) > self._kept:
-                self._latest.popitem(last=False)
-            return found

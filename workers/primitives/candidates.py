@@ -1,15 +1,16 @@
-"""What is offered for an operation on a target: its primitive descriptors, best first; found again from equal arguments."""
+"""Implementation candidates: the primitive descriptors of an operation on a target, best first, found again when asked again."""
 
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Callable
 from functools import lru_cache
 from itertools import chain
 from math import copysign
 from operator import attrgetter, is_
 from typing import Any, Final
+
+from poolrt.cachestore.lru import Lru
 
 from ..desc import MemoryDesc, OpDesc, PrimitiveAttr
 from ..engines.target import Target, cpu_target
@@ -21,10 +22,10 @@ _KEPT: Final = 1024
 
 
 class ImplementationCandidates:
-    """The primitive descriptors of the implementations that accept, best first; each is made when it is first asked for."""
+    """The primitive descriptors of the implementations that accept, best first; each is made when it is first needed."""
 
     def __init__(self, op: OpDesc, attr: PrimitiveAttr, target: Target, hint: PrimitiveDesc | None = None) -> None:
-        """Find the best one. Raises UnsupportedPrimitive with every reason, and ValueError for a hint of something else."""
+        """Find the best one. Raises UnsupportedPrimitive with every reason, and ValueError for a hint of another operation."""
         known: tuple[tuple[int, MemoryDesc], ...] = ()
         if hint is not None:
             op = take_hint(op, hint)
@@ -32,7 +33,7 @@ class ImplementationCandidates:
         reasons: list[str] = []
         #: Whether this is a reorder between two engines.
         self.is_cross_engine: bool = op.kind == "reorder" and op.is_cross_engine  # type: ignore[attr-defined]
-        # What goes to or from a device can be computed on the host instead.
+        # The host can compute a reorder to or from a device instead of the device.
         either = self.is_cross_engine and target.engine_kind != "cpu"
         targets = (target, cpu_target()) if either else (target,)
         self._rest = chain.from_iterable(accepted(op, attr, each, known, reasons) for each in targets)
@@ -57,32 +58,28 @@ class ImplementationCandidates:
 
 
 class PrimitiveDescCache:
-    """The latest offers by the arguments that they were asked for with.
+    """Implementation candidates under the query that found them: operation, target, attributes, hint and fields.
 
-    Arguments are the same where they are identical in type and value, down to the sign of a zero, as keys tell them
-    apart; those that only compare equal, such as 1 and 1.0, are described anew.
+    Queries are the same if they are identical in type and value, down to the sign of a zero, as keys distinguish them;
+    values that only compare equal, such as 1 and 1.0, make another query.
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._known: OrderedDict[tuple[Any, ...], tuple[tuple[Any, ...], ImplementationCandidates]] = OrderedDict()
+        self._known: Lru[tuple[Any, ...], tuple[tuple[Any, ...], ImplementationCandidates]] = Lru(_KEPT)
 
-    def find(self, asked: tuple[Any, ...]) -> ImplementationCandidates | None:
-        """Return what was put down for the same arguments. Raises TypeError where they have no hash."""
-        known = self._known
+    def find(self, query: tuple[Any, ...]) -> ImplementationCandidates | None:
+        """Return the candidates of the same query. Raises TypeError if a part of it has no hash."""
+        known = self._known.values  # not by `Lru.get`: a call more would be a tenth of a hit
         try:
-            given, offers = known[asked]
-            known.move_to_end(asked)
-        except KeyError:  # not there, or dropped at this moment by another thread
+            former, found = known[query]
+            known.move_to_end(query)
+        except KeyError:  # not there, or evicted at this moment by another thread
             return None
-        return offers if identical(given, asked) else None
+        return found if identical(former, query) else None
 
-    def put(self, asked: tuple[Any, ...], offers: ImplementationCandidates) -> None:
-        """Keep offers, dropping the least recently used."""
-        with self._lock:
-            self._known[asked] = (asked, offers)
-            while len(self._known) > _KEPT:
-                self._known.popitem(last=False)
+    def put(self, query: tuple[Any, ...], found: ImplementationCandidates) -> None:
+        """Keep candidates, evicting the least recently used."""
+        self._known.put(query, (query, found))
 
 
 @lru_cache(maxsize=1)
@@ -121,7 +118,7 @@ def _hashable(value: Any) -> Any:
 
 
 def identical(one: Any, other: Any) -> bool:
-    """Return whether two values are the same in type and value, down to the sign of a zero and through all their parts."""
+    """Return whether two values have the same type and value, down to the sign of a zero, in all their parts."""
     if one is other:
         return True
     if type(one) is not type(other):

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Callable
 from importlib import import_module
 from typing import Final
 
 from poolrt.cachestore import Key
+from poolrt.cachestore.lru import Lru
 
 from ..engines.target import Target
 from ..implementations.cost_model import nanoseconds
@@ -23,20 +22,19 @@ _KEPT: Final = 1024
 
 
 class PrimitiveCreator:
-    """Compiles primitives; keeps what it has compiled lately, so that primitives sharing a kernel share the compilation.
+    """Compiles primitives; keeps the kernels that it compiled last, so that primitives share them.
 
     Threads may share a creator; two that need the same kernel at once both compile it.
     """
 
     def __init__(self, compiler: Callable[[KernelSpec, Target], bytes] | None = None) -> None:
         self._compile = compiler or compile_kernel
-        self._lock = threading.Lock()
-        self._compiled: OrderedDict[tuple[bytes, Target], bytes] = OrderedDict()
+        self._compiled: Lru[tuple[bytes, Target], bytes] = Lru(_KEPT)
 
     def create(self, pd: PrimitiveDesc) -> bytes:
-        """Return the entry of a primitive descriptor; its nested primitives have their own, which are not made here.
+        """Return the entry of a primitive descriptor; its nested primitives have entries of their own, not made here.
 
-        Raises the compiler's error where a kernel does not compile, and LookupError where its source is not in the key.
+        Raises the compiler's error if a kernel does not compile, and LookupError if its source is not in the key.
         """
         program, kind = pd.program(), pd.target.engine_kind
         for spec in program.kernels:
@@ -47,18 +45,13 @@ class PrimitiveCreator:
         return pack_entry(pd.impl_name(), kind, program, binaries, names, nested, nanoseconds(pd))
 
     def _binary(self, spec: KernelSpec, target: Target) -> bytes:
-        # Parameters that compare equal, such as 0.0 and -0.0, can make different code; a kernel is told by its arguments
-        # what of the work is one thread's.
+        # By the canonical form: parameters that compare equal, such as 0.0 and -0.0, can make different code. Without the
+        # threads: which part of the work is one thread's, a kernel reads from its arguments.
         known = Key(spec.fields()).canonical, target.on_threads(0)
-        with self._lock:
-            found = self._compiled.get(known)
+        found = self._compiled.get(known)
         if found is None:
             found = self._compile(spec, target)
-        with self._lock:
-            self._compiled[known] = found
-            self._compiled.move_to_end(known)
-            if len(self._compiled) > _KEPT:
-                self._compiled.popitem(last=False)
+            self._compiled.put(known, found)
         return found
 
 

@@ -48,7 +48,7 @@ def described(describe: Callable[[int], Program]) -> tuple[PrimitiveDesc, Descri
     return PrimitiveDesc(Eltwise(md, md, "relu"), PrimitiveAttr(), cpu_target(), implementation), implementation
 
 
-def landed(name: str) -> tuple[Key, Future]:
+def completed(name: str) -> tuple[Key, Future]:
     """Return a key and a future that has its result."""
     key, future = Key({"primitive": name}), Future()
     future.set_result(CachedPrimitive(key.canonical, Entry(name, "cpu", (), (), (), b"", 0)))
@@ -57,7 +57,7 @@ def landed(name: str) -> tuple[Key, Future]:
 
 def test_the_first_to_ask_adds_its_future_and_all_others_share_it(store: CacheStore) -> None:
     cache = PrimitiveCache(4, store, compiled.creator().create)
-    key, future = landed("one")
+    key, future = completed("one")
     assert cache.get_or_add(key, future) is None
     assert cache.get_or_add(Key({"primitive": "one"}), Future()) is future
     assert cache.get_size() == 1
@@ -65,7 +65,7 @@ def test_the_first_to_ask_adds_its_future_and_all_others_share_it(store: CacheSt
 
 def test_the_least_recently_used_is_evicted(store: CacheStore) -> None:
     cache = PrimitiveCache(2, store, compiled.creator().create)
-    (a, first), (b, second), (c, third) = landed("a"), landed("b"), landed("c")
+    (a, first), (b, second), (c, third) = completed("a"), completed("b"), completed("c")
     cache.get_or_add(a, first)
     cache.get_or_add(b, second)
     assert cache.get_or_add(a, Future()) is first
@@ -75,7 +75,10 @@ def test_the_least_recently_used_is_evicted(store: CacheStore) -> None:
 
 
 def test_threads_that_evict_one_another_find_what_they_ask_for(store: CacheStore) -> None:
-    cache, entries = PrimitiveCache(4, store, compiled.creator().create), [landed(str(number)) for number in range(8)]
+    cache, entries = (
+        PrimitiveCache(4, store, compiled.creator().create),
+        [completed(str(number)) for number in range(8)],
+    )
 
     def ask(seed: int) -> bool:
         rng = random.Random(seed)
@@ -90,14 +93,14 @@ def test_threads_that_evict_one_another_find_what_they_ask_for(store: CacheStore
 
 def test_what_is_under_way_is_not_evicted(store: CacheStore) -> None:
     cache = PrimitiveCache(1, store, compiled.creator().create)
-    key, (other, ready) = Key({"primitive": "under way"}), landed("ready")
+    key, (other, ready) = Key({"primitive": "under way"}), completed("ready")
     under_way = Future()
     cache.get_or_add(key, under_way)
     cache.get_or_add(other, ready)
     assert cache.get(key) is under_way
     cache.set_capacity(0)
     assert cache.get(key) is under_way
-    # Once it has landed, it is one like the others
+    # Once it is completed, it is evicted like any other
     under_way.set_result(ready.result(0))
     cache.set_capacity(0)
     assert cache.get_size() == 0
@@ -118,7 +121,7 @@ def test_only_a_failed_future_is_removed_as_invalidated(store: CacheStore) -> No
 
 def test_a_capacity_of_0_clears_the_cache_and_turns_it_off(store: CacheStore) -> None:
     cache = PrimitiveCache(4, store, compiled.creator().create)
-    key, future = landed("kept no more")
+    key, future = completed("kept no more")
     cache.get_or_add(key, future)
     cache.set_capacity(0)
     assert (cache.get_size(), cache.get_capacity()) == (0, 0)
@@ -255,7 +258,8 @@ def test_an_interrupted_creator_is_replaced_by_one_that_waits(store: CacheStore)
 def test_waiting_for_another_thread_is_bounded(store: CacheStore) -> None:
     cache = PrimitiveCache(4, store, compiled.creator().create)
     pd, _ = described(lambda _: SOUND)
-    cache.get_or_add(primitive_key(pd), Future())
+    with ThreadPoolExecutor(1) as other:
+        cache.get_or_add(primitive_key(pd), other.submit(Future).result(BOUND_S))
     with pytest.raises(CreationTimeout, match="no result for entry"):
         cache.fetch(pd, 0.01)
 
