@@ -1,4 +1,4 @@
-"""What a store is made of in one process. A forked child gets new ones."""
+"""The components of a store in one process. A forked child gets new ones."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 class Components:
     """Build and hold the components, opening nothing.
 
-    Those that a hit in memory or files can do without are built, and their modules imported, on need.
+    Those that a hit in memory or files does not need are built, and their modules imported, on need.
     """
 
     def __init__(self, options: StoreOptions) -> None:
@@ -57,7 +57,7 @@ class Components:
 
     @cached_property
     def creator(self) -> SingleCreator:
-        """The way to an entry that is not on this node."""
+        """The protocol for an entry that is not on this node."""
         from .single_creator import SingleCreator
 
         creator_type = SingleCreator
@@ -69,7 +69,7 @@ class Components:
 
     @cached_property
     def inspection(self) -> Inspection:
-        """Listing and checking."""
+        """Listing and verification of all entries."""
         from .inspection import Inspection
 
         return Inspection(self.node, self.verification)
@@ -82,28 +82,17 @@ class Components:
         return Transfer(self._options, self.node, self.limits, self.verification, self.signing)
 
     def link(self) -> RedisLink:
-        """Return the way to Redis; nothing is connected by that."""
+        """Return the link to Redis; this connects nothing."""
         if self._link is None:
-            from .redis.embedded import EmbeddedServer
-            from .redis.lease import Terms
             from .redis.link import RedisLink
 
-            options = self._options
             with self._lock:
                 if self._link is None:
-                    self._link = RedisLink(
-                        options.url,
-                        EmbeddedServer(options.server_folder, options.redis_server, options.server_idle_s),
-                        options.namespace,
-                        Terms(options.lease_s, options.creation_limit_s),
-                        (options.capacity, options.capacity_bytes),
-                        options.io_timeout_s,
-                        options.read_only,
-                    )
+                    self._link = RedisLink(self._options)
         return self._link
 
     def tier_if_connected(self) -> RedisTier | None:
-        """Return the tier if this process has a connection already."""
+        """Return the tier if this process is connected already."""
         return self.limits.tier() if self._link is not None and self._link.connected else None
 
     def codec(self) -> EntryCodec:
@@ -126,7 +115,7 @@ class Components:
         return self._signing
 
     def state(self) -> NodeState:
-        """Return the node's state after taking in what has changed."""
+        """Return the node's present state; forget entries in memory of an older one."""
         if self._seen is not None and self.memory.is_unchanged:
             return self._seen
         state = self.node.state()
@@ -134,9 +123,9 @@ class Components:
         return state
 
     def follow(self, state: NodeState) -> None:
-        """Forget what is in memory when the node's processes have agreed on something new."""
+        """Forget the entries in memory when the node's state has changed."""
         if state is self._seen:
-            # Asked for the second time: worth a way of knowing without asking.
+            # Needed for the second time: worth a watch, which needs no system call.
             self.memory.watch(self.node.watch(state))
             return
         if self._seen != state:
@@ -151,6 +140,6 @@ class Components:
         self.node.close()
 
     def forget(self) -> None:
-        """Let go of what a forked child has inherited, without touching the parent's connections."""
+        """Close what a forked child has inherited, without touching the parent's connections."""
         self.memory.watch(None)
         self.node.forget()

@@ -1,4 +1,4 @@
-"""Look at everything stored: list it, and check it."""
+"""List and verify all stored entries."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from .entry import Entry
 from .errors import EntryCorrupt, EntryForged
 from .explain import Explainer, Known, kind_of
 from .key import Key
@@ -22,9 +21,9 @@ class EntryInfo:
     """One stored entry.
 
     `kind` is the key's field `primitive`, `kind` or `name`, whichever is first there and text; `bytes` the size at
-    rest; `age_s` and `last_use_s` are seconds ago; `seconds` is what its creation took. `creations` tells how often it
-    was created since it was last dropped. `None` stands for what a bad entry does not tell, and for `creations` while
-    Redis, which counts them, is away.
+    rest; `age_s` and `last_use_s` are seconds ago; `seconds` is the time of its creation. `creations` is how often it
+    was created since it was last dropped. A bad entry has None for the fields that it does not contain; so has
+    `creations` while Redis, which counts them, is away.
     """
 
     digest: str
@@ -44,7 +43,7 @@ class EntryInfo:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One bad entry that `verify` removed: where it was and what was wrong."""
+    """One bad entry that `verify` removed: where it was and why it is bad."""
 
     digest: str
     tier: str
@@ -53,7 +52,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class VerifyReport:
-    """What `verify` looked at. `redis_checked` is None when Redis did not answer."""
+    """The entries that `verify` checked. `redis_checked` is None when Redis did not answer."""
 
     files_checked: int
     redis_checked: int | None
@@ -70,9 +69,10 @@ class Inspection:
     def __init__(self, node: Node, verification: Verification) -> None:
         self._node = node
         self._verification = verification
+        self._sound_entry = verification.sound_entry
 
     def entries(self, tier: RedisTier | None) -> list[EntryInfo]:
-        """Return what is stored, most recently used first: all of Redis, or this node's files without it."""
+        """Return the stored entries, most recently used first: all of Redis, or this node's files without it."""
         state = self._node.state()
         now = time.time()
         files = self._node.listing(state)
@@ -85,27 +85,27 @@ class Inspection:
         return found
 
     def explainer(self, tier: RedisTier | None) -> Explainer:
-        """Return what compares keys with everything in this node's files and in Redis."""
+        """Return an explainer that compares keys with all entries in this node's files and in Redis."""
         return Explainer(self._known(tier))
 
     def _known(self, tier: RedisTier | None) -> Iterator[Known]:
-        """Yield what is stored, without the payloads."""
+        """Yield the stored entries, without the payloads."""
         state = self._node.state()
         digests = [file.digest for file in self._node.listing(state)]
         in_files = set(digests)
         creations = {item.digest: item.creations for item in tier.listing()} if tier is not None else {}
         digests += [digest for digest in creations if digest not in in_files]
         for digest, blob in zip(digests, self._blobs(state, tier, digests, in_files), strict=True):
-            entry = self._good(digest, blob)
+            entry = self._sound_entry(digest, blob)
             if entry is not None:
                 yield Known(digest, Key.from_canonical(entry.key), entry.meta, creations.get(digest))
 
     def key_of(self, tier: RedisTier | None, digest: str) -> Key | None:
-        """Return the key that a stored entry carries; None where there is no sound entry of this digest."""
+        """Return the key of a stored entry; None if there is no sound entry of this digest."""
         blob = self._node.get_blob(self._node.state(), digest, use=False)
-        entry = self._good(digest, blob)
+        entry = self._sound_entry(digest, blob)
         if entry is None and tier is not None:
-            entry = self._good(digest, tier.get(digest))
+            entry = self._sound_entry(digest, tier.get(digest))
         return Key.from_canonical(entry.key) if entry is not None else None
 
     def verify(self, tier: RedisTier | None) -> VerifyReport:
@@ -139,7 +139,7 @@ class Inspection:
             yield self._node.get_blob(state, digest, use=False) if digest in in_files else from_redis.get(digest)
 
     def _info(self, item: Listed, blob: bytes | None, now: float) -> EntryInfo:
-        entry = self._good(item.digest, blob)
+        entry = self._sound_entry(item.digest, blob)
         meta = entry.meta if entry is not None else None
         return EntryInfo(
             digest=item.digest,
@@ -152,15 +152,6 @@ class Inspection:
             toolchain=meta.toolchain if meta is not None else None,
             creations=item.creations,
         )
-
-    def _good(self, digest: str, blob: bytes | None) -> Entry | None:
-        if blob is None:
-            return None
-        try:
-            return self._verification.check(digest, blob)
-        except (EntryCorrupt, EntryForged):
-            # Listing changes nothing; `verify` and the next look-up count and remove it.
-            return None
 
     def _problem(self, digest: str, tier: str, blob: bytes | None) -> Problem | None:
         if blob is None:

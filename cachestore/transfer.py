@@ -1,11 +1,10 @@
-"""Take what is stored out into a bundle, and bring a bundle in.
+"""Export the stored entries to a bundle, and import a bundle.
 
-A bundle keeps entries as they are signed, so its namespace is part of them. Coming into another namespace they are
-signed anew, after their signatures there have been checked: whoever holds the key and asks for that may do so, while
-nobody without the key can move an entry from one namespace to another.
+A bundle keeps entries as they are signed, so its namespace is part of them. An import into another namespace checks their
+signatures and signs them again: a user with the key may do so, while no entry moves between namespaces without the key.
 
-An import never takes anything away: entries that are there stay, those that find no room are left out (the least recently
-used ones first), and the order of use is kept among those that come in.
+Guarantees: an import removes nothing. Entries without room are left out, the least recently used first; the others keep
+their order of use.
 """
 
 from __future__ import annotations
@@ -34,10 +33,10 @@ _PUBLISHED: Final = ("OK", "LATE")
 
 @dataclass(frozen=True, slots=True)
 class ExportReport:
-    """What `export` has written.
+    """The result of `export`.
 
-    `bytes` is the sum of the entries' sizes, `skipped` the number of those that were not sound or vanished meanwhile,
-    `redis` tells whether the entries of Redis are in it; without, those of this node's files are.
+    `bytes` is the sum of the entries' sizes, `skipped` the number of those that were not sound or vanished meanwhile.
+    With `redis`, the bundle has the entries of Redis and of this node's files, else those of the files only.
     """
 
     path: str
@@ -53,11 +52,10 @@ class ExportReport:
 
 @dataclass(frozen=True, slots=True)
 class ImportReport:
-    """What `import_` has done with the `entries` of a bundle, made in `namespace`.
+    """The result of `import_`: the `entries` of a bundle, made in `namespace`.
 
     `imported` are new here, with `bytes` in all; `present` were there already, `no_room` did not fit the capacity, `busy`
-    are being created by someone or were cleared meanwhile. `redis` tells whether they are in Redis; otherwise they are in
-    this node's files.
+    were under creation or cleared meanwhile. With `redis`, they are in Redis, else in this node's files.
     """
 
     path: str
@@ -104,7 +102,7 @@ class Transfer:
     def import_(
         self, tier: RedisTier | None, path: str, progress: Progress | None, publish_later: bool
     ) -> ImportReport:
-        """Bring in what a bundle has and we do not; `publish_later` marks for Redis what goes to files only.
+        """Import the entries that are missing here; `publish_later` marks those that go to files only for Redis.
 
         Raises BundleForged, BundleCorrupt and OSError before anything has changed.
         """
@@ -120,7 +118,7 @@ class Transfer:
                     try:
                         kept = self._publish(tier, entry.digest, blob)
                     except StoreUnavailable:
-                        # Away or full: the rest waits in files, like entries that are created then.
+                        # Away or full: the rest waits in files, like entries that are created without Redis.
                         tier, publish_later = None, True
                 if tier is None:
                     kept = self._keep(entry.digest, blob, publish_later)
@@ -141,7 +139,7 @@ class Transfer:
             )
 
     def _digests(self, tier: RedisTier | None) -> list[str]:
-        """Return the digests of everything stored, least recently used first."""
+        """Return the digests of all stored entries, least recently used first."""
         last_use = {file.digest: file.last_use for file in self._node.listing(self._node.state())}
         if tier is not None:
             last_use |= {item.digest: item.last_use for item in tier.listing()}
@@ -153,22 +151,12 @@ class Transfer:
         state = self._node.state()
         for number, digest in enumerate(digests, 1):
             blob = self._node.get_blob(state, digest, use=False)
-            if not self._is_sound(digest, blob):
+            if self._verification.sound_entry(digest, blob) is None:
                 blob = tier.get(digest) if tier is not None else None
-            if blob is not None and self._is_sound(digest, blob):
+            if blob is not None and self._verification.sound_entry(digest, blob) is not None:
                 yield digest, blob
             if progress is not None:
                 progress(number, len(digests))
-
-    def _is_sound(self, digest: str, blob: bytes | None) -> bool:
-        if blob is None:
-            return False
-        try:
-            self._verification.check(digest, blob)
-        except (EntryCorrupt, EntryForged):
-            # Left where it is: `verify` and the next look-up count and remove it.
-            return False
-        return True
 
     def _present(self, tier: RedisTier | None, digests: list[str]) -> set[str]:
         if tier is not None:

@@ -37,6 +37,13 @@ class Verification:
         """Return the entry stored under `digest`; raise EntryCorrupt or EntryForged, without counting."""
         return self._codec().unpack(blob, digest)
 
+    def sound_entry(self, digest: str, blob: bytes | None) -> Entry | None:
+        """Return the entry stored under `digest`; None for none, or a bad one, which stays where it is, uncounted."""
+        try:
+            return self.check(digest, blob) if blob is not None else None
+        except (EntryCorrupt, EntryForged):
+            return None
+
     def count_refusal(self, error: EntryCorrupt | EntryForged) -> None:
         """Count a bad entry."""
         self._tally.add("forged" if isinstance(error, EntryForged) else "corrupt")

@@ -1,4 +1,4 @@
-"""The way to Redis: connect on first need, stay away while it fails, come back when it is there again."""
+"""The link to Redis: connect on first need, stop asking while it fails, and reconnect when it answers again."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from poolrt.cachestore.errors import StoreUnavailable
+from poolrt.cachestore.options import StoreOptions
 
 from .address import public_name
 from .breaker import CircuitBreaker
@@ -16,8 +17,8 @@ from .embedded import START_S, EmbeddedServer
 from .lease import Terms
 from .tier import RedisTier
 
-#: Longest wait, in seconds, for an embedded server that is not up: enough to start one, which takes some hundredths
-#: of a second; for a frozen one, or a long load, callers go on without it, and find it later.
+#: Longest wait, in seconds, for an embedded server: enough to start one, which takes some hundredths of a second.
+#: Callers go on without a frozen server, or one that loads for long, and find it later.
 _PATIENCE_S: Final = 0.75
 
 
@@ -33,29 +34,15 @@ class LinkStatus:
 
 
 class RedisLink:
-    """Give out the tier while Redis answers.
+    """Return the tier while Redis answers.
 
-    `server` is the embedded server to start when there is no `url`; with `read_only` it is used if it runs, and the tier
-    is one that cannot write.
+    Without a URL, the embedded server is started, or only used if it runs when the store is read-only.
     """
 
-    def __init__(
-        self,
-        url: str | None,
-        server: EmbeddedServer,
-        namespace: str,
-        terms: Terms,
-        defaults: tuple[int, int],
-        io_timeout_s: float,
-        read_only: bool = False,
-    ) -> None:
-        self._url = url
-        self._server = server
-        self._namespace = namespace
-        self._terms = terms
-        self._defaults = defaults
-        self._io_timeout_s = io_timeout_s
-        self._read_only = read_only
+    def __init__(self, options: StoreOptions) -> None:
+        self._options = options
+        self._url = options.url
+        self._server = EmbeddedServer(options.server_folder, options.redis_server, options.server_idle_s)
         self._breaker = CircuitBreaker()
         self._lock = threading.Lock()
         self._tier: RedisTier | None = None
@@ -64,7 +51,7 @@ class RedisLink:
 
     @property
     def epoch(self) -> int:
-        """Number of times that Redis was found, first or again; whoever told it something may have to tell it anew."""
+        """Number of connections so far; after a new one, Redis may have lost data."""
         return self._epoch
 
     @property
@@ -78,7 +65,7 @@ class RedisLink:
         return self._tier is not None and not self._breaker.reason
 
     def tier(self) -> RedisTier | None:
-        """Return the tier, or None while Redis is given up."""
+        """Return the tier, or None while the breaker is open."""
         tier = self._tier
         if tier is not None and not self._breaker.reason:
             return tier
@@ -90,7 +77,7 @@ class RedisLink:
             return None
 
     def require(self) -> RedisTier:
-        """Return the tier after asking Redis, whatever the breaker says; raise StoreUnavailable if it is away.
+        """Return the tier after asking Redis, even with an open breaker; raise StoreUnavailable if it is away.
 
         Waits longer than `tier` for an embedded server that is reading its data.
         """
@@ -124,13 +111,13 @@ class RedisLink:
             if self._tier is not None and not self._breaker.reason:
                 return self._tier
             if self._failed_attempts != failed and self._breaker.reason:
-                # Another thread has just tried in vain; each trying in its turn would add up their waits.
+                # Another thread has just failed; attempts one after the other would add up their waits.
                 raise StoreUnavailable(self.name, self._breaker.reason)
             self._epoch += 1
             try:
-                if self._url is None and self._read_only:
+                if self._url is None and self._options.read_only:
                     if not self._server.is_running():
-                        raise StoreUnavailable(self.name, "it does not run, and a read-only store starts none")
+                        raise StoreUnavailable(self.name, "the server does not run, and a read-only store starts none")
                 elif self._url is None:
                     # Again after each failure: the server may have been killed, and its data are in its files.
                     self._server.ensure(patience_s)
@@ -147,10 +134,12 @@ class RedisLink:
             self._lock.release()
 
     def _make_tier(self, url: str) -> RedisTier:
+        options = self._options
         connection_type, tier_type = RedisConnection, RedisTier
-        if self._read_only:
+        if options.read_only:
             from .read_only import ReadOnlyConnection, ReadOnlyTier
 
             connection_type, tier_type = ReadOnlyConnection, ReadOnlyTier
-        connection = connection_type(url, self.name, self._io_timeout_s, self._breaker)
-        return tier_type(connection, self._namespace, self._terms, self._defaults)
+        connection = connection_type(url, self.name, options.io_timeout_s, self._breaker)
+        terms = Terms(options.lease_s, options.creation_limit_s)
+        return tier_type(connection, options.namespace, terms, (options.capacity, options.capacity_bytes))

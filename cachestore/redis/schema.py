@@ -1,4 +1,4 @@
-"""Names of everything a namespace has in Redis.
+"""The names of a namespace's keys in Redis.
 
     poolrt:{NS}:v:<digest>          value: one signed entry
     poolrt:{NS}:u:<nonce>           value on its way in; expires
@@ -25,24 +25,9 @@ _CONNECT: Final = ("PING", "HELLO", "AUTH")
 READS: Final = ("PING", "GET", "EXISTS", "HGET", "HMGET", "ZCARD", "ZRANGE")
 #: Every other command that the store, or a script of it, sends.
 _WRITES: Final = (
-    *(
-        "SET",
-        "DEL",
-        "UNLINK",
-        "RENAME",
-        "PERSIST",
-        "PEXPIRE",
-        "HSET",
-        "HDEL",
-        "HLEN",
-        "HINCRBY",
-        "STRLEN",
-        "GETRANGE",
-        "ZADD",
-        "ZREM",
-    ),
-    *("ZSCORE", "XADD", "XRANGE", "XREAD", "TIME", "EVALSHA", "SCRIPT|LOAD"),
-)
+    "SET", "DEL", "UNLINK", "RENAME", "PERSIST", "PEXPIRE", "HSET", "HDEL", "HLEN", "HINCRBY", "STRLEN", "GETRANGE",
+    "ZADD", "ZREM", "ZSCORE", "XADD", "XRANGE", "XREAD", "TIME", "EVALSHA", "SCRIPT|LOAD",
+)  # fmt: skip
 
 
 class Schema:
