@@ -1,16 +1,16 @@
 """One file with many entries of a namespace, signed as a whole.
 
     header   magic "PLRB", format version, key id (8), length of the namespace, namespace; CRC-32 of all these
-    entries  each: 1, digest (32), length (8), the signed entry as it lies in Redis
+    entries  each: 1, digest (32), length (8), the signed entry as in Redis
     end      0, number of entries (8), sum of their lengths (8)
     tag      HMAC-SHA256 over a label and the SHA-256 of everything above
 
 Guarantees: the file appears complete or not at all; reading and writing hold one entry in memory at a time; nothing but
-the header is read before the tag over the whole file has been checked, so a bundle that was cut short, put in another
-order, added to or changed anywhere gives nothing at all. The signatures of its entries alone could not show a missing one.
+the header is read before the tag over the whole file has been checked, so a bundle that was cut short, reordered, added
+to or changed anywhere yields no entry. The entries' own signatures could not show a missing one.
 
-A header whose check sum fails is *corrupt*, like every other damage; only an intact one that names another signing key is
-*forged* (see `entry`).
+A header with a wrong check sum is *corrupt*, like every other damage; only an intact header that names another signing
+key is *forged* (see `entry`).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _CHUNK: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class BundledEntry:
-    """Where an entry stands in a bundle; `bytes` is its size."""
+    """The place of an entry in a bundle; `bytes` is its size."""
 
     digest: str
     offset: int
@@ -58,8 +58,8 @@ def write_bundle(
 ) -> tuple[int, int]:
     """Write entries, given as digest and signed bytes, to a new file at `path`, or in place of the file there.
 
-    Returns their number and the sum of their sizes in bytes. Raises OSError when the file cannot be written; what was
-    at `path` is then still there. The file's mode is 0600.
+    Returns their number and the sum of their sizes in bytes. Raises OSError when the file cannot be written; a former
+    file at `path` then stays. The file's mode is 0600.
     """
     path = os.path.realpath(path)
     if os.path.lexists(path) and not os.path.isfile(path):
@@ -112,7 +112,7 @@ class Bundle:
         self.entries: tuple[BundledEntry, ...] = tuple(self._table(start, size - TAG_SIZE))
 
     def read(self, entry: BundledEntry) -> bytes:
-        """Return the signed bytes of an entry. They have to be checked again: the file may have changed since."""
+        """Return the signed bytes of an entry. Verify them again: the file may have changed since."""
         self._file.seek(entry.offset)
         return self._exactly(entry.bytes)
 
@@ -135,7 +135,7 @@ class Bundle:
         start = len(fixed) + len(rest)
         if size < start + _END.size + TAG_SIZE:
             raise BundleCorrupt(self._path, "it is cut short")
-        # Not checked to be one of our own names: nothing is looked up by it, and the tag covers it.
+        # Any name is allowed: nothing is looked up by it, and the tag covers it.
         return namespace.decode("utf-8", "replace"), start
 
     def _check_tag(self, signing: SigningKey, end: int) -> None:
@@ -149,7 +149,7 @@ class Bundle:
             raise BundleCorrupt(self._path, "the signature does not match: it was changed or is not complete")
 
     def _table(self, offset: int, end: int) -> Iterator[BundledEntry]:
-        """Yield the entries; the order and lengths are genuine, unless the file has changed since its tag was checked."""
+        """Yield the entries; order and lengths are genuine, unless the file changed after the check of its tag."""
         count = total = 0
         while True:
             self._file.seek(offset)
@@ -176,10 +176,10 @@ class Bundle:
 def open_bundle(path: str, signing: SigningKey) -> Iterator[Bundle]:
     """Open a bundle and check it as a whole.
 
-    Raises BundleForged when it is signed with another key, BundleCorrupt when it is not exactly what was written, and
+    Raises BundleForged when it is signed with another key, BundleCorrupt when it differs from what was written, and
     OSError when the file cannot be read.
     """
-    # Without O_NONBLOCK, opening a pipe that nobody writes to would hang.
+    # Without O_NONBLOCK, opening a pipe without a writer would hang.
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)

@@ -9,9 +9,9 @@
 Guarantees: nothing but the fixed prefix is read before the tag has been checked, and the full key is compared by the
 caller's `unpack(..., key)`, so a value can be moved neither to another key nor to another namespace.
 
-Corrupt or forged: the prefix is protected by its own check sum, so a byte flipped anywhere in it, the key id included,
-is *corrupt*. Only an intact prefix that names another signing key is *forged*. Under our own key id every failure is
-*corrupt*: someone without the key who copies our id can do no better than a damaged disk.
+Corrupt or forged: the prefix has its own check sum, so a flipped byte anywhere in it, the key id included, is
+*corrupt*. Only an intact prefix that names another signing key is *forged*. Under our own key id every failure is
+*corrupt*: an attacker without the key who copies our id can do no better than a damaged disk.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ FAILURE: Final = 2
 
 
 class EntryMeta(NamedTuple):
-    """Where an entry comes from.
+    """The origin of an entry.
 
     `fence` orders results of one key (0: made without Redis), `created` is seconds since the epoch, `seconds` what the
     creation took, `creator` the host's name, `toolchain` what made it.
@@ -69,7 +69,7 @@ class EntryCodec:
 
     def __init__(self, signing: SigningKey, namespace: str) -> None:
         self._key_id = signing.id
-        # The namespace is in the key, not in the message: an entry is then checked where it lies, without a copy.
+        # The namespace is in the key, not in the message: an entry is then verified in place, without a copy.
         self._signing = signing.derive(b"entries of namespace " + namespace.encode())
 
     def pack(self, key: bytes, payload: bytes, meta: EntryMeta, kind: int = VALUE) -> bytes:
@@ -82,7 +82,7 @@ class EntryCodec:
         return message + self._signing.sign(message)
 
     def unpack(self, blob: bytes, digest: str = "", kind: int = VALUE) -> Entry:
-        """Verify `blob` and return what it holds.
+        """Verify `blob` and return its entry.
 
         `digest` is the name it was stored under; when given, the entry's key must have it. Raises EntryCorrupt and
         EntryForged, as the module's docstring defines them.
@@ -93,7 +93,7 @@ class EntryCodec:
         try:
             Key.from_canonical(entry.key)
         except ValueError as error:
-            raise EntryCorrupt(digest, f"its key makes no sense: {error}") from None
+            raise EntryCorrupt(digest, f"its key is malformed: {error}") from None
         return entry
 
     def open(self, blob: bytes, key: Key, kind: int = VALUE) -> Entry | None:
@@ -106,7 +106,7 @@ class EntryCodec:
         return None
 
     def _verified(self, blob: bytes, digest: str, kind: int) -> Entry:
-        """Return what `blob` holds, whatever its key; `digest` is for messages only."""
+        """Return the entry in `blob`, of any key; `digest` is for messages only."""
         end = len(blob) - TAG_SIZE
         if end < _BODY:
             raise EntryCorrupt(digest, f"only {len(blob)} bytes")
@@ -123,7 +123,7 @@ class EntryCodec:
         return Entry(meta, blob[key_start:payload_start], blob[payload_start:end])
 
     def _refusal(self, blob: bytes, digest: str) -> EntryCorrupt | EntryForged:
-        """Return what is wrong with an entry whose signature does not match, as far as its prefix tells."""
+        """Return the error for an entry whose signature does not match, by its prefix."""
         prefix = blob[: _PREFIX.size]
         if _CRC.unpack_from(blob, _PREFIX.size)[0] != zlib.crc32(prefix):
             return EntryCorrupt(digest, "the prefix has a wrong check sum")
@@ -138,7 +138,7 @@ class EntryCodec:
 
 
 def _meta(header: bytes, digest: str) -> EntryMeta:
-    """Return a header's fields. A genuine one can still be from a program that has another idea of them."""
+    """Return a header's fields. A genuine header can still come from a program with other fields."""
     try:
         fence, created, seconds, length = _HEADER.unpack_from(header)
         names = header[_HEADER.size :]
@@ -146,4 +146,4 @@ def _meta(header: bytes, digest: str) -> EntryMeta:
             raise ValueError("a field is out of range")
         return EntryMeta(fence, created, seconds, names[:length].decode(), names[length:].decode())
     except (ValueError, struct.error) as error:
-        raise EntryCorrupt(digest, f"its header makes no sense: {error}") from None
+        raise EntryCorrupt(digest, f"its header is malformed: {error}") from None

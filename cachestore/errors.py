@@ -63,7 +63,7 @@ class BundleCorrupt(EntryCorrupt):
 
 
 class BundleForged(EntryForged):
-    """A bundle was signed with another key than ours. Nothing of it was imported; give the key that it was made with."""
+    """A bundle was signed with another key than ours. Nothing of it was imported; use the key that it was made with."""
 
     def __init__(self, path: str, key_id: str, own_key_id: str) -> None:
         StoreError.__init__(
@@ -99,7 +99,7 @@ class CreationFailed(StoreError):
 
 
 class CreationTimeout(StoreError):
-    """Another creator did not finish within the caller's `timeout`; a later request may find it done."""
+    """Another creator did not finish within the caller's `timeout`; a later request may find the entry."""
 
     def __init__(self, digest: str, seconds: float) -> None:
         super().__init__(f"no result for entry {digest} within {seconds:.1f} s")

@@ -1,8 +1,8 @@
-"""Why was it not there: compare a key with those that are stored, and name the fields that differ.
+"""Explain a miss: compare a key with the stored ones, and name the fields that differ.
 
-Entries carry their whole key, and who made them, so the answer reaches over processes, restarts and hosts. Entries of the
-same kind are compared; the nearest differ in the fewest fields. Where several are equally near, one that says the same of
-what is computed comes first, for it is the same thing made under other circumstances; then the latest.
+Entries contain their whole key and their creator, so an explanation covers processes, restarts and hosts. Entries of
+the same kind are compared; the nearest differ in the fewest fields. Of equally near ones, an entry whose key describes
+the same computation comes first, since only its circumstances differ; then the latest.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from typing import Any, Final, NamedTuple
 from .entry import EntryMeta
 from .key import ABSENT, Key
 
-#: Fields of a key that say what kind of thing it names, in order of preference.
+#: Fields of a key that name the kind of its object, in order of preference.
 _KIND_FIELDS: Final = ("primitive", "kind", "name")
-#: Fields of a key that say what is computed; all others say how, for whom and with what.
+#: Fields of a key that describe the computation; all others describe its circumstances.
 _SUBJECT_FIELDS: Final = frozenset({*_KIND_FIELDS, "operation", "attributes"})
-#: Near entries that are told of.
+#: Near entries in an explanation.
 _MOST_NEAR: Final = 5
 
 
 class Known(NamedTuple):
-    """A stored entry without its payload; `creations` tells how often it was created, None where only Redis knows."""
+    """A stored entry without its payload; `creations` is how often it was created, None if only Redis knows."""
 
     digest: str
     key: Key
@@ -32,10 +32,9 @@ class Known(NamedTuple):
 
 
 class Near(NamedTuple):
-    """A stored entry and what it differs in: path of the field -> (value of the key in question, value there).
+    """A stored entry and its differences: path of the field -> (value of the key in question, value there).
 
-    `created` is in seconds since the epoch, `seconds` what the creation took; a field that one of the two lacks has the
-    value ABSENT.
+    `created` is in seconds since the epoch, `seconds` the time of its creation; a missing field has the value ABSENT.
     """
 
     digest: str
@@ -47,11 +46,11 @@ class Near(NamedTuple):
 
 
 class Explanation(NamedTuple):
-    """Why a key was not there.
+    """The explanation of a miss.
 
-    `kind` is the key's field `primitive`, `kind` or `name`; `missed` tells when it was missed, None if that is not known;
-    `stored` is the entry that it has now. Of the `compared` entries of the same kind, those that were there when the key
-    was missed, `near` are the nearest.
+    `kind` is the key's field `primitive`, `kind` or `name`; `missed` is the time of the miss, None if that is not
+    known; `stored` is the entry that the key has now. `near` are the nearest of the `compared` entries: those of the
+    same kind that existed at the time of the miss.
     """
 
     key: Key
@@ -63,7 +62,7 @@ class Explanation(NamedTuple):
 
 
 def kind_of(fields: dict[str, Any]) -> str | None:
-    """Return what kind of thing a key's fields name; None where they do not say."""
+    """Return the kind of object that a key's fields name; None if they do not name it."""
     return next((fields[name] for name in _KIND_FIELDS if isinstance(fields.get(name), str)), None)
 
 
@@ -79,7 +78,7 @@ class Explainer:
             self._by_kind.setdefault(kind_of(fields), []).append((entry, fields))
 
     def explain(self, key: Key, missed: float | None = None) -> Explanation:
-        """Return what a key has in common with entries that were there at the time `missed`, or are there now."""
+        """Compare a key with the entries that existed at the time `missed`, or exist now."""
         fields = key.fields
         kind = kind_of(fields)
         stored = self._stored.get(key.digest)
@@ -115,7 +114,7 @@ class Explainer:
 
 
 def _unequal(here: dict[str, Any], there: dict[str, Any]) -> Iterator[str]:
-    """Yield the names of fields that may differ; a value that Python holds for equal may still be of another type."""
+    """Yield the names of fields that may differ; values that are equal in Python may still differ in type."""
     for name in here.keys() | there.keys():
         if here.get(name, ABSENT) != there.get(name, ABSENT):
             yield name

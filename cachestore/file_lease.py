@@ -5,8 +5,8 @@ goes. A creator with a lease in Redis takes the file lease too, so a process tha
 
 Guarantees: a killed holder frees the lease at once (the kernel drops the lock). A stopped or hanging holder loses it
 when a waiting process has seen its heartbeat, the file's modification time, unchanged for `stale_after` seconds; the
-heartbeat's age would be wrong whenever the wall clock steps, or the folder is another machine's. A signed failure reaches
-every process that waited, and no later one. The file is removed at the end.
+heartbeat's age would be wrong whenever the wall clock steps, or the folder is another machine's. A signed failure
+reaches every process that waited, and no later one. The file is removed at the end.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ class FileLeaseWait:
     """Wait for the file lease of one key.
 
     A holder is silent after `stale_after` seconds without a beat, and our own beats end after `busy_for` seconds. After
-    `take` has returned, `waited` means that another holder was at work meanwhile, `took_over` that it had fallen silent;
-    `failure` holds its signed failure, if it left one.
+    `take` has returned, `waited` means that another holder was at work meanwhile, `took_over` that it had fallen
+    silent; `failure` holds its signed failure, if it left one.
     """
 
     def __init__(self, path: str, stale_after: float, busy_for: float) -> None:

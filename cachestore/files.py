@@ -3,7 +3,7 @@
     <home>/<namespace>/state                             the state that the node's processes share (see node_state)
     <home>/<namespace>/journal                           counts and uses for Redis (see journal)
     <home>/<namespace>/entries/<generation>/<digest>     one signed entry each
-    <home>/<namespace>/run_id                            of Redis when the entries were last compared with it (see tidy.lua)
+    <home>/<namespace>/run_id                            of Redis, when the entries were last compared (see tidy.lua)
     <home>/<namespace>/unpublished/<digest>              this entry still has to go to Redis, under this lease if any
     <home>/<namespace>/creating/<digest>                 the lease to create it (see file_lease)
 

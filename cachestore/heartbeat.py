@@ -1,7 +1,7 @@
 """Renew leases at regular times while a creation runs, up to a hard limit.
 
-The heartbeat has its own thread, since the creator's thread is busy compiling. It stops at the limit, so a hanging creator
-loses its lease like a dead one.
+The heartbeat has its own thread, since the creator's thread is busy compiling. It stops at the limit, so a hanging
+creator loses its lease like a dead one.
 """
 
 from __future__ import annotations

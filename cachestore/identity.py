@@ -1,4 +1,4 @@
-"""Name a process so that others on the same host can tell for certain that it is dead.
+"""Identify a process so that others on the same host can prove that it is dead.
 
 A process id alone is reused; with the boot, the pid namespace and the start time of the process it is unique.
 """
@@ -25,7 +25,7 @@ def own_identity() -> str:
 
 
 def is_dead(identity: str) -> bool:
-    """Tell whether the process is certainly dead; False when that cannot be known from here."""
+    """Return whether the process is certainly dead; False when this process cannot see that."""
     parts = identity.split(" ")
     if len(parts) != 5 or not parts[3].isdigit() or (parts[1], parts[2]) != _own_place():
         return False
@@ -34,7 +34,7 @@ def is_dead(identity: str) -> bool:
 
 
 def _own_place() -> tuple[str, str] | None:
-    """Return the boot and the pid namespace, where process ids of two processes mean the same."""
+    """Return the boot and the pid namespace, within which process ids are comparable."""
     try:
         with open(_BOOT_ID) as file:
             return file.read().strip(), os.readlink("/proc/self/ns/pid")

@@ -1,8 +1,8 @@
 """Counts and uses of processes without a connection, until a process with a connection sends them to Redis.
 
 Lines of text in one append-only file per namespace and node: `<counter> <count>`, `use <digest>`, or, for a batch that
-Redis has not answered and may have counted, `sent <sender> <number> <counter>=<count>,...`. Writers and readers hold the
-file's lock for a few microseconds. The file is bounded: past `_MAX_BYTES` it is rewritten with equal lines added up.
+Redis has not answered and may have counted, `sent <sender> <number> <counter>=<count>,...`. Writers and readers hold
+the file's lock for a few microseconds. Past `_MAX_BYTES`, the file is rewritten with equal lines added up.
 """
 
 from __future__ import annotations

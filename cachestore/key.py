@@ -40,12 +40,12 @@ _AS_THEY_ARE: Final = frozenset({type(None), bool, str, bytes})
 
 
 def is_digest(text: str) -> bool:
-    """Tell whether text from outside is a digest, and so safe to be a file's name."""
+    """Return whether text from outside is a digest, and so safe as a file's name."""
     return len(text) == 64 and not text.strip("0123456789abcdef")
 
 
 class _Absent:
-    """Stands in a difference for a field that one of the two keys does not have."""
+    """The value, in a difference, of a field that one of the two keys lacks."""
 
     __slots__ = ()
 
@@ -57,7 +57,7 @@ ABSENT: Final = _Absent()
 
 
 class Key:
-    """Name a cached object by what it was made from.
+    """The identity of a cached object: the fields that it was made from.
 
     `fields` maps names to None, bool, int, float, str, bytes, and tuples, lists and dictionaries of these.
     Raises TypeError for any other type (the message names the field) and ValueError for text that is not valid Unicode
@@ -106,10 +106,10 @@ class Key:
         return fields
 
     def diff(self, other: Key) -> dict[str, tuple[Any, Any]]:
-        """Return what differs from `other`: path of the field -> (value here, value there).
+        """Return the differences from `other`: path of the field -> (value here, value there).
 
         Dictionaries and sequences of equal length are followed to the differing leaves: `"toolchain.numba"`,
-        `"dims[2]"`. A field that one side lacks stands as `ABSENT`. Equal keys give an empty dictionary.
+        `"dims[2]"`. A field that one side lacks has the value `ABSENT`. Equal keys give an empty dictionary.
         """
         differences: dict[str, tuple[Any, Any]] = {}
         _compare(self.fields, other.fields, "", differences)
@@ -168,8 +168,8 @@ def _pack_into(packer: msgpack.Packer, value: Any, where: str, depth: int) -> No
             _pack_into(packer, item, _join(where, name), depth + 1)
     else:
         raise TypeError(
-            f"field {where} is a {type(value).__name__}; a key holds None, bool, int, float, str, bytes and tuples, lists "
-            "and dictionaries of these"
+            f"field {where} is a {type(value).__name__}; a key holds None, bool, int, float, str, bytes and tuples, "
+            "lists and dictionaries of these"
         )
 
 

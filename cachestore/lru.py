@@ -67,7 +67,7 @@ class Lru(Generic[K, V]):
         return evicted
 
     def get_or_put(self, key: K, value: V) -> V | None:
-        """Return the key's value, from now on the most recently used; where there is none, hold ``value``, return None."""
+        """Return the key's value, now the most recently used; if there is none, hold ``value`` and return None."""
         found = self.get(key)
         if found is None:
             with self._lock:
@@ -77,7 +77,7 @@ class Lru(Generic[K, V]):
         return found
 
     def remove(self, key: K, condition: Callable[[V], bool] | None = None) -> V | None:
-        """Remove a key's value, if it meets ``condition`` where that is given, and return it; None if nothing was removed."""
+        """Remove and return a key's value, only if it meets ``condition`` where given; None if nothing was removed."""
         with self._lock:
             if condition is None or ((found := self.values.get(key)) is not None and condition(found)):
                 return self._pop(key)

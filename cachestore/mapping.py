@@ -1,7 +1,7 @@
-"""Map a small file so that a look at it is a look into memory.
+"""Map a small file, so that reading it is reading memory.
 
-Only on file systems of which it is known that a mapping shows at once what any process of the node writes to the file:
-a network file system does not, and could end this process with a bus error when another host removes the file.
+Only on file systems where a mapping is known to show the writes of all processes of the node at once: a network file
+system does not, and could end this process with a bus error when another host removes the file.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _STATFS: Final = 256
 
 
 def map_record(descriptor: int, size: int) -> mmap.mmap | None:
-    """Return a read-only shared mapping of a file's first bytes; None where that is no good, or not possible."""
+    """Return a read-only shared mapping of a file's first bytes; None where that is unsafe or impossible."""
     status = ctypes.create_string_buffer(_STATFS)
     if ctypes.CDLL(None).fstatfs(descriptor, status):
         return None

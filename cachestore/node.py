@@ -1,7 +1,7 @@
-"""This node's share of the store: verified entries in files, the state that processes agree on, and the journal.
+"""This node's tier of the store: verified entries in files, the state that processes share, and the journal.
 
-Where the folder cannot be used (read-only, full disk) every call here goes on without it and counts `degraded`: the
-node tier costs speed, never a result.
+Guarantees: when the folder cannot be used (read-only, full disk), every call goes on without it and counts `degraded`.
+That costs speed, never a result.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from .write_behind import WriteBehind
 
 T = TypeVar("T")
 
-#: Entries of which it is remembered that they were put lately.
+#: Entries that a process remembers to have put lately.
 _MOST_RECENT: Final = 1024
 
 
 class Node:
-    """What this node knows and keeps of one namespace."""
+    """The files and the state of one namespace on this node."""
 
     def __init__(self, options: StoreOptions, verification: Verification, tally: Tally) -> None:
         self._options = options
@@ -42,13 +42,14 @@ class Node:
         self._files = FilesTier(options.folder, options.files_bytes)
         self._journal = Journal(os.path.join(options.folder, "journal"))
         self._misses = MissLog(os.path.join(options.folder, "misses"))
+        #: The state of this process while the file cannot be used.
         self._alone = NodeState()
-        #: Entries that are in Redis, too, and when they were kept.
+        #: Entries that are in Redis too, and the times they were put.
         self._recent: deque[tuple[float, str]] = deque(maxlen=_MOST_RECENT)
         self._behind = WriteBehind(self._put_behind)
 
     def state(self) -> NodeState:
-        """Return what the node's processes agree on; the same object as long as nothing has changed."""
+        """Return the state that the node's processes share; the same object as long as it does not change."""
         return self._or(self._state_file.read, self._alone)
 
     def watch(self, state: NodeState) -> Watch | None:
@@ -84,7 +85,7 @@ class Node:
         )
 
     def get_blob(self, state: NodeState, digest: str, use: bool = True) -> bytes | None:
-        """Return an entry's bytes as they are; `use` tells whether that counts as a use."""
+        """Return an entry's bytes, unverified; with `use` that counts as a use."""
         return self._or(lambda: self._files.get(state.generation, digest, use), None)
 
     def put(self, state: NodeState, digest: str, blob: bytes, unpublished: bool = False) -> None:
@@ -102,16 +103,16 @@ class Node:
             self._behind.put(state, digest, blob)
 
     def remove(self, state: NodeState, digest: str) -> bool:
-        """Remove an entry; tell whether it was there."""
+        """Remove an entry; return whether it was there."""
         self._behind.drain()
         return self._or(lambda: self._files.remove(state.generation, digest), False)
 
     def note_removal(self) -> None:
-        """Make the other processes of the node forget what they have in memory."""
+        """Make the other processes of the node forget their entries in memory."""
         self.change(lambda state: state._replace(removals=state.removals + 1))
 
     def sweep(self, state: NodeState) -> None:
-        """Drop what no longer fits or belongs to an older generation."""
+        """Drop entries that no longer fit or belong to an older generation."""
         capacity = self.capacity(state)
         self._or(lambda: self._files.sweep(state.generation, capacity), None)
 
@@ -119,11 +120,11 @@ class Node:
         """Return the wait for this node's lease to create an entry."""
         limit_s = self._options.creation_limit_s
         stale_after = min(self._options.lease_s, limit_s)
-        # The beat before the last one that is allowed may be nearly an interval old; no holder loses the lease too early.
+        # The beat before the last allowed one may be nearly an interval old; no holder loses the lease too early.
         return self._files.file_lease(digest, stale_after, limit_s - stale_after * (1 - 1 / BEATS_PER_TERM))
 
     def put_before(self, when: float) -> list[str]:
-        """Return the entries that this process has kept before that time of the monotonic clock; tell of each once."""
+        """Return the entries that this process has put before a time of the monotonic clock, each once."""
         found: list[str] = []
         while self._recent and self._recent[0][0] < when and len(found) < _MOST_RECENT:
             try:
@@ -142,7 +143,7 @@ class Node:
         return self._or(lambda: self._files.listing(state.generation), [])
 
     def unpublished(self) -> list[str]:
-        """Return the digests that have to go to Redis."""
+        """Return the digests of entries that have to go to Redis."""
         return self._or(self._files.unpublished, [])
 
     def mark_unpublished(self, digest: str, last_use: float | None = None, lease: str = "") -> None:
@@ -153,15 +154,15 @@ class Node:
         self._or(lambda: self._files.mark_unpublished(digest, last_use, lease), None)
 
     def mark_of(self, digest: str) -> Mark | None:
-        """Return what is known of an unpublished entry; None if it is published."""
+        """Return the mark of an unpublished entry; None if it is published."""
         return self._or(lambda: self._files.mark_of(digest), None)
 
     def mark_published(self, digest: str, mark: Mark) -> None:
-        """Note that Redis has had an entry, unless it was found to lack it since `mark`."""
+        """Remove the mark of a published entry, unless it was marked again since `mark`."""
         self._or(lambda: self._files.mark_published(digest, mark), None)
 
     def journal_append(self, batch: Batch) -> bool:
-        """Write counts and uses down for a process with a connection; False when that was not possible."""
+        """Append counts and uses for a process with a connection; return False when that fails."""
         return self._or(lambda: self._append(batch), False)
 
     def journal_take(self) -> Batch:
@@ -173,15 +174,15 @@ class Node:
         return self._or(self._journal.read, Batch({}, ()))
 
     def run_id(self) -> str:
-        """Return the life of Redis that this node was last compared with."""
+        """Return the run id of Redis that this node was last compared with."""
         return self._or(self._files.run_id, "")
 
     def set_run_id(self, run_id: str) -> None:
-        """Note the life of Redis that this node has been compared with."""
+        """Note the run id of Redis that this node was compared with."""
         self._or(lambda: self._files.set_run_id(run_id), None)
 
     def note_misses(self, keys: Sequence[Key], since_s: float = 0.0) -> None:
-        """Write down which keys were not there `since_s` seconds ago, so that it can be explained."""
+        """Note which keys were missing `since_s` seconds ago, so that the misses can be explained."""
         self._or(lambda: self._misses.note(keys, since_s), None)
 
     def latest_misses(self, count: int) -> list[Miss]:
@@ -189,12 +190,12 @@ class Node:
         return self._or(lambda: self._misses.latest(count), [])
 
     def close(self) -> None:
-        """Keep what waits for it and close the state file."""
+        """Write the waiting entries and close the state file."""
         self._behind.close()
         self._state_file.close()
 
     def forget(self) -> None:
-        """Close what a forked child has inherited; what waits is the parent's."""
+        """Close what a forked child has inherited; waiting entries are the parent's."""
         self._state_file.close()
 
     def _put_behind(self, state: NodeState, digest: str, blob: bytes) -> None:

@@ -1,4 +1,4 @@
-"""What a store can be told, and where a program that tells it nothing finds the answers."""
+"""The options of a store: arguments first, then environment variables, then defaults."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-#: Entries kept when nobody sets a capacity.
+#: Entries that a namespace keeps unless a capacity is set.
 DEFAULT_CAPACITY: Final = 1024
 DEFAULT_NAMESPACE: Final = "default"
 #: Names in the home folder that a namespace cannot have.
@@ -17,14 +17,13 @@ _NAMESPACE: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class StoreOptions:
-    """Everything a store can be told; times in seconds.
+    """The options of a store; times in seconds.
 
     `url` None means the embedded server; `key_file` None means `signing.key` in `home`, made on first use. `capacity`
-    (entries) and `capacity_bytes` (0: no limit) hold until `set_capacity` has been called in the namespace. `lease_s`
-    is how long a silent creator keeps its lease, `creation_limit_s` how long a busy one does, and `timeout_s` how
-    long a caller waits for another creator when it does not say. An embedded server stops after `server_idle_s` without
-    clients (0: never). `toolchain` is written into the entries made here. A `read_only` store writes nothing anywhere (see
-    `read_only`).
+    (entries) and `capacity_bytes` (0: no limit) hold until `set_capacity` is called in the namespace. A silent creator
+    keeps its lease for `lease_s`, a busy one for `creation_limit_s`; a caller waits `timeout_s` for another creator
+    unless it gives a timeout. An embedded server stops after `server_idle_s` without clients (0: never). Entries
+    created here contain `toolchain`. A `read_only` store writes nothing anywhere (see `read_only`).
     """
 
     home: str
@@ -51,11 +50,11 @@ class StoreOptions:
                 f"and not {' or '.join(_RESERVED)}"
             )
         if self.capacity < 0 or self.capacity_bytes < 0:
-            raise ValueError("a capacity is not negative")
+            raise ValueError(f"capacities: expect 0 or more, got {self.capacity} entries, {self.capacity_bytes} bytes")
         if self.server_idle_s < 0:
-            raise ValueError("an idle time is not negative")
+            raise ValueError(f"server_idle_s: expect 0 or more, got {self.server_idle_s:g}")
         if min(self.lease_s, self.creation_limit_s, self.timeout_s, self.io_timeout_s) <= 0:
-            raise ValueError("lease, limit and time-outs are positive numbers of seconds")
+            raise ValueError("lease_s, creation_limit_s, timeout_s and io_timeout_s: expect more than 0 seconds")
 
     @property
     def folder(self) -> str:
@@ -88,8 +87,8 @@ def options_from_environment(
     """Return options with arguments first, then the environment, then the defaults.
 
     Reads `POOLRT_REDIS_URL`, `POOLRT_NAMESPACE`, `POOLRT_HOME`, `POOLRT_KEY_FILE`, `POOLRT_PRIMITIVE_CACHE_CAPACITY`,
-    `POOLRT_PRIMITIVE_CACHE_BYTES`, `POOLRT_REDIS_SERVER` and `POOLRT_READ_ONLY`. `more` are other fields of StoreOptions. Raises
-    ValueError for values that cannot be used, naming the variable.
+    `POOLRT_PRIMITIVE_CACHE_BYTES`, `POOLRT_REDIS_SERVER` and `POOLRT_READ_ONLY`. `more` are other fields of
+    StoreOptions. Raises ValueError for values that cannot be used, naming the variable.
     """
     environ = os.environ
     return StoreOptions(

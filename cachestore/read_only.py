@@ -1,8 +1,8 @@
 """The components of a store that was opened read-only: it verifies and reads, and leaves no trace.
 
 Guarantees: no file is made, written, touched or removed, no key is made, no server is started, and Redis gets nothing
-but reads (its connection refuses anything else). A missing entry is created in this process, for this process; a bad one
-is refused as ever, and stays where it is. Counters stay in the process and are added to `stats()`.
+but reads (its connection refuses anything else). A missing entry is created in this process, for this process; a bad
+one is refused as ever, and stays where it is. Counters stay in the process and are added to `stats()`.
 
 A clear, or a capacity, that is in Redis and not on this node is kept in the process.
 """

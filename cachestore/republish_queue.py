@@ -1,13 +1,14 @@
 """The entries that Redis lacks: those made while it was away, and those that it has lost.
 
-They are marked in the node's files, so a process that ends leaves the queue to the next one with a connection. When
-the run id of Redis has changed (see tidy.lua), or Redis was away, its entries are compared with the node's files. Entries
-that were published lately are compared once more, since a server that fails over, or loses its machine, forgets its last
-writes. Missing entries are marked as far as Redis has room: entries dropped for capacity do not replace newer ones.
+They are marked in the node's files, so a process that ends leaves the queue to the next one with a connection. When the
+run id of Redis has changed (see tidy.lua), or Redis was away, its entries are compared with the node's files. Entries
+that were published lately are compared once more, since a server that fails over, or loses its machine, forgets its
+last writes. Missing entries are marked as far as Redis has room: entries dropped for capacity do not replace newer
+ones.
 
 Guarantees: publishing takes a bounded share of a call's time; a Redis without memory is left alone for a while; each
-entry is verified before it is published. Over a link that answers quickly, each round trip carries more entries than the
-last, so a distant server has them nearly as soon as a close one.
+entry is verified before it is published. Over a link that answers quickly, each round trip carries more entries than
+the last, so a distant server has them nearly as soon as a close one.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
 
 #: Time, in seconds, that one call spends on publishing; one round trip is made in any case.
 _SHARE_S: Final = 0.05
-#: Most entries in one round trip, bytes at which it takes no more of them, and time, in seconds, up to which the next one
-#: carries twice as many entries.
+#: Most entries in one round trip, bytes at which it takes no more of them, and time, in seconds, up to which the next
+#: one carries twice as many entries.
 _MOST_TOGETHER: Final = 16
 _TOGETHER_BYTES: Final = 1 << 19
 _TRIP_S: Final = 0.1
@@ -129,7 +130,8 @@ class RepublishQueue:
                 self._verification.count_refusal(error)
                 self._node.remove(state, digest)
                 continue
-            # Under the lease of the creator, which did not reach Redis to end it: publishing wakes the waiting processes.
+            # Under the lease of the creator, which did not reach Redis to end it: publishing wakes the waiting
+            # processes.
             nonce, _, fence = mark.lease.partition(" ")
             if not nonce.isalnum() or not fence.isdigit():
                 nonce, fence = os.urandom(16).hex(), "0"

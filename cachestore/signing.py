@@ -1,8 +1,8 @@
 """The key that signs entries, and the file it lives in.
 
-Cached machine code is code execution for whoever can write it, so every entry is signed with a key that only the user
-(or the operator, for many nodes) holds. The file is made on first use, atomically and with mode 0600: of several
-processes that start at once, one makes it and all read the same bytes.
+Write access to cached machine code is code execution, so every entry is signed with a key that only the user (or the
+operator, for many nodes) has. The file is made on first use, atomically and with mode 0600: of several processes that
+start at once, one makes it and all read the same bytes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Final
 from .errors import KeyFileRefused
 from .folders import make_folder
 
-#: Random bytes in a key that we make; written as hexadecimal text.
+#: Random bytes in a new key; written as hexadecimal text.
 _NEW_KEY_BYTES: Final = 32
 #: Shortest and longest key material, in bytes, that is accepted from a file.
 _MIN_MATERIAL: Final = 16
@@ -51,7 +51,7 @@ class SigningKey:
         self.id: bytes = hashlib.sha256(b"poolrt signing key id\0" + material).digest()[:KEY_ID_SIZE]
 
     def derive(self, purpose: bytes) -> SigningKey:
-        """Return the key for one purpose; what it signs is worth nothing for any other."""
+        """Return the key for one purpose; its signatures are invalid for any other."""
         return SigningKey(self.sign(b"poolrt derived key\0" + purpose))
 
     def sign(self, message: bytes | memoryview) -> bytes:
@@ -62,7 +62,7 @@ class SigningKey:
         return outer.digest()
 
     def matches(self, message: bytes | memoryview, tag: bytes | memoryview) -> bool:
-        """Tell in constant time whether `tag` is the tag of `message`."""
+        """Return in constant time whether `tag` is the tag of `message`."""
         return compare_digest(self.sign(message), tag)
 
     def __repr__(self) -> str:

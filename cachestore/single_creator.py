@@ -1,8 +1,8 @@
 """Get an entry that is not on this node, or make it, exactly once over all processes and hosts.
 
-With Redis: look up, acquire the lease, and either create under it or wait for its holder. Without: the node's file lease lets
-one process create and the others find its file. Every creator holds it, also under a lease in Redis, so that losing
-Redis half-way does not make the processes of one node start again. No failure of Redis ever reaches the caller.
+With Redis: look up, acquire the lease, and either create under it or wait for its holder. Without: the node's file
+lease lets one process create and the others find its file. Every creator holds it, also under a lease in Redis, so that
+losing Redis half-way does not make the processes of one node start again. No failure of Redis ever reaches the caller.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Single-flight: one thread of a process gets a result, the others that want it meanwhile wait for that one.
 
 After Go's ``golang.org/x/sync/singleflight``. A failed creation leaves nothing behind: the next caller leads again. A
-leader that is interrupted, or fails with an error that is its own (a timeout, say), hands over to one of those that wait.
+leader that is interrupted, or fails with an error that is its own (a timeout, say), hands over to one of those that
+wait.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ class SharedFuture(Generic[T]):
         return self._result  # type: ignore[return-value] # None is a result too
 
     def lead(self, create: Callable[[], T], shared: type[StoreError] = StoreError) -> T:
-        """Return what ``create`` returns, for the caller and all waiting threads; they get its ``shared`` errors too."""
+        """Return what ``create`` returns, for the caller and all waiting threads; these get its ``shared`` errors."""
         error: Exception = Abandoned()
         try:
             result = create()

@@ -1,8 +1,8 @@
-"""The store: bytes under keys, made once and shared, whatever happens to Redis.
+"""The store: bytes under keys, created once and shared, with Redis or without.
 
-A look-up goes memory, this node's files, Redis. A hit in memory or files needs no connection and imports no client;
-that is what a warm start lives on. All methods can be called from several threads, and in a forked child, which
-begins with an empty memory and connections of its own.
+A look-up asks memory, this node's files, Redis. A hit in memory or files needs no connection and imports no client, so
+a warm start is fast. All methods can be called from several threads, and in a forked child, which begins with an empty
+memory and connections of its own.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 
 class Found(NamedTuple):
-    """A payload and the tier that had it: "memory", "files" or "redis"."""
+    """A payload and its tier: "memory", "files" or "redis"."""
 
     value: bytes
     source: Source
@@ -47,7 +47,7 @@ class Found(NamedTuple):
 class Outcome(NamedTuple):
     """A payload, where it came from, and the seconds that the call took.
 
-    `source` is "memory", "files", "redis", "waited" (another creator was at work) or "created".
+    `source` is "memory", "files", "redis", "waited" (for another creator) or "created".
     """
 
     value: bytes
@@ -58,7 +58,7 @@ class Outcome(NamedTuple):
 class CacheStore:
     """Keep bytes under keys for all processes of a namespace.
 
-    Nothing is opened, made or connected before the first call needs it. Use it as a context manager, or call `close`.
+    Opens, makes and connects nothing before the first call that needs it. Use it as a context manager, or call `close`.
     """
 
     def __init__(self, options: StoreOptions) -> None:
@@ -66,31 +66,31 @@ class CacheStore:
         self._begin()
         this: weakref.ref[CacheStore] = weakref.ref(self)
         atexit.register(_close_at_exit, this)
-        os.register_at_fork(after_in_child=lambda: _begin_anew(this))
+        os.register_at_fork(after_in_child=lambda: _begin_again(this))
 
     @classmethod
     def connect(cls, url: str | None = None, **options: Any) -> Self:
         """Return a store; arguments come before environment variables, these before the defaults.
 
         `url` None and no `POOLRT_REDIS_URL` means the embedded server. `options` are the other fields of
-        `StoreOptions`, such as `namespace`, `home` and `key_file`. Nothing is connected yet: `ping` tells whether
-        Redis answers. Raises ValueError for values that cannot be used.
+        `StoreOptions`, such as `namespace`, `home` and `key_file`. This connects nothing: call `ping` to see whether
+        Redis answers. Raises ValueError for unusable values.
         """
         return cls(options_from_environment(url, **options))
 
     @property
     def options(self) -> StoreOptions:
-        """What the store was told."""
+        """The options of the store."""
         return self._options
 
     def get(self, key: Key) -> bytes | None:
         """Return the payload of a key, or None."""
-        # Only on the class: each store has a function of its own in this place, which a hit in memory does not leave.
+        # For the class only: each store has its own `MemoryTier.reader` under this name.
         payload = self._memory.hit(key)
         return payload if payload is not None else self._get_elsewhere(key)
 
     def get_many(self, keys: Sequence[Key]) -> list[Found | None]:
-        """Return the payloads of several keys in order, asking Redis for all the rest at once."""
+        """Return the payloads of several keys in order, asking Redis once for all that are not on this node."""
         components, state = self._enter()
         if components.node.capacity(state) == 0:
             components.tally.add("misses", len(keys))
@@ -104,25 +104,25 @@ class CacheStore:
             if item is None:
                 rest.append(key)
         if not rest:
-            self._hand_on(components, found)
+            self._flush_hits(components, found)
             return found
         there = iter(self._find_there(components, state, rest))
         return [item if item is not None else next(there) for item in found]
 
     def get_or_create(self, key: Key, create: Callable[[], bytes], timeout: float | None = None) -> bytes:
-        """Return the payload of a key, made by `create` if nobody has it or is making it. See `fetch_or_create`."""
+        """Return the payload of a key, created unless it exists or is under creation. See `fetch_or_create`."""
         payload = self._memory.hit(key)
         if payload is not None:
             return payload
         return self.fetch_or_create(key, create, timeout).value
 
     def fetch_or_create(self, key: Key, create: Callable[[], bytes], timeout: float | None = None) -> Outcome:
-        """Return the payload of a key and where it came from; `create()` makes it if nobody has it or is making it.
+        """Return the payload of a key and its source; `create()` makes it unless it exists or is under creation.
 
-        Over all threads, processes and hosts one `create` runs per key while nothing fails. `timeout` bounds the wait
-        for another creator, in seconds (None: the store's `timeout_s`); a `create` of ours is not interrupted. Raises
-        CreationFailed with the creator's type, message and log, in every caller that waited for it, and
-        CreationTimeout. A Redis that is slow or dead raises nothing: the payload is then made on this node.
+        Guarantees: over all threads, processes and hosts one `create` runs per key while nothing fails. `timeout`
+        bounds the wait for another creator, in seconds (None: the store's `timeout_s`); our own `create` is not
+        interrupted. Raises CreationFailed with the creator's type, message and log, in every caller that waited for it,
+        and CreationTimeout. A slow or dead Redis raises nothing: the payload is then created on this node.
         """
         begin = time.monotonic()
         near = self._memory.hit(key)
@@ -139,7 +139,7 @@ class CacheStore:
         missed = False
         while True:
             found = self._find_here(components, state, key)
-            self._hand_on(components, [found])
+            self._flush_hits(components, [found])
             if found is not None:
                 return Outcome(found.value, found.source, time.monotonic() - begin)
             future, leads = components.single_flight.join(key.canonical)
@@ -160,7 +160,7 @@ class CacheStore:
             return Outcome(payload, "waited", time.monotonic() - begin)
 
     def remove(self, key: Key) -> bool:
-        """Remove a key everywhere; tell whether it was there. Counts nothing."""
+        """Remove a key everywhere; return whether it was there. Counts nothing."""
         self._check_writable("remove entries")
         components, state = self._enter()
         there = key in components.memory
@@ -176,7 +176,7 @@ class CacheStore:
         return there
 
     def clear(self) -> None:
-        """Remove everything; creations that are under way are not kept either.
+        """Remove everything; the results of creations under way are not kept either.
 
         Holds at once for the processes of this node, for another node when it next asks Redis for anything, and reaches
         Redis later if it is away.
@@ -194,7 +194,7 @@ class CacheStore:
         """
         for value in (capacity, bytes):
             if value is not None and value < 0:
-                raise ValueError("a capacity is not negative")
+                raise ValueError(f"capacity: expect 0 or more, got {value}")
         self._check_writable("change its capacity")
         components, _ = self._enter()
         components.limits.set_capacity(capacity, bytes)
@@ -204,7 +204,7 @@ class CacheStore:
     def capacity(self) -> int:
         """Most entries that the namespace keeps."""
         components, _ = self._enter()
-        return components.node.capacity(self._settled(components))
+        return components.node.capacity(self._settle(components))
 
     @property
     def size(self) -> int:
@@ -213,12 +213,12 @@ class CacheStore:
         return self._sizes(components, components.limits.tier())[0]
 
     def stats(self) -> Stats:
-        """Return the counters of all processes of the namespace; without Redis, what this node has not handed on.
+        """Return the counters of all processes of the namespace; without Redis, those in this node's journal.
 
-        A read-only store adds its own, which nobody else hears of.
+        A read-only store adds its own, which stay in this process.
         """
         components, _ = self._enter()
-        state = self._settled(components)
+        state = self._settle(components)
         tier = components.limits.tier()
         counts: dict[str, int] | None = None
         if tier is not None:
@@ -235,41 +235,41 @@ class CacheStore:
         return as_stats(counts, entries, total, components.node.capacity(state), components.node.capacity_bytes(state))
 
     def entries(self) -> list[EntryInfo]:
-        """Return what is stored, most recently used first: all of Redis, or this node's files while Redis is away."""
-        return self._looked_at(lambda inspection, tier: inspection.entries(tier))
+        """Return the stored entries, most recently used first: all of Redis, or this node's files without it."""
+        return self._look_at_entries(lambda inspection, tier: inspection.entries(tier))
 
     def key_of(self, digest: str) -> Key | None:
-        """Return the key of a stored entry by its digest, or None where there is no sound one. Counts nothing."""
-        return self._looked_at(lambda inspection, tier: inspection.key_of(tier, digest))
+        """Return the key of a stored entry by its digest, or None if there is no sound one. Counts nothing."""
+        return self._look_at_entries(lambda inspection, tier: inspection.key_of(tier, digest))
 
     def explain(self, *keys: Key) -> list[Explanation]:
-        """Tell for each key which stored entries of its kind it is nearest to, and what it differs in from them.
+        """Return for each key the nearest stored entries of its kind, and the fields in which they differ.
 
-        Compares with what was there when this node missed the key, if it did lately; else, for a key that is stored, when
-        it was created; else with what is there now. Counts nothing.
+        Compares with the entries of the time when this node missed the key, if it did lately; else, for a stored key,
+        of the time when it was created; else with the present ones. Counts nothing.
         """
         missed = {miss.key: miss.time for miss in self.misses()}
-        explainer = self._looked_at(lambda inspection, tier: inspection.explainer(tier))
+        explainer = self._look_at_entries(lambda inspection, tier: inspection.explainer(tier))
         return [explainer.explain(key, missed.get(key)) for key in keys]
 
     def misses(self, count: int = sys.maxsize) -> list[Miss]:
-        """Return the keys that this node has last asked for in vain, at most `count`, the latest one last."""
+        """Return the keys that this node has last missed, at most `count`, the latest one last."""
         return self._enter()[0].node.latest_misses(count)
 
     def verify(self) -> VerifyReport:
-        """Check every entry in this node's files and in Redis; report the bad ones and, unless read-only, remove them."""
+        """Check every entry in this node's files and in Redis; report bad ones and, unless read-only, remove them."""
         components, state = self._enter()
         components.memory.reset(components.node.capacity(state), state)
-        report = self._looked_at(lambda inspection, tier: inspection.verify(tier))
+        report = self._look_at_entries(lambda inspection, tier: inspection.verify(tier))
         components.flusher.flush_to_journal()
         return report
 
     def export(self, path: str | os.PathLike[str], progress: Progress | None = None) -> ExportReport:
-        """Write everything stored into one signed file, a bundle, in place of a file that is there.
+        """Write all stored entries into one signed file, a bundle, in place of a former file.
 
-        Takes all of Redis, or this node's files while Redis is away (the report tells), and leaves out what is not
-        sound. `progress(done, total)` is called with numbers of entries. Raises OSError when the file cannot be written
-        and StoreUnavailable when Redis goes away half-way; then a file that was there is still the old one.
+        Exports all of Redis, or this node's files while Redis is away (see the report), without bad entries.
+        `progress(done, total)` is called with numbers of entries. Raises OSError when the file cannot be written, and
+        StoreUnavailable when Redis goes away half-way; the former file then stays.
         """
         components, _ = self._enter()
         return components.transfer.export(components.limits.tier(), os.fspath(path), progress)
@@ -277,23 +277,23 @@ class CacheStore:
     def import_(
         self, path: str | os.PathLike[str], progress: Progress | None = None, node_only: bool = False
     ) -> ImportReport:
-        """Bring in the entries of a bundle, from any namespace, that are not here yet and for which there is room.
+        """Import the entries of a bundle, from any namespace, that are missing here and for which there is room.
 
-        The whole file is checked before anything changes: raises BundleForged when it is signed with another key than
-        ours, BundleCorrupt when it is not exactly what `export` wrote, KeyFileRefused when there is no key to check it
-        with, and OSError when it cannot be read. `node_only` puts them in this node's files without asking Redis, which
-        gets those that are used.
+        Checks the whole file before anything changes: raises BundleForged when it is signed with another key than ours,
+        BundleCorrupt when it is not exactly what `export` wrote, KeyFileRefused when there is no key to check it with,
+        and OSError when it cannot be read. `node_only` puts the entries in this node's files without asking Redis,
+        which gets them when they are used.
         """
         self._check_writable("import")
         components, _ = self._enter()
         components.signing(make=False)
         path = os.fspath(path)
         if not node_only:
-            self._settled(components)
+            self._settle(components)
             try:
                 return components.transfer.import_(components.limits.tier(), path, progress, publish_later=True)
             except StoreUnavailable:
-                # Nothing has changed yet: an import that has begun goes on without Redis by itself.
+                # Nothing has changed yet: a begun import goes on without Redis by itself.
                 pass
         return components.transfer.import_(None, path, progress, publish_later=not node_only)
 
@@ -302,11 +302,11 @@ class CacheStore:
         self._enter()[0].link().require()
 
     def status(self) -> LinkStatus:
-        """Ask Redis now, and tell what came of it."""
+        """Ask Redis now, and return whether it answers."""
         return self._enter()[0].link().status()
 
     def down(self) -> bool:
-        """Stop the embedded server of this home; tell whether it was running. It starts again on the next need."""
+        """Stop the embedded server of this home; return whether it was running. The next need starts it again."""
         from .redis.embedded import EmbeddedServer
 
         self._check_writable("stop its server")
@@ -314,7 +314,7 @@ class CacheStore:
         return EmbeddedServer(self._options.server_folder).down()
 
     def close(self) -> None:
-        """Hand on what has been counted and close the connections; a later call opens them again."""
+        """Flush the counts and close the connections; a later call opens them again."""
         components = self._components
         tier = components.tier_if_connected()
         if tier is not None:
@@ -343,12 +343,12 @@ class CacheStore:
         vars(self)["get"] = self._memory.reader(self._get_elsewhere)
 
     def _begin_in_child(self) -> None:
-        """Begin anew: locks may be held by threads that do not exist here, and the connections are the parent's."""
+        """Begin again: threads that do not exist here may hold locks, and the connections are the parent's."""
         self._components.forget()
         self._begin()
 
     def _enter(self) -> tuple[Components, NodeState]:
-        """Return the components that belong to this process, and the node's state after taking in what changed."""
+        """Return the components of this process, and the node's present state."""
         components = self._components
         return components, components.state()
 
@@ -379,8 +379,8 @@ class CacheStore:
         components.tally.use(key.digest, "files", entry.meta.seconds)
         return Found(entry.payload, "files")
 
-    def _hand_on(self, components: Components, found: list[Found | None]) -> None:
-        """Note hits in files for Redis; those in memory are noted from time to time, wherever they happen."""
+    def _flush_hits(self, components: Components, found: list[Found | None]) -> None:
+        """Flush hits in files; the memory tier has its hits flushed from time to time."""
         if any(item is not None and item.source == "files" for item in found):
             components.flusher.flush_look_ups(None)
 
@@ -443,16 +443,16 @@ class CacheStore:
             components.memory.put(key, obtained.payload, state)
         return obtained
 
-    def _looked_at(self, look: Callable[[Inspection, RedisTier | None], T]) -> T:
-        """Return what a look at everything stored finds; without Redis, if that is or goes away."""
+    def _look_at_entries(self, look: Callable[[Inspection, RedisTier | None], T]) -> T:
+        """Return what `look` returns for all stored entries; without Redis, if that is away or goes away."""
         components, _ = self._enter()
         try:
             return look(components.inspection, components.limits.tier())
         except StoreUnavailable:
             return look(components.inspection, None)
 
-    def _settled(self, components: Components) -> NodeState:
-        """Return the state after asking Redis, if it answers, what other nodes have decided."""
+    def _settle(self, components: Components) -> NodeState:
+        """Return the state after asking Redis, if it answers, for the decisions of other nodes."""
         tier = components.limits.tier()
         if tier is not None:
             try:
@@ -472,7 +472,7 @@ class CacheStore:
         return len(files), sum(file.bytes for file in files)
 
 
-def _begin_anew(reference: weakref.ref[CacheStore]) -> None:
+def _begin_again(reference: weakref.ref[CacheStore]) -> None:
     store = reference()
     if store is not None:
         store._begin_in_child()

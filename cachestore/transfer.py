@@ -1,7 +1,8 @@
 """Export the stored entries to a bundle, and import a bundle.
 
-A bundle keeps entries as they are signed, so its namespace is part of them. An import into another namespace checks their
-signatures and signs them again: a user with the key may do so, while no entry moves between namespaces without the key.
+A bundle keeps entries as they are signed, so its namespace is part of them. An import into another namespace checks
+their signatures and signs them again: a user with the key may do so, while no entry moves between namespaces without
+the key.
 
 Guarantees: an import removes nothing. Entries without room are left out, the least recently used first; the others keep
 their order of use.
@@ -54,8 +55,8 @@ class ExportReport:
 class ImportReport:
     """The result of `import_`: the `entries` of a bundle, made in `namespace`.
 
-    `imported` are new here, with `bytes` in all; `present` were there already, `no_room` did not fit the capacity, `busy`
-    were under creation or cleared meanwhile. With `redis`, they are in Redis, else in this node's files.
+    `imported` are new here, with `bytes` in all; `present` were there already, `no_room` did not fit the capacity,
+    `busy` were under creation or cleared meanwhile. With `redis`, they are in Redis, else in this node's files.
     """
 
     path: str

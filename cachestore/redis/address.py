@@ -1,4 +1,4 @@
-"""URLs of a Redis: how messages show them, and where a cluster sends us."""
+"""URLs of a Redis: their form in messages, and the addresses that a cluster redirects to."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _HIDDEN: Final = "***"
 
 def public_name(url: str) -> str:
     """Return a URL without its passwords."""
-    scheme, place, rest = _components(url)
+    scheme, place, rest = _split(url)
     user, at, host = place.rpartition("@")
     if ":" in user:
         place = f"{user.partition(':')[0]}:{_HIDDEN}{at}{host}"
@@ -22,11 +22,11 @@ def public_name(url: str) -> str:
 
 
 def moved(url: str, host: str, port: int) -> str | None:
-    """Return `url` with the address that a cluster names; user, password, TLS and all else stay.
+    """Return `url` with the address of a MOVED answer; user, password, TLS and all else stay.
 
-    An empty host means the one that answered. None for a unix socket, which has no neighbours.
+    An empty host means the one that answered. None for a unix socket, which is in no cluster.
     """
-    scheme, place, rest = _components(url)
+    scheme, place, rest = _split(url)
     if scheme not in ("redis", "rediss"):
         return None
     host = host or urlsplit(url).hostname or "localhost"
@@ -34,8 +34,8 @@ def moved(url: str, host: str, port: int) -> str | None:
     return f"{scheme}://{user}{at}{f'[{host}]' if ':' in host else host}:{port}{rest}"
 
 
-def _components(url: str) -> tuple[str, str, str]:
-    """Return scheme, user with host, and everything behind; `urlunsplit` would not give all URLs back as they were."""
+def _split(url: str) -> tuple[str, str, str]:
+    """Return scheme, user with host, and the rest; `urlunsplit` would change some URLs."""
     scheme, _, tail = url.partition("://")
     place = urlsplit(url).netloc
     return scheme, place, tail[len(place) :]

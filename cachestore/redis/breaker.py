@@ -1,9 +1,8 @@
-"""Stop asking a Redis that does not answer, and look again from time to time.
+"""The circuit breaker: stop asking a Redis that does not answer, and probe it from time to time.
 
-Closed: every call goes through. After a failure it is open for a while that doubles with every further failure (with a
-random part, so that processes do not come back in step); then one caller is let through as a probe, and success
-closes it. Of threads that fail at the same time only the first counts, or a process with many of them would stay away
-for much longer than one with few.
+Closed, it lets every call through. After a failure it is open for a pause that doubles with every further failure (with
+a random part, so that processes do not return in step); then one caller may probe, and success closes it. Of threads
+that fail at the same time only the first counts; else a process with many threads would stay away for much longer.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ class CircuitBreaker:
         return self._reason
 
     def allows(self) -> bool:
-        """Tell whether the caller may ask Redis; when the breaker is open, at most one caller at a time may."""
+        """Return whether the caller may ask Redis; while the breaker is open, at most one caller at a time may."""
         if self._failures == 0:
             return True
         now = time.monotonic()
@@ -59,7 +58,7 @@ class CircuitBreaker:
                 self._reason = ""
 
     def failed(self, reason: str) -> None:
-        """Open the breaker: Redis has not answered, or not as it should."""
+        """Open the breaker: Redis has not answered, or with an error."""
         with self._lock:
             self._reason = reason
             if self._failures and not self._probing:

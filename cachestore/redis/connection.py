@@ -1,11 +1,11 @@
-"""Commands to one Redis, with every wait bounded and every failure turned into `StoreUnavailable`.
+"""Commands to one Redis, with every wait bounded and every failure raised as `StoreUnavailable`.
 
-The client's own defaults would wait a minute for a frozen server, so time-outs and retries are set here; the answer
-of a failing Redis is never a redis-py exception above this room. Scripts are sent as plain EVALSHA (the client's
-script objects ask SCRIPT EXISTS first, one more round trip) and loaded when Redis does not know them.
+The client's own defaults would wait a minute for a frozen server, so time-outs and retries are set here; no exception
+of redis-py leaves this module. Scripts are sent as plain EVALSHA (the client's script objects ask SCRIPT EXISTS first,
+one more round trip) and loaded when Redis does not know them.
 
-In a cluster all keys of a namespace are in one slot, and so on one node: a plain client is enough, and is pointed to
-another node when the one that it asked says so. Any failure there brings it back to the address it was given.
+In a cluster all keys of a namespace are in one slot, and so on one node: a plain client is enough, and follows a MOVED
+answer to another node. Any failure there brings it back to the address of the URL.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from .value_reader import ValueReader
 
 #: Longest wait, in seconds, for a connection.
 _CONNECT_S: Final = 0.25
-#: Connections of one client, one for each thread that is just asking; the client's own bound would be 100.
+#: Connections of one client, one for each thread that waits for an answer; the client's own bound would be 100.
 _MOST_CONNECTIONS: Final = 1 << 16
-#: Longest time, in seconds, that one blocking read waits for news; a flushed stream would never answer.
+#: Longest time, in seconds, that one blocking read waits; a flushed stream would never answer.
 BLOCK_S: Final = 0.25
 
 Command = tuple[bytes | str | float, ...]
@@ -36,9 +36,9 @@ Upload = tuple[Command, Sequence[str], Sequence[bytes | str | float]]
 
 
 class RedisConnection:
-    """Talk to the Redis at `url`; `name` is how messages call it (without a password).
+    """Send commands to the Redis at `url`; `name` is its name in messages (without a password).
 
-    Thread-safe. `io_timeout_s` bounds every answer.
+    Thread-safe. `io_timeout_s` bounds the wait for every answer.
     """
 
     def __init__(self, url: str, name: str, io_timeout_s: float, breaker: CircuitBreaker) -> None:
@@ -62,7 +62,7 @@ class RedisConnection:
                 url,
                 socket_timeout=timeout,
                 socket_connect_timeout=min(_CONNECT_S, timeout),
-                # A connection that the server has closed is worth another; a server that was silent once is not.
+                # Once more for a connection that the server has closed, not for a silent server.
                 retry=Retry(NoBackoff(), 1, (redis.ConnectionError,)),
                 protocol=2,
                 max_connections=_MOST_CONNECTIONS,
@@ -86,11 +86,11 @@ class RedisConnection:
         self._make_clients = clients
         self._lock = threading.Lock()
         self._given = self._url = url
-        #: The clients of each address that was used; those left behind may still be busy in another thread.
+        #: The clients of each address that was used; another thread may still use those of a former address.
         self._clients: dict[str, tuple[Any, Any]] = {}
         self._readers: dict[Command, ValueReader] = {}
         try:
-            self._turn_to(url)
+            self._use_address(url)
         except (ValueError, TypeError) as error:
             raise StoreUnavailable(name, str(error)) from None
 
@@ -101,7 +101,7 @@ class RedisConnection:
     def wait_command(self, *command: bytes | str | float) -> Any:
         """Run one command that blocks for at most `BLOCK_S` seconds; None when there is no answer.
 
-        Redis measures that time with a clock that may step, so silence here says nothing yet: the next command tells.
+        Redis measures that time with a clock that may step, so silence is no failure here: the next command decides.
         """
         try:
             answer = self._blocking.execute_command(*command)
@@ -138,17 +138,17 @@ class RedisConnection:
     def uploads(self, uploads: Sequence[Upload], script: Script) -> list[Any]:
         """Run each command with the script behind it, all in one round trip; return the script's answers.
 
-        A StoreFull stands for each that Redis has no memory for; raises the first other failure.
+        The answer is a StoreFull for each that Redis has no memory for; raises the first other failure.
         """
         return self._guarded(self._run_uploads, uploads, script)  # type: ignore[no-any-return]
 
     @contextmanager
-    def understanding(self) -> Iterator[None]:
-        """Treat an answer that cannot be read, because someone else has written to our keys, like none."""
+    def parsing_answer(self) -> Iterator[None]:
+        """Raise StoreUnavailable for an answer that cannot be read, because another program has written to our keys."""
         try:
             yield
         except (ValueError, TypeError, IndexError) as error:
-            reason = f"an answer makes no sense: {error}"
+            reason = f"an answer is malformed: {error}"
             self._breaker.failed(reason)
             raise StoreUnavailable(self.name, reason) from error
 
@@ -160,8 +160,8 @@ class RedisConnection:
             for client in pair:
                 client.close()
 
-    def _turn_to(self, url: str) -> None:
-        """Talk to this address from now on."""
+    def _use_address(self, url: str) -> None:
+        """Use this address from now on."""
         with self._lock:
             if url not in self._clients:
                 self._clients[url] = self._make_clients(url)
@@ -219,7 +219,7 @@ class RedisConnection:
                 url = moved(self._url, error.host, error.port)
                 if url is None:
                     raise
-                self._turn_to(url)
+                self._use_address(url)
                 answer = run(*arguments)
         except self._errors as error:
             raise self._failure(error) from None
@@ -227,13 +227,13 @@ class RedisConnection:
         return answer
 
     def _failure(self, error: Exception) -> StoreUnavailable:
-        """Return what to raise for an error of the client, and open the breaker unless Redis is merely full."""
+        """Return the error to raise for an error of the client; open the breaker unless Redis is merely full."""
         if self._is_full(error):
             return StoreFull(self.name, str(error))
         reason = f"{type(error).__name__}: {error}"
         self._breaker.failed(reason)
         if self._url != self._given:
-            self._turn_to(self._given)
+            self._use_address(self._given)
         return StoreUnavailable(self.name, reason)
 
     def _is_full(self, error: Exception) -> bool:
@@ -242,10 +242,10 @@ class RedisConnection:
 
 
 def _greet(connection: Any) -> None:
-    """Log in on a new TLS connection, and hear a first answer.
+    """Log in on a new TLS connection, and read a first answer.
 
-    A server sends session tickets of its own accord before that, and the client takes a connection on which something
-    waits to be read for a broken one.
+    A server sends session tickets by itself before that answer, and the client takes a connection with unread bytes for
+    a broken one.
     """
     connection.on_connect()
     connection.send_command("PING")
@@ -253,6 +253,6 @@ def _greet(connection: Any) -> None:
 
 
 def digests_of(answer: Sequence[bytes]) -> list[str]:
-    """Return the digests in an answer; whatever else stands there is left out, since digests become file names."""
+    """Return the digests in an answer, and nothing else in it, since digests become file names."""
     texts = (item.decode("ascii", "replace") for item in answer)
     return [text for text in texts if is_digest(text)]

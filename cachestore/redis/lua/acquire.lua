@@ -14,7 +14,7 @@
 --                                       waiter whose wait ran out at that moment would become a second creator
 --   HIT                                 there is a value
 --   OWN, fence                          the lease is the caller's (also when it asks twice with one nonce)
---   WAIT, fence, ms left, owner, nonce  someone else holds it
+--   WAIT, fence, ms left, owner, nonce  another creator holds it
 local set = redis.call('HMGET', KEYS[3], 'capacity', 'generation', 'revision')
 local generation, revision = set[2] or '0', set[3] or '0'
 if KEYS[5] then

@@ -1,4 +1,4 @@
--- Add counts once, however often they are sent: a frozen Redis answers nobody, and does later what it was told.
+-- Add counts once, however often they are sent: a frozen Redis does not answer, and runs the commands later.
 --
 -- KEYS  1 <prefix>:c           counters
 --       2 <prefix>:b:<sender>  number of the last batch of this sender; expires

@@ -1,8 +1,8 @@
 -- Drop entries, and keep to the capacities.
 --
--- KEYS used by the caller: <order> sorted set digest -> tick of last use, <sizes> hash digest -> bytes and `bytes` -> their
--- sum, <meta> hash with `entries`, `capacity`, `capacity_bytes`, <counters> hash with `evictions`.
--- The values `<prefix>:v:<digest>` and the hash `<prefix>:r`, repeats, are not declared as keys; they carry the same hash tag and
+-- KEYS used by the caller: <order> sorted set digest -> tick of last use, <sizes> hash digest -> bytes and `bytes` ->
+-- their sum, <meta> hash with `entries`, `capacity`, `capacity_bytes`, <counters> hash with `evictions`. The values
+-- `<prefix>:v:<digest>` and the hash `<prefix>:r`, repeats, are not declared as keys; they carry the same hash tag and
 -- so live in the same slot.
 local function drop(prefix, order, sizes, meta, digest)
   local size = tonumber(redis.call('HGET', sizes, digest) or '0')
@@ -21,7 +21,8 @@ local function capacities(meta, default_capacity, default_bytes)
     set[3] or '0', set[4] or '0'
 end
 
--- Drop the least recently used until the capacities hold, at most `limit` entries; `keep` is spared. Return what was dropped.
+-- Drop the least recently used until the capacities hold, at most `limit` entries, not `keep`. Return the dropped
+-- digests.
 local function evict(prefix, order, sizes, meta, counters, capacity, capacity_bytes, keep, limit)
   local dropped = {}
   while #dropped < limit do

@@ -1,10 +1,10 @@
--- End the caller's lease without a value and wake those who wait.
+-- End the caller's lease without a value and wake the waiting processes.
 --
 -- KEYS  1 <prefix>:l:<digest>          lease
 --       2 <prefix>:w:<digest>:<fence>  its wake stream
--- ARGV  1 nonce  2 `err` (hand the failure to those who wait) or `retry` (let one of them try)  3 signed failure
+-- ARGV  1 nonce  2 `err` (send the failure to the waiting processes) or `retry` (let one of them try)  3 signed failure
 --       4 how long the wake stream lives (ms)
--- Returns 1, or 0 when the lease is over or someone else's. A waiter that has proved the holder dead calls this
+-- Returns 1, or 0 when the lease is over or another creator's. A waiter that has proved the holder dead calls this
 -- with the holder's nonce and `retry`.
 if redis.call('HGET', KEYS[1], 'nonce') ~= ARGV[1] then return 0 end
 redis.call('DEL', KEYS[1])

@@ -1,11 +1,11 @@
--- Bring together what a node and Redis know of generation and capacity, and drop what no longer fits. Needs: evict.
+-- Synchronize generation and capacity between a node and Redis, and drop entries that no longer fit. Needs: evict.
 --
 -- KEYS  1 <prefix>:z  order    2 <prefix>:s  sizes    3 <prefix>:m  meta    4 <prefix>:c  counters
 -- ARGV  1 prefix  2 generation  3 revision  4 capacity, -1 unset  5 capacity in bytes, -1 unset
 --       6 default capacity  7 default capacity in bytes  8 most entries to drop in this call  9 1: go on clearing
 --       10 (optional) most entries to leave, to make room when Redis has no more memory
--- Returns {more to drop (0, 1, or 2: go on clearing), generation, revision, capacity, capacity in bytes, dropped digests...};
--- capacities that were never set are -1. The higher generation and the higher revision win.
+-- Returns {more to drop (0, 1, or 2: go on clearing), generation, revision, capacity, capacity in bytes, dropped
+-- digests...}; capacities that were never set are -1. The higher generation and the higher revision win.
 local order, sizes, meta, counters = unpack(KEYS)
 local known = redis.call('HMGET', meta, 'generation', 'revision')
 local clearing = ARGV[9] == '1'

@@ -1,4 +1,4 @@
--- Put an uploaded value in its place, end the lease and wake those who wait. Needs: clock, evict.
+-- Publish an uploaded value, end the lease and wake the waiting processes. Needs: clock, evict.
 --
 -- KEYS  1 <prefix>:u:<nonce>           uploaded value, expires
 --       2 <prefix>:v:<digest>          value
@@ -12,8 +12,8 @@
 --       8 how long wake streams and oversized values live (ms)
 -- Returns {word, generation, revision, dropped digests...}:
 --   OK         published                  LATE       published without a lease (it was lost, or there was none)
---   DUP        there is a value already   LOST       someone else holds a newer lease
---   CLEARED    cleared or off meanwhile   TRANSIENT  larger than the capacity in bytes: kept only for those who wait
+--   DUP        there is a value already   LOST       another creator holds a newer lease
+--   CLEARED    cleared or off meanwhile   TRANSIENT  larger than the capacity in bytes: kept only for waiting processes
 --   NOVAL      the upload is not there
 local upload, value, lease, wake, order, sizes, meta, counters = unpack(KEYS)
 local digest, nonce, size, life = ARGV[1], ARGV[2], tonumber(ARGV[4]), ARGV[8]
@@ -33,7 +33,7 @@ local function finish(status, word, dropped)
   return {word, generation, revision, unpack(dropped or {})}
 end
 
--- A signed value ends in its signature: what is sent again bears the same mark, and no other creation does.
+-- A signed value ends in its signature: a value that is sent again has the same mark, and no other creation has it.
 local function mark(name)
   return redis.call('GETRANGE', name, -8, -1)
 end
@@ -59,7 +59,7 @@ if redis.call('EXISTS', value) == 1 then
     redis.call('HINCRBY', counters, 'duplicates', 1)
     if another ~= mark(value) then remember(repeats, digest, redis.call('HGET', repeats, digest) or '', another) end
   elseif capacity > 0 and (capacity_bytes == 0 or size <= capacity_bytes) then
-    -- Redis has evicted our list and not the value; whoever publishes the value brings it back into the list.
+    -- Redis has evicted our list and not the value; the publication brings the value back into the list.
     return finish('ok', 'DUP', list(redis.call('STRLEN', value)))
   end
   return finish('ok', 'DUP')

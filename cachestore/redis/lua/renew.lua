@@ -2,7 +2,7 @@
 --
 -- KEYS  1 <prefix>:l:<digest>  lease
 -- ARGV  1 nonce  2 term (ms)  3 how long the hash outlives the lease (ms)
--- Returns 1, or 0 when the lease is over or someone else's.
+-- Returns 1, or 0 when the lease is over or another creator's.
 local lease = redis.call('HMGET', KEYS[1], 'nonce', 'limit')
 if lease[1] ~= ARGV[1] then return 0 end
 local now, limit = now_ms(), tonumber(lease[2])

@@ -1,14 +1,14 @@
--- Bring the bookkeeping back into line with the values, some entries at a time, and tell whether Redis has lost anything
--- as a whole. Needs: clock, evict.
+-- Reconcile the bookkeeping with the values, some entries at a time, and detect that Redis has lost data. Needs: clock,
+-- evict.
 --
--- Redis loses things by itself: a value, the order, the sizes or the meta hash when it evicts for want of memory; all of
--- them with a FLUSHALL, or a restart without its files. Each call looks at some entries in the order of their use, goes
--- on where the last call stopped, and begins again after the last one.
+-- Redis loses keys by itself: a value, the order, the sizes or the meta hash when it evicts for want of memory; all of
+-- them with a FLUSHALL, or a restart without its files. Each call looks at some entries in the order of their use,
+-- starts where the last call stopped, and begins again after the last entry.
 --
 -- KEYS  1 <prefix>:z  order    2 <prefix>:s  sizes    3 <prefix>:m  meta    4 <prefix>:c  counters
--- ARGV  1 prefix  2 name for a new run_id  3 most entries to look at  4 least time between two looks (ms)
--- Returns {run_id, generation, revision, 1 when the next look should not wait}. The run_id changes when Redis
--- may have lost entries without a trace: whoever has some compares then.
+-- ARGV  1 prefix  2 a new run id  3 most entries to look at  4 least time between two looks (ms)
+-- Returns {run id, generation, revision, 1 when the next look should not wait}. The run id changes when Redis may have
+-- lost entries without a trace: nodes with entries in files compare then.
 local order, sizes, meta, counters = unpack(KEYS)
 local known = redis.call('HMGET', meta, 'run_id', 'generation', 'revision', 'entries', 'mending', 'looked', 'looked_to')
 local run_id, mending = known[1], known[5]
@@ -26,7 +26,7 @@ local function begin(new_run_id)
   if new_run_id then
     run_id = ARGV[2]
     redis.call('HSET', meta, 'run_id', run_id)
-    -- It may speak of entries that went without being dropped.
+    -- It may list entries that were lost without being dropped.
     redis.call('UNLINK', ARGV[1] .. ':r')
   end
   -- The sum, which is lost whenever the sizes are, begins anew with them; the looks to come fill them in again.
@@ -37,7 +37,7 @@ local function begin(new_run_id)
   known[7] = false
 end
 
--- Each of the three tells of the loss of another, whatever has been added since.
+-- Each of the three shows the loss of another, whatever has been added since.
 if not run_id or listed < sized or listed < counted then
   begin(true)
 elseif listed > counted or (not mending and listed > sized) then
