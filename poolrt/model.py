@@ -136,7 +136,7 @@ class Model:
                 run.abandon()
 
     def plan(self) -> PlanListing:
-        """Return the steps of every run: operations, implementations, engines, layouts, inserted reorders and crossings."""
+        """Return the steps of every run: operations, implementations, engines, layouts, and inserted reorders."""
         from .plan_listing import PlanListing
 
         if not self._unload.alive:

@@ -1,21 +1,23 @@
-"""What a model does, step by step, as people read it: implementations, engines, layouts, and what was inserted."""
+"""The steps of a model, as people read them: implementations, engines, layouts, and inserted reorders."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from poolrt.workers.desc import Arg, MemoryDesc, PrimitiveAttr, op_from_wire
 from poolrt.workers.desc.args import argument_name
 from poolrt.workers.desc.codec import decode
 from poolrt.workers.plans.execution_plan import CrossEngineReorder, ExecutionPlan, PlaceKind, Step
 
+_CROSS_ENGINE: Final = "cross-engine reorder"
+
 
 @dataclass(frozen=True, slots=True)
 class PlannedTensor:
-    """An operand or result of a step: which argument it is, its data type and layout, and where it lies.
+    """An operand or result of a step: its argument, data type, layout and place.
 
-    ``where`` is ``input``, ``output`` or ``constant`` with its number, or empty for what only this plan sees.
+    ``where`` is ``input``, ``output`` or ``constant`` with its number, or empty for an intermediate result.
     """
 
     argument: str
@@ -31,7 +33,7 @@ class PlannedTensor:
 
 @dataclass(frozen=True, slots=True)
 class PlannedStep:
-    """One step: the operation (``crossing`` for one from engine to engine), and what computes it where."""
+    """One step: the operation (``cross-engine reorder`` between engines), its implementation and engine."""
 
     name: str
     operation: str
@@ -48,46 +50,46 @@ class PlannedStep:
 
 @dataclass(frozen=True, slots=True)
 class PlanListing:
-    """The steps of every run, and the reorders of constants that were made once, when the model was loaded."""
+    """The steps of every run, and the reorders of constants, which run once, when the model is loaded."""
 
     steps: tuple[PlannedStep, ...]
     constants: tuple[PlannedStep, ...]
 
     @property
     def reorders(self) -> int:
-        """How many reorders every run makes."""
+        """The number of reorders in every run."""
         return sum(step.operation == "reorder" for step in self.steps)
 
     @property
-    def crossings(self) -> int:
-        """How many tensors cross from one engine to another in every run."""
-        return sum(step.operation == "crossing" for step in self.steps)
+    def cross_engine_reorders(self) -> int:
+        """The number of reorders between engines in every run."""
+        return sum(step.operation == _CROSS_ENGINE for step in self.steps)
 
     def __str__(self) -> str:
         return "\n".join(map(str, (*self.constants, *self.steps)))
 
     @classmethod
     def from_wire(cls, plan_wire: list[Any], descriptors: list[list[Any]]) -> PlanListing:
-        """Read a plan and the descriptors of its primitives. Raises ValueError where they are malformed."""
+        """Read a plan and the descriptors of its primitives. Raises ValueError if they are malformed."""
         plan = decode(ExecutionPlan, plan_wire)
         primitives = [_Primitive.from_wire(wire) for wire in descriptors]
         steps = tuple(
-            _crossing(step, plan)
+            _describe_cross_engine(step, plan)
             if isinstance(step, CrossEngineReorder)
-            else primitives[step.primitive].step(step, plan)
+            else primitives[step.primitive].describe_step(step, plan)
             for step in plan.steps
         )
         constants = []
         for number, constant in enumerate(plan.constants):
             if constant.reorder is not None:
                 primitive, engine = primitives[constant.reorder], plan.engines[plan.primitives[constant.reorder]]
-                constants.append(primitive.reordering(number, engine))
+                constants.append(primitive.describe_reorder(number, engine))
         return cls(steps, tuple(constants))
 
 
 @dataclass(frozen=True, slots=True)
 class _Primitive:
-    """What is told of a primitive: its operation, implementation, arguments, and which of them it writes."""
+    """A primitive: its operation, implementation, arguments, and those that it writes."""
 
     operation: str
     implementation: str
@@ -100,7 +102,7 @@ class _Primitive:
         described = op.memories()
         return cls(op.kind, str(wire[3]), {**described, **attr.memories(described)}, op.outputs())
 
-    def step(self, step: Step, plan: ExecutionPlan) -> PlannedStep:
+    def describe_step(self, step: Step, plan: ExecutionPlan) -> PlannedStep:
         """Describe a step that executes it."""
         operands: list[PlannedTensor] = []
         results: list[PlannedTensor] = []
@@ -111,8 +113,8 @@ class _Primitive:
         parts = tuple(operands), tuple(results)
         return PlannedStep(step.name, self.operation, self.implementation, engine, *parts)
 
-    def reordering(self, number: int, engine: str) -> PlannedStep:
-        """Describe how a constant was brought into its layout."""
+    def describe_reorder(self, number: int, engine: str) -> PlannedStep:
+        """Describe the reorder of a constant into its layout."""
         operands = (self._tensor(Arg.SRC, ""),)
         results = (self._tensor(Arg.DST, f"constant {number}"),)
         return PlannedStep(f"constant {number}", self.operation, self.implementation, engine, operands, results)
@@ -123,6 +125,6 @@ class _Primitive:
         return PlannedTensor(argument_name(arg), desc.dtype, layout, desc.dims, where)
 
 
-def _crossing(step: CrossEngineReorder, plan: ExecutionPlan) -> PlannedStep:
+def _describe_cross_engine(step: CrossEngineReorder, plan: ExecutionPlan) -> PlannedStep:
     engines = f"{plan.engines[step.source_engine]} -> {plan.engines[step.destination_engine]}"
-    return PlannedStep(step.name, "crossing", "", engines)
+    return PlannedStep(step.name, _CROSS_ENGINE, "", engines)

@@ -1,4 +1,4 @@
-"""bfloat16, which NumPy has no type of: the upper half of a float32, as uint16."""
+"""bfloat16, for which NumPy has no type: the upper half of a float32, as uint16."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 
 
 def to_bfloat16(array: NDArray[Any]) -> NDArray[np.uint16]:
-    """Return the bits of floating point values rounded to bfloat16, to even; what is too large becomes infinite."""
+    """Return the bits of values rounded to bfloat16, ties to even; values that are too large become infinite."""
     with np.errstate(over="ignore", under="ignore"):
         bits = np.ascontiguousarray(_to_odd(array)).view(np.uint32)
     rounded = ((bits + (np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1)))) >> np.uint32(16)).astype(
         np.uint16
     )
-    # The carry of a NaN's bits could end in an infinity.
+    # The carry could turn the bits of a NaN into an infinity.
     is_nan = (bits & np.uint32(0x7FFFFFFF)) > np.uint32(0x7F800000)
     quiet = ((bits >> np.uint32(16)) | np.uint32(0x40)).astype(np.uint16)
     return np.where(is_nan, quiet, rounded).reshape(array.shape)
@@ -27,7 +27,7 @@ def from_bfloat16(bits: NDArray[np.uint16]) -> NDArray[np.float32]:
 
 
 def _to_odd(array: NDArray[Any]) -> NDArray[np.float32]:
-    """Return float64 as float32 rounded towards zero with the last bit telling of a rest, so as to round only once."""
+    """Return float64 as float32, rounded to odd: the second rounding then gives the result of a single one."""
     if array.dtype != np.float64:
         return array.astype(np.float32)
     nearest = array.astype(np.float32)

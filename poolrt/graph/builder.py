@@ -28,12 +28,12 @@ from .wire import to_wire
 class Graph(Windows, Products, Pointwise, Normalizations, Recurrent, Movement):
     """A graph of primitives on named inputs and outputs, built once and loaded into a pool.
 
-    Every operation checks shapes and data types at once and returns a `Value`, or a tuple of them. Where it takes a
-    tensor it also takes a NumPy array, a number or a list of numbers, which becomes a constant of the data type that it
-    goes with: beside float32, arrays of float64 and float16 are rounded to it and integers taken where it holds them
+    Every operation checks shapes and data types at once and returns a `Value`, or a tuple of them. Instead of a tensor
+    it also takes a NumPy array, a number or a list of numbers, which becomes a constant of a data type that fits the
+    other operands: beside float32, arrays of float64 and float16 are rounded to it, integers accepted if it holds them
     exactly; beside integers, integer arrays keep their own type. Arrays of the type itself are kept without a copy (do
-    not change them before the graph is loaded). Tensors are row-major as the user sees them; the layouts inside are the
-    plan's business.
+    not change them before the graph is loaded). Tensors are row-major as the user sees them; the plan
+    chooses the layouts inside.
 
     Every operation takes the options of `NodeOptions`: ``name``, ``engine``, ``dtype``, ``scales``, ``zero_points``.
     Every error is a `GraphError` that names operation, node and argument: ``convolution 'conv1': weights: expect 3 input
@@ -57,7 +57,7 @@ class Graph(Windows, Products, Pointwise, Normalizations, Recurrent, Movement):
 
     @property
     def engine(self) -> str:
-        """The engine that the graph is for; setting another raises GraphError where there is none of that name."""
+        """The engine that the graph is for; setting a name that is no engine's raises GraphError."""
         return self._engine
 
     @engine.setter
@@ -121,9 +121,9 @@ class Graph(Windows, Products, Pointwise, Normalizations, Recurrent, Movement):
         self._outputs[name] = value.id
 
     def to_ir(self) -> GraphIR:
-        """Return the graph as it was built, as immutable data. Raises GraphError where it has no output."""
+        """Return the graph as it was built, as immutable data. Raises GraphError if it has no output."""
         if not self._outputs:
-            raise GraphError(f"graph {self.name!r}: it has no output; name one with output()")
+            raise GraphError(f"graph {self.name!r} has no output; name one with output()")
         return self._state.freeze(self.name, require_engine(self.engine), self._inputs, self._outputs)
 
     def to_wire(self, optimize: bool = True) -> tuple[dict[str, Any], list[Constant]]:

@@ -1,6 +1,6 @@
-"""Constants of a graph: arrays that are turned into their data type only while they are written to where they will live.
+"""Constants of a graph: arrays that are converted to their data type while they are written into their memory.
 
-A scale that is folded into weights is kept apart until then: folding costs no second copy of the weights, and each
+A scale that is folded into weights stays separate until then: folding costs no second copy of the weights, and each
 element is rounded once, from a product in float64.
 """
 
@@ -19,15 +19,15 @@ from poolrt.workers.desc import MemoryDesc, data_type, item_size, type_name
 from .bfloat16 import from_bfloat16, to_bfloat16
 
 _FLOATS: Final = ("f64", "f32", "f16", "bf16")
-#: What numbers that are no NumPy array are, by NumPy's kind of them.
-_OF_NUMBERS: Final = {"f": "f32", "i": "s32", "u": "s32", "b": "bool"}
+#: NumPy's kind of numbers that are no array -> their data type.
+_NUMBER_TYPES: Final = {"f": "f32", "i": "s32", "u": "s32", "b": "bool"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Constant:
-    """A tensor to be: ``array`` (any strides) times ``scale`` (a factor a row), rounded to ``dtype``.
+    """The tensor ``array`` (any strides) times ``scale`` (a factor for each row), rounded to ``dtype``.
 
-    ``array`` holds values that ``dtype`` holds exactly, or floating point values that are rounded.
+    ``dtype`` holds the values of ``array`` exactly, or they are floating point values.
     """
 
     array: NDArray[Any]
@@ -53,7 +53,7 @@ class Constant:
         """Write the values, row-major, to the start of ``view``; bf16 as the uint16 of their bits.
 
         ``view`` is any C-contiguous writable array of at least `nbytes` bytes that starts on a boundary of the data
-        type; bytes beyond are left alone. Raises ValueError where it is too small.
+        type; the bytes after them keep their values. Raises ValueError if it is too small.
         """
         if view.nbytes < self.nbytes:
             raise ValueError(f"a constant of {self.nbytes} bytes does not fit in {view.nbytes}")
@@ -66,7 +66,7 @@ class Constant:
             np.multiply(self.array, _along_first(self.scale, self.array.ndim), out=stored, casting="same_kind")
 
     def to_array(self) -> NDArray[Any]:
-        """Return what `write_into` writes as a new array."""
+        """Return a new array with the values that `write_into` writes."""
         values = np.empty(self.array.shape, storage_type(self.dtype))
         self.write_into(values)
         return values
@@ -81,7 +81,7 @@ class Constant:
         return Constant(self.array, scale if self.scale is None else self.scale * scale, self.dtype)
 
     def reshape(self, dims: Sequence[int]) -> Constant:
-        """Return the same elements in another shape, without a copy where NumPy needs none."""
+        """Return the same elements in another shape, without a copy if NumPy needs none."""
         keeps_first = self.scale is None or (dims and self.dims and dims[0] == self.dims[0])
         if keeps_first:
             return Constant(self.array.reshape(tuple(dims)), self.scale, self.dtype)
@@ -106,23 +106,23 @@ class Constant:
 
 
 def storage_type(dtype: str) -> np.dtype[Any]:
-    """Return the NumPy type that the elements of a data type are stored as: uint16 for bf16."""
+    """Return the NumPy type of the stored elements of a data type: uint16 for bf16."""
     return np.dtype(_STORED[dtype])
 
 
 def make_constant(value: object, dtype: str | None = "f32") -> Constant:
-    """Make a constant of what a user gave: a NumPy array, a number or a sequence of numbers.
+    """Make a constant of a user's NumPy array, number or sequence of numbers.
 
-    Floating point values are rounded to a floating point type, and integers taken where the type holds them exactly. An
-    array of the type itself is kept, without a copy. A data type of None is the array's own, or f32, s32 or bool for
-    numbers that are no array. Raises ValueError for anything else, and for finite values beyond the range of the type.
+    Floating point values are rounded to a floating point type; integers are accepted if the type holds them exactly. An
+    array of the type itself is not copied. A data type of None is the array's own, or f32, s32 or bool for numbers that
+    are no array. Raises ValueError for anything else, and for finite values beyond the range of the type.
     """
     try:
         array = np.asarray(value)
     except ValueError as error:
         raise ValueError(f"expect an array of numbers, got {type(value).__name__} ({error})") from error
     if dtype is None:
-        dtype = data_type(array.dtype) if isinstance(value, np.ndarray) else _OF_NUMBERS.get(array.dtype.kind, "f32")
+        dtype = data_type(array.dtype) if isinstance(value, np.ndarray) else _NUMBER_TYPES.get(array.dtype.kind, "f32")
     if array.dtype.name == "bfloat16":
         array = from_bfloat16(array.view(np.uint16))
     if array.dtype == storage_type(dtype) and dtype != "bf16":

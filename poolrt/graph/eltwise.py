@@ -1,4 +1,4 @@
-"""The functions of one variable with the parameters that they take unless told otherwise."""
+"""The functions of one variable with their default parameters."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 from poolrt.workers.desc.attributes import ELTWISE_ALGORITHMS
 
-#: algorithm -> (alpha, beta); what is missing takes no parameters, 0 for both. None must be given.
+#: algorithm -> (alpha, beta); one that is missing has no parameters, 0 for both. None means that there is no default.
 _DEFAULTS: Final[Mapping[str, tuple[float | None, float | None]]] = {
     "elu": (1.0, 0.0),
     "linear": (1.0, 0.0),
@@ -22,7 +22,7 @@ _DEFAULTS: Final[Mapping[str, tuple[float | None, float | None]]] = {
 
 
 def complete_parameters(algorithm: str, alpha: float | None, beta: float | None) -> tuple[float, float]:
-    """Return alpha and beta, the algorithm's own where None. Raises ValueError naming the argument."""
+    """Return alpha and beta, the algorithm's defaults for None. Raises ValueError naming the argument."""
     if algorithm not in ELTWISE_ALGORITHMS:
         raise ValueError(f"algorithm: unknown {algorithm!r}; known: {', '.join(ELTWISE_ALGORITHMS)}")
     result = []

@@ -14,16 +14,16 @@ _NAME: Final = re.compile(r"cpu|opencl(:[0-9]{1,4})?", re.ASCII)
 
 
 def require_engine(engine: object) -> str:
-    """Return the name of an engine. Raises ValueError where it is none."""
+    """Return the name of an engine. Raises ValueError for anything else."""
     if not isinstance(engine, str) or _NAME.fullmatch(engine) is None:
         raise ValueError(f"engine: expect cpu, opencl or opencl:<index>, got {engine!r}")
     return "opencl:0" if engine == "opencl" else engine
 
 
 def engines_of(wire: Mapping[str, Any]) -> list[str]:
-    """Return the engines that the wire form of a graph names, its own first; what is malformed names none.
+    """Return the engines that the wire form of a graph names, its own first; malformed nodes name none.
 
-    Raises ValueError where one of them is no engine's name, or they are too many.
+    Raises ValueError if one is no engine's name, or if they are too many.
     """
     nodes = wire.get("nodes")
     named = [wire.get("engine") or "cpu"]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 
 class GraphError(ValueError):
-    """A graph cannot be built as asked. The message names operation, node, argument and what is expected."""
+    """A graph cannot be built. The message names the operation, node and argument, and the expected value."""
 
 
 class LoweringError(GraphError):
-    """No implementation supports a node, or memory does not suffice. Raised by `lower`; names the node and the reason."""
+    """No implementation supports a node, or memory does not suffice. Raised by `lower`; names node and reason."""
 
 
 class ModelError(GraphError):
@@ -16,7 +16,7 @@ class ModelError(GraphError):
 
 
 class UnsupportedNode(ModelError):
-    """A model uses an operator, or an option of one, that poolrt does not have. Raised by `poolrt.load_onnx`.
+    """A model uses an operator, or an option of one, that poolrt does not support. Raised by `poolrt.load_onnx`.
 
     ``node`` is the node's name, ``operator`` its type, ``opset`` the version of its operator set.
     """

@@ -36,7 +36,7 @@ class PostOpUse:
 
 @dataclass(frozen=True, slots=True)
 class QuantisationUse:
-    """``scales`` or ``zero_points`` of a node's argument: the value that holds them, one for each index under the mask."""
+    """``scales`` or ``zero_points`` of a node's argument: a value with one number for each index under the mask."""
 
     kind: str
     arg: int
@@ -68,7 +68,7 @@ class Node:
         return self.outputs[0]
 
     def uses(self) -> tuple[int, ...]:
-        """Return every value that the node reads, as often as it reads it."""
+        """Return every value that the node reads, once for each read."""
         operands = (p.value for p in self.post_ops if p.value is not None)
         return (*self.inputs, *operands, *(q.value for q in self.quantisation))
 
@@ -97,7 +97,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class TypedGraph:
-    """A graph in topological order. ``values`` are row-major, ``constants`` those whose data is given beside the graph."""
+    """A graph in topological order. ``values`` are row-major, ``constants`` are those whose data is known."""
 
     name: str
     engine: str

@@ -1,6 +1,6 @@
-"""The layouts to try for each operation, best first, given how its operands lie.
+"""The layouts to try for each operation, best first, given those of its operands.
 
-`any` lets the implementation choose. Operations that do not care try the layout that their operands have, then row-major.
+`any` lets the implementation choose. Most operations try the layout of their operands, then row-major.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _Policy: TypeAlias = "Callable[[Any, Sequence[MemoryDesc], Sequence[bool]], Iter
 
 
 def candidates(op: OpDesc, operands: Sequence[MemoryDesc], constant: Sequence[bool]) -> Iterator[OpDesc]:
-    """Yield row-major ``op`` in the layouts to try; ``operands`` are as they lie, ``constant`` which never change."""
+    """Yield row-major ``op`` in the layouts to try; ``constant`` says which operands never change."""
     yield from _POLICIES.get(op.kind, _first_operand)(op, operands, constant)
 
 
@@ -36,16 +36,16 @@ def _first_operand(op: Any, operands: Sequence[MemoryDesc], constant: Sequence[b
 
 def _binary(op: Any, operands: Sequence[MemoryDesc], constant: Sequence[bool]) -> Iterator[OpDesc]:
     pairs = []
-    for lying in _computed_layouts(operands, constant):
-        first, second = (_adopt_tag(given, lying) for given in (op.src0, op.src1))
+    for computed in _computed_layouts(operands, constant):
+        first, second = (_adopt_tag(given, computed) for given in (op.src0, op.src1))
         pairs += [(first, second), (first, op.src1)]
     for first, second in dict.fromkeys((*pairs, (op.src0, op.src1))):
         yield replace(op, src0=first, src1=second, dst=_any(op.dst))
 
 
 def _many(op: Any, operands: Sequence[MemoryDesc], constant: Sequence[bool]) -> Iterator[OpDesc]:
-    for lying in _computed_layouts(operands, constant):
-        yield replace(op, srcs=tuple(_adopt_tag(given, lying) for given in op.srcs), dst=_any(op.dst))
+    for computed in _computed_layouts(operands, constant):
+        yield replace(op, srcs=tuple(_adopt_tag(given, computed) for given in op.srcs), dst=_any(op.dst))
     yield replace(op, dst=_any(op.dst))
 
 
@@ -61,7 +61,7 @@ def _reorder(op: Any, operands: Sequence[MemoryDesc], constant: Sequence[bool]) 
 
 
 def _computed_layouts(operands: Sequence[MemoryDesc], constant: Sequence[bool]) -> list[MemoryDesc]:
-    """Return one operand for each distinct layout that a tag names and that is not row-major, among computed ones."""
+    """Return one computed operand for each distinct layout that has a tag and is not row-major."""
     if any(operand.ndims != operands[0].ndims for operand in operands):
         return []
     found: dict[str, MemoryDesc] = {}

@@ -1,4 +1,4 @@
-"""Places buffers in one workspace so that buffers that are never alive together may share bytes."""
+"""Places buffers in one workspace; buffers that are never alive together may share bytes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-#: Alignment of every buffer, in bytes: a cache line pair, and what OpenCL devices ask of sub-buffers.
+#: Alignment of every buffer, in bytes: a pair of cache lines, and the alignment of sub-buffers on OpenCL devices.
 ALIGNMENT: Final = 128
 
 

@@ -42,7 +42,7 @@ _Chosen: TypeAlias = tuple[str, PrimitiveDesc]
 
 
 def prepare(engine_kind: str) -> None:
-    """Import the implementations of an engine kind and hash their sources, so that the first graph waits for neither."""
+    """Import the implementations of an engine kind and hash their sources before the first graph needs them."""
     for kind in (*OPERATIONS, *INTERNAL):
         for implementation in implementations(kind, engine_kind):
             source_digest(engine_kind, kind, implementation)
@@ -52,8 +52,8 @@ def prepare(engine_kind: str) -> None:
 def lower(graph: TypedGraph, targets: Mapping[str, Target], threads: int = 1) -> LoweredPlan:
     """Return the plan of a graph for engines by name; the host, ``cpu``, is always among them.
 
-    ``threads`` is the number that a worker runs its CPU steps on. The graph is consistent: `Graph` and the parser of the
-    wire form ensure that. Raises LoweringError naming the node that no implementation supports.
+    ``threads`` is the number that a worker runs its CPU steps on. The graph is consistent: `Graph` and `wire_parser`
+    ensure that. Raises LoweringError naming the node that no implementation supports.
     """
     return _Lowering(graph, targets, threads).run()
 
@@ -71,7 +71,7 @@ class _Lowering:
         graph, builder = self.graph, self.builder
         for engine in (graph.engine, *(node.engine for node in graph.nodes if node.engine)):
             if engine not in self.targets:
-                raise LoweringError(f"engine: there is no target of {engine}")
+                raise LoweringError(f"engine: {engine} has no target")
         for value, desc in graph.values.items():
             if desc.nbytes > MAX_TENSOR:
                 raise LoweringError(f"value {value} has {desc.nbytes} bytes, more than {MAX_TENSOR}")
@@ -138,7 +138,7 @@ class _Lowering:
         operands: Sequence[Version] = (),
         quantisation: Sequence[QuantisationUse] = (),
     ) -> list[Version]:
-        """Add a step after what brings its operands into the forms that it expects. Return its results in order."""
+        """Add a step and the reorders that bring its operands into the forms it expects. Return its results."""
         engine, pd = chosen
         given = dict(zip(operand_arguments(pd.op), sources, strict=True))
         chain = [post_op_src(i) for i, p in enumerate(pd.attr.post_ops) if p.kind == "binary"]

@@ -87,9 +87,9 @@ def _assign_offsets(builder: PlanBuilder, engine: str, ends: Sequence[int]) -> i
 
 
 def _last_readers(builder: PlanBuilder) -> list[int]:
-    """Return the last step that needs each storage. The source of a reorder between engines is needed while its result is.
+    """Return the last step that needs each storage.
 
-    The result may be an alias of the source.
+    The result of a reorder between engines may be an alias of its source, which is therefore needed as long.
     """
     ends = [storage.last for storage in builder.storages]
     for step in reversed(builder.steps):

@@ -1,4 +1,4 @@
-"""A node in the making: turns operands into values, then adds the node and the views it needs."""
+"""The builder of a node: turns operands into values, then adds the node and the views that it needs."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _FLOATS: Final = ("f64", "f32", "f16", "bf16")
 _QUANTISED: Final = {"src": Arg.SRC, "weights": Arg.WEIGHTS, "dst": Arg.DST}
 _BINARY: Final = {"src0": Arg.SRC, "src1": Arg.SRC_1, "dst": Arg.DST}
 _LIMITS: Final = {"s32": (-(2**31), 2**31 - 1), "s8": (-128, 127), "u8": (0, 255)}
-#: Dimension of the weights that counts output channels, where it is not the first.
+#: Dimension of the weights that counts output channels, if it is not the first.
 _CHANNELS: Final = {"matmul": -1}
 
 
 @dataclass(frozen=True, slots=True)
 class NodeBuilder:
-    """A node with the options that every operation takes (see `NodeOptions`), empty where they are not given."""
+    """A node with the options of every operation (see `NodeOptions`), empty if they are not given."""
 
     state: GraphState
     kind: str
@@ -39,8 +39,8 @@ class NodeBuilder:
     zero_points: Mapping[str, Operand]
 
     def operand(self, argument: str, given: Operand, dtype: str = "f32") -> Value:
-        """Return the value of an operand; what is not a value becomes a constant that goes with operands of a type."""
-        return self._exactly(argument, given, dtype if isinstance(given, Value) else _fit_dtype(given, dtype))
+        """Return the value of an operand; data becomes a constant of a type that fits ``dtype``."""
+        return self._constant_of_type(argument, given, dtype if isinstance(given, Value) else _fit_dtype(given, dtype))
 
     def optional(self, argument: str, given: Operand | None, dtype: str = "f32") -> list[Value]:
         """Return the value of an operand that may be missing."""
@@ -52,7 +52,7 @@ class NodeBuilder:
         return [self.operand(f"{argument}[{index}]", each, dtype) for index, each in enumerate(given)]
 
     def type_of(self, *given: Operand) -> str:
-        """Return the data type of the first operand that is a value, f32 where none is."""
+        """Return the data type of the first operand that is a value, f32 if none is."""
         for each in given:
             if isinstance(each, Value):
                 return data_type(each.dtype)
@@ -77,7 +77,7 @@ class NodeBuilder:
         return self._append(self.kind, self.name, operands, found, attrs, tuple(quantisation))
 
     def view(self, value: Value, shape: Sequence[int], axes: Sequence[int] = ()) -> Value:
-        """Reshape a value, see `shapes.infer_reshape`: as the node itself where that is a view, else as a node beside it."""
+        """Reshape a value, see `shapes.infer_reshape`: by this node if it is a view, else by another node."""
         wanted = tuple(int(size) for size in shape)
         dims = shapes.infer_reshape(value.shape, wanted, axes)
         own = self.kind in ("reshape", "squeeze", "unsqueeze")
@@ -93,14 +93,14 @@ class NodeBuilder:
         return self.view(value, (1,) * ndims, (*(-1,) * added, *range(value.ndim))) if added else value
 
     def pick_axes(self, value: Value, axes: Sequence[int]) -> Value:
-        """Keep the dimensions at ``axes``, in order; a size of 1 stands for each -1 among them."""
+        """Keep the dimensions at ``axes``, in order; each -1 among them becomes a dimension of 1."""
         return self.view(value, (1,) * len(axes), axes)
 
-    def _exactly(self, argument: str, given: Operand, dtype: str) -> Value:
-        """Return the value of an operand; what is not a value becomes a constant of a data type."""
+    def _constant_of_type(self, argument: str, given: Operand, dtype: str) -> Value:
+        """Return the value of an operand; data becomes a constant of a data type."""
         if isinstance(given, Value):
             if given.owner is not self.state:
-                raise ValueError(f"{argument}: expect a value of this graph, got one of another")
+                raise ValueError(f"{argument}: expect a value of this graph, got one of another graph")
             return given
         try:
             return self.state.add_constant(given, dtype)
@@ -126,7 +126,7 @@ class NodeBuilder:
     def _quantisation(
         self, kind: str, given: Mapping[str, Operand], memories: Mapping[int, MemoryDesc]
     ) -> list[QuantisationUse]:
-        """Return the uses of scales or zero points: each becomes a row of one number for each index under its mask."""
+        """Return the uses of scales or zero points, each as a row with one number for each index under its mask."""
         found = []
         for argument, numbers in given.items():
             names = _BINARY if self.kind == "binary" else _QUANTISED
@@ -135,7 +135,7 @@ class NodeBuilder:
                 known = ", ".join(name for name, number in names.items() if number in memories)
                 raise ValueError(f"{kind}: {self.kind} has no argument {argument!r} that takes them; these do: {known}")
             where = f"{kind}: {argument}"
-            value = self._exactly(where, numbers, "f32" if kind == "scales" else "s32")
+            value = self._constant_of_type(where, numbers, "f32" if kind == "scales" else "s32")
             mask = self._mask(where, value.shape, memories[arg].dims, arg)
             found.append(QuantisationUse(kind, int(arg), mask, self.view(value, (-1,)).id))
         return found
@@ -152,10 +152,10 @@ class NodeBuilder:
 
 
 def _fit_dtype(given: object, context: str) -> str:
-    """Return the data type of a constant beside operands of a type.
+    """Return the data type of a constant that an operation combines with operands of a type.
 
-    With floating point operands it takes theirs. With integers an array keeps its own type (int64, which NumPy makes of
-    plain numbers, where the operands' does not hold it), and numbers take the operands'.
+    With floating point operands it is theirs. With integers an array keeps its own type, and numbers get the operands'.
+    NumPy turns plain integers into int64: such an array gets the operands' type too if that holds its values.
     """
     if context in _FLOATS:
         return context

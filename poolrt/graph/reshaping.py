@@ -1,4 +1,4 @@
-"""The shapes of a graph inferred anew, for inputs that come in other shapes than those it was built with."""
+"""Inference of the shapes of a graph for inputs of other shapes than those that it was built with."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .ir import GraphIR, Node
 def infer_for_inputs(ir: GraphIR, shapes: Sequence[tuple[int, ...]]) -> GraphIR:
     """Return a graph as it was built, for inputs of these shapes in order; constants keep theirs.
 
-    Raises GraphError naming the node whose operands do not go together then.
+    Raises GraphError naming the node whose operands do not fit together.
     """
     values = dict(ir.values)
     for (_, value), dims in zip(ir.inputs, shapes, strict=True):

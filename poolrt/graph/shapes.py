@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 
 def infer_reshape(dims: tuple[int, ...], wanted: Sequence[int], axes: Sequence[int] = ()) -> tuple[int, ...]:
-    """Return the shape that ``wanted`` asks for, its one -1 filled in. Raises ValueError where the sizes differ.
+    """Return the shape ``wanted``, with the size of its one -1. Raises ValueError if the number of elements differs.
 
-    ``axes`` has for each size the dimension of ``dims`` that it is taken from instead, or -1; it may be left out.
+    ``axes`` has for each size the dimension of ``dims`` that gives it instead, or -1; it may be empty.
     """
     known = [int(d) for d in wanted]
     if axes:
@@ -30,7 +30,7 @@ def infer_reshape(dims: tuple[int, ...], wanted: Sequence[int], axes: Sequence[i
 
 
 def normalize_axis(axis: int, ndims: int, name: str = "axis") -> int:
-    """Return an axis as 0..ndims-1; negative axes count from the end. Raises ValueError where it is out of range."""
+    """Return an axis as 0..ndims-1; negative axes count from the end. Raises ValueError if it is out of range."""
     if not -ndims <= axis < ndims:
         raise ValueError(f"{name}: expect {-ndims}..{ndims - 1}, got {axis}")
     return axis % ndims
@@ -48,7 +48,7 @@ def broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def normalize_axes(axes: Sequence[int] | int, ndims: int) -> set[int]:
-    """Return distinct axes as 0..ndims-1. Raises ValueError where one is out of range or named twice."""
+    """Return distinct axes as 0..ndims-1. Raises ValueError if one is out of range or named twice."""
     given = [axes] if isinstance(axes, int) else list(axes)
     found = {normalize_axis(axis, ndims, "axes") for axis in given}
     if len(found) != len(given):

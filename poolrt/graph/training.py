@@ -21,8 +21,8 @@ _GIVEN: Final = "use_global_stats"
 def to_training(ir: GraphIR) -> GraphIR:
     """Return a graph as it was built with every operation that has a propagation kind as ``forward_training``.
 
-    Batch normalizations take the statistics of the batch, given ones are left aside. What operations keep (mean,
-    variance, workspace) become outputs named ``<node>.<argument>``. Raises GraphError where there is such an output.
+    Batch normalizations use the statistics of the batch instead of given ones. Operations keep mean, variance and
+    workspace as outputs named ``<node>.<argument>``. Raises GraphError if the graph has such an output.
     """
     new = Rewriter(ir)
     outputs = dict(ir.outputs)
@@ -30,7 +30,9 @@ def to_training(ir: GraphIR) -> GraphIR:
         if "prop" not in _fields(node.kind):
             new.nodes.append(node)
             continue
-        node = replace(_of_the_batch(node), attrs={**_of_the_batch(node).attrs, "prop": "forward_training"})
+        node = replace(
+            _use_batch_statistics(node), attrs={**_use_batch_statistics(node).attrs, "prop": "forward_training"}
+        )
         sources = [ir.values[value] for value in node.inputs]
         dtype = ir.values[node.output].dtype
         count = len(node.outputs)
@@ -45,7 +47,7 @@ def to_training(ir: GraphIR) -> GraphIR:
     return new.finish(outputs=outputs.items())
 
 
-def _of_the_batch(node: Node) -> Node:
+def _use_batch_statistics(node: Node) -> Node:
     """Return a batch normalization without given statistics, any other node as it is."""
     flags = node.attrs.get("flags")
     if node.kind != "batch_normalization" or not isinstance(flags, tuple) or _GIVEN not in flags:

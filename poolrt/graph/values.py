@@ -30,7 +30,7 @@ class Value:
         return len(self.shape)
 
 
-#: What an operation takes: a tensor of the same graph, or what NumPy makes an array of, which becomes a constant.
+#: An operand: a tensor of the same graph, or anything that NumPy turns into an array, which becomes a constant.
 Operand: TypeAlias = "Value | ArrayLike"
 #: One number for all spatial dimensions, or one for each.
 Spatial: TypeAlias = "int | Iterable[int]"
@@ -39,13 +39,13 @@ Padding: TypeAlias = "int | Iterable[int] | Iterable[tuple[int, int]]"
 
 
 class NodeOptions(TypedDict, total=False):
-    """What every operation takes beside its own arguments.
+    """The options of every operation.
 
-    ``name`` is for messages and traces; without one a node is numbered. ``engine`` is where it runs, the graph's unless
-    given. ``implementation`` is what the names of implementations that may compute it begin with, such as ``ref:`` for
-    the plain and slow one. ``dtype`` is the data type of its result. ``scales`` and ``zero_points`` name arguments
+    ``name`` is for messages and traces; a node without one gets a number. ``engine`` runs the node, by default the
+    graph's. Names of implementations that may compute it begin with ``implementation``, such as ``ref:`` for the plain
+    and slow one. ``dtype`` is the data type of its result. ``scales`` and ``zero_points`` name arguments
     (``src``, ``src1``, ``weights``, ``dst``): one number, or an array of the argument's rank with a size of 1 along
-    dimensions that share one; one for each output channel of weights may be a row. Sources are taken as scale * (value -
+    dimensions that share one; one for each output channel of weights may be a row. Sources are read as scale * (value -
     zero point), and the result is stored as value / scale + zero point.
     """
 
@@ -89,5 +89,5 @@ def _each(value: Any, count: int) -> tuple[Any, ...]:
 
 
 def _is_int(value: object) -> bool:
-    # NumPy's integers count; True and False do not.
+    # NumPy's integers are integers; True and False are not.
     return hasattr(value, "__index__") and not isinstance(value, bool)

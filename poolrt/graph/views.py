@@ -40,7 +40,7 @@ def describe_view(node: Node, src: MemoryDesc, dims: tuple[int, ...]) -> tuple[M
 def _reshape_strides(
     dims: tuple[int, ...], strides: tuple[int, ...], wanted: tuple[int, ...]
 ) -> tuple[int, ...] | None:
-    """Return the strides of a reshape, or None where elements that become neighbours do not lie in one row.
+    """Return the strides of a reshape, or None if elements that become neighbours are not in one row.
 
     Both shapes are cut into the smallest groups of equal size; within a group of the old shape the dimensions must be
     one (NumPy's rule for a reshape without a copy).

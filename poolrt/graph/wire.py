@@ -1,15 +1,15 @@
-"""The wire form of a graph: plain data that a message carries to the coordinator; constants travel beside it.
+"""The wire form of a graph: plain data in a message to the coordinator. The data of constants is not in it.
 
 ``values`` holds [dims, dtype] by value id, ``inputs`` and ``outputs`` [name, id], ``constants`` [id, bytes], all of them
 row-major, and ``nodes`` in topological order: [kind, name, [input ids], [output ids], attributes, post-ops, quantisation,
-engine, implementation]. Attributes are the operation descriptor's fields that are no memories and that operands do not
-tell, and what else says the shape of the result: ``axes`` of a reduction, ``sizes`` or ``factors`` of a resampling,
-``output_padding`` of a deconvolution. The views ``reshape`` (``shape``, and ``axes`` for sizes that are the
-source's, see `shapes.infer_reshape`), ``expand`` (``shape``), ``transpose`` (``perm``) and ``slice`` (``starts``, ``ends``,
-``steps``) are nodes too, as is ``reorder`` (``tag``, empty where the plan may choose).
+engine, implementation]. Attributes are the operation descriptor's fields that are no memories, and those
+that determine the shape of the result: ``axes`` of a reduction, ``sizes`` or ``factors`` of a resampling,
+``output_padding`` of a deconvolution. The views ``reshape`` (``shape``, and ``axes`` for sizes of the
+source, see `shapes.infer_reshape`), ``expand`` (``shape``), ``transpose`` (``perm``) and ``slice`` (``starts``, ``ends``,
+``steps``) are nodes too, as is ``reorder`` (``tag``, empty if the plan may choose).
 A post-op is ["eltwise", algorithm, alpha, beta] or ["binary", algorithm, id]; an item of quantisation ["scales" or
-"zero_points", argument, mask, id]. An empty engine is the graph's, and implementations are those whose names begin with
-the one given.
+"zero_points", argument, mask, id]. An empty engine is the graph's. The name of the implementation begins with the
+one given. `wire_parser` reads it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Sample inputs and the outputs that ONNX Runtime computed from them, stored beside this module."""
+"""Sample inputs and the outputs that ONNX Runtime computed from them, stored in this package."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _INPUT_STREAM: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Expected:
-    """What a network should compute from its sample input; ``fingerprint`` is that of its weights."""
+    """The output that a network should compute from its sample input; ``fingerprint`` is that of its weights."""
 
     input_name: str
     output_name: str
@@ -30,14 +30,14 @@ class Expected:
         return {self.input_name: sample_input()}
 
     def error(self, output: NDArray[np.float32]) -> float:
-        """Return the largest absolute error of an output. Raises ValueError where its shape is wrong."""
+        """Return the largest absolute error of an output. Raises ValueError if its shape is wrong."""
         if output.shape != self.output.shape:
             raise ValueError(f"output {self.output_name!r}: expect shape {self.output.shape}, got {output.shape}")
         return float(np.max(np.abs(output.astype(np.float64) - self.output)))
 
 
 def sample_input() -> NDArray[np.float32]:
-    """Return the input that every expected output belongs to."""
+    """Return the sample input, which is the same for every network."""
     return spread(_INPUT_STREAM, _INPUT_SHAPE, 1.0)
 
 
@@ -54,7 +54,7 @@ def load_expected(name: str) -> Expected:
 
 
 def store(name: str, value: Expected) -> Path:
-    """Write the expected output of a network beside this module and return the file."""
+    """Write the expected output of a network into this package and return the file."""
     path = FOLDER / f"{name}.npz"
     np.savez_compressed(
         path,

@@ -1,6 +1,6 @@
 """Build the networks: the onnx package's light graphs with their constant weights replaced by seeded ones.
 
-As shipped, every weight is 0.02 and every output is the same number, so that wrong arithmetic goes unseen.
+As shipped, every weight is 0.02 and every output is the same number, which hides wrong arithmetic.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _FILES: Final[Mapping[str, str]] = {
     "zfnet512": "light_zfnet512",
 }
 NAMES: Final = tuple(_FILES)
-#: Factor on the last layer where the logits would else differ so much that softmax gives one class everything: the
+#: Factor on the last layer of networks whose logits differ so much that softmax would give one class everything: the
 #: inverse of their standard deviation for the sample input.
 _LOGIT_SCALE: Final[Mapping[str, float]] = {
     "inception_v1": 1 / 6.97282457,
@@ -45,7 +45,7 @@ _IR_VERSION: Final = 8
 
 
 def write(name: str, path: str | os.PathLike[str]) -> Path:
-    """Write the network to a file, in full or not at all, and return its path. Raises what `build` raises, and OSError."""
+    """Write the network to a file, in full or not at all; return its path. Raises OSError and the errors of `build`."""
     target = Path(path)
     draft = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
@@ -57,9 +57,10 @@ def write(name: str, path: str | os.PathLike[str]) -> Path:
 
 
 def provide(name: str, folder: str | os.PathLike[str]) -> Path:
-    """Return a file of the network in a folder that keeps it from one time to the next; both are made where missing.
+    """Return a file of the network in a folder; creates those that are missing.
 
-    The file's name tells the weights, so that one of other weights is never taken for it. Raises what `write` raises.
+    The file's name contains the fingerprint of the weights, so that other weights have another file. Raises the errors
+    of `write`.
     """
     target = Path(folder) / f"{name}-{load_expected(name).fingerprint[:12]}.onnx"
     if not target.is_file():
@@ -71,8 +72,8 @@ def provide(name: str, folder: str | os.PathLike[str]) -> Path:
 def build(name: str, check: bool = True) -> Any:
     """Return a network as an ``onnx.ModelProto``.
 
-    Raises ValueError for an unknown name, and ModelError where onnx is missing, ships no such graph, or (with
-    ``check``) where the weights are not those that the expected output was computed with.
+    Raises ValueError for an unknown name, and ModelError if onnx is missing, ships no such graph, or (with ``check``)
+    if the expected output was computed with other weights.
     """
     model = read_model(_graph_file(name)).proto
     graph = model.graph
@@ -110,7 +111,7 @@ def _graph_file(name: str) -> Path:
 
 
 def _weights(name: str, graph: Any) -> Iterator[tuple[str, NDArray[np.float32]]]:
-    """Yield the values for each ConstantOfShape, by what its result is used for."""
+    """Yield the values for each ConstantOfShape, which depend on the reader of its result."""
     shapes = {i.name: onnx_package().numpy_helper.to_array(i) for i in graph.initializer}
     readers: dict[str, tuple[Any, int]] = {}
     for node in graph.node:

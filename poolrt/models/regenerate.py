@@ -1,4 +1,4 @@
-"""Compute the expected outputs anew with ONNX Runtime: ``python -m poolrt.models.regenerate [NAME...]``.
+"""Compute the expected outputs again with ONNX Runtime: ``python -m poolrt.models.regenerate [NAME...]``.
 
 Needed only after the seed, a weight's distribution or a graph has changed. Prints how well each output discriminates.
 """

@@ -1,4 +1,4 @@
-"""Seeded tensors that come out the same everywhere and for ever.
+"""Seeded tensors that are the same on every machine and with every NumPy.
 
 Only the raw stream of PCG64 is used, which NumPy promises to keep (NEP 19); its distributions may change. Each step
 from there is exact or correctly rounded float32 arithmetic.
@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 SEED: Final = 20180712
-#: Values that are made at a time, an even number: what they are made of stays in the processor's cache.
+#: Values that are computed at a time, an even number: their source stays in the processor's cache.
 _BLOCK: Final = 1 << 16
 
 
 def uniform(stream: int, shape: Sequence[int], low: float, high: float) -> NDArray[np.float32]:
-    """Return float32 values between ``low`` and ``high``; each ``stream`` number is a sequence of its own."""
+    """Return float32 values between ``low`` and ``high``; each ``stream`` number has its own sequence."""
     count = math.prod(shape)
     generator = np.random.PCG64(np.random.SeedSequence((SEED, stream)))
     factor, offset = np.float32((high - low) / 2**24), np.float32(low)
@@ -41,7 +41,7 @@ def spread(stream: int, shape: Sequence[int], deviation: float) -> NDArray[np.fl
 
 
 def fingerprint(tensors: Iterable[tuple[str, NDArray[Any]]]) -> str:
-    """Return a digest of the names, shapes, first and last values of tensors; another way of making them shows."""
+    """Return a digest of the names, shapes, first and last values of tensors, to notice other ways of making them."""
     digest = hashlib.sha256()
     for name, tensor in tensors:
         flat = tensor.reshape(-1)

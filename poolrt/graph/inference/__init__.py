@@ -1,1 +1,1 @@
-"""Inference: operation descriptors, and with them shapes and data types, from a graph's kinds, operands and attributes."""
+"""Inference of operation descriptors, and so of shapes and data types, from kinds, operands and attributes."""

@@ -28,7 +28,7 @@ _NOT_IN_GRAPHS: Final = frozenset({"use_dst", "src_engine", "dst_engine"})
 
 @cache
 def attribute_types(kind: str) -> Mapping[str, tuple[str, bool]]:
-    """Return the type of each attribute of a kind, and whether it may be left out. Raises ValueError for an unknown kind."""
+    """Return the type of each attribute, and whether it is optional. Raises ValueError for an unknown kind."""
     found = {name: (of, False) for name, of in _OF_RESULTS.get(kind, {}).items()}
     if kind not in OPERATIONS:
         if not found:

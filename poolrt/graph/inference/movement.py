@@ -37,7 +37,7 @@ def reorder(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str)
 
 
 def view(kind: str, src: MemoryDesc, attrs: Attrs) -> MemoryDesc:
-    """Return the row-major descriptor of a view. Raises ValueError naming the argument that is wrong."""
+    """Return the row-major descriptor of a view. Raises ValueError naming the wrong argument."""
     match kind:
         case "reshape":
             dims = infer_reshape(src.dims, attrs["shape"], attrs["axes"])
@@ -59,9 +59,9 @@ def view(kind: str, src: MemoryDesc, attrs: Attrs) -> MemoryDesc:
 
 
 def resolve_slice(dims: tuple[int, ...], attrs: Attrs) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return where a slice starts and how many elements it takes along each dimension, as Python's slices count.
+    """Return the starts of a slice and the number of its elements along each dimension, counted as Python's slices.
 
-    ``starts``, ``ends`` and ``steps`` have a number for each dimension. Raises ValueError naming the one that is wrong.
+    ``starts``, ``ends`` and ``steps`` have a number for each dimension. Raises ValueError naming the wrong one.
     """
     starts, ends, steps = (attrs[name] for name in ("starts", "ends", "steps"))
     if not len(starts) == len(ends) == len(steps) == len(dims):

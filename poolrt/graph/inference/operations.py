@@ -22,8 +22,7 @@ _Describe: TypeAlias = Callable[[Operation, Sequence[MemoryDesc], Attrs, str], O
 def op_desc(kind: str, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str = "") -> OpDesc:
     """Return the descriptor of one node: ``srcs`` and ``attrs`` as on the graph's wire, all memories row-major.
 
-    ``dtype`` is the data type of the first result where it was asked for. Raises ValueError that names the argument
-    that is wrong.
+    ``dtype`` is the data type of the first result, or empty. Raises ValueError naming the wrong argument.
     """
     if kind not in _DESCRIBE:
         raise ValueError(f"kind: unknown operation {kind!r}; known: {', '.join((*_DESCRIBE, *movement.VIEWS))}")
@@ -32,7 +31,7 @@ def op_desc(kind: str, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str = ""
 
 
 def infer(kind: str, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str = "") -> tuple[MemoryDesc, ...]:
-    """Return the row-major descriptors of what a node computes. Raises ValueError naming the argument that is wrong."""
+    """Return the row-major descriptors of a node's results. Raises ValueError naming the wrong argument."""
     if is_view(kind):
         (src,) = srcs
         found: tuple[MemoryDesc, ...] = (movement.view(kind, src, attrs),)

@@ -11,7 +11,7 @@ from .result import Attrs, Operation, describe_product
 
 
 def matmul(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str) -> OpDesc:
-    """Describe a product of (..., M, K) and (..., K, N), with maybe a bias."""
+    """Describe a product of (..., M, K) and (..., K, N), with an optional bias."""
     src, weights, *bias = srcs
     if src.ndims < 2 or weights.ndims != src.ndims:
         raise ValueError(f"weights: expect src and weights of one rank >= 2, got {src.dims} and {weights.dims}")
@@ -27,7 +27,7 @@ def matmul(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str) 
 
 
 def inner_product(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str) -> OpDesc:
-    """Describe a product of (N, IC) and the transpose of (OC, IC), with maybe a bias."""
+    """Describe a product of (N, IC) and the transpose of (OC, IC), with an optional bias."""
     src, weights, *bias = srcs
     if src.ndims != 2 or weights.ndims != 2:
         raise ValueError(f"weights: expect src (N, IC) and weights (OC, IC), got {src.dims} and {weights.dims}")
@@ -38,7 +38,7 @@ def inner_product(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype
 
 
 def check_bias(given: Sequence[MemoryDesc], expected: tuple[int, ...]) -> MemoryDesc | None:
-    """Return the bias where there is one. Raises ValueError where its shape is not what is expected."""
+    """Return the bias, None if there is none. Raises ValueError if its shape is not the expected one."""
     if not given:
         return None
     if given[0].dims != expected:

@@ -1,4 +1,4 @@
-"""Recurrent networks: src_layer, the initial states where given, weights_layer, weights_iter, bias."""
+"""Recurrent networks: src_layer, the initial states if given, weights_layer, weights_iter, bias."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The data types of results: asked for, or by the rules that most operations share."""
+"""The descriptors of results: the data type is the requested one, or follows the rules that most operations share."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Final, TypeAlias
 
 from poolrt.workers.desc import MemoryDesc, OpDesc
 
-#: Attributes of a node, as on the wire; lists are tuples. Those that no descriptor has say which shape the result takes.
+#: Attributes of a node. Those that no descriptor has determine the shape of the result.
 Attrs: TypeAlias = "Mapping[str, Any]"
 #: The class of an operation's descriptors. It is passed in, so that only those that a graph has are imported.
 Operation: TypeAlias = "Callable[..., OpDesc]"
@@ -15,10 +15,10 @@ _INTEGERS: Final = ("s64", "s32", "s8", "u8", "bool")
 
 
 def describe_result(src: MemoryDesc, dtype: str, dims: tuple[int, ...] | None = None) -> MemoryDesc:
-    """Return the result of an operation that keeps the shape (or has ``dims``) and, unless asked for, the type of ``src``."""
+    """Describe a result of the shape (or ``dims``) of ``src`` and of a data type, by default that of ``src``."""
     return MemoryDesc(src.dims if dims is None else dims, dtype or src.dtype)
 
 
 def describe_product(src: MemoryDesc, dtype: str, dims: tuple[int, ...]) -> MemoryDesc:
-    """Return the result of an operation that adds up products: those of integers are s32 unless told otherwise."""
+    """Describe a result that is a sum of products; by default those of integers are s32."""
     return MemoryDesc(dims, dtype or ("s32" if src.dtype in _INTEGERS else src.dtype))

@@ -14,7 +14,7 @@ _WINDOW = ("strides", "dilations", "padding_l", "padding_r")
 
 
 def convolution(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str) -> OpDesc:
-    """Describe a convolution of src, weights and maybe a bias."""
+    """Describe a convolution of src, weights and an optional bias."""
     src, weights, *bias = _check_weights(srcs, attrs)
     out = _output_sizes(src.dims[2:], weights.dims[2:], attrs)
     dst = describe_product(src, dtype, (src.dims[0], weights.dims[0], *out))
@@ -22,7 +22,7 @@ def convolution(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: 
 
 
 def deconvolution(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str) -> OpDesc:
-    """Describe a deconvolution; of the sizes that a convolution takes to those of src, ``output_padding`` says which."""
+    """Describe a deconvolution; ``output_padding`` chooses among the sizes that a convolution maps to src's."""
     src, weights, *bias = _check_weights(srcs, attrs)
     own = {name: value for name, value in attrs.items() if name != "output_padding"}
     dims = (

@@ -1,4 +1,4 @@
-"""One node of a model as its operator sees it: operands, attributes, and how to refuse what is not supported."""
+"""One node of a model, as its operator reads it: operands, attributes, and errors for what is unsupported."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Operand: TypeAlias = "Value | Array"
 
 @dataclass(frozen=True, slots=True)
 class NodeCall:
-    """A node with its operands (None where an optional one is missing); ``outputs`` are those that somebody reads."""
+    """A node with its operands (None for a missing optional one); ``outputs`` are the indices of those read."""
 
     graph: Graph
     name: str
@@ -32,8 +32,8 @@ class NodeCall:
     outputs: frozenset[int]
     unique: Callable[[str], str]
 
-    def also(self, part: str) -> str:
-        """Return a name for a further node of the graph that this one needs."""
+    def name_part(self, part: str) -> str:
+        """Return a name for another graph node that this one needs."""
         return self.unique(f"{self.name}/{part}")
 
     def has(self, index: int) -> bool:
@@ -41,7 +41,7 @@ class NodeCall:
         return index < len(self.operands) and self.operands[index] is not None
 
     def operand(self, index: int) -> Operand:
-        """Return an operand. Raises ModelError where it is missing."""
+        """Return an operand. Raises ModelError if it is missing."""
         found = self.operands[index] if index < len(self.operands) else None
         if found is None:
             raise self.malformed(f"input {index} is missing")
@@ -63,7 +63,7 @@ class NodeCall:
         return tuple(self.operand(index).shape)
 
     def known(self, index: int, what: str) -> Array:
-        """Return an operand that is known while the model is loaded. Raises UnsupportedNode where it is computed."""
+        """Return an operand that is known while the model is loaded. Raises UnsupportedNode for a computed one."""
         found = self.operand(index)
         if isinstance(found, Value):
             raise self.unsupported(f"{what} is computed by the model; it must be constant")
@@ -74,25 +74,25 @@ class NodeCall:
         return tuple(int(number) for number in self.known(index, what).reshape(-1))
 
     def integers(self, name: str, default: Sequence[int] | None = None) -> tuple[int, ...]:
-        """Return an attribute of integers. Raises ModelError where it is missing and has no default."""
+        """Return an attribute of integers. Raises ModelError if it is missing and has no default."""
         found = self.attrs.get(name, default)
         if found is None:
             raise self.malformed(f"attribute {name} is missing")
         return tuple(int(number) for number in found)
 
     def axes(self, index: int) -> tuple[int, ...] | None:
-        """Return axes given as attribute (until opset 12) or operand (since), None where they are not given."""
+        """Return the axes, an attribute until opset 12 and an operand since; None if there are none."""
         if "axes" in self.attrs:
             return self.integers("axes")
         return self.known_integers(index, "axes") if self.has(index) else None
 
     def only_output(self, extra: str) -> None:
-        """Raise UnsupportedNode where an output beyond the first is read."""
+        """Raise UnsupportedNode if an output after the first is read."""
         if any(index > 0 for index in self.outputs):
             raise self.unsupported(f"its output {extra} is used")
 
     def unsupported(self, reason: str) -> UnsupportedNode:
-        """Return the error for something that poolrt does not have."""
+        """Return the error for a node that poolrt does not support."""
         return UnsupportedNode(self.label, self.operator, self.opset, reason)
 
     def malformed(self, reason: str) -> ModelError:

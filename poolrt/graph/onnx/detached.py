@@ -1,8 +1,7 @@
 """Take the raw data of large initialisers out of a serialised model before protobuf parses it.
 
-The parser would copy it twice, once into the message and once out of it again, which takes longer than everything else.
-Only framing is read here (https://protobuf.dev/programming-guides/encoding); whatever looks unusual is left to the
-parser as it is.
+The parser would copy it twice, into the message and out of it, which takes longer than everything else. This module
+reads only the framing (https://protobuf.dev/programming-guides/encoding); it leaves unusual bytes to the parser.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ def _model(model: memoryview) -> tuple[bytes | memoryview, dict[int, memoryview]
             pieces.append(_framed(number, _graph(model[value:end], detached)))
         else:
             pieces.append(model[start:end])
-    # Of a field that is repeated by mistake, the parser merges all occurrences.
+    # The parser merges all occurrences of a field that is repeated by mistake.
     return (b"".join(pieces), detached) if graphs == 1 and detached else (model, {})
 
 
@@ -80,7 +79,7 @@ def _tensor(tensor: memoryview) -> tuple[bytes, memoryview | None]:
 
 
 def _fields(message: memoryview) -> Iterator[tuple[int, int, int, int, int]]:
-    """Yield number, wire type, and where each field starts, its value starts, and it ends."""
+    """Yield the number and wire type of each field, and the positions of its start, of its value and of its end."""
     at, size = 0, len(message)
     while at < size:
         start = at

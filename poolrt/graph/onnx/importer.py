@@ -31,7 +31,7 @@ def load_onnx(
     model's names. Large weights stay in the file, which is mapped, until the graph is loaded into a pool: do not
     overwrite it in place before.
 
-    Raises ModelError where the model cannot be read or needs ``shapes``, and UnsupportedNode (a ModelError) that names
+    Raises ModelError if the model cannot be read or needs ``shapes``, and UnsupportedNode (a ModelError) that names
     the first node that poolrt cannot compute. Needs the ``onnx`` extra: ``pip install 'poolrt[onnx]'``.
     """
     file = read_model(model)
@@ -74,7 +74,7 @@ class _Import:
         operator = OPERATORS.get(node.op_type) if node.domain in _DOMAINS else None
         if operator is None:
             where = "" if node.domain in _DOMAINS else f" of domain {node.domain}"
-            raise call.unsupported(f"there is no such operator{where} in poolrt")
+            raise call.unsupported(f"poolrt has no such operator{where}")
         try:
             self.found[node.output[0]] = operator(call)
         except ModelError:
@@ -87,7 +87,7 @@ class _Import:
         operands: list[Operand | None] = []
         for name in node.input:
             if name and name not in self.found:
-                raise ModelError(f"node {label!r} ({node.op_type}) reads {name!r}, which nothing before it makes")
+                raise ModelError(f"node {label!r} ({node.op_type}) reads {name!r}, which no node before it computes")
             operands.append(self.found[name] if name else None)
         used = frozenset(index for index, name in enumerate(node.output) if name in read)
         attrs = {a.name: onnx_package().helper.get_attribute_value(a) for a in node.attribute}
@@ -95,7 +95,7 @@ class _Import:
         return NodeCall(self.graph, name, label, node.op_type, self.opset, tuple(operands), attrs, used, self._unique)
 
     def _unique(self, label: str) -> str:
-        """Return a node name that is not taken yet: models may leave names out or repeat them."""
+        """Return a node name that is not in use: models may leave names out or repeat them."""
         name, number = label, 1
         while name in self.names:
             number += 1
@@ -106,8 +106,8 @@ class _Import:
     def _output(self, name: str) -> Value:
         found = self.found.get(name)
         if found is None:
-            raise ModelError(f"output {name!r}: no node makes it")
-        # An output that is known already still has to be a tensor of the graph.
+            raise ModelError(f"output {name!r}: no node computes it")
+        # The output may be a known array; it still has to be a tensor of the graph.
         return found if isinstance(found, Value) else self.graph.eltwise(found, "linear", name=self._unique(name))
 
 
@@ -136,5 +136,5 @@ def _input_shape(declared: Any, batch: int | None, given: Sequence[int] | None) 
                 f"input {declared.name!r}: dimension {axis} ({which}) is open; pass shapes={{{declared.name!r}: ...}}"
             )
     if batch is not None and sizes and sizes[0] != batch:
-        raise ModelError(f"input {declared.name!r}: the model fixes its batch at {sizes[0]}, batch={batch} was asked")
+        raise ModelError(f"input {declared.name!r}: the model fixes its batch at {sizes[0]}; got batch={batch}")
     return tuple(sizes)

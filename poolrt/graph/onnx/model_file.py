@@ -24,9 +24,9 @@ FLOAT: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class ModelFile:
-    """A parsed model: its ``ModelProto``, a label for messages, and where the data of its large tensors is.
+    """A parsed model: its ``ModelProto``, a label for messages, and the places of the data of its large tensors.
 
-    ``folder`` holds tensors in files of their own, ``detached`` the raw data of initialisers by number.
+    ``folder`` contains tensors in separate files, ``detached`` the raw data of initialisers by number.
     """
 
     proto: Any
@@ -57,9 +57,9 @@ def onnx_package() -> ModuleType:
 
 
 def read_model(source: str | os.PathLike[str] | bytes | Any) -> ModelFile:
-    """Return the model at a path, in bytes, or that an ``onnx.ModelProto`` is. Raises ModelError in one line.
+    """Return the model of a path, of bytes or of an ``onnx.ModelProto``. Raises ModelError in one line.
 
-    A file is mapped: it must not be overwritten in place while its graph is in use. To rename another over it is fine.
+    A file is mapped: do not overwrite it in place while its graph is in use. Renaming another file over it is safe.
     """
     onnx = onnx_package()
     if isinstance(source, onnx.ModelProto):
@@ -105,12 +105,12 @@ def _parse(onnx: ModuleType, content: memoryview, label: str, folder: Path | Non
 
 
 def _external(proto: Any, dtype: np.dtype[Any], dims: Sequence[int], folder: Path | None) -> Array:
-    """Map a tensor that lies in a file of its own, which must be inside the model's folder."""
+    """Map a tensor in a separate file, which must be in the model's folder."""
     where = {entry.key: entry.value for entry in proto.external_data}
     if folder is None:
-        raise ValueError("its data lies in another file, which a model given by its bytes cannot name")
+        raise ValueError("its data is in another file; load the model by its path")
     root = folder.resolve()
     path = (root / where.get("location", "")).resolve()
     if not path.is_relative_to(root):
-        raise ValueError(f"its data lies outside of the model's folder ({where.get('location')})")
+        raise ValueError(f"its data is outside of the model's folder ({where.get('location')})")
     return np.memmap(path, dtype, "r", int(where.get("offset", 0)), tuple(dims))

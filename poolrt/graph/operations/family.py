@@ -30,7 +30,7 @@ class Family:
         scales: Mapping[str, Operand] | None = None,
         zero_points: Mapping[str, Operand] | None = None,
     ) -> Iterator[NodeBuilder]:
-        """Yield the builder of a node with `NodeOptions`; a ValueError in the block becomes a GraphError naming the node."""
+        """Yield the builder of a node; a ValueError in the block becomes a GraphError that names the node."""
         chosen = self._state.make_name(kind) if name is None else name
         try:
             if chosen in self._state.names:

@@ -11,12 +11,12 @@ from ..shapes import normalize_axes, normalize_axis
 from ..values import NodeOptions, Operand, Value
 from .family import Family
 
-#: The end of a slice that takes all there is.
+#: The end of a slice up to the last element.
 _TO_THE_END: Final = 2**63 - 1
 
 
 class Movement(Family):
-    """Concat, shuffle, reorder and the views. Views take only ``name``: where they are read says where and how."""
+    """Concat, shuffle, reorder and the views. Views take only ``name``: they have no engine and no implementation."""
 
     def concat(self, srcs: Sequence[Operand], axis: int, **options: Unpack[NodeOptions]) -> Value:
         """Join tensors along an axis (negative: from the end); all other dimensions are equal."""
@@ -34,8 +34,8 @@ class Movement(Family):
     def reorder(self, src: Operand, format_tag: str = "", **options: Unpack[NodeOptions]) -> Value:
         """Return the same tensor in another data type (``dtype``), on another engine or in the layout of a tag.
 
-        Values that the type cannot hold are rounded to even and saturated. Layouts are otherwise the plan's business: it
-        inserts the reorders that are needed and hands out row-major outputs.
+        Values that the type cannot hold are rounded to even and saturated. The plan chooses all other layouts: it
+        inserts the reorders that are needed, and outputs are row-major.
         """
         with self._build("reorder", **options) as node:
             value = node.operand("src", src)
@@ -44,7 +44,7 @@ class Movement(Family):
             except ValueError as error:
                 raise ValueError(f"format_tag: {error}") from error
             if format_tag == "any":
-                raise ValueError("format_tag: any is no layout")
+                raise ValueError("format_tag: expect a layout, got any")
             same = node.dtype in ("", data_type(value.dtype)) and not (format_tag or node.engine)
             if same and not (node.scales or node.zero_points):
                 return value
@@ -73,7 +73,7 @@ class Movement(Family):
             return node.pick_axes(value, [axis for axis in range(value.ndim) if axis not in dropped])
 
     def unsqueeze(self, src: Operand, axes: Sequence[int] | int, *, name: str | None = None) -> Value:
-        """Insert dimensions of size 1 so that they stand at ``axes`` of the result."""
+        """Insert dimensions of size 1, which get the ``axes`` of the result."""
         with self._build("unsqueeze", name) as node:
             value = node.operand("src", src)
             ndims = value.ndim + (1 if isinstance(axes, int) else len(axes))
@@ -98,9 +98,9 @@ class Movement(Family):
         *,
         name: str | None = None,
     ) -> Value:
-        """Return src[start:end:step] along ``axes`` (the first ones unless given), as Python slices: ends may lie beyond.
+        """Return src[start:end:step] along ``axes`` (by default the first ones), with the meaning of Python slices.
 
-        A step is at least 1. Nothing is copied until an operation needs the elements side by side.
+        A step is at least 1. It is copied only if an operation needs the elements side by side.
         """
         with self._build("slice", name) as node:
             value = node.operand("src", src)
@@ -120,7 +120,7 @@ class Movement(Family):
             return node.add([value], starts=tuple(begin), ends=tuple(end), steps=tuple(step))
 
     def expand(self, src: Operand, shape: Sequence[int], *, name: str | None = None) -> Value:
-        """Repeat dimensions of 1 up to a shape, to which src broadcasts as in NumPy. Nothing is copied until it must be."""
+        """Repeat dimensions of 1 up to a shape, as NumPy broadcasts. It is copied only if a reader needs that."""
         with self._build("expand", name) as node:
             value = node.operand("src", src)
             wanted = tuple(int(size) for size in shape)

@@ -29,7 +29,7 @@ class Normalizations(Family):
     ) -> Value:
         """Return (src - mean) / sqrt(variance + epsilon) * scale + shift for src (N, C, ...); the others are (C,).
 
-        Without ``mean`` and ``variance`` those of the batch are taken; without ``scale`` it is 1, without ``shift`` 0.
+        By default ``mean`` and ``variance`` are those of the batch, ``scale`` is 1 and ``shift`` 0.
         """
         with self._build("batch_normalization", **options) as node:
             value = node.operand("src", src)
@@ -91,8 +91,8 @@ class Normalizations(Family):
     ) -> Value:
         """Return src / (k + alpha / count * s) ** beta for src (N, C, ...).
 
-        s is the sum of squares over the ``local_size`` channels around each, or with ``within_channel`` over so many
-        along each spatial dimension; count is the number of elements in such a window.
+        s is the sum of squares over the ``local_size`` channels around each, or with ``within_channel`` over as many
+        elements along each spatial dimension; count is the number of elements in such a window.
         """
         with self._build("lrn", **options) as node:
             attrs: dict[str, Attribute] = {

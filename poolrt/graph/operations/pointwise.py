@@ -38,7 +38,7 @@ class Pointwise(Family):
         """Combine two tensors element by element with ``add sub mul div max min ge gt le lt eq`` or ``ne``.
 
         Shapes broadcast as in NumPy: a missing leading dimension counts as 1, and a 1 is repeated. The result has the
-        data type of ``src0`` (comparisons give 0 and 1) unless ``dtype`` says otherwise.
+        data type of ``src0`` (comparisons give 0 and 1) unless ``dtype`` is given.
         """
         with self._build("binary", **options) as node:
             dtype = node.type_of(src0, src1)
@@ -49,7 +49,7 @@ class Pointwise(Family):
     def sum(
         self, srcs: Sequence[Operand], scales_of_srcs: Sequence[float] = (), **options: Unpack[NodeOptions]
     ) -> Value:
-        """Add tensors of one shape, each times its number of ``scales_of_srcs`` where they are given."""
+        """Add tensors of one shape, each times its number of ``scales_of_srcs`` if these are given."""
         with self._build("sum", **options) as node:
             operands = node.many("srcs", srcs)
             if scales_of_srcs and len(scales_of_srcs) != len(operands):

@@ -9,7 +9,7 @@ from .family import Family
 
 
 class Products(Family):
-    """Matmul and inner product. Products of integers are added up in s32 unless ``dtype`` or ``scales`` say otherwise."""
+    """Matmul and inner product. The result of integers is s32 unless ``dtype`` or ``scales`` are given."""
 
     def matmul(
         self, src: Operand, weights: Operand, bias: Operand | None = None, **options: Unpack[NodeOptions]
@@ -33,7 +33,7 @@ class Products(Family):
     ) -> Value:
         """Multiply src (N, IC) by the transpose of weights (OC, IC); bias is (OC,), the result (N, OC).
 
-        Of src (N, IC, *spatial) and weights (OC, IC, *spatial) all dimensions but the first are taken as one.
+        Of src (N, IC, *spatial) and weights (OC, IC, *spatial) all dimensions but the first are joined to one.
         """
         with self._build("inner_product", **options) as node:
             dtype = node.type_of(src, weights)

@@ -14,7 +14,7 @@ from .family import Family
 
 
 class Recurrent(Family):
-    """RNN, LSTM and GRU over T steps of N sequences, in L layers and D directions (2 where bidirectional).
+    """RNN, LSTM and GRU over T steps of N sequences, in L layers and D directions (2 if bidirectional).
 
     src_layer is (T, N, C), weights_layer (L, D, C, G, H), weights_iter (L, D, H, G, H), bias (L, D, G, H), states are
     (L, D, N, H); ``direction`` is left2right, right2left, bidirectional_concat or bidirectional_sum. The first result,
@@ -97,7 +97,7 @@ def _add(
     attrs: dict[str, Attribute],
     rows: int,
 ) -> tuple[Value, ...]:
-    """Add a recurrent node; a bias that is left out is 0."""
+    """Add a recurrent node; the default bias is 0."""
     dtype = node.type_of(src, weights_layer)
     value, wide = node.operand("src_layer", src, dtype), node.operand("weights_layer", weights_layer, dtype)
     deep = node.operand("weights_iter", weights_iter, dtype)

@@ -52,8 +52,8 @@ class Windows(Family):
     ) -> Value:
         """Transpose a convolution: src (N, IC, *spatial), weights (OC, IC / groups, *kernel), bias (OC,).
 
-        The other arguments are those of the convolution that takes the result (N, OC, *out) to the sizes of src. Where
-        its strides leave a choice, ``output_padding`` adds that many elements behind each spatial dimension.
+        The other arguments are those of the convolution that takes the result (N, OC, *out) to the sizes of src. If
+        its strides leave a choice, ``output_padding`` adds that many elements at the end of each spatial dimension.
         """
         with self._build("deconvolution", **options) as node:
             dtype = node.type_of(src, weights)

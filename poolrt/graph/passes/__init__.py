@@ -16,7 +16,7 @@ __all__ = [
     "remove_dead", "remove_identities", "use_inner_product",
 ]  # fmt: skip
 
-#: In this order: constants and identities hide what the later passes look for.
+#: The order matters: constants and identities hide the patterns of the later passes.
 PASSES = (
     join_batches, fold_constants, remove_identities, merge_affine, use_inner_product, fold_affine, fuse_post_ops, remove_dead,
 )  # fmt: skip

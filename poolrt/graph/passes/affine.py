@@ -1,6 +1,6 @@
 """Merge operations that scale and shift each channel by constants: into one batch normalization, or into weights.
 
-Sums and products of constants are made in float64; they are rounded to float32 once, when they are written.
+Sums and products of constants are computed in float64 and rounded to float32 once, when they are written.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _Recognise: TypeAlias = Callable[[Node, int, GraphIR], Affine | None]
 
 def merge_affine(ir: GraphIR) -> GraphIR:
     """Merge per-channel multiplications and additions that follow a batch normalization into its scale and shift."""
-    return _absorb_followers(ir, _into_batch_normalization, followers=_of_binary, roots=("batch_normalization",))
+    return _absorb_followers(ir, _into_batch_normalization, followers=_recognise_binary, roots=("batch_normalization",))
 
 
 def fold_affine(ir: GraphIR) -> GraphIR:
-    """Fold batch normalizations and per-channel arithmetic into the weights and bias of what they follow."""
-    return _absorb_followers(ir, _into_weights, followers=_of_any, roots=_BY_WEIGHTS)
+    """Fold batch normalizations and per-channel arithmetic into the weights and bias of the node that they follow."""
+    return _absorb_followers(ir, _into_weights, followers=_recognise_any, roots=_BY_WEIGHTS)
 
 
 def _absorb_followers(ir: GraphIR, absorb: _Absorb, followers: _Recognise, roots: tuple[str, ...]) -> GraphIR:
@@ -82,11 +82,11 @@ def _into_weights(node: Node, step: Affine, new: Rewriter) -> Node:
     return replace(node, inputs=(src, scaled, new.constant(Constant(first * step.scale + step.shift))))
 
 
-def _of_any(node: Node, source: int, ir: GraphIR) -> Affine | None:
-    return _of_batch_normalization(node, source, ir) or _of_binary(node, source, ir)
+def _recognise_any(node: Node, source: int, ir: GraphIR) -> Affine | None:
+    return _recognise_batch_normalization(node, source, ir) or _recognise_binary(node, source, ir)
 
 
-def _of_batch_normalization(node: Node, source: int, ir: GraphIR) -> Affine | None:
+def _recognise_batch_normalization(node: Node, source: int, ir: GraphIR) -> Affine | None:
     constants = [ir.constants.get(value) for value in node.inputs[1:]]
     if node.kind != "batch_normalization" or node.inputs[0] != source or not _is_plain(node, ir):
         return None
@@ -98,7 +98,7 @@ def _of_batch_normalization(node: Node, source: int, ir: GraphIR) -> Affine | No
     return Affine(factor, shift - mean * factor)
 
 
-def _of_binary(node: Node, source: int, ir: GraphIR) -> Affine | None:
+def _recognise_binary(node: Node, source: int, ir: GraphIR) -> Affine | None:
     if node.kind != "binary" or not _is_plain(node, ir) or ir.values[node.output] != ir.values[source]:
         return None
     first, second = node.inputs
@@ -120,7 +120,7 @@ def _of_binary(node: Node, source: int, ir: GraphIR) -> Affine | None:
 
 
 def _is_plain(node: Node, ir: GraphIR) -> bool:
-    """Return whether a node has nothing but float32 operands that are added up and rounded once."""
+    """Return whether a node has only float32 operands, and rounds its result once."""
     of_float32 = all(ir.values[value].dtype == "f32" for value in (*node.inputs, *node.outputs))
     statistics = node.kind != "batch_normalization" or len(node.inputs) == 5
     return of_float32 and statistics and not (node.post_ops or node.quantisation)

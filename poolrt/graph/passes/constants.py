@@ -10,7 +10,7 @@ from .rewriter import Rewriter
 
 
 def fold_constants(ir: GraphIR) -> GraphIR:
-    """Turn every view of a constant into a constant: a NumPy view where the array allows one."""
+    """Turn every view of a constant into a constant: a NumPy view if the array allows one."""
     new = Rewriter(ir)
     for node in ir.nodes:
         source = new.constants.get(node.inputs[0]) if is_view(node.kind) else None

@@ -8,7 +8,7 @@ from ..ir import GraphIR, Node
 
 
 def remove_dead(ir: GraphIR) -> GraphIR:
-    """Keep what outputs need; inputs stay, used or not, because they are the graph's interface."""
+    """Keep the nodes and constants that outputs need, and all inputs, because these are the graph's interface."""
     live = set(ir.output_values())
     kept: list[Node] = []
     for node in reversed(ir.nodes):

@@ -9,7 +9,7 @@ from .rewriter import Rewriter
 
 
 def remove_identities(ir: GraphIR) -> GraphIR:
-    """Let the readers of a node that returns its source read the source itself."""
+    """Make the readers of a node that returns its source read the source itself."""
     new = Rewriter(ir)
     sources: dict[int, int] = {}
     for node in ir.nodes:

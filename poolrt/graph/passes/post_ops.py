@@ -15,9 +15,9 @@ _RELU = PostOpUse("eltwise", "relu")
 def fuse_post_ops(ir: GraphIR) -> GraphIR:
     """Let nodes absorb the relu or addition that is the only reader of their result.
 
-    Nodes are visited from the last to the first. So of two candidates for one addition the later takes it (its other
-    operand is at hand by then), and what is absorbed has absorbed its own followers before. A fused node stands where
-    the last node that it absorbed stood, so that all it reads is computed before it.
+    Nodes are visited from the last to the first. So the later of two candidates for one addition absorbs it, because
+    the other operand is computed by then, and an absorbed node has absorbed its own followers before. A fused node gets
+    the place of the last node that it absorbed, so that everything that it reads is computed before it.
     """
     nodes = {node.output: node for node in ir.nodes}
     readers: dict[int, list[int]] = {value: [] for value in ir.values}
@@ -41,7 +41,7 @@ def fuse_post_ops(ir: GraphIR) -> GraphIR:
 
 
 def _fuse(node: Node, follower: Node, ir: GraphIR) -> Node | None:
-    """Return ``node`` with ``follower`` and its post-ops in its chain, or None where that cannot be."""
+    """Return ``node`` with ``follower`` and its post-ops in its chain, or None if it cannot be fused."""
     if (
         (node.engine, node.implementation) != (follower.engine, follower.implementation)
         or node.quantisation
@@ -62,7 +62,7 @@ def _fuse(node: Node, follower: Node, ir: GraphIR) -> Node | None:
 
 
 def _is_float32(node: Node, follower: Node, ir: GraphIR) -> bool:
-    """Return whether nothing is rounded to another type between a node and its follower, or behind it."""
+    """Return whether neither a node nor its follower rounds to another type."""
     return ir.values[node.output].dtype == ir.values[follower.output].dtype == "f32"
 
 
@@ -71,7 +71,7 @@ def _is_relu(node: Node) -> bool:
 
 
 def _added_to(node: Node, follower: Node, ir: GraphIR) -> int | None:
-    """Return the other operand where ``follower`` adds two tensors of one shape, one of them ``node``'s result."""
+    """Return the other operand if ``follower`` adds two tensors of one shape, one of them ``node``'s result."""
     is_add = (follower.kind == "sum" and "scales" not in follower.attrs) or (
         follower.kind == "binary" and follower.attrs["algorithm"] == "add"
     )
@@ -79,6 +79,6 @@ def _added_to(node: Node, follower: Node, ir: GraphIR) -> int | None:
         return None
     first, second = follower.inputs
     other = second if first == node.output else first
-    # A constant keeps its row-major layout; as a post-op it would have to follow the layout of the result.
+    # A constant keeps its row-major layout; the operand of a post-op needs the layout of the result.
     same_shape = ir.values[other] == ir.values[node.output] == ir.values[follower.output]
     return other if same_shape and other not in ir.constants else None

@@ -1,4 +1,4 @@
-"""The scratch copy of a graph that a pass changes before it freezes it again."""
+"""The mutable copy of a graph that a pass changes and freezes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Rewriter:
         self._renamed[old] = self.resolve(new)
 
     def resolve(self, value: int) -> int:
-        """Return what a value is called by now."""
+        """Return the current name of a value."""
         return self._renamed.get(value, value)
 
     def apply_renames(self, node: Node) -> Node:
@@ -68,6 +68,6 @@ class Rewriter:
 
 
 def only_reader(value: int, readers: Mapping[int, Sequence[Node]], leaving: AbstractSet[int]) -> Node | None:
-    """Return the one node that reads a value, once, where nothing else and no output does."""
+    """Return the node that alone reads a value, and once; None if there is none, or if the value is an output."""
     found = readers[value]
     return found[0] if len(found) == 1 and value not in leaving else None

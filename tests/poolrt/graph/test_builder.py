@@ -169,7 +169,7 @@ ERRORS: list[tuple[Callable[[Graph, Value], object], str]] = [
         "output 'y': there is an output of this name already",
     ),
     (lambda g, x: g.output("y", ones(3)), "output 'y': value: expect a value of this graph"),
-    (lambda g, x: g.to_wire(), "graph 'g': it has no output"),
+    (lambda g, x: g.to_wire(), "graph 'g' has no output"),
     (lambda g, x: Graph("g", "gpu"), "graph 'g': engine: expect cpu, opencl or opencl:<index>, got 'gpu'"),
     (
         lambda g, x: setattr(g, "engine", "cpu:1x"),

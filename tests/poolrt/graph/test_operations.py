@@ -128,7 +128,7 @@ ERRORS: list[tuple[Callable[[Graph, Value], object], str]] = [
     (lambda g, x: g.slice(x, 0, 1, 7), "axes: expect -4..3, got 7"),
     (lambda g, x: g.expand(x, (2, 4, 10, 24)), "shape: (2, 4, 10, 12) does not expand to (2, 4, 10, 24)"),
     (lambda g, x: g.expand(x, (12,)), "shape: (2, 4, 10, 12) does not expand to (12,)"),
-    (lambda g, x: g.reorder(x, "any"), "format_tag: any is no layout"),
+    (lambda g, x: g.reorder(x, "any"), "format_tag: expect a layout, got any"),
     (
         lambda g, x: g.rnn(x, ones(1, 1, 3, 1, 6), ones(1, 1, 6, 1, 6)),
         "src_layer: expect (T, N, C), got (2, 4, 10, 12)",

@@ -20,7 +20,7 @@ def test_a_model_tells_steps_layouts_and_what_was_inserted(pool: poolrt.Pool) ->
     g.output("y", g.eltwise(x, "tanh", name="act"))
     plan = pool.load(g).plan()
     assert [step.operation for step in plan.steps] == ["reorder", "convolution", "eltwise", "reorder"]
-    assert (plan.reorders, plan.crossings) == (2, 0)
+    assert (plan.reorders, plan.cross_engine_reorders) == (2, 0)
     first, conv, act, last = plan.steps
     assert [str(tensor) for tensor in first.operands] == ["src f32:abcd:1x32x8x8 (input 0)"]
     assert (conv.name, conv.engine, conv.results[0].layout) == ("conv", "cpu", "aBcd16b")
@@ -45,14 +45,14 @@ def test_two_convolutions_in_a_row_have_no_reorder_between_them(pool: poolrt.Poo
     assert reorders(1) == reorders(2) == 2
 
 
-def test_crossings_are_told_with_the_engines_they_join(device: str, settings: dict[str, Any]) -> None:
+def test_cross_engine_reorders_are_listed_with_their_engines(device: str, settings: dict[str, Any]) -> None:
     g = poolrt.Graph("net")
     x = g.eltwise(g.input("x", (4, 8)), "tanh")
     g.output("y", g.eltwise(g.eltwise(x, "exp", engine="opencl:0"), "square"))
     with poolrt.Pool(workers=1, threads=1, **settings) as pool:
         plan = pool.load(g).plan()
     assert [step.engine for step in plan.steps] == ["cpu", "cpu -> opencl:0", "opencl:0", "opencl:0 -> cpu", "cpu"]
-    assert (plan.reorders, plan.crossings) == (0, 2)
+    assert (plan.reorders, plan.cross_engine_reorders) == (0, 2)
 
 
 def test_a_closed_model_tells_nothing(pool: poolrt.Pool) -> None:

@@ -1,4 +1,4 @@
-"""Operators on what is known while a model is loaded: constants, shapes and the integers computed from them."""
+"""Operators on arrays that are known while a model is loaded: constants, shapes and integers computed from them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def constant(call: NodeCall) -> Operand:
 
 
 def constant_of_shape(call: NodeCall) -> Operand:
-    """Return one number seen through a shape; it takes no memory of that size."""
+    """Return one number broadcast to a shape, which takes the memory of one number."""
     filling = call.attrs.get("value")
     number = np.zeros(1, np.float32) if filling is None else tensor(filling, None)
     return np.broadcast_to(number.reshape(()), call.known_integers(0, "shape"))
@@ -46,7 +46,7 @@ def gather(call: NodeCall) -> Operand:
 
 
 def cast(call: NodeCall) -> Operand:
-    """Convert a known array; a tensor may only be cast to what it is."""
+    """Convert a known array; a tensor may only be cast to its own type."""
     target: np.dtype[Any] = np.dtype(onnx_package().helper.tensor_dtype_to_np_dtype(call.attrs["to"]))
     found = call.operand(0)
     if isinstance(found, Value):

@@ -56,7 +56,7 @@ def variadic(algorithm: str) -> Operator:
             return operands[0] if len(operands) == 1 else call.graph.sum(operands, name=call.name)
 
         def combine(left: Operand, right: Operand) -> Operand:
-            return call.graph.binary(left, right, algorithm, name=call.also(algorithm))
+            return call.graph.binary(left, right, algorithm, name=call.name_part(algorithm))
 
         return reduce(combine, operands)
 
@@ -64,7 +64,7 @@ def variadic(algorithm: str) -> Operator:
 
 
 def clip(call: NodeCall) -> Operand:
-    """Limits are attributes until opset 10, operands since."""
+    """Clip; the limits are attributes until opset 10, operands since."""
     limits = [-_LARGEST, _LARGEST]
     computed: list[tuple[int, str]] = []
     for index, (name, opposite) in enumerate((("min", "max"), ("max", "min"))):
@@ -78,42 +78,44 @@ def clip(call: NodeCall) -> Operand:
                 limits[index] = float(given.reshape(()))
     result = call.graph.eltwise(call.tensor(0), "clip", *limits, name=call.name)
     for index, algorithm in computed:
-        result = call.graph.binary(result, call.tensor(index), algorithm, name=call.also(algorithm))
+        result = call.graph.binary(result, call.tensor(index), algorithm, name=call.name_part(algorithm))
     return result
 
 
 def prelu(call: NodeCall) -> Operand:
-    """The positive part, and the negative part times a slope."""
+    """Add the positive part, and the negative part times a slope."""
     source = call.tensor(0)
-    negative_part = call.graph.binary(source, 0.0, "min", name=call.also("min"))
-    scaled = call.graph.binary(negative_part, call.tensor(1), "mul", name=call.also("mul"))
-    return call.graph.binary(call.graph.eltwise(source, "relu", name=call.also("relu")), scaled, "add", name=call.name)
+    negative_part = call.graph.binary(source, 0.0, "min", name=call.name_part("min"))
+    scaled = call.graph.binary(negative_part, call.tensor(1), "mul", name=call.name_part("mul"))
+    return call.graph.binary(
+        call.graph.eltwise(source, "relu", name=call.name_part("relu")), scaled, "add", name=call.name
+    )
 
 
 def selu(call: NodeCall) -> Operand:
-    """An elu, scaled."""
+    """Scale an elu."""
     alpha, gamma = float(call.attrs.get("alpha", 1.67326319)), float(call.attrs.get("gamma", 1.05070102))
-    inner = call.graph.eltwise(call.tensor(0), "elu", alpha, name=call.also("elu"))
+    inner = call.graph.eltwise(call.tensor(0), "elu", alpha, name=call.name_part("elu"))
     return call.graph.eltwise(inner, "linear", gamma, name=call.name)
 
 
 def mean(call: NodeCall) -> Operand:
-    """The sum, divided by the number of tensors."""
+    """Divide the sum by the number of tensors."""
     total = variadic("add")(call)
-    return call.graph.eltwise(total, "linear", 1 / len(call.operands), name=call.also("mean"))
+    return call.graph.eltwise(total, "linear", 1 / len(call.operands), name=call.name_part("mean"))
 
 
 def softsign(call: NodeCall) -> Operand:
-    """X / (1 + |x|)."""
+    """Compute x / (1 + |x|)."""
     source = call.tensor(0)
     divisor = call.graph.eltwise(
-        call.graph.eltwise(source, "abs", name=call.also("abs")), "linear", 1.0, 1.0, name=call.also("add")
+        call.graph.eltwise(source, "abs", name=call.name_part("abs")), "linear", 1.0, 1.0, name=call.name_part("add")
     )
     return call.graph.binary(source, divisor, "div", name=call.name)
 
 
 def gelu(call: NodeCall) -> Operand:
-    """Only the exact form, with the error function."""
+    """Compute the exact form, with the error function; no approximation is supported."""
     approximate = call.attrs.get("approximate", b"none")
     if approximate != b"none":
         raise call.unsupported(f"approximate={approximate.decode()!r} is not supported, only 'none' is")
@@ -121,7 +123,7 @@ def gelu(call: NodeCall) -> Operand:
 
 
 def power(call: NodeCall) -> Operand:
-    """Only the exponents that have a function of their own."""
+    """Raise to an exponent for which there is an eltwise function; no other is supported."""
     base, exponent = call.operand(0), call.known(1, "the exponent")
     if not isinstance(base, Value):
         return np.power(base, exponent).astype(base.dtype)
@@ -132,18 +134,18 @@ def power(call: NodeCall) -> Operand:
 
 
 def negative(call: NodeCall) -> Operand:
-    """A tensor times -1."""
+    """Multiply by -1."""
     source = call.operand(0)
     return call.graph.eltwise(source, "linear", -1.0, name=call.name) if isinstance(source, Value) else -source
 
 
 def reciprocal(call: NodeCall) -> Operand:
-    """1 divided by a tensor."""
+    """Divide 1 by a tensor."""
     return call.graph.binary(np.ones(1, np.float32), call.tensor(0), "div", name=call.name)
 
 
 def _legacy_broadcast(call: NodeCall) -> Operand:
-    """Until opset 6 the second operand may be aligned at an axis of the first: append dimensions of 1 behind it."""
+    """Return the second operand. Until opset 6 it may be aligned at an axis of the first: append dimensions of 1."""
     right = call.operand(1)
     if call.opset >= 7 or not call.attrs.get("broadcast", 0) or "axis" not in call.attrs:
         return right
@@ -151,7 +153,9 @@ def _legacy_broadcast(call: NodeCall) -> Operand:
     behind = ndims - call.attrs["axis"] % ndims - len(right.shape)
     dims = (*right.shape, *(1,) * behind)
     return (
-        call.graph.reshape(right, dims, name=call.also("reshape")) if isinstance(right, Value) else right.reshape(dims)
+        call.graph.reshape(right, dims, name=call.name_part("reshape"))
+        if isinstance(right, Value)
+        else right.reshape(dims)
     )
 
 

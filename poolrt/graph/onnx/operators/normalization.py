@@ -11,7 +11,7 @@ from ..call import NodeCall, Operand, Operator
 
 
 def batch_normalization(call: NodeCall) -> Operand:
-    """ONNX's order is src, scale, shift, mean, variance."""
+    """Reorder the operands: ONNX's order is src, scale, shift, mean, variance."""
     call.only_output("of running statistics")
     if call.attrs.get("training_mode", 0):
         raise call.unsupported("training_mode is 1")
@@ -23,7 +23,7 @@ def batch_normalization(call: NodeCall) -> Operand:
 
 
 def lrn(call: NodeCall) -> Operand:
-    """ONNX's bias is oneDNN's k."""
+    """Rename the attributes: ONNX's bias is oneDNN's k."""
     if "size" not in call.attrs:
         raise call.malformed("attribute size is missing")
     alpha, beta, bias = (float(call.attrs.get(n, d)) for n, d in (("alpha", 1e-4), ("beta", 0.75), ("bias", 1.0)))
@@ -31,7 +31,7 @@ def lrn(call: NodeCall) -> Operand:
 
 
 def softmax(algorithm: str) -> Operator:
-    """Until opset 12 everything from ``axis`` on is normalised together; since then ``axis`` alone."""
+    """Return the operator that normalises along ``axis``; until opset 12 along all dimensions from ``axis`` on."""
 
     def operator(call: NodeCall) -> Operand:
         src, sizes = call.tensor(0), call.shape(0)
@@ -40,9 +40,11 @@ def softmax(algorithm: str) -> Operator:
         axis = normalize_axis(call.attrs.get("axis", 1), len(sizes))
         if math.prod(sizes[axis + 1 :]) == 1:
             return call.graph.softmax(src, axis, algorithm, name=call.name)
-        flat = call.graph.reshape(src, (math.prod(sizes[:axis]), math.prod(sizes[axis:])), name=call.also("flatten"))
+        flat = call.graph.reshape(
+            src, (math.prod(sizes[:axis]), math.prod(sizes[axis:])), name=call.name_part("flatten")
+        )
         result = call.graph.softmax(flat, 1, algorithm, name=call.name)
-        return call.graph.reshape(result, sizes, name=call.also("reshape"))
+        return call.graph.reshape(result, sizes, name=call.name_part("reshape"))
 
     return operator
 

@@ -12,17 +12,17 @@ from ..call import NodeCall, Operand, Operator
 
 
 def gemm(call: NodeCall) -> Operand:
-    """Alpha * op(A) * op(B) + beta * C; with constant B and a row of constants for C it is an inner product."""
+    """Compute alpha * op(A) * op(B) + beta * C: an inner product if B is constant and C a constant row."""
     alpha, beta = float(call.attrs.get("alpha", 1.0)), float(call.attrs.get("beta", 1.0))
     left, right = call.tensor(0), call.tensor(1)
     turned = bool(call.attrs.get("transB", 0))
     if call.attrs.get("transA", 0):
-        left = call.graph.transpose(left, (1, 0), name=call.also("A"))
+        left = call.graph.transpose(left, (1, 0), name=call.name_part("A"))
     extra = call.tensor(2) if call.has(2) and beta != 0.0 else None
     outputs = right.shape[0 if turned else 1]
     row = None if extra is None else _row(extra, outputs, beta)
     if isinstance(right, Value):
-        right = call.graph.transpose(right, (1, 0), name=call.also("B")) if turned else right
+        right = call.graph.transpose(right, (1, 0), name=call.name_part("B")) if turned else right
         result = _scaled(call, call.graph.matmul(left, right, name=call.name), alpha, "alpha")
         row = None
     else:
@@ -31,24 +31,24 @@ def gemm(call: NodeCall) -> Operand:
         result = call.graph.inner_product(left, weights, row, name=call.name)
     if extra is None or row is not None:
         return result
-    return call.graph.binary(result, _scaled(call, extra, beta, "beta"), "add", name=call.also("C"))
+    return call.graph.binary(result, _scaled(call, extra, beta, "beta"), "add", name=call.name_part("C"))
 
 
 def matmul(call: NodeCall) -> Operand:
-    """As NumPy's matmul, operands of rank 1 included."""
+    """Multiply as NumPy's matmul does, operands of rank 1 included."""
     left, right = call.tensor(0), call.tensor(1)
     rows, columns = len(left.shape) == 1, len(right.shape) == 1
     if rows:
-        left = call.graph.unsqueeze(left, 0, name=call.also("A"))
+        left = call.graph.unsqueeze(left, 0, name=call.name_part("A"))
     if columns:
-        right = call.graph.unsqueeze(right, 1, name=call.also("B"))
+        right = call.graph.unsqueeze(right, 1, name=call.name_part("B"))
     result = call.graph.matmul(left, right, name=call.name)
     dropped = [axis for axis, one in ((-2, rows), (-1, columns)) if one]
-    return call.graph.squeeze(result, dropped, name=call.also("squeeze")) if dropped else result
+    return call.graph.squeeze(result, dropped, name=call.name_part("squeeze")) if dropped else result
 
 
 def _row(extra: Operand, outputs: int, beta: float) -> np.ndarray[Any, Any] | None:
-    """Return a constant C that is the same for every row as a bias, else None."""
+    """Return C as a bias if it is constant and the same for every row, else None."""
     if isinstance(extra, Value) or extra.size not in (1, outputs) or extra.shape[-1:] not in ((), (1,), (outputs,)):
         return None
     if extra.size == outputs and extra.shape[-1:] != (outputs,):
@@ -58,7 +58,7 @@ def _row(extra: Operand, outputs: int, beta: float) -> np.ndarray[Any, Any] | No
 
 
 def _scaled(call: NodeCall, operand: Operand, factor: float, part: str) -> Operand:
-    return operand if factor == 1.0 else call.graph.eltwise(operand, "linear", factor, name=call.also(part))
+    return operand if factor == 1.0 else call.graph.eltwise(operand, "linear", factor, name=call.name_part(part))
 
 
 OPERATORS: Final[Mapping[str, Operator]] = {"Gemm": gemm, "MatMul": matmul}

@@ -21,7 +21,7 @@ def reshaped(call: NodeCall, source: Operand, dims: Sequence[int]) -> Operand:
 
 
 def reshape(call: NodeCall) -> Operand:
-    """A size of 0 keeps the source's, unless ``allowzero`` says that it means 0."""
+    """Reshape; a size of 0 keeps the source's unless ``allowzero`` is set, which is not supported."""
     wanted = call.integers("shape") if call.opset < 5 else call.known_integers(1, "shape")
     if 0 in wanted and call.attrs.get("allowzero", 0):
         raise call.unsupported("a size of 0")
@@ -33,13 +33,13 @@ def flatten(call: NodeCall) -> Operand:
     sizes = call.shape(0)
     axis = call.attrs.get("axis", 1)
     axis = axis + len(sizes) if axis < 0 else axis
-    # The batch may come in other sizes; the rest is fixed where the rows are not one of its dimensions.
+    # With axis 1 the batch may have another size later; otherwise the rows are a product of sizes, which is fixed.
     dims = (0, -1) if axis == 1 else (math.prod(sizes[:axis]), math.prod(sizes[axis:]))
     return reshaped(call, call.operand(0), dims)
 
 
 def squeeze(call: NodeCall) -> Operand:
-    """Without axes every dimension of 1 goes."""
+    """Drop dimensions of 1: those at the axes, or all of them."""
     axes, source = call.axes(1), call.operand(0)
     if isinstance(source, Value):
         return call.graph.squeeze(source, axes, name=call.name)
@@ -47,7 +47,7 @@ def squeeze(call: NodeCall) -> Operand:
 
 
 def unsqueeze(call: NodeCall) -> Operand:
-    """Axes count in the result."""
+    """Insert dimensions of 1 at axes of the result."""
     axes, source = call.axes(1), call.operand(0)
     if axes is None:
         raise call.malformed("axes are missing")
@@ -57,7 +57,7 @@ def unsqueeze(call: NodeCall) -> Operand:
 
 
 def transpose(call: NodeCall) -> Operand:
-    """Without ``perm`` the dimensions are reversed."""
+    """Permute dimensions; without ``perm``, reverse them."""
     source = call.operand(0)
     perm = call.integers("perm", range(len(source.shape) - 1, -1, -1))
     if isinstance(source, Value):
@@ -66,7 +66,7 @@ def transpose(call: NodeCall) -> Operand:
 
 
 def concat(call: NodeCall) -> Operand:
-    """Until opset 3 the axis was 1 unless given; since then it must be."""
+    """Join along an axis, which is 1 by default until opset 3 and required since."""
     axis = call.attrs.get("axis", 1 if call.opset < 4 else None)
     if axis is None:
         raise call.malformed("attribute axis is missing")
@@ -78,12 +78,12 @@ def concat(call: NodeCall) -> Operand:
 
 
 def identity(call: NodeCall) -> Operand:
-    """The operand itself goes by another name."""
+    """Return the operand itself."""
     return call.operand(0)
 
 
 def dropout(call: NodeCall) -> Operand:
-    """Nothing is dropped outside of training."""
+    """Return the operand: inference drops nothing."""
     call.only_output("mask")
     if call.has(2) and bool(call.known(2, "training_mode").any()):
         raise call.unsupported("training_mode is true")

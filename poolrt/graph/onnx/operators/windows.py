@@ -9,7 +9,7 @@ from ..call import NodeCall, Operand, Operator
 
 
 def convolution(call: NodeCall) -> Operand:
-    """A dilation of 1 is dense in ONNX, 0 here."""
+    """Convert dilations: 1 is dense in ONNX, 0 here."""
     kernel = call.shape(1)[2:]
     window, _ = _window(call, kernel)
     bias = call.tensor(2) if call.has(2) else None
@@ -18,7 +18,7 @@ def convolution(call: NodeCall) -> Operand:
 
 
 def max_pooling(call: NodeCall) -> Operand:
-    """Padding never is the maximum."""
+    """Pool the maximum; padding never is one."""
     call.only_output("Indices")
     kernel = call.integers("kernel_shape")
     window, _ = _window(call, kernel)
@@ -26,13 +26,13 @@ def max_pooling(call: NodeCall) -> Operand:
 
 
 def average_pooling(call: NodeCall) -> Operand:
-    """What ceil_mode adds behind the padding never counts, so that it cannot be taken for padding that does."""
+    """Pool the average; elements that ceil_mode adds after the padding never count, even if padding does."""
     kernel = call.integers("kernel_shape")
     window, added = _window(call, kernel)
     counts = bool(call.attrs.get("count_include_pad", 0))
     padded = any(before or after for before, after in window["padding"])
     if counts and added:
-        raise call.unsupported("ceil_mode=1 with count_include_pad=1 is not supported where the last window is cut")
+        raise call.unsupported("ceil_mode=1 with count_include_pad=1 is not supported if the last window is cut")
     algorithm = "avg_include_padding" if counts or not padded else "avg_exclude_padding"
     return call.graph.pooling(call.tensor(0), algorithm, kernel, name=call.name, **window)
 
@@ -47,14 +47,16 @@ def global_pooling(algorithm: str) -> Operator:
 
 
 def reduce_mean(call: NodeCall) -> Operand:
-    """The mean over all spatial dimensions is a global pooling; no other is supported."""
+    """Turn the mean over all spatial dimensions into a global pooling; no other is supported."""
     ndims = len(call.shape(0))
     axes = call.axes(1)
     spatial = tuple(range(2, ndims))
     if ndims < 3 or axes is None or tuple(sorted(axis % ndims for axis in axes)) != spatial:
         raise call.unsupported("only the mean over all spatial dimensions is supported")
     pooled = call.graph.pooling(call.tensor(0), "avg_include_padding", call.shape(0)[2:], name=call.name)
-    return pooled if call.attrs.get("keepdims", 1) else call.graph.squeeze(pooled, spatial, name=call.also("squeeze"))
+    return (
+        pooled if call.attrs.get("keepdims", 1) else call.graph.squeeze(pooled, spatial, name=call.name_part("squeeze"))
+    )
 
 
 def _window(call: NodeCall, kernel: tuple[int, ...]) -> tuple[dict[str, Any], bool]:
@@ -83,14 +85,14 @@ def _window(call: NodeCall, kernel: tuple[int, ...]) -> tuple[dict[str, Any], bo
 
 
 def _same(size: int, reach: int, stride: int, *, upper: bool) -> tuple[int, int]:
-    """Return the padding that makes ceil(size / stride) windows; an odd one goes behind (upper) or before."""
+    """Return the padding that makes ceil(size / stride) windows; the larger half comes after (upper) or before."""
     total = max((-(-size // stride) - 1) * stride + reach - size, 0)
     small, large = total // 2, total - total // 2
     return (small, large) if upper else (large, small)
 
 
 def _round_up(size: int, reach: int, stride: int, padding: tuple[int, int]) -> tuple[int, int]:
-    """Return the padding that gives room to a last window that is cut, unless it starts in the padding behind."""
+    """Return the padding with room for a last window that is cut, unless that starts in the padding after src."""
     before, after = padding
     windows = -(-(size + before + after - reach) // stride) + 1
     if (windows - 1) * stride >= size + before:
