@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from zlib import crc32
 
 import pytest
 
@@ -16,6 +17,19 @@ from .compiled import region_loop
 from .implementations.opencl.reference.runner import OpenClRunner
 from .native_runner import LEVELS, NativeRunner
 from .verbose.lines import Told, parsed
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave one of the two ISA levels below the host's to the thorough tier: another one from case to case."""
+    order = list(ISA_LEVELS)
+    weaker = [level for level in LEVELS if order.index(level) < order.index(host_isa())]
+    for item in items:
+        parameters = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+        if (level := parameters.get("isa")) in weaker:
+            case = item.nodeid.replace(str(level), "")
+            if weaker[crc32(case.encode()) % len(weaker)] != level:
+                item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(scope="session")

@@ -26,8 +26,8 @@ from .problems import FAST, cells
 from .table import offered
 from .verification import Verification
 
-#: Problems for each implementation by engine kind, and the most that are drawn to find them.
-PROBLEMS = {"cpu": 16, "opencl": 6}
+#: Problems for each implementation by engine kind: first those of the thorough tier. And the most that are drawn to find them.
+PROBLEMS = {"cpu": (16, 5), "opencl": (6, 2)}
 DRAWS = 10_000
 RELU = PostOp("eltwise", "relu")
 
@@ -67,10 +67,13 @@ def made_for_speed(engine_kind: str) -> list[str]:
     [(runner, kind) for runner, engine in (("native", "cpu"), ("opencl", "opencl")) for kind in made_for_speed(engine)],
     indirect=["verification"],
 )
-def test_every_implementation_made_for_speed_computes_random_problems(verification: Verification, kind: str) -> None:
+@pytest.mark.parametrize("tier", [pytest.param(0, id="thorough", marks=pytest.mark.slow), pytest.param(1, id="few")])
+def test_every_implementation_made_for_speed_computes_random_problems(
+    verification: Verification, kind: str, tier: int
+) -> None:
     rng = random.Random(verification.seed)
     listed = {name for cell in cells() if cell.kind == kind for name in offered(cell, verification.target)}
-    count = PROBLEMS[verification.target.engine_kind]
+    count = PROBLEMS[verification.target.engine_kind][tier]
     left = Counter(dict.fromkeys((name for name in listed if not name.startswith(REFERENCE)), count))
     assert left
     for pd in offers(kind, verification, rng):

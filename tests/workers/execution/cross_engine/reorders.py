@@ -26,6 +26,7 @@ from tests.references.layout import between, pack, unpack
 from tests.workers.desc.layouts import placed
 from tests.workers.implementations.reference.drawing import LAST_PLACE, TYPES
 from tests.workers.implementations.reference.drawing import arguments as drawn
+from tests.workers.refusals import refusals
 
 from . import streams as crossing_streams
 
@@ -164,13 +165,7 @@ def refused(cpu: Engine, gpu: Engine, cache: PrimitiveCache) -> list[str]:
         lambda: Reorder.PrimitiveDesc(gpu, src, dst, "cpu", "opencl"),
         lambda: Reorder.PrimitiveDesc(gpu, src, "cpu", dst),  # type: ignore[call-overload]
     ]
-    said = []
-    for call in calls:
-        try:
-            call()
-        except (TypeError, ValueError) as error:
-            said.append(str(error))
-    return said
+    return refusals(calls)
 
 
 def queries(cpu: Engine, gpu: Engine) -> dict[str, object]:

@@ -14,6 +14,7 @@ from poolrt.workers.execution.primitive import Primitive
 from poolrt.workers.primitives.cache import PrimitiveCache
 from poolrt.workers.threadpools.interface import KernelFailed, ThreadpoolInterface
 from tests.references.layout import pack, unpack
+from tests.workers.refusals import refusals
 from tests.workers.threadpools.checking import CheckingPool, CheckingStream
 from tests.workers.threadpools.kinds import KINDS, made, region_loop
 from tests.workers.threadpools.poison import FreedMemory, poisoned
@@ -234,13 +235,7 @@ def refused(host: Crossings, device: Crossings) -> list[str]:
         lambda: Reorder.PrimitiveDesc(cpu, PLAIN, cpu, PLAIN, stream=Stream(gpu)),
         lambda: Reorder.PrimitiveDesc(cpu, PLAIN, gpu, BLOCKED, stream=gpu),  # type: ignore[call-overload]
     ]
-    said = []
-    for call in calls:
-        try:
-            call()
-        except (TypeError, ValueError) as error:
-            said.append(str(error))
-    return said
+    return refusals(calls)
 
 
 def offered(engines: tuple[Engine, Engine, Engine]) -> dict[str, list[str]]:
