@@ -190,7 +190,7 @@ def _print_result(found: Mapping[str, Any], options: argparse.Namespace, report:
     if "plan" in found:
         plan = found["plan"]
         report.say(
-            f"plan        {len(plan['steps'])} steps, {plan['reorders']} reorders, {plan['cross_engine_reorders']} across engines"
+            f"plan        {len(plan['steps'])} steps, {plan['reorders']} reorders, {plan['crossings']} across engines"
         )
         report.say_table([_row(step) for step in plan["steps"]], indent=" " * 12)
 
@@ -201,9 +201,9 @@ def _row(step: Mapping[str, Any]) -> list[str]:
 
 
 def _plan(plan: PlanListing) -> dict[str, Any]:
-    """Return a plan as a JSON object."""
+    """Return a plan as a JSON object; "crossings" counts the reorders across engines."""
     rows = {"constants": [_step(step) for step in plan.constants], "steps": [_step(step) for step in plan.steps]}
-    return {"reorders": plan.reorders, "cross_engine_reorders": plan.cross_engine_reorders, **rows}
+    return {"reorders": plan.reorders, "crossings": plan.cross_engine_reorders, **rows}
 
 
 def _step(step: PlannedStep) -> dict[str, Any]:

@@ -127,7 +127,7 @@ def test_people_get_a_summary(place: Path) -> None:
 def test_a_plan_is_shown_in_text_and_json(place: Path) -> None:
     done = _run(place, "m.onnx", "--random-inputs", "5", "--plan", "--json")
     plan = _json(done)["plan"]
-    assert (plan["reorders"], plan["cross_engine_reorders"]) == (0, 0)
+    assert (plan["reorders"], plan["crossings"]) == (0, 0)
     assert [step["operation"] for step in plan["steps"]] == ["eltwise", "binary"]
     assert plan["steps"][0]["operands"] == ["src f32:abcd:1x16x8x8 (input 0)"]
     assert "plan        2 steps, 0 reorders, 0 across engines" in done.stderr
