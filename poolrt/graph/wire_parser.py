@@ -6,14 +6,15 @@ read, results have the shapes that inference gives), or raises GraphError. Lower
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
+from dataclasses import dataclass, fields
 from reprlib import repr as shorten
-from typing import Any, Final
+from typing import Any
 
 from poolrt.workers.desc import MemoryDesc
 from poolrt.workers.desc.attributes import MAX_POST_OPS
+from poolrt.workers.desc.codec import decode
 from poolrt.workers.desc.op_desc import FORWARD, one_of
 from poolrt.workers.desc.quantisation import KINDS
 
@@ -24,24 +25,41 @@ from .inference.operands import operand_arguments, result_arguments
 from .inference.operations import infer, is_view, op_desc
 from .ir import MAX_TENSOR, Attribute, Node, PostOpUse, QuantisationUse, TypedGraph
 
-_INTEGERS: Final = "tuple[int, ...]"
-_GRAPH: Final = {
-    "name": "str", "engine": "str", "values": "list", "inputs": "list", "outputs": "list", "constants": "list",
-    "nodes": "list",
-}  # fmt: skip
-_VALUE: Final = {"dims": _INTEGERS, "dtype": "str"}
-_PORT: Final = {"name": "str", "value": "int"}
-_CONSTANT: Final = {"value": "int", "bytes": "int"}
-_NODE: Final = {
-    "kind": "str", "name": "str", "inputs": _INTEGERS, "outputs": _INTEGERS, "attributes": "dict", "post_ops": "list",
-    "quantisation": "list", "engine": "str", "implementation": "str",
-}  # fmt: skip
-_ELTWISE: Final = {"kind": "str", "algorithm": "str", "alpha": "float", "beta": "float"}
-_BINARY: Final = {"kind": "str", "algorithm": "str", "value": "int"}
-_QUANTISATION: Final = {"kind": "str", "argument": "int", "mask": "int", "value": "int"}
-_TYPES: Final = {"float": frozenset({float, int})} | {
-    of.__name__: frozenset({of}) for of in (int, str, bool, list, dict)
-}
+
+@dataclass(frozen=True, slots=True)
+class WireGraph:
+    """The fields of a graph on the wire; those of its lists are below."""
+
+    name: str
+    engine: str
+    values: list[Any]
+    inputs: tuple[tuple[str, int], ...]
+    outputs: tuple[tuple[str, int], ...]
+    constants: tuple[tuple[int, int], ...]
+    nodes: list[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class WireValue:
+    """The fields of a value on the wire."""
+
+    dims: tuple[int, ...]
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class WireNode:
+    """The fields of a node on the wire."""
+
+    kind: str
+    name: str
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    attrs: dict[str, Any]
+    post_ops: list[Any]
+    quantisation: tuple[QuantisationUse, ...]
+    engine: str
+    implementation: str
 
 
 def parse(wire: object) -> TypedGraph:
@@ -60,23 +78,26 @@ class _Parser:
     def parse(self, wire: object) -> TypedGraph:
         if type(wire) is not dict:
             raise ValueError(f"expect a dict, got {shorten(wire)}")
-        name, engine, values, *parts = _record([wire.get(field) for field in _GRAPH], _GRAPH)
-        for value in values:
+        graph = decode(WireGraph, [wire.get(field.name) for field in fields(WireGraph)])
+        for value in graph.values:
             with _at(f"value {len(self.descs)}"):
                 self.descs.append(_desc(value))
-        inputs, outputs, constants = (
-            [_record(each, of) for each in part] for part, of in zip(parts, (_PORT, _PORT, _CONSTANT), strict=False)
-        )
-        self.define([value for _, value in inputs])
-        for value, nbytes in constants:
+        self.define([value for _, value in graph.inputs])
+        for value, nbytes in graph.constants:
             self.define([value])
             if nbytes != self.descs[value].nbytes:
                 raise ValueError(f"constant {value} has {self.descs[value].nbytes} bytes, not {nbytes}")
-        nodes = tuple(self.node(number, node) for number, node in enumerate(parts[-1]))
-        self.require_defined([value for _, value in outputs])
-        ports = tuple((name, value) for name, value in inputs), tuple((name, value) for name, value in outputs)
-        constant = tuple(value for value, _ in constants)
-        return TypedGraph(name, require_engine(engine), dict(enumerate(self.descs)), *ports, constant, nodes)
+        nodes = tuple(self.node(number, node) for number, node in enumerate(graph.nodes))
+        self.require_defined([value for _, value in graph.outputs])
+        return TypedGraph(
+            graph.name,
+            require_engine(graph.engine),
+            dict(enumerate(self.descs)),
+            graph.inputs,
+            graph.outputs,
+            tuple(value for value, _ in graph.constants),
+            nodes,
+        )
 
     def define(self, values: Sequence[int]) -> None:
         for value in values:
@@ -91,21 +112,21 @@ class _Parser:
 
     def node(self, number: int, wire: object) -> Node:
         with _at(f"node {number}"):
-            kind, name, inputs, outputs, attrs, post_ops, quantisation, engine, implementation = _record(wire, _NODE)
-        with _at(f"node {name!r} ({kind})"):
+            given = decode(WireNode, wire)
+        with _at(f"node {given.name!r} ({given.kind})"):
             node = Node(
-                kind,
-                name,
-                inputs,
-                outputs,
-                _attributes(kind, attrs),
-                tuple(map(_post_op, post_ops)),
-                tuple(QuantisationUse(*_record(use, _QUANTISATION)) for use in quantisation),
-                engine and require_engine(engine),
-                implementation,
+                given.kind,
+                given.name,
+                given.inputs,
+                given.outputs,
+                _attributes(given.kind, given.attrs),
+                tuple(map(_post_op, given.post_ops)),
+                given.quantisation,
+                given.engine and require_engine(given.engine),
+                given.implementation,
             )
             self.require_defined(node.uses())
-            self.define(outputs)
+            self.define(node.outputs)
             self.check(node)
         return node
 
@@ -156,16 +177,16 @@ def _at(where: str) -> Iterator[None]:
 
 
 def _desc(wire: object) -> MemoryDesc:
-    dims, dtype = _record(wire, _VALUE)
-    if any(size < 1 for size in dims):
-        raise ValueError(f"dims: expect sizes of at least 1, got {shorten(dims)}")
-    desc = MemoryDesc(dims, dtype)
+    value = decode(WireValue, wire)
+    if any(size < 1 for size in value.dims):
+        raise ValueError(f"dims: expect sizes of at least 1, got {shorten(value.dims)}")
+    desc = MemoryDesc(value.dims, value.dtype)
     if desc.nbytes > MAX_TENSOR:
         raise ValueError(f"it has {desc.nbytes} bytes, more than {MAX_TENSOR}")
     return desc
 
 
-def _attributes(kind: str, wire: Mapping[object, object]) -> dict[str, Attribute]:
+def _attributes(kind: str, wire: dict[str, Any]) -> dict[str, Attribute]:
     types = attribute_types(kind)
     for name in wire:
         if name not in types:
@@ -173,41 +194,20 @@ def _attributes(kind: str, wire: Mapping[object, object]) -> dict[str, Attribute
     for name, (_, optional) in types.items():
         if name not in wire and not optional:
             raise ValueError(f"attributes: {name} is missing")
-    found = {name: _typed(name, of, wire[name]) for name, (of, _) in types.items() if name in wire}
-    one_of("prop", found.get("prop", FORWARD[0]), FORWARD)
+    found: dict[str, Attribute] = {}
+    for name in wire:
+        with _at(f"attributes: {name}"):
+            found[name] = decode(types[name][0], wire[name])
+    one_of("prop", wire.get("prop", FORWARD[0]), FORWARD)
     return found
 
 
 def _post_op(wire: object) -> PostOpUse:
     kind = wire[0] if type(wire) is list and wire else None
-    if kind == "binary":
-        kind, algorithm, value = _record(wire, _BINARY)
-        return PostOpUse(kind, algorithm, value=value)
-    if kind != "eltwise":
-        raise ValueError(f"post_ops: unknown post-op kind {shorten(kind)}; known: eltwise, binary")
-    return PostOpUse(*_record(wire, _ELTWISE))
-
-
-def _record(wire: object, fields: Mapping[str, str]) -> list[Any]:
-    """Return the fields of a list, each of its type."""
-    if type(wire) is not list or len(wire) != len(fields):
-        raise ValueError(f"expect [{', '.join(fields)}], got {shorten(wire)}")
-    return [_typed(name, of, value) for (name, of), value in zip(fields.items(), wire, strict=True)]
-
-
-def _typed(name: str, of: str, value: Any) -> Any:
-    """Return a value of a type, and a list as the tuple that its type is. Raises ValueError for another type."""
-    item, is_tuple = _item_type(of)
-    known = _TYPES[item]
-    if is_tuple and type(value) is list and known.issuperset(map(type, value)):
-        return tuple(map(float, value) if item == "float" else value)
-    if not is_tuple and type(value) in known:
-        return float(value) if item == "float" else value
-    raise ValueError(f"{name}: expect {of}, got {shorten(value)}")
-
-
-@cache
-def _item_type(of: str) -> tuple[str, bool]:
-    """Return the type of the items of a tuple type, or another type itself; and whether it is a tuple type."""
-    item = of.removeprefix("tuple[").removesuffix(", ...]")
-    return item, item != of
+    with _at("post_ops"):
+        if kind == "binary":
+            _, algorithm, value = decode(tuple[str, str, int], wire)
+            return PostOpUse(kind, algorithm, value=value)
+        if kind != "eltwise":
+            raise ValueError(f"unknown post-op kind {shorten(kind)}; known: eltwise, binary")
+        return PostOpUse(*decode(tuple[str, str, float, float], wire))

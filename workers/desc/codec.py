@@ -20,7 +20,7 @@ _Decoder: TypeAlias = Callable[[Any], Any]
 #: Types that messages carry as they are -> what stands for them. An integer may stand for a float, and stays one.
 _PLAIN: Final[dict[Any, tuple[type, ...]]] = {
     float: (float, int),
-    **{kind: (kind,) for kind in (int, str, bytes, bool, list, NoneType)},
+    **{kind: (kind,) for kind in (int, str, bytes, bool, list, dict, NoneType)},
 }
 
 
@@ -53,8 +53,8 @@ def _decoder(kind: Any) -> _Decoder:
             return _record([f"item {n}" for n in range(len(items))], items, lambda *values: values)
         item = _decoder(items[0])
         return lambda wire: tuple([item(each) for each in _check_list(wire)])
-    if kind in _PLAIN:
-        return _plain(_PLAIN[kind])
+    if (get_origin(kind) or kind) in _PLAIN:
+        return _plain(_PLAIN[get_origin(kind) or kind])
     if issubclass(kind, IntEnum):
         return cast("_Decoder", kind)
     hints, names = get_type_hints(kind), _names(kind)

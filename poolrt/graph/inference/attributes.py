@@ -5,29 +5,29 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from functools import cache
-from typing import Final
+from typing import Any, Final, TypeAlias, get_type_hints
 
 from poolrt.workers import desc
 from poolrt.workers.desc import OPERATIONS
 
-_INTEGERS: Final = "tuple[int, ...]"
+_Integers: TypeAlias = tuple[int, ...]
 #: Attributes that no descriptor has, because they only say which shape or layout the result has.
-_OF_RESULTS: Final[Mapping[str, Mapping[str, str]]] = {
-    "reshape": {"shape": _INTEGERS, "axes": _INTEGERS},
-    "transpose": {"perm": _INTEGERS},
-    "slice": {"starts": _INTEGERS, "ends": _INTEGERS, "steps": _INTEGERS},
-    "expand": {"shape": _INTEGERS},
-    "reduction": {"axes": _INTEGERS},
-    "resampling": {"sizes": _INTEGERS, "factors": "tuple[float, ...]"},
-    "deconvolution": {"output_padding": _INTEGERS},
-    "reorder": {"tag": "str"},
+_OF_RESULTS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "reshape": {"shape": _Integers, "axes": _Integers},
+    "transpose": {"perm": _Integers},
+    "slice": {"starts": _Integers, "ends": _Integers, "steps": _Integers},
+    "expand": {"shape": _Integers},
+    "reduction": {"axes": _Integers},
+    "resampling": {"sizes": _Integers, "factors": tuple[float, ...]},
+    "deconvolution": {"output_padding": _Integers},
+    "reorder": {"tag": str},
 }
 #: Fields of descriptors that nodes do not have: they belong to gradients and to reorders between engines.
 _NOT_IN_GRAPHS: Final = frozenset({"use_dst", "src_engine", "dst_engine"})
 
 
 @cache
-def attribute_types(kind: str) -> Mapping[str, tuple[str, bool]]:
+def attribute_types(kind: str) -> Mapping[str, tuple[Any, bool]]:
     """Return the type of each attribute, and whether it is optional. Raises ValueError for an unknown kind."""
     found = {name: (of, False) for name, of in _OF_RESULTS.get(kind, {}).items()}
     if kind not in OPERATIONS:
@@ -35,7 +35,9 @@ def attribute_types(kind: str) -> Mapping[str, tuple[str, bool]]:
             known = ", ".join(dict.fromkeys((*OPERATIONS, *_OF_RESULTS)))
             raise ValueError(f"unknown operation {kind!r}; known: {known}")
         return found
-    for field in fields(getattr(desc, OPERATIONS[kind])):
+    op = getattr(desc, OPERATIONS[kind])
+    hints = get_type_hints(op)
+    for field in fields(op):
         if "MemoryDesc" not in str(field.type) and field.name not in _NOT_IN_GRAPHS:
-            found[field.name] = (str(field.type), field.default is not MISSING)
+            found[field.name] = hints[field.name], field.default is not MISSING
     return found
