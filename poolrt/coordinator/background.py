@@ -144,10 +144,12 @@ class BackgroundThread:
         self._keys[task.load] = lowered.keys
         plan = lowered.plan
         if self._tells:
-            from poolrt.workers.verbose.text import described
+            from poolrt.workers.verbose.text import describe_primitive
 
             indices = [int(name.partition(":")[2] or 0) for name in plan.engines]
-            texts = (described(pd, indices[n]) for pd, n in zip(lowered.primitives, plan.primitives, strict=True))
+            texts = (
+                describe_primitive(pd, indices[n]) for pd, n in zip(lowered.primitives, plan.primitives, strict=True)
+            )
             plan = replace(plan, texts=tuple(texts))
         wire = encode(plan)
         primitives = tuple(

@@ -17,7 +17,7 @@ from poolrt.workers.plans.execution_plan import PlaceKind, Step
 from poolrt.workers.plans.executor import PlanExecutor
 from poolrt.workers.primitives.cache import PrimitiveCache
 from poolrt.workers.streams.stream import Stream
-from poolrt.workers.verbose.text import described
+from poolrt.workers.verbose.text import describe_primitive
 
 from .constants import ConstantKeys, copy_to_engine, reorder_constant, store_constant
 
@@ -85,7 +85,7 @@ class CompiledGraph:
         plan = self._plan
         if verbose:
             engines = [self._streams[engine].engine.index for engine in plan.primitives]
-            plan = replace(plan, texts=tuple(map(described, self._descs, engines)))
+            plan = replace(plan, texts=tuple(map(describe_primitive, self._descs, engines)))
         constants = [self._constant(number) for number in range(len(plan.constants))]
         uploads = {place: self._upload(*place) for place in self._read_elsewhere()}
         return PlanExecutor(

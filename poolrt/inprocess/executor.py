@@ -62,10 +62,10 @@ class Executor:
     ) -> None:  # fmt: skip
         """Execute a graph, as it is now, in ``phase`` ``test`` or ``train``.
 
-        ``engine`` is for nodes that name none; unless given it is the stream's, or else what the graph is for. ``stream``
-        is one on it; it has a stream of its own otherwise, as have other engines that nodes name. ``context`` keeps the
-        instances (unless given, one of its own), ``cache`` the primitives (that of the process). Raises ValueError or
-        TypeError naming the argument, GraphError where the graph has no output, and EngineUnavailable.
+        ``engine`` is for nodes that name none; the default is the stream's engine, or else the graph's. ``stream`` is one on
+        it; the executor makes one otherwise, and one for each other engine that nodes name. ``context`` keeps the
+        instances (default: a new one), ``cache`` the primitives (default: that of the process). Raises ValueError or
+        TypeError naming the argument, GraphError if the graph has no output, and EngineUnavailable.
         """
         if not isinstance(graph, Graph):
             raise TypeError(f"graph: expect a Graph, got {type(graph).__name__}")
@@ -99,9 +99,9 @@ class Executor:
     def phase(self) -> str:
         """``test``: operations are ``forward_inference``. ``train``: those that have a propagation kind ``forward_training``.
 
-        In training, batch normalizations take the statistics of the batch and leave given ones aside; nothing is fused;
-        and what operations keep for their backward operations are outputs too, named ``<node>.mean``, ``<node>.variance``
-        and ``<node>.workspace``. Setting anything else raises ValueError.
+        In training, batch normalizations use the statistics of the batch instead of given ones, and no operation is fused.
+        The data that operations keep for their backward operations are outputs too, named ``<node>.mean``,
+        ``<node>.variance`` and ``<node>.workspace``. Setting anything else raises ValueError.
         """
         return self._phase
 

@@ -1,4 +1,4 @@
-"""A memory: a tensor's descriptor together with the bytes it lies in, on one engine of this process."""
+"""A memory: a tensor's descriptor with its bytes, on one engine of this process."""
 
 from __future__ import annotations
 
@@ -18,14 +18,13 @@ if TYPE_CHECKING:
 
 
 class Memory:
-    """Memory of one descriptor on an engine; without one it is in the host's memory, as for every engine of kind cpu.
+    """Memory of one descriptor on an engine; without an engine it is host memory, as for every engine of kind cpu.
 
-    ``buffer`` gives bytes of the caller's, which are kept and not copied: any writable C-contiguous buffer, or for an
-    OpenCL engine a ``pyopencl.Buffer`` too. Without one, the memory has bytes of its own, zeroed in the host's memory.
-    What kernels expect of padding, that it is zeros, is the caller's concern, unless ``stream`` is given: then it is zeroed
-    there, on the stream's threadpool where it has one, in the order of what is executed. Raises ValueError where the buffer
-    is smaller than the descriptor needs or of another engine, the stream on another engine, or the descriptor's layout
-    ``any``, and TypeError naming an argument of another type.
+    ``buffer`` holds the bytes, and is kept and not copied: any writable C-contiguous buffer, or for an OpenCL engine a
+    ``pyopencl.Buffer`` too. Without one, the memory has new bytes, zeroed on the host. Kernels expect zeros in padding. The
+    caller writes them, unless ``stream`` is given: then a primitive does, in the order of the stream and on its threadpool.
+    Raises ValueError if the buffer is smaller than the descriptor needs or of another engine, if the stream is on another
+    engine, or if the descriptor's layout is ``any``, and TypeError naming an argument of another type.
     """
 
     __slots__ = ("__weakref__", "_bytes", "desc", "engine")
@@ -35,7 +34,7 @@ class Memory:
     ) -> None:
         if not isinstance(desc, MemoryDesc):
             raise TypeError(f"desc: expect a MemoryDesc, got {type(desc).__name__}")
-        # Its class would have to be imported here, which processes that have no engine need not.
+        # No isinstance: processes without an engine need not import its class.
         kind = "cpu" if engine is None else getattr(engine, "kind", None)
         if kind not in ("cpu", "opencl"):
             raise TypeError(f"engine: expect an Engine, got {type(engine).__name__}")
@@ -53,38 +52,38 @@ class Memory:
 
     @property
     def is_on_host(self) -> bool:
-        """Whether the bytes lie in the host's memory as every engine of kind cpu sees it."""
+        """Whether the bytes are in host memory, which every engine of kind cpu uses."""
         return isinstance(self._bytes, HostBytes)
 
     @property
     def address(self) -> int:
-        """Where the bytes begin in the host's memory. Raises ValueError for memory of another kind of engine."""
+        """The address of the first byte in host memory. Raises ValueError for memory of another kind of engine."""
         if not isinstance(self._bytes, HostBytes):
-            raise ValueError(f"{self} lies on {self.engine}, not in the host's memory")
+            raise ValueError(f"{self} is on {self.engine}, not in host memory")
         return self._bytes.address
 
     @property
     def owner(self) -> object:
-        """What the bytes live as long as, wherever this memory lies later; None where the caller keeps them alive."""
+        """The object that keeps the bytes alive, even if this memory gets others; None if the caller keeps them alive."""
         return self._bytes.owner
 
     @property
     def device_buffer(self) -> pyopencl.Buffer:
         """The buffer on an OpenCL device. Raises ValueError for memory of another kind of engine, and while it is mapped."""
         if isinstance(self._bytes, HostBytes):
-            raise ValueError(f"{self} lies in the host's memory, not on an OpenCL device")
+            raise ValueError(f"{self} is in host memory, not on an OpenCL device")
         if self._bytes.is_mapped:
-            raise ValueError(f"{self} is open to the host only: unmap it first")
+            raise ValueError(f"{self} is mapped: unmap it first")
         return self._bytes.buffer
 
     def get_data_handle(self) -> int | pyopencl.Buffer:
-        """Return the address of the bytes, or the ``pyopencl.Buffer`` that they lie in."""
+        """Return the address of the bytes, or their ``pyopencl.Buffer``."""
         return self._bytes.address if isinstance(self._bytes, HostBytes) else self._bytes.buffer
 
     def set_data_handle(self, handle: int | pyopencl.Buffer, stream: Stream | None = None) -> None:
-        """Lie at another address, whose bytes the caller keeps alive, or in another ``pyopencl.Buffer``.
+        """Use the bytes at another address, which the caller keeps alive, or another ``pyopencl.Buffer``.
 
-        With a stream, padding is zeroed there as when a memory is made with one.
+        With a stream, a primitive zeroes the padding, as for a new memory.
         Raises TypeError for a handle of the other kind, and ValueError for a buffer that is too small or of another engine.
         """
         if isinstance(self._bytes, HostBytes):
@@ -97,27 +96,27 @@ class Memory:
             self._pad(stream)
 
     def map(self) -> memoryview:
-        """Open the bytes to the host, and return them; writable until `unmap`.
+        """Give the host access to the bytes, and return them; writable until `unmap`.
 
-        What streams compute on this memory must have ended: see `Stream.wait`. Mapped again it gives the same bytes.
+        Executions on this memory must have ended: see `Stream.wait`. A second call returns the same bytes.
         """
         if not isinstance(self._bytes, HostBytes):
             self._bytes.map()
         return self._opened()
 
     def unmap(self) -> None:
-        """End the access that `map` began, as must be done before a stream uses the memory again.
+        """End the access that `map` began. Call it before a stream uses the memory again.
 
-        Arrays and views made meanwhile must not be used any more. Without effect where nothing was mapped.
+        Arrays and views made meanwhile must not be used any more. Without effect if the memory is not mapped.
         """
         if not isinstance(self._bytes, HostBytes):
             self._bytes.unmap()
 
     def numpy(self) -> numpy.ndarray[Any, Any]:
-        """Return a view of the elements as an array of the descriptor's dimensions, with strides where it has any.
+        """Return a view of the elements as an array of the descriptor's dimensions and strides.
 
-        Raises ValueError for a layout with blocks, for a data type that NumPy has not (bf16 needs the package
-        ml_dtypes), and for memory of a device that must be mapped before.
+        Raises ValueError for a layout with blocks, for a data type that NumPy does not have (bf16 needs the package
+        ml_dtypes), and for memory of a device that is not mapped.
         """
         import numpy
 
@@ -146,7 +145,7 @@ class Memory:
     def _opened(self) -> memoryview:
         view = self._bytes.view
         if view is None:
-            raise ValueError(f"{self} is open to its device only: map it first")
+            raise ValueError(f"{self} is not mapped: map it first")
         return view
 
     def __repr__(self) -> str:

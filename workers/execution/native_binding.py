@@ -1,6 +1,6 @@
-"""A primitive bound to memory: its launches with their arguments packed, ready to be called again and again.
+"""A native primitive bound to memory: launches with packed arguments, which can be called repeatedly.
 
-A native kernel takes one pointer to packed 64-bit arguments, so binding writes them once and a call passes an address.
+A native kernel takes one pointer to packed 64-bit arguments: binding writes them once, and a call passes an address.
 Only arguments that move from run to run (inputs and outputs) are written again.
 """
 
@@ -24,11 +24,11 @@ _RANGE: Final = 2
 
 
 class BindError(ValueError):
-    """A primitive's launches need an argument that was not given. Raised while binding; names the argument."""
+    """A launch needs an argument that was not given. Raised while binding; names the argument."""
 
 
 class RealizedPrimitive(Resource[NativeKernel, Table]):
-    """An entry whose kernels are mapped on one engine, with its constant tables and what its nested primitives have."""
+    """An entry with its kernels mapped on one engine, its constant tables, and the resources of nested primitives."""
 
     def __init__(self, entry: Entry, engine: CpuEngine, nested: Sequence[RealizedPrimitive] = ()) -> None:
         kernels = [engine.realize(binary) for binary in entry.binaries]
@@ -53,9 +53,9 @@ class ArgumentBlock:
 
 
 class BoundPrimitive:
-    """Launches with their arguments. An address or scratchpad of None moves: `moving` lists, by argument, the places of it.
+    """Launches with their arguments. An address or scratchpad of None moves: `moving` lists its places, by argument.
 
-    The scratchpad is the argument `Arg.SCRATCHPAD`, whoever brings it.
+    The scratchpad is the argument `Arg.SCRATCHPAD`, whether the user or the library provides it.
     """
 
     def __init__(
@@ -74,11 +74,11 @@ class BoundPrimitive:
                 self._bind(block, index, where, value, addresses)
 
     def regions(self, name: str) -> list[Region]:
-        """Return the launches as parallel regions, which keep this primitive; ``name`` says in errors what failed."""
+        """Return the launches as parallel regions, which keep this primitive; errors say ``name``."""
         return [Region(block.kernel.address, block.addresses, name, keep=self) for block in self.blocks]
 
     def move(self, arg: int, address: int) -> None:
-        """Put the address of an argument that moves wherever it is needed."""
+        """Write the address of an argument that moves into all its places."""
         for block, index, offset in self.moving.get(arg, ()):
             block.put(index, address + offset)
 

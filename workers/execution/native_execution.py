@@ -1,4 +1,4 @@
-"""How a realized primitive is executed on streams of a CPU: launches bound once, and moved to each execution's memory."""
+"""Executes a realized primitive on streams of a CPU: launches are bound once, and moved to the memory of each execution."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ _SCRATCHPAD: Final = int(Arg.SCRATCHPAD)
 
 
 class CpuExecution:
-    """Executes one primitive from any number of threads at once: each execution has launches to itself."""
+    """Executes one primitive from any number of threads at once: each execution has its own launches."""
 
     def __init__(self, primitive: RealizedPrimitive) -> None:
         self._primitive = primitive
-        #: Launches that nobody uses now, by how they are cut into jobs.
+        #: Launches that no execution uses now, by how they are cut into jobs.
         self._idle: dict[Jobs, list[_Launches]] = {}
 
     def execute(self, stream: Stream, args: Mapping[int, Memory], text: str | None = None) -> None:
-        """Run on a stream, or submit to its asynchronous threadpool; ``text`` is its verbose line's. Raises KernelFailed.
+        """Run on a stream, or submit to its asynchronous threadpool; ``text`` is for its verbose line. Raises KernelFailed.
 
-        From within a task of the threadpool it runs in place, as oneDNN's do: while a task waits for others, a user's pool
-        may let it run any other, which may wait for this stream.
+        Within a task of the threadpool it runs in place, as oneDNN's primitives do: while a task waits for others, a user's
+        pool may let its thread run any other task, which may wait for this stream.
         """
         within = stream.pool.get_in_parallel()
         pool = SequentialPool() if within else stream.pool
@@ -44,7 +44,7 @@ class CpuExecution:
             if _SCRATCHPAD not in used:
                 used[_SCRATCHPAD] = stream.scratchpad(self._primitive.entry.scratchpad, within)
             if pool.get_flags() & ThreadpoolInterface.ASYNCHRONOUS:
-                # The bytes themselves too: a memory may lie elsewhere before the tasks have run.
+                # The bytes too: the memory may get others before the tasks have run.
                 keep = (used, [memory.owner for memory in args.values()])
                 regions = self.regions(used, jobs, keep)
                 pool.run_regions(regions if text is None else stamp(regions, text, stream.pool))
@@ -59,17 +59,17 @@ class CpuExecution:
             idle.append(launches)
 
     def regions(self, used: Mapping[int, Memory | Buffer], jobs: Jobs, keep: object) -> PackedRegions:
-        """Return launches of one execution's own on memory by argument, the scratchpad's too; ``keep`` lives as long as they."""
+        """Return new launches on memory by argument, the scratchpad included; they keep ``keep``."""
         return _Launches(self._primitive, used, jobs, keep).move(used)
 
 
 class _Launches:
-    """A bound primitive and its parallel regions; of one execution at a time. ``keep`` lives until they have ended."""
+    """A bound primitive and its parallel regions, for one execution at a time. ``keep`` lives until they have ended."""
 
     def __init__(self, primitive: RealizedPrimitive, args: Iterable[int], jobs: Jobs, keep: object = None) -> None:
         bound = BoundPrimitive(primitive, dict.fromkeys(args), None, jobs)
         name = primitive.entry.implementation
-        # What is kept must not lead back here, or only the garbage collector would free the memory.
+        # The regions must not keep this object: only the garbage collector would free such a cycle, and its memory.
         self._regions = PackedRegions(
             [Region(b.kernel.address, b.addresses, name, (b.blocks, primitive, keep)) for b in bound.blocks]
         )

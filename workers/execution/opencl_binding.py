@@ -1,4 +1,4 @@
-"""A primitive on an OpenCL engine: programs realized once, launches bound to buffers and enqueued again and again."""
+"""An OpenCL primitive bound to buffers: programs are realized once, launches are enqueued repeatedly."""
 
 from __future__ import annotations
 
@@ -28,10 +28,7 @@ class RealizedKernel(NamedTuple):
 
 
 class RealizedOpenClPrimitive(Resource[RealizedKernel, "pyopencl.Buffer"]):
-    """An entry whose programs belong to one engine's context; its constant tables live on the device.
-
-    ``nested`` is what its nested primitives have.
-    """
+    """An entry with its programs in one engine's context, its constant tables on the device, and the nested resources."""
 
     def __init__(self, entry: Entry, engine: OpenClEngine, nested: Sequence[RealizedOpenClPrimitive] = ()) -> None:
         programs = (engine.realize(binary) for binary in entry.binaries)
@@ -102,6 +99,6 @@ def bind_launches(
 ) -> Sequence[BoundLaunch]:
     """Return the launches of a primitive on placed arguments; places without a buffer, and a scratchpad of None, move.
 
-    Raises ValueError where an argument is missing.
+    Raises ValueError if an argument is missing.
     """
     return [BoundLaunch(run, places, scratchpad, primitive.entry.implementation) for run in primitive.launches]

@@ -1,4 +1,4 @@
-"""How a realized primitive is executed on streams of an OpenCL device: launches bound once, and moved to each execution."""
+"""Executes a realized primitive on streams of an OpenCL device: launches are bound once, and moved for each execution."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 class OpenClExecution:
-    """Executes one primitive from any number of threads at once: each has kernel objects to itself while it enqueues."""
+    """Executes one primitive from any number of threads at once: each has its own kernel objects while it enqueues."""
 
     def __init__(self, primitive: RealizedOpenClPrimitive) -> None:
         self._primitive = primitive
         self._idle: list[Sequence[BoundLaunch]] = []
 
     def execute(self, stream: Stream, args: Mapping[int, Memory], text: str | None = None) -> None:
-        """Enqueue on a stream; ``text`` is its verbose line's. Raises KernelFailed where the driver refuses a launch."""
+        """Enqueue on a stream; ``text`` is for its verbose line. Raises KernelFailed if the driver refuses a launch."""
         with stream.order:
             begin = None if text is None else stream.stamp()
             buffers: dict[int, Any] = {int(arg): memory.device_buffer for arg, memory in args.items()}
@@ -33,7 +33,7 @@ class OpenClExecution:
             self.enqueue(stream, buffers)
             if text is not None and begin is not None:
                 stream.time(text, begin)
-            # The device may still work on host memory when its owner has let it go.
+            # The device may still work on host memory when its owner has dropped it.
             stream.hold((dict(args), buffers, [memory.owner for memory in args.values()]))
 
     def enqueue(self, stream: Stream, buffers: Mapping[int, pyopencl.Buffer]) -> None:

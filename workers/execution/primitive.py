@@ -97,9 +97,9 @@ class Primitive:
     def _described(self) -> str:
         """Return what verbose lines say of this primitive."""
         if self._text is None:
-            from ..verbose.text import described
+            from ..verbose.text import describe_primitive
 
-            self._text = described(self.pd, self.engine.index)
+            self._text = describe_primitive(self.pd, self.engine.index)
         return self._text
 
     def _realized(self) -> Execution:

@@ -1,4 +1,4 @@
-"""What of a primitive belongs to an engine and is never cached: realized kernels and constant tables."""
+"""Resources: the realized kernels and constant tables of a primitive, which belong to an engine and are never cached."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..primitives.entry import Entry, MalformedEntry
 
 Kernel = TypeVar("Kernel")
 Tables = TypeVar("Tables")
-#: An argument of a launch, as `Launch` has them, but for ``("t", (tables, offset))``.
+#: An argument of a launch, as in `Launch`, except ``("t", (tables, offset))``.
 Argument: TypeAlias = "tuple[str, Any]"
 
 
@@ -30,8 +30,8 @@ class LinkedLaunch(NamedTuple, Generic[Kernel]):
 class Resource(Generic[Kernel, Tables]):
     """The kernels and tables of one primitive on one engine. Immutable, so that threads and streams can share it.
 
-    ``nested`` are the resources of its nested primitives, in the order of the entry. Raises MalformedEntry where there
-    are not as many as the entry names.
+    ``nested`` are the resources of its nested primitives, in the order of the entry. Raises MalformedEntry if their number
+    is not that of the entry.
     """
 
     def __init__(
@@ -46,10 +46,10 @@ class Resource(Generic[Kernel, Tables]):
 
     @cached_property
     def launches(self) -> tuple[LinkedLaunch[Kernel], ...]:
-        """All launches in order, those of nested primitives among them.
+        """All launches in order, nested primitives' included.
 
-        Made on first use: a primitive may be asked for often and executed through one of them. Raises MalformedEntry
-        where a nested primitive has not all it needs.
+        Linked on first use: many equal primitives may be created and only one executed. Raises MalformedEntry if a nested
+        primitive lacks an argument.
         """
         return tuple(linked for run in self.entry.launches for linked in self._linked(run))
 
@@ -57,7 +57,7 @@ class Resource(Generic[Kernel, Tables]):
         if isinstance(run, NestedLaunch):
             nested = self._nested[run.primitive]
             if run.scratchpad + nested.entry.scratchpad > self.entry.scratchpad:
-                raise MalformedEntry(f"the scratchpad of nested primitive {run.primitive} is outside of the outer one")
+                raise MalformedEntry(f"the scratchpad of nested primitive {run.primitive} exceeds the outer one")
             places = {arg: self._owned(*place) for arg, place in run.args}
             return [
                 inner._replace(args=tuple(_placed(*argument, places, run.scratchpad) for argument in inner.args))

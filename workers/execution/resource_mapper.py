@@ -1,4 +1,4 @@
-"""Resources of a user-facing primitive: which belongs to which cached primitive."""
+"""Maps cached primitives to their resources on one engine."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from .resource import Resource
 
 
 class ResourceMapper:
-    """Makes the resource of each cached primitive on one engine, once for all that are equal, and keeps it.
+    """Realizes each cached primitive on one engine, once for all that are equal, and keeps the resource.
 
-    Nested primitives have theirs from the same mapper. It is owned by the primitive that a user holds, as oneDNN's:
-    resources end with it, the cached primitives do not. Safe from many threads.
+    Nested primitives use the same mapper. The primitive that a user holds owns it, as in oneDNN: resources end with that
+    primitive, cached primitives do not. Safe from many threads.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -26,19 +26,19 @@ class ResourceMapper:
         self._resources: dict[bytes, Resource[Any, Any]] = {}
 
     def get(self, primitive: CachedPrimitive) -> Resource[Any, Any]:
-        """Return the resource of a primitive, made now if it is not there.
+        """Return the resource of a primitive, realized now if there is none.
 
-        Raises ObjectError or RealizeError where a binary is refused, and OSError where there is no memory.
+        Raises ObjectError or RealizeError if a binary is refused, and OSError if memory is short.
         """
         found = self._resources.get(primitive.identity)
         if found is None:
             with self._lock:
                 found = self._resources.get(primitive.identity)
                 if found is None:
-                    found = self._resources[primitive.identity] = self._made(primitive)
+                    found = self._resources[primitive.identity] = self._realize(primitive)
         return found
 
-    def _made(self, primitive: CachedPrimitive) -> Resource[Any, Any]:
+    def _realize(self, primitive: CachedPrimitive) -> Resource[Any, Any]:
         return realize(primitive.entry, self.engine, [self.get(inner) for inner in primitive.nested])
 
 

@@ -1,9 +1,9 @@
-"""A plan: a graph made ready for engines, as the data that a worker executes.
+"""A plan: a graph lowered for engines, as the data that a plan executor runs.
 
 Steps run in order, each on one engine. Every argument of a step has a *place*: an input, an output, a constant, or an
-offset in the workspace of its engine, which each worker keeps to itself. Inputs, outputs and constants lie where every
-engine gets at them; what lies in a workspace is read on another engine only after a *crossing*. Constants are stored
-once for all workers, in the layout that the plan chose.
+offset in the workspace of its engine, which each executor owns. Every engine can access inputs, outputs and constants;
+another engine reads a result in a workspace only after a *cross-engine reorder*. Constants are stored once for all
+workers, in the layout that the plan chose.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class PlaceKind(IntEnum):
 class Place:
     """The place of an argument: the number of an input, output or constant, or a byte offset in the workspace.
 
-    The argument begins ``start`` bytes after the beginning of what lies there.
+    The argument begins ``start`` bytes after the beginning of that memory.
     """
 
     kind: PlaceKind
@@ -45,10 +45,10 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class CrossEngineReorder:
-    """``nbytes`` at ``source`` on one engine, to be read at ``destination``, in the workspace of another.
+    """``nbytes`` at ``source`` on one engine become readable at ``destination``, in the workspace of another.
 
-    Engines are numbers of the plan's. Step ``until`` is the last that reads the destination; the source stays as it is up
-    to there, so that nothing need be copied where both engines work on the same memory.
+    Engines are the plan's numbers. Step ``until`` is the last that reads the destination. The source does not change before
+    it, so that engines which work on the same memory need no copy.
     """
 
     source: Place
@@ -62,7 +62,7 @@ class CrossEngineReorder:
 
 @dataclass(frozen=True, slots=True)
 class PlanConstant:
-    """A constant: value id in the graph, bytes as given, and where its layout differs the reorder that makes ``nbytes``."""
+    """A constant: value id in the graph, bytes as given, and if its layout differs, the reorder that writes ``nbytes``."""
 
     value: int
     raw_nbytes: int
@@ -82,12 +82,12 @@ class Port:
 
 @dataclass(frozen=True, slots=True)
 class ExecutionPlan:
-    """All that a worker needs beside the entries of the primitives; sizes in bytes.
+    """A plan without the entries of its primitives; sizes in bytes.
 
     ``workspaces`` has one size for each of ``engines``, ``primitives`` the number of its engine for each primitive, and
-    ``nested`` the numbers of what is nested in it, all below its own; it is empty where nothing is nested in any. ``loop``
-    is the number of the region loop that the threads of a worker run, None where a worker has one thread. ``texts`` are
-    what verbose lines say of the primitives, empty where none are wanted.
+    ``nested`` the numbers of its nested primitives, all below its own; it is empty if no primitive nests another. ``loop``
+    is the number of the region loop that the threads of a worker run, None if a worker has one thread. ``texts`` are the
+    texts of verbose lines by primitive, empty if there are none.
     """
 
     engines: tuple[str, ...]
@@ -106,11 +106,11 @@ class ExecutionPlan:
         return self.nested[primitive] if self.nested else ()
 
     def text_of(self, primitive: int) -> str | None:
-        """Return what verbose lines say of a primitive, or None where they are not wanted."""
+        """Return the text of verbose lines about a primitive, or None without lines."""
         return self.texts[primitive] if self.texts else None
 
     def __post_init__(self) -> None:
-        """Raise ValueError where a step names a primitive, engine or place that the plan does not have."""
+        """Raise ValueError if a step names a primitive, engine or place that the plan does not have."""
         if not self.engines or len(self.workspaces) != len(self.engines):
             raise ValueError(f"{len(self.workspaces)} workspaces for {len(self.engines)} engines")
         if any(not 0 <= engine < len(self.engines) for engine in self.primitives):
@@ -125,12 +125,12 @@ class ExecutionPlan:
                 raise ValueError(f"constant {constant.value} names primitive {constant.reorder}")
         for step in self.steps:
             if isinstance(step, CrossEngineReorder):
-                self._check_crossing(step)
+                self._check_reorder(step)
             elif not 0 <= step.primitive < len(self.primitives):
                 raise ValueError(f"step {step.name!r} names primitive {step.primitive} of {len(self.primitives)}")
             else:
                 for arg, place in step.args:
-                    if self._room(place, self.primitives[step.primitive]) < 0:
+                    if self._bytes_from(place, self.primitives[step.primitive]) < 0:
                         raise ValueError(f"step {step.name!r}, argument {arg}: {place} is out of range")
 
     def _check_nested(self) -> None:
@@ -141,16 +141,18 @@ class ExecutionPlan:
                 if not 0 <= number < primitive or self.primitives[number] != self.primitives[primitive]:
                     raise ValueError(f"primitive {number} cannot be nested in primitive {primitive}")
 
-    def _check_crossing(self, step: CrossEngineReorder) -> None:
+    def _check_reorder(self, step: CrossEngineReorder) -> None:
         engines = (step.source_engine, step.destination_engine)
         if any(not 0 <= engine < len(self.engines) for engine in engines) or engines[0] == engines[1]:
-            raise ValueError(f"step {step.name!r} crosses from engine {engines[0]} to {engines[1]}")
-        room = min(self._room(place, e) for place, e in zip((step.source, step.destination), engines, strict=True))
+            raise ValueError(f"step {step.name!r} reorders from engine {engines[0]} to {engines[1]}")
+        room = min(
+            self._bytes_from(place, e) for place, e in zip((step.source, step.destination), engines, strict=True)
+        )
         if step.destination.kind is not PlaceKind.WORK or not 0 <= step.nbytes <= room:
             raise ValueError(f"step {step.name!r}: {step.nbytes} bytes from {step.source} to {step.destination}")
 
-    def _room(self, place: Place, engine: int) -> int:
-        """Return the bytes that lie behind the beginning of an argument, negative where it is out of range."""
+    def _bytes_from(self, place: Place, engine: int) -> int:
+        """Return the number of bytes from the beginning of an argument on, negative if it is out of range."""
         if place.value < 0 or place.start < 0:
             return -1
         if place.kind is PlaceKind.WORK:

@@ -62,9 +62,9 @@ def _create(store: CacheStore | None, creator: PrimitiveCreator, message: Messag
         begin = time.perf_counter_ns()
         outcome = store.fetch_or_create(primitive_key(pd), lambda: creator.create(pd))
         if verbose().creates:
-            from ..verbose.text import described
+            from ..verbose.text import describe_primitive
 
-            verbose().created(described(pd), outcome.source, time.perf_counter_ns() - begin)
+            verbose().created(describe_primitive(pd), outcome.source, time.perf_counter_ns() - begin)
     except CreationFailed as error:
         return [Kind.BROKEN, token, error.type, error.message, error.log]
     except Exception as error:  # noqa: BLE001 - the answer for the process that asked

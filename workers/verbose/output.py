@@ -1,7 +1,7 @@
 """Verbose output, after oneDNN's: one comma-separated line on standard error for each creation and each execution.
 
-Times in milliseconds end the lines; the first line of a process names their fields. Each line is written by one system
-call, and is short enough for a pipe to take it in one piece, so that lines of threads and processes do not mix.
+Lines end with a time in milliseconds; the first line of a process names the fields. One system call writes each line,
+which is short enough for a pipe to take it in one piece, so that lines of threads and processes do not mix.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import time
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-#: The environment variable that says the level; `set_verbose` comes before it.
+#: The environment variable with the level; `set_verbose` takes precedence.
 VARIABLE: Final = "POOLRT_VERBOSE"
 _STANDARD_ERROR: Final = 2
 _TEMPLATE: Final = (
     "operation,engine,primitive,implementation,prop_kind,memory_descriptors,attributes,problem_desc,exec_time"
 )
-#: Where a primitive came from -> what a line of its creation says of the cache.
+#: Source of a primitive -> the cache state in the line of its creation.
 _FOUND: Final = {
     "memory": "create:cache_hit",
     "waited": "create:cache_hit",
@@ -33,7 +33,7 @@ class _Lines(NamedTuple):
     executes: bool
 
 
-#: What a level is called -> the lines that it asks for, as in oneDNN.
+#: Name of a level -> its lines, as in oneDNN.
 LEVELS: Final = {
     "0": _Lines(False, False),
     "1": _Lines(False, True),
@@ -47,10 +47,9 @@ LEVELS: Final = {
 class Verbose:
     """The level of a process, and the writer of its lines. Safe from many threads and after a fork.
 
-    ``creates`` and ``executes`` say which lines are wanted. ``lost`` counts lines that could not be written: whoever reads
-    them may have gone, which is no reason for a computation to fail. ``chosen`` says whether a level was `set`; ``refused``
-    is the level that the process began with, where that is unknown and none has been set: then all lines are wanted, and
-    whoever asks for one is told.
+    ``creates`` and ``executes`` say which lines to write. ``lost`` counts lines that could not be written: their reader may
+    have gone, which must not fail a computation. ``chosen`` says whether a level was `set`. ``refused`` is the unknown level
+    that the process began with, until one is set: then all lines are on, and the first raises an error.
     """
 
     __slots__ = ("_begun", "chosen", "creates", "executes", "level", "lost", "refused")
@@ -65,7 +64,7 @@ class Verbose:
             self.refused = level
 
     def set(self, level: int | str) -> None:
-        """Ask for the lines of a level. Raises ValueError for an unknown one."""
+        """Write the lines of a level from now on. Raises ValueError for an unknown one."""
         name = str(level)
         if isinstance(level, bool) or name not in LEVELS:
             raise ValueError(f"level: expect one of {', '.join(LEVELS)}, got {level!r}")
@@ -75,7 +74,7 @@ class Verbose:
         self.refused = None
 
     def check(self) -> None:
-        """Raise ValueError where the environment named an unknown level and none has been set since."""
+        """Raise ValueError if the environment named an unknown level and none has been set since."""
         if self.refused is not None:
             raise ValueError(f"{VARIABLE}: expected one of {', '.join(LEVELS)}, got {self.refused!r}")
 
@@ -85,7 +84,7 @@ class Verbose:
         return time.perf_counter_ns()
 
     def created(self, text: str, source: str, nanoseconds: int) -> None:
-        """Write the line of a primitive that was made ready; ``source`` as `Primitive.source` is."""
+        """Write the line of a created primitive; ``source`` is as in `Primitive.source`."""
         self._write(_FOUND[source], text, nanoseconds)
 
     def executed(self, text: str, nanoseconds: int) -> None:
@@ -95,7 +94,7 @@ class Verbose:
     def _write(self, operation: str, text: str, nanoseconds: int) -> None:
         line = f"poolrt_verbose,{operation},{text},{nanoseconds / 1e6:g}\n"
         if sys.__stderr__ is None:
-            # The process began without one, so that the descriptor is nobody's, or a file's that has nothing to do with this.
+            # The process began without one: the descriptor is closed, or belongs to another file.
             self.lost += 1
             return
         try:
@@ -105,7 +104,7 @@ class Verbose:
             self.lost += 1
 
     def _begin(self) -> None:
-        """Write the first line of this process, once: by itself, since a pipe keeps only what is short in one piece."""
+        """Write the first line of this process, once, by a call of its own: a pipe takes only short writes in one piece."""
         process, mine = os.getpid(), object()
         if process in self._begun or self._begun.setdefault(process, mine) is not mine:
             return
@@ -118,14 +117,14 @@ class Verbose:
 
 @lru_cache(maxsize=1)
 def writer() -> Verbose:
-    """Return what `verbose` does, unchecked."""
+    """Return the writer of this process, unchecked."""
     return Verbose(os.environ.get(VARIABLE) or "0")
 
 
 def verbose() -> Verbose:
-    """Return the level and writer of this process, at first as the environment says.
+    """Return the writer of this process, at first with the level of the environment.
 
-    Raises ValueError where the environment names an unknown level, until `set_verbose` has named another.
+    Raises ValueError if the environment names an unknown level, until `set_verbose` has named another.
     """
     found = writer()
     found.check()
@@ -136,7 +135,7 @@ def set_verbose(level: int | str) -> None:
     """Write lines about primitives to standard error from now on.
 
     ``0`` none, ``1`` or ``profile_exec`` one for each execution, ``profile_create`` one for each creation, ``2`` or
-    ``profile`` both. Comes before the environment variable ``POOLRT_VERBOSE``; pools that are opened later follow it too,
-    unless they are given a level. Raises ValueError for an unknown level.
+    ``profile`` both. Takes precedence over the environment variable ``POOLRT_VERBOSE``; pools that are opened later use it
+    too, unless they have a level of their own. Raises ValueError for an unknown level.
     """
     writer().set(level)

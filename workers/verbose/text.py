@@ -1,9 +1,9 @@
-"""What verbose lines say of a primitive, in the fields and words of oneDNN's (verbose format v1, ``src/common/verbose.cpp``).
+"""The text of verbose lines about a primitive, in oneDNN's fields and words (verbose format v1, ``src/common/verbose.cpp``).
 
-Engine, kind, implementation, propagation kind, memories, attributes and problem. Fields hold no comma; parts of one are
-separated by spaces. Attributes begin with ``attr-``; behind them, in the same field, stand the parameters of the operation
-that are a field of their own in oneDNN's, such as ``alg:eltwise_relu``, with epsilon and the like. Unlike oneDNN's, all
-memories are told, each by the name of its argument, and none that is not there.
+Engine, kind, implementation, propagation kind, memories, attributes and problem. Fields contain no comma; spaces separate
+the parts of one. Attributes begin with ``attr-``. The same field then has the parameters of the operation, which are a
+field of their own in oneDNN, such as ``alg:eltwise_relu``, and epsilon and the like. Unlike oneDNN's, a line has all
+memories that there are, each with the name of its argument.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..desc.quantisation import KINDS
 if TYPE_CHECKING:
     from ..implementations.primitive_desc import PrimitiveDesc
 
-#: Argument -> its name in lines, in the order in which they are listed.
+#: Argument -> its name in lines, in the order of lines.
 _NAMES: Final = {
     Arg.SRC: "src", Arg.SRC_1: "src1", Arg.SRC_2: "src2", Arg.DIFF_SRC: "diff_src",
     Arg.WEIGHTS: "wei", Arg.WEIGHTS_1: "wei1", Arg.WEIGHTS_2: "wei2", Arg.BIAS: "bia",
@@ -35,20 +35,20 @@ _RECURRENT: Final = {
 _CELLS: Final = {"rnn": "vanilla_rnn", "lstm": "vanilla_lstm", "gru": "vanilla_gru"}
 #: Flag of a normalisation -> its letter.
 _FLAGS: Final = {"use_global_stats": "G", "use_scale": "C", "use_shift": "H", "fuse_norm_relu": "R"}
-#: Parameters that are told, by the name of the operation's field -> what they are called.
+#: Field of an operation -> the name of the parameter in lines.
 _PARAMETERS: Final = {
     "algorithm": "alg", "alpha": "alpha", "beta": "beta", "k": "k", "p": "p", "eps": "eps", "epsilon": "epsilon",
     "axis": "axis", "group_size": "group", "scales": "scales", "use_dst": "use_dst",
 }  # fmt: skip
-#: Characters of a field that can be long: a line is to fit into what pipes take in one piece (`select.PIPE_BUF`).
+#: Characters of a long field: a line must fit into the bytes that pipes take in one piece (`select.PIPE_BUF`).
 _LONGEST: Final = 900
 
 
-def described(pd: PrimitiveDesc, index: int = 0) -> str:
+def describe_primitive(pd: PrimitiveDesc, index: int = 0) -> str:
     """Return the fields of a primitive, separated by commas: all but the operation of the line and its time.
 
-    ``index`` is that of the engine which executes it, told where it is not the first of its kind. What is longer than 900
-    characters in a field is left out, with dots in its place.
+    ``index`` is that of the engine that executes it, shown if it is not 0. A field is cut at 900 characters, with dots at its
+    end.
     """
     op = pd.op
     return ",".join(
@@ -89,7 +89,7 @@ def _name(arg: int, op: OpDesc) -> str:
 
 
 def _memory(desc: MemoryDesc) -> str:
-    """Return data type, ``p`` where the layout pads, order in memory, strides where only they tell it, no extra flags."""
+    """Return data type, ``p`` if the layout pads, order in memory, strides if the layout has them, no extra flags."""
     order = "".join(chr(ord("a") + dim) for dim in desc.layout.order) if desc.strides else desc.tag
     return f"{desc.dtype}:{'p' * (desc.padded_dims != desc.dims)}:blocked:{order}:{_dims(desc.strides)}:f0"
 
@@ -111,8 +111,8 @@ def _attributes(attr: PrimitiveAttr, op: OpDesc) -> list[str]:
         parts.append("attr-deterministic:1")
     for name, chosen in (("scales", attr.scales), ("zero_points", attr.zero_points)):
         if chosen:
-            told = "+".join(_quantisation(item, KINDS[name].dtype) for item in chosen)
-            parts.append(f"attr-{name.replace('_', '-')}:{told}")
+            items = "+".join(_quantisation(item, KINDS[name].dtype) for item in chosen)
+            parts.append(f"attr-{name.replace('_', '-')}:{items}")
     if attr.post_ops:
         dims = op.memories()[op.outputs()[0]].dims
         parts.append("attr-post-ops:" + "+".join(_post_op(step, dims) for step in attr.post_ops))
@@ -128,20 +128,20 @@ def _quantisation(item: Quantisation, dtype: str) -> str:
 
 
 def _post_op(step: PostOp, dims: Sequence[int]) -> str:
-    """Return algorithm and parameters of a post-op, without those at the end that are as usual."""
+    """Return algorithm and parameters of a post-op, without defaults at the end."""
     if step.src1 is not None:
         mask = sum(
             1 << i for i, (own, whole) in enumerate(zip(step.src1.dims, dims, strict=False)) if own == whole != 1
         )
         return f"binary_{step.algorithm}:{step.src1.dtype}:{mask}:{step.src1.tag}"
     if step.kind == "sum":
-        told: tuple[str, ...] = ("sum", f"{step.alpha:g}", f"{step.beta:g}", step.dtype)
-        usual: tuple[bool, ...] = (step.alpha == 1, not step.beta, not step.dtype)
+        fields: tuple[str, ...] = ("sum", f"{step.alpha:g}", f"{step.beta:g}", step.dtype)
+        defaults: tuple[bool, ...] = (step.alpha == 1, not step.beta, not step.dtype)
     else:
-        told = f"eltwise_{step.algorithm}", f"{step.alpha:g}", f"{step.beta:g}"
-        usual = (not step.alpha, not step.beta)
-    last = max((place for place, is_usual in enumerate(usual, 1) if not is_usual), default=0)
-    return ":".join(told[: last + 1])
+        fields = f"eltwise_{step.algorithm}", f"{step.alpha:g}", f"{step.beta:g}"
+        defaults = (not step.alpha, not step.beta)
+    last = max((place for place, is_default in enumerate(defaults, 1) if not is_default), default=0)
+    return ":".join(fields[: last + 1])
 
 
 def _auxiliary(op: Any) -> list[str]:
@@ -228,7 +228,7 @@ def _recurrent(op: Any) -> str:
     return f"l{layers}t{steps}mb{batch}sic{hidden}slc{channels}dhc{hidden}dic{op.dst_layer.dims[2]}"
 
 
-#: Kind -> how its problem is described; the others by the dimensions of what they read.
+#: Kind -> the description of its problem; the default is the dimensions of its sources.
 _PROBLEMS: Final[dict[str, Callable[[Any], str]]] = {
     "convolution": _weighted,
     "deconvolution": _weighted,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 import weakref
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -17,6 +18,8 @@ from poolrt.inprocess.device_context import InstanceKey
 from poolrt.workers.execution.memory import Memory
 from poolrt.workers.plans.executor import PlanExecutor
 from poolrt.workers.primitives.cache import PrimitiveCache
+from poolrt.workers.threadpools.interface import KernelFailed, Region
+from poolrt.workers.threadpools.sequential import SequentialPool
 from poolrt.workers.threadpools.threads import ThreadsPool
 
 from .networks import IMAGE, Network, array, close
@@ -320,6 +323,84 @@ def test_data_types_views_and_several_results_come_as_they_are(cache: PrimitiveC
     # What a run gives is the caller's
     executor.run(x=np.zeros((5, 8), np.int32))
     assert np.array_equal(results[1]["same"], given[1])
+
+
+def test_inputs_that_need_no_conversion_are_read_where_they_are_and_outputs_are_new_arrays(
+    cache: PrimitiveCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    addresses: list[tuple[int, int]] = []
+    run = PlanExecutor.run
+
+    def watched(self: PlanExecutor, inputs: Sequence[int], outputs: Sequence[int]) -> None:
+        addresses.append((inputs[0], outputs[0]))
+        run(self, inputs, outputs)
+
+    monkeypatch.setattr(PlanExecutor, "run", watched)
+    g = Graph("g")
+    g.output("y", g.eltwise(g.input("x", (4, 6)), "tanh"))
+    executor, x = Executor(g, cache=cache), array(4, 6)
+    x.flags.writeable = False
+    wide = np.zeros((4, 12), np.float32)
+    unaligned = np.frombuffer(b"0" + x.tobytes(), np.float32, 24, 1).reshape(4, 6)
+    given = [x, wide[:, ::2], np.asfortranarray(x), unaligned]
+    results = [executor.run(x=values)["y"] for values in given]
+    assert [source == values.ctypes.data for (source, _), values in zip(addresses, given, strict=True)] == [
+        True, False, False, False,
+    ]  # fmt: skip
+    assert [target for _, target in addresses] == [found.ctypes.data for found in results]
+    assert len({target for _, target in addresses}) == len(given)
+    assert all(np.allclose(found, np.tanh(values), atol=1e-6) for found, values in zip(results, given, strict=True))
+
+
+def test_an_error_names_the_step_and_the_next_run_is_right(cache: PrimitiveCache) -> None:
+    class Failing(SequentialPool):
+        fails = True
+
+        def run_regions(self, regions: Sequence[Region]) -> None:
+            if self.fails:
+                raise regions[-1].failure()
+            super().run_regions(regions)
+
+    g, engine, pool, attr = Graph("g"), Engine("cpu"), Failing(), StreamAttr("cpu")
+    g.output("y", g.eltwise(g.input("x", (4, 6)), "abs", name="act"))
+    attr.set_threadpool(pool)
+    executor, x = Executor(g, engine, Stream(engine, attr), cache=cache), array(4, 6)
+    with pytest.raises(KernelFailed, match="step 'act' failed"):
+        executor.run(x=x)
+    pool.fails = False
+    assert np.array_equal(executor.run(x=x)["y"], np.abs(x))
+
+
+def test_an_interrupt_is_raised_when_no_task_works_on_the_arrays_any_more(cache: PrimitiveCache) -> None:
+    class Interrupted(ThreadsPool):
+        """Interrupts the first that waits, and holds tasks back until a second one does."""
+
+        def __init__(self) -> None:
+            super().__init__(1, asynchronous=True)
+            self.may_run = threading.Event()
+            self.interrupts = True
+
+        def wait(self) -> None:
+            if self.interrupts:
+                self.interrupts = False
+                raise KeyboardInterrupt
+            self.may_run.set()
+            super().wait()
+
+    g, engine, pool, attr = Graph("g"), Engine("cpu"), Interrupted(), StreamAttr("cpu")
+    g.output("y", g.eltwise(g.input("x", (4, 6)), "abs"))
+    attr.set_threadpool(pool)
+    executor, x = Executor(g, engine, Stream(engine, attr), cache=cache), array(4, 6)
+
+    def hold(_i: int, _n: int) -> None:
+        assert pool.may_run.wait(BOUND_S)
+
+    pool.parallel_for(1, hold)
+    with pytest.raises(KeyboardInterrupt):
+        executor.run(x=x)
+    assert pool.may_run.is_set()
+    assert np.array_equal(executor.run(x=x)["y"], np.abs(x))
+    pool.close()
 
 
 def test_a_batch_of_sequences_may_change_in_both_dimensions(cache: PrimitiveCache) -> None:

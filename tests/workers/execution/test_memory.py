@@ -152,9 +152,9 @@ def test_memory_of_an_opencl_device_is_mapped(device: str, shared: bool) -> None
     lines = python(OPENCL.format(shared=shared)).splitlines()
     assert lines[:3] == ["own True True", "host True True", "device True True"]
     where = "Memory(f32:ab:2x3, Engine('opencl', 0))"
-    assert lines[3] == f"{where} is open to its device only: map it first"
+    assert lines[3] == f"{where} is not mapped: map it first"
     assert lines[4:6] == ["buffer: expect one of the engine's context, got one of another"] * 2
     if not shared:
-        assert lines.pop(6) == f"{where} is open to the host only: unmap it first"
-    assert lines[6] == f"{where} lies on Engine('opencl', 0), not in the host's memory"
+        assert lines.pop(6) == f"{where} is mapped: unmap it first"
+    assert lines[6] == f"{where} is on Engine('opencl', 0), not in host memory"
     assert lines[7:] == ["buffer: expect 24 bytes, got 8", "handle: expect a pyopencl.Buffer, got int", "b''"]

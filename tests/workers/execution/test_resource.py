@@ -68,7 +68,7 @@ def test_a_nested_primitive_that_lacks_an_argument_or_room_is_refused() -> None:
     places: tuple[tuple[int, LaunchArgument], ...] = ((SRC, ("s", 0)), (DST, ("s", 0)))
     with pytest.raises(MalformedEntry, match="a nested primitive needs argument 41"):
         _ = resource("outer", (NestedLaunch(0, places),), 64, (inner,)).launches
-    with pytest.raises(MalformedEntry, match="the scratchpad of nested primitive 0 is outside"):
+    with pytest.raises(MalformedEntry, match="the scratchpad of nested primitive 0 exceeds the outer one"):
         _ = resource("outer", (NestedLaunch(0, (*places, (BIAS, ("t", 0))), 1),), 64, (inner,)).launches
 
 

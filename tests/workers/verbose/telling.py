@@ -32,7 +32,7 @@ from poolrt.workers.primitives.cache import PrimitiveCache
 from poolrt.workers.primitives.key import primitive_key
 from poolrt.workers.threadpools.threads import ThreadsPool
 from poolrt.workers.verbose.output import set_verbose
-from poolrt.workers.verbose.text import described
+from poolrt.workers.verbose.text import describe_primitive
 from tests.workers import compiled
 
 RUNS = 3
@@ -75,7 +75,7 @@ class Telling:
         """Return what runs a graph as a worker does, and the texts of that."""
         wire, given = g.to_wire()
         lowered = lower(parse(wire), {"cpu": cpu_target(), "opencl:0": self._device.target})
-        plan = replace(lowered.plan, texts=tuple(map(described, lowered.primitives)))
+        plan = replace(lowered.plan, texts=tuple(map(describe_primitive, lowered.primitives)))
         entries = [self.created(pd) for pd in lowered.primitives]
         raw = {value: constant.to_array() for (value, _), constant in zip(wire["constants"], given, strict=True)}
         final = [np.zeros(c.nbytes, np.uint8) if c.reorder is not None else raw[c.value] for c in plan.constants]
@@ -121,14 +121,16 @@ class Telling:
                     primitive.execute(stream, args)
             stream.wait()
 
-        return run, Counter(described(iface.pd) for iface in found for _ in range(RUNS))
+        return run, Counter(describe_primitive(iface.pd) for iface in found for _ in range(RUNS))
 
     def executor(self, g: Graph) -> tuple[Callable[[], None], Counter[str]]:
         """Return what runs a graph in this process, and the texts of that."""
         wire, _ = g.to_wire()
         lowered = lower(parse(wire), {"cpu": cpu_target(), "opencl:0": self._device.target})
-        steps = [described(lowered.primitives[s.primitive]) for s in lowered.plan.steps if isinstance(s, Step)]
-        reorders = [described(lowered.primitives[c.reorder]) for c in lowered.plan.constants if c.reorder is not None]
+        steps = [describe_primitive(lowered.primitives[s.primitive]) for s in lowered.plan.steps if isinstance(s, Step)]
+        reorders = [
+            describe_primitive(lowered.primitives[c.reorder]) for c in lowered.plan.constants if c.reorder is not None
+        ]
         executor = Executor(g, cache=self._cache)
         x = np.zeros(lowered.plan.inputs[0].dims, np.float32)
 

@@ -26,7 +26,7 @@ from poolrt.workers.desc import (
 )
 from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.implementations.primitive_desc import primitive_desc
-from poolrt.workers.verbose.text import described
+from poolrt.workers.verbose.text import describe_primitive
 
 from ..cases import KINDS, cases
 
@@ -34,7 +34,7 @@ MEMORY = re.compile(r"[a-z_]+\d*:[a-z]\w*:p?:blocked:[a-lA-L0-9]*:[\dx]*:f0(_mas
 
 
 def fields(op: OpDesc, attr: PrimitiveAttr | None = None) -> list[str]:
-    return described(primitive_desc(op, attr or PrimitiveAttr(), cpu_target())).split(",")
+    return describe_primitive(primitive_desc(op, attr or PrimitiveAttr(), cpu_target())).split(",")
 
 
 def md(*dims: int, tag: str = "", dtype: str = "f32") -> MemoryDesc:
@@ -131,7 +131,7 @@ def test_a_normalisation_tells_its_flags_as_letters_and_a_sum_the_shape_of_its_r
 
 def test_an_engine_that_is_not_the_first_of_its_kind_has_its_index() -> None:
     pd = primitive_desc(Reorder(md(2, 3), md(2, 3)), PrimitiveAttr(), cpu_target())
-    assert [described(pd, index).partition(",")[0] for index in (0, 1)] == ["cpu", "cpu:1"]
+    assert [describe_primitive(pd, index).partition(",")[0] for index in (0, 1)] == ["cpu", "cpu:1"]
 
 
 def test_a_reorder_between_engines_names_both() -> None:

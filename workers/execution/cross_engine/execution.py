@@ -1,9 +1,9 @@
-"""How a reorder between engines is executed: copies in, launches on the engine that computes, copies out.
+"""Executes a reorder between engines: copies in, launches on the engine that computes, copies out.
 
-Nobody waits who executes. With OpenCL computing, everything is enqueued on the stream; what goes to another context
-passes through the host's memory, on the stream's own thread, in the order of its queue (`Stream.on_host`). With the CPU
-computing, copies and launches are regions for the threadpool of the stream; one on OpenCL, which has none, runs them on
-that thread.
+`execute` never blocks. If OpenCL computes, everything is enqueued on the stream; copies to another context pass through
+host memory, on the thread that the stream owns, in the order of its queue (`Stream.on_host`). If the CPU computes,
+copies and launches are regions for the threadpool of the stream; a stream on OpenCL, which has none, runs them on its
+thread.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class DeviceCrossEngineExecution:
         self._compute_engine = compute_engine
 
     def execute(self, stream: Stream, args: Mapping[int, Memory], text: str | None = None) -> None:
-        """Enqueue on a stream of the engine that computes; ``text`` is its verbose line's. Raises KernelFailed."""
+        """Enqueue on a stream of the engine that computes; ``text`` is for its verbose line. Raises KernelFailed."""
         buffers: dict[int, Any] = {
             int(arg): memory.device_buffer for arg, memory in args.items() if memory.engine is self._compute_engine
         }
@@ -66,7 +66,7 @@ class DeviceCrossEngineExecution:
                 if text is not None and begin is not None:
                     stream.time(text, begin)
             finally:
-                # Events too, for one that is dropped waits for its end.
+                # Events too: dropping one waits for its end.
                 stream.hold(used)
 
     def _copy(
@@ -96,7 +96,7 @@ class HostCrossEngineExecution:
         self._entry = entry
 
     def execute(self, stream: Stream, args: Mapping[int, Memory], text: str | None = None) -> None:
-        """Run or submit on a stream on a CPU as `CpuExecution` does, or after what is on one on OpenCL; ``text`` as above.
+        """Run or submit on a stream on a CPU as `CpuExecution` does, or in the order of one on OpenCL; ``text`` as above.
 
         Raises KernelFailed.
         """
@@ -116,7 +116,7 @@ class HostCrossEngineExecution:
     def _regions(self, args: Mapping[int, Memory], used: Mapping[int, Memory | Buffer], jobs: Jobs) -> Sequence[Region]:
         """Return launches on the host's memory between the copies, which are a region of one task before and one after."""
         addresses = {arg: memory.address for arg, memory in used.items()}
-        # The bytes themselves too: a memory may lie elsewhere before the tasks have run.
+        # The bytes too: the memory may get others before the tasks have run.
         keep = used, [memory.owner for memory in args.values()]
         there = {arg: (_queue(memory), memory.device_buffer) for arg, memory in args.items() if not memory.is_on_host}
         copies_in, copies_out = (
@@ -150,7 +150,7 @@ class _Copies:
         self._copied_in = True
 
     def copy_out(self, _i: int, _n: int) -> None:
-        """Copy to devices, unless what that is made of has not come. Raises KernelFailed."""
+        """Copy to devices, unless the copies in have failed. Raises KernelFailed."""
         with _named(self._name):
             for copy in self._copies_out if self._copied_in else ():
                 copy_to_device(*copy).wait()
@@ -164,7 +164,7 @@ def _copy_across(name: str, source: tuple[Any, Any, int], target: tuple[Any, Any
 
 @contextmanager
 def _named(name: str) -> Iterator[None]:
-    """Raise what the driver refuses as KernelFailed that names an implementation."""
+    """Raise an error of the driver as KernelFailed that names an implementation."""
     import pyopencl as cl
 
     try:
@@ -181,7 +181,7 @@ def _place(transfer: Transfer, buffers: Mapping[int, Any]) -> tuple[Any, int]:
 
 
 def _queue(memory: Memory) -> Any:
-    """Return the queue of the engine that memory of an OpenCL device lies on."""
+    """Return the queue of the engine of memory on an OpenCL device."""
     if memory.engine is None:
-        raise ValueError(f"{memory} lies in the host's memory, not on an OpenCL device")
+        raise ValueError(f"{memory} is in host memory, not on an OpenCL device")
     return memory.engine.opencl.queue
