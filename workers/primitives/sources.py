@@ -29,7 +29,8 @@ _ALWAYS: Final = {
     "opencl": ("implementations/cost_model.py", "kernels/opencl/build.py"),
 }
 _TYPES_ONLY: Final = re.compile(r"^if TYPE_CHECKING:\n(?:(?:[ \t].*)?\n)+", re.MULTILINE)
-_IMPORT: Final = re.compile(r"^[ \t]*from (\.+)([\w.]*) import (\([^)]*\)|.*)$", re.MULTILINE)
+#: Begins with a literal: `re` finds that faster than the start of a line.
+_IMPORT: Final = re.compile(r"from (\.+)([\w.]*) import (\([^)]*\)|.*)")
 _KERNEL: Final = re.compile(r"\w\(\s*\"([a-z0-9_]+)\"")
 
 
@@ -116,7 +117,9 @@ def _source(path: str) -> _Source:
     digest = hashlib.sha256(content).digest()
     if not path.endswith(".py"):
         return _Source(digest, (), ())
-    text = _TYPES_ONLY.sub("", content.decode())
+    text = content.decode()
+    if "TYPE_CHECKING:" in text:
+        text = _TYPES_ONLY.sub("", text)
     imports = dict.fromkeys(file for match in _IMPORT.finditer(text) for file in _imported(path, *match.groups()))
     return _Source(digest, tuple(imports), tuple(dict.fromkeys(_KERNEL.findall(text))))
 
