@@ -1,1 +1,1 @@
-"""Implementations: what each accepts, the layouts it chooses, the program it describes and what that costs. Part of every key."""
+"""Implementations: the descriptors that each accepts, the layouts it chooses, its programs and their cost. Part of keys."""

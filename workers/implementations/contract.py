@@ -1,4 +1,4 @@
-"""What an implementation of an operation is: pure code that accepts a descriptor, completes its layouts and describes a program.
+"""The contract of an implementation: pure code that accepts a descriptor, completes its layouts and describes a program.
 
 For each kind of engine an operation has a module that lists its implementations best first in `IMPLEMENTATIONS`; a
 primitive descriptor takes the first that accepts. Nothing here or there imports a compiler: the asking process needs none.
@@ -16,7 +16,7 @@ from ..engines.target import Target
 from .program import Program
 
 Op = TypeVar("Op", bound=OpDesc)
-#: What the names of reference implementations begin with.
+#: The prefix of the names of reference implementations.
 REFERENCE: Final = "ref:"
 
 
@@ -24,7 +24,7 @@ class Implementation(Protocol[Op]):
     """One way to compute one operation on one kind of engine.
 
     One whose kernels use extensions of the processor names them in ``extensions``; the others' entries serve every host.
-    One whose programs have nested primitives says so with ``nests = True``; the others are not asked for any.
+    One whose programs have nested primitives has ``nests = True``; the others are not asked for any.
     One whose programs depend on the number of threads has a method ``threads(op, target)``, which returns the number to make
     a program of a completed ``op`` for, 0 where it makes no difference, given those of ``target``; the others' serve any.
     """
@@ -32,7 +32,7 @@ class Implementation(Protocol[Op]):
     #: Unique name, which is part of the key: ``<family>:<what sets it apart>``. Reference implementations are of ``ref``.
     name: str
     engine_kind: str
-    #: Whether it judges every descriptor itself; the others are only asked for what `refuse_beyond_inference` lets pass.
+    #: Whether `reject` gets every descriptor; the others get only those that `refuse_beyond_inference` lets pass.
     general: bool
 
     def reject(self, op: Op, attr: PrimitiveAttr, target: Target) -> str | None:

@@ -1,8 +1,8 @@
-"""The cost model: what executing a primitive once takes on one thread, estimated from its descriptor.
+"""The cost model: the time of one execution of a primitive on one thread, estimated from its descriptor.
 
-Whoever cuts launches into jobs asks it (`threadpools.jobs`); being right to a factor of three is enough for that. The
-times were measured on one core of a server with AVX-512, on problems within and beyond a core's own cache; those of
-memory are a little longer, as a smaller machine has it. `benchmarks/estimates.py` tells how near they come.
+`threadpools.jobs` cuts launches into jobs by it, for which a factor of three is near enough. The times were measured on
+one core of a server with AVX-512, on problems within and beyond a core's own cache; those of memory are a little longer,
+as on a smaller machine. `benchmarks/estimates.py` prints how near they are.
 """
 
 from __future__ import annotations

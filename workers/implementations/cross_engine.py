@@ -1,8 +1,8 @@
-"""Reorder between engines: bytes of one side are transferred, and a nested reorder computes on the other side's engine.
+"""Reorder between engines: transfers copy the bytes of one side, and a nested reorder computes on the other side's engine.
 
-An OpenCL device computes what comes from or goes to a CPU, and what leaves it for another device. The CPU can do all of
-that too, should a device lack a data type. What lies elsewhere is worked on in the scratchpad. Dst's former content is
-fetched where it matters: between the elements of strides, and for a sum.
+An OpenCL device computes reorders to and from a CPU, and reorders to another device. The CPU computes them if the device
+lacks a data type. The tensor of the other engine gets a copy in the scratchpad. Dst's former content is copied in only if
+it matters: between strided elements, and for a sum.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from .program import LaunchArgument, NestedLaunch, Program, Transfer
 
 
 @dataclass(frozen=True, slots=True)
-class CrossingReorder:
-    """Whatever the best reorder within the computing engine takes."""
+class ReorderAcrossEngines:
+    """Accepts what the best reorder within the computing engine accepts."""
 
     name: str
     engine_kind: str
@@ -42,7 +42,7 @@ class CrossingReorder:
         return op
 
     def program(self, op: Reorder, attr: PrimitiveAttr, target: Target) -> Program:
-        """Describe the transfers, and the nested reorder where bytes do not remain as they are."""
+        """Describe the transfers, and the nested reorder if bytes change."""
         if op.dst.elements == 0:
             return Program((), ())
         memories = {**op.memories(), **attr.memories(op.memories())}
@@ -73,10 +73,10 @@ class CrossingReorder:
         return Program((), (launch,), b"", end + nested.program().scratchpad, (nested,), copies_in, copies_out)
 
     def _elsewhere(self, op: Reorder, args: Iterable[int]) -> list[int]:
-        """Return the arguments that lie on another engine than the one that computes."""
+        """Return the arguments on another engine than the one that computes."""
         if self.engine_kind == "opencl":
             return [Arg.SRC if op.src_engine == "cpu" else Arg.DST]
-        # Those of attributes lie where streams are: on the device.
+        # The arguments of attributes are on the device, as the stream is.
         engines: dict[int, str] = {Arg.SRC: op.src_engine, Arg.DST: op.dst_engine}
         return [arg for arg in args if engines.get(arg, "opencl") == "opencl"]
 
@@ -88,6 +88,6 @@ def _is_copied(op: Reorder, attr: PrimitiveAttr) -> bool:
 
 
 def _nested(op: Reorder, attr: PrimitiveAttr, target: Target) -> PrimitiveDesc:
-    """Return the reorder within one engine. Its scratch memory is a part of the outer one's, whoever brings that."""
+    """Return the reorder within one engine. Its scratch memory is always a part of the outer primitive's."""
     inside = dataclasses.replace(op, src_engine="", dst_engine="")
     return primitive_desc(inside, dataclasses.replace(attr, scratchpad_mode="library"), target)

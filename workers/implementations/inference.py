@@ -1,6 +1,6 @@
-"""What implementations made for speed are asked for: forward, without quantisation, on layouts that a tag names.
+"""The limits of implementations made for speed: forward, without quantisation, on layouts that a tag names.
 
-Reorders aside, which may meet strides.
+Reorders are the exception: they accept strides.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import Final
 
 from ..desc import MemoryDesc, OpDesc, PrimitiveAttr
 
-#: Algorithms of eltwise and binary that vector kernels know.
+#: Algorithms of eltwise and binary that vector kernels implement.
 VECTOR_ALGORITHMS: Final = frozenset(
     (
         "relu", "tanh", "elu", "square", "abs", "sqrt", "linear", "logistic", "exp", "log", "clip", "gelu_erf",
@@ -20,7 +20,7 @@ _GIVEN_STATISTICS: Final = ("use_global_stats", "use_scale", "use_shift")
 
 
 def refuse_beyond_inference(op: OpDesc, attr: PrimitiveAttr) -> str | None:
-    """Return what a descriptor asks for that only general implementations do, or None."""
+    """Return why only a general implementation can compute a descriptor, or None."""
     if attr.scales or attr.zero_points:
         return "scales and zero points are not supported"
     if any(p.kind == "sum" for p in attr.post_ops):

@@ -31,7 +31,7 @@ class UnsupportedPrimitive(ValueError):
 class PrimitiveDesc:
     """A completed operation descriptor with its attributes, target and implementation. Equal ones make equal keys.
 
-    ``hint`` are the memory descriptors of the forward primitive that a backward operation belongs to, where one was given.
+    ``hint`` are the memory descriptors of the forward primitive that a backward operation belongs to, if one was given.
     """
 
     op: OpDesc
@@ -39,7 +39,7 @@ class PrimitiveDesc:
     target: Target
     implementation: Implementation[Any]
     hint: tuple[tuple[int, MemoryDesc], ...] = ()
-    #: Kept by `primitive_key`: computing a key takes longer than finding what it names.
+    #: Kept by `primitive_key`: computing a key takes longer than a hit in the cache.
     cached_key: Key | None = field(default=None, init=False, repr=False, compare=False)
     #: Kept by `nested`, which has to describe the whole program.
     cached_nested: tuple[PrimitiveDesc, ...] | None = field(default=None, init=False, repr=False, compare=False)
@@ -71,7 +71,7 @@ class PrimitiveDesc:
 
     @classmethod
     def from_wire(cls, wire: list[Any]) -> PrimitiveDesc:
-        """Rebuild from `to_wire`'s data. Raises ValueError where it is malformed or names an unknown implementation."""
+        """Rebuild from `to_wire`'s data. Raises ValueError if it is malformed or names an unknown implementation."""
         op, attr = op_from_wire(wire[0]), decode(PrimitiveAttr, wire[1])
         hint = tuple((int(arg), decode(MemoryDesc, desc)) for arg, desc in wire[4])
         for implementation in implementations(op.kind, str(wire[2][0])):
@@ -81,7 +81,7 @@ class PrimitiveDesc:
 
 
 def implementations(kind: str, engine_kind: str) -> tuple[Implementation[Any], ...]:
-    """Return the implementations of a primitive kind for an engine kind, best first: none where it has no such operation."""
+    """Return the implementations of a primitive kind for an engine kind, best first; none if it has no such operation."""
     home = _HOMES.get(engine_kind)
     if home is None:
         return ()

@@ -18,8 +18,8 @@ generator (its last part); its spec declares the work-group size (``local``) and
 A *nested* primitive is one of its own, with an entry of its own that other primitives share; a launch executes it on
 places of the outer one: memory, scratchpad or tables, never numbers.
 
-Where an execution argument lies on another engine, no launch names it: *transfers* bring its bytes to where the launches
-find them, or carry them there afterwards.
+No launch names an execution argument of another engine: *transfers* copy its bytes to a place that launches read, or from
+a place that they have written.
 """
 
 from __future__ import annotations

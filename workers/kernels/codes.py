@@ -1,4 +1,4 @@
-"""Numbers that stand for names in the tables of reference kernels."""
+"""Numbers for names in the tables of reference kernels."""
 
 from __future__ import annotations
 

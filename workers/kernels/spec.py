@@ -1,4 +1,4 @@
-"""What a kernel is generated from: the generator's name and the parameters that it is specialised for."""
+"""The spec of a kernel: its generator's name and the parameters that it is specialised for."""
 
 from __future__ import annotations
 

@@ -260,7 +260,7 @@ def test_a_hint_of_something_else_is_refused(engine: Engine, other: str) -> None
 
 
 def test_what_nobody_implements_is_refused_with_every_reason(engine: Engine) -> None:
-    message = r"native:nest: post-ops .*; native:crossing: .*; ref:reorder: .* broadcast"
+    message = r"native:nest: post-ops .*; native:cross_engine: .*; ref:reorder: .* broadcast"
     attr = PrimitiveAttr((PostOp("binary", "add", src1=MemoryDesc((7,), "f32")),))
     with pytest.raises(UnsupportedPrimitive, match=message):
         Reorder.PrimitiveDesc(engine, MD, MD, attr=attr)

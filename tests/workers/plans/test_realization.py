@@ -49,5 +49,5 @@ def test_a_plan_needs_one_entry_for_each_primitive() -> None:
 def test_a_reorder_between_engines_is_refused() -> None:
     md = MemoryDesc((3,), "f32")
     program = primitive_desc(Reorder(md, md, "opencl", "cpu"), PrimitiveAttr(), cpu_target()).program()
-    with pytest.raises(MalformedEntry, match="native:crossing copies between engines"):
-        realize_all(plan(()), [entry("native:crossing", program)], [Engine("cpu")])
+    with pytest.raises(MalformedEntry, match="native:cross_engine copies between engines"):
+        realize_all(plan(()), [entry("native:cross_engine", program)], [Engine("cpu")])

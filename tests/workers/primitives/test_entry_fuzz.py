@@ -44,7 +44,7 @@ def test_an_entry_names_what_is_transferred() -> None:
         (Transfer(17, ("s", 0), 256),),
     )
     program = PROGRAM._replace(copies_in=copies_in, copies_out=copies_out)
-    entry = parse_entry(pack_entry("opencl:crossing", "cpu", program, [b"object"], []))
+    entry = parse_entry(pack_entry("opencl:cross_engine", "cpu", program, [b"object"], []))
     assert (entry.copies_in, entry.copies_out) == (copies_in, copies_out)
 
 

@@ -36,7 +36,7 @@ results of s8, u8 and bool are s32. Tensors may also differ in type; the referen
 Statistics, scales and shifts of normalisations are f32.
 
 The tables omit reorders between engines. Such a reorder accepts the same descriptors as a reorder within the engine that
-computes it. Its implementation is `opencl:crossing` on a device and `native:crossing` on the host.
+computes it. Its implementation is `opencl:cross_engine` on a device and `native:cross_engine` on the host.
 """
 
 _VERIFIED: Final = """

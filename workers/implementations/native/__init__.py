@@ -1,1 +1,1 @@
-"""The implementations for the CPU, one module an operation, and what their programs are made of."""
+"""The implementations for the CPU, one module an operation, and the parts of their programs."""

@@ -22,7 +22,7 @@ from .chain import chain, chain_source, refuse_chain
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """A dimension of the destination in memory order, and each operand's stride along it (0 where it is broadcast)."""
+    """A dimension of the destination in memory order, and each operand's stride along it (0 if it is broadcast)."""
 
     extent: int
     strides: tuple[int, ...]
@@ -77,7 +77,7 @@ class NativeBinary:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The destination as outer x mid x inner; ``below`` outer items lie within one channel block."""
+    """The destination as outer x mid x inner; ``below`` outer items are within one channel block."""
 
     outer: tuple[Axis, ...]
     mid: Axis
@@ -86,7 +86,7 @@ class Rows:
 
 
 def _rows(op: Binary) -> Rows:
-    """Return the axes of the destination, merged; channel blocks stay outside where the last one is partly filled."""
+    """Return the axes of the destination, merged; channel blocks stay outside if the last one is partly filled."""
     axes = _axes(op)
     split = 2 if _has_tail(op.dst) else 0
     still = Axis(1, (0, 0))
@@ -101,7 +101,7 @@ def _has_tail(md: MemoryDesc) -> bool:
 
 
 def _merged(axes: list[Axis]) -> list[Axis]:
-    """Return axes without those of extent 1, neighbours merged where both operands continue."""
+    """Return axes without those of extent 1, neighbours merged if both operands continue."""
     merged: list[Axis] = []
     for axis in axes:
         if axis.extent == 1:

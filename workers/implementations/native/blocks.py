@@ -2,7 +2,7 @@
 
 Native kernels of operations that do not mix channels take a row-major (or otherwise permuted) layout as it is, and the
 layout with blocks of 16 channels. Where the last channel block is only partly filled, its other lanes hold zeros and
-must be written as zeros, so a kernel is told how many lanes count (``tail``) and where the last block is.
+must be written as zeros, so a kernel takes the number of lanes that count (``tail``) and the place of the last block.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ def blocked_tag(ndims: int) -> str:
 
 
 def is_blocked(md: MemoryDesc) -> bool:
-    """Return whether 16 channels lie side by side, the other dimensions in order."""
+    """Return whether 16 channels are adjacent, the other dimensions in order."""
     return md.ndims >= 2 and md.tag == blocked_tag(md.ndims)
 
 
 def follow(md: MemoryDesc, like: MemoryDesc) -> MemoryDesc:
-    """Return ``md``, in the layout of ``like`` where its own is left open (row-major where both are)."""
+    """Return ``md``, in the layout of ``like`` if its own is left open (row-major if both are)."""
     if not md.is_any:
         return md
     if md.ndims != like.ndims or like.is_any:
@@ -48,7 +48,7 @@ def refuse(*mds: MemoryDesc) -> str | None:
 
 
 def refuse_permuted(*mds: MemoryDesc) -> str | None:
-    """Return why a kernel that knows spatial dimensions cannot take these memories: row-major or blocked only."""
+    """Return why a kernel over spatial dimensions cannot take these memories: row-major or blocked only."""
     for md in mds:
         if not (md.is_plain or is_blocked(md)):
             return f"layout {md.tag}; only row-major and blocks of 16 channels are supported"
@@ -56,7 +56,7 @@ def refuse_permuted(*mds: MemoryDesc) -> str | None:
 
 
 def refuse_different(*mds: MemoryDesc) -> str | None:
-    """Return that layouts differ, or None where all are the same."""
+    """Return that layouts differ, or None if all are the same."""
     tags = dict.fromkeys(md.tag for md in mds)
     return None if len(tags) == 1 else f"layouts differ: {', '.join(tags)}"
 

@@ -1,4 +1,4 @@
-"""Post-op chains of native kernels: any eltwise steps and one binary step whose source lies exactly as dst does.
+"""Post-op chains of native kernels: any eltwise steps and one binary step whose source has exactly dst's layout.
 
 The chain is part of the kernel's identity, its parameters (a negative slope, a clip) included: they are few, and as
 constants they cost nothing at run time.
@@ -33,7 +33,7 @@ def chain(attr: PrimitiveAttr) -> tuple[Value, ...]:
 
 
 def chain_source(attr: PrimitiveAttr) -> LaunchArgument:
-    """Return the launch argument that holds the address of the binary step's source, 0 where there is none."""
+    """Return the launch argument that holds the address of the binary step's source, 0 if there is none."""
     for index, step in enumerate(attr.post_ops):
         if step.src1 is not None:
             return ("m", (post_op_src(index), 0))

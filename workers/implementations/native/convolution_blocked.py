@@ -72,7 +72,7 @@ class NativeBlockedConvolution:
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """How a tile's source lies: bytes from row to row and position to position, strides of image and group."""
+    """The layout of a tile's source: bytes from row to row and position to position, strides of image and group."""
 
     row: int
     step: int
@@ -96,7 +96,7 @@ class Operands:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """What tiles over blocked planes read: positions, the kernel's steps, bytes of a row of tiles and of a plane."""
+    """The source of tiles over blocked planes: positions, the kernel's steps, bytes of a row of tiles and of a plane."""
 
     shape: tuple[int, int]
     steps: list[Step]
@@ -116,12 +116,12 @@ class Reach:
         return cls(window.out, steps, window.step * phases * columns * 64, plane)
 
     def walk(self, planes: int, group_planes: int) -> Walk:
-        """Return how tiles lie in images of ``planes`` and groups of ``group_planes`` planes."""
+        """Return the layout of tiles in images of ``planes`` and groups of ``group_planes`` planes."""
         return Walk(self.row, 64, planes * self.plane, group_planes * self.plane)
 
 
 def in_place(op: Convolution, attr: PrimitiveAttr, src: LaunchArgument, weight_block: int) -> Operands:
-    """Return the operands where all but src are execution arguments, the weights of 16 outputs side by side."""
+    """Return the operands if all but src are execution arguments, the weights of 16 outputs side by side."""
     blocks = -(-op.dst.dims[1] // op.groups // 16)
     bias: LaunchArgument = ("m", (int(Arg.BIAS), 0)) if op.bias else ("i", 0)
     weights, dst = ("m", (int(Arg.WEIGHTS), 0)), ("m", (int(Arg.DST), 0))
@@ -169,7 +169,7 @@ def weights_tag(ndims: int) -> str:
 
 
 def chosen(md: MemoryDesc, tag: str) -> MemoryDesc:
-    """Return ``md`` in a layout where its own is left open."""
+    """Return ``md``, in a given layout if its own is left open."""
     return md.with_tag(tag) if md.is_any else md
 
 

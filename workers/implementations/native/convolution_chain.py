@@ -1,4 +1,4 @@
-"""Post-op chains of convolutions and products: relu before and after one addition of a tensor that lies as dst does."""
+"""Post-op chains of convolutions and products: relu before and after one addition of a tensor in dst's layout."""
 
 from __future__ import annotations
 

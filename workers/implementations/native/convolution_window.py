@@ -59,12 +59,12 @@ class Window:
 
     @property
     def row_step(self) -> int:
-        """Source rows from one row of the padded copy to the next: a pointwise kernel skips what it does not read."""
+        """Source rows from one row of the padded copy to the next: a pointwise kernel skips rows that it does not read."""
         return self.stride[0] if self.is_pointwise else 1
 
     @property
     def step(self) -> int:
-        """Rows of what is read from one output row to the next."""
+        """Source rows from one output row to the next."""
         return 1 if self.is_pointwise else self.stride[0]
 
     @property
@@ -83,7 +83,7 @@ class Window:
         return self.out[1] + self.reach[1] // self.stride[1]
 
     def copy(self) -> tuple[int, int, int]:
-        """Return rows, phases and columns of what is read: the padded copy, or the source itself."""
+        """Return rows, phases and columns of the tensor that the kernel reads: the padded copy, or the source itself."""
         return (self.height, 1, self.width) if self.is_direct else (self.rows, self.phases, self.columns)
 
     def copy_sizes(self) -> tuple[int, ...]:
@@ -91,6 +91,6 @@ class Window:
         return (self.height, self.width, *self.copy(), self.row_step, self.stride[1], *self.pad)
 
     def offset(self, kh: int, kw: int, columns: int) -> int:
-        """Return how many positions a tap lies behind the first one."""
+        """Return the distance of a tap from the first one, in positions."""
         column, phase = divmod(kw * self.dilation[1], self.stride[1])
         return (kh * self.dilation[0] * self.phases + phase) * columns + column

@@ -15,7 +15,7 @@ from .product import Shape, describe
 
 #: 16 outputs side by side.
 _PACKED = "Ab16a"
-#: What a layout of (OC, IC) is for the transposed matrix (IC, OC).
+#: A layout of (OC, IC) -> the same layout, named for the transposed matrix (IC, OC).
 _TRANSPOSED = {"Ab16a": "Ba16b", "ab": "ba", "ba": "ab"}
 
 

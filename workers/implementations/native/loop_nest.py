@@ -31,7 +31,7 @@ class Loop:
 class Nest:
     """Loops, outermost in the destination first, from an offset in elements of source and destination.
 
-    ``pads`` where the adjacent elements in the destination are to be followed by zeros up to 16.
+    ``pads`` if zeros follow the adjacent elements in the destination, up to 16.
     """
 
     loops: tuple[Loop, ...]
@@ -67,7 +67,7 @@ def fills(src: MemoryDesc, dst: MemoryDesc) -> list[Nest]:
 
 
 def _adjacent(src: MemoryDesc, dst: MemoryDesc) -> int | None:
-    """Return the dimension whose padding lies behind its last elements in a vector of 16, or None."""
+    """Return the dimension whose padding follows its last elements in a vector of 16, or None."""
     if not dst.layout.blocks:
         return None
     dim, size = dst.layout.blocks[-1]
@@ -99,7 +99,7 @@ def _cut(nest: Nest, unit: str) -> list[Nest]:
 
 
 def _elements(src: MemoryDesc, dst: MemoryDesc, dim: int) -> list[Nest]:
-    """Return nests of one dimension that cover what is copied of it."""
+    """Return nests that cover the copied indices of one dimension."""
     length = _covered(src, dst, dim)
     if dim != _adjacent(src, dst):
         return _range(src, dst, dim, 0, length)
@@ -144,7 +144,7 @@ def _combined(parts: list[list[Nest]]) -> list[Nest]:
 
 
 def _covered(src: MemoryDesc, dst: MemoryDesc, dim: int) -> int:
-    """Return how many indices of a dimension are copied: its padding too where both layouts pad alike."""
+    """Return how many indices of a dimension are copied: its padding too if both layouts pad alike."""
     return dst.padded_dims[dim] if _keeps_padding(src, dst, dim) else dst.dims[dim]
 
 
@@ -170,7 +170,7 @@ def _strides(md: MemoryDesc, dim: int) -> list[tuple[int, int]]:
 
 
 def _stride(md: MemoryDesc, dim: int, unit: int) -> int:
-    """Return the distance of two elements that lie ``unit`` apart, a size at which some layout cuts."""
+    """Return the distance in memory of two elements ``unit`` indices apart, a size at which some layout cuts."""
     for size, stride in _strides(md, dim):
         if not size or unit < size:
             return stride * unit

@@ -9,9 +9,9 @@ from ...kernels.spec import KernelSpec
 from ..program import Launch, LaunchArgument, Program
 from .loop_nest import PIECE, Loop, Nest, copies, fills, pieces, steps
 
-#: A launch has at least about so many items of work where its nest allows; the other loops run inside of an item.
+#: A launch has at least about so many items of work if its nest allows; the other loops run inside an item.
 _ITEMS = 64
-#: What the kernel does with the innermost pair of loops.
+#: How the kernel runs the innermost pair of loops.
 _COPY, _TRANSPOSE, _FILL, _COPY_PADDED, _TRANSPOSE_PADDED = range(5)
 
 
@@ -28,7 +28,7 @@ class NestBuilder:
         self._tables = tables
 
     def program(self) -> Program:
-        """Return what was collected."""
+        """Return the program."""
         return Program(tuple(self._kernels), tuple(self._launches), self._tables, self._scratchpad)
 
     def book(self, nbytes: int) -> LaunchArgument:

@@ -15,14 +15,14 @@ from ..program import Launch, LaunchArgument, Program
 from ..reference.reduction import ReferenceReduction
 from .blocks import LANES, follow
 
-#: Columns that an item covers where results lie side by side.
+#: Columns that an item covers if results are adjacent.
 _STRIP: Final = 64
-#: Elements of a part of what is reduced to one result, at least, and of what is left to one thread.
+#: The fewest elements of a part of one result, and of a result that one thread computes alone.
 _LEAST_PART: Final = 1024
 _LEAST_SHARE: Final = 8192
 #: Vectors or rows that are added to one intermediate sum, at least.
 _LEAST_GROUP: Final = 64
-#: Algorithm -> (what an element adds, what is made of it at last); that of norms depends on p.
+#: Algorithm -> (the term of an element, the last step); the term of norms depends on p.
 _PLAIN: Final = {"sum": ("sum", ""), "mean": ("sum", "mean"), "max": ("max", ""), "min": ("min", "")}
 _POWERS: Final = {1.0: "abs", 2.0: "square"}
 
@@ -43,7 +43,7 @@ class _Shape(NamedTuple):
 
     @property
     def items(self) -> int:
-        """The pieces that can be computed side by side without dividing what is reduced."""
+        """The pieces that can be computed in parallel without dividing a result."""
         return self.before * self.kept * -(-self.columns // _STRIP)
 
     @property
@@ -53,7 +53,7 @@ class _Shape(NamedTuple):
 
 
 class NativeReduction:
-    """Contiguous runs, or 64 independent columns; where there are fewer results than threads, as many parts of each.
+    """Contiguous runs, or 64 independent columns; with fewer results than threads, as many parts of each.
 
     Each thread then leaves its partial results in the scratchpad, and a launch of one item makes the results of them.
     """
@@ -80,7 +80,7 @@ class NativeReduction:
         return dataclasses.replace(op, src=src, dst=follow(op.dst, src))
 
     def threads(self, op: Reduction, target: Target) -> int:
-        """Return into how many parts each result is divided, 0 where it is not."""
+        """Return into how many parts each result is divided, 0 if it is not."""
         shape, threads = _shaped(op), max(1, target.threads)
         if not shape.items or shape.items >= 4 * threads or shape.items % threads == 0:
             return 0
@@ -109,7 +109,7 @@ class NativeReduction:
 
 
 def _algorithm(op: Reduction) -> tuple[str, str, bool]:
-    """Return what an element adds, what is made of it at last, and whether the square root is taken."""
+    """Return the term of an element, the last step, and whether the square root is taken."""
     if op.algorithm in _PLAIN:
         return *_PLAIN[op.algorithm], False
     root = op.p == 2.0 and not op.algorithm.startswith("norm_lp_power")
@@ -135,7 +135,7 @@ def _launch(
     numbers = (shape.before * shape.kept, shape.kept, shape.outer, shape.inner, shape.columns, parts, group)
     items = parts * shape.items
     each, work = (items, 1) if at_once else (1, items)
-    # A mean is that of all elements, also where they have been added up before.
+    # A mean divides by the number of all elements, also if a launch before has added them up.
     count = op.src.elements // op.dst.elements
     floats: tuple[LaunchArgument, ...] = (("f", float(count)), ("f", op.eps))
     return "row" if in_rows else "strided", Launch(
@@ -151,7 +151,7 @@ def _shaped(op: Reduction) -> _Shape:
 
 
 def _shape(src: Sequence[int], dst: Sequence[int]) -> _Shape | None:
-    """Return dimensions joined where neighbours are both kept or both reduced; None where they are too many."""
+    """Return dimensions joined if neighbours are both kept or both reduced; None if they are too many."""
     sizes = [(s != d, s) for s, d in zip(src, dst, strict=True) if s != 1]
     runs = [(reduced, math.prod(size for _, size in run)) for reduced, run in groupby(sizes, key=lambda pair: pair[0])]
     found = [1, 1, 1, 1, 1]

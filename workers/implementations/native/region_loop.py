@@ -10,7 +10,7 @@ from ...engines.target import Target
 from ...kernels.spec import KernelSpec
 from ..program import Program
 
-#: What a native pool's kernels do, in the order in which it takes them.
+#: The parts of a native pool, each a kernel, in the order of its arguments.
 PARTS: Final = ("loop", "submit", "clock")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...desc import Arg, PrimitiveAttr, Reorder, item_size
 from ...engines.target import Target
-from ..cross_engine import CrossingReorder
+from ..cross_engine import ReorderAcrossEngines
 from ..program import LaunchArgument, Program
 from ..reference.reorder import ReferenceReorder
 from .loop_nest import IncompatibleBlocks
@@ -12,7 +12,7 @@ from .nest_builder import NestBuilder
 
 
 class NativeReorder:
-    """Strided nests moved row by row, or by 16 x 16 transposition where the contiguous dimensions differ."""
+    """Strided nests moved row by row, or by 16 x 16 transposition if the contiguous dimensions differ."""
 
     name = "native:nest"
     engine_kind = "cpu"
@@ -45,4 +45,4 @@ class NativeReorder:
         return build.program()
 
 
-IMPLEMENTATIONS = (NativeReorder(), CrossingReorder("native:crossing", "cpu"), ReferenceReorder())
+IMPLEMENTATIONS = (NativeReorder(), ReorderAcrossEngines("native:cross_engine", "cpu"), ReferenceReorder())

@@ -14,7 +14,7 @@ from .blocks import LANES, channel_blocks, channel_tail, follow, is_blocked, ref
 
 
 class NativeSoftmax:
-    """Vectors along the axis where it is contiguous (or blocked), along 16 independent rows where it is not."""
+    """Vectors along the axis if it is contiguous (or blocked), else along 16 independent rows."""
 
     name = "native:softmax"
     engine_kind = "cpu"
@@ -43,7 +43,7 @@ class NativeSoftmax:
 
 
 def _is_row(op: Softmax) -> bool:
-    """Return whether 16 elements along the axis lie side by side."""
+    """Return whether 16 elements along the axis are adjacent."""
     return op.axis == 1 if is_blocked(op.dst) else math.prod(op.dst.dims[op.axis + 1 :]) == 1
 
 

@@ -1,4 +1,4 @@
-"""Collects the program of a primitive that is made of others: what it executes, on which places, with which scratchpad."""
+"""Collects the program of a primitive made of others: launches, their places, and the scratchpad."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class NestedBuilder:
         self._launches: list[Launch | NestedLaunch] = []
         self._scratchpad = 0
         self._shared = 0
-        self._moved: dict[tuple[MemoryDesc, LaunchArgument, MemoryDesc], LaunchArgument] = {}
+        self._reordered: dict[tuple[MemoryDesc, LaunchArgument, MemoryDesc], LaunchArgument] = {}
 
     def program(self) -> Program:
         """Return what was collected."""
@@ -88,17 +88,17 @@ class NestedBuilder:
         self.execute(primitive_desc(op, PrimitiveAttr(), self.target), args)
 
     def move(self, src: MemoryDesc, source: LaunchArgument, dst: MemoryDesc, to: LaunchArgument) -> None:
-        """Add the reorder of what lies at one place to another."""
+        """Add the reorder from one place to another."""
         if src.elements or dst.nbytes:
             self.compute(Reorder(src, dst), {Arg.SRC: source, Arg.DST: to})
 
-    def moved(self, md: MemoryDesc, at: LaunchArgument, wanted: MemoryDesc) -> LaunchArgument:
-        """Return the place of what lies at ``at`` in the layout wanted: there, or in scratchpad, reordered once."""
+    def reorder_once(self, md: MemoryDesc, at: LaunchArgument, wanted: MemoryDesc) -> LaunchArgument:
+        """Return the place of a tensor in the layout wanted: ``at``, or in scratchpad, reordered once."""
         if same_bytes(md, wanted):
             return at
-        known = self._moved.get((md, at, wanted))
+        known = self._reordered.get((md, at, wanted))
         if known is None:
-            known = self._moved[md, at, wanted] = self.book(wanted.nbytes)
+            known = self._reordered[md, at, wanted] = self.book(wanted.nbytes)
             self.move(md, at, wanted, known)
         return known
 
@@ -116,6 +116,6 @@ def shifted(place: LaunchArgument, nbytes: int) -> LaunchArgument:
     return where, int(value) + nbytes
 
 
-def plainly(attr: PrimitiveAttr) -> PrimitiveAttr:
-    """Return attributes as nested primitives have them: the outer primitive decides who brings scratch memory."""
+def nested_attributes(attr: PrimitiveAttr) -> PrimitiveAttr:
+    """Return the attributes of a nested primitive: its scratch memory is a part of the outer primitive's."""
     return replace(attr, scratchpad_mode="library")

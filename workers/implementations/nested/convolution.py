@@ -13,20 +13,20 @@ from ...desc.equivalence import same_bytes
 from ...engines.target import EXTENSIONS, Target
 from ..primitive_desc import UnsupportedPrimitive
 from ..program import LaunchArgument, Program
-from .builder import NestedBuilder, plainly, shifted
+from .builder import NestedBuilder, nested_attributes, shifted
 from .layouts import collapsed, expanded, transposed
 from .pixels import Pixels, channels_last, matrices
 from .product import (
+    MatrixView,
     NotNested,
     Operand,
-    Seen,
     add_rows,
     bias_row,
     fast_matmul,
     multiply,
     places,
     refuse_types,
-    turned_attributes,
+    transposed_attributes,
 )
 from .windows import fold, unfold, unfolded_bytes
 
@@ -75,7 +75,7 @@ class NestedConvolution:
             with results.written(build, dst) as to:
                 for group in range(op.groups):
                     row = _bias(op, bias, group)
-                    multiply(build, rows[group], right[group].turned(), row, to[group], _attributes(op, attr))
+                    multiply(build, rows[group], right[group].transposed(), row, to[group], _attributes(op, attr))
         elif op.prop == "backward_data":
             errors, right = results.read(build, dst), _each(op, kernels.read(build, weights))
             if _unfolds(op):
@@ -88,7 +88,7 @@ class NestedConvolution:
             rows, errors = _rows(build, op, src), results.read(build, dst)
             with kernels.written(build, weights) as whole:
                 for group, gradient in enumerate(_each(op, whole)):
-                    multiply(build, errors[group].turned(), rows[group], None, gradient, attr)
+                    multiply(build, errors[group].transposed(), rows[group], None, gradient, attr)
             for group in range(op.groups):
                 row = _bias(op, bias, group)
                 if row is not None:
@@ -96,7 +96,7 @@ class NestedConvolution:
         return build.program()
 
     def _weights(self, op: Convolution, attr: PrimitiveAttr, target: Target) -> MemoryDesc:
-        """Return the layout of weights that the product likes, row-major where it cannot be said of the tensor."""
+        """Return the layout of weights that the product chooses, row-major if no tensor has it."""
         plain = op.weights.with_tag("")
         if op.groups > 1 or not op.is_forward:
             return plain
@@ -110,7 +110,7 @@ class NestedConvolution:
 
 
 def _refuse_shape(op: Convolution, attr: PrimitiveAttr) -> str | None:
-    """Return why a convolution is no product, as far as its shape and attributes tell."""
+    """Return why the shape or attributes of a convolution allow no product, or None."""
     if (_unfolds(op) or op.groups > 1) and op.src.dtype != "f32":
         return "8-bit integers take kernels of 1 without groups and padding only"
     if op.groups > _GROUPS:
@@ -137,7 +137,7 @@ def _rows(build: NestedBuilder, op: Convolution, src: LaunchArgument) -> list[Op
     """Return the left matrix of each group: a row for each pixel of dst."""
     if not _unfolds(op):
         return Pixels(_sampled(op), op.groups).read(build, src)
-    return _windows(op, unfold(build, op, build.moved(op.src, src, op.src.with_tag(""))))
+    return _windows(op, unfold(build, op, build.reorder_once(op.src, src, op.src.with_tag(""))))
 
 
 def _windows(op: Convolution, at: LaunchArgument) -> list[Operand]:
@@ -155,7 +155,7 @@ def _fold_into(
     for left, right, to in zip(*factors, _windows(op, windows), strict=True):
         multiply(build, left, right, None, to, attr)
     plain = op.src.with_tag("")
-    with Seen(op.src, plain, plain).written(build, src) as images:
+    with MatrixView(op.src, plain, plain).written(build, src) as images:
         fold(build, op, windows, images.at)
 
 
@@ -168,17 +168,17 @@ def _sampled(op: Convolution) -> MemoryDesc:
     return MemoryDesc((*op.src.dims[:2], *op.dst.dims[2:]), op.src.dtype, strides=strides)
 
 
-def _kernels(op: Convolution) -> Seen:
-    """Return weights as a matrix (outputs, inputs and window), where they lie if they can be; groups need them row-major."""
+def _kernels(op: Convolution) -> MatrixView:
+    """Return weights as a matrix (outputs, inputs and window), in place if possible; groups need them row-major."""
     md, plain = op.weights, op.weights.with_tag("")
     inner = tuple(range(1, md.ndims))
     found = collapsed(md, inner) if op.groups == 1 or md.is_plain else None
     if found is not None:
-        return Seen(md, md, found)
+        return MatrixView(md, md, found)
     whole = collapsed(plain, inner)
     if whole is None:
         raise TypeError(f"row-major {plain} is no matrix")
-    return Seen(md, plain, whole)
+    return MatrixView(md, plain, whole)
 
 
 def _each(op: Convolution, whole: Operand) -> list[Operand]:
@@ -199,7 +199,7 @@ def _bias(op: Convolution, at: LaunchArgument, group: int) -> Operand | None:
 
 
 def _attributes(op: Convolution, attr: PrimitiveAttr) -> PrimitiveAttr:
-    """Return the attributes of the product of a forward convolution. Raises NotNested for what it cannot have."""
+    """Return the attributes of the product of a forward convolution. Raises NotNested for any that it cannot have."""
     for item in attr.zero_points:
         if item.mask not in {Arg.WEIGHTS: (0, 1), Arg.DST: (0, 2)}.get(Arg(item.arg), (0,)):
             raise NotNested(f"zero points of argument {item.arg} with mask {item.mask}")
@@ -207,10 +207,10 @@ def _attributes(op: Convolution, attr: PrimitiveAttr) -> PrimitiveAttr:
     if any(step.kind == "sum" for step in attr.post_ops) and not same_bytes(op.dst, results.wanted):
         raise NotNested(f"a sum post-op on dst in layout {op.dst}")
     chain = tuple(step if step.src1 is None else _row_operand(step, step.src1, results) for step in attr.post_ops)
-    return turned_attributes(replace(plainly(attr), post_ops=chain))
+    return transposed_attributes(replace(nested_attributes(attr), post_ops=chain))
 
 
-def _row_operand(step: PostOp, src1: MemoryDesc, results: Seen) -> PostOp:
+def _row_operand(step: PostOp, src1: MemoryDesc, results: MatrixView) -> PostOp:
     """Return a binary post-op whose second source is seen as the matrix that dst is."""
     sizes = (1, src1.dims[1], *(1,) * (src1.ndims - 2))
     if src1.dims == results.wanted.dims:

@@ -9,24 +9,24 @@ from ...desc import Arg, InnerProduct, Matmul, MemoryDesc, PrimitiveAttr
 from ...engines.target import EXTENSIONS, Target
 from ..primitive_desc import UnsupportedPrimitive
 from ..program import Program
-from .builder import NestedBuilder, plainly
+from .builder import NestedBuilder, nested_attributes
 from .layouts import collapsed, expanded, inner_order, transposed
 from .product import (
+    MatrixView,
     NotNested,
     Operand,
-    Seen,
     add_rows,
     bias_row,
     fast_matmul,
     multiply,
     places,
     refuse_types,
-    turned_attributes,
+    transposed_attributes,
 )
 
 
 class NestedInnerProduct:
-    """Any layouts: what does not lie as a matrix is reordered. Data types and attributes are those of fast products."""
+    """Any layouts: a tensor that is no matrix is reordered. Data types and attributes are those of fast products."""
 
     name = "nested:matmul"
     general = True
@@ -55,7 +55,9 @@ class NestedInnerProduct:
             if op.is_forward:
                 rows = MemoryDesc((src.dims[0], right.dims[0]), src.dtype)
                 product = Matmul(rows, right, bias and bias_row(bias), dst)
-                right = fast_matmul(product, turned_attributes(plainly(attr)), target).op.memories()[Arg.WEIGHTS]
+                right = fast_matmul(product, transposed_attributes(nested_attributes(attr)), target).op.memories()[
+                    Arg.WEIGHTS
+                ]
             else:
                 right = right.with_tag("ba")
             weights = expanded(transposed(right), weights.dims, inner)
@@ -65,30 +67,30 @@ class NestedInnerProduct:
         build = NestedBuilder(target)
         src, weights, bias, dst = places(op.prop)
         result = Operand(op.dst, dst)
-        # What is computed, or else the tensor that is larger for most networks, need not be reordered.
+        # The result, or else the tensor that is larger in most networks, needs no reorder.
         inner = inner_order(op.weights if op.prop == "backward_weights" else op.src)
         rows, outputs = _seen(op.src, inner), _seen(op.weights, inner)
         if op.is_forward:
             if any(item.arg == Arg.SRC and item.mask > 1 for item in attr.zero_points):
                 raise NotNested("zero points of src that vary along dimensions that are summed over")
             row = None if op.bias is None else Operand(bias_row(op.bias), bias)
-            right = outputs.read(build, weights).turned()
-            multiply(build, rows.read(build, src), right, row, result, turned_attributes(attr))
+            right = outputs.read(build, weights).transposed()
+            multiply(build, rows.read(build, src), right, row, result, transposed_attributes(attr))
         elif op.prop == "backward_data":
             with rows.written(build, src) as to:
                 multiply(build, result, outputs.read(build, weights), None, to, attr)
         else:
             with outputs.written(build, weights) as to:
-                multiply(build, result.turned(), rows.read(build, src), None, to, attr)
+                multiply(build, result.transposed(), rows.read(build, src), None, to, attr)
             if op.bias is not None:
                 add_rows(build, result, Operand(bias_row(op.bias), bias))
         return build.program()
 
 
-def _seen(md: MemoryDesc, inner: tuple[int, ...]) -> Seen:
-    """Return a tensor as a matrix, where it lies if it can be, else with the order ``inner`` in each row."""
+def _seen(md: MemoryDesc, inner: tuple[int, ...]) -> MatrixView:
+    """Return a tensor as a matrix, in place if possible, else with the order ``inner`` in each row."""
     found = collapsed(md, inner)
     if found is not None:
-        return Seen(md, md, found)
+        return MatrixView(md, md, found)
     rows = MemoryDesc((md.dims[0], math.prod(md.dims[1:])), md.dtype)
-    return Seen(md, expanded(rows, md.dims, inner), rows)
+    return MatrixView(md, expanded(rows, md.dims, inner), rows)

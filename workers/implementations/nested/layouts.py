@@ -1,4 +1,4 @@
-"""Tensors seen as matrices where they lie: dimensions that follow one another in memory are one."""
+"""Tensors viewed as matrices in place: dimensions that follow one another in memory become one."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ _LETTERS = "abcdefghijkl"
 
 
 def transposed(md: MemoryDesc) -> MemoryDesc:
-    """Return a matrix as it lies, seen as its transpose."""
+    """Return the transposed view of a matrix."""
     if md.strides:
         return MemoryDesc(md.dims[::-1], md.dtype, strides=md.strides[::-1])
     return MemoryDesc(md.dims[::-1], md.dtype, md.tag if md.is_any else md.tag.translate(_TURNED))
 
 
 def inner_order(md: MemoryDesc) -> tuple[int, ...]:
-    """Return the order of the dimensions behind the first in memory, or their own order where they are no run of it."""
+    """Return the order of the dimensions behind the first in memory, or their own order if they are no run of it."""
     order: tuple[int, ...] = () if md.is_any else tuple(dim for dim in md.layout.order if dim)
     return order if order and collapsed(md, order) is not None else tuple(range(1, md.ndims))
 
 
 def collapsed(md: MemoryDesc, inner: tuple[int, ...]) -> MemoryDesc | None:
-    """Return the matrix (first dimension, all others) that a tensor is where it lies, the others in the order ``inner``.
+    """Return the view of a tensor as a matrix (first dimension, all others), the others in the order ``inner``.
 
-    None where these are blocked, have gaps, or do not follow one another. A matrix is itself.
+    None if these are blocked, have gaps, or do not follow one another. A matrix is its own view.
     """
     if md.ndims == 2:
         return md
@@ -42,7 +42,7 @@ def collapsed(md: MemoryDesc, inner: tuple[int, ...]) -> MemoryDesc | None:
 
 
 def expanded(matrix: MemoryDesc, dims: tuple[int, ...], inner: tuple[int, ...]) -> MemoryDesc:
-    """Return the tensor that `collapsed` makes a matrix of; row-major where its second dimension is blocked or has gaps."""
+    """Return the tensor that `collapsed` views as a matrix; row-major if its second dimension is blocked or has gaps."""
     if matrix.ndims == len(dims):
         return matrix
     if matrix.strides or any(dim for dim, _ in matrix.layout.blocks):

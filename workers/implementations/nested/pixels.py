@@ -1,4 +1,4 @@
-"""Images seen as matrices of a row a pixel, one for each group of channels; what lies otherwise is reordered."""
+"""Images viewed as matrices with a row a pixel, one for each group of channels; other layouts are reordered."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from ...desc import MemoryDesc, item_size
 from ..program import LaunchArgument
 from .builder import NestedBuilder, shifted
-from .product import Operand, Seen
+from .product import MatrixView, Operand
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,21 +21,21 @@ class Pixels:
     groups: int = 1
 
     @property
-    def together(self) -> Seen:
+    def together(self) -> MatrixView:
         """All channels of a pixel side by side, as one matrix."""
         rows = self.md.dims[0] * math.prod(self.md.dims[2:])
-        return Seen(self.md, channels_last(self.md), MemoryDesc((rows, self.md.dims[1]), self.md.dtype))
+        return MatrixView(self.md, channels_last(self.md), MemoryDesc((rows, self.md.dims[1]), self.md.dtype))
 
     def read(self, build: NestedBuilder, at: LaunchArgument) -> list[Operand]:
         """Return the matrix of each group of a tensor at a place."""
         if self.groups == 1:
             return [self.together.read(build, at)]
         there, rows = self._divided()
-        return self._each(build.moved(there, build.moved(self.md, at, self._lying), rows))
+        return self._each(build.reorder_once(there, build.reorder_once(self.md, at, self._lying), rows))
 
     @contextmanager
     def written(self, build: NestedBuilder, at: LaunchArgument) -> Iterator[list[Operand]]:
-        """Give the matrix of each group to compute into; they are brought to where the tensor belongs."""
+        """Yield the matrix of each group to compute into; add their reorder to the tensor's place."""
         if self.groups == 1:
             with self.together.written(build, at) as whole:
                 yield [whole]
@@ -56,7 +56,7 @@ class Pixels:
         return self.md.with_tag("") if self.md.layout.blocks else self.md
 
     def _divided(self) -> tuple[MemoryDesc, MemoryDesc]:
-        """Return the tensor as (N, groups, channels, ...), as it lies and with the groups outermost, channels innermost."""
+        """Return the tensor as (N, groups, channels, ...), in its layout and with the groups outermost, channels innermost."""
         batch, channels, *spatial = self.md.dims
         each = channels // self.groups
         steps = self._lying.outer_strides()
@@ -72,7 +72,7 @@ class Pixels:
 
 
 def matrices(md: MemoryDesc, at: LaunchArgument, count: int) -> list[Operand]:
-    """Return row-major matrices that lie one behind the other."""
+    """Return row-major matrices, one behind the other."""
     return [Operand(md, shifted(at, number * md.elements * item_size(md.dtype))) for number in range(count)]
 
 

@@ -1,6 +1,6 @@
 """The products of matrices that inner products and convolutions are, forward and backward, on matmul.
 
-All are described by src (R, K), weights (O, K), bias (O,) and dst (R, O), as they lie.
+All are described by src (R, K), weights (O, K), bias (O,) and dst (R, O), in their own layouts.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ...desc.equivalence import same_bytes
 from ...engines.target import Target
 from ..primitive_desc import PrimitiveDesc, UnsupportedPrimitive, primitive_desc
 from ..program import LaunchArgument
-from .builder import NestedBuilder, memory, plainly
+from .builder import NestedBuilder, memory, nested_attributes
 from .layouts import transposed
 
 _FORWARD: Final = (Arg.SRC, Arg.WEIGHTS, Arg.BIAS, Arg.DST)
@@ -32,18 +32,18 @@ class NotNested(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """A matrix: how it lies, and where."""
+    """A matrix: its layout and its place."""
 
     md: MemoryDesc
     at: LaunchArgument
 
-    def turned(self) -> Operand:
-        """Return the transpose, where it lies."""
+    def transposed(self) -> Operand:
+        """Return the transposed view."""
         return Operand(transposed(self.md), self.at)
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class MatrixView:
     """A tensor, a layout wanted of it, and the matrix that it is in that layout."""
 
     md: MemoryDesc
@@ -51,12 +51,12 @@ class Seen:
     matrix: MemoryDesc
 
     def read(self, build: NestedBuilder, at: LaunchArgument) -> Operand:
-        """Return the matrix of a tensor at a place; it is reordered where it lies otherwise."""
-        return Operand(self.matrix, build.moved(self.md, at, self.wanted))
+        """Return the matrix of a tensor at a place, reordered if its layout is another."""
+        return Operand(self.matrix, build.reorder_once(self.md, at, self.wanted))
 
     @contextmanager
     def written(self, build: NestedBuilder, at: LaunchArgument) -> Iterator[Operand]:
-        """Give a matrix to compute into; add the reorder of it to where the tensor belongs, if that is elsewhere."""
+        """Yield a matrix to compute into; add its reorder to the tensor's place, if that is another."""
         if same_bytes(self.md, self.wanted):
             yield Operand(self.matrix, at)
             return
@@ -66,12 +66,12 @@ class Seen:
 
 
 def places(prop: str) -> tuple[LaunchArgument, ...]:
-    """Return where src, weights, bias and dst, or their gradients, are in a propagation kind."""
+    """Return the places of src, weights, bias and dst, or of their gradients, in a propagation kind."""
     return tuple(memory(arg) for arg in _BACKWARD.get(prop, _FORWARD))
 
 
 def refuse_types(op: InnerProduct | Convolution, attr: PrimitiveAttr, target: Target) -> str | None:
-    """Return why no fast product computes with an operation's data types or attributes, or None where one may."""
+    """Return why no fast product computes with an operation's data types or attributes, or None if one may."""
     types = {desc.dtype for desc in op.memories().values()}
     if types != {"f32"}:
         if not (op.is_forward and target.engine_kind == "cpu" and op.src.dtype in ("u8", "s8")):
@@ -90,11 +90,11 @@ def refuse_types(op: InnerProduct | Convolution, attr: PrimitiveAttr, target: Ta
 def fast_matmul(op: Matmul, attr: PrimitiveAttr, target: Target) -> PrimitiveDesc:
     """Return the primitive descriptor of a product by a fast implementation that needs the fewest operands moved.
 
-    Raises NotNested where there is none: a reference implementation of the whole would be as good.
+    Raises NotNested if there is none: a reference implementation of the whole would be as good.
     """
     *narrower, widest = _choices(op, attr)
     try:
-        # What is declined with all layouts open need not be tried with fewer.
+        # A product that is declined with all layouts open is declined with fewer too.
         found = primitive_desc(widest, attr, target, references=False)
     except UnsupportedPrimitive as error:
         raise NotNested(f"there is no fast product for it: {error}") from error
@@ -108,14 +108,14 @@ def multiply(
     build: NestedBuilder, left: Operand, right: Operand, bias: Operand | None, dst: Operand, attr: PrimitiveAttr
 ) -> None:
     """Add dst = left (R, K) by right (K, O) plus bias (1, O), with attributes whose arguments are the primitive's own."""
-    attr = plainly(attr)
+    attr = nested_attributes(attr)
     op = Matmul(left.md, right.md, None if bias is None else bias.md, dst.md)
     pd = fast_matmul(op, attr, build.target)
     args = {int(arg): memory(arg) for arg in attr.memories(op.memories())}
     described = pd.op.memories()
     for arg, operand in ((Arg.SRC, left), (Arg.WEIGHTS, right), (Arg.BIAS, bias)):
         if operand is not None:
-            args[arg] = build.moved(operand.md, operand.at, described[arg])
+            args[arg] = build.reorder_once(operand.md, operand.at, described[arg])
     computed = described[Arg.DST]
     if same_bytes(computed, dst.md):
         build.execute(pd, {**args, Arg.DST: dst.at})
@@ -126,7 +126,7 @@ def multiply(
 
 
 def bias_row(bias: MemoryDesc) -> MemoryDesc:
-    """Return a bias (O,) as a row (1, O). Raises NotNested where its elements do not lie side by side."""
+    """Return a bias (O,) as a row (1, O). Raises NotNested if its elements are not adjacent."""
     if not bias.is_plain:
         raise NotNested(f"layout {bias} of bias")
     return MemoryDesc((1, *bias.dims), bias.dtype)
@@ -137,10 +137,10 @@ def add_rows(build: NestedBuilder, rows: Operand, row: Operand) -> None:
     build.compute(Reduction(rows.md, row.md, "sum"), {Arg.SRC: rows.at, Arg.DST: row.at})
 
 
-def turned_attributes(attr: PrimitiveAttr) -> PrimitiveAttr:
+def transposed_attributes(attr: PrimitiveAttr) -> PrimitiveAttr:
     """Return attributes whose masks for weights (O, K) are those for the transpose (K, O).
 
-    Raises NotNested where zero points vary along other dimensions than that of the outputs.
+    Raises NotNested if zero points vary along other dimensions than that of the outputs.
     """
     for item in attr.zero_points:
         if item.arg == Arg.WEIGHTS and item.mask > 1:
@@ -150,7 +150,7 @@ def turned_attributes(attr: PrimitiveAttr) -> PrimitiveAttr:
 
 
 def _choices(op: Matmul, attr: PrimitiveAttr) -> Iterator[Matmul]:
-    """Yield the product with as few layouts as possible left to the implementation; post-ops read dst as it lies."""
+    """Yield the product with as few layouts as possible left to the implementation; post-ops read dst in its own layout."""
     given = (op.src, op.weights, op.dst)
     keeps_dst = any(step.kind != "eltwise" for step in attr.post_ops)
     for opened in sorted(range(8), key=lambda bits: (bits.bit_count(), bits)):

@@ -1,6 +1,6 @@
 """Recurrent networks on matmul: the inputs of all steps are one product, each step multiplies its state by one or two.
 
-Every direction runs through all layers by itself. States and gates lie in scratchpad; the results of the last layer of a
+Every direction runs through all layers by itself. States and gates are in scratchpad; the results of the last layer of a
 single direction are written, and read by the next step, where dst_layer is.
 """
 
@@ -19,14 +19,14 @@ from ..program import LaunchArgument, Program
 from ..reference.attributes import refuse_attributes
 from ..reference.layouts import completed
 from .builder import NestedBuilder, memory, shifted
-from .product import NotNested, Operand, Seen, fast_matmul
+from .product import MatrixView, NotNested, Operand, fast_matmul
 
 Op = TypeVar("Op", Rnn, Lstm, Gru)
-#: Weights (L, D, C, G, H) that are packed as the products of matrices (C, G H) want them, where 16 divides H.
+#: Weights (L, D, C, G, H), packed as products of matrices (C, G H) read them, if 16 divides H.
 _PACKED: Final = "abdEc16e"
 #: Steps over all layers and directions at most: each has launches of its own.
 _STEPS: Final = 4096
-#: What the cell kernel computes, by its number: whole cells, and the halves of a GRU that has two products a step.
+#: The parts that the cell kernel computes, by number: whole cells, and the halves of a GRU with two products a step.
 _CELLS: Final = ("rnn", "lstm", "lbr_gru", "gru_gates", "gru_state")
 
 
@@ -80,7 +80,7 @@ class _Ends(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """What a step computes: a product by some columns of the weights, and the cell's kernel that reads it."""
+    """A part of a step: a product by some columns of the weights, and the cell's kernel that reads it."""
 
     cell: str
     product: Matmul
@@ -89,7 +89,7 @@ class _Part(NamedTuple):
 
 
 class _State(NamedTuple):
-    """The places of h and c before and after a step; None where it is 0."""
+    """The places of h and c before and after a step; None for a state of 0."""
 
     h: LaunchArgument | None
     after: LaunchArgument
@@ -119,7 +119,7 @@ class _Network:
         return self._product(self.steps * self.batch, self.op.weights_layer.dims[2], self.gates, bias)
 
     def _product(self, rows: int, inputs: int, gates: int, bias: MemoryDesc | None) -> Matmul:
-        """Return a product by the weights of some gates, which may lie as it likes."""
+        """Return a product by the weights of some gates; it chooses their layout."""
         left, right, dst = (rows, inputs), (inputs, gates * self.hidden), (rows, gates * self.hidden)
         return Matmul(MemoryDesc(left, "f32"), MemoryDesc(right, "f32", "any"), bias, MemoryDesc(dst, "f32"))
 
@@ -144,12 +144,12 @@ class _Network:
 
     @contextmanager
     def _written(self, arg: Arg, md: MemoryDesc | None) -> Iterator[LaunchArgument | None]:
-        """Give the place of a row-major result, None where it is not asked for."""
+        """Yield the place of a row-major result, None if it is not wanted."""
         if md is None:
             yield None
             return
         plain = md.with_tag("")
-        with Seen(md, plain, plain).written(self.build, memory(arg)) as operand:
+        with MatrixView(md, plain, plain).written(self.build, memory(arg)) as operand:
             yield operand.at
 
     def _join(self, parts: list[LaunchArgument], layer: LaunchArgument) -> None:
@@ -166,7 +166,7 @@ class _Network:
     def _direction(self, direction: int, ends: _Ends, results: LaunchArgument) -> None:
         """Add all layers of a direction, whose last one writes ``results``."""
         md = self.op.src_layer
-        inputs = self.build.moved(md, memory(Arg.SRC), md.with_tag(""))
+        inputs = self.build.reorder_once(md, memory(Arg.SRC), md.with_tag(""))
         for layer in range(self.layers):
             to = results if layer == self.layers - 1 else self.build.book(self.results.nbytes)
             self._layer(layer, direction, inputs, ends, to)
@@ -210,9 +210,9 @@ class _Network:
         ]
 
     def _given(self, arg: Arg, offset: int) -> LaunchArgument | None:
-        """Return the place of a first state, None where it is 0."""
+        """Return the place of a first state, None if it is 0."""
         md = self.op.memories().get(arg)
-        return None if md is None else shifted(self.build.moved(md, memory(arg), md.with_tag("")), offset)
+        return None if md is None else shifted(self.build.reorder_once(md, memory(arg), md.with_tag("")), offset)
 
     def _projected(self, number: int, inputs: LaunchArgument) -> LaunchArgument:
         """Add the product of the inputs of all steps, and the bias; return the place of the gates (steps, batch, G, H)."""
@@ -226,7 +226,7 @@ class _Network:
         md = self.op.bias
         if md is None:
             return None
-        place = self.build.moved(md, memory(Arg.BIAS), md.with_tag(""))
+        place = self.build.reorder_once(md, memory(Arg.BIAS), md.with_tag(""))
         return shifted(place, 4 * number * md.dims[2] * self.hidden)
 
     def _columns(self, md: MemoryDesc, arg: Arg, number: int, first: int, count: int) -> Operand:
@@ -237,17 +237,17 @@ class _Network:
         if md.tag == _PACKED and self.hidden % 16 == 0:
             place = shifted(memory(arg), 4 * (start + first * self.hidden * inputs))
             return Operand(MemoryDesc(dims, "f32", packed_tag(2)), place)
-        place = shifted(self.build.moved(md, memory(arg), md.with_tag("")), 4 * (start + first * self.hidden))
+        place = shifted(self.build.reorder_once(md, memory(arg), md.with_tag("")), 4 * (start + first * self.hidden))
         return Operand(MemoryDesc(dims, "f32", strides=(self.gates * self.hidden, 1)), place)
 
     def _multiply(
         self, op: Matmul, left: LaunchArgument, weights: Operand, bias: LaunchArgument | None, to: LaunchArgument
     ) -> None:
-        """Add a product; weights are brought into the layout that it likes once for all steps."""
+        """Add a product; its weights are reordered into the layout that it chooses, once for all steps."""
         pd = self._chosen.get(op)
         if pd is None:
             pd = self._chosen[op] = fast_matmul(op, PrimitiveAttr(), self.build.target)
-        right = self.build.moved(weights.md, weights.at, pd.op.memories()[Arg.WEIGHTS])
+        right = self.build.reorder_once(weights.md, weights.at, pd.op.memories()[Arg.WEIGHTS])
         args: dict[int, LaunchArgument] = {Arg.SRC: left, Arg.WEIGHTS: right, Arg.DST: to}
         self.build.execute(pd, args if bias is None else {**args, Arg.BIAS: bias})
 
@@ -256,7 +256,7 @@ class _Network:
         op = self.op
         bias = self._biases(number) if part.cell == "lbr_gru" else None
         added = None if bias is None else shifted(bias, 4 * 3 * self.hidden)
-        # What is not there is not read.
+        # The kernel does not read absent operands.
         places = (x, part.products, state.h or x, state.after, state.c or x, state.keeps, added or x)
         there = (int(state.h is not None), int(state.c is not None), int(added is not None))
         numbers = (self.hidden, self.gates, part.product.dst.dims[1], *there)

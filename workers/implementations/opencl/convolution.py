@@ -1,6 +1,6 @@
 """Convolution on OpenCL: every tap at a fixed distance, positions numbered through whole planes.
 
-Where strides or padding stand against that, the source is first copied into the scratchpad, with its padding and split
+If strides or padding prevent that, the source is first copied into the scratchpad, with its padding and split
 into stride phases; a dense unpadded convolution, a pointwise one above all, reads its source as it is.
 """
 
@@ -75,7 +75,7 @@ class OpenClConvolution(OpenClImplementation[Convolution]):
 
 @dataclass(frozen=True, slots=True)
 class Planes:
-    """How one channel lies for the main kernel: phases and sizes of (depth, height, width)."""
+    """The layout of one channel for the main kernel: phases and sizes of (depth, height, width)."""
 
     phases: Triple
     size: Triple
@@ -98,11 +98,11 @@ class Planes:
         return prod(self.phases) * prod(self.size)
 
     def is_source(self, window: Window) -> bool:
-        """Return whether the source itself lies so."""
+        """Return whether the source itself has this layout."""
         return window.stride == (1, 1, 1) and window.pad == (0, 0, 0) and self.size == window.source
 
     def distances(self, window: Window) -> list[int]:
-        """Return for each tap, in the order of the weights, how far from a position it lies."""
+        """Return for each tap, in the order of the weights, its distance from a position."""
         found = []
         for tap in itertools.product(*map(range, window.kernel)):
             phase = shift = 0

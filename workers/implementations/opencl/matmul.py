@@ -1,4 +1,4 @@
-"""Matmul on OpenCL: items of some rows by one vector of columns, weights as they lie."""
+"""Matmul on OpenCL: items of some rows by one vector of columns, weights in place."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Chains of post-operations: what every OpenCL kernel accepts, as kernel parameters and as launch arguments.
 
-Any number of eltwise steps and at most one binary step, whose second source has dst's shape and lies as dst does.
+Any number of eltwise steps and at most one binary step, whose second source has dst's shape and layout.
 """
 
 from __future__ import annotations

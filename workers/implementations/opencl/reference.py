@@ -93,6 +93,6 @@ def _argument(where: str, value: int | float | tuple[int, int], fp64: bool) -> L
 
 
 def _operands(run: Launch) -> int:
-    """Return how many operands stand at the end of a launch's arguments: memories, then constants in the tables."""
+    """Return how many operands end a launch's arguments: memories, then constants in the tables."""
     kinds = "".join(where for where, _ in run.args)
     return len(kinds) - len(kinds.rstrip("t").rstrip("m"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...desc import Arg, MemoryDesc, PrimitiveAttr, Reorder
 from ...engines.target import Target
-from ..cross_engine import CrossingReorder
+from ..cross_engine import ReorderAcrossEngines
 from ..program import Program
 from ..reference.reorder import ReferenceReorder
 from .copies import copy_dimensions, copy_fits, copy_kernel, copy_launch
@@ -37,7 +37,7 @@ class OpenClReorder(OpenClImplementation[Reorder]):
 
 
 def _walk(op: Reorder) -> tuple[list[int], list[int], list[int]]:
-    """Return sizes and both strides in the order in which dst lies in memory."""
+    """Return sizes and both strides in the order of dst's memory."""
     order = op.dst.layout.order
 
     def walked(desc: MemoryDesc) -> list[int]:
@@ -47,4 +47,8 @@ def _walk(op: Reorder) -> tuple[list[int], list[int], list[int]]:
     return [op.dst.dims[dim] for dim in order], walked(op.src), walked(op.dst)
 
 
-IMPLEMENTATIONS = (OpenClReorder(), CrossingReorder("opencl:crossing", "opencl"), OpenClReference(ReferenceReorder()))
+IMPLEMENTATIONS = (
+    OpenClReorder(),
+    ReorderAcrossEngines("opencl:cross_engine", "opencl"),
+    OpenClReference(ReferenceReorder()),
+)

@@ -6,7 +6,7 @@ from ...desc import MemoryDesc, OpDesc, PrimitiveAttr, item_size
 
 
 def refuse_attributes(op: OpDesc, attr: PrimitiveAttr, dst: MemoryDesc | None = None) -> str | None:
-    """Return why attributes cannot be honoured, or None. ``dst`` is what the chain ends in; None: no chain is possible.
+    """Return why attributes are not supported, or None. ``dst`` is the result of the chain; None: no chain is possible.
 
     Modes of computing ask for nothing that float64 does not give.
     """

@@ -1,4 +1,4 @@
-"""Launches of the kernel that copies a tensor into another: what reorder, concat and shuffle are made of."""
+"""Launches of the kernel that copies a tensor into another, for reorder, concat and shuffle."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def copy(
     first: int = 0,
     group: int = 1,
 ) -> Run:
-    """Return the launch that copies argument ``arg`` to dst, along ``axis`` to where ``first`` says.
+    """Return the launch that copies argument ``arg`` to dst, along ``axis`` from index ``first`` on.
 
     With a ``group``, index a of the axis goes to first + a % group * (size // group) + a // group.
     """

@@ -1,4 +1,4 @@
-"""Layouts left open: that of the other side of the operation where it has one, else row-major."""
+"""Layouts left open: that of the other side of the operation if it has one, else row-major."""
 
 from __future__ import annotations
 

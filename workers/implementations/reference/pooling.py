@@ -1,4 +1,4 @@
-"""Pooling, forward with a workspace where it trains, and backward."""
+"""Pooling, forward (with a workspace in training) and backward."""
 
 from __future__ import annotations
 

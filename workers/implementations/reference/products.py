@@ -36,7 +36,7 @@ def seen(arg: int, md: MemoryDesc, rank: int) -> Tensor:
 def factor(
     tables: Tables, attr: PrimitiveAttr, tensor: Tensor, dst: Tensor, axes: Sequence[int]
 ) -> tuple[LaunchArgument, Step | None]:
-    """Return the record of a factor and, where its scales do not vary within a sum, the step that applies them after it.
+    """Return the record of a factor and, if its scales do not vary within a sum, the step that applies them after it.
 
     ``axes`` says for each dimension of the factor which one of dst it is, -1 for those summed over. After the sum, scales
     do not disturb the exact sums of integers.

@@ -1,6 +1,6 @@
-"""The records, chains and operands that reference kernels are told their tensors by.
+"""The records, chains and operands by which reference kernels find their tensors.
 
-What a record and a chain hold stands in ``kernels/native/reference``, in `tensor` and `epilogue`. One `Tables` describes one
+`tensor` and `epilogue` in ``kernels/native/reference`` define records and chains. One `Tables` describes one
 program: the launches of its kernels, all with the same operands, and those that zero the padding of what they write.
 """
 
@@ -68,7 +68,7 @@ class Tables:
 
         ``shape`` is what the tensor is broadcast to, ``axes`` which dimension of it each of the tensor's is (its own
         number where not given). With ``quantised`` the record names the argument's scales and zero points, the scales
-        only where ``scaled``; constant ones lie in the tables.
+        only if ``scaled``; constant ones are in the tables.
         """
         return ("t", 8 * self._tensor(arg, md, shape, axes, quantised, scaled))
 
@@ -181,7 +181,7 @@ class Tables:
         return self._record(arg, md.dtype, dims, scales, zero_points)
 
     def _quantisation(self, name: str, arg: int, md: MemoryDesc, shape: Sequence[int], axes: Sequence[int]) -> int:
-        """Add the record of an argument's scales or zero points and return its place, 0 where there are none."""
+        """Add the record of an argument's scales or zero points and return its place, 0 if there are none."""
         for item in getattr(self._attr, name):
             if item.arg == arg:
                 dtype, number = KINDS[name].dtype, KINDS[name].argument(arg)
@@ -205,7 +205,7 @@ class Tables:
 
     def _record(self, arg: int, dtype: str, dims: list[_Dim], scales: int, zero_points: int) -> int:
         if not self._words:
-            self._words.append(0)  # no record lies at 0, which stands for none
+            self._words.append(0)  # no record begins at 0, which means none
         start = len(self._words)
         distances = [8 * (place - start) if place else 0 for place in (scales, zero_points)]
         constant = arg in self._constants

@@ -1,4 +1,4 @@
-"""Atomic operations, futexes and calls by address for Numba functions: what a loop that never enters Python needs.
+"""Atomic operations, futexes and calls by address for Numba functions, for loops that never enter Python.
 
 All atomics are sequentially consistent; an address is an int64 in bytes, aligned to 8 (a futex word to 4).
 """
@@ -43,7 +43,7 @@ def atomic_store(_: Any, address: types.Integer, value: types.Integer) -> Any:
 
 @intrinsic
 def atomic_add(_: Any, address: types.Integer, value: types.Integer) -> Any:
-    """Add to an int64 and return what it was before."""
+    """Add to an int64 and return its former value."""
 
     def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
         return b.atomic_rmw("add", pointer(b, a[0], I64), a[1], _ORDER)
@@ -53,7 +53,7 @@ def atomic_add(_: Any, address: types.Integer, value: types.Integer) -> Any:
 
 @intrinsic
 def compare_and_swap(_: Any, address: types.Integer, expected: types.Integer, value: types.Integer) -> Any:
-    """Store a value where an int64 is the expected one; return whether it was."""
+    """Store a value if an int64 is the expected one; return whether it was."""
 
     def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
         pair = b.cmpxchg(pointer(b, a[0], I64), a[1], a[2], _ORDER, _ORDER)
@@ -64,7 +64,7 @@ def compare_and_swap(_: Any, address: types.Integer, expected: types.Integer, va
 
 @intrinsic
 def pause(_: Any) -> Any:
-    """Tell the processor that this is a spin loop."""
+    """Hint to the processor that this is a spin loop (x86 PAUSE)."""
 
     def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
         call(b, "llvm.x86.sse2.pause", result=ir.VoidType())

@@ -1,7 +1,7 @@
 """Normalise with given statistics: a first kernel prepares a factor for each channel, a second one applies it.
 
 The prepared area holds means, factors and shifts, each for ``padded`` channels (a multiple of 16) with zeros behind the
-last one. The mean is subtracted before the factor is applied: folded into one shift it would cancel badly where it is
+last one. The mean is subtracted before the factor is applied: folded into one shift it would cancel badly if it is
 large against the deviation.
 """
 

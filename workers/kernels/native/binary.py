@@ -1,7 +1,7 @@
 """Combine two tensors with broadcasting: rows of a dense destination, each operand with strides of its own.
 
 A destination is outer x mid x inner elements. Along ``inner`` an operand either advances by one element or stays, which
-the kernel is specialised for; along ``mid`` it has a stride; the outer dimensions stand in a table of
+the kernel is specialised for; along ``mid`` it has a stride; the outer dimensions are in a table of
 (extent, stride of the first operand, stride of the second), innermost first. Strides are in elements. The channel block
 of an outer index is ``outer // below % period``; the last block of a period holds only ``tail`` lanes.
 """

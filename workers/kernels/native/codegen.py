@@ -169,7 +169,7 @@ def _flags() -> compiler.Flags:
 
 
 def _emit(name: str, module: llvm.ModuleRef, symbol: str, machine: llvm.TargetMachine) -> bytes:
-    """Add the packed entry, hide everything else, drop what is unused and emit the object."""
+    """Add the packed entry, hide everything else, drop unused code and emit the object."""
     kernel = module.get_function(symbol)
     kinds = [str(argument.type) for argument in kernel.arguments]
     loads, passed = [], [f"{kinds[0]} %ret", f"{kinds[1]} %exc"]

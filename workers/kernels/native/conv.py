@@ -1,8 +1,8 @@
 """Batch-reduce convolution: register tiles of output positions, whose sources are found through a table.
 
 The table makes the same code serve every kernel size, stride, dilation and channel count; only the shape of the tile
-and the distance of neighbours are compiled in. The destination has 16 channels side by side; weights lie as rows of at
-least 16 outputs, a row for each lane of a step: where a row holds several blocks or the blocks lie apart is an argument.
+and the distance of neighbours are compiled in. The destination has 16 channels side by side; weights are rows of at
+least 16 outputs, a row for each lane of a step: whether a row holds several blocks or the blocks are apart is an argument.
 """
 
 from __future__ import annotations

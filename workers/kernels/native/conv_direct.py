@@ -1,6 +1,6 @@
 """Convolution straight from its definition, output by output: any groups, dilation and padding, up to 3 dimensions.
 
-It is slow and serves what the blocked kernels do not take.
+It is slow, and serves shapes that the blocked kernels do not take.
 """
 
 from __future__ import annotations

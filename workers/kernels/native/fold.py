@@ -1,4 +1,4 @@
-"""Fold rows into images: each element is the sum of all places where `unfold` would have copied it to."""
+"""Fold rows into images: each element is the sum of all places to which `unfold` copies it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .vec import fload, fstore
 
 
 def make(isa: str) -> tuple[Callable[..., None], Any]:
-    """Return the kernel; it takes what that of `unfold` does, but the first address is written and the second read.
+    """Return the kernel; it takes the arguments of `unfold`, but writes the first address and reads the second.
 
     One item of work is all of (N, G C, D, H).
     """

@@ -1,7 +1,7 @@
-"""Pack a factor of an integer product: groups along K of one 32-bit word each, and what offsets add to each sum.
+"""Pack a factor of an integer product: groups along K of one 32-bit word each, and the terms that offsets add to each sum.
 
 A group is 4 bytes (``vnni``: unsigned on the left, a signed left factor is shifted by 128; signed on the right) or 2
-numbers of 16 bits (``pairs``). Groups are filled up with zeros on the right-hand side, which cancel what is on the left.
+numbers of 16 bits (``pairs``). Groups are filled up with zeros on the right-hand side, which cancel the left-hand side.
 """
 
 from __future__ import annotations

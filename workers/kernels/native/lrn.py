@@ -2,7 +2,7 @@
 
 ``rows`` has 16 positions of a channel a vector and walks over the channels of its window; ``lanes`` has 16 channels a
 vector and shifts three neighbouring blocks against each other, so the window's size is part of the kernel. The sum is
-formed anew for every element: a running sum would carry rounding errors from channel to channel.
+formed again for every element: a running sum would carry rounding errors from channel to channel.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from .vec import (
 
 
 def make(isa: str, part: str, power: str, size: int = 0) -> tuple[Callable[..., None], Any]:
-    """Return a kernel and its signature; ``power`` is beta where it has a short form (0.5, 0.75, 1) or ``any``."""
+    """Return a kernel and its signature; ``power`` is beta if it has a short form (0.5, 0.75, 1), else ``any``."""
     return _rows(_raise(power)) if part == "rows" else _lanes(_raise(power), _squares(size))
 
 

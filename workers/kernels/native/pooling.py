@@ -1,6 +1,6 @@
 """Pool windows over up to three spatial dimensions.
 
-The geometry stands in a table of int64: for each of depth, height and width the source size, destination size, kernel,
+The geometry is a table of int64: for each of depth, height and width the source size, destination size, kernel,
 stride, dilation (1 = dense) and left padding. A work item is one row of the destination. Three kernels: ``blocked``
 has 16 channels a vector; ``rows`` has 16 positions of a row a vector; ``whole`` reduces a channel's contiguous source
 to one element.
@@ -54,7 +54,7 @@ def _dimension(table: int) -> tuple[int, int, int, int, int, int]:
 
 @njit(inline="always")
 def _inside(first: int, step: int, window: int, size: int) -> tuple[int, int]:
-    """Return the range of window positions whose index first + position * step lies in [0, size)."""
+    """Return the range of window positions whose index first + position * step is in [0, size)."""
     low = 0
     if first < 0:
         low = (step - 1 - first) // step
@@ -66,7 +66,7 @@ def _inside(first: int, step: int, window: int, size: int) -> tuple[int, int]:
 
 @njit(inline="always")
 def _see(line: int, index: int, stride: int, width: int, nothing: Any) -> Any:
-    """Return the elements at index, index + stride, ... of a row, ``nothing`` where they lie outside of it."""
+    """Return the elements at index, index + stride, ... of a row, ``nothing`` for those outside of it."""
     if stride == 1:
         if index >= 0 and index + 16 <= width:
             seen = vload(line + 4 * index)

@@ -12,7 +12,7 @@ from numba.core import types
 from . import functions
 from .vec import vadd, vfma, vload_part, vmul, vneg, vset, vstore_part
 
-#: What is computed: whole cells, and the two halves of a GRU's, between which the reset state is multiplied.
+#: The parts: whole cells, and the two halves of a GRU's, between which the reset state is multiplied.
 VANILLA, LSTM, LINEAR_BEFORE_RESET, GRU_GATES, GRU_STATE = range(5)
 
 
@@ -87,7 +87,7 @@ def make(isa: str, cell: int, activation: str, alpha: float) -> tuple[Callable[.
                         inner = vadd(inner, vload_part(u + 2 * step, lanes))
                     candidate = vfma(reset, inner, vload_part(x + 2 * step, lanes))
                 candidate = squash(candidate, zero, zero)
-                # Not 1 - u, which is inexact where it is small.
+                # Not 1 - u, which is inexact if it is small.
                 new = vmul(gate(vneg(update), zero, zero), candidate)
                 vstore_part(after + at, vfma(gate(update, zero, zero), h, new), lanes)
 

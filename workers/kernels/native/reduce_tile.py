@@ -35,16 +35,16 @@ from .vec import (
     store,
 )  # fmt: skip
 
-#: In place of the distance to a residual where none is added: no distance of two float addresses is odd.
+#: In place of the distance to a residual if none is added: no distance of two float addresses is odd.
 NO_RESIDUAL: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
 class TileShape:
-    """What is compiled into a tile.
+    """The parameters compiled into a tile.
 
-    ``runs`` are lengths of runs of neighbouring positions, ``step`` bytes apart in the source; ``lane`` bytes lie from
-    one input to the next. ``tail`` says what becomes of lanes behind the last output: "none" there are none, "zero"
+    ``runs`` are lengths of runs of neighbouring positions, ``step`` bytes apart in the source; ``lane`` bytes are
+    from one input to the next. ``tail`` is the treatment of lanes behind the last output: "none" there are none, "zero"
     they are stored as zeros, "keep" they are not stored, nor are positions beyond the number of rows.
     """
 
@@ -99,7 +99,7 @@ def make_tile(shape: TileShape) -> Any:
 
 
 def _ask_for_residual(b: Builder, shape: TileShape, a: _Arguments) -> None:
-    """Fetch the residual while the sums are computed: it was written long ago and is read once."""
+    """Prefetch the residual while the sums are computed: it was written long ago and is read once."""
     with b.if_then(b.icmp_signed("!=", a.to_residual, I64(NO_RESIDUAL))):
         for position in range(sum(shape.runs)):
             for j in range(shape.blocks):

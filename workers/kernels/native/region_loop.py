@@ -61,7 +61,7 @@ def _loop() -> tuple[Callable[..., None], Any]:
     """Return the loop.
 
     Arguments: the queue's address; the number of regions that must have ended for the call to return (negative: only
-    when told to stop, or when nothing has happened for a slice of time and there are ended regions to let go of); 1 to
+    after a request to stop, or if a slice of time was idle and there are ended regions to release); 1 to
     run tasks meanwhile, 0 to wait only; and how often to look before sleeping. A call that waits for regions may return
     early; the caller looks and calls again.
     """
@@ -116,7 +116,7 @@ def _submit() -> tuple[Callable[..., None], Any]:
     """Return what appends regions; it waits while the ring is full. One thread at a time may call it.
 
     Arguments: the queue's address; the address of records of four int64 (entry point, address of the array of addresses
-    of packed arguments, number of tasks, at least 1, address of the word that tells of a failure); how many. None only
+    of packed arguments, number of tasks, at least 1, address of the word that records a failure); how many. None only
     wakes the threads.
     """
 

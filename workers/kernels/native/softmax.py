@@ -42,7 +42,7 @@ def make(isa: str, part: str, logarithm: bool) -> tuple[Callable[..., None], Any
 
 @njit(inline="always")
 def _put(address: int, value: Any, lanes: int, full: int) -> None:
-    """Store the first ``lanes`` lanes; where ``full``, zeros behind them."""
+    """Store the first ``lanes`` lanes; if ``full``, zeros behind them."""
     if lanes == 16 or full:
         vstore(address, vkeep(value, lanes))
     else:

@@ -15,7 +15,7 @@ def make(isa: str) -> tuple[Callable[..., None], Any]:
 
     Arguments: addresses of images (N, G C, D, H, W) and of rows (G, N, OD, OH, OW, C, KD, KH, KW), both row-major f32; N,
     G, C; the sizes of images, of results, of windows; strides, distances between the elements of a window, and padding,
-    three each. What lies outside of an image is 0. One item of work is all of (G, N, OD, OH).
+    three each. Elements outside of an image are 0. One item of work is all of (G, N, OD, OH).
     """
 
     def unfold(

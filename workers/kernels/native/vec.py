@@ -1,7 +1,7 @@
-"""Explicit vectors of 16 floats for Numba functions: what LLVM's vectoriser would have to guess is written down.
+"""Explicit vectors of 16 floats for Numba functions: nothing is left to the guesses of LLVM's vectoriser.
 
 Every function here is a Numba intrinsic. An *address* is an int64 in bytes. A level without 512-bit registers gets the
-same code: LLVM splits a vector into two or four registers. Comparisons with NaN are stated where they matter.
+same code: LLVM splits a vector into two or four registers. Comparisons with NaN are stated if they matter.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def splat(builder: Builder, scalar: Value) -> Value:
 
 
 def fma(builder: Builder, a: Value, b: Value, c: Value) -> Value:
-    """Return a * b + c, fused where the level can, as two operations where it cannot."""
+    """Return a * b + c, fused if the level can, else as two operations."""
     return call(builder, "llvm.fmuladd.v16f32", a, b, c)
 
 
@@ -156,7 +156,7 @@ def vkeep_or(_: Any, value: VectorType, count: types.Integer, other: VectorType)
 
 @intrinsic
 def vload_inside(_: Any, address: types.Integer, first: types.Integer, limit: types.Integer, other: VectorType) -> Any:
-    """Load the floats at indices first to first + 15 that lie in [0, limit), ``other`` elsewhere, untouched there."""
+    """Load the floats at indices first to first + 15 in [0, limit); ``other`` elsewhere, where memory is not read."""
 
     def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
         base, index, end, fill = a
@@ -171,7 +171,7 @@ def vload_inside(_: Any, address: types.Integer, first: types.Integer, limit: ty
 def vgather(
     _: Any, address: types.Integer, first: types.Integer, step: types.Integer, limit: types.Integer, other: VectorType
 ) -> Any:
-    """Load the floats at indices first, first + step, ... (16 of them) that lie in [0, limit), ``other`` elsewhere."""
+    """Load the floats at indices first, first + step, ... (16 of them) that are in [0, limit), ``other`` elsewhere."""
 
     def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
         base, index, step, end, fill = a
@@ -185,7 +185,7 @@ def vgather(
 
 @intrinsic
 def vcount_inside(_: Any, first: types.Integer, step: types.Integer, limit: types.Integer) -> Any:
-    """Return 1 in each lane whose index (first, first + step, ...) lies in [0, limit), 0 elsewhere."""
+    """Return 1 in each lane whose index (first, first + step, ...) is in [0, limit), 0 elsewhere."""
 
     def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
         return b.select(_inside(b, *a), constant(1.0), constant(0.0))
@@ -277,12 +277,12 @@ def _unary(doc: str, emit_value: Any) -> Any:
 
 
 def maximum(b: Builder, x: Value, y: Value) -> Value:
-    """Return x where x > y, else y: one instruction; y where either is NaN."""
+    """Return x if x > y, else y: one instruction; y if either is NaN."""
     return b.select(b.fcmp_ordered(">", x, y), x, y)
 
 
 def minimum(b: Builder, x: Value, y: Value) -> Value:
-    """Return x where x < y, else y: one instruction; y where either is NaN."""
+    """Return x if x < y, else y: one instruction; y if either is NaN."""
     return b.select(b.fcmp_ordered("<", x, y), x, y)
 
 
@@ -295,8 +295,8 @@ vadd = _binary("Return x + y.", lambda b, x, y: b.fadd(x, y))
 vsub = _binary("Return x - y.", lambda b, x, y: b.fsub(x, y))
 vmul = _binary("Return x * y.", lambda b, x, y: b.fmul(x, y))
 vdiv = _binary("Return x / y.", lambda b, x, y: b.fdiv(x, y))
-vmax = _binary("Return x where x > y, else y (y where either is NaN).", maximum)
-vmin = _binary("Return x where x < y, else y (y where either is NaN).", minimum)
+vmax = _binary("Return x if x > y, else y (y if either is NaN).", maximum)
+vmin = _binary("Return x if x < y, else y (y if either is NaN).", minimum)
 vcopysign = _binary("Return x with the signs of y.", lambda b, x, y: call(b, "llvm.copysign.v16f32", x, y))
 vrelu = _unary("Return max(0, x); NaN stays NaN.", relu)
 vneg = _unary("Return -x.", lambda b, x: b.fneg(x))
@@ -306,13 +306,13 @@ vsqrt = _unary("Return the square roots, correctly rounded.", lambda b, x: call(
 
 @intrinsic
 def vfma(_: Any, x: VectorType, y: VectorType, z: VectorType) -> Any:
-    """Return x * y + z, fused where the level has FMA."""
+    """Return x * y + z, fused if the level has FMA."""
     return vector(vector, vector, vector), lambda context, b, sig, a: fma(b, *a)
 
 
 @intrinsic
 def vselect_gt(_: Any, x: VectorType, y: VectorType, yes: VectorType, no: VectorType) -> Any:
-    """Return ``yes`` where x > y, else ``no`` (``no`` where either is NaN)."""
+    """Return ``yes`` if x > y, else ``no`` (``no`` if either is NaN)."""
 
     def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
         return b.select(b.fcmp_ordered(">", a[0], a[1]), a[2], a[3])
@@ -352,7 +352,7 @@ def fold(b: Builder, value: Value, combine: Callable[[Builder, Value, Value], Va
 def emit_exp(b: Builder, x: Value) -> Value:
     """Return exp(x) to 1 ulp (Cephes' expf): 2**n times a polynomial on [-ln2/2, ln2/2]; NaN stays NaN.
 
-    The argument is clamped where the result has become 0 or infinity.
+    The argument is clamped once the result has become 0 or infinity.
     """
     p, exponent = _reduced_exp(b, x)
     p = b.fadd(p, constant(1.0))
@@ -370,7 +370,7 @@ def emit_expm1(b: Builder, x: Value) -> Value:
 
 
 def _reduced_exp(b: Builder, x: Value) -> tuple[Value, Value]:
-    """Return exp(r) - 1 and n (int32) of x = n ln2 + r; x is clamped where exp(x) has become 0 or infinity."""
+    """Return exp(r) - 1 and n (int32) of x = n ln2 + r; x is clamped once exp(x) has become 0 or infinity."""
     x = maximum(b, constant(-104.0), minimum(b, constant(89.0), x))
     n = call(b, "llvm.rint.v16f32", b.fmul(x, constant(1.44269504088896341)))
     r = fma(b, n, constant(-0.693359375), x)
@@ -419,5 +419,5 @@ def _ints(value: int) -> ir.Constant:
     return ir.Constant(VI, [value] * LANES)
 
 
-vexp = _unary("Return exp(x) to 1 ulp; 0 and infinity where float32 ends; NaN stays NaN.", emit_exp)
+vexp = _unary("Return exp(x) to 1 ulp; 0 and infinity beyond float32; NaN stays NaN.", emit_exp)
 vlog = _unary("Return ln(x) to 2 ulp; -inf at 0, NaN below.", emit_log)

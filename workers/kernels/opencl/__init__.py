@@ -1,1 +1,1 @@
-"""OpenCL kernels: sources, how a creator builds them, how a worker realizes what was built."""
+"""OpenCL kernels: their sources, and how a creator builds them."""

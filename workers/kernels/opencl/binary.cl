@@ -1,4 +1,4 @@
-/* dst = FUNCTION(src0, src1) where a stride of 0 broadcasts a source along a dimension.
+/* dst = FUNCTION(src0, src1); a stride of 0 broadcasts a source along a dimension.
  *
  * dst is row-major: rows of `inner` floats, counted by four outer dimensions (the first one's size is implied). An item
  * is a vector of a row; along a row each source advances by 1 or by 0. dst may be src0.

@@ -24,9 +24,9 @@ from .source import kernel_source
 if TYPE_CHECKING:
     import pyopencl
 
-#: The same for every kernel; argument information lets this module call kernels that it knows nothing about.
+#: The same for every kernel; argument information lets this module call any kernel.
 BUILD_OPTIONS: Final = ("-cl-std=CL1.2", "-cl-kernel-arg-info", "-w")
-#: Grid class -> work-items along the first dimension, in groups or more; PoCL's limit lies between 65472 and 65536.
+#: Grid class -> work-items along the first dimension, in groups or more; PoCL's limit is between 65472 and 65536.
 GRIDS: Final = {"small": 1, "large": 65536}
 #: Bytes of scratch memory: more than any kernel touches for sizes of 1.
 _SCRATCH: Final = 1 << 16
@@ -39,7 +39,7 @@ class KernelBuildError(RuntimeError):
 def compile_kernel(spec: KernelSpec, target: Target) -> bytes:
     """Return the compressed program binary of one kernel for a target that this process has a device for.
 
-    Raises KernelBuildError with the compiler's log, or EngineUnavailable where no device has the target's identity.
+    Raises KernelBuildError with the compiler's log, or EngineUnavailable if no device has the target's identity.
     """
     engine = _engine(target)
 
@@ -63,7 +63,7 @@ def compile_kernel(spec: KernelSpec, target: Target) -> bytes:
 def launch_variants(spec: KernelSpec) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
     """Return (global size, local size) of one launch for each variant that a spec declares, small grids first.
 
-    Raises ValueError where the spec declares none or an unknown grid class.
+    Raises ValueError if the spec declares none or an unknown grid class.
     """
     params: dict[str, Any] = dict(spec.params)
     local, grids = params.get("local"), params.get("grids", ("small",))

@@ -5,7 +5,7 @@
  * output's width or height are computed and dropped. An item is ROWS output channels of V positions: each vector of the
  * source is used ROWS times, each weight V times.
  *
- * A block starts no later than `limit`; where that moves the last one back, the lanes done before are not stored again.
+ * A block starts no later than `limit`; if that moves the last one back, the lanes done before are not stored again.
  * `out` is the size of a plane of dst. POINTWISE: there is one tap. BIAS: there is a bias.
  */
 __kernel void convolution(SOURCE(src), SOURCE(weights), TARGET(dst), __global const int *taps_base, long taps_offset,

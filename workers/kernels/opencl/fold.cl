@@ -1,4 +1,4 @@
-/* Fold rows into images: the sum of all places where `unfold`, whose sizes these are, would have copied an element to.
+/* Fold rows into images: the sum of all places to which `unfold`, whose sizes these are, copies an element.
  *
  * An item is one float of an image.
  */

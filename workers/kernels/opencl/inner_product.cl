@@ -1,4 +1,4 @@
-/* dst = src (N, IC) by the transpose of weights (OC, IC), plus OC values where there is a BIAS.
+/* dst = src (N, IC) by the transpose of weights (OC, IC), plus OC values if there is a BIAS.
  *
  * Both operands run along IC, so sums are kept in vectors along it. An item is ROWS rows of src by COLUMNS rows of weights.
  */

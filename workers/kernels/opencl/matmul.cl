@@ -1,6 +1,6 @@
-/* dst = src (M, K) by weights (K, N), plus a row of N where there is a BIAS, for each of a batch.
+/* dst = src (M, K) by weights (K, N), plus a row of N if there is a BIAS, for each of a batch.
  *
- * The batch has up to three dimensions (the first one's size is implied), over which each operand has strides (0 where it
+ * The batch has up to three dimensions (the first one's size is implied), over which each operand has strides (0 if it
  * is broadcast). An item is ROWS rows of V columns; the last block of columns is moved back to end with the row.
  */
 __kernel void matmul(SOURCE(src), SOURCE(weights), TARGET(dst), long items, long m, long n, long k,

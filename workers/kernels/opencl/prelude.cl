@@ -86,7 +86,7 @@ static vec eltwise_clip(vec x, float alpha, float beta)
 }
 static vec eltwise_logistic(vec x, float alpha, float beta)
 {
-    /* Through exp(-|x|), which keeps its precision where the result is small. */
+    /* Through exp(-|x|), which keeps its precision if the result is small. */
     vec small = exp(-fabs(x));
     vec above = x < 0.0f ? small : 1.0f;
     return above / (small + 1.0f);

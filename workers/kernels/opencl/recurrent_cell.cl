@@ -42,7 +42,7 @@ __kernel void recurrent_cell(TARGET(inputs), SOURCE(products), SOURCE(before), T
         inner += load_lanes(u + 2 * hidden, lanes);
     vec candidate = load_lanes(x + 2 * hidden, lanes) + reset * inner;
 #endif
-    /* Not 1 - u, which is inexact where it is small. */
+    /* Not 1 - u, which is inexact if it is small. */
     store_lanes(gate(update) * h + gate(-update) * tanh(candidate), target_at(after) + at, 0, lanes);
 #endif
 }

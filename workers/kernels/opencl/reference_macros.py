@@ -12,7 +12,7 @@ from typing import Final
 from ..codes import BINARY, CELLS, DATA_TYPES, ELTWISE, POOLING, REDUCTION, STEPS
 from ..spec import Value
 
-#: Prefix of macros -> the codes that they stand for.
+#: Prefix of macros -> their codes.
 _CODES: Final = {
     "TYPE": DATA_TYPES,
     "ELTWISE": ELTWISE,

@@ -1,7 +1,7 @@
 """The source text of a kernel: its parameters as macros, the prelude, and the file that the spec names.
 
 The kernel in ``<generator>.cl`` is called like the file. A parameter ``x`` becomes the macro ``X``: integers and truth
-values as numbers, floats as exact hexadecimal literals, text as it stands. Three parameters mean something else:
+values as numbers, floats as exact hexadecimal literals, text unchanged. Three parameters have a meaning of their own:
 
 ``local`` the work-group size that the kernel is launched with · ``grids`` which grid classes, ``small`` unless given ·
 ``post_ops`` the chain, ``("eltwise", algorithm, alpha, beta)`` or ``("binary", algorithm)`` each, at most one binary

@@ -22,8 +22,8 @@ from tests.workers.threadpools.poison import FreedMemory, poisoned
 #: In the host's memory, and what becomes of it on a device: another layout and data type.
 PLAIN: Final = MemoryDesc((5, 33), "f32")
 BLOCKED: Final = MemoryDesc((5, 33), "f64", "bA4a")
-DEVICE: Final = "opencl:crossing"
-HOST: Final = "native:crossing"
+DEVICE: Final = "opencl:cross_engine"
+HOST: Final = "native:cross_engine"
 
 
 class Crossings:

@@ -18,7 +18,7 @@ from tests.workers.threadpools.kinds import KINDS
 
 from ...own_process import ANSWER_S, ROOT
 
-BOTH = ("opencl:crossing", "native:crossing")
+BOTH = ("opencl:cross_engine", "native:cross_engine")
 
 
 def run(home: Path) -> dict[str, Any]:
@@ -81,7 +81,7 @@ def assert_streams(found: dict[str, Any]) -> None:
     assert found["mixed"] == [True] * 4
     # Failures are raised by whoever waits, or at once by a synchronous pool
     assert found["failures"] == [
-        "wait: native:crossing", "execute: native:crossing", "wait: native:crossing", "wait: opencl:crossing",
+        "wait: native:cross_engine", "execute: native:cross_engine", "wait: native:cross_engine", "wait: opencl:cross_engine",
     ]  # fmt: skip
     gpu, cpu = "Engine('opencl', 0)", "Engine('cpu', 0)"
     other = f"got one on {gpu}, another engine of the same device"
@@ -97,7 +97,7 @@ def assert_streams(found: dict[str, Any]) -> None:
     ]
     # On a stream of a CPU only what the CPU computes is offered
     assert found["offered"] == {
-        f"{name} {kind}": ["native:crossing"] if kind == "cpu" else list(BOTH)
+        f"{name} {kind}": ["native:cross_engine"] if kind == "cpu" else list(BOTH)
         for name in ("there", "across")
         for kind in ("cpu", "opencl")
     }

@@ -55,7 +55,7 @@ def test_the_fast_reorder_comes_first() -> None:
 def test_a_reorder_to_another_engine_nests_the_one_within_the_engine() -> None:
     src, dst = MemoryDesc((3,), "f32"), MemoryDesc((3,), "s8")
     pd = primitive_desc(Reorder(src, dst, "cpu", "opencl"), PrimitiveAttr(), cpu_target())
-    assert (pd.impl_name(), [nested.impl_name() for nested in pd.nested()]) == ("native:crossing", ["ref:reorder"])
+    assert (pd.impl_name(), [nested.impl_name() for nested in pd.nested()]) == ("native:cross_engine", ["ref:reorder"])
     # Nothing is computed where bytes remain as they are
     assert primitive_desc(Reorder(src, src, "cpu", "opencl"), PrimitiveAttr(), cpu_target()).nested() == ()
 

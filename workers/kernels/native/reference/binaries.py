@@ -22,7 +22,7 @@ EQ: Final = BINARY["eq"]
 
 @piece
 def binary(algorithm: int, x: float, y: float) -> float:
-    """Return x (op) y: max and min give y where either is NaN, comparisons 1 or 0."""
+    """Return x (op) y: max and min return y if either is NaN, comparisons 1 or 0."""
     if algorithm == ADD:
         return x + y
     if algorithm == SUB:

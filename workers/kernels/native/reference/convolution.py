@@ -1,4 +1,4 @@
-"""Convolve, forward or transposed: an item is an element of what is written, which gathers all that reaches it.
+"""Convolve, forward or transposed: an item is an element of the result, which gathers its terms.
 
 Transposed, the window runs from src to dst: that is deconvolution, and the gradient of a convolution's src, whose weights
 have the channels swapped. An inner product is a convolution with a kernel of src's size.

@@ -1,4 +1,4 @@
-"""Sum the gradients of a convolution's weights; an item is one weight, or one bias where there is no src."""
+"""Sum the gradients of a convolution's weights; an item is one weight, or one bias if there is no src."""
 
 from __future__ import annotations
 

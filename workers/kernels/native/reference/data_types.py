@@ -93,7 +93,7 @@ def store(address: int, code: int, value: float) -> None:
 
 @piece
 def move(source: int, source_code: int, target: int, target_code: int) -> None:
-    """Copy an element: bit for bit where both are of one type."""
+    """Copy an element: bit for bit if both have one type."""
     if source_code != target_code:
         store(target, target_code, load(source, source_code))
     elif source_code in (F64, S64):
@@ -113,7 +113,7 @@ def saturated(value: float, lowest: float, highest: float) -> int:
     if rounded <= lowest:
         return int(lowest)
     if rounded >= highest:
-        # The largest int64 is no float64: 2.0 ** 63 stands for it.
+        # The largest int64 is no float64: 2.0 ** 63 replaces it.
         return 9223372036854775807 if highest > 9e18 else int(highest)
     return int(rounded) if rounded == rounded else 0
 

@@ -1,4 +1,4 @@
-"""Elements with scale and zero point, and results written after a chain: what attributes ask of every operation.
+"""Elements with scale and zero point, and results written after a chain: the attributes of every operation.
 
 oneDNN's order: result = post_ops(value) / scale + zero point, with scale and zero point of dst; a source's element is
 (stored - zero point) * scale. Both may vary along any dimensions: they are broadcast tensors of f32 and s32.
@@ -9,7 +9,7 @@ A chain is a record of its own::
     1 + 5 n  step n: kind (`STEPS`) · algorithm, of a sum the data type that dst is read as · alpha and beta as bits of
              float64 · bytes from the chain to the record of a binary step's second source, broadcast to dst
 
-A sum adds alpha * (what dst held - beta).
+A sum adds alpha * (former dst - beta).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def fetch(operands: Any, record: int, item: int) -> float:
 
 @piece
 def quantised(operands: Any, record: int, item: int, stored: float) -> float:
-    """Return what element ``item`` of a tensor stands for, given what is stored of it."""
+    """Return the value of element ``item`` of a tensor from the stored one: (stored - zero point) * scale."""
     return (stored - zero_point(operands, record, item)) * scale(operands, record, item)
 
 
@@ -47,14 +47,14 @@ def element(operands: Any, record: int, item: int) -> float:
 
 @piece
 def scale(operands: Any, record: int, item: int) -> float:
-    """Return the scale of an element by its row-major number, 1 where the tensor has none."""
+    """Return the scale of an element by its row-major number, 1 if the tensor has none."""
     distance = read_s64(record + 24)
     return element(operands, record + distance, item) if distance != 0 else 1.0
 
 
 @piece
 def zero_point(operands: Any, record: int, item: int) -> float:
-    """Return the zero point of an element by its row-major number, 0 where the tensor has none."""
+    """Return the zero point of an element by its row-major number, 0 if the tensor has none."""
     distance = read_s64(record + 32)
     return element(operands, record + distance, item) if distance != 0 else 0.0
 

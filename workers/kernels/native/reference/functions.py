@@ -34,7 +34,7 @@ ROUND: Final = ELTWISE["round"]
 
 SQRT_HALF: Final = math.sqrt(0.5)
 SQRT_2_OVER_PI: Final = math.sqrt(2.0 / math.pi)
-#: gelu_tanh's coefficient of the cube.
+#: gelu_tanh's coefficient of the cube (Hendrycks and Gimpel, arXiv:1606.08415).
 CUBE: Final = 0.044715
 
 
@@ -42,7 +42,7 @@ CUBE: Final = 0.044715
 def eltwise(algorithm: int, x: float, alpha: float, beta: float) -> float:
     """Return f(x); NaN gives NaN."""
     if algorithm == RELU:
-        # Not alpha * x where alpha is 0: the product with minus infinity would be NaN.
+        # Not alpha * x if alpha is 0: the product with minus infinity would be NaN.
         return x if x > 0.0 or x != x else (alpha * x if alpha != 0.0 else 0.0)
     if algorithm == TANH:
         return math.tanh(x)
@@ -85,7 +85,7 @@ def eltwise(algorithm: int, x: float, alpha: float, beta: float) -> float:
 
 @piece
 def logistic(x: float) -> float:
-    """Return 1 / (1 + exp(-x)), precise where it is small."""
+    """Return 1 / (1 + exp(-x)), precise if it is small."""
     small = math.exp(-math.fabs(x))
     return (small if x < 0.0 else 1.0) / (1.0 + small)
 

@@ -39,11 +39,11 @@ _DENSITY: Final = 1.0 / math.sqrt(2.0 * math.pi)
 
 @piece
 def slope(algorithm: int, x: float, alpha: float, beta: float) -> float:
-    """Return f'(x) of every algorithm but ``round``; NaN gives NaN where f' is not constant."""
+    """Return f'(x) of every algorithm but ``round``; NaN gives NaN if f' is not constant."""
     if algorithm == RELU:
         return 1.0 if x > 0.0 else alpha
     if algorithm == TANH:
-        # Not 1 - tanh(x) ** 2, of which nothing is left where tanh is nearly 1.
+        # Not 1 - tanh(x) ** 2, which cancels to nothing if tanh is nearly 1.
         return 4.0 * logistic(2.0 * x) * logistic(-2.0 * x)
     if algorithm == ELU:
         return 1.0 if x > 0.0 else alpha * math.exp(x)

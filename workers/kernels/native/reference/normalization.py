@@ -20,7 +20,7 @@ from .tensor import base, dtype, where
 def make(isa: str) -> tuple[Callable[..., None], Any]:
     """Return the kernel (src, mean, variance, scale, shift, dst, workspace, chain, rows, given, relu, epsilon, operands).
 
-    What is not there is 0: mean and variance where they are neither given nor asked for, scale, shift, workspace.
+    An absent operand is 0: mean and variance that are neither given nor wanted, scale, shift, workspace.
     """
 
     def normalization(

@@ -1,7 +1,7 @@
 """The gradient of a normalisation's src; an item is one mean, with all elements that it was computed from.
 
 With e the gradient of the normalised values z = (x - mean) / deviation: diff_src = (e - mean(e) - z * mean(e * z)) /
-deviation; where the statistics were given, e / deviation.
+deviation; if the statistics were given, e / deviation.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def make(isa: str) -> tuple[Callable[..., None], Any]:
 
 @piece
 def masked(operands: Any, diff_dst: int, workspace: int, number: int) -> float:
-    """Return the gradient of an element of dst, 0 where a fused relu has cut it off."""
+    """Return the gradient of an element of dst, 0 if a fused relu has cut it off."""
     if workspace != 0 and element(operands, workspace, number) == 0.0:
         return 0.0
     return element(operands, diff_dst, number)

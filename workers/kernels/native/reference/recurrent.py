@@ -28,7 +28,7 @@ def make(isa: str) -> tuple[Callable[..., None], Any]:
     """Return the kernel of the arguments' records, then (cell, activation, alpha, backwards, concat, scratch, part, operands).
 
     The records are those of src_layer, src_iter, src_iter_c, weights_layer, weights_iter, bias, dst_layer, dst_iter,
-    dst_iter_c, 0 where there is none. ``part`` is the size in bytes of a sequence's part of the scratchpad.
+    dst_iter_c, 0 if there is none. ``part`` is the size in bytes of a sequence's part of the scratchpad.
     """
 
     def recurrent(
@@ -135,7 +135,7 @@ def _product(operands: Any, weights: int, layer: int, direction: int, gate: int,
 
 @piece
 def _bias(operands: Any, bias: int, layer: int, direction: int, gate: int, k: int) -> float:
-    """Return an element of the bias, 0 where there is none."""
+    """Return an element of the bias, 0 if there is none."""
     if bias == 0:
         return 0.0
     place = base(operands, bias) + at(bias, 0, layer) + at(bias, 1, direction) + at(bias, 2, gate) + at(bias, 3, k)
@@ -144,7 +144,7 @@ def _bias(operands: Any, bias: int, layer: int, direction: int, gate: int, k: in
 
 @piece
 def _begin_state(operands: Any, record: int, layer: int, direction: int, item: int, state: int, hidden: int) -> None:
-    """Read the first state of a sequence, zeros where there is none."""
+    """Read the first state of a sequence, zeros if there is none."""
     for k in range(hidden):
         value = 0.0
         if record != 0:
@@ -155,7 +155,7 @@ def _begin_state(operands: Any, record: int, layer: int, direction: int, item: i
 
 @piece
 def _end_state(operands: Any, record: int, layer: int, direction: int, item: int, state: int, hidden: int) -> None:
-    """Write the last state of a sequence where it is asked for."""
+    """Write the last state of a sequence if it is wanted."""
     if record != 0:
         place = base(operands, record) + at(record, 0, layer) + at(record, 1, direction) + at(record, 2, item)
         for k in range(hidden):

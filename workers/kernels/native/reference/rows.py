@@ -1,6 +1,6 @@
 """Which elements share a mean, and which a scale, in the row-major numbers of a tensor.
 
-A table of seven int64 tells it: ``length, run, skip, rows, period, channels, reach``. Row r has the elements
+A table of seven int64 defines them: ``length, run, skip, rows, period, channels, reach``. Row r has the elements
 ``i // run * skip + r * run + i % run`` for i below length; element e is of row ``e // run % rows`` and of channel
 ``e // period % channels``, of which there are ``reach`` elements.
 """

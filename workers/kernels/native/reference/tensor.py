@@ -1,4 +1,4 @@
-"""Records of tensors: data type, shape and layout as int64 in the tables; where an element lies is a sum over dims.
+"""Records of tensors: data type, shape and layout as int64 in the tables; the place of an element is a sum over dims.
 
 The record of a tensor, in int64::
 
@@ -9,7 +9,7 @@ The record of a tensor, in int64::
              bytes from this record to its blocks, innermost first, each as (size, stride in bytes)
 
 A tensor that is broadcast (the source of a binary post-op, a bias, scales) has a record of the shape that it is broadcast
-to, with strides of 0; whoever knows an index of the large tensor finds the element with it.
+to, with strides of 0; an index of the large tensor then finds the element.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def base(operands: Any, record: int) -> int:
 
 @piece
 def at(record: int, axis: int, index: int) -> int:
-    """Return what an index of one dimension adds to an element's place, in bytes."""
+    """Return the part of one dimension's index in an element's place, in bytes."""
     start = record + 40 + 40 * axis
     place = 0
     block = record + read_s64(start + 32)

@@ -1,4 +1,4 @@
-"""Windows over spatial dimensions: which index an element of one side and a position of the kernel meet on the other.
+"""Windows over spatial dimensions: the index on one side for an element of the other and a position of the kernel.
 
 A window is described in the tables by four int64 for each spatial dimension: size of the kernel, stride, step from one
 position to the next (1: dense), left padding. Spatial dimensions begin at dimension 2 of a tensor.
@@ -26,7 +26,7 @@ def positions(window: int, rank: int) -> int:
 
 @piece
 def tap(window: int, axis: int, index: int, position: int, size: int) -> int:
-    """Return what an index of dst sees in src of ``size`` through a position of the kernel, -1 where that is padding."""
+    """Return the index in src of ``size`` for an index of dst and a position of the kernel, -1 for padding."""
     entry = window + 32 * (axis - 2)
     seen = index * read_s64(entry + 8) + position * read_s64(entry + 16) - read_s64(entry + 24)
     return seen if seen < size else -1

@@ -1,4 +1,4 @@
-/* Sum the gradients of a convolution's weights. An item is one weight, or one bias where there is no src. */
+/* Sum the gradients of a convolution's weights. An item is one weight, or one bias if there is no src. */
 __kernel void convolution_weights(PRIMITIVE, long src, long diff_dst, long gradient, long chain, long window,
                                   long groups OPERANDS)
 {

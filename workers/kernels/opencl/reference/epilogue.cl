@@ -1,13 +1,13 @@
-/* What attributes ask of every operation: elements with scale and zero point, and results stored after a chain.
+/* The attributes of every operation: elements with scale and zero point, and results stored after a chain.
  *
- * What a chain holds stands in kernels/native/reference/epilogue.py. Defined before this text: a STEP_ macro for each
+ * kernels/native/reference/epilogue.py defines chains. Defined before this text: a STEP_ macro for each
  * kind.
  */
 static int has_scales(tensor t) { return t.record[3] != 0; }
 static real scale_of(tensor t, long number) { return has_scales(t) ? element(beside(t, t.record[3]), number) : 1; }
 static real zero_point_of(tensor t, long number) { return t.record[4] ? element(beside(t, t.record[4]), number) : 0; }
 
-/* What a stored value means: (stored - zero point) * scale. */
+/* The value of a stored element: (stored - zero point) * scale. */
 static real quantised(tensor t, long number, real stored)
 {
     return (stored - zero_point_of(t, number)) * scale_of(t, number);

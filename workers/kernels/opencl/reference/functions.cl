@@ -6,7 +6,7 @@ static real at_least(real x, real low) { return x < low ? low : x; }
 static real at_most(real x, real high) { return x > high ? high : x; }
 static real logistic(real x)
 {
-    /* Through exp(-|x|), which keeps its precision where the result is small. */
+    /* Through exp(-|x|), which keeps its precision if the result is small. */
     real small = exp(-fabs(x));
     return (x < 0 ? small : 1) / (small + 1);
 }
@@ -51,7 +51,7 @@ static real slope(int algorithm, real x, real alpha, real beta)
     real y;
     switch (algorithm) {
     case ELTWISE_RELU: return x > 0 ? 1 : alpha;
-    /* Not 1 - tanh(x) ** 2, of which nothing is left where tanh is nearly 1. */
+    /* Not 1 - tanh(x) ** 2, which cancels to nothing if tanh is nearly 1. */
     case ELTWISE_TANH: return 4 * logistic(2 * x) * logistic(-2 * x);
     case ELTWISE_ELU: return x > 0 ? 1 : alpha * exp(x);
     case ELTWISE_SQUARE: return 2 * x;

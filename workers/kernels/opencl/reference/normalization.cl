@@ -1,6 +1,6 @@
 /* Normalise by mean and variance, given or computed. An item is one mean, with all that it belongs to.
  *
- * Mean and variance are written where they are not `given` but there, the workspace where there is one.
+ * Mean and variance are written if they are present and not `given`, the workspace if it is present.
  */
 __kernel void normalization(PRIMITIVE, long src, long mean, long variance, long scale, long shift, long dst,
                             long workspace, long chain, long rows, long given, long relu, FRACTION(epsilon) OPERANDS)

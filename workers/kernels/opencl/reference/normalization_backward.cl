@@ -1,7 +1,7 @@
 /* The gradient of a normalisation's src. An item is one mean, with all elements that it was computed from.
  *
  * With e the gradient of the normalised z = (x - mean) / deviation: diff_src = (e - mean(e) - z * mean(e * z)) /
- * deviation; where the statistics were given, e / deviation.
+ * deviation; if the statistics were given, e / deviation.
  */
 __kernel void normalization_backward(PRIMITIVE, long src, long mean, long variance, long scale, long diff_dst,
                                      long workspace, long diff_src, long chain, long rows, long given,

@@ -71,7 +71,7 @@ static __global char *state_at(tensor state, long layer, long direction, long it
     return base_of(state) + at(state, 0, layer) + at(state, 1, direction) + at(state, 2, item) + at(state, 3, k);
 }
 
-/* Read the first state of a sequence, zeros where there is none. */
+/* Read the first state of a sequence, zeros if there is none. */
 static void begin_state(__global real *to, long hidden, tensor state, long has_state, long layer, long direction,
                         long item)
 {
@@ -79,7 +79,7 @@ static void begin_state(__global real *to, long hidden, tensor state, long has_s
         to[k] = has_state ? load(type_of(state), state_at(state, layer, direction, item, k)) : 0;
 }
 
-/* Write the last state of a sequence where it is asked for. */
+/* Write the last state of a sequence if it is wanted. */
 static void end_state(__global const real *from, long hidden, tensor state, long has_state, long layer, long direction,
                       long item)
 {

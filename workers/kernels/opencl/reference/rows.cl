@@ -15,7 +15,7 @@ static long channel_numbered(__global const long *rows, long channel, long i)
     return (i / rows[4] * rows[5] + channel) * rows[4] + i % rows[4];
 }
 
-/* The gradient of an element of dst, 0 where a fused relu has cut it off; 0 stands for no workspace. */
+/* The gradient of an element of dst, 0 if a fused relu has cut it off; 0 means no workspace. */
 static real masked(tensor diff_dst, tensor workspace, long has_workspace, long number)
 {
     return has_workspace && element(workspace, number) == 0 ? 0 : element(diff_dst, number);

@@ -1,6 +1,6 @@
 /* Shared by the reference kernels: tensors of any data type and layout, told by records in the tables at run time.
  *
- * What a record holds stands in kernels/native/reference/tensor.py; kernels take its place in the tables, 0 where there
+ * kernels/native/reference/tensor.py defines records; kernels take their places in the tables, 0 if there
  * is no such tensor. An element is named by its number in row-major order, or by an index for each dimension.
  *
  * Defined before this text: FP64 (whether to compute in double), a TYPE_ macro for each data type, and of the operands,
@@ -49,7 +49,7 @@ static long size_of(tensor t, int dim) { return t.record[5 + 5 * dim]; }
 static long padded_size_of(tensor t, int dim) { return t.record[6 + 5 * dim]; }
 static __global char *base_of(tensor t) { return t.memories[t.record[2]]; }
 
-/* What an index along one dimension adds to an element's place, in bytes. */
+/* The part of one dimension's index in an element's place, in bytes. */
 static long at(tensor t, int dim, long index)
 {
     __global const long *d = t.record + 5 + 5 * dim, *block = t.record + d[4] / 8;

@@ -1,6 +1,6 @@
 /* Windows over spatial dimensions: which index of one side and a position of the kernel meet which index of the other.
  *
- * What describes a window stands in kernels/native/reference/window.py. Spatial dimensions begin at dimension 2.
+ * kernels/native/reference/window.py defines the table of a window. Spatial dimensions begin at dimension 2.
  */
 static long kernel_size(__global const long *window, int dim) { return window[4 * (dim - 2)]; }
 
