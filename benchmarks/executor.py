@@ -15,7 +15,7 @@ from typing import Any, Final
 sys.path.insert(0, os.path.dirname(__file__))
 
 import numpy as np
-from measure import alternate, record, seconds
+from measure import alternate, arguments, record, seconds
 
 from poolrt import Arg, Eltwise, Engine, Executor, Graph, Memory, MemoryDesc, Softmax, Stream
 from poolrt.cachestore import CacheStore
@@ -25,6 +25,8 @@ from poolrt.workers.execution.primitive import Primitive
 from poolrt.workers.plans.executor import PlanExecutor
 from poolrt.workers.primitives.cache import PrimitiveCache
 
+ROUNDS: Final = 200
+REPEAT: Final = 20
 STEPS: Final = 200
 CHAINED: Final = (1, 16)
 LARGE: Final = (128, 3072)
@@ -78,8 +80,8 @@ def bare(op: Any, dims: tuple[int, ...], steps: int, stream: Stream, cache: Prim
 
 
 def main() -> None:
-    """Print the microseconds a step, medians, and ratios."""
-    rounds, repeat = (5, 5) if "--short" in sys.argv[1:] else (200, 20)
+    """Print the microseconds a step, medians, and the ratio to bare primitives."""
+    arguments(__doc__)
     with tempfile.TemporaryDirectory() as home, CacheStore.connect(home=home, url=f"unix://{home}/none.sock") as store:
         cache, engine = PrimitiveCache(64, store), Engine("cpu")
         stream = Stream(engine)
@@ -96,10 +98,10 @@ def main() -> None:
             }
             for run in contestants.values():
                 run()
-            timed = {name: partial(seconds, run, repeat) for name, run in contestants.items()}
-            found = alternate(timed, rounds)
+            timed = {name: partial(seconds, run, REPEAT) for name, run in contestants.items()}
+            found = alternate(timed, ROUNDS)
             last = found["bare primitives"]
-            lines = [f"{name}: {1e6 * s / steps:.2f} us a step, {s / last:.3f} of bare" for name, s in found.items()]
+            lines = [f"{name}: {1e6 * s / steps:.2f} us a step, ratio {s / last:.3f}" for name, s in found.items()]
             record(f"Executor, {title}", lines)
 
 
