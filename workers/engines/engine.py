@@ -33,8 +33,10 @@ class Engine:
 
     __slots__ = ("__weakref__", "_device", "index", "kind", "target", "verbose")
 
-    def __init__(self, kind: str, index: int = 0) -> None:
+    def __init__(self, kind: str, index: int = 0, *, kept: int = _KEPT) -> None:
         """Open device ``index`` of a kind: ``cpu``, of which there is one, or ``opencl``.
+
+        ``kept`` is the number of kernels that stay realized after their last use.
 
         The first OpenCL engine of a process starts the drivers, their CPU devices with as many threads as this process
         may use cores. Raises ValueError naming the argument, and EngineUnavailable where there is no such device.
@@ -47,12 +49,12 @@ class Engine:
         if kind == "cpu":
             if index != 0:
                 raise ValueError(f"index: there is one engine of kind cpu, with index 0, got {index}")
-            self._device = CpuEngine(_KEPT)
+            self._device = CpuEngine(kept)
             self.target: Target = cpu_target()
         else:
             from .opencl import OpenClEngine
 
-            self._device = OpenClEngine(index, _cores(), _KEPT)
+            self._device = OpenClEngine(index, _cores(), kept)
             self.target = self._device.target
 
     @staticmethod

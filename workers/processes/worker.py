@@ -62,7 +62,7 @@ class _Worker:
         self._channel = channel
         self._arena = arena
         self._threads = threads
-        self._engine = Engine("cpu")
+        self._engine = Engine("cpu", kept=0)  # dropping a model unmaps its kernels
         self._pool: ThreadpoolInterface | None = None
         self._opencl_streams: dict[int, Stream] = {}
         self._models: dict[int, _Model] = {}
@@ -142,7 +142,7 @@ class _Worker:
         index = _index(name)
         if index not in self._opencl_streams:
             runtime(self._threads)  # before the engine, which would start the drivers with all cores
-            self._opencl_streams[index] = Stream(Engine("opencl", index))
+            self._opencl_streams[index] = Stream(Engine("opencl", index, kept=0))
         return self._opencl_streams[index]
 
     def _threadpool(self, plan: ExecutionPlan, entries: list[bytes]) -> ThreadpoolInterface | None:
