@@ -73,16 +73,8 @@ class Node:
 
     def get(self, state: NodeState, key: Key) -> Entry | None:
         """Return the verified entry of a key."""
-        try:
-            blob = self._files.get(state.generation, key.digest)
-        except OSError:
-            self._tally.add("degraded")
-            blob = None
-        if blob is None:
-            return None
-        return self._verification.verify(
-            key, blob, lambda digest, bad: self._or(lambda: self._files.remove_if(state.generation, digest, bad), None)
-        )
+        blob = self.get_blob(state, key.digest)
+        return self._verification.verify(key, blob, lambda digest, bad: self._discard(state, digest, bad))
 
     def get_blob(self, state: NodeState, digest: str, use: bool = True) -> bytes | None:
         """Return an entry's bytes, unverified; with `use` that counts as a use."""
@@ -205,6 +197,9 @@ class Node:
     def _append(self, batch: Batch) -> bool:
         self._journal.append(batch)
         return True
+
+    def _discard(self, state: NodeState, digest: str, bad: bytes) -> None:
+        self._or(lambda: self._files.remove_if(state.generation, digest, bad), None)
 
     def _or(self, action: Callable[[], T], otherwise: T) -> T:
         try:

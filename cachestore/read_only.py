@@ -13,7 +13,6 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from .entry import Entry
 from .errors import StoreReadOnly, StoreUnavailable
 from .file_lease import FileLeaseWait
 from .key import Key
@@ -55,11 +54,6 @@ class ReadOnlyNode(Node):
         self._newer = step(self.state())
         return self.state()
 
-    def get(self, state: NodeState, key: Key) -> Entry | None:
-        """Return the verified entry of a key."""
-        blob = self.get_blob(state, key.digest)
-        return self._verification.verify(key, blob, _leave) if blob is not None else None
-
     def get_blob(self, state: NodeState, digest: str, use: bool = True) -> bytes | None:
         """Return an entry's bytes as they are; that never counts as a use."""
         return super().get_blob(state, digest, use=False)
@@ -71,7 +65,7 @@ class ReadOnlyNode(Node):
         """Do nothing; return False, since nothing was written."""
         return False
 
-    put = put_later = note_removal = sweep = mark_published = note_misses = _write_nothing
+    put = put_later = note_removal = sweep = mark_published = note_misses = _discard = _write_nothing
     remove = journal_append = _refuse
 
     def journal_take(self) -> Batch:
@@ -116,8 +110,7 @@ class ReadOnlyCreator(SingleCreator):
 
     def obtain(self, key: Key, create: Create, deadline: float) -> Obtained:
         """Return the entry's payload, from Redis or from `create`. Raises CreationFailed."""
-        blob = self._blob(key.digest)
-        entry = self._verification.verify(key, blob, _leave) if blob is not None else None
+        entry = self._verification.verify(key, self._blob(key.digest), _leave)
         if entry is not None:
             self._tally.use(key.digest, "redis", entry.meta.seconds)
             return Obtained(entry.payload, "redis")

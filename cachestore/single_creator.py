@@ -157,7 +157,7 @@ class SingleCreator:
     def _get(self, tier: RedisTier, request: _Request) -> Obtained | None:
         digest = request.key.digest
         blob = tier.get(digest)
-        entry = self._verification.verify(request.key, blob, tier.remove) if blob is not None else None
+        entry = self._verification.verify(request.key, blob, tier.remove)
         if entry is None or blob is None:
             return None
         self._node.put_later(self._node.state(), digest, blob)

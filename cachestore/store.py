@@ -392,7 +392,7 @@ class CacheStore:
                 seen, blobs = tier.look_up([key.digest for key in keys])
                 state = components.limits.note(tier, seen, state)
                 for key, blob in zip(keys, blobs, strict=True):
-                    entry = components.verification.verify(key, blob, tier.remove) if blob is not None else None
+                    entry = components.verification.verify(key, blob, tier.remove)
                     if entry is None or blob is None:
                         components.tally.add("misses")
                         found.append(None)

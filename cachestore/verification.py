@@ -22,8 +22,10 @@ class Verification:
         self._codec = codec
         self._tally = tally
 
-    def verify(self, key: Key, blob: bytes, discard: Callable[[str, bytes], object]) -> Entry | None:
+    def verify(self, key: Key, blob: bytes | None, discard: Callable[[str, bytes], object]) -> Entry | None:
         """Return the entry of `key` in `blob`; call `discard(digest, blob)` when it is bad, and return None."""
+        if blob is None:
+            return None
         try:
             entry = self._codec().open(blob, key)
         except (EntryCorrupt, EntryForged) as error:
