@@ -140,6 +140,6 @@ class Components:
         self.node.close()
 
     def forget(self) -> None:
-        """Close what a forked child has inherited, without touching the parent's connections."""
+        """Close the files that a forked child has inherited, without touching the parent's connections."""
         self.memory.watch(None)
         self.node.forget()

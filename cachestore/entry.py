@@ -43,8 +43,8 @@ FAILURE: Final = 2
 class EntryMeta(NamedTuple):
     """The origin of an entry.
 
-    `fence` orders results of one key (0: made without Redis), `created` is seconds since the epoch, `seconds` what the
-    creation took, `creator` the host's name, `toolchain` what made it.
+    `fence` orders results of one key (0: made without Redis), `created` is seconds since the epoch, `seconds` the
+    time of the creation, `creator` the host's name, `toolchain` the compilers and libraries that made it.
     """
 
     fence: int

@@ -16,7 +16,7 @@ from typing import Final
 
 from .folders import open_file
 
-#: Bounds, in seconds, for locks that are only held for a few system calls: by default, and for what can be left out.
+#: Bounds, in seconds, for locks that are only held for a few system calls: by default, and for optional writes.
 SHORT_S: Final = 2.0
 _OPTIONAL_S: Final = 0.2
 #: First and longest pause, in seconds, between two attempts.

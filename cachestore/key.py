@@ -1,7 +1,7 @@
 """Identity of a cached object: a table of named fields with one canonical byte string.
 
 The canonical form is msgpack with dictionaries sorted by their packed keys and the smallest encodings: every value is
-framed by its length and carries its type, so no two different tables share bytes. What counts as different:
+framed by its length and carries its type, so no two different tables share bytes. Equality of values:
 
 - `1`, `1.0`, `True`, `"1"` and `b"1"` all differ;
 - a list and a tuple of the same items are the same (both mean "a sequence"); `fields` gives tuples back;
@@ -24,7 +24,7 @@ from typing import Any, Final
 
 import msgpack
 
-#: What a field may hold. Dictionaries may have any of the scalars as keys.
+#: The values of a field. Dictionaries may have any of the scalars as keys.
 Value = None | bool | int | float | str | bytes | tuple["Value", ...] | list["Value"] | Mapping[Any, "Value"]
 
 #: Deepest nesting of sequences and dictionaries.

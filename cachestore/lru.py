@@ -90,7 +90,7 @@ class Lru(Generic[K, V]):
             return [value for key in keys if (value := self._pop(key)) is not None]
 
     def evict(self) -> list[V]:
-        """Evict what exceeds the bounds because it was in flight; return it."""
+        """Evict the values that exceed the bounds because they were in flight; return them."""
         with self._lock:
             return self._evict()
 

@@ -162,7 +162,7 @@ class Node:
         return self._or(self._journal.take, Batch({}, ()))
 
     def journal_read(self) -> Batch:
-        """Return what is in the journal."""
+        """Return the sum of everything in the journal."""
         return self._or(self._journal.read, Batch({}, ()))
 
     def run_id(self) -> str:
@@ -187,7 +187,7 @@ class Node:
         self._state_file.close()
 
     def forget(self) -> None:
-        """Close what a forked child has inherited; waiting entries are the parent's."""
+        """Close the file that a forked child has inherited; waiting entries are the parent's."""
         self._state_file.close()
 
     def _put_behind(self, state: NodeState, digest: str, blob: bytes) -> None:

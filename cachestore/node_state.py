@@ -108,7 +108,7 @@ class NodeStateView:
 
 
 class NodeStateFile(NodeStateView):
-    """Read and change the state that the processes of a node share; a missing or damaged file is made anew.
+    """Read and change the state that the processes of a node share; a missing or damaged file is made again.
 
     Every method raises OSError when the folder cannot be used.
     """

@@ -99,7 +99,7 @@ class ReadOnlyFlusher(StatisticsFlusher):
     flush_to_journal = flush
 
     def own_counts(self) -> dict[str, int]:
-        """Return what this process has counted."""
+        """Return the counts of this process."""
         batch = self._tally.take()
         self._tally.put_back(batch)
         return batch.counts

@@ -107,7 +107,7 @@ class SingleFlight(Generic[K, T]):
             return future, True
 
     def lead(self, key: K, create: Callable[[], T], shared: type[StoreError] = StoreError) -> T:
-        """Return what ``create`` returns, as `SharedFuture.lead`; whoever asks from then on leads anew."""
+        """Return what ``create`` returns, as `SharedFuture.lead`; the next caller leads again."""
         future = self._futures[key]
         try:
             return future.lead(create, shared)

@@ -1,4 +1,4 @@
-"""Flush what this process has counted, and republish what Redis lacks.
+"""Flush the counts of this process, and republish the entries that Redis lacks.
 
 With a connection, counts and uses go to Redis, together with the node's journal and the entries that were made while
 Redis was away. Without one they go to the journal, and some process with a connection will take them along.

@@ -49,7 +49,7 @@ class Hits(TypedDict):
 
 
 class Stats(TypedDict):
-    """What `CacheStore.stats()` returns; a `capacity_bytes` of 0 means no limit in bytes."""
+    """The result of `CacheStore.stats()`; a `capacity_bytes` of 0 means no limit in bytes."""
 
     entries: int
     bytes: int

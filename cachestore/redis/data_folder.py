@@ -29,10 +29,10 @@ def unreadable(log: str, since: int) -> bool:
     try:
         with open(log, "rb") as file:
             file.seek(since)
-            told = file.read(_MOST_LOG)
+            text = file.read(_MOST_LOG)
     except FileNotFoundError:
         return False
-    return any(word in told for word in _WORDS)
+    return any(word in text for word in _WORDS)
 
 
 def set_aside(data: str) -> None:

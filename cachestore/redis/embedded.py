@@ -211,8 +211,8 @@ class EmbeddedServer:
                 check=True,
             )
         except subprocess.CalledProcessError as error:
-            told = error.stdout.decode("utf-8", "replace").strip()[-500:]
-            raise StoreUnavailable("embedded", f"{program} ended with {error.returncode}: {told}") from None
+            output = error.stdout.decode("utf-8", "replace").strip()[-500:]
+            raise StoreUnavailable("embedded", f"{program} ended with {error.returncode}: {output}") from None
         except subprocess.TimeoutExpired:
             raise StoreUnavailable("embedded", f"{program} did not detach itself") from None
 

@@ -50,12 +50,12 @@ class Schema:
 
     @property
     def acl_rule(self) -> str:
-        """What a Redis user needs, as ACL SETUSER takes it: these commands, on these keys, nothing else."""
+        """The rights of a Redis user, in the form of ACL SETUSER: these commands, on these keys, nothing else."""
         return self._rule((*_CONNECT, *READS, *_WRITES))
 
     @property
     def read_only_acl_rule(self) -> str:
-        """What the Redis user of a read-only store needs."""
+        """The rights of the Redis user of a read-only store."""
         return self._rule((*_CONNECT, *READS))
 
     def value(self, digest: str) -> str:

@@ -42,12 +42,12 @@ def find_server(chosen: str | None) -> str:
 
 def _is_new_enough(path: str) -> bool:
     try:
-        told = subprocess.run(
+        output = subprocess.run(
             [path, "--version"], stdin=subprocess.DEVNULL, capture_output=True, timeout=_VERSION_S, check=True
         ).stdout
     except (OSError, subprocess.SubprocessError):
         return False
-    found = re.search(rb"v=(\d+)\.(\d+)", told)
+    found = re.search(rb"v=(\d+)\.(\d+)", output)
     return found is not None and (int(found[1]), int(found[2])) >= _OLDEST
 
 

@@ -74,7 +74,7 @@ class ValueReader:
 
 
 class _Wire:
-    """One connection and what has been received on it."""
+    """One connection and its received bytes."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection

@@ -1,8 +1,8 @@
-"""A process of its own that asks a store for entries, as told by one JSON object on its command line.
+"""A process that requests entries of a store; its job is one JSON object on its command line.
 
 It prints `ready`, waits for a line on its standard input, works through its keys, and prints one JSON object: for each
 key the source and the payload's SHA-256, or the error. Each creation appends a line to `log`, which counts creations
-without believing the store.
+independently of the store.
 
     options   arguments of CacheStore.connect
     keys      list of dictionaries of fields

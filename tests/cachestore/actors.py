@@ -1,4 +1,4 @@
-"""Start actors, let them go at once, and collect what they say."""
+"""Start actor processes, release them at once, and collect their results."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LIMIT_S = 60.0
 
 
 class Actors:
-    """Some actors; all are gone at the end of the block."""
+    """Actor processes; all have ended at the end of the block."""
 
     def __init__(self, log: Path) -> None:
         self.log = log
@@ -25,15 +25,15 @@ class Actors:
 
     def add(self, options: dict[str, Any], keys: list[dict[str, Any]], **job: Any) -> subprocess.Popen[str]:
         """Start one actor; it waits for `go`."""
-        told = json.dumps({"options": options, "keys": keys, "log": str(self.log), **job})
+        arguments = json.dumps({"options": options, "keys": keys, "log": str(self.log), **job})
         actor = subprocess.Popen(
-            [sys.executable, str(ACTOR), told], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, str(ACTOR), arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         self._actors.append(actor)
         return actor
 
     def go(self, *actors: subprocess.Popen[str]) -> None:
-        """Let these, or all, begin together."""
+        """Release these, or all, together."""
         chosen = actors or tuple(self._actors)
         for actor in chosen:
             assert expect(actor) == "ready"
@@ -43,14 +43,14 @@ class Actors:
             actor.stdin.flush()
 
     def let_on(self) -> None:
-        """Let creations that are held go on."""
+        """Release creations that are held."""
         for actor in self._actors:
             assert actor.stdin is not None
             actor.stdin.write("\n")
             actor.stdin.flush()
 
     def results(self, *actors: subprocess.Popen[str]) -> list[dict[str, Any]]:
-        """Return what these, or all, have to say; each result stands in the order of the actor's keys."""
+        """Return the results of these, or all; each in the order of the actor's keys."""
         said = []
         for actor in actors or tuple(self._actors):
             text, _ = actor.communicate(timeout=LIMIT_S)
@@ -78,6 +78,6 @@ class Actors:
 
 
 def expect(actor: subprocess.Popen[str]) -> str:
-    """Return the next line that an actor says."""
+    """Return the next line that an actor prints."""
     assert actor.stdout is not None
     return actor.stdout.readline().strip()

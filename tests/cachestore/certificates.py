@@ -1,4 +1,4 @@
-"""Certificates for tests, made with the `openssl` command: an authority, and what it has signed."""
+"""Certificates for tests, made with the `openssl` command: an authority, and those that it signs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Authority:
         )
 
     def issue(self, name: str, alternative: str) -> tuple[Path, Path]:
-        """Return a new certificate and its key; `alternative` is what it is for, like `IP:127.0.0.1`."""
+        """Return a new certificate and its key; `alternative` is the name that it certifies, like `IP:127.0.0.1`."""
         certificate, key = self._folder / f"{name}.pem", self._folder / f"{name}.key"
         request, extensions = self._folder / f"{name}.csr", self._folder / f"{name}.ext"
         extensions.write_text(

@@ -13,7 +13,7 @@ from .certificates import Authority
 from .server import RedisServer
 from .server_programs import openssl, tls_program
 
-#: A password with what has to be quoted in a URL.
+#: A password with characters that a URL has to quote.
 PASSWORD: Final = "p@ss:w/rd?#%"
 
 
@@ -49,7 +49,7 @@ class SecureServer(RedisServer):
         return f"rediss://{login}127.0.0.1:{self.port}/0?{words}"
 
     def address_of_user(self, namespace: str) -> str:
-        """Return the URL for a user who has the rights for a namespace and no more; nobody gets in without a name."""
+        """Return the URL for a user with the rights for one namespace; a client without a name is refused."""
         user = f"user-of-{namespace}"
         with self.client() as client:
             client.execute_command("ACL", "SETUSER", user, "on", f">{PASSWORD}", *Schema(namespace).acl_rule.split())

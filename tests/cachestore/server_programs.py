@@ -21,7 +21,7 @@ from poolrt.cachestore.redis.server_binary import bundled_server, find_server
 VERSIONS: Final = ("default", "valkey", pytest.param("other", marks=pytest.mark.slow))
 
 _LIMIT_S: Final = 10.0
-#: Debian's package redis-tools has the whole server under this name and no service; its own name tells it what to be.
+#: Debian's package redis-tools has the whole server under this name and no service; its own name selects the check.
 _SAME_PROGRAM: Final = "redis-check-rdb"
 
 
@@ -56,10 +56,10 @@ def tls_program(folder: Path) -> str:
     """Return a server program that speaks TLS; `folder` takes a link to it."""
     for program in _programs(folder):
         # One that can complains of the certificate that it lacks, others of the setting, or of themselves.
-        told = subprocess.run(
+        output = subprocess.run(
             [program, "--port", "0", "--tls-port", "6390"], capture_output=True, timeout=_LIMIT_S, check=False
         )
-        if b"tls-cert-file" in told.stdout + told.stderr:
+        if b"tls-cert-file" in output.stdout + output.stderr:
             return program
     missing("a redis-server that speaks TLS", "redis-tools")
 

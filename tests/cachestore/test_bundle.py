@@ -1,4 +1,4 @@
-"""Bundles: what was written is read back, and nothing at all of a file that is not exactly that."""
+"""Bundles: a whole file is read back as it was written, a changed one not at all."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_a_genuine_entry_of_another_bundle_is_noticed() -> None:
     refused(GOOD[: CUTS[-1]] + stranger + GOOD[CUTS[-1] :])
 
 
-def test_another_key_is_told_apart_from_damage(path: Path) -> None:
+def test_another_key_is_distinguished_from_damage(path: Path) -> None:
     path.write_bytes(bundle_of(WHOLE, OTHER))
     with pytest.raises(BundleForged, match="another key") as caught:
         read_all(path)
@@ -161,7 +161,7 @@ def test_damage_is_an_entry_corrupt_too(path: Path) -> None:
         read_all(path)
 
 
-def test_someone_who_copies_our_key_id_gets_no_further(path: Path) -> None:
+def test_a_copied_key_id_does_not_help_a_forger(path: Path) -> None:
     forger = SigningKey(b"someone else's key")
     forger.id = SIGNING.id
     path.write_bytes(bundle_of(WHOLE, forger))

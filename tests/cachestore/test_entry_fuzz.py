@@ -46,7 +46,7 @@ def inspected(blob: bytes) -> Entry:
 
 
 def outcome(look: Callable[[bytes], Entry | None], blob: bytes) -> str:
-    """Return what is made of bytes; any other error than the verifier's own two is the test's failure."""
+    """Return the entry of some bytes, or None; any other error than the verifier's own two fails the test."""
     try:
         return type(look(blob)).__name__
     except (EntryCorrupt, EntryForged) as error:
@@ -65,13 +65,13 @@ def test_no_damaged_entry_is_taken_for_a_genuine_one(
 
 
 def test_a_prefix_with_a_right_check_sum_does_not_help(chance: random.Random) -> None:
-    # Given entries whose prefix was changed by someone who can compute check sums, but has not the key
+    # Given entries with a changed prefix and its right check sum, made without the key
     seen: Counter[str] = Counter()
     for _ in range(COUNT):
         prefix = mutated(BLOB[: _PREFIX.size], chance)[: _PREFIX.size].ljust(_PREFIX.size, b"\0")
         if prefix != BLOB[: _PREFIX.size]:
             seen[outcome(opened, prefix + _CRC.pack(zlib.crc32(prefix)) + BLOB[_BODY:])] += 1
-    # Then all are refused, and those that name another key are told apart
+    # Then all are refused, and those that name another key are forged
     assert set(seen) == {"EntryCorrupt", "EntryForged"}
 
 
@@ -87,7 +87,7 @@ def test_a_signed_message_of_any_shape_is_an_entry_or_corrupt(
 
 
 def test_a_signed_entry_of_a_damaged_key_is_an_entry_of_another_key_or_corrupt(chance: random.Random) -> None:
-    # Given entries in perfect order, except for what is called a key there
+    # Given genuine entries whose key is malformed
     seen = Counter(outcome(inspected, CODEC.pack(mutated(KEY.canonical, chance), PAYLOAD, META)) for _ in range(COUNT))
     # Then a listing can read the key of each one that is not refused
     assert set(seen) == {"EntryCorrupt", "Entry"}
@@ -100,10 +100,10 @@ def test_a_signed_failure_of_any_shape_is_a_failure_or_corrupt(chance: random.Ra
     wire = failure.to_wire()
     sound = 0
     for number in range(COUNT):
-        told = dict(wire)
+        changed = dict(wire)
         if number % 2:
-            replace_a_part(told, chance)
-        payload = msgpack.packb(told) if number % 2 else mutated(msgpack.packb(told), chance)
+            replace_a_part(changed, chance)
+        payload = msgpack.packb(changed) if number % 2 else mutated(msgpack.packb(changed), chance)
         found = verification.verify_failure(KEY, CODEC.pack(KEY.canonical, payload, META, FAILURE))
         sound += isinstance(found, CreationFailed)
     assert 0 < sound < COUNT

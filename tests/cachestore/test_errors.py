@@ -37,16 +37,16 @@ ERRORS = [
 ]
 
 
-def told(error: Exception) -> tuple[Any, ...]:
+def fields_of(error: Exception) -> tuple[Any, ...]:
     """Return everything that makes up an error."""
     return type(error), str(error), vars(error)
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
 def test_an_error_survives_pickling_copying_and_the_wire(error: StoreError) -> None:
-    assert told(pickle.loads(pickle.dumps(error))) == told(error)  # noqa: S301
-    assert told(error.copy()) == told(error)
-    assert told(StoreError.from_wire(json.loads(json.dumps(error.to_wire())))) == told(error)
+    assert fields_of(pickle.loads(pickle.dumps(error))) == fields_of(error)  # noqa: S301
+    assert fields_of(error.copy()) == fields_of(error)
+    assert fields_of(StoreError.from_wire(json.loads(json.dumps(error.to_wire())))) == fields_of(error)
 
 
 def test_every_error_of_the_store_is_a_store_error() -> None:

@@ -1,4 +1,4 @@
-"""Explanations: which entries are nearest to a key that was not there, and what is told of them."""
+"""Explanations: the entries nearest to a missed key, and their differences."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_an_entry_is_compared_with_what_was_there_before_it_was_created() -> Non
     assert [near.digest for near in found.near] == [early.digest]
 
 
-def test_fields_that_only_one_side_has_are_told() -> None:
+def test_fields_that_only_one_side_has_are_named() -> None:
     found = Explainer([known({"primitive": "a", "old": 1, "same": 0})]).explain(
         Key({"primitive": "a", "new": (1, 2), "same": 0})
     )
@@ -96,7 +96,7 @@ FIELDS = st.fixed_dictionaries(
 
 
 @given(FIELDS, st.lists(FIELDS, max_size=12, unique_by=lambda fields: Key(fields).digest))
-def test_no_entry_is_nearer_than_those_that_are_told(fields: dict[str, Any], others: list[dict[str, Any]]) -> None:
+def test_no_entry_is_nearer_than_those_in_the_explanation(fields: dict[str, Any], others: list[dict[str, Any]]) -> None:
     key = Key(fields)
     entries = [known(other, created=float(number)) for number, other in enumerate(others)]
     distances = sorted(len(key.diff(entry.key)) for entry in entries if entry.key != key)
@@ -113,7 +113,7 @@ def test_many_entries_are_compared_quickly() -> None:
     assert time.monotonic() - begin < 2.0
 
 
-@pytest.mark.parametrize("url", [{}, {"url": "unix:///nobody"}], ids=["redis", "away"])
+@pytest.mark.parametrize("url", [{}, {"url": "unix:///no-server"}], ids=["redis", "away"])
 def test_a_store_explains_what_it_missed(make_store: StoreMaker, url: dict[str, Any]) -> None:
     # Given entries of one version of the tools
     with make_store(**url) as store:
@@ -154,7 +154,7 @@ def test_entries_of_another_host_explain_too(make_store: StoreMaker, tmp_path: P
         (found,) = other.explain(key)
         assert found.near[0].differences == {"target.isa": ("x86-64-v4", "x86-64-v3")}
         # and files that Redis does not have
-        make_store(home=str(tmp_path / "other"), key_file=key_file, url="unix:///nobody").get_or_create(
+        make_store(home=str(tmp_path / "other"), key_file=key_file, url="unix:///no-server").get_or_create(
             Key(conv(2)), lambda: b"x"
         )
         (found,) = other.explain(Key(conv(3)))
@@ -172,7 +172,7 @@ def test_a_read_only_store_explains_and_notes_nothing(make_store: StoreMaker) ->
         assert reader.misses() == before
 
 
-def test_nothing_near_is_told_as_nothing(make_store: StoreMaker) -> None:
+def test_without_near_entries_there_are_none_in_the_explanation(make_store: StoreMaker) -> None:
     store: CacheStore = make_store()
     (found,) = store.explain(Key(conv()))
     assert (found.near, found.compared, found.stored) == ((), 0, None)

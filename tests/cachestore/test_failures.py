@@ -31,7 +31,7 @@ KEY = Key(FIELDS[0])
 def test_a_killed_creator_is_replaced_at_once(
     actors: Actors, options: dict[str, Any], make_store: StoreMaker, away: bool
 ) -> None:
-    own = {**options, "lease_s": 30.0, **({"url": "unix:///nobody"} if away else {})}
+    own = {**options, "lease_s": 30.0, **({"url": "unix:///no-server"} if away else {})}
     victim = actors.add(own, FIELDS[:1], create_s=60.0, announce=True)
     actors.go(victim)
     assert expect(victim) == "creating"
@@ -203,10 +203,10 @@ def test_a_full_redis_drops_old_entries_for_new_ones(own_server: RedisServer, ma
 
 
 def test_a_store_says_clearly_why_redis_does_not_answer(make_store: StoreMaker, tmp_path: Path) -> None:
-    store = make_store(url=f"unix://{tmp_path}/nobody")
+    store = make_store(url=f"unix://{tmp_path}/no-server")
     with pytest.raises(StoreUnavailable) as caught:
         store.ping()
-    assert caught.value.url == f"unix://{tmp_path}/nobody"
+    assert caught.value.url == f"unix://{tmp_path}/no-server"
     assert "No such file" in caught.value.reason
     status = store.status()
     assert (status.reachable, status.embedded) == (False, False)

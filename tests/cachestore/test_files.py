@@ -167,7 +167,7 @@ def test_a_second_one_waits_for_the_first(tier: FilesTier) -> None:
     assert not wait.took_over
 
 
-def test_a_failure_reaches_those_who_waited_and_nobody_later(tier: FilesTier) -> None:
+def test_a_failure_reaches_the_waiting_processes_and_no_later_one(tier: FilesTier) -> None:
     lease = take(tier.file_lease(DIGESTS[0], 5))
     wait = tier.file_lease(DIGESTS[0], 5)
     thread = threading.Thread(target=wait.take, args=(time.monotonic() + 10,))
@@ -203,7 +203,7 @@ def test_a_silent_holder_loses_its_lease_and_cannot_harm_the_next(tier: FilesTie
 
 
 class Clock:
-    """The clock of those who wait for a lease; it moves when they sleep, and `meanwhile` happens then."""
+    """The clock of the waiting processes; it moves when they sleep, and then `meanwhile` is called."""
 
     def __init__(self, meanwhile: Callable[[], None] = lambda: None) -> None:
         self.now = time.monotonic()
@@ -244,7 +244,7 @@ def test_a_holder_that_hangs_is_silent_after_its_time(tier: FilesTier) -> None:
 def test_the_age_of_a_beat_by_the_wall_clock_means_nothing(tier: FilesTier, tmp_path: Path, when: float) -> None:
     lease = take(tier.file_lease(DIGESTS[0], 60))
     os.utime(tmp_path / "creating" / DIGESTS[0], (when, when))
-    # Given a clock that has stepped, then a waiter goes by what it sees
+    # Given a clock that has stepped, then a waiter measures the silence itself
     assert tier.file_lease(DIGESTS[0], 60).take(time.monotonic() + 0.05) is None
     wait = tier.file_lease(DIGESTS[0], 0.05)
     take(wait).end()

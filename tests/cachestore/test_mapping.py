@@ -28,7 +28,7 @@ def test_a_mapping_shows_at_once_what_another_process_writes(tmp_path: Path) -> 
 def test_what_cannot_be_mapped_is_none(tmp_path: Path) -> None:
     empty = os.open(tmp_path / "empty", os.O_RDWR | os.O_CREAT)
     reading, writing = os.pipe()
-    # Process information lies in no file system that is known to keep a mapping up to date.
+    # The file system of process information is not known to keep a mapping up to date.
     status = os.open("/proc/self/status", os.O_RDONLY)
     assert [map_record(descriptor, 52) for descriptor in (empty, reading, status, -1)] == [None] * 4
     for descriptor in (empty, reading, writing, status):

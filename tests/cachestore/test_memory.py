@@ -13,7 +13,7 @@ STATE = NodeState()
 
 
 def make(capacity: int, capacity_bytes: int) -> MemoryTier:
-    """Return a tier whose hits nobody counts."""
+    """Return a tier without a counter of hits."""
     return MemoryTier(capacity, capacity_bytes, [], lambda: None)
 
 
@@ -168,7 +168,7 @@ def test_threads_that_hit_and_put_and_remove_leave_the_tier_sound() -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    # Then nobody got another key's payload and the sizes still add up
+    # Then no thread got another key's payload, and the sizes add up
     assert not wrong
     assert len(tier) <= 4
     assert tier.bytes == sum(len(KEYS[number].canonical) for number in present(tier))

@@ -1,4 +1,4 @@
-"""The record of misses: what is told of them, and that it stays small and survives whatever happens to its file."""
+"""The log of misses: it returns the latest, stays small, and survives damage to its file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "folder" / "misses"
 
 
-def test_the_latest_misses_are_told_in_order(path: Path) -> None:
+def test_the_latest_misses_are_returned_in_order(path: Path) -> None:
     begin = time.time()
     log = MissLog(str(path))
     assert log.latest(5) == []

@@ -1,4 +1,4 @@
-"""Many processes, one creation per key; and what they owe to Redis when they had no connection."""
+"""Many processes, one creation per key; entries created without a connection come to Redis later."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_eight_processes_without_redis_create_exactly_once(
     actors: Actors, options: dict[str, Any], make_store: StoreMaker
 ) -> None:
     for _ in range(8):
-        actors.add({**options, "url": "unix:///nobody"}, FIELDS, create_s=0.005)
+        actors.add({**options, "url": "unix:///no-server"}, FIELDS, create_s=0.005)
     actors.go()
     said = actors.results()
     assert [[result["sha256"] for result in one["results"]] for one in said] == [RIGHT] * 8
@@ -81,7 +81,7 @@ def test_eight_processes_without_redis_create_exactly_once(
 def test_the_creators_error_reaches_all_who_wait_and_is_forgotten(
     actors: Actors, options: dict[str, Any], make_store: StoreMaker, redis_server: RedisServer, away: bool
 ) -> None:
-    own = {**options, "url": "unix:///nobody"} if away else options
+    own = {**options, "url": "unix:///no-server"} if away else options
     members = [actors.add(own, FIELDS[:1], hold=True, fail="no such type") for _ in range(8)]
     actors.go(*members)
     # Given a creation that goes on until all others wait for it
@@ -109,8 +109,8 @@ def test_a_warm_start_needs_neither_connection_nor_client(
     actors: Actors, options: dict[str, Any], make_store: StoreMaker
 ) -> None:
     for fields in FIELDS:
-        make_store(url="unix:///nobody").get_or_create(Key(fields), partial(payload_of, fields, 1000))
-    warm = actors.add({**options, "url": "unix:///nobody"}, FIELDS)
+        make_store(url="unix:///no-server").get_or_create(Key(fields), partial(payload_of, fields, 1000))
+    warm = actors.add({**options, "url": "unix:///no-server"}, FIELDS)
     actors.go(warm)
     (said,) = actors.results(warm)
     assert {result["source"] for result in said["results"]} == {"files"}
@@ -124,7 +124,7 @@ def test_hits_of_processes_without_connection_reach_redis(
     store = make_store()
     for fields in FIELDS[:10]:
         store.get_or_create(Key(fields), partial(payload_of, fields, 1000))
-    warm = [actors.add({**options, "url": "unix:///nobody"}, FIELDS[:1] + FIELDS[:5]) for _ in range(3)]
+    warm = [actors.add({**options, "url": "unix:///no-server"}, FIELDS[:1] + FIELDS[:5]) for _ in range(3)]
     actors.go()
     for said in actors.results(*warm):
         assert [result["source"] for result in said["results"]] == ["files", "memory", *["files"] * 4]
@@ -138,7 +138,7 @@ def test_hits_of_processes_without_connection_reach_redis(
 def test_entries_made_without_redis_are_published_later(
     make_store: StoreMaker, options: dict[str, Any], tmp_path: Path
 ) -> None:
-    alone = make_store(url="unix:///nobody")
+    alone = make_store(url="unix:///no-server")
     for fields in FIELDS[:3]:
         alone.get_or_create(Key(fields), lambda: b"made alone")
     # Given a process with a connection that does something else
@@ -160,7 +160,7 @@ def test_a_clear_without_redis_reaches_it_later(
     make_store: StoreMaker, options: dict[str, Any], tmp_path: Path
 ) -> None:
     make_store().get_or_create(Key(FIELDS[0]), lambda: b"old")
-    make_store(url="unix:///nobody").clear()
+    make_store(url="unix:///no-server").clear()
     assert make_store().get(Key(FIELDS[0])) is None
     elsewhere = make_store(home=str(tmp_path / "elsewhere"), key_file=str(Path(options["home"]) / "signing.key"))
     assert elsewhere.get(Key(FIELDS[0])) is None

@@ -33,7 +33,7 @@ def home(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def url(own_server: RedisServer) -> str:
-    """Return the URL of a server that nobody else uses."""
+    """Return the URL of a server that no other test uses."""
     return own_server.url
 
 
@@ -45,7 +45,7 @@ def make(make_store: StoreMaker, url: str, home: Path) -> StoreMaker:
 
 @pytest.fixture
 def look(own_server: RedisServer, home: Path) -> Callable[[], object]:
-    """Return what tells everything in files, with their times, and in Redis, with its own count of changes."""
+    """Return a function that returns all data in files, with their times, and in Redis, with its count of changes."""
 
     def see() -> object:
         files = {}
@@ -123,7 +123,7 @@ def test_nothing_changes_where_there_is_nothing_yet(
 def test_nothing_changes_when_redis_is_away(make: StoreMaker, look: Callable[[], object]) -> None:
     fill(make(), KEYS[:3])
     before = look()
-    exercise(make(read_only=True, url="unix:///nobody"))
+    exercise(make(read_only=True, url="unix:///no-server"))
     assert look() == before
 
 
@@ -246,7 +246,7 @@ def test_it_follows_a_clear_and_a_capacity_that_redis_has_heard_of(
 
 def test_it_follows_its_neighbours_on_the_node(make: StoreMaker) -> None:
     fill(make(), KEYS[:3])
-    with make(read_only=True, url="unix:///nobody") as store, make(url="unix:///nobody") as other:
+    with make(read_only=True, url="unix:///no-server") as store, make(url="unix:///no-server") as other:
         assert store.get(KEYS[0]) == payload(KEYS[0])
         other.clear()
         assert store.get(KEYS[0]) is None
@@ -281,7 +281,7 @@ def test_a_folder_that_cannot_be_written_to_is_all_it_needs(make: StoreMaker, ho
     for folder in folders:
         folder.chmod(0o500)
     try:
-        with make(read_only=True, url="unix:///nobody") as store:
+        with make(read_only=True, url="unix:///no-server") as store:
             assert store.get_many(KEYS[:3]).count(None) == 0
     finally:
         for folder in folders:

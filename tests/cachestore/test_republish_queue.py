@@ -85,7 +85,7 @@ def test_an_entry_that_is_lost_at_the_end_of_its_creator_comes_back(
 
 
 def remove_from_books(server: RedisServer, store: CacheStore, key: Key) -> None:
-    """Let Redis forget an entry without a trace, but for its value."""
+    """Make Redis lose the bookkeeping of an entry, but not its value."""
     prefix = f"poolrt:{{{store.options.namespace}}}"
     with server.client() as client:
         client.zrem(f"{prefix}:z", key.digest)
@@ -117,7 +117,7 @@ def test_what_redis_has_dropped_for_capacity_does_not_come_back_in_the_place_of_
 def test_a_node_that_meets_redis_for_the_first_time_publishes_only_what_was_never_published(
     own_server: RedisServer, make_store: StoreMaker, options: dict[str, Any]
 ) -> None:
-    alone = make_store(url="unix:///nobody")
+    alone = make_store(url="unix:///no-server")
     fill(alone, KEYS[:6])
     alone.close()
     for key in KEYS[:3]:
@@ -135,7 +135,7 @@ def test_a_key_that_two_nodes_have_created_without_redis_has_two_creations(
         {"home": str(tmp_path / "t"), "key_file": str(Path(options["home"]) / "signing.key")},
     ]
     for home in homes:
-        alone = make_store(url="unix:///nobody", **home)
+        alone = make_store(url="unix:///no-server", **home)
         fill(alone, KEYS[:1])
         assert [entry.creations for entry in alone.entries()] == [None]
     here, there = (make_store(url=own_server.url, **home) for home in homes)
@@ -177,7 +177,7 @@ def test_a_lease_that_ran_out_does_not_keep_a_late_entry_away(own_server: RedisS
     tier = store._components.limits.tier()
     assert tier is not None
     tier.leases.acquire(KEYS[0].digest, "somebody", "elsewhere - - - -", None)
-    alone = make_store(url="unix:///nobody")
+    alone = make_store(url="unix:///no-server")
     fill(alone, KEYS[:1])
     wait_until(lambda: store.stats()["entries"] == 1)
     assert store.stats()["late"] == 1
@@ -189,7 +189,7 @@ def test_a_full_redis_is_not_asked_to_make_room_for_late_entries(
     store = make_store(url=own_server.url)
     fill(store, KEYS[:20])
     store.stats()
-    alone = make_store(url="unix:///nobody")
+    alone = make_store(url="unix:///no-server")
     fill(alone, KEYS[20:])
     with own_server.client() as client:
         client.config_set("maxmemory", 1)
@@ -205,7 +205,7 @@ def test_a_full_redis_is_not_asked_to_make_room_for_late_entries(
 def test_publishing_takes_a_bounded_share_of_a_call(own_server: RedisServer, make_store: StoreMaker) -> None:
     # Given a node that owes six entries, and a link that takes longer for one than a call may spend
     owed = [Key({"large": number}) for number in range(6)]
-    alone = make_store(url="unix:///nobody")
+    alone = make_store(url="unix:///no-server")
     for key in owed:
         alone.get_or_create(key, lambda: b"x" * 300_000)
     with Proxy(own_server.url.removeprefix("unix://"), bytes_per_s=3e6) as link, own_server.client() as client:
@@ -223,7 +223,7 @@ def test_publishing_takes_a_bounded_share_of_a_call(own_server: RedisServer, mak
 def test_a_distant_redis_gets_many_entries_in_one_round_trip(own_server: RedisServer, make_store: StoreMaker) -> None:
     # Given a node that owes many small entries, and a round trip that takes most of a call's share
     owed = [Key({"small": number}) for number in range(120)]
-    fill(make_store(url="unix:///nobody"), owed)
+    fill(make_store(url="unix:///no-server"), owed)
     with Proxy(own_server.url.removeprefix("unix://"), delay_s=0.02) as link:
         store = make_store(url=link.url)
         # When a process calls until all are paid

@@ -46,7 +46,7 @@ def open_store(
     elif backend == "secure server":
         options["url"] = request.getfixturevalue("secure_server").address_of_user(namespace)
     elif backend != "server":
-        options["url"] = {"embedded": None, "away": f"unix://{tmp_path}/nobody"}[backend]
+        options["url"] = {"embedded": None, "away": f"unix://{tmp_path}/no-server"}[backend]
     return lambda **more: make_store(**{**options, **more})
 
 

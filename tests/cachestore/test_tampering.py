@@ -1,4 +1,4 @@
-"""Damaged and forged entries, in files and in Redis: never served, counted, removed, created anew."""
+"""Damaged and forged entries, in files and in Redis: never served, counted, removed, created again."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def flipped(position: int) -> Tamper:
 
 
 def forged(namespace: str) -> bytes:
-    """Return an entry that someone with another key has made."""
+    """Return an entry that is signed with another key."""
     return EntryCodec(SigningKey(b"someone else's key"), namespace).pack(KEY.canonical, b"evil", META)
 
 
@@ -49,15 +49,15 @@ REGIONS = [0, 8, 16, 31, 36, 60, -40, -1]
 
 @pytest.mark.parametrize("position", REGIONS)
 def test_a_flipped_bit_in_a_file_is_noticed(make_store: StoreMaker, home: Path, position: int) -> None:
-    make_store(url="unix:///nobody").get_or_create(KEY, lambda: b"x" * 100)
+    make_store(url="unix:///no-server").get_or_create(KEY, lambda: b"x" * 100)
     path = entry_file(home)
     path.write_bytes(flipped(position)(path.read_bytes()))
-    store = make_store(url="unix:///nobody")
+    store = make_store(url="unix:///no-server")
     outcome = store.fetch_or_create(KEY, lambda: b"x" * 100)
     assert (outcome.source, outcome.value) == ("created", b"x" * 100)
     stats = store.stats()
     assert (stats["corrupt"], stats["forged"], stats["misses"], stats["creations"]) == (1, 0, 2, 2)
-    assert make_store(url="unix:///nobody").get(KEY) == b"x" * 100
+    assert make_store(url="unix:///no-server").get(KEY) == b"x" * 100
 
 
 @pytest.mark.parametrize("position", REGIONS)
@@ -79,9 +79,9 @@ def test_a_flipped_bit_in_redis_is_noticed(
 
 
 def test_a_forged_file_is_refused(make_store: StoreMaker, home: Path, namespace: str) -> None:
-    make_store(url="unix:///nobody").get_or_create(KEY, lambda: b"good")
+    make_store(url="unix:///no-server").get_or_create(KEY, lambda: b"good")
     entry_file(home).write_bytes(forged(namespace))
-    store = make_store(url="unix:///nobody")
+    store = make_store(url="unix:///no-server")
     assert store.get(KEY) is None
     assert not list(home.glob("*/entries/*/*"))
     assert store.get_or_create(KEY, lambda: b"good") == b"good"
@@ -130,7 +130,7 @@ class CollidingKey(Key):
 
 @pytest.mark.parametrize("away", [False, True])
 def test_two_keys_with_one_digest_never_get_each_others_payload(make_store: StoreMaker, away: bool) -> None:
-    options: dict[str, Any] = {"url": "unix:///nobody"} if away else {}
+    options: dict[str, Any] = {"url": "unix:///no-server"} if away else {}
     colliding = CollidingKey({"other": 1})
     for _ in range(2):
         assert make_store(**options).get_or_create(KEY, lambda: b"of KEY") == b"of KEY"
@@ -187,7 +187,7 @@ def test_garbage_in_redis_costs_no_result(
     fresh.clear()
     fresh.set_capacity(10)
     if kind == "m" and garbage == "no numbers":
-        # Generation and capacity are put right by the next who sets them
+        # The next change of generation or capacity repairs them
         last = make_store(url=own_server.url)
         assert (last.capacity, last.status().reachable) == (10, True)
 

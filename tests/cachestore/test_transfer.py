@@ -1,4 +1,4 @@
-"""Export and import between stores: what comes over, what stays as it was, and what is refused before anything changes."""
+"""Export and import between stores: entries that come over, those that stay, and bundles that change nothing."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def snapshot(folder: Path) -> dict[str, bytes]:
 
 def never() -> bytes:
     """Fail instead of creating."""
-    raise AssertionError("created what was imported")
+    raise AssertionError("an imported entry was created")
 
 
 def test_what_one_host_exports_another_need_not_create(
@@ -67,10 +67,16 @@ def test_what_one_host_exports_another_need_not_create(
     report = make_store().export(path)
     assert (report.entries, report.skipped, report.redis) == (8, 0, True)
     assert report.bytes < path.stat().st_size
-    told = elsewhere().import_(path)
-    assert (told.entries, told.imported, told.bytes, told.present, told.no_room, told.busy, told.redis) == (
-        *(8, 8, report.bytes, 0, 0, 0, True),
-    )
+    result = elsewhere().import_(path)
+    assert (
+        result.entries,
+        result.imported,
+        result.bytes,
+        result.present,
+        result.no_room,
+        result.busy,
+        result.redis,
+    ) == (*(8, 8, report.bytes, 0, 0, 0, True),)
     for key in KEYS:
         assert elsewhere().get_or_create(key, never) == payload(key)
     # and so for a third host on the same Redis
@@ -84,9 +90,9 @@ def test_an_import_without_redis_goes_to_files_and_reaches_redis_later(
 ) -> None:
     fill(make_store())
     make_store().export(path)
-    told = elsewhere(url="unix:///nobody").import_(path)
-    assert (told.imported, told.redis) == (8, False)
-    assert elsewhere(url="unix:///nobody").get_or_create(KEYS[0], never) == payload(KEYS[0])
+    result = elsewhere(url="unix:///no-server").import_(path)
+    assert (result.imported, result.redis) == (8, False)
+    assert elsewhere(url="unix:///no-server").get_or_create(KEYS[0], never) == payload(KEYS[0])
     with elsewhere() as connected:
         wait_until(lambda: connected.stats()["entries"] == 8)
 
@@ -96,8 +102,8 @@ def test_an_import_for_this_node_only_asks_no_redis_and_publishes_what_is_used(
 ) -> None:
     fill(make_store())
     make_store().export(path)
-    told = elsewhere().import_(path, node_only=True)
-    assert (told.imported, told.redis) == (8, False)
+    result = elsewhere().import_(path, node_only=True)
+    assert (result.imported, result.redis) == (8, False)
     assert elsewhere(home=str(path.parent / "third")).size == 0
     with elsewhere() as user:
         assert user.get_or_create(KEYS[3], never) == payload(KEYS[3])
@@ -106,7 +112,7 @@ def test_an_import_for_this_node_only_asks_no_redis_and_publishes_what_is_used(
 
 
 def test_files_alone_can_be_exported(make_store: StoreMaker, elsewhere: Elsewhere, path: Path) -> None:
-    away = {"url": "unix:///nobody"}
+    away = {"url": "unix:///no-server"}
     fill(make_store(**away))
     report = make_store(**away).export(path)
     assert (report.entries, report.redis) == (8, False)
@@ -115,7 +121,7 @@ def test_files_alone_can_be_exported(make_store: StoreMaker, elsewhere: Elsewher
 
 def test_entries_of_redis_and_of_files_come_into_one_bundle(make_store: StoreMaker, path: Path) -> None:
     fill(make_store(), KEYS[:4])
-    fill(make_store(url="unix:///nobody"), KEYS[4:])
+    fill(make_store(url="unix:///no-server"), KEYS[4:])
     other_home = {"home": str(path.parent / "other"), "key_file": make_store().options.home + "/signing.key"}
     fill(make_store(**other_home), [Key({"n": "elsewhere"})])
     assert make_store().export(path).entries == 9
@@ -138,13 +144,13 @@ def test_what_is_there_stays_as_it_is(make_store: StoreMaker, elsewhere: Elsewhe
     fill(make_store())
     make_store().export(path)
     elsewhere().get_or_create(KEYS[0], lambda: b"their own")
-    told = elsewhere().import_(path)
-    assert (told.imported, told.present) == (7, 1)
+    result = elsewhere().import_(path)
+    assert (result.imported, result.present) == (7, 1)
     assert elsewhere().get(KEYS[0]) == b"their own"
     again = elsewhere().import_(path)
     assert (again.imported, again.present, again.bytes) == (0, 8, 0)
     # nor do files on their own give way
-    alone = elsewhere(url="unix:///nobody").import_(path)
+    alone = elsewhere(url="unix:///no-server").import_(path)
     assert (alone.imported, alone.present) == (0, 8)
     assert elsewhere().get(KEYS[0]) == b"their own"
 
@@ -155,13 +161,13 @@ def test_an_import_keeps_to_the_capacity_and_takes_the_last_used(
 ) -> None:
     fill(make_store())
     make_store().export(path)
-    options = {"url": "unix:///nobody"} if away else {}
+    options = {"url": "unix:///no-server"} if away else {}
     mine = Key({"mine": 1})
     with elsewhere(**options) as store:
         store.set_capacity(4)
         store.get_or_create(mine, lambda: b"mine")
-        told = store.import_(path)
-        assert (told.imported, told.no_room, store.size) == (3, 5, 4)
+        result = store.import_(path)
+        assert (result.imported, result.no_room, store.size) == (3, 5, 4)
         assert {entry.digest for entry in store.entries()} == {mine.digest, *(key.digest for key in KEYS[5:])}
         assert store.stats()["evictions"] == 0
 
@@ -173,12 +179,12 @@ def test_an_import_keeps_to_the_capacity_in_bytes(
     fill(make_store(), KEYS[:2], size=9600)
     fill(make_store(), KEYS[2:])
     make_store().export(path)
-    with elsewhere(**({"url": "unix:///nobody"} if away else {})) as store:
+    with elsewhere(**({"url": "unix:///no-server"} if away else {})) as store:
         store.set_capacity(bytes=15_000)
-        told = store.import_(path)
+        result = store.import_(path)
         # All six small ones fit, neither of the large ones with them.
-        assert (told.imported, told.no_room) == (6, 2)
-        assert store.stats()["bytes"] == told.bytes <= 15_000
+        assert (result.imported, result.no_room) == (6, 2)
+        assert store.stats()["bytes"] == result.bytes <= 15_000
 
 
 def test_nothing_comes_into_a_store_that_is_off(make_store: StoreMaker, elsewhere: Elsewhere, path: Path) -> None:
@@ -186,8 +192,8 @@ def test_nothing_comes_into_a_store_that_is_off(make_store: StoreMaker, elsewher
     make_store().export(path)
     with elsewhere() as store:
         store.set_capacity(0)
-        told = store.import_(path)
-        assert (told.imported, told.no_room, store.size) == (0, 8, 0)
+        result = store.import_(path)
+        assert (result.imported, result.no_room, store.size) == (0, 8, 0)
         store.set_capacity(8)
         assert store.import_(path).imported == 8
 
@@ -204,29 +210,29 @@ def test_an_entry_that_is_just_being_created_is_left_to_its_creator(
         return b"their own"
 
     elsewhere().get_or_create(KEYS[0], create)
-    assert [(told.imported, told.busy) for told in reports] == [(7, 1)]
+    assert [(result.imported, result.busy) for result in reports] == [(7, 1)]
     assert elsewhere().get(KEYS[0]) == b"their own"
 
 
-def test_a_bundle_comes_into_another_namespace_signed_anew(
+def test_a_bundle_comes_into_another_namespace_signed_again(
     make_store: StoreMaker, elsewhere: Elsewhere, namespace: str, path: Path
 ) -> None:
     fill(make_store())
     make_store().export(path)
     before = make_store().entries()
-    told = elsewhere(namespace="another").import_(path)
-    assert (told.namespace, told.imported) == (namespace, 8)
+    result = elsewhere(namespace="another").import_(path)
+    assert (result.namespace, result.imported) == (namespace, 8)
     other = elsewhere(namespace="another", home=str(path.parent / "third"))
     assert [other.fetch_or_create(key, never).source for key in KEYS] == ["redis"] * 8
     assert other.verify().problems == ()
     assert elsewhere().get(KEYS[0]) is None
     for old, new in zip(before, other.entries(), strict=True):
-        # Who made it, when and in what time is still told.
+        # The entry still has its creator, its time and its duration.
         assert (new.digest, new.creator, new.seconds, new.bytes) == (old.digest, old.creator, old.seconds, old.bytes)
 
 
 def test_what_is_not_sound_is_left_out(make_store: StoreMaker, home: Path, elsewhere: Elsewhere, path: Path) -> None:
-    away = {"url": "unix:///nobody"}
+    away = {"url": "unix:///no-server"}
     fill(make_store(**away))
     (file,) = home.glob(f"*/entries/*/{KEYS[0].digest}")
     file.write_bytes(file.read_bytes()[:-1])
@@ -238,17 +244,17 @@ def test_what_is_not_sound_is_left_out(make_store: StoreMaker, home: Path, elsew
     assert make_store().export(path).entries == 8
 
 
-def test_progress_is_told_for_each_entry(make_store: StoreMaker, elsewhere: Elsewhere, path: Path) -> None:
+def test_progress_is_reported_for_each_entry(make_store: StoreMaker, elsewhere: Elsewhere, path: Path) -> None:
     fill(make_store())
     for step in (make_store().export, elsewhere().import_):
-        told: list[tuple[int, int]] = []
-        step(path, progress=lambda done, total, told=told: told.append((done, total)))  # type: ignore[misc]
-        assert told == [(number, 8) for number in range(1, 9)]
+        result: list[tuple[int, int]] = []
+        step(path, progress=lambda done, total, result=result: result.append((done, total)))  # type: ignore[misc]
+        assert result == [(number, 8) for number in range(1, 9)]
 
 
 @pytest.fixture
 def untouched(elsewhere: Elsewhere, own_server: RedisServer, tmp_path: Path) -> Callable[[], object]:
-    """Return what tells everything that another host has, in files and in Redis."""
+    """Return a function that returns all data of another host, in files and in Redis."""
     with elsewhere() as store:
         store.get_or_create(Key({"n": "mine"}), lambda: b"mine")
 
@@ -322,8 +328,8 @@ def test_a_redis_that_dies_during_an_import_costs_nothing(
         if done == 3:
             own_server.kill()
 
-    told = elsewhere().import_(path, progress=die)
-    assert (told.imported, told.redis) == (8, False)
+    result = elsewhere().import_(path, progress=die)
+    assert (result.imported, result.redis) == (8, False)
     assert [elsewhere().get(key) for key in KEYS] == [payload(key) for key in KEYS]
     own_server.start()
     with elsewhere() as store:
@@ -354,9 +360,9 @@ def test_one_entry_at_a_time_is_in_memory(make_store: StoreMaker, elsewhere: Els
 
     size = 1 << 20
     keys = [Key({"n": number}) for number in range(24)]
-    with make_store(url="unix:///nobody", memory_bytes=0) as store:
+    with make_store(url="unix:///no-server", memory_bytes=0) as store:
         fill(store, keys, size)
-        other = elsewhere(url="unix:///nobody", memory_bytes=0)
+        other = elsewhere(url="unix:///no-server", memory_bytes=0)
         tracemalloc.start()
         try:
             store.export(path)

@@ -1,4 +1,4 @@
-"""Do the drills: `python -m tests.drills [--only NAME]... [--rounds N] [--short] [--json] [--list]`.
+"""Run the drills: `python -m tests.drills [--only NAME]... [--rounds N] [--short] [--json] [--list]`.
 
 Progress goes to standard error, the table (or one JSON object) to standard output. Exit status 0: every bound holds; 1: one
 is broken; 2: wrong usage.
@@ -25,23 +25,23 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--repeat", type=_rounds, default=1, metavar="N", help="do each drill N times")
     parser.add_argument("--short", action="store_true", help="the small numbers of the test suite")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--list", action="store_true", help="tell which drills there are")
-    told = parser.parse_args(arguments)
-    if told.list:
+    parser.add_argument("--list", action="store_true", help="list the drills")
+    chosen = parser.parse_args(arguments)
+    if chosen.list:
         for name in DRILLS:
             print(f"{name:26}{describe(name)}")
         return 0
-    scale = SHORT if told.short else LONG
-    if told.rounds:
-        scale = replace(scale, rounds=told.rounds)
-    names = [name for name in told.only or DRILLS for _ in range(told.repeat)]
+    scale = SHORT if chosen.short else LONG
+    if chosen.rounds:
+        scale = replace(scale, rounds=chosen.rounds)
+    names = [name for name in chosen.only or DRILLS for _ in range(chosen.repeat)]
     outcomes = []
     for number, name in enumerate(names, 1):
         print(f"[{number}/{len(names)}] {name}: {describe(name)}", file=sys.stderr, flush=True)
         outcomes.append(play(name, scale))
         for line in _remarks(outcomes[-1]):
             print(f"    {line}", file=sys.stderr, flush=True)
-    if told.json:
+    if chosen.json:
         print(json.dumps({"drills": [outcome.as_dict() for outcome in outcomes]}))
     else:
         print(table(outcomes))

@@ -1,4 +1,4 @@
-"""A process of a drill: it asks a store for entries and writes down what it got, how long it took, and what it made.
+"""A process of a drill: it requests entries of a store and logs its results, their times, and its creations.
 
 Two files tell what happened, also of actors that were killed: the log of creations, shared by all, where `begin` and
 `end` stand around each creation, and a file of results of its own, one line a call. Payloads begin with a name of the
@@ -64,7 +64,7 @@ class Job:
 class Call:
     """One call: the entry's number, where it came from, the creation it was made in, and seconds without our creating.
 
-    `good` tells whether the payload was the right one; `error` is the wire form of what was raised, if anything was.
+    `good` is whether the payload was the right one; `error` is the wire form of the raised error, if any.
     `delayed_s` is how long the actor was ready to go on and other processes had the cores.
     """
 
@@ -134,7 +134,7 @@ class _Creation:
         job, number = self._job, self._number
         name = os.urandom(NAME_SIZE)
         begin = time.monotonic()
-        # Decided first: whoever is killed as soon as this is in the log has had its turn at being slow.
+        # Decided first: an actor that is killed once this is in the log has been slow once.
         seconds = job.slow[number] if number in job.slow and self._is_first() else job.create_s
         self._note("begin", name)
         time.sleep(seconds)
@@ -161,7 +161,7 @@ class _Creation:
 
 
 def _delayed_s() -> float:
-    """Return how long this thread has been waiting for a core so far, in seconds; 0 where the kernel does not tell."""
+    """Return how long this thread has been waiting for a core so far, in seconds; 0 where the kernel does not count it."""
     try:
         with open("/proc/thread-self/schedstat", "rb") as file:
             return int(file.read().split()[1]) / 1e9

@@ -43,7 +43,7 @@ def kill_creators(stage: Stage) -> None:
 
 
 def kill_creators_elsewhere(stage: Stage) -> None:
-    """Kill (-9) creators that nobody can look up, as on other hosts: their leases have to run out."""
+    """Kill (-9) creators that no process can look up, as on other hosts: their leases have to expire."""
     lease_s = stage.scale.lease_s
     _kill(stage, lease_s, longest_s=lease_s + AFTER_LEASE_S, elsewhere=True)
 
@@ -104,7 +104,7 @@ def stop_creators(stage: Stage) -> None:
     stage.await_entries(store, scale.keys)
     with server.client() as client:
         client.ping()
-    stage.expect(_made_in(stage, store, server.url) == newer, "a late result stands in the place of a newer one")
+    stage.expect(_made_in(stage, store, server.url) == newer, "a late result has replaced a newer one")
     stage.check_counters(store.stats(), takeovers=len(slow), duplicates=len(slow), late=0, degraded=0)
     stage.check_books(store, server)
 
@@ -130,7 +130,7 @@ def hang(stage: Stage) -> None:
 
 
 def error(stage: Stage) -> None:
-    """A creator fails: all who wait get its error, and the next who asks tries again, once."""
+    """A creator fails: all waiting processes get its error, and the next caller tries again, once."""
     server = stage.server()
     options = stage.options(server.url)
     swarm = stage.swarm()
@@ -145,7 +145,7 @@ def error(stage: Stage) -> None:
         callers = stage.crowd(swarm, options, keys=[0], gate=str(gate), fail="no such type")
         begin = time.monotonic()
         swarm.go(*callers)
-        # All wait for the one creation, so that nobody who comes later may be handed its error.
+        # All wait for the one creation, so that no later caller may get its error.
         with server.client() as client:
             await_all_at(key_of(0).digest, [caller.pid for caller in callers], client)
         gate.touch()
@@ -165,7 +165,7 @@ def error(stage: Stage) -> None:
 
 
 def clear_meanwhile(stage: Stage) -> None:
-    """`clear` while creators are at work: they get what they made, nothing of it is kept, and one waiter creates anew."""
+    """`clear` while creators are at work: they get their results, which are not kept, and one waiter creates again."""
     scale = stage.scale
     server = stage.server()
     options = stage.options(server.url)
@@ -207,7 +207,7 @@ def fork_meanwhile(stage: Stage) -> None:
     stage.count_creations(swarm, scale.keys, scale.keys)
     calls = stage.check_calls(actors, CALL_S)
     swarm.await_that(lambda: len(_children(swarm)) == len(forks), "the forked children's ends")
-    stage.expect(_children(swarm) == ["0"] * len(forks), "a forked child did not get what it asked for")
+    stage.expect(_children(swarm) == ["0"] * len(forks), "a forked child did not get its entry")
     store = stage.store(options)
     stage.await_entries(store, scale.keys + len(forks))
     stats = store.stats()

@@ -42,8 +42,8 @@ class ForkServer:
 
     def fork(self, job: Job, results: Path, pipe: socket.socket) -> int:
         """Start an actor with one end of a pipe; return its process id."""
-        told = json.dumps({**asdict(job), "results": str(results)}).encode()
-        socket.send_fds(self._control, [told], [pipe.fileno()])
+        message = json.dumps({**asdict(job), "results": str(results)}).encode()
+        socket.send_fds(self._control, [message], [pipe.fileno()])
         return int(self._control.recv(64))
 
     def __enter__(self) -> Self:
@@ -59,11 +59,11 @@ class ForkServer:
 
 def main(control: socket.socket) -> None:
     """Fork one actor for each message; leave, and take all actors along, when there will be no more."""
-    # Actors that end are reaped by the kernel; nobody asks for their status, since those that succeed say so.
+    # The kernel reaps ended actors; their status is not needed, since the successful ones report it.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     while True:
-        told, pipes, _, _ = socket.recv_fds(control, _LONGEST_JOB, 1)
-        if not told:
+        message, pipes, _, _ = socket.recv_fds(control, _LONGEST_JOB, 1)
+        if not message:
             os.killpg(0, signal.SIGKILL)
         pid = os.fork()
         if pid == 0:
@@ -71,7 +71,7 @@ def main(control: socket.socket) -> None:
             control.close()
             # A process that ends without `done` has failed; its traceback goes to standard error.
             with socket.socket(fileno=pipes[0]) as pipe:
-                job = json.loads(told)
+                job = json.loads(message)
                 results = job.pop("results")
                 slow = {int(key): seconds for key, seconds in job.pop("slow").items()}
                 act(Job(**{**job, "slow": slow, "forks": tuple(job["forks"])}), results, pipe)

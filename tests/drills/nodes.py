@@ -44,7 +44,7 @@ def full_disk(stage: Stage) -> None:
     stage.check_books(elsewhere, server)
     alone = stage.swarm("alone")
     actors = stage.crowd(
-        alone, {**options, "url": "unix:///nobody"}, keys=list(range(1000, 1010)), size=size, file_limit=limit
+        alone, {**options, "url": "unix:///no-server"}, keys=list(range(1000, 1010)), size=size, file_limit=limit
     )
     alone.go()
     alone.join()
@@ -84,7 +84,7 @@ def wall_clock(stage: Stage) -> None:
     """The wall clock of a node steps back and forth, with Redis and without it; a stopped creator delays by a lease."""
     scale = stage.scale
     server = stage.server()
-    for url in (server.url, "unix:///nobody"):
+    for url in (server.url, "unix:///no-server"):
         name = "with" if url == server.url else "without"
         options = stage.options(url, name, namespace=f"{NAMESPACE}-{name}")
         clock = stage.folder / f"clock-{name}"
@@ -94,7 +94,7 @@ def wall_clock(stage: Stage) -> None:
         slow = {0: scale.lease_s, scale.keys // 2: 0.3 + 2 * stage.outcome.noise_s}
         stage.crowd(swarm, options, clock=str(clock), slow=slow, pause_s=scale.pause_s)
         swarm.go()
-        # A step back while the first creator is stopped: what it left behind seems to come from the future.
+        # A step back while the first creator is stopped: its files seem to come from the future.
         stopped = swarm.await_creator(0)
         os.kill(stopped, signal.SIGSTOP)
         clock.write_text(str(-_STEP_S))
@@ -132,7 +132,7 @@ def redis_clock(stage: Stage) -> None:
     swarm.join(killed=tuple(killed))
     free = [actor for actor in swarm.actors if actor.pid not in killed]
     stage.check_calls(free, scale.lease_s + AFTER_LEASE_S)
-    # Nobody's work was taken for a dead creator's, but for those who were at work when the clock stepped forward.
+    # No creator was taken for dead, except those at work when the clock stepped forward.
     stage.count_creations(swarm, scale.keys + len(slow), scale.keys + len(slow) + 2 * scale.processes)
     clock.write_text(str(-_STEP_S))
     store = stage.store(stage.options(server.url, "home0"))
@@ -152,7 +152,7 @@ def _check_order(stage: Stage, store: CacheStore) -> None:
 
 
 def _mount_small(stage: Stage, home: Path) -> bool:
-    """Put a tmpfs of some entries' size at `home`; tell whether that is possible here."""
+    """Put a tmpfs of some entries' size at `home`; return whether that is possible here."""
     home.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", "size=256k,mode=0700", "tmpfs", str(home)]
     try:

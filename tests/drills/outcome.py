@@ -1,4 +1,4 @@
-"""What came of a drill: what was measured, and which bounds were broken."""
+"""The outcome of a drill: measurements, and broken bounds."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ class Outcome:
     """The result of one drill; times in seconds.
 
     `creations` and `in_redis` are one number, or the least and the greatest of several rounds. `longest_s` is the longest
-    call, without the caller's own creation; `noise_s` the longest that someone who was ready had to wait for a core, by
-    which the bounds on calls are later. `broken` holds one sentence for each bound that was broken, `skipped` the reason
+    call, without the caller's own creation; `noise_s` the longest wait of a ready process for a core, which is added to
+    the bounds on calls. `broken` holds one sentence for each bound that was broken, `skipped` the reason
     for which the drill could not be done here.
     """
 

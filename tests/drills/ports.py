@@ -1,4 +1,4 @@
-"""Ports that nobody else gets."""
+"""Ports that no other program gets."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Port:
             try:
                 if also:
                     kept.append(_bound(number + also))
-            except OSError:  # somebody has the second one
+            except OSError:  # the second one is taken
                 first.close()
                 continue
             self.number = number

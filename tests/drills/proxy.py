@@ -46,7 +46,7 @@ class Proxy:
         self._flowing.clear()
 
     def flow(self) -> None:
-        """Forward again, what was held back first."""
+        """Forward again, the held bytes first."""
         self._flowing.set()
 
     def lead_to(self, target: str) -> None:

@@ -52,7 +52,7 @@ def freeze_redis(stage: Stage) -> None:
 
 
 def freeze_until_all_have_ended(stage: Stage) -> None:
-    """SIGSTOP of Redis until all actors have ended: what they made is on the node, and nobody has told Redis yet."""
+    """SIGSTOP of Redis until all actors have ended: their entries are on the node, and not yet in Redis."""
     server = stage.server()
     with_faults = _Middle(stage, stage.options(server.url))
     with_faults.until(0.3)
@@ -85,7 +85,7 @@ def freeze_embedded(stage: Stage) -> None:
 
 
 def kill_embedded(stage: Stage) -> None:
-    """Kill (-9) the embedded server, three times: it is started again from its files by whoever needs it."""
+    """Kill (-9) the embedded server, three times: the next actor that needs it starts it again from its files."""
     options = stage.options(None)
     folder = Path(options["home"]) / "redis"
     stage.store(options).ping()
@@ -169,7 +169,7 @@ def evicting(stage: Stage) -> None:
 
 
 def tampered(stage: Stage) -> None:
-    """Entries in Redis are damaged, or replaced by others' that are signed with another key: refused, and made anew."""
+    """Entries in Redis are damaged, or replaced by others' that are signed with another key: refused, and made again."""
     scale = stage.scale
     server = stage.server()
     before = stage.store(stage.options(server.url, "before"))
@@ -178,7 +178,7 @@ def tampered(stage: Stage) -> None:
     foreign_key = stage.folder / "foreign.key"
     foreign_key.write_text(os.urandom(32).hex())
     foreign_key.chmod(0o600)
-    forger = stage.store({**stage.options("unix:///nobody", "forger"), "key_file": str(foreign_key)})
+    forger = stage.store({**stage.options("unix:///no-server", "forger"), "key_file": str(foreign_key)})
     damaged, forged = range(0, scale.keys, 5), range(1, scale.keys, 5)
     with server.client() as client:
         for number in damaged:
@@ -239,8 +239,8 @@ def read_only(stage: Stage) -> None:
     with_faults = _Middle(stage, stage.options(server.url))
     with server.client() as client:
         with_faults.until(0.3)
-        nobody = Port()
-        client.replicaof("127.0.0.1", str(nobody.number))
+        unused = Port()
+        client.replicaof("127.0.0.1", str(unused.number))
         time.sleep(stage.scale.outage_s)
         client.replicaof("NO", "ONE")
     with_faults.join()
@@ -321,7 +321,7 @@ class _Middle:
     def check(self, server: RedisServer | None, entries: int = 0, remembers: bool = False) -> list[Call]:
         """Hold everything against the bounds for a Redis that fails in the middle, and is back now.
 
-        `remembers` tells that it has lost nothing of what it was told, so that all counters must be right.
+        `remembers` means that it has lost no data, so that all counters must be exact.
         """
         stage, keys = self._stage, self._stage.scale.keys
         stage.count_creations(self.swarm, keys, keys + keys // _SPARE_SHARE)

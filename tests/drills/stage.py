@@ -1,6 +1,6 @@
-"""Where a drill takes place: a folder, servers, actors, a look at the store from outside, and the bounds to hold.
+"""The environment of a drill: a folder, servers, actors, a look at the store from outside, and its bounds.
 
-Everything that a drill starts is gone at the end of its block, also when it fails.
+Everything that a drill starts has ended at the end of its block, also when it fails.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ BACK_S: Final = 5.0
 #: Beyond a lease, in seconds, that a waiter may wait for a silent creator.
 AFTER_LEASE_S: Final = 1.0
 NAMESPACE: Final = "drill"
-#: Time, in seconds, for which a machine that is busy with other things can keep Redis from answering in time, and what is
-#: then counted though nothing has failed.
+#: Time, in seconds, for which other work on the machine can keep Redis from answering in time, and the counters that rise
+#: then without a failure.
 _STANDSTILL_S: Final = 0.2
 _OF_WAITING: Final = ("degraded", "late", "duplicates")
 
@@ -49,7 +49,7 @@ class DrillSkipped(Exception):
 
 
 class Stage:
-    """One drill's place."""
+    """The environment of one drill."""
 
     def __init__(self, drill: str, scale: Scale) -> None:
         self.scale = scale
@@ -124,10 +124,10 @@ class Stage:
         return self._stack.enter_context(Swarm(folder, self._fork_server))
 
     def job(self, swarm: Swarm, options: dict[str, Any], **more: Any) -> Job:
-        """Return a job for an actor: all keys in order, unless told otherwise."""
+        """Return a job for an actor: by default, all keys in order."""
         scale = self.scale
-        told = {"keys": list(range(scale.keys)), "size": scale.size, "create_s": scale.create_s, **more}
-        return Job(options=options, log=str(swarm.log), **told)
+        fields = {"keys": list(range(scale.keys)), "size": scale.size, "create_s": scale.create_s, **more}
+        return Job(options=options, log=str(swarm.log), **fields)
 
     def crowd(
         self, swarm: Swarm, options: dict[str, Any], shuffled: bool = False, processes: int = 0, **more: Any
@@ -153,7 +153,7 @@ class Stage:
         self.outcome.notes.append(text)
 
     def count_creations(self, swarm: Swarm, least: int, most: int) -> int:
-        """Take down the number of creations, which has to lie between two bounds."""
+        """Record the number of creations, which has to be between two bounds."""
         number = len(swarm.creations())
         self.outcome.creations.append(number)
         self.expect(least <= number <= most, f"{number} creations instead of {_range(least, most)}")
@@ -220,7 +220,7 @@ class Stage:
         return [misfit for misfit, fits in found.items() if not fits]
 
     def check_counters(self, stats: Stats, **exact: int) -> None:
-        """Compare counters with what they have to be; nothing was corrupt or forged unless told."""
+        """Compare counters with what they have to be; `corrupt` and `forged` are 0 unless given."""
         found: dict[str, Any] = dict(stats)
         for name, number in {"corrupt": 0, "forged": 0, **exact}.items():
             if name in _OF_WAITING and number == 0 and found[name] and self.outcome.noise_s > _STANDSTILL_S:
@@ -231,7 +231,7 @@ class Stage:
     def check_sums(self, stats: Stats, calls: Sequence[Call], swarm: Swarm, before: int = 0) -> None:
         """Compare counters with what actors saw, where no counter was lost: each call is one hit or one miss.
 
-        `before` entries have been created, each after a miss, by someone else.
+        `before` entries have been created, each after a miss, by other processes.
         """
         by_source = {source: sum(call.source == source for call in calls) for source in (*TIERS, "waited", "created")}
         for tier in TIERS:

@@ -1,4 +1,4 @@
-"""Some actors: let them go at once, wait for them, and read what they wrote down."""
+"""Actors of a drill: release them at once, wait for them, and read their logs."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Actor:
         return [Call(*json.loads(line)) for line in text.splitlines(keepends=True) if line.endswith("\n")]
 
     def hear(self, word: bytes, deadline: float) -> bool:
-        """Wait for a word; tell whether it was said, and not the end of the process instead. Raises TimeoutError."""
+        """Wait for a line; return whether it came before the end of the process. Raises TimeoutError."""
         self.pipe.settimeout(max(0.001, deadline - time.monotonic()))
         try:
             return self.pipe.recv(16) == word

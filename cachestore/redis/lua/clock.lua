@@ -1,4 +1,4 @@
--- A clock that never stands still and never steps back while Redis keeps its memory.
+-- A clock that always advances, and never steps back while Redis keeps its memory.
 --
 -- KEYS used by the caller: <meta> hash, field `clock`.
 -- Microseconds since the epoch, or one more than the last tick; below 2^53, so a Lua number holds it exactly,

@@ -29,7 +29,7 @@ local function begin(new_run_id)
     -- It may list entries that were lost without being dropped.
     redis.call('UNLINK', ARGV[1] .. ':r')
   end
-  -- The sum, which is lost whenever the sizes are, begins anew with them; the looks to come fill them in again.
+  -- The sum, which is lost whenever the sizes are, starts again from 0 with them; later looks fill them in again.
   redis.call('UNLINK', sizes)
   redis.call('HSET', meta, 'entries', listed, 'mending', 1)
   redis.call('HDEL', meta, 'looked_to')

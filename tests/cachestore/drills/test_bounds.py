@@ -1,4 +1,4 @@
-"""A drill whose bound is broken says so: these are given faults that no store could bear."""
+"""A drill reports a broken bound: these have faults that no store could tolerate."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_the_command_prints_one_object_and_its_status_tells_whether_all_holds() 
 
 
 def test_a_drill_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Given a place where nobody else leaves anything, whose path is short enough for sockets
+    # Given a folder of the test's own, whose path is short enough for sockets
     with tempfile.TemporaryDirectory(prefix="poolrt-test-") as place:
         monkeypatch.setattr(tempfile, "tempdir", place)
         assert play("kill creators", SHORT).creations

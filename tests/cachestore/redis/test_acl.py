@@ -32,7 +32,7 @@ NO_PASSWORD: Final = f"#{'0' * 64}"
 KEYS: Final = [Key({"primitive": "test", "n": number}) for number in range(6)]
 #: What the server always grants: it is how one gets in and out.
 ALWAYS: Final = {"auth", "hello", "quit", "reset"}
-#: How a server says no; DEBUG and MODULE are nobody's on 7.0.
+#: A server's refusals; 7.0 denies DEBUG and MODULE to every user.
 DENIED: Final = "no permissions|NOPERM|(DEBUG|MODULE) command not allowed"
 
 
@@ -93,7 +93,7 @@ def rules() -> dict[str, str]:
     return found
 
 
-def test_the_file_says_what_the_code_needs_and_lets_nobody_in_until_a_password_is_set() -> None:
+def test_the_file_has_the_rules_of_the_code_and_admits_no_user_until_a_password_is_set() -> None:
     schema = Schema(NAMESPACE)
     assert rules() == {
         "default": "off",
@@ -204,7 +204,7 @@ def test_a_reader_can_read_and_no_more(make: StoreMaker, guarded: GuardedServer,
         assert client.exists(Schema(NAMESPACE).value(KEYS[2].digest)) == 0
 
 
-def test_nobody_gets_in_without_a_name(guarded: GuardedServer, make_store: StoreMaker) -> None:
+def test_no_client_is_admitted_without_a_name(guarded: GuardedServer, make_store: StoreMaker) -> None:
     with make_store(url=guarded.url, namespace=NAMESPACE) as store, pytest.raises(StoreUnavailable, match="uthentic"):
         store.ping()
     retry = Retry(NoBackoff(), 0)
@@ -237,7 +237,7 @@ def test_everything_else_is_denied(guarded: GuardedServer, user: str) -> None:
             name = "|".join(words).lower()
             if name in granted or name in ALWAYS:
                 continue
-            # Our own key as each argument: what is denied is the command. Before 7.0, SCRIPT stands for all its parts.
+            # Our own key as each argument, so the command is denied, not the key. Before 7.0, SCRIPT means all its subcommands.
             own = f"{Schema(NAMESPACE).prefix}:x"
             for extra in (["FLUSH"], ["KILL"], ["DEBUG"]) if name == "script" else ([],):
                 with pytest.raises(redis.ResponseError, match=DENIED):

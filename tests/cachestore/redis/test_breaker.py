@@ -11,7 +11,7 @@ from poolrt.cachestore.redis.breaker import CircuitBreaker
 
 
 class Clock:
-    """A clock that moves when it is told to."""
+    """A clock that moves only when it is set."""
 
     def __init__(self) -> None:
         self.now = 1000.0

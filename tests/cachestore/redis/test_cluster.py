@@ -200,7 +200,7 @@ def test_a_store_comes_back_to_the_node_that_it_was_given(
         right.start()
         cluster.agree()
         deadline = time.monotonic() + AGREE_S
-        # And gives it what was made meanwhile, and what it had lost
+        # And publishes the entries that were created meanwhile, and those that it had lost
         while store.size != 2 or not store.status().reachable:
             assert time.monotonic() < deadline
             time.sleep(0.05)

@@ -35,7 +35,7 @@ def pid_of(folder: Path) -> int:
     return int((folder / "redis.pid").read_text())
 
 
-def tell(server: EmbeddedServer, *command: str) -> object:
+def run_command(server: EmbeddedServer, *command: str) -> object:
     """Run one command."""
     import redis
 
@@ -65,7 +65,7 @@ def test_its_folder_and_socket_are_private(folder: Path) -> None:
     server.ensure()
     assert folder.stat().st_mode & 0o777 == 0o700
     assert os.stat(server.socket_path).st_mode & 0o077 == 0
-    assert tell(server, "CONFIG", "GET", "port") == {b"port": b"0"}
+    assert run_command(server, "CONFIG", "GET", "port") == {b"port": b"0"}
 
 
 def test_processes_that_start_at_once_share_one_server(folder: Path) -> None:
@@ -95,7 +95,7 @@ print(open(sys.argv[1] + "/redis.pid").read().strip(), server.is_running())
 def test_it_outlives_a_kill_with_its_data(folder: Path) -> None:
     server = EmbeddedServer(str(folder))
     server.ensure()
-    tell(server, "SET", "name", "value")
+    run_command(server, "SET", "name", "value")
     pid = pid_of(folder)
     os.kill(pid, signal.SIGKILL)
     deadline = time.monotonic() + 10
@@ -103,16 +103,16 @@ def test_it_outlives_a_kill_with_its_data(folder: Path) -> None:
         assert time.monotonic() < deadline
     server.ensure()
     assert pid_of(folder) != pid
-    assert tell(server, "GET", "name") == b"value"
+    assert run_command(server, "GET", "name") == b"value"
 
 
 def test_a_stop_keeps_its_data(folder: Path) -> None:
     server = EmbeddedServer(str(folder))
     server.ensure()
-    tell(server, "SET", "name", "value")
+    run_command(server, "SET", "name", "value")
     server.down()
     server.ensure()
-    assert tell(server, "GET", "name") == b"value"
+    assert run_command(server, "GET", "name") == b"value"
 
 
 @pytest.mark.parametrize("which", VERSIONS)
@@ -121,7 +121,7 @@ def test_data_that_it_cannot_read_are_set_aside(folder: Path, tmp_path: Path, wh
     for _ in range(2):
         # Nothing that was set aside before is in the way.
         server.ensure()
-        tell(server, "SET", "name", "value")
+        run_command(server, "SET", "name", "value")
         server.down()
         # Given data whose beginning is damaged
         (file,) = (
@@ -130,7 +130,7 @@ def test_data_that_it_cannot_read_are_set_aside(folder: Path, tmp_path: Path, wh
         file.write_bytes(b"damaged" + file.read_bytes()[7:])
         # When it is started, then it has none, and can keep others
         server.ensure()
-        assert tell(server, "DBSIZE") == 0
+        assert run_command(server, "DBSIZE") == 0
         aside = folder / "data.unreadable" / file.relative_to(folder / "data")
         assert aside.read_bytes().startswith(b"damaged")
 
@@ -138,13 +138,13 @@ def test_data_that_it_cannot_read_are_set_aside(folder: Path, tmp_path: Path, wh
 def test_data_are_not_set_aside_when_a_program_ends_without_complaining_of_them(folder: Path) -> None:
     server = EmbeddedServer(str(folder))
     server.ensure()
-    tell(server, "SET", "name", "value")
+    run_command(server, "SET", "name", "value")
     server.down()
     with pytest.raises(StoreUnavailable, match="ended"):
         EmbeddedServer(str(folder), program="/bin/true").ensure()
     assert not (folder / "data.unreadable").exists()
     server.ensure()
-    assert tell(server, "GET", "name") == b"value"
+    assert run_command(server, "GET", "name") == b"value"
 
 
 def test_a_path_too_long_for_a_socket_is_no_obstacle(tmp_path: Path) -> None:
@@ -198,7 +198,7 @@ def test_any_folder_name_will_do(tmp_path: Path, name: str) -> None:
     try:
         server.ensure()
         assert (tmp_path / name / "data").is_dir()
-        assert tell(server, "PING") in (b"PONG", True)
+        assert run_command(server, "PING") in (b"PONG", True)
     finally:
         server.down()
 
@@ -267,7 +267,7 @@ def test_its_watch_ends_with_it(folder: Path, end: str) -> None:
     wait_until(lambda: not watches(folder))
 
 
-def test_a_folder_of_someone_else_is_refused(tmp_path: Path) -> None:
+def test_a_folder_of_another_user_is_refused(tmp_path: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root can give folders away")
     folder = tmp_path / "redis"

@@ -45,7 +45,7 @@ def test_an_older_program_starts_where_a_newer_one_was(
     with make_store(**options, redis_server=programs[1]) as store:
         store.get_or_create(KEY, lambda: b"x")
         store.down()
-    # Given that it cannot read those data, then the files of this node are what is left, and come to Redis as they are used
+    # Given that it cannot read those data, then the entries in this node's files come to Redis as they are used
     with make_store(**options, redis_server=programs[0]) as store:
         store.ping()
         assert store.fetch_or_create(KEY, bytes).source == "files"

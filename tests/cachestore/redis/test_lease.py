@@ -1,4 +1,4 @@
-"""The lease protocol, step by step: who may publish, who is told what, and what comes too late."""
+"""The lease protocol, step by step: which creator may publish, the answers to waiters, and late results."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def own(tier: RedisTier, digest: str, nonce: str) -> Owned:
 
 
 def held(tier: RedisTier, digest: str, nonce: str, waited_for: int | None = None) -> Held:
-    """Return who holds the lease, which someone must."""
+    """Return the holder of the lease; there must be one."""
     answer = tier.leases.acquire(digest, nonce, "owner", waited_for)
     assert isinstance(answer, Held)
     return answer
@@ -90,7 +90,7 @@ def redis_ms(tier: RedisTier) -> int:
     return int(seconds) * 1000 + int(micros) // 1000
 
 
-def test_one_holds_the_lease_and_the_others_are_told_who(tier: RedisTier) -> None:
+def test_one_creator_holds_the_lease_and_the_others_get_its_name(tier: RedisTier) -> None:
     lease = own(tier, D1, "a")
     other = held(tier, D1, "b")
     assert (other.fence, other.owner, other.nonce) == (lease.fence, "owner", b"a")
@@ -145,7 +145,7 @@ def test_a_waiter_whose_wait_ran_out_as_the_creator_failed_does_not_create(tier:
     lease = own(tier, D1, "a")
     waited_for = held(tier, D1, "b").fence
     tier.leases.fail(D1, "a", lease.fence, b"signed failure")
-    # When it asks for the lease again, Then it is told how the one it waited for has ended
+    # When it asks for the lease again, Then the answer is how the former lease has ended
     assert tier.leases.acquire(D1, "b", "owner", waited_for) == Ended(b"signed failure", retry=False)
 
 
@@ -199,7 +199,7 @@ def test_a_late_creator_changes_nothing_while_another_is_at_work(make_tier: Make
     assert tier.get(D1) == b"newer"
 
 
-def test_a_late_creator_is_welcome_when_nobody_has_taken_over(make_tier: MakeTier) -> None:
+def test_a_late_creator_publishes_when_no_other_has_taken_over(make_tier: MakeTier) -> None:
     tier = make_tier(term_s=0.05)
     late = own(tier, D1, "late")
     expire(tier, D1)
@@ -270,12 +270,12 @@ def test_a_value_larger_than_the_capacity_in_bytes_only_serves_those_who_wait(ma
     assert tier.size() == (0, 0)
 
 
-def test_a_capacity_of_zero_is_told(make_tier: MakeTier) -> None:
+def test_a_capacity_of_zero_is_an_answer_of_its_own(make_tier: MakeTier) -> None:
     assert isinstance(make_tier(capacity=0).leases.acquire(D1, "a", "owner", None), Off)
 
 
 def put(tier: RedisTier, digest: str, size: int = 5) -> tuple[str, ...]:
-    """Publish a value; return what was dropped for it."""
+    """Publish a value; return the digests dropped for it."""
     return tier.leases.publish(
         digest, f"nonce {digest}", own(tier, digest, f"nonce {digest}").fence, 0, b"x" * size
     ).dropped
@@ -403,7 +403,7 @@ def test_scripts_are_loaded_again_after_redis_forgot_them(tier: RedisTier) -> No
 
 def test_a_server_that_is_not_there_is_unavailable() -> None:
     breaker = CircuitBreaker()
-    connection = RedisConnection("unix:///nobody", "unix:///nobody", 0.5, breaker)
+    connection = RedisConnection("unix:///no-server", "unix:///no-server", 0.5, breaker)
     with pytest.raises(StoreUnavailable):
         connection.command("PING")
     assert not breaker.allows()

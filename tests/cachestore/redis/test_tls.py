@@ -1,4 +1,4 @@
-"""A Redis behind TLS and a password, named by URL: who gets in, who does not, and what that costs."""
+"""A Redis behind TLS and a password, named by URL: which clients are admitted or refused, and at what cost."""
 
 from __future__ import annotations
 

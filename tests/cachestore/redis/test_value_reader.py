@@ -34,7 +34,7 @@ class Connection:
 
 
 class Script:
-    """A server of one answer: sends the pieces it was given to whoever asks, and then closes if told so."""
+    """A server of one answer: sends the given pieces to each client, and closes the connection then if asked to."""
 
     def __init__(self) -> None:
         self.made = 0
