@@ -1,1 +1,1 @@
-"""Threadpools: what a CPU stream computes on."""
+"""Threadpools: the threads that a CPU stream computes on."""

@@ -11,19 +11,19 @@ from .interface import ThreadpoolInterface
 
 
 class ExecutorPool(ThreadpoolInterface):
-    """Runs tasks on ``executor``, up to ``threads`` of them at a time; synchronous. The executor stays its owner's.
+    """Runs tasks on ``executor``, up to ``threads`` of them at a time; synchronous. The pool does not shut the executor down.
 
-    It must run callables in threads of this process. The calling thread runs the first task itself, and every one that
-    the executor has not begun when it comes to it, so that an executor whose threads are all busy waiting, as in nested
-    use, cannot deadlock. Where the executor refuses a task, as one that is shut down does, its error is raised when those
-    that it took have ended; so is an interrupt. Raises TypeError for what is no executor or one of processes, and
-    ValueError for less than one thread.
+    The executor must run callables in threads of this process. The calling thread runs the first task, and every other
+    one that the executor has not begun by then, so that an executor whose threads all wait, as in nested use, cannot
+    deadlock. If the executor refuses a task, as after its shutdown, its error is raised when the accepted tasks have
+    ended; so is an interrupt. Raises TypeError for another object or an executor of processes, and ValueError for less
+    than one thread.
     """
 
     def __init__(self, executor: Executor, threads: int) -> None:
         if not isinstance(executor, Executor):
             raise TypeError(f"executor: expect a concurrent.futures.Executor, got {type(executor).__name__}")
-        # Whoever has an executor of processes has imported its module, which takes long.
+        # Not imported here, which takes long: a caller that has an executor of processes has imported the module.
         processes = sys.modules.get("concurrent.futures.process")
         if processes is not None and isinstance(executor, processes.ProcessPoolExecutor):
             raise TypeError("executor: its processes cannot run tasks on memory of this one; expect one of threads")

@@ -1,6 +1,6 @@
-"""What a threadpool is to primitives, after oneDNN's threadpool interface and its asynchronous extension.
+"""The interface of threadpools, after oneDNN's threadpool interface and its asynchronous extension.
 
-A user's own pool is a subclass in plain Python: three methods, and two more where it is asynchronous.
+A user's own pool is a subclass in plain Python: three methods, and two more if it is asynchronous.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ KERNEL_TYPE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, c
 
 
 class KernelFailed(RuntimeError):
-    """A native kernel returned an error status. Raised by whoever waits for it."""
+    """A native kernel returned an error status. Raised in the thread that waits for the kernel."""
 
 
 class Region(NamedTuple):
     """A parallel region of native tasks: a kernel's entry point and the address of each task's packed arguments.
 
-    ``keep`` is whatever must live until the last task has run; what a task has raised may be its ``error``. ``name`` says
-    in errors what failed.
+    ``keep`` must live until the last task has run; its ``error``, if it has one, is what a task raised. Errors contain
+    ``name``.
     """
 
     function: int
@@ -34,7 +34,7 @@ class Region(NamedTuple):
     keep: object = None
 
     def failure(self) -> BaseException:
-        """Return the error of a task that returned an error status."""
+        """Return the error to raise for a task that returned an error status."""
         raised: BaseException | None = getattr(self.keep, "error", None)
         return raised or KernelFailed(f"{self.name or 'a native kernel'} failed")
 

@@ -1,7 +1,8 @@
-"""How parallel work is cut into jobs, decided before a region is submitted: none of them is empty or too short.
+"""The division of parallel work into jobs before a region is submitted: no job is empty or too short.
 
-One job a thread, or fewer where the work is short; on a pool that balances them itself several a thread, so that a
-thread that is held up leaves its share to the others. Jobs are as many as a multiple of the threads where they can be.
+Each thread has one job, or fewer threads have one if the work is short. On a pool that balances jobs each thread has
+several, so that the other threads can take those of a thread that is held up. If possible, the number of jobs is a
+multiple of the threads.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ _BALANCED: Final = 4
 
 
 class Jobs(NamedTuple):
-    """What decides on jobs: the threads, how many jobs each may have, the shortest that is worth a thread of its own."""
+    """The number of threads, the most jobs for each, and the shortest job that is worth a thread of its own."""
 
     threads: int
     each: int = 1
@@ -23,12 +24,12 @@ class Jobs(NamedTuple):
 
     @classmethod
     def on(cls, pool: ThreadpoolInterface) -> Jobs:
-        """Return how work is cut for a pool."""
+        """Return how to divide work for a pool."""
         balances = pool.get_flags() & ThreadpoolInterface.AUTO_BALANCING
         return cls(pool.get_num_threads(), _BALANCED if balances else 1, pool.least_job_ns)
 
     def cut(self, work: int, nanoseconds: int) -> int:
-        """Return into how many jobs so many items of work are cut that take so long together, at least one."""
+        """Return the number of jobs, at least 1, for ``work`` items that take ``nanoseconds`` together."""
         worth = max(1, nanoseconds // self.least_ns) if self.least_ns else work
         if worth >= self.threads:
             worth = self.threads * min(self.each, worth // self.threads)

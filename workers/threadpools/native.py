@@ -6,16 +6,14 @@ Regions run in order. Python callables can be tasks too; each call of one takes 
 
 from __future__ import annotations
 
-import os
 import threading
-import weakref
 from collections.abc import Callable, Sequence
-from types import TracebackType
 from typing import Final
 
 from ..engines.object_loader import NativeKernel, load_object
-from .interface import Region, ThreadpoolInterface
+from .interface import Region
 from .native_queue import CAPACITY, NativeQueue
+from .own_threads import OwnThreads
 from .python_tasks import python_region
 from .regions import PackedRegions
 from .sequential import SequentialPool
@@ -24,47 +22,32 @@ from .sequential import SequentialPool
 _SHARE: Final = CAPACITY // 4
 
 
-class NativePool(ThreadpoolInterface):
-    """A pool of ``threads`` threads.
+class NativePool(OwnThreads):
+    """A pool of ``threads`` threads that run native tasks without the interpreter.
 
-    Synchronous, the calling thread is one of them; ``asynchronous``, it only submits. Called from within a task,
-    regions run in place, so nesting of any depth cannot deadlock. Many threads may submit: to an asynchronous pool, in
-    one order for all; to a synchronous one, each in its own, and while the threads are at work for another one they
-    run in place too, so that nobody waits for tasks that take long or wait themselves. ``kernels`` are those of a
-    region loop, realized; unless given, they come from the primitive cache of this process. Raises ValueError for less
-    than one thread, what `PrimitiveCache.fetch` raises, and RuntimeError when used after `close` or in a process forked
-    from the pool's. An interrupt while a synchronous region is under way is raised when it has ended.
+    The calling thread is one of them unless ``asynchronous``. Called from within a task, regions run in place, so nesting
+    of any depth cannot deadlock. Any number of threads may submit. An asynchronous pool runs all regions in one order, a
+    synchronous one each thread's in that thread's order; while its threads run another caller's regions, a caller runs
+    its own in place, so that it does not wait for tasks that take long or wait themselves. ``kernels`` are those of a
+    region loop, realized; by default they come from the primitive cache of this process. An interrupt during a synchronous
+    region is raised when the region has ended.
 
-    What an asynchronous region keeps is let go of when it has ended, by whoever submits or waits next, and otherwise by
-    the pool itself a tenth of a second later.
+    Raises what `PrimitiveCache.fetch` raises, and RuntimeError when used after `close`. What an asynchronous region keeps
+    is released when it has ended: by the next thread that submits or waits, else by the pool a tenth of a second later.
     """
 
     #: A region of two jobs takes 5 us more than calling them.
     least_job_ns: int = 10_000
 
     def __init__(self, threads: int, asynchronous: bool = False, kernels: Sequence[NativeKernel] | None = None) -> None:
-        if threads < 1:
-            raise ValueError(f"a threadpool needs at least one thread, got {threads}")
-        self._num_threads = threads
-        self._asynchronous = asynchronous
-        self._process = os.getpid()
+        super().__init__(threads, asynchronous)
         loop, submit, *clock = _region_loop() if kernels is None else kernels
         self.clock = clock[0] if clock else None
         self._queue = NativeQueue(loop, submit)
-        self._closed = False
-        #: Held by the thread for which a synchronous pool's threads are at work.
-        self._turn = threading.Lock()
+        #: Held by the thread whose regions a synchronous pool's threads run.
+        self._occupied = threading.Lock()
         self._inside = threading.local()
-        self._threads = [
-            threading.Thread(target=self._queue.serve, name=f"poolrt-native-{i}", daemon=True)
-            for i in range(threads if asynchronous else threads - 1)
-        ]
-        for thread in self._threads:
-            thread.start()
-        weakref.finalize(self, self._queue.stop).atexit = False
-
-    def get_num_threads(self) -> int:
-        return self._num_threads
+        self._start(self._queue)
 
     def get_in_parallel(self) -> bool:
         return getattr(self._inside, "depth", 0) > 0
@@ -86,40 +69,16 @@ class NativePool(ThreadpoolInterface):
 
     def wait(self) -> None:
         if self.get_in_parallel():
-            return  # what was submitted from within a task has run in place
+            return  # a region submitted from within a task has run in place
         self._require_own()
         if not self._asynchronous:
-            return  # whoever submitted has waited
+            return  # submitting waited
         end = self._queue.submitted
         while self._queue.ended < end:
             self._queue.run(end, helps=False)
         error = self._queue.release()
         if error is not None:
             raise error
-
-    def close(self) -> None:
-        """Wait for all regions and stop the threads; raise the first error that nobody has waited for.
-
-        Nothing can be submitted any more. Without effect in a forked process, and when closed before.
-        """
-        if os.getpid() != self._process or self._closed:
-            return
-        self._closed = True
-        try:
-            self.wait()
-        finally:
-            self._queue.stop()
-            for thread in self._threads:
-                thread.join()
-            self._threads.clear()
-
-    def __enter__(self) -> NativePool:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _submit(self, regions: PackedRegions) -> None:
         self._require_own()
@@ -129,31 +88,31 @@ class NativePool(ThreadpoolInterface):
             self._queue.submit_and_keep(regions)
             return
         begin = 0
-        while begin < len(regions) and not self._turn.acquire(blocking=False):
+        while begin < len(regions) and not self._occupied.acquire(blocking=False):
             regions.run(begin)
             begin += 1
         if begin < len(regions):
             try:
                 self._run_on_threads(regions, begin)
             finally:
-                self._turn.release()
+                self._occupied.release()
         error = regions.take_failure()
         if error is not None:
             raise error
 
     def _run_on_threads(self, regions: PackedRegions, begin: int) -> None:
-        """Run regions from a number on; the calling thread has the turn, and helps."""
-        # Nobody else may be there to run what the queue has no room for.
+        """Run regions from a number on; the calling thread has `_occupied`, and helps."""
+        # In shares: no other thread may be free to run what the queue has no room for.
         for number in range(begin, len(regions), _SHARE):
             try:
                 with self._queue.lock:
                     self._queue.submit(regions, number, min(_SHARE, len(regions) - number))
             finally:
-                # Nobody else submits meanwhile.
+                # No other thread submits meanwhile.
                 self._run_until(self._queue.submitted)
 
     def _run_until(self, end: int) -> None:
-        """Run tasks until so many regions have ended: an interrupt must not free what other threads work on."""
+        """Run tasks until ``end`` regions have ended, despite interrupts: these must not free what other threads use."""
         interrupt: BaseException | None = None
         while True:
             try:
@@ -165,13 +124,9 @@ class NativePool(ThreadpoolInterface):
         if interrupt is not None:
             raise interrupt
 
-    def _require_own(self) -> None:
-        if os.getpid() != self._process:
-            raise RuntimeError("a threadpool cannot be used in a forked process: its threads are in the parent")
-
 
 def _region_loop() -> list[NativeKernel]:
-    """Return the kernels of the region loop, created where no one has them."""
+    """Return the kernels of the region loop from the primitive cache."""
     from ..desc import PrimitiveAttr
     from ..desc.operations.region_loop import RegionLoop
     from ..engines.target import cpu_target

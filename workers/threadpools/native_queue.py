@@ -1,4 +1,4 @@
-"""What the threads of a native pool share: a queue of regions in memory, and the compiled loop over it."""
+"""The queue that the threads of a native pool share: regions in memory, and the compiled loop over them."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from ..engines.object_loader import NativeKernel
 from .regions import PackedRegions
 
 _LINE: Final = 64
-#: Regions that the queue holds before whoever submits has to wait, a power of two.
+#: Regions that the queue holds before a thread that submits has to wait, a power of two.
 CAPACITY: Final = 1024
-#: How often a thread looks for the next region before it sleeps: some tens of microseconds.
+#: Times that a thread looks for the next region before it sleeps, in all some tens of microseconds.
 _SPINS: Final = 1000
 #: Words of the queue, each on a cache line of its own.
 _ENDED, _SUBMITTED, _, _, _STOP, _RING, _RING_SIZE, _RELEASED = range(8)
 
 
 class NativeQueue:
-    """Regions in the order of their submission. It outlives its pool in a thread that still runs.
+    """Regions in the order of their submission. A thread that still runs keeps the queue alive without its pool.
 
-    What belongs to a region that nobody waits for is kept until it has ended: `release` lets go of it. That is called by
-    whoever submits or waits next, and by a thread of the pool when nothing has happened for a tenth of a second.
+    The queue keeps what an asynchronous region needs until the region has ended. The next thread that submits or waits
+    releases it, or a thread of the pool once the pool has been idle for a tenth of a second.
     """
 
     def __init__(self, loop: NativeKernel, submit: NativeKernel) -> None:
@@ -56,23 +56,23 @@ class NativeQueue:
         self._call(1, self._start, regions.address_of(begin), count)
 
     def submit_and_keep(self, regions: PackedRegions) -> None:
-        """Append regions, and keep them until they have ended."""
+        """Append regions and keep them until they have ended."""
         with self.lock:
             ended = self._take_ended()
             self._kept.append((self.submitted + len(regions), regions))
             self.submit(regions, 0, len(regions))
-        # Outside the lock: whatever is freed may use the pool.
+        # Outside the lock: a finalizer may use the pool.
         del ended
 
     def run(self, until: int, helps: bool) -> None:
-        """Run tasks, or only wait, until so many regions have ended or a slice of time is over."""
+        """Run tasks, or unless ``helps`` only wait, until ``until`` regions have ended or a slice of time is over."""
         self._call(0, self._start, until, int(helps), _SPINS)
 
     def serve(self) -> None:
-        """Run tasks until told to stop, and those that are there then."""
+        """Run tasks until `stop`, and those that are queued then."""
         while not self._words[_STOP].value:
             self.run(-1, helps=True)
-            # Whoever has the lock may be waiting for this thread to make room, or is about to let go of everything itself.
+            # Without waiting: the lock's holder may wait for this thread to make room, or is about to release everything.
             if self.lock.acquire(blocking=False):
                 try:
                     ended = self._take_ended()
@@ -83,7 +83,7 @@ class NativeQueue:
             self.run(self.submitted, helps=True)
 
     def release(self) -> BaseException | None:
-        """Let go of what belongs to regions that have ended; return the first error since the last call, if there is one."""
+        """Release what ended regions needed; return the first error since the last call, if there is one."""
         with self.lock:
             ended = self._take_ended()
             error, self._error = self._error, None
@@ -91,12 +91,12 @@ class NativeQueue:
         return error
 
     def stop(self) -> None:
-        """Tell the threads to return when there is nothing to do."""
+        """Let the threads return once the queue is empty."""
         self._words[_STOP].value = 1
         self._call(1, self._start, 0, 0)
 
     def _take_ended(self) -> list[PackedRegions]:
-        """Return what is kept for regions that have ended, for the caller to let go of; remember the first error."""
+        """Remove and return the ended regions, for the caller to drop; remember their first error."""
         ended, found = self.ended, []
         while self._kept and self._kept[0][0] <= ended:
             regions = self._kept.popleft()[1]

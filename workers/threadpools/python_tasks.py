@@ -12,10 +12,10 @@ from .interface import KERNEL_TYPE, Region
 def python_region(n: int, fn: Callable[[int, int], None], inside: threading.local) -> Region:
     """Return a region that runs ``fn(i, n)`` for each i below n, with ``inside.depth`` above 0 meanwhile.
 
-    It keeps ``fn``; `error` of what it keeps is the first exception of a task.
+    The region's ``keep`` holds ``fn``; its `error` is the first exception of a task.
     """
     tasks = _PythonTasks(n, fn, inside)
-    # What is kept must not lead to the callback from there, or only the garbage collector would free ``fn``.
+    # The callback must not be reachable from the tasks, or only the garbage collector would free ``fn``.
     callback = KERNEL_TYPE(tasks)
     numbers = (ctypes.c_int64 * n)(*range(n))
     start = ctypes.addressof(numbers)
@@ -25,7 +25,7 @@ def python_region(n: int, fn: Callable[[int, int], None], inside: threading.loca
 
 
 class _PythonTasks:
-    """Called as a native kernel is; the argument is the number of a task."""
+    """Callable like a native kernel, with the address of a task's number as the argument."""
 
     def __init__(self, n: int, fn: Callable[[int, int], None], inside: threading.local) -> None:
         self._n = n
@@ -46,7 +46,7 @@ class _PythonTasks:
 
 
 class _Kept:
-    """What must live as long as the region does."""
+    """Holds what must live as long as the region."""
 
     def __init__(self, tasks: _PythonTasks, *others: object) -> None:
         self._tasks = tasks

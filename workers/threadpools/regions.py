@@ -1,4 +1,4 @@
-"""Parallel regions as the native pool's queue takes them: packed once, submitted as often as a plan is run."""
+"""Parallel regions in the native queue's form: packed once, submitted at every run of a plan."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _WORDS = 4
 
 
 class PackedRegions(Sequence[Region]):
-    """Regions with at least one task each, in order. One such object can be under way only once at a time."""
+    """Regions with at least one task each, in order. Limitation: an object can be under way only once at a time."""
 
     def __init__(self, regions: Sequence[Region]) -> None:
         self._regions = tuple(region for region in regions if region.blobs)
@@ -34,11 +34,11 @@ class PackedRegions(Sequence[Region]):
 
     @cached_property
     def calls(self) -> list[tuple[Region, Callable[[int, int, int], int]]]:
-        """Each region with its kernel as a callable: making one takes longer than calling it."""
+        """Each region with its kernel as a callable, kept because making one takes longer than calling it."""
         return [(region, KERNEL_TYPE(region.function)) for region in self._regions]
 
     def run(self, number: int) -> None:
-        """Run the tasks of a region on the calling thread, those behind one that fails too."""
+        """Run all tasks of a region on the calling thread, also after one that fails."""
         room = (ctypes.c_int64 * 8)()
         start = ctypes.addressof(room)
         region, kernel = self.calls[number]
@@ -47,11 +47,11 @@ class PackedRegions(Sequence[Region]):
                 self._failed[number] = 1
 
     def address_of(self, number: int) -> int:
-        """Return the address of a region's record; those of the following ones lie behind it."""
+        """Return the address of a region's record; the records of the next regions follow it."""
         return ctypes.addressof(self._records) + 8 * _WORDS * number
 
     def take_failure(self) -> BaseException | None:
-        """Return the error of the first region that has failed since the last call, if one has."""
+        """Return the error of the first region that failed since the last call, if one did."""
         for i, region in enumerate(self._regions):
             if self._failed[i]:
                 ctypes.memset(self._failed, 0, ctypes.sizeof(self._failed))

@@ -1,4 +1,4 @@
-"""The threadpool of whoever brings none: the calling thread runs every task."""
+"""The threadpool of a stream without one: the calling thread runs every task."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .regions import PackedRegions
 
 
 class SequentialPool(ThreadpoolInterface):
-    """Runs tasks in order on the calling thread. Safe from many threads; they do not see one another."""
+    """Runs tasks in order on the calling thread. Any number of threads may use it; they share nothing."""
 
     def get_num_threads(self) -> int:
         return 1

@@ -2,44 +2,26 @@
 
 from __future__ import annotations
 
-import os
 import threading
-import weakref
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from types import TracebackType
 
-from .interface import ThreadpoolInterface
+from .own_threads import OwnThreads
 
 
-class ThreadsPool(ThreadpoolInterface):
+class ThreadsPool(OwnThreads):
     """Runs regions one after the other on ``threads`` threads; the caller's is one of them unless ``asynchronous``.
 
-    A task that raises does not stop its siblings. From within a task, `parallel_for` runs its tasks in place; so it does
-    on a synchronous pool whose threads are at work for another caller, so that nobody waits for another one's tasks.
-    Raises RuntimeError when used after `close` or in a process forked from the pool's. An interrupt while a synchronous
-    region is under way is raised when it has ended. The threads of a pool that nobody has any more end after its last
-    region.
+    A task that raises does not stop the other tasks. From within a task, `parallel_for` runs its tasks in place; so it does
+    on a synchronous pool whose threads run another caller's region, so that no caller waits for another one's tasks. Raises
+    RuntimeError when used after `close`. An interrupt during a synchronous region is raised when the region has ended.
     """
 
     def __init__(self, threads: int, asynchronous: bool = False) -> None:
-        if threads < 1:
-            raise ValueError(f"a threadpool needs at least one thread, got {threads}")
-        self._num_threads = threads
-        self._asynchronous = asynchronous
-        self._process = os.getpid()
+        super().__init__(threads, asynchronous)
         self._queue = _Queue(asynchronous)
-        self._threads = [
-            threading.Thread(target=self._queue.serve, name=f"poolrt-{i}", daemon=True)
-            for i in range(threads if asynchronous else threads - 1)
-        ]
-        for thread in self._threads:
-            thread.start()
-        weakref.finalize(self, self._queue.stop).atexit = False
-
-    def get_num_threads(self) -> int:
-        return self._num_threads
+        self._start(self._queue)
 
     def get_in_parallel(self) -> bool:
         return self._queue.inside
@@ -62,36 +44,9 @@ class ThreadsPool(ThreadpoolInterface):
         self._require_own()
         self._queue.wait()
 
-    def close(self) -> None:
-        """Wait for all regions and stop the threads; raise the first error that nobody has waited for.
 
-        Nothing can be submitted any more. Without effect in a forked process.
-        """
-        if os.getpid() != self._process:
-            return
-        try:
-            self.wait()
-        finally:
-            self._queue.stop()
-            for thread in self._threads:
-                thread.join()
-            self._threads.clear()
-
-    def __enter__(self) -> ThreadsPool:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def _require_own(self) -> None:
-        if os.getpid() != self._process:
-            raise RuntimeError("a threadpool cannot be used in a forked process: its threads are in the parent")
-
-
-def _shut() -> threading.Lock:
-    """Return a lock that somebody has."""
+def _locked() -> threading.Lock:
+    """Return a lock that is locked."""
     lock = threading.Lock()
     lock.acquire()
     return lock
@@ -101,8 +56,8 @@ def _shut() -> threading.Lock:
 class _Region:
     """A region under way: the next task to take, how many have not ended, and the first error.
 
-    Of a synchronous one, ``own`` is the task that the caller has taken, which has ``begun`` or not, and the caller waits
-    at ``gate`` until it is ``over``.
+    For a synchronous region, ``own`` is the task that the caller has taken and ``begun`` whether it has begun; the caller
+    waits at ``gate`` until the region is ``over``.
     """
 
     n: int
@@ -114,11 +69,11 @@ class _Region:
     own: int | None = None
     begun: bool = False
     over: bool = False
-    gate: threading.Lock = field(default_factory=_shut)
+    gate: threading.Lock = field(default_factory=_locked)
 
 
 class _Queue:
-    """Regions in order, and the threads that take tasks of the first. It outlives its pool in a thread that still runs."""
+    """Regions in order; threads take tasks of the first. A thread that still runs keeps the queue alive without its pool."""
 
     def __init__(self, asynchronous: bool) -> None:
         self._asynchronous = asynchronous
@@ -135,7 +90,7 @@ class _Queue:
         return getattr(self._inside, "depth", 0) > 0
 
     def submit(self, n: int, fn: Callable[[int, int], None]) -> None:
-        """Append a region; unless asynchronous, run tasks until it has ended, and raise the first error of one."""
+        """Append a region; unless asynchronous, run its tasks until it has ended, and raise their first error."""
         region = _Region(n, fn, n)
         if self._asynchronous:
             self._enter(region)
@@ -147,7 +102,7 @@ class _Queue:
             except BaseException as raised:
                 if not region.entered:
                     raise
-                # Other threads work on what the region was given: it must not be freed before they have ended.
+                # Other threads use the region's data, which must not be freed before they have ended.
                 interrupt = raised
         if interrupt is not None:
             raise interrupt
@@ -163,18 +118,18 @@ class _Queue:
             raise error
 
     def serve(self) -> None:
-        """Run tasks until told to stop, and those that are there then."""
+        """Run tasks until `stop`, and those that are queued then."""
         while self._take(lambda: self._stopped and not self._regions):
             pass
 
     def stop(self) -> None:
-        """Tell the threads to return when there is nothing to do."""
+        """Let the threads return once the queue is empty."""
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
 
     def _enter(self, region: _Region) -> None:
-        """Append a region, unless it is synchronous and the threads are at work for another caller."""
+        """Append a region, unless it is synchronous and the threads run another caller's."""
         with self._lock:
             if self._stopped:
                 raise RuntimeError("the threadpool is closed")
@@ -184,10 +139,10 @@ class _Queue:
                 self._changed.notify_all()
 
     def _run_whole(self, region: _Region) -> None:
-        """Run tasks of a synchronous region until it is over; where an interrupt has ended this, take it up again.
+        """Run tasks of a synchronous region until it is over; after an interrupt a second call continues.
 
-        The interpreter raises an interrupt at calls and loops, and while a lock is waited for. What is written between two
-        of these is there as a whole or not at all.
+        The interpreter raises an interrupt at calls, at loops and while it waits for a lock. Assignments between two of
+        these happen all or not at all.
         """
         if not region.entered:
             self._enter(region)
@@ -203,7 +158,7 @@ class _Queue:
             region.gate.acquire()
 
     def _take_own(self, region: _Region) -> bool:
-        """Run a task of the caller's region, first the one that an interrupt has left; return False where none is left."""
+        """Run a task of the caller's region, first the one that an interrupt has left; return False if none is left."""
         if region.own is None:
             with self._lock:
                 if region.next == region.n:
@@ -230,7 +185,7 @@ class _Queue:
         return True
 
     def _take(self, enough: Callable[[], bool]) -> bool:
-        """Run one task of the region whose turn it is, waiting for one; return False without one once it is enough."""
+        """Wait for a task of the first region and run it; return False, without one, as soon as ``enough()`` is true."""
         with self._changed:
             self._changed.wait_for(lambda: enough() or self._open())
             if enough():

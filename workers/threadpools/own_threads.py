@@ -1,0 +1,80 @@
+"""What threadpools with threads of their own share: these serve one queue, in the process that started them, until `close`."""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from types import TracebackType
+from typing import Protocol, Self
+
+from .interface import ThreadpoolInterface
+
+
+class Queue(Protocol):
+    """What the threads of a pool take their tasks from."""
+
+    def serve(self) -> None:
+        """Run tasks until `stop`, and those that are queued then."""
+        ...
+
+    def stop(self) -> None:
+        """Let the threads return once the queue is empty."""
+        ...
+
+
+class OwnThreads(ThreadpoolInterface):
+    """A pool of ``threads`` threads, the caller's among them unless ``asynchronous``.
+
+    Raises ValueError for less than one thread, and RuntimeError when used in a process forked from the pool's. A pool that
+    is dropped stops its threads after its last region.
+    """
+
+    def __init__(self, threads: int, asynchronous: bool) -> None:
+        if threads < 1:
+            raise ValueError(f"a threadpool needs at least one thread, got {threads}")
+        self._num_threads = threads
+        self._asynchronous = asynchronous
+        self._process = os.getpid()
+        self._closed = False
+
+    def _start(self, queue: Queue) -> None:
+        self._stop = queue.stop
+        self._threads = [
+            threading.Thread(target=queue.serve, name=f"poolrt-{type(self).__name__}-{i}", daemon=True)
+            for i in range(self._num_threads if self._asynchronous else self._num_threads - 1)
+        ]
+        for thread in self._threads:
+            thread.start()
+        weakref.finalize(self, queue.stop).atexit = False
+
+    def get_num_threads(self) -> int:
+        return self._num_threads
+
+    def close(self) -> None:
+        """Wait for all regions and stop the threads; raise the first error that no `wait` has raised.
+
+        Afterwards nothing can be submitted. Has no effect in a forked process.
+        """
+        if os.getpid() != self._process:
+            return
+        self._closed = True
+        try:
+            self.wait()
+        finally:
+            self._stop()
+            for thread in self._threads:
+                thread.join()
+            self._threads.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _require_own(self) -> None:
+        if os.getpid() != self._process:
+            raise RuntimeError("a threadpool cannot be used in a forked process: its threads are in the parent")
