@@ -10,7 +10,7 @@ from contextlib import ExitStack
 import pytest
 from hypothesis import HealthCheck, settings
 
-from poolrt.workers.primitives.compiler_pool import compilers
+from poolrt.workers.primitives.compiler_pool import compiler_pool
 from tests.left_behind import nothing_left_behind
 from tests.workers.compiled import shared_kernels
 from tests.workers.own_process import python
@@ -42,7 +42,7 @@ def _nothing_left_behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[N
     with nothing_left_behind():
         yield
         # They would stay a while for whoever asks next, at most as long as this process.
-        compilers().close()
+        compiler_pool().close()
 
 
 @pytest.fixture(scope="session")

@@ -11,8 +11,8 @@ from poolrt.workers.implementations.contract import REFERENCE
 from poolrt.workers.implementations.primitive_desc import (
     PrimitiveDesc,
     UnsupportedPrimitive,
-    accepted,
-    unsupported,
+    find_accepting,
+    unsupported_error,
 )
 
 from .ir import PostOpUse
@@ -75,11 +75,11 @@ def _describe(op: OpDesc, attributes: Attributes, target: Target, implementation
 
 def _find_accepting(op: OpDesc, attr: PrimitiveAttr, target: Target, implementation: str) -> PrimitiveDesc:
     reasons: list[str] = []
-    for pd in accepted(op, attr, target, (), reasons):
+    for pd in find_accepting(op, attr, target, (), reasons):
         if pd.impl_name().startswith(implementation):
             return pd
         reasons.append(f"{pd.impl_name()}: its name does not begin with {implementation}")
-    raise unsupported(op, target, reasons)
+    raise unsupported_error(op, target, reasons)
 
 
 def _adopt_layout(operand: MemoryDesc, other: MemoryDesc | None) -> MemoryDesc:

@@ -122,7 +122,7 @@ class Memory:
 
         desc = self.desc
         if desc.layout.blocks:
-            raise ValueError(f"{desc} has blocks, which an array cannot have: reorder it first")
+            raise ValueError(f"{desc} has blocks, which an array cannot have: reorder the memory first")
         kind = _bfloat16() if desc.dtype == "bf16" else numpy.dtype(numpy_name(desc.dtype))
         view = self._opened()
         if not desc.elements:

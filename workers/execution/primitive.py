@@ -1,4 +1,4 @@
-"""Primitives as users hold them: got from the cache or created, realized on an engine, executed on streams."""
+"""Primitives as users hold them: fetched from the cache or created, realized on an engine, executed on streams."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ class Execution(Protocol):
     """Executes a realized primitive from any number of threads at once."""
 
     def execute(self, stream: Stream, args: Mapping[int, Memory], text: str | None = None) -> None:
-        """Execute on memories given by argument, and write a verbose line where there is a text. Raises KernelFailed."""
+        """Execute on memories under their arguments, and write a verbose line if there is a text. Raises KernelFailed."""
         ...
 
 
 class Primitive:
     """A created primitive with its resources on one engine. Any number of threads and streams may execute it at once.
 
-    Scratch memory belongs to the stream that it is executed on, or is an argument: see `PrimitiveAttr.scratchpad_mode`.
-    `source` says where the primitive came from: ``memory`` (the cache of this process or the store's), ``files``,
+    Scratch memory belongs to the stream, or is an argument: see `PrimitiveAttr.scratchpad_mode`.
+    `source` is where the primitive came from: ``memory`` (the cache of this process or the store's), ``files``,
     ``redis``, ``waited`` (another creator was at work), or ``created``.
     """
 
     def __init__(self, pd: PrimitiveDesc, engine: Engine, cache: PrimitiveCache | None = None) -> None:
-        """Get what ``pd`` describes from a cache (unless given, that of the process) and realize it on an engine.
+        """Fetch the primitive that ``pd`` describes from a cache, by default that of the process; realize it on an engine.
 
-        What was in memory is realized by the first execution, since a hit is to cost no more than finding it; all else
-        now. Raises ValueError for an engine of another target than the descriptor's, CreationFailed with the compiler's
+        A primitive from memory is realized by its first execution, so that a hit costs no more than finding it, any other
+        one now. Raises ValueError for an engine of another target than the descriptor's, CreationFailed with the compiler's
         type, message and log, and what realizing binaries raises.
         """
         if not engine.target.serves(pd.target):
-            raise ValueError(f"engine: {engine} cannot run what is made for {pd.target}")
+            raise ValueError(f"engine: {engine} cannot run code made for {pd.target}")
         self.pd = pd
         self.engine = engine
         begin = engine.verbose.now() if engine.verbose.creates else 0
@@ -61,17 +61,19 @@ class Primitive:
 
     @property
     def resource(self) -> Resource[Any, Any]:
-        """What belongs to the engine: realized kernels and tables. Raises what realizing binaries raises."""
+        """The realized kernels and tables, which belong to the engine. Raises what realizing binaries raises."""
         return self.resources.get(self._cached)
 
     def execute(self, stream: Stream, args: Mapping[int, Memory] | Mapping[Arg, Memory]) -> None:
-        """Compute on memories given by argument, in the order of the stream.
+        """Compute on memories under their arguments, in the order of the stream.
 
-        Raises ValueError where one is missing, differently described or on another engine, KernelFailed where a kernel
+        Raises ValueError if one is missing, has another descriptor or is on another engine, KernelFailed if a kernel
         failed, and what realizing binaries raises.
         """
         if stream.engine is not self.engine:
-            raise ValueError(f"stream: it is on another engine than the primitive, which is on {self.engine}")
+            raise ValueError(
+                f"stream: expect one on the primitive's {self.engine}, got one on another engine, {stream.engine}"
+            )
         given: Mapping[Any, Memory] = args
         wanted = self._wanted
         if wanted is None:
@@ -87,7 +89,7 @@ class Primitive:
     def _run(self, stream: Stream, args: Mapping[int, Memory]) -> None:
         execution = self._execution
         if execution is None:
-            # Threads that come here at once make one each, of the same resource; either will do.
+            # Several threads may each make one here, of the same resource: any of them will do.
             execution = self._execution = self._realized()
         if self.engine.verbose.executes:
             execution.execute(stream, args, self._described())

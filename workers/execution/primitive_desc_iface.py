@@ -1,4 +1,4 @@
-"""Primitive descriptors as users hold them: an engine, and the ordered implementations that can be walked through."""
+"""Primitive descriptors as users hold them: an engine, and the implementation candidates, which `next_impl` iterates."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .primitive import Primitive
 
 _PLAIN: Final = PrimitiveAttr()
-#: What `query` calls the argument or arguments of an index -> execution arguments by index; those apart stand in for them.
+#: Name of a query -> for each index the execution argument, then the one that some operations have instead.
 _ARGUMENTS: Final[dict[str, tuple[tuple[Arg, ...], ...]]] = {
     "src_md": ((Arg.SRC,), (Arg.SRC_1, Arg.MEAN), (Arg.SRC_2, Arg.VARIANCE)),
     "dst_md": ((Arg.DST,), (Arg.DST_1, Arg.MEAN), (Arg.DST_2, Arg.VARIANCE)),
@@ -26,7 +26,7 @@ _ARGUMENTS: Final[dict[str, tuple[tuple[Arg, ...], ...]]] = {
     "diff_dst_md": ((Arg.DIFF_DST,),),
     "workspace_md": ((Arg.WORKSPACE,),),
 }
-#: The same for those of which each is there or not, in order.
+#: The same for arguments that an operation has or not: an index counts those that it has.
 _PRESENT: Final[dict[str, tuple[Arg, ...]]] = {
     "weights_md": (Arg.WEIGHTS, Arg.WEIGHTS_1, Arg.WEIGHTS_2, Arg.SCALE, Arg.SHIFT, Arg.BIAS),
     "diff_weights_md": (Arg.DIFF_WEIGHTS, Arg.DIFF_SCALE, Arg.DIFF_SHIFT, Arg.DIFF_BIAS),
@@ -34,18 +34,18 @@ _PRESENT: Final[dict[str, tuple[Arg, ...]]] = {
 
 
 class PrimitiveDescIface:
-    """A primitive descriptor for an engine. It stands at one implementation; `next_impl` goes on to the next.
+    """A primitive descriptor for an engine, of one implementation at a time; `next_impl` moves to the next.
 
-    ``pd`` is the immutable descriptor that keys are made of; it does not know the engine. Not to be walked through by
-    several threads at once.
+    ``pd`` is the immutable descriptor that keys are made of; it does not know the engine. Limitation: only one thread at
+    a time may call `next_impl`.
     """
 
     __slots__ = ("_candidates", "_position", "engine", "pd")
 
-    def __init__(self, engine: Engine, offers: ImplementationCandidates, pd: PrimitiveDesc) -> None:
+    def __init__(self, engine: Engine, candidates: ImplementationCandidates, pd: PrimitiveDesc) -> None:
         self.engine = engine
         self.pd = pd
-        self._candidates = offers
+        self._candidates = candidates
         self._position = 0
 
     def impl_name(self) -> str:
@@ -53,7 +53,7 @@ class PrimitiveDescIface:
         return self.pd.implementation.name
 
     def next_impl(self) -> bool:
-        """Go on to the next implementation that accepts; return False, and stay, where there is none."""
+        """Move to the next implementation that accepts; if there is none, stay and return False."""
         pd = self._candidates.at(self._position + 1)
         if pd is None:
             return False
@@ -62,25 +62,25 @@ class PrimitiveDescIface:
         return True
 
     def create(self, cache: PrimitiveCache | None = None) -> Primitive:
-        """Return the primitive: from ``cache`` (unless given, that of the process), from the store below, or created now.
+        """Return the primitive: from ``cache`` (by default that of the process), from the store below, or created now.
 
         Raises CreationFailed with the compiler's type, message and log.
         """
         return _primitive()(self.pd, self.engine, cache)
 
     def src_desc(self, index: int = 0) -> MemoryDesc:
-        """Return the descriptor of a source; like those below one of no elements where there is no such argument.
+        """Return the descriptor of a source; this and the methods below return one of no elements for a missing argument.
 
-        Mean and variance that are read are sources 1 and 2, the initial states of a recurrent operation too.
+        Mean and variance that are read are sources 1 and 2; so are the initial states of a recurrent operation.
         """
         return self._desc("src_md", index)
 
     def weights_desc(self, index: int = 0) -> MemoryDesc:
-        """Return the descriptor of weights, scale and shift, and the bias, in this order as far as they are there."""
+        """Return the descriptor of the weights, scale, shift or bias: ``index`` counts those that exist, in this order."""
         return self._desc("weights_md", index)
 
     def dst_desc(self, index: int = 0) -> MemoryDesc:
-        """Return the descriptor of a destination. Mean and variance that are computed are 1 and 2, final states too."""
+        """Return the descriptor of a destination. Computed mean and variance are 1 and 2; so are final states."""
         return self._desc("dst_md", index)
 
     def diff_src_desc(self, index: int = 0) -> MemoryDesc:
@@ -88,7 +88,7 @@ class PrimitiveDescIface:
         return self._desc("diff_src_md", index)
 
     def diff_weights_desc(self, index: int = 0) -> MemoryDesc:
-        """Return the descriptor of the gradient of weights, scale and shift, and the bias, as `weights_desc` does."""
+        """Return the descriptor of the gradient of weights, scale, shift or bias, counted as by `weights_desc`."""
         return self._desc("diff_weights_md", index)
 
     def diff_dst_desc(self, index: int = 0) -> MemoryDesc:
@@ -96,20 +96,20 @@ class PrimitiveDescIface:
         return self._desc("diff_dst_md", index)
 
     def workspace_desc(self) -> MemoryDesc:
-        """Return the descriptor of what a forward operation leaves for its backward one."""
+        """Return the descriptor of the workspace that a forward operation writes for its backward operation."""
         return self._desc("workspace_md", 0)
 
     def scratchpad_desc(self) -> MemoryDesc:
-        """Return the descriptor of the argument `Arg.SCRATCHPAD`: u8, of no elements where the library brings scratch memory."""
+        """Return the descriptor of the argument `Arg.SCRATCHPAD`: u8, of no elements if the library provides scratch memory."""
         return describe_scratchpad(self.pd)
 
     def query(self, what: str, index: int = 0) -> Any:
-        """Return what oneDNN's query of that name does.
+        """Return what oneDNN's query of that name returns.
 
         ``impl_info_str`` · ``src_md`` and the like with an index · ``exec_arg_md`` with an argument · ``scratchpad_md`` ·
         ``num_of_inputs_s32`` · ``num_of_outputs_s32`` · ``memory_consumption_s64``, the bytes of scratch memory that the
-        library brings · ``engine`` · ``scratchpad_engine`` · ``reorder_src_engine`` · ``reorder_dst_engine`` ·
-        ``primitive_kind`` · ``prop_kind`` · or a field of the operation. Raises ValueError naming ``what`` where there is
+        library provides · ``engine`` · ``scratchpad_engine`` · ``reorder_src_engine`` · ``reorder_dst_engine`` ·
+        ``primitive_kind`` · ``prop_kind`` · or a field of the operation. Raises ValueError naming ``what`` if there is
         no such query.
         """
         if what in _ARGUMENTS or what in _PRESENT:
@@ -132,7 +132,7 @@ class PrimitiveDescIface:
         if what == "src_md" and multiple_src(0) in memories:
             return memories.get(multiple_src(index), NO_MEMORY)
         for arg in _ARGUMENTS[what][index] if index < len(_ARGUMENTS[what]) else ():
-            # Mean and variance are read or written.
+            # An operation reads or writes mean and variance.
             if arg in memories and (arg not in (Arg.MEAN, Arg.VARIANCE) or (arg in outputs) == (what == "dst_md")):
                 return memories[arg]
         return NO_MEMORY
@@ -161,13 +161,13 @@ _QUERIES: Final[dict[str, Callable[[PrimitiveDescIface, int], Any]]] = {
 
 def _reorder_engine(iface: PrimitiveDescIface) -> Engine:
     if iface.pd.op.kind != "reorder":
-        raise ValueError(f"what: only reorders have engines of src and dst, this is a {iface.pd.op.kind}")
+        raise ValueError(f"what: only a reorder has engines of src and dst, got a {iface.pd.op.kind}")
     return iface.engine
 
 
 @lru_cache(maxsize=1)
 def _primitive() -> type[Primitive]:
-    """Return the class of primitives; the statement alone takes longer than a hit."""
+    """Return the class of primitives. Kept, because an import statement alone takes longer than a hit."""
     from .primitive import Primitive
 
     return Primitive
@@ -196,17 +196,17 @@ def describe(
         raise TypeError(f"attr: expect a PrimitiveAttr, got {type(attr).__name__}")
     if hint is not None and not isinstance(hint, PrimitiveDescIface):
         raise TypeError(f"hint: expect a primitive descriptor, got {type(hint).__name__}")
-    target = engine.target if stream is None else _checked_stream(stream, engine).target
+    target = engine.target if stream is None else _check_stream(stream, engine).target
     found = find_candidates(kind, target, attr, None if hint is None else hint.pd, fields)
     if found.is_cross_engine:
         raise ValueError(
-            "dst_engine: expect an Engine: a reorder between two is described by (engine, src, dst_engine, dst)"
+            "dst_engine: expect an Engine: describe a reorder between two engines by (engine, src, dst_engine, dst)"
         )
     return PrimitiveDescIface(engine, found, found.best)
 
 
-def _checked_stream(stream: Stream, engine: Engine) -> Stream:
-    """Return a stream. Raises TypeError for what is none, ValueError for one on another engine."""
+def _check_stream(stream: Stream, engine: Engine) -> Stream:
+    """Return a stream. Raises TypeError for another object, ValueError for one on another engine."""
     if not isinstance(stream, Stream):
         raise TypeError(f"stream: expect a Stream, got {type(stream).__name__}")
     if stream.engine is not engine:

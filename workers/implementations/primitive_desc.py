@@ -24,7 +24,7 @@ _HOMES: Final = {"cpu": ".native.", "opencl": ".opencl."}
 
 
 class UnsupportedPrimitive(ValueError):
-    """No implementation accepts a descriptor. Raised by `primitive_desc`; says why each one declined."""
+    """No implementation accepts a descriptor. Raised by `primitive_desc`, with the reason of each implementation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class PrimitiveDesc:
     hint: tuple[tuple[int, MemoryDesc], ...] = ()
     #: Kept by `primitive_key`: computing a key takes longer than a hit in the cache.
     cached_key: Key | None = field(default=None, init=False, repr=False, compare=False)
-    #: Kept by `nested`, which has to describe the whole program.
+    #: Kept by `nested`, which must describe the whole program.
     cached_nested: tuple[PrimitiveDesc, ...] | None = field(default=None, init=False, repr=False, compare=False)
 
     def impl_name(self) -> str:
@@ -97,7 +97,7 @@ def implementations(kind: str, engine_kind: str) -> tuple[Implementation[Any], .
 
 def primitive_descs(op: OpDesc, attr: PrimitiveAttr, target: Target) -> list[PrimitiveDesc]:
     """Return the primitive descriptors of every implementation that accepts, best first."""
-    return list(accepted(op, attr, target, (), []))
+    return list(find_accepting(op, attr, target, (), []))
 
 
 def primitive_desc(op: OpDesc, attr: PrimitiveAttr, target: Target, references: bool = True) -> PrimitiveDesc:
@@ -106,12 +106,12 @@ def primitive_desc(op: OpDesc, attr: PrimitiveAttr, target: Target, references: 
     Raises UnsupportedPrimitive with every reason.
     """
     reasons: list[str] = []
-    for pd in accepted(op, attr, target, (), reasons, references):
+    for pd in find_accepting(op, attr, target, (), reasons, references):
         return pd
-    raise unsupported(op, target, reasons)
+    raise unsupported_error(op, target, reasons)
 
 
-def accepted(
+def find_accepting(
     op: OpDesc,
     attr: PrimitiveAttr,
     target: Target,
@@ -123,7 +123,7 @@ def accepted(
     for implementation in implementations(op.kind, target.engine_kind):
         if implementation.name.startswith(REFERENCE) and not references:
             continue
-        reason = _refused(implementation, op, attr, target)
+        reason = _find_refusal(implementation, op, attr, target)
         if reason is None:
             used: tuple[str, ...] = getattr(implementation, "extensions", ())
             completed = implementation.complete(op, attr, target)
@@ -139,13 +139,13 @@ def _any_number(op: OpDesc, target: Target) -> int:
     return 0
 
 
-def unsupported(op: OpDesc, target: Target, reasons: list[str]) -> UnsupportedPrimitive:
+def unsupported_error(op: OpDesc, target: Target, reasons: list[str]) -> UnsupportedPrimitive:
     """Return the error that no implementation accepts."""
     why = "; ".join(reasons) or "there is no implementation for this engine kind"
     return UnsupportedPrimitive(f"{op.kind} on engine kind {target.engine_kind} is not supported ({why})")
 
 
-def _refused(implementation: Implementation[Any], op: OpDesc, attr: PrimitiveAttr, target: Target) -> str | None:
+def _find_refusal(implementation: Implementation[Any], op: OpDesc, attr: PrimitiveAttr, target: Target) -> str | None:
     memories = op.memories()
     for arg in op.outputs():
         if memories[arg].repeats:

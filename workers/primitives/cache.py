@@ -179,9 +179,9 @@ def get_primitive_cache_size() -> int:
 
 
 def _compile(pd: PrimitiveDesc) -> bytes:
-    from .compiler_pool import compilers  # only if an entry is missing
+    from .compiler_pool import compiler_pool  # only if an entry is missing
 
-    return compilers().create(pd)
+    return compiler_pool().create(pd)
 
 
 def _begin_in_child(reference: weakref.ref[Lru[bytes, Future]]) -> None:

@@ -1,4 +1,4 @@
-"""What the primitive cache holds: a whole primitive as data, parsed and checked, the same for every engine of its target."""
+"""The value of the primitive cache: a whole primitive as checked data, the same for every engine of its target."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from poolrt.cachestore.lru import Lru
 
 from ..desc import MemoryDesc, OpDesc, PrimitiveAttr
 from ..engines.target import Target, cpu_target
-from ..implementations.primitive_desc import PrimitiveDesc, accepted, unsupported
+from ..implementations.primitive_desc import PrimitiveDesc, find_accepting, unsupported_error
 from .hint import take_hint
 
 #: PrimitiveDescCache that are found again.
@@ -36,12 +36,12 @@ class ImplementationCandidates:
         # The host can compute a reorder to or from a device instead of the device.
         either = self.is_cross_engine and target.engine_kind != "cpu"
         targets = (target, cpu_target()) if either else (target,)
-        self._rest = chain.from_iterable(accepted(op, attr, each, known, reasons) for each in targets)
+        self._rest = chain.from_iterable(find_accepting(op, attr, each, known, reasons) for each in targets)
         self._lock = threading.Lock()
         self._found: list[PrimitiveDesc] = []
         best = self.at(0)
         if best is None:
-            raise unsupported(op, target, reasons)
+            raise unsupported_error(op, target, reasons)
         self.best: PrimitiveDesc = best
 
     def at(self, position: int) -> PrimitiveDesc | None:

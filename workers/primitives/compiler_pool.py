@@ -1,8 +1,8 @@
-"""Compilers of a process that imports none: processes of their own, started when something is missing.
+"""The compiler pool: processes that compile for a process which imports no compiler, started when an entry is missing.
 
-Each compiles one primitive at a time; there are as many as cores, each is kept for a while, and they end with this
-process. One that dies while it compiles is replaced once, since anything may have killed it; where its successor dies
-too, the primitive is to blame.
+Each compiles one primitive at a time. There is at most one for each core; each ends when it has been idle for a while,
+and all end with this process. If one dies while it compiles, another one tries once, since anything may have killed it;
+if that dies too, the creation fails.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from ..ipc.channel import Channel, ChannelClosed, pair
 from ..ipc.protocol import Kind, check_message
 from ..ipc.spawn import start_program
 
-#: Seconds that a compiler without work is kept, that one compilation may take and be waited for to begin, and that a
+#: Seconds that an idle compiler is kept, that one compilation may take and may wait for a free compiler, and that a
 #: compiler gets to end by itself.
 KEPT_S: Final = 10.0
 LIMIT_S: Final = 600.0
 GRACE_S: Final = 1.0
 
 
-class Compilers:
-    """At most ``most`` compiler processes. Any number of threads may ask."""
+class CompilerPool:
+    """At most ``most`` compiler processes. Any number of threads may use the pool."""
 
     def __init__(self, most: int) -> None:
         self._free = threading.BoundedSemaphore(most)
@@ -44,41 +44,41 @@ class Compilers:
     def create(self, pd: PrimitiveDesc) -> bytes:
         """Return the entry of a primitive, as `PrimitiveCreator.create` does, once a compiler is free.
 
-        Raises CreationFailed with the compiler's type, message and log, or telling of its death; TimeoutError after
-        `LIMIT_S` seconds of compiling, or of none being free; and OSError where no process can be started.
+        Raises CreationFailed with the compiler's type, message and log, or if two compilers died; TimeoutError after
+        `LIMIT_S` seconds of compiling or of waiting for a free compiler; and OSError if no process can be started.
         """
         name = f"{pd.op.kind} ({pd.impl_name()})"
         if not self._free.acquire(timeout=LIMIT_S):
-            raise TimeoutError(f"{name}: no compiler was free within {LIMIT_S:.0f} s")
+            raise TimeoutError(f"{name}: no compiler process was free within {LIMIT_S:.0f} s")
         try:
             return self._ask(pd)
         except _Died:
             try:
                 return self._ask(pd)
             except _Died as died:
-                what = f"{name}: two compilers died while they compiled it, the last {died}"
+                what = f"{name}: two compiler processes died while compiling it; the second {died}"
                 raise CreationFailed("CompilerDied", what, "") from None
         finally:
             self._free.release()
 
     def close(self) -> None:
-        """End all compilers, also those at work."""
+        """End all compilers, busy ones too."""
         self._end_all()
 
     def _ask(self, pd: PrimitiveDesc) -> bytes:
-        compiler = self._taken()
+        compiler = self._take_compiler()
         try:
             entry = compiler.create(pd)
         except CreationFailed:
             self._keep(compiler)
             raise
         except BaseException:
-            compiler.end()  # it may still be at work, and would answer the next one who asks
+            compiler.end()  # a late answer must not go to the next request
             raise
         self._keep(compiler)
         return entry
 
-    def _taken(self) -> _Compiler:
+    def _take_compiler(self) -> _Compiler:
         while True:
             with self._lock:
                 found = self._idle.pop() if self._idle else None
@@ -96,11 +96,11 @@ class Compilers:
 
 
 class _Died(Exception):
-    """A compiler's process has ended; says how."""
+    """A compiler's process has ended; the message says how."""
 
 
 class _Compiler:
-    """One process and the connection to it; of one thread at a time."""
+    """One process and the connection to it, used by one thread at a time."""
 
     def __init__(self) -> None:
         ours, theirs = pair()
@@ -134,14 +134,14 @@ class _Compiler:
         return entry
 
     def retire_after(self, seconds: float) -> None:
-        """End after some time, unless taken before."""
+        """End after some seconds, unless `take` comes first."""
         with self._lock:
             self._timer = threading.Timer(seconds, self._retire)
             self._timer.daemon = True
             self._timer.start()
 
     def take(self) -> bool:
-        """Keep this compiler from retiring; return False where it has ended."""
+        """Cancel the retirement; return False if the process has ended."""
         with self._lock:
             if self._timer is not None:
                 self._timer.cancel()
@@ -149,7 +149,7 @@ class _Compiler:
             return not self._ended
 
     def hang_up(self) -> None:
-        """Let the process end by itself, which an idle one does at once: a driver has files to remove."""
+        """Let the process end by itself, so that a driver can remove its files; an idle process does at once."""
         with self._lock:
             if self._timer is not None:
                 self._timer.cancel()
@@ -157,14 +157,14 @@ class _Compiler:
                 self._channel.shut_down()
 
     def end(self) -> None:
-        """End the process, by force after a time of grace, and wait until it has. May be repeated."""
+        """End the process, by force after `GRACE_S`, and wait until it has ended. May be repeated."""
         self.hang_up()
         with self._lock:
             self._end()
 
     def _retire(self) -> None:
         with self._lock:
-            if self._timer is not None:  # else it was taken at this moment
+            if self._timer is not None:  # else `take` came first
                 self._end()
 
     def _end(self) -> None:
@@ -180,18 +180,18 @@ class _Compiler:
         try:
             code = os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
         except ChildProcessError:
-            return  # this process waits for children that it does not know, or lets the kernel do it
+            return  # something else in this process has reaped the child, or SIGCHLD is ignored
         self._ended = f"ended with status {code}" if code >= 0 else f"was ended by signal {-code}"
 
 
 @lru_cache(maxsize=1)
-def compilers() -> Compilers:
-    """Return the compilers of this process, as many as it may use cores."""
-    return Compilers(len(os.sched_getaffinity(0)))
+def compiler_pool() -> CompilerPool:
+    """Return the compiler pool of this process, of one compiler for each core that it may use."""
+    return CompilerPool(len(os.sched_getaffinity(0)))
 
 
-# What a forked child inherits is its parent's: it starts compilers of its own.
-os.register_at_fork(after_in_child=compilers.cache_clear)
+# A forked child starts compilers of its own: those that it inherits are its parent's.
+os.register_at_fork(after_in_child=compiler_pool.cache_clear)
 
 
 def _end_all(alive: weakref.WeakSet[_Compiler], process: int) -> None:

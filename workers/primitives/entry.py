@@ -15,7 +15,7 @@ from ..implementations.program import Launch, LaunchArgument, NestedLaunch, Prog
 
 FORMAT: Final = 5
 
-#: The numbers that a launch can be given.
+#: The range of a launch's numbers: int64.
 _LEAST: Final = -(1 << 63)
 _MOST: Final = (1 << 63) - 1
 #: Bytes that no process can address.
@@ -84,7 +84,7 @@ def pack_entry(
 
 
 def parse_entry(data: bytes) -> Entry:
-    """Parse an entry. Raises MalformedEntry saying what does not hold."""
+    """Parse an entry. Raises MalformedEntry naming what is wrong."""
     try:
         raw = msgpack.unpackb(data, use_list=False)
     except (ValueError, msgpack.UnpackException) as error:
@@ -94,7 +94,7 @@ def parse_entry(data: bytes) -> Entry:
     except MalformedEntry:
         raise
     except (KeyError, TypeError, ValueError) as error:
-        # A part that is missing, or that is no table or list.
+        # A part is missing, or is no table or list.
         raise MalformedEntry(f"{type(error).__name__}: {error}") from error
 
 
@@ -120,7 +120,7 @@ def _checked(raw: Any) -> Entry:
 
 
 class _Room(NamedTuple):
-    """What the launches of an entry can name: numbers of kernels and nested primitives, bytes of tables and scratchpad."""
+    """The bounds of what launches may name: numbers of kernels and nested primitives, bytes of tables and scratchpad."""
 
     kernels: int
     tables: int
@@ -186,7 +186,7 @@ def _of(kind: type[_T], value: Any) -> _T:
 
 
 def _number(value: Any, least: int, most: int) -> int:
-    """Return a whole number that lies in a range."""
+    """Return a whole number within a range."""
     if type(value) is not int or not least <= value <= most:
         raise MalformedEntry(f"{value!r:.60} instead of a number from {least} to {most}")
     return value

@@ -1,4 +1,4 @@
-"""Hints: what a backward operation takes from the forward primitive that it belongs to."""
+"""Hints: the layouts that a backward operation takes from its forward primitive."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from ..implementations.primitive_desc import PrimitiveDesc
 def take_hint(op: OpDesc, forward: PrimitiveDesc) -> OpDesc:
     """Return a backward operation with each layout left ``any`` as the forward primitive has it.
 
-    A gradient lies as the tensor does that it belongs to. Raises ValueError where the primitive is none that the
-    operation can belong to.
+    A gradient has its tensor's layout. Raises ValueError if the primitive is not the operation's forward primitive.
     """
     if op.is_forward:
         raise ValueError(f"hint: a forward {op.kind} takes none")

@@ -1,4 +1,4 @@
-"""Compilers of a process that has none: who starts them, what they answer, and how they end."""
+"""The compilers of a process that has none: who starts them, what they answer, and how they end."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from poolrt.workers.desc import MemoryDesc, PrimitiveAttr
 from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.implementations.primitive_desc import PrimitiveDesc, primitive_desc
 from poolrt.workers.primitives import compiler_pool as module
-from poolrt.workers.primitives.compiler_pool import Compilers
+from poolrt.workers.primitives.compiler_pool import CompilerPool
 from poolrt.workers.primitives.entry import parse_entry
 from tests.workers.own_process import ANSWER_S
 
@@ -33,8 +33,8 @@ _SIZES = count(17)
 
 
 @pytest.fixture
-def compilers() -> Iterator[Compilers]:
-    made = Compilers(2)
+def compilers() -> Iterator[CompilerPool]:
+    made = CompilerPool(2)
     yield made
     made.close()
     assert programs() == []
@@ -70,7 +70,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
         time.sleep(0.002)
 
 
-def test_threads_share_as_many_compilers_as_there_may_be(compilers: Compilers) -> None:
+def test_threads_share_as_many_compilers_as_there_may_be(compilers: CompilerPool) -> None:
     wanted = [some_primitive() for _ in range(6)]
     entries: dict[int, bytes] = {}
     threads = [
@@ -88,7 +88,7 @@ def test_threads_share_as_many_compilers_as_there_may_be(compilers: Compilers) -
     assert [parse_entry(entries[i]).implementation for i in range(6)] == [pd.impl_name() for pd in wanted]
 
 
-def test_a_compiler_that_is_killed_is_replaced(compilers: Compilers) -> None:
+def test_a_compiler_that_is_killed_is_replaced(compilers: CompilerPool) -> None:
     # Given a compiler that is kept
     compilers.create(some_primitive())
     (kept,) = programs()
@@ -100,7 +100,7 @@ def test_a_compiler_that_is_killed_is_replaced(compilers: Compilers) -> None:
 
 
 def test_a_primitive_that_kills_two_compilers_is_an_error_that_names_it(
-    compilers: Compilers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    compilers: CompilerPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Given compilers that do not come to an answer
     errors: list[BaseException] = []
@@ -131,7 +131,7 @@ def test_a_primitive_that_kills_two_compilers_is_an_error_that_names_it(
 
 
 def test_an_error_of_the_compiler_comes_with_type_message_and_log(
-    compilers: Compilers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    compilers: CompilerPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     break_compilers(tmp_path, monkeypatch, "raise RuntimeError('this one is broken')")
     with pytest.raises(CreationFailed, match="this one is broken") as caught:
@@ -140,7 +140,7 @@ def test_an_error_of_the_compiler_comes_with_type_message_and_log(
     assert f"{tmp_path}/llvmlite/__init__.py" in caught.value.log
 
 
-def test_an_idle_compiler_is_let_go(compilers: Compilers, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_idle_compiler_is_let_go(compilers: CompilerPool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "KEPT_S", 0.05)
     compilers.create(some_primitive())
     wait_until(lambda: programs() == [])
@@ -148,7 +148,7 @@ def test_an_idle_compiler_is_let_go(compilers: Compilers, monkeypatch: pytest.Mo
 
 
 def test_a_compilation_that_takes_too_long_is_an_error_and_its_compiler_ends(
-    compilers: Compilers, monkeypatch: pytest.MonkeyPatch
+    compilers: CompilerPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "LIMIT_S", 0.01)
     with pytest.raises(TimeoutError, match=r"eltwise .*not compiled within"):
@@ -156,9 +156,9 @@ def test_a_compilation_that_takes_too_long_is_an_error_and_its_compiler_ends(
     assert programs() == []
 
 
-def test_waiting_for_a_free_compiler_is_bounded(compilers: Compilers, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_for_a_free_compiler_is_bounded(compilers: CompilerPool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LIMIT_S", 0.01)
-    with compilers._free, compilers._free, pytest.raises(TimeoutError, match=r"eltwise .*no compiler was free"):
+    with compilers._free, compilers._free, pytest.raises(TimeoutError, match=r"eltwise .*no compiler process was free"):
         compilers.create(some_primitive())
     assert programs() == []
 

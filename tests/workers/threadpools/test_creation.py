@@ -21,7 +21,7 @@ from poolrt.workers.execution.primitive_desc_iface import PrimitiveDescIface
 from poolrt.workers.implementations.primitive_desc import PrimitiveDesc
 from poolrt.workers.implementations.program import Program
 from poolrt.workers.primitives.cache import PrimitiveCache
-from poolrt.workers.primitives.compiler_pool import compilers
+from poolrt.workers.primitives.compiler_pool import compiler_pool
 from poolrt.workers.primitives.creation import PrimitiveCreator
 from poolrt.workers.streams.attributes import StreamAttr
 from poolrt.workers.streams.stream import Stream
@@ -84,7 +84,7 @@ def after(wait: Callable[[], object]) -> Callable[[PrimitiveDesc], bytes]:
 
     def create(pd: PrimitiveDesc) -> bytes:
         wait()
-        return compilers().create(pd)
+        return compiler_pool().create(pd)
 
     return create
 

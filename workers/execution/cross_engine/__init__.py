@@ -1,1 +1,1 @@
-"""Reorders between engines: described for two, transferred on a stream of one, computed on either."""
+"""Cross-engine reorders: described for two engines, executed on a stream of one, computed on either."""

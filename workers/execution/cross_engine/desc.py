@@ -1,4 +1,4 @@
-"""Primitive descriptors of reorders between engines: they know both, which streams are right, and where scratch memory lies."""
+"""Primitive descriptors of cross-engine reorders: both engines, the streams that fit, the engine of scratch memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class CrossEngineDescIface(PrimitiveDescIface):
-    """The primitive descriptor of a reorder between engines. ``engine`` is one that it can be executed on streams of."""
+    """The primitive descriptor of a cross-engine reorder, which can be executed on streams of ``engine``."""
 
     __slots__ = ("engines",)
 
@@ -26,13 +26,13 @@ class CrossEngineDescIface(PrimitiveDescIface):
         self.engines = engines
 
     def create(self, cache: PrimitiveCache | None = None) -> CrossEnginePrimitive:
-        """Return the primitive, as every primitive descriptor does."""
+        """Return the primitive: see `PrimitiveDescIface.create`."""
         from .primitive import CrossEnginePrimitive
 
         return CrossEnginePrimitive(self.pd, self.engines, cache)
 
     def query(self, what: str, index: int = 0) -> Any:
-        """Return what every primitive descriptor does; ``scratchpad_engine`` is the engine that computes."""
+        """See `PrimitiveDescIface.query`; ``scratchpad_engine`` is the engine that computes."""
         if what == "scratchpad_engine":
             return self.engines.compute_engine(self.pd.target)
         if what in ("reorder_src_engine", "reorder_dst_engine"):
@@ -54,8 +54,8 @@ def describe_cross_engine(
 ) -> PrimitiveDescIface:
     """Return the primitive descriptor of a reorder from one engine to another: see `operations.reorder`.
 
-    For a ``stream`` on a CPU only what the CPU computes is offered. Engines of kind cpu all work on the host's memory, so
-    between them nothing is crossed.
+    For a ``stream`` on a CPU the candidates are only those that the CPU computes. Engines of kind cpu all work on the
+    host's memory, so a reorder between two of them is an ordinary one.
     """
     for name, engine in (("engine", src_engine), ("dst_engine", dst_engine)):
         if not isinstance(engine, Engine):

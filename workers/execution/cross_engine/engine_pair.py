@@ -1,4 +1,4 @@
-"""The two engines of a reorder between engines: which streams it runs on, and which of the two computes."""
+"""The two engines of a cross-engine reorder: which streams it runs on, and which of the two computes."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from ...streams.stream import Stream
 
 
 class EnginePair(NamedTuple):
-    """The engines of a reorder between two, of which one is no CPU."""
+    """The engines of a cross-engine reorder. At least one is no CPU."""
 
     src: Engine
     dst: Engine
 
     @property
     def stream_engine(self) -> Engine:
-        """The engine whose streams any reorder can be executed on: that of src, or where it is a CPU that of dst."""
+        """The engine on whose streams every reorder can run: that of src, or if it is a CPU that of dst."""
         return self.dst if self.src.kind == "cpu" else self.src
 
     def check_stream(self, stream: Stream, compute_kind: str) -> None:
-        """Raise TypeError for what is no stream, ValueError for one that a reorder cannot be executed on.
+        """Raise TypeError for another object than a stream, ValueError for a stream that the reorder cannot run on.
 
-        What is computed by the engine kind ``compute_kind`` goes on streams of the OpenCL engine, and on a CPU's where that is
-        the one: every engine of that kind works on the host's memory.
+        Streams of the OpenCL engine are right; so are a CPU's if ``compute_kind`` is cpu, because every engine of that
+        kind works on the host's memory.
         """
         if not isinstance(stream, Stream):
             raise TypeError(f"stream: expect a Stream, got {type(stream).__name__}")
@@ -35,12 +35,12 @@ class EnginePair(NamedTuple):
             raise ValueError(f"stream: expect one on {self.stream_engine}{either}, got one on {stream.engine}{which}")
 
     def compute_engine(self, target: Target) -> Engine:
-        """Return the engine that computes what is made for a target."""
+        """Return the engine that computes code made for a target."""
         if target.engine_kind == self.stream_engine.kind:
             return self.stream_engine
-        return next((side for side in self if side.kind == target.engine_kind), Engine(target.engine_kind))
+        return next((engine for engine in self if engine.kind == target.engine_kind), Engine(target.engine_kind))
 
     def engine_of(self, arg: int, compute_engine: Engine) -> Engine:
-        """Return the engine that an argument must lie on."""
+        """Return the engine that an argument must be on."""
         known: dict[int, Engine] = {Arg.SRC: self.src, Arg.DST: self.dst, Arg.SCRATCHPAD: compute_engine}
         return known.get(arg, self.stream_engine)

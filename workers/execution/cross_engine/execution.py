@@ -114,7 +114,7 @@ class HostCrossEngineExecution:
                 stream.on_host(partial(pool.run_regions, regions))
 
     def _regions(self, args: Mapping[int, Memory], used: Mapping[int, Memory | Buffer], jobs: Jobs) -> Sequence[Region]:
-        """Return launches on the host's memory between the copies, which are a region of one task before and one after."""
+        """Return the launches on the host's memory between two regions of one task each: the copies in and the copies out."""
         addresses = {arg: memory.address for arg, memory in used.items()}
         # The bytes too: the memory may get others before the tasks have run.
         keep = used, [memory.owner for memory in args.values()]

@@ -1,4 +1,4 @@
-"""Reorders between engines as users hold them: transferred on a stream of one engine, computed on one of them."""
+"""Cross-engine reorders as users hold them: executed on a stream of one engine, computed on either."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
 
 class CrossEnginePrimitive(Primitive):
-    """A created reorder between engines, with its resources on the engine that computes.
+    """A created cross-engine reorder, with its resources on the engine that computes.
 
-    It is executed on streams of the OpenCL engine, of src's where there are two, and what the CPU computes on streams on a
-    CPU too. Nobody waits who executes: memories belong to the stream until `Stream.wait`, and what another stream does
-    with them must have been waited for. On a CPU the stream's threadpool runs copies and kernels; a stream on OpenCL has a
-    thread of its own for what the CPU computes and for what goes to another OpenCL engine.
+    It runs on streams of the OpenCL engine, of src's if there are two, and if the CPU computes, on a CPU's streams too.
+    `execute` never blocks: memories belong to the stream until `Stream.wait`, and other streams must have finished with
+    them. On a CPU's stream the threadpool runs copies and kernels. An OpenCL stream has a thread of its own for what the
+    CPU computes and for copies to another OpenCL engine.
     """
 
     def __init__(self, pd: PrimitiveDesc, engines: EnginePair, cache: PrimitiveCache | None = None) -> None:
-        """Get what ``pd`` describes and realize it, as `Primitive` does."""
+        """Fetch the primitive that ``pd`` describes and realize it, as `Primitive` does."""
         super().__init__(pd, engines.compute_engine(pd.target), cache)
         self.engine = engines.stream_engine
         self._engines = engines
@@ -39,7 +39,7 @@ class CrossEnginePrimitive(Primitive):
         }
 
     def execute(self, stream: Stream, args: Mapping[int, Memory] | Mapping[Arg, Memory]) -> None:
-        """Compute on memories given by argument, those of attributes on the OpenCL engine: see `Primitive.execute`."""
+        """Compute on memories under their arguments, those of attributes on the OpenCL engine: see `Primitive.execute`."""
         self._engines.check_stream(stream, self.resources.engine.kind)
         given: Mapping[Any, Memory] = args
         places = self._places.items()

@@ -65,7 +65,7 @@ def test_tensors_are_reordered_from_engine_to_engine(device: str, tmp_path: Path
     )
     assert other.endswith(", on another engine of the same device")
     assert kinds.startswith(
-        "dst_engine: expect an Engine: a reorder between two is described by (engine, src, dst_engine"
+        "dst_engine: expect an Engine: describe a reorder between two engines by (engine, src, dst_engine"
     )
     assert no_engine == "dst_engine: expect an Engine, got str"
     assert_streams(found["streams"])
