@@ -1,8 +1,8 @@
 """The arena: one sealed piece of shared memory for all tensors of a pool, and the allocator of its slots.
 
-Fresh shared memory costs 6 to 20 times a warm copy, because the kernel zeroes each page at its first touch. So there is
-one segment, never one a tensor, and a freed slot is the next to be handed out. Slot sizes step by an eighth of a power
-of two: at most 12.5 % are lost to rounding, and slots of tensors alike in size are interchangeable.
+Fresh shared memory costs 6 to 20 times a warm copy, because the kernel zeroes each page at its first touch. So all
+tensors share one segment, and the slot freed last is allocated first. Slot sizes step by an eighth of a power of two:
+rounding wastes at most 12.5 %, and tensors of similar size can use the same slots.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PAGED: Final = 8 * PAGE
 
 
 class ArenaExhausted(MemoryError):
-    """No slot of the size asked for is free. Raised by `Allocator.take`.
+    """No slot of the requested size is free. Raised by `Allocator.take`.
 
     ``needed`` and ``largest`` (free in one piece) are bytes, ``free`` the sum of all free bytes, ``nbytes`` the whole.
     """
@@ -42,10 +42,10 @@ class ArenaExhausted(MemoryError):
 
 
 def make_arena(nbytes: int) -> int:
-    """Make an arena of ``nbytes`` (rounded up to pages) and return its file descriptor. Memory is taken as it is touched.
+    """Make an arena of ``nbytes`` (rounded up to pages) and return its descriptor. Pages are allocated on first touch.
 
-    Sealed: nobody who holds it can change its size, so a mapping of it can never fault. It has no name, so it is gone
-    with the last process that holds it, however that process ends.
+    Guarantees: its size is sealed, so a mapping of it never faults. It has no name, so the kernel frees it with the
+    last process that holds it, however that process ends.
     """
     fd = os.memfd_create("poolrt-arena", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
@@ -67,11 +67,11 @@ def slot_size(nbytes: int) -> int:
 
 
 class Allocator:
-    """Hands out slots of an arena of ``nbytes``. Pure bookkeeping: it touches no memory."""
+    """Allocates slots of an arena of ``nbytes``. Pure bookkeeping: it touches no memory."""
 
     def __init__(self, nbytes: int) -> None:
         self.nbytes = nbytes
-        #: Bytes in slots that are handed out.
+        #: Bytes in allocated slots.
         self.used = 0
         self._top = 0
         self._sizes: dict[int, int] = {}
@@ -92,18 +92,18 @@ class Allocator:
         self.used += size
         return offset
 
-    def give(self, offset: int) -> None:
-        """Take a slot back. Raises KeyError where it is not handed out."""
+    def free(self, offset: int) -> None:
+        """Free a slot. Raises KeyError if it is not allocated."""
         size = self._sizes.pop(offset)
         self.used -= size
         self._free.setdefault(size, []).append(offset)
 
     def size(self, offset: int) -> int:
-        """Return the bytes of a slot that is handed out. Raises KeyError otherwise."""
+        """Return the bytes of an allocated slot. Raises KeyError for any other."""
         return self._sizes[offset]
 
     def trim(self, keep: int) -> list[tuple[int, int]]:
-        """Retire free slots of whole pages, coldest first, until at most ``keep`` bytes lie in such slots.
+        """Retire free slots of whole pages, coldest first, until such slots hold at most ``keep`` bytes.
 
         Return their offsets and sizes: the caller may return those pages to the system before it takes slots again.
         """

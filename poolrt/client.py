@@ -1,8 +1,8 @@
 """A client's connection to a coordinator: requests and answers, from any number of threads.
 
-Whoever waits for an answer reads the socket itself, also for the others that wait: a reader thread would cost two more
-thread switches a round trip. Only futures need a thread, because they are resolved while nobody waits; it is started with
-the first of them. Every wait ends with the answer, its deadline, an interruption, or the loss of the coordinator.
+One of the threads that wait for answers, the leader, reads the socket for all of them: a reader thread would cost two
+more thread switches a round trip. Only futures need a thread, because they are resolved while no thread waits; the
+first future starts it. Every wait ends with the answer, its deadline, an interruption, or the loss of the coordinator.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from poolrt.errors import CoordinatorLost, PoolClosed, PoolRefused, error_from_w
 from poolrt.workers.ipc.channel import Channel, ChannelClosed, ChannelFull, MalformedMessage, Message
 from poolrt.workers.ipc.protocol import VERSION, Kind, check_message
 
-#: Answers that are not the last to their request.
+#: Kinds of answers that others follow.
 _INTERIM: Final = frozenset({Kind.STAGE, Kind.PROGRESS})
-#: Seconds between looks at whether somebody else reads, while a message cannot be sent.
+#: Seconds between checks whether another thread reads, while a message cannot be sent.
 _SEND_POLL_S: Final = 0.02
-#: Seconds between looks at whether somebody still reads, in case that an interruption has come before the word of it.
+#: Seconds between checks whether the leader still reads: an interruption may end it before it notifies the others.
 _FOLLOW_POLL_S: Final = 0.25
 
 
 class Request:
-    """A request and its answers so far. ``settle(answer)`` is called once with the last, by whichever thread reads it.
+    """A request and its answers so far. The thread that reads the last answer calls ``settle(answer)`` once.
 
-    `settle` must be short and wait for nothing. With ``resolve`` the connection's own thread then calls that, for a future.
+    `settle` must be short and must not wait. ``resolve`` is for futures: the connection's own thread then calls it.
     """
 
     __slots__ = ("answers", "done", "number", "resolve", "settle")
@@ -45,7 +45,7 @@ class Request:
 
 
 class Client:
-    """The connection. ``greeting`` is sent first; nothing is waited for until the first answer is needed."""
+    """The connection. It sends ``greeting`` first, and does not wait until the first answer is needed."""
 
     def __init__(self, channel: Channel, greeting: list[Message], start_timeout_s: float) -> None:
         self._channel = channel
@@ -56,13 +56,13 @@ class Client:
         self._requests: dict[int, Request] = {}
         self._released: deque[int] = deque()
         self._unsent: deque[Message] = deque()
-        # It knows its owner, so that giving it back is safe where an interruption leaves open whether it was taken.
+        # An RLock knows its owner: releasing it is safe if an interruption leaves open whether it was acquired.
         self._sending = threading.RLock()
         self._sender = 0
-        # Held by `with` on the lock, never on the condition: that one's __enter__ is Python code, which an interruption can
-        # end after the lock is taken and before the block begins, so that nobody would ever release it.
+        # Use `with` on the lock, never on the condition: the condition's __enter__ is Python code. An interruption can end
+        # it after the lock is acquired and before the block begins, and no thread would ever release the lock.
         self._lock = threading.Lock()
-        self._turn = threading.Condition(self._lock)
+        self._answered = threading.Condition(self._lock)
         self._leading = False
         self._followers = 0
         self._futures = 0
@@ -73,12 +73,16 @@ class Client:
             self._send(message)
 
     def welcome(self) -> tuple[int, int, dict[str, Any]]:
-        """Wait until the coordinator is up; return the arena's descriptor (the caller's to close), bytes, and facts."""
+        """Wait for the coordinator's start; return the arena's descriptor (the caller closes it), bytes, and facts."""
         if not self._until(lambda: self._welcome is not None, self._deadline):
-            self.close(CoordinatorLost("the coordinator did not come up in time (the setting start_timeout_s)"))
+            self.close(
+                CoordinatorLost(
+                    "the coordinator did not start in time: raise the setting start_timeout_s, or see standard error"
+                )
+            )
         self._check()
         if self._welcome is None or self._welcome[1] != VERSION:
-            raise CoordinatorLost("the coordinator is of another version of poolrt")
+            raise CoordinatorLost("the coordinator is of another version of poolrt: start it again with this one")
         self._channel.accepts_fds = False
         return self._channel.take_fd(), self._welcome[2], self._welcome[3]
 
@@ -89,11 +93,11 @@ class Client:
 
     @property
     def in_own_thread(self) -> bool:
-        """Whether the caller is the thread that resolves futures, which must not wait for them."""
+        """Whether the caller is the thread that resolves futures, which must not wait for futures."""
         return threading.current_thread() is self._thread
 
     def begin(self, kind: Kind, *fields: Any, request: Request) -> Request:
-        """Send a request; its number is put before ``fields``. Raises PoolClosed, PoolRefused for one too large to send."""
+        """Send a request, its number before ``fields``. Raises PoolClosed, and PoolRefused for one too large."""
         with self._lock:
             self._numbers += 1
             request.number = self._numbers
@@ -104,7 +108,7 @@ class Client:
                     self._thread = threading.Thread(target=self._resolve_futures, name="poolrt-futures", daemon=True)
                     self._thread.start()
                 elif not self._leading:
-                    self._turn.notify_all()
+                    self._answered.notify_all()
         try:
             self._check()
             self._send([kind, request.number, *fields])
@@ -116,14 +120,14 @@ class Client:
         return request
 
     def tell(self, kind: Kind, *fields: Any) -> None:
-        """Send a message that is not answered."""
+        """Send a message that has no answer."""
         self._check()
         self._send([kind, *fields])
 
     def next_answer(self, request: Request, deadline: float | None = None) -> Message:
-        """Wait for the next answer to a request. Raises PoolClosed, the error that is the answer, and TimeoutError."""
+        """Wait for the next answer to a request. Raises PoolClosed, TimeoutError, and an answer that is an error."""
         if not request.answers and not self._until(lambda: bool(request.answers), deadline):
-            raise TimeoutError("there was no answer in time")
+            raise TimeoutError("the coordinator did not answer within the timeout")
         if not request.answers:
             self._check()
         answer = request.answers.popleft()
@@ -150,21 +154,21 @@ class Client:
         return len(self._released)
 
     def released(self) -> list[int]:
-        """Return the leases to give back now, and forget them."""
+        """Return the leases to release now, and forget them."""
         found: list[int] = []
         while self._released:
             found.append(self._released.popleft())
         return found
 
     def flush(self) -> None:
-        """Give the released leases back now, unless another thread is sending."""
+        """Send the released leases now, unless another thread is sending."""
         if self._released:
             self.send_nowait(None)
 
     def send_nowait(self, message: Message | None) -> None:
-        """Send the released leases, then a message that is not answered, without waiting for anything: for finalizers.
+        """Send the released leases, then a message that has no answer, without waiting: for finalizers.
 
-        What cannot be sent now, because a thread is sending, goes with the next send_nowait.
+        While another thread is sending, the message is queued for the next call.
         """
         if message is not None:
             self._unsent.append(message)
@@ -179,19 +183,19 @@ class Client:
                 while self._unsent:
                     self._channel.send(self._unsent.popleft())
         except (ChannelClosed, ChannelFull):
-            pass  # whoever waits for something learns of it
+            pass  # threads that wait get the error
         finally:
             if self._sender == thread:
                 self._sender = 0
             try:
                 self._sending.release()
             except RuntimeError:
-                pass  # another thread has it
+                pass  # another thread holds it
 
     def close(self, reason: PoolClosed | None = None) -> None:
-        """End the connection; everything that waits gets ``reason``, or PoolClosed. May be repeated."""
+        """End the connection; every wait raises ``reason``, or PoolClosed. May be repeated."""
         if self._process != os.getpid():
-            return  # a fork of the owner: the connection is the parent's
+            return  # this process is a fork of the owner, which keeps the connection
         self._lose(reason or PoolClosed("the pool is closed"))
         thread = self._thread
         if thread is not None and thread is not threading.current_thread():
@@ -204,7 +208,7 @@ class Client:
 
     def _check(self) -> None:
         if self._process != os.getpid():
-            raise PoolClosed("this pool belongs to the process that this one was forked from: make another here")
+            raise PoolClosed("this pool belongs to the parent of this forked process: make another pool here")
         if self._lost is not None:
             raise self._lost.copy()
 
@@ -218,7 +222,7 @@ class Client:
                     self._make_room()
                     self._channel.flush()
             except ChannelClosed as error:
-                self._lose(CoordinatorLost(f"the coordinator has gone ({error})"))
+                self._lose(CoordinatorLost(f"the coordinator has exited ({error})"))
                 self._check()
             except (ValueError, TypeError, OverflowError, ChannelFull) as error:
                 raise PoolRefused(f"a request cannot be sent: {error}") from error
@@ -226,7 +230,7 @@ class Client:
                 self._sender = 0
 
     def _make_room(self) -> None:
-        """Wait until more can be sent. Read meanwhile, if nobody does: a coordinator whose answers pile up stops listening."""
+        """Wait until more can be sent, and read if no thread does: too many unread answers stop the coordinator's reads."""
         leads = False
         try:
             with self._lock:
@@ -237,12 +241,12 @@ class Client:
                 self._read(0.0)
         finally:
             if leads:
-                # Not in a function: an interruption can come before its first line, and then nobody would ever read again.
+                # Not in a function: an interruption before its first line would leave no thread that ever reads again.
                 self._leading = False
                 self._call_followers()
 
     def _until(self, ready: Callable[[], bool], deadline: float | None) -> bool:
-        """Wait until ``ready()`` or the connection has ended; read while nobody else does. False after the deadline."""
+        """Wait until ``ready()`` or the connection's end; read while no other thread does. False after the deadline."""
         leads = False
         try:
             with self._lock:
@@ -262,18 +266,18 @@ class Client:
             return True
         finally:
             if leads:
-                # Not in a function: an interruption can come before its first line, and then nobody would ever read again.
+                # Not in a function: an interruption before its first line would leave no thread that ever reads again.
                 self._leading = False
                 self._call_followers()
 
     def _follow(self, deadline: float | None) -> bool:
-        """Wait, with the turn in hand, until the leader has read something or stops; False after the deadline."""
+        """Wait, with the lock held, until the leader has read a message or stops; False after the deadline."""
         left = None if deadline is None else deadline - time.monotonic()
         if left is not None and left <= 0:
             return False
         self._followers += 1
         try:
-            self._turn.wait(_FOLLOW_POLL_S if left is None else min(left, _FOLLOW_POLL_S))
+            self._answered.wait(_FOLLOW_POLL_S if left is None else min(left, _FOLLOW_POLL_S))
         finally:
             self._followers -= 1
         return True
@@ -281,32 +285,32 @@ class Client:
     def _call_followers(self) -> None:
         with self._lock:
             if self._followers or self._futures or self._resolvable:
-                self._turn.notify_all()
+                self._answered.notify_all()
 
     def _read(self, timeout: float | None) -> None:
-        """Wait for a message, ``timeout`` seconds at most, and take it. Only for the thread that leads."""
+        """Wait for a message, ``timeout`` seconds at most, and handle it. Only the leader calls this."""
         channel = self._channel
         if timeout is not None:
             try:
                 if not channel.wait(timeout):
                     return
             except (OSError, ValueError):
-                pass  # closed by another thread: receiving says so
+                pass  # another thread has closed it: receive raises ChannelClosed
         channel.mark()
         try:
             message = channel.receive(block=timeout is None)
             if message is not None:
                 self._take(message)
         except (ChannelClosed, MalformedMessage) as error:
-            self._lose(CoordinatorLost(f"the coordinator has gone ({error}); what it wrote to standard error says why"))
+            self._lose(CoordinatorLost(f"the coordinator has exited ({error}); its lines on standard error say why"))
         except BaseException:
             if not channel.untouched:
-                # The interruption may have cost a message, and whoever waits for it would wait for ever.
-                self._lose(PoolClosed("the pool was interrupted while it took an answer"))
+                # The interruption may have lost a message, and the thread that waits for it would wait for ever.
+                self._lose(PoolClosed("the pool was interrupted while it read an answer: make another pool"))
             raise
         if self._followers:
             with self._lock:
-                self._turn.notify_all()
+                self._answered.notify_all()
 
     def _take(self, message: Message) -> None:
         kind = check_message(message)
@@ -338,17 +342,17 @@ class Client:
                     self._resolvable.append((request, failed))
             self._requests.clear()
             self._futures = 0
-            self._turn.notify_all()
+            self._answered.notify_all()
         self._channel.shut_down()
 
     def _resolve_futures(self) -> None:
-        """Be the thread that reads while nobody else waits, and resolves futures, which runs code of the user."""
+        """Read while no other thread waits, and resolve futures, which runs the user's code. Runs in a thread."""
         while True:
             with self._lock:
                 while not self._resolvable and (self._leading or not self._futures):
                     if self._lost is not None:
                         return
-                    self._turn.wait(_FOLLOW_POLL_S if self._futures else None)
+                    self._answered.wait(_FOLLOW_POLL_S if self._futures else None)
                 leads = not self._resolvable
                 self._leading = self._leading or leads
             if leads:
@@ -361,7 +365,7 @@ class Client:
                 self._resolve_next()
 
     def _resolve_next(self) -> None:
-        """Resolve a future. Nothing of this thread refers to it afterwards: its result is memory of the arena."""
+        """Resolve a future, and keep no reference to it: its result is memory of the arena."""
         request, message = self._resolvable.popleft()
         if request.resolve is not None:
             request.resolve(message)

@@ -1,7 +1,7 @@
 """Errors of pools: one tree under `PoolError`, whose members cross processes as plain data.
 
-Errors about graphs and models are `GraphError` (see `poolrt.graph`); errors of the cache are `StoreError`, one of which,
-`CreationFailed`, is what loading a graph raises too.
+Errors about graphs and models are `GraphError` (see `poolrt.graph`); errors of the cache are `StoreError`. Loading a
+graph raises one of these too, `CreationFailed`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from poolrt.cachestore.portable_error import PortableError
 
 
 class PoolError(PortableError):
-    """Root of what pools raise on purpose, except `CreationFailed`. ``message`` says what happened and what to do."""
+    """Root of the errors of pools, except `CreationFailed`. ``message`` says what failed and what to do."""
 
 
 class PoolClosed(PoolError):
@@ -19,7 +19,7 @@ class PoolClosed(PoolError):
 
 
 class CoordinatorLost(PoolClosed):
-    """The coordinator process has gone, or could not start. Make a new pool."""
+    """The coordinator process has exited, or could not start. Make a new pool."""
 
 
 class PoolRefused(PoolError):
@@ -27,7 +27,7 @@ class PoolRefused(PoolError):
 
 
 class GraphRefused(PoolError, ValueError):
-    """A graph cannot be made ready for its engine. Raised by `Pool.load`; names the node and the reason."""
+    """A graph cannot be lowered for its engine. Raised by `Pool.load`; names the node and the reason."""
 
 
 class ArenaFull(PoolError, MemoryError):
@@ -44,7 +44,7 @@ class ArenaFull(PoolError, MemoryError):
 
 
 class WorkerLost(PoolError):
-    """Worker processes died of a run as often as the setting ``retries`` allows, or of a function once, or cannot start.
+    """A run lost as many workers as the setting ``retries`` allows, a function lost one, or workers cannot start.
 
     ``what`` names the model or function, ``steps`` is the number of steps of the model (0 for a function).
     """
@@ -66,7 +66,7 @@ class RunFailed(PoolError):
 
 
 class CreatorLost(PoolError):
-    """The processes that tried to create a primitive died: the compiler crashed, or memory ran out. Raised by `Pool.load`."""
+    """A primitive's creation lost its processes: the compiler crashed, or memory ran out. Raised by `Pool.load`."""
 
     def __init__(self, message: str, primitive: str, attempts: int) -> None:
         super().__init__(message)
@@ -75,7 +75,7 @@ class CreatorLost(PoolError):
 
 
 class FunctionFailed(PoolError):
-    """A function raised an exception that could not travel back as itself. ``log`` is its traceback."""
+    """A function raised an exception that cannot be pickled. ``log`` is its traceback."""
 
     def __init__(self, message: str, log: str) -> None:
         super().__init__(message)

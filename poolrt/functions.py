@@ -1,4 +1,4 @@
-"""Plain functions in worker processes, as `concurrent.futures.Executor` calls them."""
+"""Plain functions in worker processes, with the interface of `concurrent.futures.Executor`."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from .errors import FunctionFailed, PoolError, error_from_wire
 from .session import Session
 
 T = TypeVar("T")
-#: Functions under way; one more waits for one of them to end.
+#: Functions in flight; one more waits until one of them ends.
 IN_FLIGHT: Final = 256
 
 
 class Functions:
-    """Sends functions, with their arguments, by dill, and resolves futures with what comes back."""
+    """Sends functions and arguments by dill, and resolves futures with the results."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -63,11 +63,11 @@ class Functions:
         return self._results(fn, iter(lambda: list(islice(items, chunksize)), []), deadline)
 
     def wait_for_all(self) -> None:
-        """Wait until no function is under way, or the pool is closed."""
+        """Wait until no function is in flight, or the pool is closed."""
         try:
             self._session.client.wait_while(lambda: self._under_way > 0)
         except PoolError:
-            pass  # then nothing is under way either
+            pass  # then no function is in flight either
 
     def _results(
         self, fn: Callable[..., T], chunks: Iterator[list[tuple[Any, ...]]], deadline: float | None
@@ -94,13 +94,13 @@ def _left(deadline: float | None) -> float | None:
 
 
 def _resolve(future: Future[Any], answer: Message) -> None:
-    """Give a future the outcome of a function."""
+    """Resolve a future with a function's outcome."""
     if answer[0] == Kind.FAILED:
         future.set_exception(error_from_wire(answer[2]))
         return
     try:
         value = dill.loads(answer[2]) if answer[2] else None
-    except Exception as error:  # noqa: BLE001 - loading runs code of the user; whoever has the future is told
+    except Exception as error:  # noqa: BLE001 - loading runs the user's code; the future gets its error
         future.set_exception(error)
         return
     if answer[0] != Kind.RAISED:

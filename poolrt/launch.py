@@ -1,6 +1,6 @@
-"""Start a coordinator for this process, and see to it that it ends.
+"""Start a coordinator for this process, and end it.
 
-Imports next to nothing: the coordinator is started before the rest of the client is imported, and comes up beside that.
+Imports almost nothing: the coordinator starts while this process imports the rest of the client.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import sys
 
 from poolrt.workers.ipc.spawn import module_path, spawn_actions
 
-#: Seconds that a coordinator gets to end its processes and itself once its client has gone.
+#: Seconds that a coordinator may take to end its processes and exit after its client has disconnected.
 _END_S = 3.0
 
 
 class Coordinator:
-    """A coordinator process that this process has started; ``pid`` is 0 once it has ended."""
+    """A coordinator process that this process has started; ``pid`` is 0 once it has exited."""
 
     __slots__ = ("_owner", "pid")
 
@@ -27,13 +27,13 @@ class Coordinator:
         self._owner = os.getpid()
 
     def end(self) -> None:
-        """Wait for its end, which follows from closing the connection; kill it where it takes too long."""
+        """Wait until it exits, which closing the connection makes it do; kill it if it takes too long."""
         if not self.pid or self._owner != os.getpid():
-            return  # it has ended, or it is the parent's and this process a fork of that
+            return  # it has exited, or this process is a fork of the one that started it
         try:
             pidfd = os.pidfd_open(self.pid)
         except ProcessLookupError:
-            self.pid = 0  # somebody else has waited for all children of this process
+            self.pid = 0  # another part of this process has waited for all its children
             return
         try:
             poll = select.poll()
@@ -50,13 +50,13 @@ class Coordinator:
 
 
 def start_coordinator() -> tuple[socket.socket, Coordinator]:
-    """Start a coordinator and return the socket to it. It imports what it needs while the caller goes on.
+    """Start a coordinator and return the socket to it. It starts up while the caller goes on.
 
-    It has a session of its own, so that an interruption from the terminal reaches this process only, which then ends
-    it in order. Raises OSError where it cannot be started.
+    It has its own session, so that an interruption from the terminal reaches this process only, which then ends the
+    coordinator. Raises OSError if it cannot be started.
     """
     if not sys.executable:
-        raise FileNotFoundError("this Python does not know its own executable, which a coordinator is started with")
+        raise FileNotFoundError("cannot start a coordinator: sys.executable is empty")
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     environment = {**os.environ, **module_path()}
     command = [sys.executable, "-P", "-m", "poolrt.coordinator", "3"]

@@ -1,4 +1,4 @@
-"""Load a graph: send it, write its constants where the coordinator wants them, show what is being created."""
+"""Load a graph: send it, write its constants into the slots that the coordinator gives, show progress."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .graph.builder import Graph
     from .graph.constant import Constant
 
-#: Bytes of constants that are written before the workers are told, so that they reorder beside the writing.
+#: Bytes of constants in one WRITTEN message, so that workers reorder some while others are written.
 _BATCH: Final = 8 * 1024 * 1024
 
 
@@ -40,14 +40,14 @@ def load(session: Session, graph: Graph, progress: bool | Callable[[int, int, li
                 else:
                     _write(session, request, answer, by_value)
     except BaseException:
-        _give_up(client, request)
+        _cancel(client, request)
         raise
     report = {**answer[5], "load_s": time.perf_counter() - started}
     return Model(client, memory, wire["name"], answer, report)
 
 
-def _give_up(client: Client, request: Request) -> None:
-    """Have a load forgotten that was interrupted, or whose progress could not be shown."""
+def _cancel(client: Client, request: Request) -> None:
+    """Cancel or unload a load that was interrupted, or whose progress could not be shown."""
     if request.done:
         for answer in request.answers:
             if answer[0] == Kind.LOADED:
@@ -60,7 +60,7 @@ def _give_up(client: Client, request: Request) -> None:
 
 
 def _write(session: Session, request: Request, answer: Message, by_value: Mapping[int, Constant]) -> None:
-    """Write the constants that the coordinator has slots for."""
+    """Write the constants that have slots."""
     written: list[int] = []
     nbytes = 0
     for number, value, offset in answer[2]:

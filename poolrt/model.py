@@ -1,4 +1,4 @@
-"""A graph that is loaded on a pool: run it, once or many times."""
+"""A loaded graph: run it, once or many times."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from .plan_listing import PlanListing
 
-#: Runs that one model may have under way; `submit` waits for one to end before it starts another.
+#: Runs of one model in flight; `submit` waits for one to end before it starts another.
 IN_FLIGHT: Final = 256
 #: Views on input slots that one model keeps.
 _VIEWS: Final = 512
@@ -34,8 +34,8 @@ _VIEWS: Final = 512
 class TensorSpec:
     """An input or output of a model: its name, shape, and NumPy's name of its data type.
 
-    NumPy has no bfloat16: such tensors are arrays of uint16, their bits. An array of a bfloat16 that another library
-    brings is taken too.
+    NumPy has no bfloat16: such tensors are arrays of uint16 with the same bits. An array of another library's bfloat16
+    is accepted too.
     """
 
     name: str
@@ -45,14 +45,14 @@ class TensorSpec:
 
     @property
     def array_dtype(self) -> str:
-        """The data type of the arrays that runs take and give."""
+        """The data type of the arrays that runs take and return."""
         return "uint16" if self.dtype == "bfloat16" else self.dtype
 
 
 class Model:
     """A loaded graph. Made by `Pool.load`; its memory on the pool is freed when it is closed or no longer referred to.
 
-    ``inputs`` and ``outputs`` say what it takes and gives, ``report`` where its primitives came from:
+    ``inputs`` and ``outputs`` describe its tensors, ``report`` the sources of its primitives:
     ``{"primitives": {"total", "created", "memory", "files", "redis"}, "load_s"}``.
     """
 
@@ -70,7 +70,7 @@ class Model:
         self._running = 0
         self._input_views: dict[tuple[int, int], NDArray[Any]] = {}
         self._counting = threading.Lock()
-        # Runs under way keep the model: what is unloaded is never in use.
+        # Runs in flight refer to the model, so it is never unloaded while in use.
         self._unload = weakref.finalize(self, _unload, client, number)
         self._unload.atexit = False
 
@@ -78,8 +78,8 @@ class Model:
         """Run on one array for each input and return the outputs by name.
 
         Inputs are arrays of exactly the shape and data type of `inputs`; one made by `Pool.empty`, or an output of a run,
-        is used where it lies, any other is copied once. Outputs are views into shared memory, which is given back when they
-        are dropped; copy what is to be kept for long. Raises ValueError for a wrong name or shape, TypeError for a wrong
+        is used in place, any other is copied once. Outputs are views into shared memory, which is released when they
+        are dropped; copy outputs that you keep for long. Raises ValueError for a wrong name or shape, TypeError for a wrong
         data type, and the errors of `poolrt.errors`.
         """
         run = _Run(self, inputs)
@@ -87,14 +87,14 @@ class Model:
         try:
             answer = self._client.next_answer(request)
         except BaseException:
-            run.abandon()  # interrupted: what it gives is wanted by nobody
+            run.abandon()  # interrupted: its outputs have no use
             raise
         return run.results(answer)
 
     def submit(self, /, **inputs: Any) -> Future[dict[str, NDArray[Any]]]:
-        """Start a run and return a future of what `run` returns. Waits while `IN_FLIGHT` runs are under way.
+        """Start a run and return a future of what `run` returns. Waits while `IN_FLIGHT` runs are in flight.
 
-        An input that is used where it lies must not be changed until the future is done.
+        An input that is used in place must not change until the future is done.
         """
         from concurrent.futures import Future
 
@@ -111,7 +111,7 @@ class Model:
     ) -> Iterator[dict[str, NDArray[Any]]]:
         """Run on each of ``batches`` (inputs by name) and yield the outputs in order.
 
-        At most ``in_flight`` batches (default 8) are taken in advance, so that endless ones take no endless memory.
+        At most ``in_flight`` batches (default 8) are read in advance, so that an endless iterable uses bounded memory.
         """
         limit = 8 if in_flight is None else in_flight
         if limit < 1:
@@ -145,7 +145,7 @@ class Model:
         return PlanListing.from_wire(plan, descriptors)
 
     def close(self) -> None:
-        """Free the model's memory on the pool. Runs that are under way end as usual; further ones are an error."""
+        """Free the model's memory on the pool. Runs in flight end as usual; further ones raise PoolClosed."""
         self._unload()
 
     def __repr__(self) -> str:
@@ -182,7 +182,7 @@ class Model:
         return arrays
 
     def _input_at(self, number: int, offset: int) -> NDArray[Any]:
-        """Return a view on a slot as input ``number``; slots come back again and again, so the views are kept."""
+        """Return a view on a slot as input ``number``; views are kept, because slots are used again and again."""
         view = self._input_views.get((number, offset))
         if view is None:
             if len(self._input_views) >= _VIEWS:
@@ -200,7 +200,7 @@ class Model:
             self._running += difference
 
     def _take_slots(self, sizes: list[int]) -> list[int]:
-        """Return slots for inputs; where memory is short, runs under way are waited for first."""
+        """Return slots for inputs; if memory is short, wait for runs in flight first."""
         while True:
             running = self._running
             try:
@@ -212,7 +212,7 @@ class Model:
 
 
 class _Run:
-    """One run: its input slots until it has ended, and its outputs until somebody has them."""
+    """One run: its input slots until it has ended, and its outputs until the caller has them."""
 
     __slots__ = ("_abandoned", "_arrays", "_borrowed", "_ended", "_future", "_model", "_unclaimed")
 
@@ -221,13 +221,13 @@ class _Run:
         self._arrays = model._check(inputs)
         self._borrowed: list[tuple[int, int]] = []
         self._future: Future[dict[str, NDArray[Any]]] | None = None
-        #: The offsets of the outputs, until somebody takes them: popped once, by whoever comes first.
+        #: The offsets of the outputs until they are claimed: `results` or `abandon` pops them, once.
         self._unclaimed: deque[list[int]] = deque()
         self._ended = False
         self._abandoned = False
 
     def begin(self, future: Future[dict[str, NDArray[Any]]] | None) -> Request:
-        """Bring the inputs to shared memory and send the run."""
+        """Copy inputs to shared memory where needed, and send the run."""
         model = self._owner()
         client, memory = model._client, model._memory
         places = [memory.offset_of(a) if a.flags.c_contiguous else None for a in self._arrays]
@@ -246,12 +246,12 @@ class _Run:
         except BaseException:
             if not self._ended:
                 model._count(-1)
-                # Whether it was sent is unknown after an interruption, so its slots are not used again.
+                # After an interruption it is unknown whether the run was sent, so its slots are not used again.
                 self._borrowed = []
             raise
 
     def results(self, answer: Message) -> dict[str, NDArray[Any]]:
-        """Return the outputs of a run that has ended well."""
+        """Return the outputs of a successful run."""
         model = self._owner()
         self._unclaimed.pop()
         self._model = None
@@ -261,12 +261,12 @@ class _Run:
         }
 
     def abandon(self) -> None:
-        """Give the outputs back as soon as they are there: nobody wants them."""
+        """Release the outputs as soon as they exist."""
         self._abandoned = True
         self._discard()
 
     def _settle(self, answer: Message) -> None:
-        """The run has ended: its inputs are free. Called once, by whoever reads the answer."""
+        """Free the inputs of a run that has ended. The thread that reads the answer calls this once."""
         model = self._owner()
         self._ended = True
         model._count(-1)
@@ -311,5 +311,5 @@ def _spec(port: list[Any]) -> TensorSpec:
 
 
 def _unload(client: Client, number: int) -> None:
-    """Tell the pool that a model is gone. Runs in finalizers, so it must neither wait nor fail for a pool that is closed."""
+    """Unload a model. Runs in finalizers, so it must not wait, nor fail for a closed pool."""
     client.send_nowait([Kind.UNLOAD, number])

@@ -1,6 +1,6 @@
-"""The pool: worker processes that run graphs, and functions, for this process.
+"""The pool: worker processes that run graphs and functions for this process.
 
-Importing this module costs next to nothing, so that the coordinator can be started before anything else is imported.
+This module imports almost nothing, so that the coordinator starts before anything else is imported.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ T = TypeVar("T")
 
 
 class Pool:
-    """Worker processes with a coordinator of their own, which all end with this pool, or with this process.
+    """Worker processes and their own coordinator, which all end with this pool, or with this process.
 
     Use it in a ``with`` block. ``workers``, ``threads`` (of each worker) and ``engine`` come before the environment, this
-    before the configuration file ``config``; ``settings`` are any others of `poolrt.settings.Settings`. Nothing is waited
-    for here: the processes start while the caller goes on. All methods may be called from several threads. Raises
-    SettingsError, and CoordinatorLost where no process can be started.
+    before the configuration file ``config``; ``settings`` are any others of `poolrt.settings.Settings`. The constructor
+    does not wait: the processes start while the caller goes on. Several threads may call all methods. Raises
+    SettingsError, and CoordinatorLost if no process can be started.
     """
 
     def __init__(
@@ -70,11 +70,11 @@ class Pool:
         self._applied: Functions | None = None
 
     def load(self, graph: Graph, progress: bool | Callable[[int, int, list[str]], None] | None = None) -> Model:
-        """Make a graph ready to run and return it as a model.
+        """Load a graph and return it as a model.
 
         Primitives that the cache does not have are created, spread over the cores. ``progress(total, ready, names)`` is
-        called as that goes on; True shows a bar, False none, None one where standard error is a terminal. A graph for the
-        engine ``cpu`` goes to the pool's own engine where that is another. Raises the errors of `poolrt.errors`:
+        called as creations finish; True shows a bar, False none, None a bar if standard error is a terminal. A graph for the
+        engine ``cpu`` runs on the pool's own engine if that is another one. Raises the errors of `poolrt.errors`:
         GraphRefused, ArenaFull, CreationFailed, CreatorLost, WorkerLost, PoolClosed.
         """
         from .loading import load
@@ -100,8 +100,9 @@ class Pool:
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Call a function in a worker process and return a future of its result, as `concurrent.futures.Executor` does.
 
-        Function, arguments and result travel by dill. Its exceptions are raised here; if the worker dies, WorkerLost:
-        a function is not called twice, because it may have had effects. Waits while 256 functions are under way.
+        Function, arguments and result travel by dill. The future raises the function's exceptions, and
+        WorkerLost if the worker is lost: a function is not called twice, because it may have had effects. Waits while
+        256 functions are in flight.
         """
         return self._functions().submit(fn, args, kwargs)
 
@@ -110,7 +111,7 @@ class Pool:
     ) -> Iterator[T]:
         """Call ``fn(*items)`` in worker processes for the items of the iterables side by side, and yield results in order.
 
-        At most 256 calls are under way; ``chunksize`` items travel together. Raises TimeoutError where a result is not there
+        At most 256 calls are in flight; ``chunksize`` items share one call. Raises TimeoutError if a result is missing
         ``timeout`` seconds after this call.
         """
         return self._functions().map(fn, iterables, timeout, chunksize)
@@ -120,7 +121,7 @@ class Pool:
 
         ``workers``: for each its pid (0 while it starts), state (starting, idle, busy), runs, rss_bytes, numba_imported ·
         ``queue``: waiting, in_flight, creating · ``arena``: bytes, used · ``cache``: the store's counters · ``clients`` ·
-        ``workers_lost``: how many were replaced · ``pid`` of the coordinator. Raises TimeoutError where there is no answer
+        ``workers_lost``: how many were replaced · ``pid`` of the coordinator. Raises TimeoutError without an answer
         within ``timeout`` seconds.
         """
         import time
@@ -128,7 +129,7 @@ class Pool:
         from poolrt.workers.ipc.protocol import Kind
 
         client = self._session.client
-        client.flush()  # memory that has been dropped here counts as free
+        client.flush()  # memory of dropped arrays counts as free
         deadline = None if timeout is None else time.monotonic() + timeout
         facts: dict[str, Any] = client.ask(Kind.STATISTICS, deadline=deadline)[2]
         return facts
@@ -144,13 +145,13 @@ class Pool:
         return int(self._session.facts["threads"])
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Close the pool, as `concurrent.futures.Executor` spells it. With ``wait``, functions under way are waited for."""
+        """Close the pool, as `concurrent.futures.Executor` does. With ``wait``, wait for functions in flight first."""
         if self._applied is not None and wait and not cancel_futures:
             self._applied.wait_for_all()
         self.close()
 
     def close(self) -> None:
-        """End the connection, and the processes of a pool that has its own. Runs under way are given up. May be repeated."""
+        """End the connection, and the pool's own processes if it has any. Runs in flight are lost. May be repeated."""
         self._session.close()
 
     def __enter__(self) -> Pool:
@@ -172,8 +173,8 @@ class Pool:
 def connect(path: str | os.PathLike[str], *, config: str | os.PathLike[str] | None = None, **settings: Any) -> Pool:
     """Return a pool on a coordinator that listens at ``path`` (see ``poolrt serve``). Closing it leaves that one running.
 
-    Of the settings only those of a client count: ``engine``, ``progress`` and ``start_timeout_s``. Raises CoordinatorLost
-    where nobody listens there, or somebody of another user.
+    Only the settings of a client apply: ``engine``, ``progress`` and ``start_timeout_s``. Raises CoordinatorLost if no
+    coordinator listens there, or one of another user.
     """
     from .server import connect_socket
     from .session import Session

@@ -11,10 +11,10 @@ from contextlib import contextmanager
 def watch(
     name: str, progress: bool | Callable[[int, int, list[str]], None], *, forced: bool
 ) -> Iterator[Callable[[int, int, list[str]], None]]:
-    """Yield the function to tell of progress: primitives in all, ready, and the names of those being created.
+    """Yield the function that shows progress: primitives in all, ready, and the names of those being created.
 
-    A bar appears with the first creation only: what comes from the cache is there before anyone could look. It is drawn on
-    standard error where that is a terminal, or anywhere if ``forced``.
+    A bar appears with the first creation only, because hits of the cache are too fast to see. It is drawn on standard
+    error if that is a terminal, or anywhere if ``forced``.
     """
     if callable(progress):
         yield progress
@@ -29,7 +29,7 @@ def watch(
 
 
 class _Bar:
-    """A bar of rich's, imported when there is something to show."""
+    """A progress bar of `rich`, which is imported when there is something to show."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -45,7 +45,7 @@ class _Bar:
             self._update(total, ready, names[0] + more if names else "")
 
     def close(self) -> None:
-        """Take the bar away."""
+        """Remove the bar."""
         if self._close is not None:
             self._close()
 

@@ -1,4 +1,4 @@
-"""Reach a coordinator that listens at a path."""
+"""Connect to a coordinator that listens at a path, and stop it."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from poolrt.workers.ipc.protocol import Kind
 from .coordinator.peers import credentials, open_pidfd
 from .errors import CoordinatorLost
 
-#: Seconds that a coordinator may take to accept a connection, which it does between two messages.
+#: Seconds that a coordinator may take to accept a connection, between two messages.
 _CONNECT_S: Final = 10
 
 
 def connect_socket(path: str | os.PathLike[str]) -> socket.socket:
     """Return a socket connected to the coordinator at ``path``.
 
-    Raises CoordinatorLost where nobody listens there, or somebody of another user.
+    Raises CoordinatorLost if no coordinator listens there, or one of another user.
     """
     place = os.fspath(path)
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
-        # Not settimeout: that makes a connection fail at once while many others wait to be accepted.
+        # Not settimeout, which makes a connection fail at once while many others wait to be accepted.
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", _CONNECT_S, 0))
         sock.connect(place)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", 0, 0))
@@ -42,9 +42,9 @@ def connect_socket(path: str | os.PathLike[str]) -> socket.socket:
 
 
 def stop_server(path: str | os.PathLike[str], timeout: float = 10.0) -> bool:
-    """End the coordinator at ``path`` and all its processes; return whether it is gone within ``timeout`` seconds.
+    """End the coordinator at ``path`` and all its processes; return whether it exits within ``timeout`` seconds.
 
-    Its clients get CoordinatorLost. Raises CoordinatorLost where there is none.
+    Its clients get CoordinatorLost. Raises CoordinatorLost if there is none.
     """
     sock = connect_socket(path)
     process = open_pidfd(credentials(sock)[0])
@@ -52,7 +52,7 @@ def stop_server(path: str | os.PathLike[str], timeout: float = 10.0) -> bool:
     try:
         channel.send([Kind.STOP])
         if process < 0:
-            return channel.wait(timeout)  # in another container all that can be seen is that it closes its end
+            return channel.wait(timeout)  # from another container only the end of the connection is visible
         poll = select.poll()
         poll.register(process, select.POLLIN)
         return bool(poll.poll(timeout * 1000))

@@ -1,4 +1,4 @@
-"""What a pool object holds: the connection, shared memory, settings, and the coordinator where it is the pool's own."""
+"""The session of a pool: the connection, shared memory, settings, and the coordinator if it is the pool's own."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from .shared_memory import SharedMemory
 
 
 class Session:
-    """A connection to a coordinator, over ``sock``. Nothing is waited for until an answer is needed."""
+    """A connection to a coordinator, over ``sock``. It does not wait until an answer is needed."""
 
     def __init__(self, sock: socket.socket, settings: Settings, coordinator: Coordinator | None) -> None:
-        """Greet the coordinator; one of our own is told its configuration first."""
+        """Greet the coordinator; the pool's own coordinator gets its configuration first."""
         self.settings = settings
         self._coordinator = coordinator
         self._memory: SharedMemory | None = None
@@ -39,7 +39,7 @@ class Session:
 
     @property
     def memory(self) -> SharedMemory:
-        """The arena; the first use waits until the coordinator is up. Raises CoordinatorLost."""
+        """The arena; the first use waits until the coordinator has started. Raises CoordinatorLost."""
         with self._mapping:
             if self._memory is None:
                 fd, _, self._facts = self.client.welcome()
@@ -48,19 +48,19 @@ class Session:
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """What the coordinator has told of itself: workers, threads, engine."""
+        """The coordinator's numbers of workers and threads, and its engine."""
         self.memory  # noqa: B018 - waits for them
         return self._facts
 
     def close(self) -> None:
-        """End the connection and the coordinator that is our own. May be repeated."""
+        """End the connection and the pool's own coordinator. May be repeated."""
         self.client.close()
         if self._coordinator is not None:
             self._coordinator.end()
 
 
 def settings_for(sock: socket.socket, coordinator: Coordinator, load: Callable[[], Settings]) -> Settings:
-    """Return the settings that ``load`` reads; where they are refused, end the coordinator that is up already."""
+    """Return the settings that ``load`` reads; if they are refused, end the coordinator that was started already."""
     try:
         return load()
     except BaseException:

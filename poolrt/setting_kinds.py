@@ -1,6 +1,6 @@
-"""What a setting may hold: each kind turns a value, or its text from the environment, into what is kept, or refuses it.
+"""Kinds of settings: each parses a value, or its text from the environment, or refuses it.
 
-`parse` raises ValueError; `expected` says what would have been accepted.
+`parse` raises ValueError; `expected` describes the accepted values.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _UNITS: Final[Mapping[str, int]] = {"": 1, "KIB": KIB, "MIB": KIB**2, "GIB": KIB
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A string; where a pattern is given it must match in full."""
+    """A string; a pattern, if there is one, must match in full."""
 
     expected: str
     pattern: str = ""
@@ -45,7 +45,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Integer:
-    """An integer from ``low`` to ``high``, where there is such a bound."""
+    """An integer from ``low`` to ``high``, which may be None for no bound."""
 
     low: int
     high: int | None = None

@@ -1,7 +1,7 @@
-"""The client's part of the arena: slots it holds leases on, and NumPy arrays that live in them.
+"""The client's part of the arena: slots that it holds leases on, and NumPy arrays in them.
 
-An array gives its slot back when it and every view of it are gone. Slots of inputs are kept for the next input of their
-size, so that a steady stream of runs asks the coordinator for nothing and writes to warm memory only.
+A slot is released when its array and every view of it are gone. Slots of inputs are kept for the next input of their
+size, so that a steady stream of runs sends no requests for memory and writes to warm memory only.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from .client import Client
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-#: Bytes of slots kept for later inputs, and their part of the arena at most.
+#: Most bytes of slots kept for later inputs, and the fraction of the arena that they may be.
 _KEPT: Final = 256 * 1024 * 1024
 _KEPT_PART: Final = 8
-#: Released slots that are gathered before the coordinator is told without another occasion; or this many bytes.
+#: Released slots, or bytes of them, that are sent in a message of their own; fewer wait for the next message.
 _BATCH: Final = 16
 _BATCH_BYTES: Final = 1024 * 1024
 
 
 class SharedMemory:
-    """Maps the arena of a connection and keeps account of this client's slots. Safe for use by several threads."""
+    """Maps the arena of a connection and manages this client's slots. Safe for use by several threads."""
 
     def __init__(self, client: Client, fd: int) -> None:
         """Map the arena behind ``fd``, which is closed."""
@@ -44,8 +44,8 @@ class SharedMemory:
         self._kept: dict[int, list[int]] = {}
         self._kept_bytes = 0
         self._kept_limit = min(_KEPT, self._view.nbytes // _KEPT_PART)
-        #: Offset -> bytes usable, of slots that an array of ours lives in.
-        self._lived_in: dict[int, int] = {}
+        #: Offset -> usable bytes, of slots that hold an array of this client.
+        self._in_use: dict[int, int] = {}
         self._released_bytes = 0
 
     def take(self, sizes: Sequence[int]) -> list[int]:
@@ -73,7 +73,7 @@ class SharedMemory:
         return found
 
     def give(self, offset: int, nbytes: int) -> None:
-        """Take back a slot for ``nbytes`` that nothing refers to any more: keep it for later, or release it."""
+        """Keep an unused slot for ``nbytes`` for later, or release it."""
         size = slot_size(nbytes)
         with self._lock:
             if self._kept_bytes + size <= self._kept_limit:
@@ -94,27 +94,27 @@ class SharedMemory:
         for extent in shape:
             count *= extent
         nbytes = count * kind.itemsize
-        # The buffer object is what all views refer to in the end, so its end is theirs.
+        # All views refer to the buffer object, so it ends with the last of them.
         buffer = self._view.buffer(offset, max(nbytes, 1))
-        self._lived_in[offset] = nbytes
-        weakref.finalize(buffer, self._ended, offset, nbytes, keep).atexit = False
+        self._in_use[offset] = nbytes
+        weakref.finalize(buffer, self._on_array_freed, offset, nbytes, keep).atexit = False
         return numpy.frombuffer(buffer, kind, count).reshape(shape)
 
     def bytes_at(self, offset: int, nbytes: int) -> NDArray[Any]:
-        """Return a view, for writing, on a slot that stays with the caller."""
+        """Return a writable view on a slot that the caller keeps."""
         import numpy
 
         return numpy.frombuffer(self._view.buffer(offset, max(nbytes, 1)), numpy.uint8, nbytes)
 
     def offset_of(self, array: NDArray[Any]) -> int | None:
-        """Return the offset of the slot whose start ``array`` begins at, where it is one of ours; None otherwise."""
+        """Return the offset of this client's slot that ``array`` begins at, None for any other memory."""
         if array.base is None:
-            return None  # it owns its memory, so it is none of ours; asking for the address costs a microsecond
+            return None  # it owns its memory, which is no slot; reading the address would cost a microsecond
         offset: int = array.__array_interface__["data"][0] - self._view.address
-        return offset if self._lived_in.get(offset, -1) >= array.nbytes else None
+        return offset if self._in_use.get(offset, -1) >= array.nbytes else None
 
     def release(self, offset: int) -> None:
-        """Give up a slot that was never used."""
+        """Release a slot that was never used."""
         self._release(offset, 0)
 
     def _allocate(self, sizes: list[int]) -> list[int]:
@@ -124,10 +124,10 @@ class SharedMemory:
                 offsets: list[int] = self._client.ask(Kind.ALLOCATE, sizes)[2]
                 return offsets
             except ArenaFull:
-                if not self._give_up_kept():
+                if not self._release_kept():
                     raise
 
-    def _give_up_kept(self) -> bool:
+    def _release_kept(self) -> bool:
         """Release the slots kept for later; return whether there were any."""
         with self._lock:
             kept = [offset for offsets in self._kept.values() for offset in offsets]
@@ -138,9 +138,9 @@ class SharedMemory:
         self._client.flush()
         return bool(kept)
 
-    def _ended(self, offset: int, nbytes: int, keep: bool) -> None:
-        """An array has ended. Runs wherever the garbage collector does: it must not wait for a lock."""
-        del self._lived_in[offset]
+    def _on_array_freed(self, offset: int, nbytes: int, keep: bool) -> None:
+        """Handle the end of an array. Runs in the garbage collector, so it must not wait for a lock."""
+        del self._in_use[offset]
         if keep and self._lock.acquire(blocking=False):
             try:
                 size = slot_size(nbytes)

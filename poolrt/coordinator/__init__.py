@@ -1,1 +1,1 @@
-"""The coordinator: the process that knows who wants what, who works on it, and who holds which memory."""
+"""The coordinator: the process that queues the clients' work, gives it to workers, and leases shared memory."""

@@ -1,4 +1,4 @@
-"""`python -m poolrt.coordinator DESCRIPTOR`: the coordinator of a pool that a client has just made."""
+"""`python -m poolrt.coordinator DESCRIPTOR`: the coordinator of a pool that a client has just started."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import gc
 import socket
 import sys
 
-# Imports make millions of objects that live for ever: looking for garbage among them would be a tenth of the start.
+# Imports create millions of objects that are never freed: collecting garbage would take a tenth of the start.
 gc.disable()
 
 if __name__ == "__main__":

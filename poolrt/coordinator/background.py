@@ -1,4 +1,4 @@
-"""What would hold the loop up, done in one thread beside it: lowering graphs, asking the store, taking stock."""
+"""The background thread: work that would block the loop, which is lowering graphs, look-ups and statistics."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ from .placement import creation_cost
 if TYPE_CHECKING:
     from poolrt.cachestore import CacheStore, Key
 
-#: What a task has come to: the name of the stimulus to give, and its arguments.
+#: The outcome of a task: the name of the state machine's handler, and its arguments.
 Outcome: TypeAlias = tuple[str, tuple[Any, ...]]
-#: Seconds that the task under way gets to end, from the moment that it is told: everything goes within a second.
+#: Seconds that the current task may take to end after `stop`: a coordinator exits within a second.
 _STOP_S: Final = 0.7
 
 
 class BackgroundThread:
-    """Carries out tasks in order and keeps their outcomes for `take`; ``store_options`` are `CacheStore.connect`'s.
+    """Runs tasks in order and keeps their outcomes for `take`; ``store_options`` are `CacheStore.connect`'s.
 
     Graphs are lowered for workers of ``threads`` threads, and for no later ISA level than ``max_isa``. `fileno` is
-    readable while there are outcomes. At a ``verbose`` level that wants lines of executions, plans come with their texts.
+    readable while there are outcomes. At a ``verbose`` level that prints executions, plans contain their texts.
     """
 
     def __init__(self, store_options: Mapping[str, Any], max_isa: str | None, threads: int, verbose: str = "0") -> None:
         self._store_options = dict(store_options)
         self._max_isa = max_isa
         self._threads = threads
-        self._tells = LEVELS[verbose].executes
+        self._with_texts = LEVELS[verbose].executes
         self._tasks: queue.SimpleQueue[Lower | LookUp | Forget | CollectStatistics | None] = queue.SimpleQueue()
         self._outcomes: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
         self._event = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._store: CacheStore | None = None
         self._keys: dict[int, tuple[Key, ...]] = {}
-        #: When to wait no longer for the thread; 0 while nobody has told it to stop.
+        #: When `close` stops waiting for the thread; 0 before `stop`.
         self._until = 0.0
         self._thread = threading.Thread(target=self._work, name="poolrt-background", daemon=True)
         self._thread.start()
@@ -59,7 +59,7 @@ class BackgroundThread:
         self._tasks.put(task)
 
     def take(self) -> list[Outcome]:
-        """Return the outcomes that are there."""
+        """Return the outcomes so far."""
         try:
             os.eventfd_read(self._event)
         except BlockingIOError:
@@ -70,17 +70,17 @@ class BackgroundThread:
         return found
 
     def wake(self) -> None:
-        """Make the descriptor readable although there may be no outcome."""
+        """Make the descriptor readable, with or without an outcome."""
         os.eventfd_write(self._event, 1)
 
     def stop(self) -> None:
-        """Have the thread stop after the task under way. Does not wait for that."""
+        """Stop the thread after the current task, without waiting."""
         if not self._until:
             self._until = time.monotonic() + _STOP_S
             self._tasks.put(None)
 
     def close(self) -> None:
-        """Stop after the task under way; wait for it, but not past `_STOP_S` after it was told to stop."""
+        """Stop the thread and wait for it, at most until `_STOP_S` seconds after the first `stop`."""
         self.stop()
         self._thread.join(max(0.0, self._until - time.monotonic()))
         if not self._thread.is_alive():
@@ -90,8 +90,8 @@ class BackgroundThread:
         try:
             from poolrt.graph.lower import prepare
 
-            prepare("cpu")  # while there is nothing to do yet
-        except Exception as error:  # noqa: BLE001 - this thread must live; the first load meets the same and says so
+            prepare("cpu")  # while there is no task yet
+        except Exception as error:  # noqa: BLE001 - this thread must go on; the first load raises the same error
             print(f"poolrt: cannot prepare for lowering: {type(error).__name__}: {error}", file=sys.stderr)
         while (task := self._tasks.get()) is not None and not self._until:
             if isinstance(task, Forget):
@@ -112,7 +112,7 @@ class BackgroundThread:
             return "on_statistics", (task.peer, task.request, {**facts, "cache": dict(self._opened().stats())})
         except PoolError as error:
             failed = error
-        except Exception as error:  # noqa: BLE001 - whatever it is belongs to one load, whose client is told
+        except Exception as error:  # noqa: BLE001 - the error belongs to one load, whose client gets it
             failed = PoolError(f"internal error: {type(error).__name__}: {error}")
         if isinstance(task, CollectStatistics):
             return "on_statistics", (
@@ -143,7 +143,7 @@ class BackgroundThread:
             raise GraphRefused(f"graph {str(task.graph.get('name'))[:NAME_LIMIT]!r}: {error}") from error
         self._keys[task.load] = lowered.keys
         plan = lowered.plan
-        if self._tells:
+        if self._with_texts:
             from poolrt.workers.verbose.text import describe_primitive
 
             indices = [int(name.partition(":")[2] or 0) for name in plan.engines]
@@ -168,12 +168,12 @@ class BackgroundThread:
 
 
 def _resident(facts: dict[str, Any]) -> dict[str, Any]:
-    """Add each worker's resident memory, in bytes; 0 for one that is not there."""
+    """Add each worker's resident memory, in bytes; 0 for one that does not run."""
     for worker in facts["workers"]:
         worker["rss_bytes"] = 0
         try:
             with open(f"/proc/{worker['pid']}/statm", encoding="ascii") as file:
                 worker["rss_bytes"] = int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE")
         except OSError:
-            pass  # it has just died, or is not born yet
+            pass  # it has just exited, or was not forked yet
     return facts

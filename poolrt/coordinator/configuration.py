@@ -1,4 +1,4 @@
-"""What a coordinator is told: how many processes and threads, how much memory, which store."""
+"""The configuration of a coordinator: how many processes and threads, how much memory, which store."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 if TYPE_CHECKING:
     from poolrt.settings import Settings
 
-#: What thread pools of libraries read when they are loaded. OpenCL drivers are told by the engine.
+#: Thread pools of libraries read these when they are loaded. The engine configures OpenCL drivers.
 _THREAD_VARIABLES: Final = (
     "OMP_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",
@@ -20,9 +20,10 @@ _THREAD_VARIABLES: Final = (
 
 
 class Configuration(NamedTuple):
-    """The settings that concern a coordinator, resolved by whoever starts it: it reads no environment and no file.
+    """The settings of a coordinator, resolved by the process that starts it: it reads no environment and no file.
 
-    ``threads`` are those of one worker, ``creators`` processes at most, ``store`` the arguments of `CacheStore.connect`.
+    ``threads`` counts those of one worker, ``creators`` is the most processes, ``store`` has the arguments of
+    `CacheStore.connect`.
     """
 
     workers: int
@@ -42,7 +43,7 @@ class Configuration(NamedTuple):
 
     @classmethod
     def of(cls, settings: Settings) -> Configuration:
-        """Return what the settings ask for; what they leave open fills the cores of this process once."""
+        """Return the configuration of settings; numbers that they leave open use each core of this process once."""
         cores = len(os.sched_getaffinity(0))
         workers, threads = quota(settings, cores)
         store = settings.store_arguments()

@@ -1,7 +1,7 @@
-"""Primitives that nobody has yet: who waits for each, which creator works on it, and what becomes of it when one dies.
+"""Creations of primitives that no store has: the loads that wait for each, and the creators that work on them.
 
-Guarantees: a primitive is under creation once, however many loads want it; everyone who waits gets the entry or the
-error; a creator's death repeats its creation once elsewhere, after that it is an error that names the primitive.
+Guarantees: a primitive is under creation once, however many loads want it. Every waiting load gets the entry or the
+error. A creation whose creator is lost is repeated once in another creator; after that an error names the primitive.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from poolrt.workers.ipc.protocol import Kind
 from .instructions import HangUp, Instruction, Kill, PrimitiveToLoad, Role, Send, Spawn
 from .watchdog import Limits, UnderWay
 
-#: Creators that may die of one creation before it is given up.
+#: Creators that one creation may lose before it fails.
 LOST_LIMIT: Final = 2
-#: Creators that may die in a row before they are ready to work.
+#: Creators that may fail to start in a row before the waiting creations fail.
 FAILED_STARTS_LIMIT: Final = 3
-#: Seconds that a creator is kept without work: its memory is worth more than the milliseconds of forking another.
+#: Seconds that an idle creator is kept: its memory is worth more than the milliseconds of forking another.
 IDLE_S: Final = 5.0
-#: Seconds that a creator may take to end by itself once it is told to.
+#: Seconds that a creator may take to exit by itself after its connection was closed.
 LEAVE_S: Final = 10.0
 
 
 @dataclass(slots=True, eq=False)
 class Creation:
-    """A primitive under creation, and the (load, number of the primitive there) that wait for it."""
+    """A primitive under creation, and each (load, number of the primitive there) that waits for it."""
 
     primitive: PrimitiveToLoad
     token: int
     waiting: list[tuple[int, int]] = field(default_factory=list)
-    deaths: int = 0
+    lost: int = 0
     overdue: int = 0
 
 
@@ -65,11 +65,11 @@ class Creations:
 
     @property
     def waiting(self) -> int:
-        """Creations that no creator works on yet."""
+        """The number of creations that no creator works on yet."""
         return len(self._queue)
 
     def want(self, primitive: PrimitiveToLoad, load: int, number: int) -> None:
-        """Note that a load waits for a primitive; `schedule` gets it under way."""
+        """Note that a load waits for a primitive; `schedule` starts the creation."""
         creation = self._wanted.get(primitive.digest)
         if creation is None:
             creation = self._wanted[primitive.digest] = Creation(primitive, next(self._numbers))
@@ -77,7 +77,7 @@ class Creations:
         creation.waiting.append((load, number))
 
     def withdraw(self, load: int) -> None:
-        """A load waits no more. What nobody waits for is not begun; what is under way is finished, for the store."""
+        """Forget a load. Creations that no load waits for are not started; those under way finish, for the store."""
         for creation in list(self._wanted.values()):
             creation.waiting = [w for w in creation.waiting if w[0] != load]
             if not creation.waiting and creation in self._queue:
@@ -93,7 +93,7 @@ class Creations:
         ]
 
     def schedule(self) -> list[int]:
-        """Give creations to idle creators and ask for more creators where they pay. Return the loads that this concerns."""
+        """Give creations to idle creators and spawn creators for the rest. Return the loads of the creations given."""
         concerned: list[int] = []
         for creator in self.creators.values():
             if self._queue and creator.ready and creator.creation is None and not creator.leaving:
@@ -109,13 +109,13 @@ class Creations:
         return concerned
 
     def mark_ready(self, number: int) -> None:
-        """A creator has come up."""
+        """Note that a creator has started."""
         creator = self.creators[number]
         creator.ready, creator.idle_since = True, self.now
         self._failed_starts = 0
 
     def finish(self, number: int, token: int) -> Creation | None:
-        """A creator has ended a creation, well or not: return it, or None where it had no such one."""
+        """Return the creation that a creator has finished or failed, None if the creator had no such creation."""
         creator = self.creators[number]
         creation = creator.creation
         if creation is None or creation.token != token:
@@ -125,7 +125,7 @@ class Creations:
         return creation
 
     def reap(self, number: int) -> list[tuple[Creation, CreatorLost]]:
-        """A creator is certainly dead: repeat its creation, or return it with the error for those who wait."""
+        """Remove a creator that has exited: repeat its creation, or return it with the error for the waiting loads."""
         creator = self.creators.pop(number)
         if not creator.ready:
             self._failed_starts += 1
@@ -135,22 +135,22 @@ class Creations:
         creation = creator.creation
         if creation is None:
             return []
-        creation.deaths += 1
+        creation.lost += 1
         creation.overdue += creator.overdue
-        if creation.deaths < LOST_LIMIT and creation.waiting:
+        if creation.lost < LOST_LIMIT and creation.waiting:
             self._enqueue(creation)
             return []
         label = creation.primitive.label
-        text = f"creating {label} killed {creation.deaths} processes"
-        if creation.overdue < creation.deaths:
-            text += " (a crash of the compiler, or memory ran out)"
+        text = f"creating {label} lost {creation.lost} processes"
+        if creation.overdue < creation.lost:
+            text += " (the compiler crashed, or memory ran out)"
         if creation.overdue:
             limit = f"{self.limits.creation_s:g} s (the setting creation_limit_s)"
-            text += f"; {creation.overdue} of them were ended because it took longer than {limit}"
-        return [self._lost(creation, CreatorLost(text, label, creation.deaths))]
+            text += f"; {creation.overdue} of them were killed because creation took longer than {limit}"
+        return [self._lost(creation, CreatorLost(text, label, creation.lost))]
 
     def at_work(self) -> Iterator[UnderWay]:
-        """Tell what each creator is at."""
+        """Yield what each creator works on."""
         for creator in self.creators.values():
             if creator.leaving:
                 yield UnderWay(creator.number, "end", LEAVE_S)
@@ -160,16 +160,16 @@ class Creations:
                 yield UnderWay(creator.number, creator.creation.token, self.limits.creation_s)
 
     def give_up_on(self, item: UnderWay) -> None:
-        """End a creator that is overdue."""
-        creator = self.creators[item.who]
+        """Kill a creator that is overdue."""
+        creator = self.creators[item.process]
         if creator.overdue:
-            return  # it is being ended
+            return  # it is being killed already
         creator.overdue = True
         doing = f"its {item.what}" if creator.creation is None else f"creating {creator.creation.primitive.label}"
-        self._out.append(Kill(creator.number, f"it took longer than {item.limit_s:g} s for {doing}"))
+        self._out.append(Kill(creator.number, f"{doing} took longer than {item.limit_s:g} s"))
 
     def tick(self, now: float) -> None:
-        """Let go creators that have been idle for long; ``now`` is in seconds of any steady clock."""
+        """Hang up on creators that were idle for `IDLE_S`; ``now`` is in seconds of any steady clock."""
         self.now = now
         for creator in self.creators.values():
             idle = creator.ready and creator.creation is None and not creator.leaving
@@ -190,7 +190,7 @@ class Creations:
     def _never_started(self, creation: Creation) -> CreatorLost:
         label = creation.primitive.label
         text = (
-            f"creating {label}: {FAILED_STARTS_LIMIT} creator processes in a row died while they started, or took longer "
+            f"creating {label}: {FAILED_STARTS_LIMIT} creator processes in a row exited while they started, or took longer "
             f"than {self.limits.start_s:g} s (the setting start_timeout_s)"
         )
         return CreatorLost(text, label, FAILED_STARTS_LIMIT)

@@ -1,4 +1,4 @@
-"""Start a coordinator in this process: for one client that is connected already, or listening for many."""
+"""Start a coordinator in this process: for one connected client, or listening at a path for many."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
     from .configuration import Configuration
 
-#: Seconds that the client which started this process gets to send its settings.
+#: Seconds that the client that started this process may take to send its settings.
 _CONFIGURE_S = 30.0
-#: Signals that end a server in order.
+#: Signals that stop a server cleanly.
 _ENDS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def serve_client(sock: socket.socket) -> int:
-    """Serve the client at the other end of a socket until it has gone; return the exit status."""
-    # First of all, while there is one thread. What both need is imported before, the rest by each beside the other.
+    """Serve the client at the other end of a socket until it disconnects; return the exit status."""
+    # Fork before there is a second thread. Both processes share the modules so far, and import the rest in parallel.
     fork_server = start_fork_server(sock)
     from .configuration import Configuration
     from .loop import Loop
@@ -40,7 +40,7 @@ def serve_client(sock: socket.socket) -> int:
     except ChannelError:
         return 1
     loop = Loop(Configuration(**message[1]), fork_server)
-    loop.adopt(sock)
+    loop.add_client(sock)
     loop.run()
     return 0
 
@@ -50,17 +50,17 @@ def serve_path(
 ) -> int:
     """Listen for clients of this user at ``path`` until SIGTERM, SIGINT, SIGHUP or a client's stop; return the exit status.
 
-    ``listening`` is called once clients can connect, with what this coordinator was told. Must be called from the main
-    thread of a process that has no other. Raises OSError where the path is taken or cannot be used.
+    ``listening`` is called with the configuration once clients can connect. Call this from the main thread of a process
+    that has no other. Raises OSError if the path is in use or cannot be used.
     """
     fork_server = start_fork_server()
     from .configuration import Configuration
     from .listener import Listener
     from .loop import Loop
 
-    # A hang-up of the terminal is ignored where the user has asked for that, with nohup.
+    # nohup makes the process ignore a hang-up of the terminal.
     ends = [number for number in _ENDS if signal.getsignal(number) is not signal.SIG_IGN]
-    # They wait until there is a loop to be stopped: the socket must not be left behind.
+    # Block these signals until there is a loop to stop: otherwise the socket file would stay behind.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ends)
     try:
         listener = Listener(os.fspath(path))

@@ -1,4 +1,4 @@
-"""What the state machine wants done, and the records it is told with: plain data between `state` and `loop`."""
+"""The instructions of the state machine, and the records that they carry: plain data between `state` and `loop`."""
 
 from __future__ import annotations
 
@@ -10,42 +10,42 @@ from poolrt.workers.plans.execution_plan import PlanConstant
 
 
 class Role(Enum):
-    """What a process that the state machine asks for does."""
+    """The role of a process that the state machine spawns."""
 
     WORKER = "worker"
     CREATOR = "creator"
 
 
 class Send(NamedTuple):
-    """Send a message to a client or process; it is dropped if that one has gone."""
+    """Send a message to a client or process; the message is dropped if the peer has disconnected."""
 
     peer: int
     message: list[Any]
 
 
 class HangUp(NamedTuple):
-    """Close the connection to a peer: a client is gone at once, a process ends and its death is reported later."""
+    """Close the connection to a peer: a client is removed at once, the exit of a process is reported later."""
 
     peer: int
     reason: str
 
 
 class Spawn(NamedTuple):
-    """Start a process that will be known by this number; its death, also at birth, is reported later."""
+    """Start a process under this number; its exit is reported later, also when the start fails."""
 
     peer: int
     role: Role
 
 
 class Kill(NamedTuple):
-    """End a process by force; its death is reported later. ``reason`` is for whoever reads standard error."""
+    """Kill a process; its exit is reported later. ``reason`` is printed to standard error."""
 
     peer: int
     reason: str
 
 
 class Lower(NamedTuple):
-    """Make a graph ready for the host and the engines of ``targets``.
+    """Lower a graph for the host and the engines of ``targets``.
 
     The outcome is reported by `State.on_lowered` or `State.on_load_failed`.
     """
@@ -63,13 +63,13 @@ class LookUp(NamedTuple):
 
 
 class Forget(NamedTuple):
-    """Drop what is kept aside for a load."""
+    """Drop the keys that the background thread keeps for a load."""
 
     load: int
 
 
 class CollectStatistics(NamedTuple):
-    """Complete facts about the pool with those of the store and the system, and send them to a client."""
+    """Add the statistics of the store and the system to those of the pool, and send them to a client."""
 
     peer: int
     request: int
@@ -81,7 +81,7 @@ Instruction: TypeAlias = Send | HangUp | Spawn | Kill | Lower | LookUp | Forget 
 
 @dataclass(frozen=True, slots=True)
 class PrimitiveToLoad:
-    """A distinct primitive of a graph: the digest of its key, what people call it, its descriptor, what creating it costs."""
+    """A distinct primitive of a graph: digest of its key, label for errors, descriptor, and cost of its creation."""
 
     digest: str
     label: str
@@ -91,7 +91,7 @@ class PrimitiveToLoad:
 
 @dataclass(frozen=True, slots=True)
 class LoweredGraph:
-    """A graph made ready: the plan as workers get it, and what loading it takes. Ports are [name, dims, dtype, bytes]."""
+    """A lowered graph: the plan as workers get it, and what loading needs. Ports are [name, dims, dtype, bytes]."""
 
     plan: list[Any]
     steps: int

@@ -1,4 +1,4 @@
-"""A piece of work for a worker, from the moment it is wanted until somebody has been told of its end."""
+"""Jobs for workers, and the models that they run: from a client's request to its answer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from poolrt.workers.ipc.protocol import Kind
 
 @dataclass(slots=True, eq=False)
 class Model:
-    """A loaded graph: what each worker is sent before its first run. ``constants`` are offsets, sizes are bytes."""
+    """A loaded graph: each worker gets it before its first run. ``constants`` are offsets, sizes are bytes."""
 
     number: int
     client: int
@@ -22,9 +22,9 @@ class Model:
     constants: list[int]
     input_sizes: list[int]
     output_sizes: list[int]
-    #: The descriptors of its primitives, for whoever asks what it does.
+    #: The descriptors of its primitives, for listings of the plan.
     descriptors: list[list[Any]] = field(default_factory=list)
-    #: Jobs that need it; it is dropped when it is no longer wanted and this is 0.
+    #: Jobs that need the model; it is dropped once no client wants it and this is 0.
     users: int = 0
     wanted: bool = True
 
@@ -36,7 +36,7 @@ class Job:
     kind: Kind
     token: int
     label: str
-    #: Who is told of a run or function, and the number of the client's request; 0 for work of a load.
+    #: The client that waits for the answer, and the number of its request; 0 for jobs of a load.
     client: int = 0
     request: int = 0
     load: int = 0
@@ -47,8 +47,8 @@ class Job:
     constant: int = 0
     payload: bytes = b""
     engine: str = ""
-    #: Workers that died while they executed it, and how many of them were ended because they took too long.
-    deaths: int = 0
+    #: Workers lost while they executed the job, and how many of them were killed because they took too long.
+    lost: int = 0
     overdue: int = 0
 
     @property

@@ -1,4 +1,4 @@
-"""Who holds which slot of the arena: reference counts kept as leases of holders, so that a holder's end gives all back."""
+"""Leases on slots of the arena: reference counts for each holder, so that ending a holder releases all its slots."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from poolrt.arena import Allocator
 
 
 class NotHeld(LookupError):
-    """A holder names a slot that it has no lease on. Raised by `Leases`; from a client it is a breach of protocol."""
+    """A holder names a slot that it has no lease on. Raised by `Leases`; such a client violates the protocol."""
 
     def __init__(self, offset: int) -> None:
         super().__init__(offset)
@@ -34,7 +34,7 @@ class Leases:
                 taken.append(self.allocator.take(size))
         except MemoryError:
             for offset in taken:
-                self.allocator.give(offset)
+                self.allocator.free(offset)
             raise
         held = self._held.setdefault(holder, {})
         for offset in taken:
@@ -47,7 +47,7 @@ class Leases:
         return offset in self._held.get(holder, ()) and self.allocator.size(offset) >= nbytes
 
     def share(self, offset: int, holder: Hashable) -> None:
-        """Add a lease on a slot. Raises NotHeld where nobody has one."""
+        """Add a lease on a slot. Raises NotHeld if no holder has one."""
         if offset not in self._references:
             raise NotHeld(offset)
         held = self._held.setdefault(holder, {})
@@ -68,8 +68,8 @@ class Leases:
                 del self._held[holder]
         self._drop(offset, 1)
 
-    def hand_over(self, offsets: Sequence[int], giver: Hashable, taker: Hashable) -> None:
-        """Turn one lease on each slot into another holder's. Raises NotHeld."""
+    def transfer(self, offsets: Sequence[int], giver: Hashable, taker: Hashable) -> None:
+        """Transfer one lease on each slot to another holder. Raises NotHeld."""
         for offset in offsets:
             self.share(offset, taker)
             self.release(offset, giver)
@@ -80,7 +80,7 @@ class Leases:
             self._drop(offset, count)
 
     def holders(self) -> list[Hashable]:
-        """Return everyone who has a lease."""
+        """Return the holders that have a lease."""
         return list(self._held)
 
     def _drop(self, offset: int, count: int) -> None:
@@ -89,4 +89,4 @@ class Leases:
             self._references[offset] = left
         else:
             del self._references[offset]
-            self.allocator.give(offset)
+            self.allocator.free(offset)

@@ -1,8 +1,8 @@
-"""A listening socket at a path, which only this user can connect to, and which goes when the listener does.
+"""A listening socket at a path, which only this user can connect to, and which is removed with the listener.
 
-Guarantees: a socket that a killed process has left behind is replaced; one that somebody listens on, and anything that is
-no socket, stays as it is; of two that start at once one is refused. Who listens in a folder holds its lock meanwhile:
-between a look at a path and its removal it may have become somebody else's.
+Guarantees: a socket that a killed process has left behind is replaced. A socket with a listener, and any other kind of
+file, stays as it is. Of two listeners that start at once, one is refused. A listener holds the folder's lock while it
+checks and removes a path, which otherwise could become another listener's in between.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-#: Longest wait, in seconds, for others who are about to listen in the same folder.
+#: Longest wait, in seconds, for other listeners that start in the same folder.
 _FOLDER_S: Final = 5.0
 #: Connections that wait until they are accepted.
 _BACKLOG: Final = 64
 
 
 class Listener:
-    """Listens at ``path``. Raises OSError where somebody listens there already, or the path cannot be used."""
+    """Listens at ``path``. Raises OSError if there is a listener already, or the path cannot be used."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
-            # The path gets this mode, from its first moment on; a mask would be that of all threads of the process.
+            # The path is created with this mode; a umask would apply to all threads of the process.
             os.fchmod(self._socket.fileno(), 0o600)
-            with _folder_alone(path):
+            with _folder_locked(path):
                 _remove_stale(path)
                 self._socket.bind(path)
                 self._socket.listen(_BACKLOG)
@@ -46,20 +46,20 @@ class Listener:
         return self._socket.fileno()
 
     def accept(self) -> socket.socket:
-        """Return the next connection. Raises OSError where there is none."""
+        """Return the next connection. Raises OSError if there is none."""
         return self._socket.accept()[0]
 
     def close(self) -> None:
-        """Stop listening, and remove the socket unless the path is another's by now. May be repeated."""
+        """Stop listening, and remove the socket unless the path is another listener's by now. May be repeated."""
         if self._socket.fileno() < 0:
             return
-        with _folder_alone(self._path):
+        with _folder_locked(self._path):
             self._socket.close()
             try:
                 now = os.lstat(self._path)
             except FileNotFoundError:
                 return
-            # The number of a file that is gone may be given again at once; the time of its making is not.
+            # The inode number of a removed file may be used again at once; its time of creation is not.
             if (now.st_dev, now.st_ino, now.st_mtime_ns) == (
                 self._made.st_dev,
                 self._made.st_ino,
@@ -69,8 +69,8 @@ class Listener:
 
 
 @contextmanager
-def _folder_alone(path: str) -> Iterator[None]:
-    """Keep others who listen in the same folder out. Raises OSError where there is no such folder, or they take long."""
+def _folder_locked(path: str) -> Iterator[None]:
+    """Hold the folder's lock. Raises OSError if there is no such folder, or others hold the lock for too long."""
     folder = os.open(os.path.dirname(os.path.abspath(path)), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         until = time.monotonic() + _FOLDER_S
@@ -90,7 +90,7 @@ def _folder_alone(path: str) -> Iterator[None]:
 def _remove_stale(path: str) -> None:
     try:
         if not stat.S_ISSOCK(os.lstat(path).st_mode):
-            return  # somebody's file: binding says that the path is taken
+            return  # another kind of file: binding reports that the path is in use
     except FileNotFoundError:
         return
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
@@ -98,6 +98,6 @@ def _remove_stale(path: str) -> None:
         try:
             probe.connect(path)
         except ConnectionRefusedError:
-            os.unlink(path)  # a socket that nobody has open
+            os.unlink(path)  # no process has this socket open
         except OSError:
-            pass  # of another kind, not ours, or with a full backlog: binding says that the path is taken
+            pass  # another socket type, another user's, or a full backlog: binding reports that the path is in use

@@ -1,10 +1,10 @@
-"""Loads: how a graph of a client becomes a model.
+"""Loads: the steps that turn a client's graph into a model.
 
-    probe the engine's target (OpenCL only) -> lower -> look up -> create what is missing -> hand out slots for constants
-    -> reorder those that the plan wants in another layout -> tell the client
+    probe the engine's target (OpenCL) -> lower -> look up -> create what is missing -> give out slots for constants
+    -> reorder those that need another layout -> send LOADED
 
-Constants are written by the client while look-up and creation go on. Those that want another layout wait for their
-reorder in `Staging`, whose few pages serve one constant after the other.
+The client writes constants during look-up and creation. Constants that need another layout wait for their reorder in
+`Staging`, whose few pages serve one constant after the other.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from .worker_set import WorkerSet, arena_full
 
 #: Loads that one client may have under way.
 LOADS_LIMIT: Final = 64
-#: Nodes of a graph: lowering as many takes some seconds, in which other loads wait.
+#: Nodes of a graph: lowering this many takes some seconds, while other loads wait.
 NODES_LIMIT: Final = 20_000
 #: Characters of a graph's name that are kept, for errors.
 NAME_LIMIT: Final = 200
-#: Where an entry may come from, as reports count it. One that another process was just creating counts as shared.
+#: Sources of an entry in reports. An entry that another process was just creating counts as redis.
 SOURCES: Final = ("created", "memory", "files", "redis")
 
 
 @dataclass(slots=True, eq=False)
 class Load:
-    """One load under way. ``aside`` says whether something is kept aside for it where graphs are lowered."""
+    """One load under way. ``aside`` is True while the background thread keeps keys for it."""
 
     number: int
     client: int
@@ -60,12 +60,12 @@ class Load:
 
     @property
     def missing(self) -> int:
-        """Primitives whose entry is not here yet."""
+        """The number of primitives whose entry is still missing."""
         return self.entries.count(None)
 
 
 class Loads:
-    """All loads under way. ``done(model)`` takes over a model that is ready, ``drop(model)`` one that will never be."""
+    """All loads under way. ``done(model)`` receives a model that is ready, ``drop(model)`` one of a failed load."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class Loads:
         self._drop = drop
 
     def start(self, client: int, request: int, graph: dict[str, Any]) -> None:
-        """A client wants a graph loaded. Raises PoolRefused where the request's number is in use."""
+        """Start loading a client's graph. Raises PoolRefused if the request's number is in use."""
         if (client, request) in self._by_request:
             raise PoolRefused(f"request {request} is in use")
         name, nodes = graph.get("name"), graph.get("nodes")
@@ -108,7 +108,7 @@ class Loads:
             self._probe(load, graph)
 
     def probed(self, job: Job, target: Any) -> None:
-        """A worker has told the target of an engine."""
+        """Take the target of an engine from a worker's answer."""
         load = self.under_way.get(job.load)
         if not isinstance(target, list):
             self.fail(job.load, GraphRefused(f"engine {job.engine} has no target"))
@@ -118,7 +118,7 @@ class Loads:
             self._lower(load)
 
     def lowered(self, number: int, graph: LoweredGraph) -> None:
-        """A graph has become a plan: reserve its constants, and look for its primitives."""
+        """Take the plan of a graph: reserve its constants and look up its primitives."""
         load = self.under_way.get(number)
         if load is None:
             self._out.append(Forget(number))
@@ -140,7 +140,7 @@ class Loads:
         self._advance(load)
 
     def looked_up(self, number: int, found: dict[int, tuple[bytes, str]]) -> None:
-        """The store has answered; what it does not have is created."""
+        """Take the entries that the store has; create the others."""
         load = self.under_way.get(number)
         if load is None or load.lowered is None:
             return
@@ -158,7 +158,7 @@ class Loads:
         self._advance(load)
 
     def created(self, creation: Creation, entry: bytes, source: str) -> None:
-        """A creator has delivered; everyone who waits gets the entry."""
+        """Give the entry of a finished creation to all loads that wait for it."""
         self._memory.put(creation.primitive.digest, entry)
         loads = dict.fromkeys(number for number, _ in creation.waiting)
         for number, index in creation.waiting:
@@ -170,17 +170,17 @@ class Loads:
                 self._advance(self.under_way[number])
 
     def schedule(self) -> None:
-        """Get waiting creations under way."""
+        """Start waiting creations."""
         self.report_progress(list(dict.fromkeys(self._creations.schedule())))
 
     def written(self, client: int, request: int, constants: list[int]) -> None:
-        """A client has written constants into the slots that it was given. Raises PoolRefused for others."""
+        """Take constants that a client has written into its slots. Raises PoolRefused for any other constant."""
         load = self._by_request.get((client, request))
         if load is None:
             return  # the load has failed meanwhile
         for index in constants:
             if load.lowered is None or index >= load.granted or index in load.written:
-                raise PoolRefused(f"constant {index} was not asked for")
+                raise PoolRefused(f"constant {index} has no slot to be written to")
             load.written.add(index)
             if load.lowered.constants[index].reorder is None:
                 load.unsettled -= 1
@@ -189,7 +189,7 @@ class Loads:
         self._advance(load)
 
     def reordered(self, job: Job) -> None:
-        """A constant is in its final layout."""
+        """Count a constant that is in its final layout."""
         self._leases.end(job.holder)
         load = self.under_way.get(job.load)
         if load is None or load.lowered is None:
@@ -200,7 +200,7 @@ class Loads:
         self._advance(load)
 
     def fail(self, number: int, error: PortableError) -> None:
-        """Give a load up and tell its client."""
+        """End a load and send its client the error."""
         load = self.under_way.get(number)
         if load is not None:
             self._end(load)
@@ -211,18 +211,18 @@ class Loads:
             self._out.append(Send(load.client, [Kind.FAILED, load.request, error.to_wire()]))
 
     def cancel(self, client: int, request: int) -> None:
-        """Give a load up because its client does not want it any more; one that has ended stays as it is."""
+        """End a load at its client's request; a load that has ended stays as it is."""
         load = self._by_request.get((client, request))
         if load is not None:
             self.fail(load.number, PoolRefused(f"loading {load.name} was cancelled"))
 
     def withdraw(self, client: int) -> None:
-        """Give all loads of a client up."""
+        """End all loads of a client."""
         for load in [load for load in self.under_way.values() if load.client == client]:
-            self.fail(load.number, PoolRefused("the client has gone"))
+            self.fail(load.number, PoolRefused("the client has disconnected"))
 
     def report_progress(self, numbers: list[int]) -> None:
-        """Tell clients how far their loads are."""
+        """Send clients the progress of their loads."""
         for number in numbers:
             load = self.under_way.get(number)
             if load is not None:
@@ -231,7 +231,7 @@ class Loads:
                 self._out.append(Send(load.client, [Kind.PROGRESS, load.request, total, total - load.missing, names]))
 
     def _probe(self, load: Load, graph: dict[str, Any]) -> None:
-        """Have a worker tell the targets of the engines that a graph names, where they are not known."""
+        """Ask a worker for the targets of the graph's engines that are not known yet."""
         try:
             load.engines = [engine for engine in engines_of(graph) if engine != "cpu"]
         except ValueError as error:
@@ -256,7 +256,7 @@ class Loads:
             load.counts[source if source in SOURCES else "redis"] += 1
 
     def _advance(self, load: Load) -> None:
-        """Do what has become possible: hand out slots, make the model, reorder, finish."""
+        """Take the steps that have become possible: give out slots, make the model, reorder, finish."""
         lowered = load.lowered
         if lowered is None or not self._stage(load, lowered):
             return
@@ -277,7 +277,7 @@ class Loads:
             self._out.append(Send(load.client, [Kind.LOADED, load.request, load.number, *ports, report]))
 
     def _stage(self, load: Load, lowered: LoweredGraph) -> bool:
-        """Hand out slots for constants as far as staging allows; return False where the load has failed of it."""
+        """Give out slots for constants as far as staging allows; return False if that fails the load."""
         if load.staging is None:
             raw = sum(c.raw_nbytes for c in lowered.constants if c.reorder is not None)
             load.staging = Staging(self._leases, ("load", load.number), raw)
@@ -302,14 +302,14 @@ class Loads:
 
     def _reorder(self, load: Load, model: Model, index: int) -> None:
         if load.staging is None:
-            return  # nothing was written
+            return  # no slot was given out
         token = next(self._numbers)
         staged, destination = load.staging[index], load.final[index]
         job = Job(
             Kind.REORDER, token, f"constant {index} of {load.name}", load=load.number, model=model, constant=index
         )
         job.inputs, job.outputs = [staged.offset], [destination]
-        # Leases of its own: whatever becomes of the load, nobody else gets these slots while a worker may touch them.
+        # The job has its own leases: even if the load fails, these slots stay taken while a worker may write to them.
         self._leases.share(staged.slot, job.holder)
         self._leases.share(destination, job.holder)
         self._worker_set.submit(job)

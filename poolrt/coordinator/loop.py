@@ -1,4 +1,4 @@
-"""The coordinator's body: one epoll loop that turns what happens into stimuli and carries the instructions out.
+"""The coordinator's loop: one epoll loop that passes events to the state machine and carries out its instructions.
 
 Not asyncio: a round trip through this loop costs about half of one through a protocol there, and its imports would
 double the coordinator's start.
@@ -34,22 +34,22 @@ if TYPE_CHECKING:
     from .listener import Listener
 
 TICK_S: Final = 1.0
-#: Clients at a time; each takes two file descriptors, of which a process has 1024 unless told otherwise.
+#: Clients at a time; each takes two file descriptors, of which a process has 1024 by default.
 CLIENTS_LIMIT: Final = 256
-#: Seconds that a connected client gets to say hello.
+#: Seconds that a connected client may take to send HELLO.
 HELLO_S: Final = 5.0
-#: Bytes of free slots that stay resident; beyond, memory is returned to the system while nothing runs.
+#: Bytes of free slots that stay resident; more is returned to the system while nothing runs.
 RESIDENT: Final = 256 * 1024 * 1024
 
 
 class Loop:
-    """Runs a coordinator until its last client has gone, or, with a ``listener``, until it is told to stop."""
+    """Runs a coordinator until its last client disconnects or, with a ``listener``, until `stop`."""
 
     def __init__(
         self, configuration: Configuration, fork_server: tuple[int, socket.socket], listener: Listener | None = None
     ) -> None:
         self._listener = listener
-        self._facts = {name: getattr(configuration, name) for name in ("workers", "threads", "engine")}
+        self._description = {name: getattr(configuration, name) for name in ("workers", "threads", "engine")}
         self._epoll = select.epoll()
         self._actions: dict[int, Callable[[], object]] = {}
         self._peers: dict[int, Peer] = {}
@@ -90,8 +90,8 @@ class Loop:
         if listener is not None:
             self._watch(listener.fileno(), self._accept)
 
-    def adopt(self, sock: socket.socket) -> None:
-        """Add a client that is connected already."""
+    def add_client(self, sock: socket.socket) -> None:
+        """Add a connected client."""
         channel = Channel(sock, limit=STRANGER_LIMIT)
         peer = self._add_peer(next(self._numbers), channel, client=True)
         peer.pidfd = open_pidfd(credentials(sock)[0])
@@ -99,8 +99,8 @@ class Loop:
             self._watch(peer.pidfd, lambda: self._closings.append((peer.number, "")))
 
     def run(self) -> None:
-        """Serve until there is nobody left to serve, or until `stop`; then end every process."""
-        gc.freeze()  # what start-up has made stays for ever
+        """Serve until there is no client left, or until `stop`; then end every process."""
+        gc.freeze()  # objects of the start-up are never freed
         gc.enable()
         try:
             next_tick = time.monotonic() + TICK_S
@@ -108,7 +108,7 @@ class Loop:
                 events = self._epoll.poll(max(0.0, next_tick - time.monotonic()))
                 self._unwatched.clear()
                 for fd, _ in events:
-                    # What was closed a moment ago may be the number of another descriptor by now; epoll tells again.
+                    # A descriptor closed a moment ago may have been reused by now; epoll reports the new one again.
                     if fd in self._actions and fd not in self._unwatched:
                         self._actions[fd]()
                 while self._closings:
@@ -121,13 +121,13 @@ class Loop:
             self._close()
 
     def stop(self) -> None:
-        """Make `run` return after what it is doing now. May be called by a signal's handler, and again."""
+        """Make `run` return after the current event. Signal handlers may call it, also repeatedly."""
         if not self._stopping:
             self._stopping = True
             self._background.wake()
 
     def _perform(self, instructions: list[Instruction]) -> None:
-        """Carry instructions out in the order of the stimuli that led to them, also where one leads to a stimulus."""
+        """Carry out instructions in the order of the events that led to them, also when one causes another event."""
         self._instructions.extend(instructions)
         if self._performing:
             return
@@ -156,7 +156,7 @@ class Loop:
             peer.channel.send(message, fds)
         except ChannelClosed:
             self._closings.append((number, ""))
-        except (ChannelError, ValueError, OverflowError) as error:  # it does not read, or the message is beyond a limit
+        except (ChannelError, ValueError, OverflowError) as error:  # the peer does not read, or the message is too long
             self._closings.append((number, str(error)))
         self._update_events(peer)
 
@@ -167,13 +167,13 @@ class Loop:
             self._epoll.modify(peer.fd, events)
 
     def _on_readable(self, peer: Peer) -> bool:
-        """Take one of a peer's messages; return whether there may be more."""
+        """Handle one message of a peer; return whether there may be more."""
         channel = peer.channel
         try:
             if channel.queued:
                 channel.flush()
                 self._update_events(peer)
-            # One message a turn: epoll tells again of what is left, which costs no more than finding out that nothing is.
+            # One message at a time: epoll reports the rest again, at the cost of a receive that finds nothing.
             message = channel.receive()
             if message is None:
                 return False
@@ -183,7 +183,7 @@ class Loop:
             elif peer.known and kind is not Kind.STOP:
                 self._perform(self.state.on_client_message(peer.number, kind, message))
             else:
-                self._greet(peer, kind, message)
+                self._handle_greeting(peer, kind, message)
         except ChannelClosed:
             self._closings.append((peer.number, ""))
             return False
@@ -192,17 +192,17 @@ class Loop:
             return False
         return True
 
-    def _greet(self, peer: Peer, kind: Kind, message: list[Any]) -> None:
-        """Take the messages that concern the coordinator itself."""
+    def _handle_greeting(self, peer: Peer, kind: Kind, message: list[Any]) -> None:
+        """Handle HELLO and STOP, which concern the coordinator itself."""
         if kind is Kind.STOP and self._listener is not None:
             self.stop()
         elif kind is Kind.HELLO and message[1] == VERSION and not peer.known:
             peer.known = True
             peer.channel.trust()
             self._perform(self.state.on_client_connected(peer.number))
-            self._send(peer.number, [Kind.WELCOME, VERSION, len(self._arena), self._facts], (self._arena_fd,))
+            self._send(peer.number, [Kind.WELCOME, VERSION, len(self._arena), self._description], (self._arena_fd,))
         else:
-            self._closings.append((peer.number, f"this coordinator speaks version {VERSION}"))
+            self._closings.append((peer.number, f"the client must send HELLO with protocol version {VERSION}"))
 
     def _accept(self) -> None:
         if self._listener is None:
@@ -210,26 +210,26 @@ class Loop:
         try:
             sock = self._listener.accept()
         except OSError:
-            return  # whoever it was has gone again
+            return  # the client has disconnected
         if credentials(sock)[1] != os.geteuid():
             sock.close()
         elif sum(peer.client for peer in self._peers.values()) >= CLIENTS_LIMIT:
-            print(f"poolrt: a client is turned away: {CLIENTS_LIMIT} are connected", file=sys.stderr)
+            print(f"poolrt: refusing a client: {CLIENTS_LIMIT} are connected, which is the limit", file=sys.stderr)
             sock.close()
         else:
-            self.adopt(sock)
+            self.add_client(sock)
 
     def _disconnect(self, number: int, reason: str) -> None:
-        """Close a connection: a client is gone by that, a process is made to end. ``reason`` is empty where it went itself."""
+        """Close a connection: remove a client, kill a process. ``reason`` is empty if the peer disconnected itself."""
         peer = self._forget(number)
         if peer is None:
             return
         if not peer.client:
             if reason != "idle":
-                self._processes.kill(number, reason)  # most often it has died, which is reported by itself
+                self._processes.kill(number, reason)  # most often it has exited, which its pidfd reports
             return
         if reason:
-            print(f"poolrt: client {number} is cut off: {reason[:200]}", file=sys.stderr)
+            print(f"poolrt: disconnecting client {number}: {reason[:200]}", file=sys.stderr)
         self._perform(self.state.on_client_disconnected(number))
         if self._listener is None and not any(p.client for p in self._peers.values()):
             self.stop()
@@ -238,7 +238,7 @@ class Loop:
         self._add_peer(number, channel, client=False)
 
     def _on_process_exited(self, number: int) -> None:
-        """A process is certainly dead: hear its last words, then reap it."""
+        """Handle the last messages of a process, then its exit."""
         peer = self._peers.get(number)
         if peer is not None:
             while self._on_readable(peer):
@@ -255,7 +255,7 @@ class Loop:
         self._processes.tick(now)
         for peer in self._peers.values():
             if not peer.known and now - peer.joined > HELLO_S:
-                self._closings.append((peer.number, "it has said nothing"))
+                self._closings.append((peer.number, f"the client sent no HELLO within {HELLO_S:g} s"))
         for offset, nbytes in self.state.trim(RESIDENT):
             self._arena.madvise(mmap.MADV_REMOVE, offset, nbytes)
 
@@ -285,7 +285,7 @@ class Loop:
         self._epoll.unregister(fd)
 
     def _close(self) -> None:
-        self._background.stop()  # it has the time that the processes get
+        self._background.stop()  # it ends while the processes do
         if self._listener is not None:
             self._listener.close()
         for number in list(self._peers):

@@ -1,4 +1,4 @@
-"""The connections of a coordinator, and who is at the other end of them."""
+"""The connections of a coordinator, and the processes at their other ends."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from typing import Final
 
 from poolrt.workers.ipc.channel import Channel
 
-#: Bytes waiting for a client that does not read; beyond, the coordinator does not listen to it either.
+#: Bytes that wait for a client that does not read; beyond, the coordinator does not read its messages either.
 HIGH_WATER: Final = 4 * 1024 * 1024
-#: Longest message of a client that has not said hello, in bytes.
+#: Longest message, in bytes, of a client that has not sent HELLO.
 STRANGER_LIMIT: Final = 64 * 1024
 
 
 @dataclass(slots=True, eq=False)
 class Peer:
-    """A connection to a client, which is ``known`` once it has said hello, or to a process of ours.
+    """A connection to a client, which is ``known`` once it has sent HELLO, or to a process of the pool.
 
-    ``pidfd`` tells of a client's death even where a child of it has inherited the connection; -1 for none.
+    ``pidfd`` shows that a client has exited even if its child has inherited the connection; -1 for none.
     """
 
     number: int
@@ -35,20 +35,20 @@ class Peer:
     joined: float = field(default_factory=time.monotonic)
 
     def wanted_events(self) -> int:
-        """Return what to watch for: room to send while something waits, and messages, unless it does not read ours."""
+        """Return the events to watch: room to send while data wait, and messages, unless the peer does not read."""
         queued = self.channel.queued
         listening = 0 if self.client and queued > HIGH_WATER else select.EPOLLIN
         return listening | (select.EPOLLOUT if queued else 0)
 
 
 def credentials(sock: socket.socket) -> tuple[int, int]:
-    """Return process id and user id of whoever is at the other end, as the kernel vouches for."""
+    """Return the process id and user id of the peer, as the kernel reports them (SO_PEERCRED)."""
     pid, uid, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
     return pid, uid
 
 
 def open_pidfd(pid: int) -> int:
-    """Return a descriptor that becomes readable when a process dies, -1 where it cannot be had."""
+    """Return a descriptor that becomes readable when a process exits, -1 if the kernel gives none."""
     try:
         return os.pidfd_open(pid)
     except (OSError, ValueError, OverflowError):

@@ -1,14 +1,14 @@
-"""Which worker gets a piece of work, and which creation goes first: pure decisions on what is known now."""
+"""Placement: which worker gets a job, and which creation goes first. Pure functions of the current state."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Final, Protocol
 
-#: Runs given to one worker at a time: the next lies ready when the first ends, so that no wake-up passes in idleness.
+#: Runs in flight to one worker: the second is there when the first ends, so that no worker idles for a wake-up.
 RUNS_IN_FLIGHT: Final = 2
 
-#: Seconds, roughly, to compile what a primitive kind takes; only the order matters.
+#: Seconds, roughly, that compiling a primitive kind takes; only the order matters.
 _COSTS: Final[Mapping[str, float]] = {
     "convolution": 4.0,
     "matmul": 3.0,
@@ -20,25 +20,25 @@ _COSTS: Final[Mapping[str, float]] = {
 
 
 class Placed(Protocol):
-    """What placement needs to know of a worker."""
+    """The properties of a worker that placement uses."""
 
     number: int
     ready: bool
-    #: Models that it has been sent.
+    #: Models that were sent to the worker.
     models: set[int]
-    #: Whether it executes a function of a user, whose length nobody knows.
+    #: Whether it executes a user's function, whose duration is unknown.
     applying: bool
-    #: Whether the last work it was given was a function.
+    #: Whether the last job given to it was a function.
     applied: bool
 
     @property
     def load(self) -> int:
-        """Pieces of work in flight."""
+        """The number of jobs in flight."""
         ...
 
 
 def choose_for_run(workers: Iterable[Placed], model: int, reserved: int | None) -> Placed | None:
-    """Return the worker for a run of ``model``, or None where all are busy.
+    """Return the worker for a run of ``model``, or None if all are busy.
 
     The least loaded one; among equals one that has the model; among those the first, whose caches are warm.
     """
@@ -54,7 +54,7 @@ def choose_for_run(workers: Iterable[Placed], model: int, reserved: int | None) 
 
 
 def choose_for_function(workers: Iterable[Placed], runs_wait: bool) -> Placed | None:
-    """Return an idle worker for a function, or None. While runs wait, one that has just done a function is left to them."""
+    """Return an idle worker for a function, or None. While runs wait, one whose last job was a function takes a run."""
     for worker in workers:
         if worker.ready and worker.load == 0 and not (runs_wait and worker.applied):
             return worker
@@ -62,7 +62,7 @@ def choose_for_function(workers: Iterable[Placed], runs_wait: bool) -> Placed | 
 
 
 def reserve_for_function(workers: Iterable[Placed]) -> int | None:
-    """Return the worker that should take no more runs because a function waits, so that runs cannot starve functions."""
+    """Return the worker that takes no more runs while a function waits, so that runs cannot starve functions."""
     fit = [w for w in workers if w.ready and not w.applying and not w.applied]
     return min(fit, key=lambda w: (w.load, w.number)).number if fit else None
 

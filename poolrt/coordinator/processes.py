@@ -1,8 +1,8 @@
-"""The processes of a pool: started by fork servers, known by their pidfd, whose word about a death is certain.
+"""The processes of a pool: fork servers start them, and each is watched by its pidfd.
 
-A pidfd becomes readable when the last thread of a process has ended and its memory is gone: from then on it writes
-nowhere. So a slot that it could write to is reused only after that. What hangs is killed: a process that stays stopped,
-a fork server that answers no more.
+Guarantees: a process is reported as exited only when its pidfd is readable, which is after its last thread has ended
+and its memory is gone. A slot that it could write to is reused only after that. A process that stays stopped and a
+fork server that no longer answers are killed.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from .configuration import thread_variables
 from .instructions import Role
 from .watchdog import UnderWay, Watchdog
 
-#: Seconds that everything gets to end by itself before it is killed.
+#: Seconds that processes may take to exit by themselves before they are killed.
 GRACE_S: Final = 1.5
-#: Seconds that those which were killed get to be gone, on a machine that is busy with other things.
-DEATH_S: Final = 5.0
+#: Seconds that killed processes may take to exit on a busy machine.
+EXIT_S: Final = 5.0
 #: Seconds that the preloaded fork server, whose memory is large, is kept without creators.
 PRELOADED_IDLE_S: Final = 30.0
-#: Births that a server is asked for at a time: so few that both directions of its connection hold all that is said.
+#: Fork requests in flight to one fork server: few enough that both directions of the connection hold their messages.
 FORKS_IN_FLIGHT: Final = 32
-#: Seconds that a process may be stopped, by SIGSTOP: longer than anybody who looks at it with a tool needs.
+#: Seconds that a process may be stopped, by SIGSTOP: longer than a tool that inspects it needs.
 STOPPED_S: Final = 3.0
-#: Seconds that a fork server may take for a fork, which is a matter of milliseconds.
+#: Seconds that a fork may take; milliseconds are usual.
 FORK_S: Final = 15.0
 
 
@@ -45,7 +45,7 @@ class _Child:
     role: str
     pid: int = 0
     pidfd: int = -1
-    unwanted: bool = False
+    kill_on_fork: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -56,9 +56,9 @@ class _ForkServer:
     pid: int = 0
     number: int = 0
     ready: bool = True
-    #: Children to ask for once it is ready and others are born.
+    #: Children to request once the fork server is ready and has answered others.
     waiting: deque[int] = field(default_factory=deque)
-    #: Children that were asked for and not born yet, in this order.
+    #: Children that were requested and are not forked yet, in this order.
     expected: dict[int, None] = field(default_factory=dict)
     gone: bool = False
 
@@ -66,8 +66,8 @@ class _ForkServer:
 class Processes:
     """Starts and ends processes. ``watch(fd, action)`` calls ``action`` whenever ``fd`` is readable; ``unwatch(fd)`` stops it.
 
-    ``joined(number, channel)`` is called with the connection to a new process, ``died(number)`` once it is certainly dead.
-    ``numbers`` gives numbers that no process has had. A fork server may take ``start_s`` seconds to warm up.
+    ``connected(number, channel)`` is called with the connection to a new process, ``exited(number)`` after its exit.
+    ``numbers`` yields unused numbers. Preloading a fork server may take ``start_s`` seconds.
     """
 
     def __init__(
@@ -79,8 +79,8 @@ class Processes:
         numbers: Iterator[int],
         watch: Callable[[int, Callable[[], None]], None],
         unwatch: Callable[[int], None],
-        joined: Callable[[int, Channel], None],
-        died: Callable[[int], None],
+        connected: Callable[[int, Channel], None],
+        exited: Callable[[int], None],
     ) -> None:
         self._arena = arena
         self._options = options
@@ -88,8 +88,8 @@ class Processes:
         self._numbers = numbers
         self._watch = watch
         self._unwatch = unwatch
-        self._joined = joined
-        self._died = died
+        self._connected = connected
+        self._exited = exited
         self._children: dict[int, _Child] = {}
         self._plain: _ForkServer | None = self._adopt(*first)
         self._preloaded: _ForkServer | None = None
@@ -98,7 +98,7 @@ class Processes:
         self._watchdog = Watchdog()
 
     def spawn(self, number: int, role: Role) -> None:
-        """Start a process under a number. One that cannot be started is reported as dead."""
+        """Start a process under a number. One that cannot be started is reported as exited."""
         self._children[number] = _Child(role.value)
         try:
             if role is Role.WORKER or self._preloading_fails:
@@ -106,26 +106,26 @@ class Processes:
             else:
                 server = self._preloaded or self._start_preloaded()
         except OSError as error:
-            self._not_started(number, error)
+            self._report_start_failure(number, error)
         else:
             self._request(server, number)
 
     def kill(self, number: int, reason: str = "") -> None:
-        """End a process by force and say why; one that is not born yet is ended at birth."""
+        """Kill a process and print the reason; one that is not forked yet is killed once it is."""
         child = self._children.get(number)
         if child is None:
             return
         if reason:
-            print(f"poolrt: {child.role} {child.pid or ''} is ended: {reason}", file=sys.stderr)
-        child.unwanted = True
+            print(f"poolrt: killing {child.role} {child.pid or '(not forked yet)'}: {reason}", file=sys.stderr)
+        child.kill_on_fork = True
         if child.pidfd >= 0:
             _kill(child.pidfd)
 
     def tick(self, now: float) -> None:
-        """Kill what is stopped or does not answer; let the preloaded fork server go when there have been no creators for long."""
-        for item in self._watchdog.look(now, self._under_way()):
-            print(f"poolrt: process {item.who} is ended: {item.what} for {item.limit_s:g} s", file=sys.stderr)
-            self._kill_pid(item.who)
+        """Kill processes that are stopped or do not answer; end an idle preloaded fork server."""
+        for item in self._watchdog.check(now, self._under_way()):
+            print(f"poolrt: killing process {item.process}: {item.what} after {item.limit_s:g} s", file=sys.stderr)
+            self._kill_pid(item.process)
         preloaded = self._preloaded
         busy = preloaded is not None and (
             preloaded.waiting or any(c.role == Role.CREATOR.value for c in self._children.values())
@@ -133,20 +133,20 @@ class Processes:
         if busy or preloaded is None:
             self._preloaded_idle_since = now
         elif now - self._preloaded_idle_since > PRELOADED_IDLE_S:
-            self._lost(preloaded)
+            self._end(preloaded)
 
     def close(self) -> None:
-        """End all processes and wait for their end; kill what does not end by itself."""
+        """End all processes and wait for their exit; kill those that do not exit by themselves."""
         if self._preloaded is not None:
-            self._leave(self._preloaded)
+            self._disconnect(self._preloaded)
         if self._plain is not None:
-            self._leave(self._plain)
-            _wait_for_end(self._plain.pid)
-        # All that lived on have been killed with their fork server, and need but a core to end.
-        until = time.monotonic() + DEATH_S
+            self._disconnect(self._plain)
+            _wait_for_child(self._plain.pid)
+        # The kernel has killed the remaining children with their fork server; they only need a core to exit.
+        until = time.monotonic() + EXIT_S
         for child in self._children.values():
             if child.pidfd >= 0:
-                _wait_for_death(child.pidfd, until)
+                _wait_for_exit(child.pidfd, until)
                 os.close(child.pidfd)
         self._children.clear()
 
@@ -156,7 +156,7 @@ class Processes:
         return server
 
     def _fork_server(self) -> _ForkServer:
-        """Return the fork server of workers; where it has died, start another, as it is needed only now."""
+        """Return the fork server of workers; after its exit, start another one when it is needed."""
         if self._plain is None:
             self._plain = self._adopt(*_start_fork_server())
         return self._plain
@@ -176,21 +176,21 @@ class Processes:
             self._reap(number)
         else:
             server.waiting.append(number)
-            self._ask(server)
+            self._request_waiting(server)
 
-    def _ask(self, server: _ForkServer) -> None:
-        """Ask a fork server for as many of those who wait as it may be asked for."""
+    def _request_waiting(self, server: _ForkServer) -> None:
+        """Request waiting children from a fork server, up to the limit of requests in flight."""
         while server.ready and not server.gone and server.waiting and len(server.expected) < FORKS_IN_FLIGHT:
             number = server.waiting.popleft()
             try:
                 ours, theirs = pair()
             except OSError as error:
-                self._not_started(number, error)
+                self._report_start_failure(number, error)
             else:
-                self._joined(number, Channel(ours))
+                self._connected(number, Channel(ours))
                 self._send_fork(server, number, theirs)
 
-    def _not_started(self, number: int, error: OSError) -> None:
+    def _report_start_failure(self, number: int, error: OSError) -> None:
         print(f"poolrt: no {self._children[number].role} can be started: {error}", file=sys.stderr)
         self._reap(number)
 
@@ -203,25 +203,25 @@ class Processes:
         with theirs:
             try:
                 server.channel.send([Kind.FORK, number, role, options], descriptors)
-                self._push(server)
+                self._flush(server)
             except ChannelClosed:
-                pass  # its end is noticed by `_on_readable`, which reports those that were expected
+                pass  # `_on_readable` notices this too, and reports the expected children
 
-    def _push(self, server: _ForkServer) -> None:
-        """Wait until a fork server has taken what it was sent, so that the descriptors can be closed.
+    def _flush(self, server: _ForkServer) -> None:
+        """Wait until a fork server has received the queued messages, so that the descriptors can be closed.
 
-        It has read all but `FORKS_IN_FLIGHT` of it, which the connection holds; so one that lets this wait has stopped for good.
+        The connection holds `FORKS_IN_FLIGHT` requests, so a fork server that makes this wait has stopped for good.
         """
         until = time.monotonic() + GRACE_S
         while server.channel.queued:
             if time.monotonic() > until:
-                self._lost(server)
+                self._end(server)
                 return
             server.channel.wait(GRACE_S, to_receive=False, to_send=True)
             server.channel.flush()
 
     def _on_readable(self, server: _ForkServer) -> None:
-        """Take a fork server's news."""
+        """Handle the messages of a fork server."""
         try:
             while not server.gone and (message := server.channel.receive()) is not None:
                 kind = check_message(message)
@@ -232,16 +232,16 @@ class Processes:
                 elif kind is Kind.FORKED:
                     server.expected.pop(message[1], None)
                     self._on_forked(message[1], message[2], server.channel.take_fd())
-                    self._ask(server)
+                    self._request_waiting(server)
                 elif kind is Kind.FORK_FAILED:
                     server.expected.pop(message[1], None)
                     print(f"poolrt: {message[2]}", file=sys.stderr)
                     self._reap(message[1])
-                    self._ask(server)
+                    self._request_waiting(server)
                 else:
-                    raise MalformedMessage(f"a fork server does not send {kind.name}")
+                    raise MalformedMessage(f"fork servers must not send {kind.name}")
         except (ChannelClosed, MalformedMessage):
-            self._lost(server)
+            self._end(server)
 
     def _on_forked(self, number: int, pid: int, pidfd: int) -> None:
         child = self._children.get(number)
@@ -250,7 +250,7 @@ class Processes:
             return
         child.pid, child.pidfd = pid, pidfd
         self._watch(pidfd, lambda: self._reap(number))
-        if child.unwanted:
+        if child.kill_on_fork:
             _kill(pidfd)
 
     def _reap(self, number: int) -> None:
@@ -261,46 +261,43 @@ class Processes:
             self._unwatch(child.pidfd)
             os.close(child.pidfd)
         if child.role != "preloaded":
-            self._died(number)
+            self._exited(number)
         elif self._preloaded is not None and self._preloaded.number == number:
-            self._lost(self._preloaded)
+            self._end(self._preloaded)
 
     def _on_preloaded(self, preloaded: _ForkServer, threads: int) -> None:
-        """A fork server has come up with a number of threads; with none where it has no compiler, and is of no use.
+        """Use a preloaded fork server with one thread; end one with more, or with none because its compiler is broken.
 
-        Creators that import the compiler themselves start later, but surely, and each can say what is wrong with it.
+        The fork server of workers then starts the creators. They start later, and report a broken compiler themselves.
         """
         preloaded.ready = True
         if threads == 1:
-            self._ask(preloaded)
+            self._request_waiting(preloaded)
             return
         self._preloading_fails = threads > 1  # forking it would risk a hang
         waiting = [*preloaded.waiting]
         preloaded.waiting.clear()
-        self._lost(preloaded)
+        self._end(preloaded)
         for number in waiting:
             try:
                 server = self._fork_server()
             except OSError as error:
-                self._not_started(number, error)
+                self._report_start_failure(number, error)
             else:
                 self._request(server, number)
 
-    def _leave(self, server: _ForkServer) -> None:
-        """Close the connection to a fork server, which ends it and its children."""
+    def _disconnect(self, server: _ForkServer) -> None:
+        """Close the connection to a fork server, which makes it end its children and exit."""
         if not server.gone:
             server.gone = True
             self._unwatch(server.channel.fileno())
             server.channel.close()
 
-    def _lost(self, server: _ForkServer) -> None:
-        """A fork server has gone, or is let go: end it, and with it its children, whose pidfds tell.
-
-        Those that it had not borne yet are reported here.
-        """
+    def _end(self, server: _ForkServer) -> None:
+        """End a fork server and its children. Pidfds report their exits; children not forked yet are reported here."""
         if server.gone:
             return
-        self._leave(server)
+        self._disconnect(server)
         if server is self._preloaded:
             self._preloaded = None
         elif server is self._plain:
@@ -311,13 +308,13 @@ class Processes:
             self._reap(number)
 
     def _under_way(self) -> Iterator[UnderWay]:
-        """Tell, by process id, who is stopped, and which fork server owes an answer."""
+        """Yield the process ids of stopped processes and of fork servers that have not answered."""
         for child in self._children.values():
             if child.pid and _is_stopped(child.pid):
-                yield UnderWay(child.pid, "it was stopped", STOPPED_S)
+                yield UnderWay(child.pid, "stopped by a signal", STOPPED_S)
         plain, preloaded = self._plain, self._preloaded
         if plain is not None and plain.expected and _is_stopped(plain.pid):
-            yield UnderWay(plain.pid, "it was stopped", STOPPED_S)
+            yield UnderWay(plain.pid, "stopped by a signal", STOPPED_S)
         if plain is not None and plain.expected:
             yield UnderWay(plain.pid, f"fork request {next(iter(plain.expected))} timed out", FORK_S)
         pid = self._children[preloaded.number].pid if preloaded is not None else 0
@@ -327,7 +324,7 @@ class Processes:
             yield UnderWay(pid, f"fork request {next(iter(preloaded.expected))} timed out", FORK_S)
 
     def _kill_pid(self, pid: int) -> None:
-        """End one of our processes by force: its end is reported by its pidfd, that of the fork server by its connection."""
+        """Kill a process. Its pidfd reports the exit; for the fork server of workers its connection does."""
         for child in self._children.values():
             if child.pid == pid and child.pidfd >= 0:
                 _kill(child.pidfd)
@@ -337,7 +334,7 @@ class Processes:
 
 
 def _start_fork_server() -> tuple[int, socket.socket]:
-    """Start a fork server as a new program: this process has threads by now, and must not be forked without an exec."""
+    """Start a fork server as a new program, because a process with threads must not fork without an exec."""
     ours, theirs = pair()
     with theirs:
         try:
@@ -349,30 +346,30 @@ def _start_fork_server() -> tuple[int, socket.socket]:
 
 
 def _is_stopped(pid: int) -> bool:
-    """Return whether a process has been stopped by a signal; one that a debugger holds is not meant."""
+    """Return whether a signal has stopped a process; False for one that a debugger holds."""
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
             return file.read().rpartition(")")[2].split()[0] == "T"
     except (OSError, IndexError):
-        return False  # it has ended
+        return False  # it has exited
 
 
 def _kill(pidfd: int) -> None:
     try:
         signal.pidfd_send_signal(pidfd, signal.SIGKILL)
     except ProcessLookupError:
-        pass  # it has ended by itself
+        pass  # it has exited
 
 
-def _wait_for_death(pidfd: int, until: float) -> None:
-    """Wait until a process that somebody else has to reap is dead, or for so long."""
+def _wait_for_exit(pidfd: int, until: float) -> None:
+    """Wait until a process that is not a child has exited, or until a point of time."""
     poll = select.poll()
     poll.register(pidfd, select.POLLIN)
     poll.poll(max(0.0, until - time.monotonic()) * 1000)
 
 
-def _wait_for_end(pid: int) -> None:
-    """Wait until a child has ended; kill it where it takes too long."""
+def _wait_for_child(pid: int) -> None:
+    """Wait until a child has exited; kill it after `GRACE_S`."""
     until = time.monotonic() + GRACE_S
     try:
         while os.waitpid(pid, os.WNOHANG)[0] != pid:
@@ -382,4 +379,4 @@ def _wait_for_end(pid: int) -> None:
                 return
             time.sleep(0.002)
     except ChildProcessError:
-        pass  # it is gone already
+        pass  # another part of the process has waited for it

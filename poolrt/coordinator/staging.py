@@ -1,8 +1,7 @@
-"""Staging: where the constants of one load lie until a worker has reordered them.
+"""Staging: memory for the constants of one load until a worker has reordered them.
 
-One slot, cut up again and again from its start: memory that nobody has touched before costs about as much as filling it
-twice, so a load of many constants passes them all through the same few pages. A constant that is larger than the slot
-gets one of its own.
+All constants of a load pass through one slot, because the first touch of a page costs about as much as filling it
+twice. A constant that is larger than this slot gets a slot of its own.
 """
 
 from __future__ import annotations
@@ -17,13 +16,13 @@ from .leases import Leases
 
 #: Bytes of constants that are written but not yet in their final layout.
 STAGING_BYTES: Final = 16 * 1024 * 1024
-#: Every constant starts on a boundary of its own cache lines.
+#: Bytes; no two constants share a cache line.
 _ALIGNMENT: Final = 128
 
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """One constant in staging: it lies at ``offset``, in a slot that starts at ``slot``."""
+    """One constant in staging: at ``offset``, in a slot that starts at ``slot``."""
 
     slot: int
     offset: int
@@ -31,7 +30,7 @@ class Staged:
 
 
 class Staging:
-    """Places for raw constants, on leases of ``holder``. ``total`` is what all of them take together, in bytes."""
+    """Places for raw constants, on leases of ``holder``. ``total`` is their size together, in bytes."""
 
     def __init__(self, leases: Leases, holder: Hashable, total: int) -> None:
         self._leases = leases
@@ -41,9 +40,9 @@ class Staging:
         self._slot: int | None = None
 
     def take(self, constant: int, nbytes: int) -> Staged | None:
-        """Return a place for a constant, or None where one has to be given back first.
+        """Return a place for a constant, or None if another has to be released first.
 
-        Raises ArenaExhausted where there is no memory and nothing to wait for.
+        Raises ArenaExhausted if there is no memory and no place to wait for.
         """
         found = self._place(nbytes)
         if found is None and not self._taken:
@@ -57,7 +56,7 @@ class Staging:
         return self._taken[constant]
 
     def give(self, constant: int) -> None:
-        """Take a place back: its constant has been reordered."""
+        """Release the place of a constant that has been reordered."""
         staged = self._taken.pop(constant)
         if staged.slot != self._slot:
             self._leases.release(staged.slot, self._holder)
@@ -70,7 +69,7 @@ class Staging:
             try:
                 self._slot = self._leases.take([self._nbytes], self._holder)[0]
             except ArenaExhausted:
-                self._nbytes = 0  # one at a time, then
+                self._nbytes = 0  # from now on one constant at a time, in a slot of its own
                 return None
         start = 0
         inside = sorted(s.offset - self._slot for s in self._taken.values() if s.slot == self._slot)

@@ -1,7 +1,7 @@
-"""The coordinator's mind: stimuli in, instructions out. No I/O, no clock, no thread.
+"""The coordinator's state machine: events in, instructions out. No I/O, no clock, no thread.
 
-Each public method is a stimulus: something that has happened. It returns what is to be done about it, in order. So
-every promise about retries, leases and fairness can be tested with any order of events, without a process or a socket.
+Each public method handles an event and returns the instructions that follow from it, in order. So every promise about
+retries, leases and fairness can be tested with any order of events, without a process or a socket.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .loads import Loads
 from .watchdog import Limits, Watchdog
 from .worker_set import WorkerSet, arena_full
 
-#: Runs, functions and surveys that one client may have unanswered; a client of ours stays far below.
+#: Runs, functions and requests for statistics that one client may have unanswered; poolrt's own stays far below.
 CLIENT_LIMIT: Final = 4096
 #: Bytes of entries that are kept beside those of loaded models.
 ENTRY_BYTES: Final = 256 * 1024 * 1024
@@ -42,7 +42,7 @@ class Client:
 
 
 class State:
-    """Everything that the coordinator knows. ``numbers`` gives numbers never given before, shared with the loop."""
+    """The state of a coordinator. ``numbers`` yields unused numbers and is shared with the loop."""
 
     def __init__(
         self,
@@ -69,17 +69,17 @@ class State:
         self.loads = Loads(self.worker_set, self.creations, memory, self.leases, numbers, self._out, done, drop)
 
     def start(self) -> list[Instruction]:
-        """The coordinator is up."""
+        """Spawn the workers."""
         self.worker_set.spawn_missing()
         return self._take_instructions()
 
     def on_client_connected(self, number: int) -> list[Instruction]:
-        """A client has connected and said hello."""
+        """Add a client that has sent HELLO."""
         self.clients[number] = Client(number)
         return self._take_instructions()
 
     def on_client_disconnected(self, number: int) -> list[Instruction]:
-        """A client has gone: give back all that it held; what workers do for it ends unheard."""
+        """Remove a client and release all that it held; answers to its runs under way are dropped."""
         client = self.clients.pop(number, None)
         if client is not None:
             for job in self.worker_set.withdraw(number):
@@ -92,7 +92,7 @@ class State:
         return self._take_instructions()
 
     def on_client_message(self, number: int, kind: Kind, message: Message) -> list[Instruction]:
-        """A client has sent a valid message. One that breaks the rules costs it the connection, nobody else anything."""
+        """Handle a valid message of a client. A message that violates the protocol closes this connection only."""
         client = self.clients.get(number)
         if client is None:
             return self._take_instructions()
@@ -103,7 +103,7 @@ class State:
         return self._take_instructions()
 
     def on_process_message(self, number: int, kind: Kind, message: Message) -> list[Instruction]:
-        """A worker or creator has sent a valid message."""
+        """Handle a valid message of a worker or creator."""
         try:
             if number in self.worker_set.workers:
                 self._on_worker_message(number, kind, message)
@@ -114,7 +114,7 @@ class State:
         return self._take_instructions()
 
     def on_process_exited(self, number: int) -> list[Instruction]:
-        """A process is certainly dead: it can write to no slot any more."""
+        """Handle the exit of a process, which can write to no slot any more."""
         if number in self.worker_set.workers:
             self.worker_set.reap(number)
             self.worker_set.dispatch()
@@ -126,36 +126,36 @@ class State:
         return self._take_instructions()
 
     def on_lowered(self, load: int, graph: LoweredGraph) -> list[Instruction]:
-        """A graph has been made ready for its target."""
+        """Continue a load whose graph has been lowered."""
         self.loads.lowered(load, graph)
         self.worker_set.dispatch()
         return self._take_instructions()
 
     def on_load_failed(self, load: int, error: PoolError) -> list[Instruction]:
-        """A graph cannot be made ready, or the store's answer cannot be had."""
+        """Fail a load whose graph cannot be lowered or whose look-up failed."""
         self.loads.fail(load, error)
         return self._take_instructions()
 
     def on_looked_up(self, load: int, found: dict[int, tuple[bytes, str]]) -> list[Instruction]:
-        """The store has answered with the entries it has, each with where it came from."""
+        """Continue a load with the entries that the store has, each with its source."""
         self.loads.looked_up(load, found)
         self.worker_set.dispatch()
         return self._take_instructions()
 
     def on_tick(self, now: float) -> list[Instruction]:
-        """Time has passed; ``now`` is in seconds of a steady clock."""
+        """Check idle times and limits; ``now`` is in seconds of a steady clock."""
         self.creations.tick(now)
         self.worker_set.tick(now)
-        for item in self._watchdog.look(now, [*self.worker_set.at_work(), *self.creations.at_work()]):
-            (self.worker_set if item.who in self.worker_set.workers else self.creations).give_up_on(item)
+        for item in self._watchdog.check(now, [*self.worker_set.at_work(), *self.creations.at_work()]):
+            (self.worker_set if item.process in self.worker_set.workers else self.creations).give_up_on(item)
         return self._take_instructions()
 
-    def on_statistics(self, number: int, request: int, facts: dict[str, Any]) -> list[Instruction]:
-        """Facts that a client has asked for are complete."""
+    def on_statistics(self, number: int, request: int, statistics: dict[str, Any]) -> list[Instruction]:
+        """Send a client the statistics that it has asked for."""
         client = self.clients.get(number)
         if client is not None:
             client.unanswered -= 1
-            self._out.append(Send(number, [Kind.STATUS, request, facts]))
+            self._out.append(Send(number, [Kind.STATUS, request, statistics]))
         return self._take_instructions()
 
     def trim(self, keep: int) -> list[tuple[int, int]]:
@@ -163,8 +163,8 @@ class State:
         busy = any(w.jobs for w in self.worker_set.workers.values()) or self.loads.under_way
         return [] if busy else self.leases.allocator.trim(keep)
 
-    def facts(self) -> dict[str, Any]:
-        """Return what can be told without asking anybody."""
+    def statistics(self) -> dict[str, Any]:
+        """Return the statistics that need no I/O."""
         workers = self.worker_set.workers.values()
         return {
             "workers": [
@@ -184,7 +184,7 @@ class State:
             },
             "arena": {"bytes": self.leases.allocator.nbytes, "used": self.leases.allocator.used},
             "clients": len(self.clients),
-            "workers_lost": self.worker_set.deaths,
+            "workers_lost": self.worker_set.lost,
         }
 
     def _handle(self, client: Client, kind: Kind, message: Message) -> None:
@@ -210,16 +210,16 @@ class State:
             self._explain(client, *message[1:])
         elif kind is Kind.STATISTICS:
             self._count(client)
-            self._out.append(CollectStatistics(client.number, message[1], self.facts()))
+            self._out.append(CollectStatistics(client.number, message[1], self.statistics()))
         else:
-            raise PoolRefused(f"a client does not send {kind.name}")
+            raise PoolRefused(f"clients must not send {kind.name}")
         self.worker_set.dispatch()
 
     def _run(self, client: Client, request: int, number: int, inputs: list[int], released: list[int]) -> None:
         self._release(client, released)
         model = client.models.get(number)
         if model is None:
-            raise PoolRefused(f"a run of model {number}, which is not loaded")
+            raise PoolRefused(f"cannot run model {number}: it is not loaded")
         if len(inputs) != len(model.input_sizes):
             raise PoolRefused(f"model {model.name} has {len(model.input_sizes)} inputs, got {len(inputs)}")
         holder = ("client", client.number)
@@ -235,7 +235,7 @@ class State:
     def _explain(self, client: Client, request: int, number: int) -> None:
         model = client.models.get(number)
         if model is None:
-            raise PoolRefused(f"a question about model {number}, which is not loaded")
+            raise PoolRefused(f"cannot explain model {number}: it is not loaded")
         self._out.append(Send(client.number, [Kind.EXPLAINED, request, model.plan, model.descriptors]))
 
     def _call(self, client: Client, request: int, payload: bytes) -> None:
@@ -248,7 +248,7 @@ class State:
 
     def _allocate(self, client: Client, request: int, sizes: list[int]) -> None:
         if len(sizes) > SLOTS_LIMIT:
-            raise PoolRefused(f"a request for {len(sizes)} slots; {SLOTS_LIMIT} at a time")
+            raise PoolRefused(f"a request for {len(sizes)} slots exceeds the limit of {SLOTS_LIMIT}")
         try:
             offsets = self.leases.take(sizes, ("client", client.number))
         except ArenaExhausted as error:
@@ -271,12 +271,12 @@ class State:
         elif kind in (Kind.FINISHED, Kind.ANSWER, Kind.THREW, Kind.BROKEN):
             job = self.worker_set.finish(number, message[1])
             if job is None:
-                raise MalformedMessage(f"a worker ended work {message[1]}, which it was not given")
+                raise MalformedMessage(f"a worker answered job {message[1]}, which it was not given")
             if kind in (Kind.FINISHED, Kind.ANSWER):
                 self.worker_set.workers[number].numba_imported = message[-1]
             self._job_ended(job, kind, message)
         else:
-            raise MalformedMessage(f"a worker does not send {kind.name}")
+            raise MalformedMessage(f"workers must not send {kind.name}")
         self.worker_set.dispatch()
 
     def _on_creator_message(self, number: int, kind: Kind, message: Message) -> None:
@@ -285,7 +285,7 @@ class State:
         elif kind in (Kind.CREATED, Kind.BROKEN):
             creation = self.creations.finish(number, message[1])
             if creation is None:
-                raise MalformedMessage(f"a creator ended work {message[1]}, which it was not given")
+                raise MalformedMessage(f"a creator answered creation {message[1]}, which it was not given")
             if kind is Kind.CREATED:
                 self.loads.created(creation, message[2], message[3])
             else:
@@ -294,7 +294,7 @@ class State:
                     failed = CreationFailed(cause, f"{label}: {text}", log)
                     self.loads.fail(load, failed)
         else:
-            raise MalformedMessage(f"a creator does not send {kind.name}")
+            raise MalformedMessage(f"creators must not send {kind.name}")
         self.loads.schedule()
         self.worker_set.dispatch()
 
@@ -306,7 +306,7 @@ class State:
             self._answer(job, [Kind.RAISED, job.request, message[2], message[3]])
         elif job.kind is Kind.EXECUTE:
             if job.client in self.clients:
-                self.leases.hand_over(job.outputs, job.holder, ("client", job.client))
+                self.leases.transfer(job.outputs, job.holder, ("client", job.client))
             self._answer(job, [Kind.DONE, job.request, job.outputs])
         elif job.kind is Kind.REORDER:
             self.loads.reordered(job)
@@ -315,7 +315,7 @@ class State:
         elif type(message[2]) is bytes:
             self._answer(job, [Kind.RETURNED, job.request, message[2]])
         else:
-            self._job_failed(job, FunctionFailed("a worker answered with what is not a value", ""))
+            self._job_failed(job, FunctionFailed("a worker's answer is not a value", ""))
         self._forget_if_unused(job.model)
 
     def _job_failed(self, job: Job, error: PoolError) -> None:

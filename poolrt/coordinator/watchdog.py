@@ -1,16 +1,16 @@
-"""Notices who has been at one thing for too long: a process that hangs gives no sign, so only time tells of it."""
+"""The watchdog finds processes that work on one thing for too long: only time shows that a process hangs."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 from typing import Final, NamedTuple
 
-#: Most seconds that one look counts: while this process itself stood still (a machine asleep), so did the others.
+#: Most seconds that one check counts: while this process was stopped (the machine slept), so were the others.
 _STRIDE_S: Final = 5.0
 
 
 class Limits(NamedTuple):
-    """Seconds that a process may take to come up, for a run, and for a creation; 0: as long as it likes."""
+    """Seconds that a process may take to start, for a run, and for a creation; 0: no limit."""
 
     start_s: float
     run_s: float
@@ -18,23 +18,23 @@ class Limits(NamedTuple):
 
 
 class UnderWay(NamedTuple):
-    """Who is at what, and how many seconds that may take; 0: as long as it likes."""
+    """What a process works on, and how many seconds that may take; 0: no limit."""
 
-    who: int
+    process: int
     what: Hashable
     limit_s: float
 
 
 class Watchdog:
-    """Counts how long each stays at the same thing, from the first look that sees it there: never too short a time."""
+    """Measures how long each process works on one thing, from the first check on, so that no limit is cut short."""
 
     def __init__(self) -> None:
         self._since: dict[UnderWay, float] = {}
         self._clock = 0.0
         self._last = 0.0
 
-    def look(self, now: float, under_way: Iterable[UnderWay]) -> list[UnderWay]:
-        """Return what has been under way for longer than it may; ``now`` is in seconds of a steady clock."""
+    def check(self, now: float, under_way: Iterable[UnderWay]) -> list[UnderWay]:
+        """Return what exceeds its limit; ``now`` is in seconds of a steady clock."""
         self._clock += min(now - self._last, _STRIDE_S)
         self._last = now
         self._since = {item: self._since.get(item, self._clock) for item in under_way}

@@ -1,8 +1,8 @@
-"""The workers: who is alive, what each has in flight, what waits, and what becomes of it when one dies.
+"""The worker set: the workers, the jobs that each has in flight, and the jobs that wait for one.
 
-Guarantees: a run is answered exactly once; a dead worker's output slots are given up only after its death is certain,
-and the run is repeated into fresh ones; only the run that was being executed counts the death, those queued behind it
-do not; a function is never repeated, because it may have had effects.
+Guarantees: a run is answered exactly once. The output slots of a lost worker are released only after its process has
+exited, and the run is repeated into fresh ones. Only the run that the worker was executing counts the loss; those
+queued behind it do not. A function is never repeated, because it may have had effects.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from .leases import Leases
 from .placement import choose_for_function, choose_for_run, reserve_for_function
 from .watchdog import Limits, UnderWay
 
-#: Workers that may die in a row before one gets ready; then the pool gives up instead of starting processes for ever.
+#: Workers that may fail to start in a row; then the pool backs off instead of starting processes for ever.
 FAILED_STARTS_LIMIT: Final = 3
-#: Seconds after which a pool that has given up tries again: a server outlives a shortage of memory.
+#: Seconds after which a pool that backs off starts workers again: a shortage of memory may have passed.
 BACK_OFF_S: Final = 30.0
 
 
 @dataclass(slots=True, eq=False)
 class Worker:
-    """One worker process. ``jobs`` are in flight, in the order it executes them."""
+    """One worker process. ``jobs`` are in flight, in the order of their execution."""
 
     number: int
     ready: bool = False
@@ -45,12 +45,12 @@ class Worker:
 
     @property
     def load(self) -> int:
-        """Pieces of work in flight."""
+        """The number of jobs in flight."""
         return len(self.jobs)
 
 
 class WorkerSet:
-    """Keeps ``size`` workers alive and busy. ``fail(job, error)`` is called for a job that is given up."""
+    """Keeps ``size`` workers alive and busy. ``fail(job, error)`` is called for each job that fails here."""
 
     def __init__(
         self,
@@ -68,8 +68,8 @@ class WorkerSet:
         self.workers: dict[int, Worker] = {}
         self.runs_waiting: deque[Job] = deque()
         self.functions_waiting: deque[Job] = deque()
-        #: Workers that were replaced, in all.
-        self.deaths = 0
+        #: Workers that have exited, in all.
+        self.lost = 0
         self._leases = leases
         self._numbers = numbers
         self._out = out
@@ -79,26 +79,26 @@ class WorkerSet:
         self._backing_off_since = 0.0
 
     def spawn_missing(self) -> None:
-        """Start as many workers as are missing."""
+        """Spawn as many workers as are missing."""
         while len(self.workers) < self.size and not self._backing_off:
             number = next(self._numbers)
             self.workers[number] = Worker(number)
             self._out.append(Spawn(number, Role.WORKER))
 
     def submit(self, job: Job) -> None:
-        """Queue a job; `dispatch` gives it to a worker or gives it up."""
+        """Queue a job; `dispatch` gives it to a worker or fails it."""
         if job.model is not None:
             job.model.users += 1
         (self.functions_waiting if job.kind is Kind.APPLY else self.runs_waiting).append(job)
 
     def mark_ready(self, number: int, process: int) -> None:
-        """A worker has come up."""
+        """Note that a worker has started."""
         worker = self.workers[number]
         worker.ready, worker.process = True, process
         self._failed_starts = 0
 
     def finish(self, number: int, token: int) -> Job | None:
-        """A worker has ended a job, well or not: return it, or None where it had no such job."""
+        """Return the job that a worker has finished or failed, None if the worker had no such job."""
         worker = self.workers[number]
         job = worker.jobs.pop(token, None)
         if job is None:
@@ -111,44 +111,44 @@ class WorkerSet:
         return job
 
     def reap(self, number: int) -> None:
-        """A worker is certainly dead: start another, repeat or give up what it had in flight."""
+        """Remove a worker that has exited: spawn another, and repeat or fail the jobs in flight."""
         worker = self.workers.pop(number)
-        self.deaths += 1
+        self.lost += 1
         if not worker.ready:
             self._failed_starts += 1
             self._backing_off = self._failed_starts >= FAILED_STARTS_LIMIT
         jobs = list(worker.jobs.values())
         if jobs:
-            jobs[0].deaths += 1
+            jobs[0].lost += 1
             jobs[0].overdue += worker.overdue
         for job in reversed(jobs):
             self._retry(job)
         self.spawn_missing()
 
     def at_work(self) -> Iterator[UnderWay]:
-        """Tell what each worker is at. A function may take as long as it likes: nobody knows what it is for."""
+        """Yield what each worker works on. A user's function has no limit, because its purpose is unknown."""
         for worker in self.workers.values():
             if not worker.ready:
                 yield UnderWay(worker.number, "start", self.limits.start_s)
                 continue
             job = next(iter(worker.jobs.values()), None)
             if job is not None and job.kind is not Kind.APPLY:
-                # What a probe waits for is the start of a driver.
+                # A probe waits for the start of a driver.
                 limit = self.limits.start_s if job.kind is Kind.PROBE else self.limits.run_s
                 yield UnderWay(worker.number, job.token, limit)
 
     def give_up_on(self, item: UnderWay) -> None:
-        """End a worker that is overdue."""
-        worker = self.workers[item.who]
+        """Kill a worker that is overdue."""
+        worker = self.workers[item.process]
         if worker.overdue:
-            return  # it is being ended
+            return  # it is being killed already
         worker.overdue = True
         job = next(iter(worker.jobs.values()), None)
         doing = job.label if job is not None else "its start"
-        self._out.append(Kill(worker.number, f"it took longer than {item.limit_s:g} s for {doing}"))
+        self._out.append(Kill(worker.number, f"{doing} took longer than {item.limit_s:g} s"))
 
     def tick(self, now: float) -> None:
-        """Try again to start workers, some time after giving that up; ``now`` is in seconds of a steady clock."""
+        """Spawn workers again after backing off for `BACK_OFF_S`; ``now`` is in seconds of a steady clock."""
         if not self._backing_off:
             self._backing_off_since = now
         elif now - self._backing_off_since >= BACK_OFF_S:
@@ -157,7 +157,7 @@ class WorkerSet:
             self.spawn_missing()
 
     def withdraw(self, client: int) -> list[Job]:
-        """Take back what a client had queued and return it. What is in flight goes on, and nobody is told of its end."""
+        """Remove a client's queued jobs and return them. Its jobs in flight go on, and their answers are dropped."""
         withdrawn: list[Job] = []
         for queue in (self.runs_waiting, self.functions_waiting):
             for job in [j for j in queue if j.client == client]:
@@ -169,10 +169,10 @@ class WorkerSet:
         return withdrawn
 
     def dispatch(self) -> None:
-        """Give waiting jobs to workers, as far as there is room for them."""
+        """Give waiting jobs to the workers that have room."""
         workers = self.workers.values()
         if self._backing_off and not any(w.ready for w in workers):
-            self._give_up()
+            self._fail_waiting()
         self._dispatch_functions()
         reserved = reserve_for_function(workers) if self.functions_waiting else None
         while self.runs_waiting:
@@ -185,7 +185,7 @@ class WorkerSet:
                     job.outputs = self._leases.take(job.model.output_sizes, job.holder)
                 except ArenaExhausted as error:
                     if any(w.jobs for w in workers):
-                        break  # what ends may give memory back
+                        break  # a job in flight may release memory
                     self.runs_waiting.popleft()
                     job.model.users -= 1
                     self._fail(job, arena_full(job.label, error))
@@ -195,7 +195,7 @@ class WorkerSet:
         self._dispatch_functions()
 
     def drop_model(self, model: Model) -> None:
-        """Tell the workers that have a model to forget it."""
+        """Send DROP to the workers that have a model."""
         for worker in self.workers.values():
             if model.number in worker.models:
                 worker.models.discard(model.number)
@@ -234,14 +234,14 @@ class WorkerSet:
             for offset in job.outputs:
                 self._leases.release(offset, job.holder)
             job.outputs = []
-        if (job.kind is Kind.APPLY and job.deaths) or job.deaths > self.retries:
+        if (job.kind is Kind.APPLY and job.lost) or job.lost > self.retries:
             if job.model is not None:
                 job.model.users -= 1
-            self._fail(job, self._lost(job))
+            self._fail(job, self._worker_lost(job))
         else:
             (self.functions_waiting if job.kind is Kind.APPLY else self.runs_waiting).appendleft(job)
 
-    def _give_up(self) -> None:
+    def _fail_waiting(self) -> None:
         for queue in (self.runs_waiting, self.functions_waiting):
             while queue:
                 job = queue.popleft()
@@ -251,25 +251,25 @@ class WorkerSet:
 
     def _never_started(self, job: Job) -> WorkerLost:
         text = (
-            f"{job.label}: {self._failed_starts} worker processes in a row died while they started, or took longer than "
-            f"{self.limits.start_s:g} s (the setting start_timeout_s); what they wrote to standard error says why"
+            f"{job.label}: {self._failed_starts} worker processes in a row exited while they started, or took longer than "
+            f"{self.limits.start_s:g} s (the setting start_timeout_s); their lines on standard error say why"
         )
         return WorkerLost(text, job.label, 0, self._failed_starts)
 
-    def _lost(self, job: Job) -> WorkerLost:
+    def _worker_lost(self, job: Job) -> WorkerLost:
         steps = job.model.steps if job.model else 0
         if job.kind is Kind.APPLY:
-            text = f"{job.label}: the worker process that executed it died; functions are not repeated"
-            return WorkerLost(text, job.label, steps, job.deaths)
+            text = f"{job.label}: the worker process that executed it was lost; functions are not repeated"
+            return WorkerLost(text, job.label, steps, job.lost)
         of = f" (a model of {steps} steps)" if steps else ""
-        text = f"{job.label}{of}: {job.deaths} worker processes died one after the other while they executed it"
+        text = f"{job.label}{of}: {job.lost} worker processes were lost one after the other while they executed it"
         if job.overdue:
             name = "start_timeout_s" if job.kind is Kind.PROBE else "run_timeout_s"
             limit = self.limits.start_s if job.kind is Kind.PROBE else self.limits.run_s
-            text += f"; {job.overdue} of them were ended because it took longer than {limit:g} s (the setting {name})"
-        return WorkerLost(text, job.label, steps, job.deaths)
+            text += f"; {job.overdue} of them were killed because it took longer than {limit:g} s (the setting {name})"
+        return WorkerLost(text, job.label, steps, job.lost)
 
 
 def arena_full(label: str, error: ArenaExhausted) -> ArenaFull:
-    """Return the error that a client gets when shared memory is too small."""
+    """Return the client's error for shared memory that is too small."""
     return ArenaFull(f"{label}: {error}", error.needed, error.free, error.nbytes)

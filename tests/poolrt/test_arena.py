@@ -36,7 +36,7 @@ def test_slots_never_overlap_and_all_comes_back(steps: list[int | str], data: st
             if live:
                 offset = data.draw(st.sampled_from(sorted(live)))
                 del live[offset]
-                allocator.give(offset)
+                allocator.free(offset)
         else:
             size = slot_size(int(step))
             try:
@@ -51,7 +51,7 @@ def test_slots_never_overlap_and_all_comes_back(steps: list[int | str], data: st
             live[offset] = size
         assert allocator.used == sum(live.values())
     for offset in live:
-        allocator.give(offset)
+        allocator.free(offset)
     assert allocator.used == 0
     # Nothing is lost to fragments: the whole can be had in one piece again.
     allocator.take(1_700_000)
@@ -60,8 +60,8 @@ def test_slots_never_overlap_and_all_comes_back(steps: list[int | str], data: st
 def test_the_slot_freed_last_is_the_first_to_be_used_again() -> None:
     allocator = Allocator(1 << 20)
     first, second = allocator.take(5000), allocator.take(5000)
-    allocator.give(first)
-    allocator.give(second)
+    allocator.free(first)
+    allocator.free(second)
     assert [allocator.take(5000), allocator.take(5000)] == [second, first]
 
 
@@ -78,9 +78,9 @@ def test_an_exhausted_arena_says_what_is_needed_what_is_there_and_which_setting_
 def test_a_slot_cannot_be_given_back_twice() -> None:
     allocator = Allocator(1 << 20)
     offset = allocator.take(10)
-    allocator.give(offset)
+    allocator.free(offset)
     with pytest.raises(KeyError):
-        allocator.give(offset)
+        allocator.free(offset)
 
 
 def test_nobody_can_change_the_size_of_an_arena() -> None:

@@ -1,9 +1,9 @@
 """Messages between processes: msgpack arrays over AF_UNIX SEQPACKET, with file descriptors where needed.
 
-Guarantees: only `wait`, and a `receive` that is told to, block; what the socket does not take is queued, up to a bound; a
-message longer than a frame is split and put together again, up to a bound; anything malformed raises `MalformedMessage`
-and harms no other connection. Queue and pipe objects that pickle are not used: a pickle from a peer is code execution,
-and slower.
+Guarantees: only `wait`, and `receive` with ``block``, block. Data that the socket does not accept are queued, up to a
+bound. A message longer than a frame is split and joined again, up to a bound. Malformed data raise `MalformedMessage`
+and affect no other connection. Queues and pipes that pickle are not used: a pickle from a peer executes code, and is
+slower.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ Message = list[Any]
 
 
 class ChannelError(Exception):
-    """Root of what a channel raises."""
+    """Root of the errors that a channel raises."""
 
 
 class ChannelClosed(ChannelError):
-    """The peer has gone, or this side has closed the channel."""
+    """The peer has disconnected, or this side has closed the channel."""
 
 
 class ChannelFull(ChannelError):
@@ -46,7 +46,7 @@ class ChannelFull(ChannelError):
 
 
 class MalformedMessage(ChannelError):
-    """The peer sent what is not a message of this protocol: close the connection."""
+    """The peer sent data that are no message of this protocol: close the connection."""
 
 
 class Channel:
@@ -55,10 +55,10 @@ class Channel:
     __slots__ = ("_buffer", "_fds", "_parts", "_queue", "_queued", "_size", "_socket", "_view", "accepts_fds", "limit")
 
     def __init__(self, sock: socket.socket, *, accepts_fds: bool = False, limit: int = MAX_MESSAGE) -> None:
-        # Blocking by itself, so that a wait for a message is one system call; every other call says MSG_DONTWAIT.
+        # Blocking by default, so that a wait for a message is one system call; every other call passes MSG_DONTWAIT.
         sock.setblocking(True)
         self._socket = sock
-        #: Whether file descriptors may come with messages; otherwise the kernel closes them.
+        #: Whether file descriptors may arrive with messages; otherwise the kernel closes them.
         self.accepts_fds = accepts_fds
         self._buffer = bytearray(FRAME + 2)  # one byte more than any valid frame, so that a longer one is noticed
         self._view = memoryview(self._buffer)
@@ -76,15 +76,15 @@ class Channel:
 
     @property
     def queued(self) -> int:
-        """Bytes that wait until the socket takes more: the caller should watch for writability and `flush`."""
+        """Bytes that wait until the socket accepts more: the caller watches for writability and calls `flush`."""
         return self._queued
 
     def trust(self) -> None:
-        """Accept long messages from now on: up to `MAX_MESSAGE`, less what passing one on in another may add."""
+        """Accept messages up to `MAX_MESSAGE` from now on, less a frame for what forwarding a message may add."""
         self.limit = MAX_MESSAGE - FRAME
 
     def send(self, message: Message, fds: tuple[int, ...] = ()) -> None:
-        """Send a message, or queue what the socket does not take now. ``fds`` travel with it and stay open here until sent.
+        """Send a message, or queue what the socket does not accept now. ``fds`` must stay open until sent.
 
         Raises ChannelClosed, ChannelFull, and ValueError for a message beyond `MAX_MESSAGE`.
         """
@@ -97,7 +97,7 @@ class Channel:
             cuts = range(0, len(data), FRAME)
             frames = [(_MORE if at + FRAME < len(data) else _LAST) + data[at : at + FRAME] for at in cuts]
         if self._queued + len(data) > MAX_QUEUED:
-            raise ChannelFull(f"{self._queued} bytes wait for a peer that does not read")
+            raise ChannelFull(f"{self._queued} bytes wait for a peer that does not read its messages")
         if not self._queue and len(frames) == 1 and self._put(frames[0], fds):
             return
         for frame in frames:
@@ -107,7 +107,7 @@ class Channel:
         self.flush()
 
     def flush(self) -> bool:
-        """Send what is queued as far as the socket takes it; return whether the queue is empty. Raises ChannelClosed."""
+        """Send queued data while the socket accepts them; return whether all are sent. Raises ChannelClosed."""
         queue = self._queue
         while queue:
             frame, fds = queue[0]
@@ -118,7 +118,7 @@ class Channel:
         return True
 
     def receive(self, *, block: bool = False) -> Message | None:
-        """Return the next message. Without ``block``, None where nothing complete has arrived.
+        """Return the next message. Without ``block``, None if no complete message has arrived.
 
         Raises ChannelClosed, MalformedMessage.
         """
@@ -145,12 +145,12 @@ class Channel:
                 return _decode(whole)
 
     def mark(self) -> None:
-        """Note that everything received so far has been dealt with; see `untouched`."""
+        """Note that everything received so far has been handled; see `untouched`."""
         self._buffer[0] = _UNTOUCHED
 
     @property
     def untouched(self) -> bool:
-        """Whether nothing has been received since `mark`: a receive that was interrupted has then lost nothing."""
+        """Whether nothing was received since `mark`: an interrupted receive has then lost nothing."""
         return self._buffer[0] == _UNTOUCHED
 
     def take_fd(self) -> int:
@@ -160,20 +160,20 @@ class Channel:
         return self._fds.popleft()
 
     def wait(self, timeout: float | None, *, to_receive: bool = True, to_send: bool = False) -> bool:
-        """Wait until a receive or (``to_send``) a flush may get on, or the peer has gone; False after ``timeout`` seconds."""
+        """Wait for data, for room (``to_send``), or for the end of the connection; False after ``timeout`` seconds."""
         poll = select.poll()
         poll.register(self._socket, (select.POLLIN if to_receive else 0) | (select.POLLOUT if to_send else 0))
         return bool(poll.poll(None if timeout is None else max(0.0, timeout) * 1000))
 
     def shut_down(self) -> None:
-        """Make every wait, here and at the peer, return: the connection has ended. The socket stays open until `close`."""
+        """End the connection, so that every wait returns, here and at the peer. The socket stays open until `close`."""
         try:
             self._socket.shutdown(socket.SHUT_RDWR)
         except OSError:
-            pass  # it has ended already
+            pass  # the connection has ended already
 
     def close(self) -> None:
-        """Close the socket and every file descriptor that nobody took. May be repeated."""
+        """Close the socket and every file descriptor that was not taken. May be repeated."""
         self._socket.close()
         self._queue.clear()
         self._queued = 0
@@ -191,7 +191,7 @@ class Channel:
         except BlockingIOError:
             return False
         except OSError as error:
-            raise ChannelClosed(f"the peer has gone ({error.strerror})") from error
+            raise ChannelClosed(f"the peer has disconnected ({error.strerror})") from error
         return True
 
     def _take(self, flags: int) -> int | None:
@@ -203,9 +203,9 @@ class Channel:
         except BlockingIOError:
             return None
         except OSError as error:
-            raise ChannelClosed(f"the peer has gone ({error.strerror})") from error
+            raise ChannelClosed(f"the peer has disconnected ({error.strerror})") from error
         if size == 0:
-            raise ChannelClosed("the peer has gone")
+            raise ChannelClosed("the peer has disconnected")
         return size
 
     def _take_with_fds(self, flags: int) -> int:
@@ -220,7 +220,7 @@ class Channel:
 
 
 def pair() -> tuple[socket.socket, socket.socket]:
-    """Return two connected sockets for channels; neither is inherited unless it is passed on."""
+    """Return two connected sockets for channels; a new program inherits neither."""
     return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
 

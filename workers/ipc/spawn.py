@@ -1,4 +1,4 @@
-"""New programs: processes that are started with an exec, because this one has threads by now and must not be forked."""
+"""New programs: processes started with an exec, because a process with threads must not fork."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 
 
 def module_path() -> dict[str, str]:
-    """Return the variable by which a new process finds the same modules, wherever this one got them from."""
+    """Return PYTHONPATH for a new process that imports the same modules as this one."""
     places = [os.path.abspath(place) for place in sys.path]
     return {"PYTHONPATH": os.pathsep.join(place for place in places if os.pathsep not in place)}
 
 
 def spawn_actions(sock: socket.socket) -> list[tuple[Any, ...]]:
-    """Return what gives a new process ``sock`` as its descriptor 3, nothing to read, and standard error for all it prints.
+    """Return the file actions that give a new process ``sock`` as descriptor 3, no input, and output to standard error.
 
-    Where this process began without standard error, the new one has none either: the number may be some file's by now.
+    If this process began without standard error, so does the new one: descriptor 2 may be a file by now.
     """
     actions: list[tuple[Any, ...]] = [
         (os.POSIX_SPAWN_DUP2, sock.fileno(), 3),
@@ -34,7 +34,7 @@ def start_program(module: str, sock: socket.socket, *arguments: str) -> int:
     Raises OSError.
     """
     if not sys.executable:
-        raise FileNotFoundError("this Python does not know its own executable, which processes are started with")
+        raise FileNotFoundError("cannot start a process: sys.executable is empty")
     command = [sys.executable, "-P", "-m", module, "3", *arguments]
     environment = {**os.environ, **module_path()}
     return os.posix_spawn(sys.executable, command, environment, file_actions=spawn_actions(sock))

@@ -1,12 +1,12 @@
-"""The fork server: a process that does nothing but fork others, so that each starts in milliseconds.
+"""The fork server: a process that only forks others, so that each starts in milliseconds.
 
-It has one thread and has touched no OpenCL, which is what makes a fork safe, and it starts its children through
-`multiprocess`. A *preloaded* one has also imported the compiler and compiled one kernel: creators forked from it compile
-at once. Workers come from a fork server that never imports the compiler.
+It has one thread and has not used OpenCL, which makes a fork safe. It starts its children through `multiprocess`. A
+*preloaded* fork server has also imported the compiler and compiled one kernel: creators forked from it compile at once.
+Workers are forked from one that never imports the compiler.
 
 Why not `multiprocess`'s own fork server: it listens on a file in the temporary folder, which a kill -9 leaves behind; it
 brings a second helper process; it sends each child a pickle; and its children keep it alive. Here the child's sockets
-are passed by the kernel, the answer is a pidfd, and who loses its parent is killed by the kernel.
+are passed by the kernel, the answer is a pidfd, and the kernel kills a child whose parent exits.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from .parent_death_signal import detach_streams, die_with_parent, reset_signals
 
 #: Role of a child -> the module whose ``main(socket, descriptors, options)`` it runs.
 _ROLES: Final = {"worker": ".worker", "creator": ".creator", "preloaded": ".fork_server"}
-#: Seconds that children get to end by themselves when the fork server closes.
+#: Seconds that children may take to exit by themselves when the fork server closes.
 _GRACE_S: Final = 0.5
 
-#: What the process needs to run its role: values that msgpack carries.
+#: The options of a role: values that msgpack carries.
 Options = dict[str, Any]
 
 
 def start_fork_server(*private: socket.socket) -> tuple[int, socket.socket]:
     """Fork a fork server from this process, which must have one thread; return its process id and the socket to it.
 
-    ``private`` sockets stay with this process alone, so that their other ends notice its death.
+    ``private`` sockets are closed in the fork server, so that their other ends notice the exit of this process.
     """
     ours, theirs = pair()
     parent = os.getpid()
-    # An interruption from the terminal is no business of a fork server, from its first moment on.
+    # A fork server ignores interruptions from the terminal, from its first instruction on.
     held = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     pid = os.fork()
     if not pid:
@@ -61,12 +61,12 @@ def start_fork_server(*private: socket.socket) -> tuple[int, socket.socket]:
         serve(theirs)
         code = 0
     finally:
-        _leave(code)
-    raise AssertionError  # not reached: _leave ends the process
+        _exit_process(code)
+    raise AssertionError  # not reached: _exit_process ends the process
 
 
 def main(sock: socket.socket, descriptors: list[int], options: Options) -> None:
-    """Run a preloaded fork server; where there is no compiler to warm up, say so and end."""
+    """Run a preloaded fork server; if the compiler cannot be imported, report that and exit."""
     try:
         from ..kernels.native.warm_up import warm_up
 
@@ -80,11 +80,11 @@ def main(sock: socket.socket, descriptors: list[int], options: Options) -> None:
 
 
 def serve(sock: socket.socket, *, report: bool = False) -> None:
-    """Start children as asked until the other end closes; then end them all. ``report`` says when it is ready to."""
+    """Fork children on request until the other end closes; then end them. With ``report``, send READY first."""
     import multiprocess
 
     if not report:
-        import_module(".worker", __package__)  # what workers need is imported once, here
+        import_module(".worker", __package__)  # import the modules of workers once, here
     channel = Channel(sock, accepts_fds=True)
     wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -93,7 +93,7 @@ def serve(sock: socket.socket, *, report: bool = False) -> None:
     poll = select.poll()
     poll.register(channel, select.POLLIN)
     poll.register(wake_read, select.POLLIN)
-    gc.freeze()  # children share these pages as long as nobody writes to them
+    gc.freeze()  # children share these pages until one writes to them
     try:
         if report:
             channel.send([Kind.READY, os.getpid(), len(os.listdir("/proc/self/task"))])
@@ -101,12 +101,12 @@ def serve(sock: socket.socket, *, report: bool = False) -> None:
             for fd, _ in poll.poll():
                 if fd == wake_read:
                     os.read(wake_read, 4096)
-                    multiprocess.active_children()  # joins those that have ended
+                    multiprocess.active_children()  # joins children that have exited
                 else:
                     while (message := channel.receive()) is not None:
                         _fork_child(channel, message, (wake_read, wake_write))
             while channel.queued:
-                # The coordinator never waits for a fork server, so it will take this, or go.
+                # The coordinator never waits for a fork server, so it reads this, or closes the connection.
                 channel.wait(None, to_receive=False, to_send=True)
                 channel.flush()
     except ChannelClosed:
@@ -119,21 +119,21 @@ def serve(sock: socket.socket, *, report: bool = False) -> None:
 def _fork_child(channel: Channel, message: Message, private: tuple[int, ...]) -> None:
     kind = check_message(message)
     if kind is not Kind.FORK:
-        raise ValueError(f"a fork server is not sent {kind.name}")
+        raise ValueError(f"a fork server accepts FORK only, got {kind.name}")
     import multiprocess
 
     ticket, role, options = message[1:]
     descriptors = [channel.take_fd() for _ in range(options["descriptors"])]
     try:
         child = multiprocess.get_context("fork").Process(
-            target=_live,
+            target=_run_role,
             args=(role, descriptors, options, os.getpid(), (channel.fileno(), *private)),
             name=f"poolrt-{role}",
         )
         child.start()
         pidfd = os.pidfd_open(child.pid)
     except OSError as error:
-        channel.send([Kind.FORK_FAILED, ticket, f"{role}: {error.strerror}"])
+        channel.send([Kind.FORK_FAILED, ticket, f"forking a {role} failed: {error.strerror}"])
     else:
         channel.send([Kind.FORKED, ticket, child.pid], (pidfd,))
         os.close(pidfd)
@@ -141,8 +141,8 @@ def _fork_child(channel: Channel, message: Message, private: tuple[int, ...]) ->
         os.close(fd)
 
 
-def _live(role: str, descriptors: list[int], options: Options, parent: int, private: tuple[int, ...]) -> None:
-    """Be a child: its first descriptor is its connection to the coordinator."""
+def _run_role(role: str, descriptors: list[int], options: Options, parent: int, private: tuple[int, ...]) -> None:
+    """Run a child's role: its first descriptor is its connection to the coordinator."""
     code = 1
     try:
         die_with_parent(parent)
@@ -157,11 +157,11 @@ def _live(role: str, descriptors: list[int], options: Options, parent: int, priv
         import_module(_ROLES[role], __package__).main(sock, descriptors[1:], options)
         code = 0
     finally:
-        _leave(code)
+        _exit_process(code)
 
 
-def _leave(code: int) -> None:
-    """End this process without waiting for threads that somebody has left behind."""
+def _exit_process(code: int) -> None:
+    """Exit without waiting for threads that are still running."""
     kind, error, trace = sys.exc_info()
     if kind is not None and error is not None:
         sys.excepthook(kind, error, trace)
@@ -181,6 +181,6 @@ def _end_children(children: list[Any]) -> None:
 
 
 if __name__ == "__main__":
-    # Started anew by a coordinator that has threads by now: `python -m poolrt.workers.processes.fork_server DESCRIPTOR PARENT`.
+    # A coordinator that has threads starts this program: `python -m poolrt.workers.processes.fork_server DESCRIPTOR PARENT`.
     die_with_parent(int(sys.argv[2]))
     serve(socket.socket(fileno=int(sys.argv[1])))

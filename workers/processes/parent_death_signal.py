@@ -1,4 +1,4 @@
-"""What ties a process to the one that started it, and makes its standard streams harmless."""
+"""Tie a process to its parent, and detach its standard streams."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _PR_SET_PDEATHSIG: Final = 1
 
 
 def die_with_parent(parent: int) -> None:
-    """Have the kernel kill this process the moment its parent dies, however that happens.
+    """Have the kernel kill this process when its parent exits (PR_SET_PDEATHSIG, prctl(2)).
 
-    ``parent`` is the process id the caller saw before it was started: a parent that died in between is noticed too.
-    Raises OSError where the kernel refuses.
+    ``parent`` is the process id of the parent before the fork, so a parent that has exited since is noticed too.
+    Raises OSError if the kernel refuses.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0):
@@ -26,7 +26,7 @@ def die_with_parent(parent: int) -> None:
 
 
 def detach_streams() -> None:
-    """Take standard input away and send standard output to standard error: a print must not disturb a program's output."""
+    """Close standard input and redirect standard output to standard error: a print is no program output."""
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)
@@ -35,7 +35,7 @@ def detach_streams() -> None:
 
 
 def reset_signals() -> None:
-    """Undo what a parent set: interruptions from the terminal are the client's business, everything else is as usual."""
+    """Restore the default signal handlers, except SIGINT: the client handles interruptions from the terminal."""
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -1,7 +1,7 @@
 """The worker process: realizes models on first use, runs them on memory of the arena, and applies functions of users.
 
-It imports no compiler, no NumPy and no Redis: what it runs is machine code from entries. Only a function of a user, or an
-OpenCL engine, brings in more.
+It imports no compiler, no NumPy and no Redis: it runs machine code from entries. Only a user's function or an OpenCL
+engine imports more.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
 
 def main(sock: socket.socket, descriptors: list[int], options: dict[str, Any]) -> None:
-    """Work until the other end closes."""
+    """Serve the coordinator until it closes the connection."""
     arena = ArenaView(descriptors[0])
-    arena.keep_from_forks()  # a function of a user may fork, and what that leaves behind outlives this process
+    arena.keep_from_forks()  # a user's function may fork a process that outlives this one
     os.close(descriptors[0])
     set_verbose(options["verbose"])
     worker = _Worker(Channel(sock), arena, int(options["threads"]))
@@ -86,17 +86,17 @@ class _Worker:
             if answer is not None:
                 channel.send(answer)
                 while channel.queued:
-                    # The coordinator never waits for a worker, so it will take this.
+                    # The coordinator never waits for a worker, so it reads this.
                     channel.wait(None, to_receive=False, to_send=True)
                     channel.flush()
 
     def _answer(self, kind: Kind, message: Message) -> Message | None:
         action = self._actions.get(kind)
         if action is None:
-            raise ValueError(f"a worker is not sent {kind.name}")
+            raise ValueError(f"a worker does not accept {kind.name}")
         try:
             return action(message)
-        except Exception as error:  # noqa: BLE001 - it is the answer to whoever asked
+        except Exception as error:  # noqa: BLE001 - the error is the answer to the coordinator
             return [Kind.BROKEN, message[1], *describe_exception(error)]
 
     def _execute(self, message: Message) -> Message:
@@ -172,7 +172,7 @@ def _index(engine: str) -> int:
 
 
 def _apply(message: Message) -> Message:
-    """Call a function of a user. Its own exception is an answer, also one that is meant to end a process."""
+    """Call a user's function. Its exception is the answer, also one that is meant to exit a process."""
     import dill
     import msgpack
 
@@ -186,23 +186,25 @@ def _apply(message: Message) -> Message:
             value = dill.dumps(function(*args, **kwargs))
         finally:
             if os.getpid() != process:
-                os._exit(0)  # a fork that the function made has come back from it: only one may go on as the worker
+                os._exit(
+                    0
+                )  # the function has forked and the child returned from it: only the parent goes on as the worker
         if len(value) > MAX_MESSAGE // 2:
             raise ValueError(
-                f"the function returned {len(value)} bytes, more than {MAX_MESSAGE // 2}: use a graph, or less"
+                f"the function returned {len(value)} bytes, more than {MAX_MESSAGE // 2}: return less, or use a graph"
             )
     except BaseException as error:  # noqa: BLE001 - SystemExit and KeyboardInterrupt of a user's function too
-        return [Kind.THREW, token, _portable(error), traceback.format_exc()]
+        return [Kind.THREW, token, _pickle_exception(error), traceback.format_exc()]
     return [Kind.ANSWER, token, value, "numba" in sys.modules]
 
 
-def _portable(error: BaseException) -> bytes:
-    """Return an exception as bytes, empty where it cannot travel."""
+def _pickle_exception(error: BaseException) -> bytes:
+    """Return a pickled exception, empty if it cannot be pickled."""
     import dill
 
     try:
         data: bytes = dill.dumps(error)
         dill.loads(data)
-    except Exception:  # noqa: BLE001 - a user's class may fail in any way; its text travels instead
+    except Exception:  # noqa: BLE001 - a user's class may fail in any way; only the text is sent then
         return b""
     return data

@@ -148,9 +148,9 @@ def test_a_creation_that_takes_too_long_twice_is_an_error_that_names_the_setting
         bench.creations.give_up_on(item)  # it has not died yet
         (kill,) = [step for step in bench.out if isinstance(step, Kill)]
         bench.out.remove(kill)
-        assert kill == Kill(creator, "it took longer than 90 s for creating primitive a")
+        assert kill == Kill(creator, "creating primitive a took longer than 90 s")
         lost = [str(error) for _, error in bench.creations.reap(creator)]
     assert lost == [
-        "creating primitive a killed 2 processes; "
-        "2 of them were ended because it took longer than 90 s (the setting creation_limit_s)"
+        "creating primitive a lost 2 processes; "
+        "2 of them were killed because creation took longer than 90 s (the setting creation_limit_s)"
     ]

@@ -62,7 +62,7 @@ def test_when_all_holders_have_ended_all_memory_is_free(steps: list[tuple[str, i
                 elif step == "r":
                     leases.release(offset, holder)
                 elif step == "h":
-                    leases.hand_over([offset], holder, (holder + 1) % 3)
+                    leases.transfer([offset], holder, (holder + 1) % 3)
                 else:
                     leases.end(holder)
         except NotHeld:

@@ -9,7 +9,7 @@ def _looks(dog: Watchdog, start: float, seconds: int, *under_way: UnderWay) -> l
     """Look once a second and return what was overdue at the last look."""
     overdue: list[UnderWay] = []
     for second in range(seconds + 1):
-        overdue = dog.look(start + second, under_way)
+        overdue = dog.check(start + second, under_way)
     return overdue
 
 
@@ -36,6 +36,6 @@ def test_time_in_which_nobody_looked_counts_little() -> None:
     """A machine that was asleep, or a coordinator that was stopped, has let nothing else get on either."""
     dog = Watchdog()
     item = UnderWay(1, "run 7", 60.0)
-    assert dog.look(0.0, [item]) == []
-    assert dog.look(3600.0, [item]) == []
-    assert dog.look(3601.0, [item]) == []
+    assert dog.check(0.0, [item]) == []
+    assert dog.check(3600.0, [item]) == []
+    assert dog.check(3601.0, [item]) == []

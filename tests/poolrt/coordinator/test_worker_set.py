@@ -106,7 +106,7 @@ def test_a_run_whose_worker_died_is_repeated_in_fresh_slots_and_given_up_after_t
     assert failed is job
     assert isinstance(error, WorkerLost)
     assert (error.what, error.steps, error.attempts) == ("net", 7, 3)
-    assert "net (a model of 7 steps): 3 worker processes died" in str(error)
+    assert "net (a model of 7 steps): 3 worker processes were lost" in str(error)
 
 
 def test_only_the_run_that_was_being_executed_counts_the_death() -> None:
@@ -114,7 +114,7 @@ def test_only_the_run_that_was_being_executed_counts_the_death() -> None:
     first, second = bench.run(bench.model()), bench.run(bench.model())
     bench.worker_set.reap(bench.owner(first) or 0)
     bench.come_up()
-    assert (first.deaths, second.deaths) == (1, 0)
+    assert (first.lost, second.lost) == (1, 0)
     assert list(bench.worker_set.workers[bench.owner(first) or 0].jobs) == [first.token, second.token]
 
 
@@ -152,7 +152,7 @@ def test_a_run_waits_for_memory_while_others_run_and_fails_when_nothing_could_fr
     assert not bench.failed
     # The first ends, but its client keeps the outputs.
     bench.worker_set.finish(bench.owner(first) or 0, first.token)
-    bench.leases.hand_over(first.outputs, first.holder, "client")
+    bench.leases.transfer(first.outputs, first.holder, "client")
     bench.worker_set.dispatch()
     ((failed, error),) = bench.failed
     assert failed is second
@@ -195,7 +195,7 @@ def test_each_piece_of_work_has_its_own_limit_and_a_function_has_none() -> None:
     bench.worker_set.submit(probe)
     bench.worker_set.dispatch()
     function = bench.call()
-    limits = {item.who: item.limit_s for item in bench.worker_set.at_work()}
+    limits = {item.process: item.limit_s for item in bench.worker_set.at_work()}
     assert limits == {bench.owner(run): 60.0, bench.owner(probe): 30.0}
     assert bench.owner(function) not in limits
     bench.worker_set.reap(bench.owner(function) or 0)
@@ -212,10 +212,10 @@ def test_a_run_that_takes_too_long_again_and_again_is_an_error_that_names_the_se
         bench.worker_set.give_up_on(item)  # it has not died yet
         (kill,) = [step for step in bench.taken() if isinstance(step, Kill)]
         assert kill.peer == bench.owner(job)
-        assert kill.reason == "it took longer than 60 s for net"
+        assert kill.reason == "net took longer than 60 s"
         bench.worker_set.reap(kill.peer)
         bench.come_up()
     ((failed, error),) = bench.failed
     assert failed is job
     assert isinstance(error, WorkerLost)
-    assert "3 of them were ended because it took longer than 60 s (the setting run_timeout_s)" in str(error)
+    assert "3 of them were killed because it took longer than 60 s (the setting run_timeout_s)" in str(error)

@@ -102,7 +102,7 @@ def test_a_compiler_that_ends_its_process_is_an_error_and_not_a_hang(
 ) -> None:
     _break(shadow, "llvmlite", "import os; os._exit(3)")
     with poolrt.Pool(workers=1, **{**settings, "home": str(tmp_path / "home")}) as pool:
-        with pytest.raises(CreatorLost, match=r"eltwise.*died while they started"):
+        with pytest.raises(CreatorLost, match=r"eltwise.*exited while they started"):
             pool.load(relu_graph())
         _repair(shadow)
         assert pool.load(relu_graph()).run(x=_X)["y"].shape == (4, 8)

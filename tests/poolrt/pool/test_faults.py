@@ -145,7 +145,7 @@ def test_a_killed_coordinator_is_a_clear_error_for_everyone_and_takes_its_proces
     sleeping = pool.submit(time.sleep, 60)
     everyone = set(family()) - before
     os.kill(pool.stats()["pid"], signal.SIGKILL)
-    with pytest.raises(CoordinatorLost, match="coordinator has gone"):
+    with pytest.raises(CoordinatorLost, match="coordinator has exited"):
         sleeping.result(BOUND_S)
     for attempt in (lambda: model.run(x=x), lambda: model.submit(x=x), pool.stats, lambda: pool.load(relu_graph())):
         with pytest.raises(CoordinatorLost):

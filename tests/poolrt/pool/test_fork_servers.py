@@ -28,8 +28,8 @@ class Bench:
     """The processes of a coordinator, with a loop around them that runs while something is waited for."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
-        self.joined: dict[int, Channel] = {}
-        self.died: list[int] = []
+        self.connected: dict[int, Channel] = {}
+        self.exited: list[int] = []
         self.actions: dict[int, Callable[[], None]] = {}
         self.numbers = itertools.count(1)
         self._poll = select.epoll()
@@ -43,8 +43,8 @@ class Bench:
             self.numbers,
             self._watch,
             self._unwatch,
-            self._join,
-            self._die,
+            self._connect,
+            self._exit,
         )
 
     def spawn(self, role: Role) -> int:
@@ -57,7 +57,7 @@ class Bench:
         said: list[list[Any]] = []
 
         def look() -> bool:
-            channel = self.joined.get(number)
+            channel = self.connected.get(number)
             message = channel.receive() if channel is not None else None
             if message is not None:
                 said.append(message)
@@ -80,7 +80,7 @@ class Bench:
 
     def close(self) -> None:
         self.processes.close()
-        for channel in self.joined.values():
+        for channel in self.connected.values():
             channel.close()
         self._poll.close()
         os.close(self._arena)
@@ -93,11 +93,11 @@ class Bench:
         del self.actions[fd]
         self._poll.unregister(fd)
 
-    def _join(self, number: int, channel: Channel) -> None:
-        self.joined[number] = channel
+    def _connect(self, number: int, channel: Channel) -> None:
+        self.connected[number] = channel
 
-    def _die(self, number: int) -> None:
-        self.died.append(number)
+    def _exit(self, number: int) -> None:
+        self.exited.append(number)
 
 
 @pytest.fixture
@@ -117,14 +117,14 @@ def test_a_preloaded_fork_server_that_is_asked_for_while_its_predecessor_still_e
     pid = bench.ready(first)
     watched = set(bench.actions)
     # Let go at once: its process has not ended when the next creator is wanted
-    bench.joined[first].close()
-    bench.turn_until(lambda: first in bench.died, "the creator has gone")
+    bench.connected[first].close()
+    bench.turn_until(lambda: first in bench.exited, "the creator has gone")
     bench.processes.tick(1000.0)
     bench.processes.tick(1000.0 + PRELOADED_IDLE_S + 1)
     second = bench.spawn(Role.CREATOR)
     assert bench.ready(second) != pid
     bench.turn_until(lambda: len(bench.actions) == len(watched), "nothing of the first is watched any more")
-    assert bench.died == [first]
+    assert bench.exited == [first]
     # And nothing that is readable for ever is left: it would keep the coordinator from ever sleeping
     assert bench._poll.poll(0.2) == []
 
@@ -134,7 +134,7 @@ def test_a_killed_fork_server_takes_its_workers_with_it_and_another_is_there_whe
     workers = [bench.ready(first), bench.ready(second)]
     fork_server = int(Path(f"/proc/{workers[0]}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[1])
     os.kill(fork_server, signal.SIGKILL)
-    bench.turn_until(lambda: sorted(bench.died) == [first, second], "both are reported")
+    bench.turn_until(lambda: sorted(bench.exited) == [first, second], "both are reported")
     assert not any(is_alive(pid) for pid in [fork_server, *workers])
     third = bench.spawn(Role.WORKER)
     assert is_alive(bench.ready(third))
@@ -145,19 +145,19 @@ def test_processes_that_were_not_born_yet_when_their_fork_server_died_are_report
     asked = [bench.spawn(Role.WORKER) for _ in range(3)]
     asked.append(bench.spawn(Role.CREATOR))
     os.kill(children(os.getpid())[-1], signal.SIGKILL)
-    bench.turn_until(lambda: len(bench.died) >= len(asked), "all are reported")
-    assert sorted(bench.died) == sorted(asked)
+    bench.turn_until(lambda: len(bench.exited) >= len(asked), "all are reported")
+    assert sorted(bench.exited) == sorted(asked)
     assert is_alive(bench.ready(bench.spawn(Role.WORKER)))
-    assert len(bench.died) == len(asked)
+    assert len(bench.exited) == len(asked)
 
 
 def test_a_process_that_is_killed_before_it_is_born_ends_at_birth(bench: Bench) -> None:
     number = bench.spawn(Role.WORKER)
     bench.processes.kill(number)
-    bench.turn_until(lambda: bench.died == [number], "it is reported")
+    bench.turn_until(lambda: bench.exited == [number], "it is reported")
     with pytest.raises(ChannelClosed):
         while True:
-            bench.joined[number].receive(block=True)
+            bench.connected[number].receive(block=True)
 
 
 def test_closing_waits_for_the_deaths_of_those_whose_fork_server_cannot_end_them(
@@ -188,7 +188,7 @@ def test_without_file_descriptors_a_process_is_reported_as_dead_and_nothing_brea
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 1, hard))
         lost = [bench.spawn(Role.WORKER), bench.spawn(Role.CREATOR)]
-        assert bench.died == lost
+        assert bench.exited == lost
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         for fd in spare:
