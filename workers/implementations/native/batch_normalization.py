@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 
 from ...desc import Arg, BatchNormalization, PrimitiveAttr
@@ -10,24 +9,19 @@ from ...engines.target import Target
 from ...kernels.spec import KernelSpec
 from ..program import Launch, LaunchArgument, Program
 from ..reference.normalization import ReferenceNormalization
-from .blocks import CHUNK, LANES, channel_tail, follow, is_blocked, refuse_different, refuse_permuted
+from .blocks import CHUNK, LANES, channel_tail, is_blocked, refuse_different, refuse_permuted
 from .chain import chain, chain_source, refuse_chain
+from .implementation import NativeImplementation
 
 
-class NativeBatchNormalization:
+class NativeBatchNormalization(NativeImplementation[BatchNormalization]):
     """Vectors along the positions of a channel (row-major), or along 16 channels (blocked, or without positions)."""
 
     name = "native:batch_normalization"
-    engine_kind = "cpu"
-    general = False
 
     def reject(self, op: BatchNormalization, attr: PrimitiveAttr, target: Target) -> str | None:
         op = self.complete(op, attr, target)
         return refuse_permuted(op.src, op.dst) or refuse_different(op.src, op.dst) or refuse_chain(attr, op.dst)
-
-    def complete(self, op: BatchNormalization, attr: PrimitiveAttr, target: Target) -> BatchNormalization:
-        src = follow(op.src, op.dst)
-        return dataclasses.replace(op, src=src, dst=follow(op.dst, src))
 
     def program(self, op: BatchNormalization, attr: PrimitiveAttr, target: Target) -> Program:
         if op.dst.elements == 0:

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from ...desc import Arg, Binary, MemoryDesc, PrimitiveAttr
 from ...engines.target import Target
 from ...kernels.spec import KernelSpec
+from ..layouts import follow
 from ..program import Launch, LaunchArgument, Program
 from ..reference.binary import ReferenceBinary
-from .blocks import CHUNK, LANES, channel_blocks, channel_tail, follow, is_blocked, refuse
+from .blocks import CHUNK, LANES, channel_blocks, channel_tail, is_blocked, refuse
 from .chain import chain, chain_source, refuse_chain
 
 

@@ -27,16 +27,6 @@ def is_blocked(md: MemoryDesc) -> bool:
     return md.ndims >= 2 and md.tag == blocked_tag(md.ndims)
 
 
-def follow(md: MemoryDesc, like: MemoryDesc) -> MemoryDesc:
-    """Return ``md``, in the layout of ``like`` if its own is left open (row-major if both are)."""
-    if not md.is_any:
-        return md
-    if md.ndims != like.ndims or like.is_any:
-        return md.with_tag("")
-    # Gaps between elements are not asked of another tensor, their order is.
-    return md.with_tag("".join("abcdefghijkl"[dim] for dim in like.layout.order) if like.strides else like.tag)
-
-
 def refuse(*mds: MemoryDesc) -> str | None:
     """Return why native kernels cannot take these memories, or None: f32, any permutation or blocks of 16 channels."""
     for md in mds:

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 
 from ...desc import Arg, Concat, MemoryDesc, PrimitiveAttr, multiple_src
 from ...engines.target import Target
 from ...kernels.spec import KernelSpec
+from ..layouts import complete_sources
 from ..program import Launch, LaunchArgument, Program
 from ..reference.concat import ReferenceConcat
-from .blocks import CHUNK, LANES, follow, is_blocked, refuse, refuse_different
+from .blocks import CHUNK, LANES, is_blocked, refuse, refuse_different
+from .implementation import NativeImplementation
 
 #: Sources that one launch of the kernel copies.
 _MOST = 4
 
 
-class NativeConcat:
+class NativeConcat(NativeImplementation[Concat]):
     """All dimensions outside of the axis make a row; with blocked channels, sources must begin on a block."""
 
     name = "native:concat"
-    engine_kind = "cpu"
-    general = False
 
     def reject(self, op: Concat, attr: PrimitiveAttr, target: Target) -> str | None:
         if attr.post_ops:
@@ -38,9 +37,7 @@ class NativeConcat:
         return refused
 
     def complete(self, op: Concat, attr: PrimitiveAttr, target: Target) -> Concat:
-        known = next((s for s in op.srcs if not s.is_any), op.dst)
-        srcs = tuple(follow(s, known) for s in op.srcs)
-        return dataclasses.replace(op, srcs=srcs, dst=follow(op.dst, srcs[0]))
+        return complete_sources(op)
 
     def program(self, op: Concat, attr: PrimitiveAttr, target: Target) -> Program:
         if op.dst.elements == 0:

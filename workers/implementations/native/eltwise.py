@@ -2,33 +2,26 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 from ...desc import Arg, Eltwise, PrimitiveAttr
 from ...engines.target import Target
 from ...kernels.spec import KernelSpec
 from ..program import Launch, Program
 from ..reference.eltwise import ReferenceEltwise
-from .blocks import follow, refuse, refuse_different, span
+from .blocks import refuse, refuse_different, span
 from .chain import chain, chain_source, refuse_chain
+from .implementation import NativeImplementation
 
 
-class NativeEltwise:
+class NativeEltwise(NativeImplementation[Eltwise]):
     """Runs of elements, 16 at a time; src and dst in the same layout."""
 
     name = "native:eltwise"
-    engine_kind = "cpu"
-    general = False
 
     def reject(self, op: Eltwise, attr: PrimitiveAttr, target: Target) -> str | None:
         if op.algorithm == "softplus" and op.alpha == 0.0:
             return "softplus divides by alpha, which is 0"
         op = self.complete(op, attr, target)
         return refuse(op.src, op.dst) or refuse_different(op.src, op.dst) or refuse_chain(attr, op.dst)
-
-    def complete(self, op: Eltwise, attr: PrimitiveAttr, target: Target) -> Eltwise:
-        src = follow(op.src, op.dst)
-        return dataclasses.replace(op, src=src, dst=follow(op.dst, src))
 
     def program(self, op: Eltwise, attr: PrimitiveAttr, target: Target) -> Program:
         if op.dst.elements == 0:

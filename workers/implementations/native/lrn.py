@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 
 from ...desc import Arg, Lrn, PrimitiveAttr
@@ -10,18 +9,17 @@ from ...engines.target import Target
 from ...kernels.spec import KernelSpec
 from ..program import Launch, LaunchArgument, Program
 from ..reference.lrn import ReferenceLrn
-from .blocks import LANES, channel_blocks, channel_tail, follow, is_blocked, refuse_different, refuse_permuted
+from .blocks import LANES, channel_blocks, channel_tail, is_blocked, refuse_different, refuse_permuted
+from .implementation import NativeImplementation
 
 #: Positions that one work item covers in blocks of 16 channels.
 _CHUNK = 256
 
 
-class NativeLrn:
+class NativeLrn(NativeImplementation[Lrn]):
     """Vectors along positions (row-major), or along channels with the neighbouring blocks (blocked)."""
 
     name = "native:lrn"
-    engine_kind = "cpu"
-    general = False
 
     def reject(self, op: Lrn, attr: PrimitiveAttr, target: Target) -> str | None:
         if attr.post_ops:
@@ -31,10 +29,6 @@ class NativeLrn:
         if refused is None and is_blocked(op.dst) and op.local_size > 2 * LANES:
             return f"local_size {op.local_size} reaches beyond the neighbouring block of {LANES} channels"
         return refused
-
-    def complete(self, op: Lrn, attr: PrimitiveAttr, target: Target) -> Lrn:
-        src = follow(op.src, op.dst)
-        return dataclasses.replace(op, src=src, dst=follow(op.dst, src))
 
     def program(self, op: Lrn, attr: PrimitiveAttr, target: Target) -> Program:
         if op.dst.elements == 0:

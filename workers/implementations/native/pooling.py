@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import struct
 
@@ -11,18 +10,17 @@ from ...engines.target import Target
 from ...kernels.spec import KernelSpec
 from ..program import Launch, LaunchArgument, Program
 from ..reference.pooling import ReferencePooling
-from .blocks import LANES, channel_blocks, channel_tail, follow, is_blocked, refuse_different, refuse_permuted
+from .blocks import LANES, channel_blocks, channel_tail, is_blocked, refuse_different, refuse_permuted
+from .implementation import NativeImplementation
 
 #: Spatial dimensions that the kernels' geometry has.
 _SPATIAL = 3
 
 
-class NativePooling:
+class NativePooling(NativeImplementation[Pooling]):
     """One destination row a work item; src and dst in the same layout."""
 
     name = "native:pooling"
-    engine_kind = "cpu"
-    general = False
 
     def reject(self, op: Pooling, attr: PrimitiveAttr, target: Target) -> str | None:
         if attr.post_ops:
@@ -31,10 +29,6 @@ class NativePooling:
             return f"{len(op.kernel)} spatial dimensions; at most {_SPATIAL} are supported"
         op = self.complete(op, attr, target)
         return refuse_permuted(op.src, op.dst) or refuse_different(op.src, op.dst)
-
-    def complete(self, op: Pooling, attr: PrimitiveAttr, target: Target) -> Pooling:
-        src = follow(op.src, op.dst)
-        return dataclasses.replace(op, src=src, dst=follow(op.dst, src))
 
     def program(self, op: Pooling, attr: PrimitiveAttr, target: Target) -> Program:
         if op.dst.elements == 0:

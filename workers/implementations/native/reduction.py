@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Sequence
 from itertools import groupby
@@ -13,7 +12,8 @@ from ...engines.target import Target
 from ...kernels.spec import KernelSpec
 from ..program import Launch, LaunchArgument, Program
 from ..reference.reduction import ReferenceReduction
-from .blocks import LANES, follow
+from .blocks import LANES
+from .implementation import NativeImplementation
 
 #: Columns that an item covers if results are adjacent.
 _STRIP: Final = 64
@@ -52,15 +52,13 @@ class _Shape(NamedTuple):
         return self.before * self.kept * self.columns
 
 
-class NativeReduction:
+class NativeReduction(NativeImplementation[Reduction]):
     """Contiguous runs, or 64 independent columns; with fewer results than threads, as many parts of each.
 
     Each thread then leaves its partial results in the scratchpad, and a launch of one item makes the results of them.
     """
 
     name = "native:reduction"
-    engine_kind = "cpu"
-    general = False
 
     def reject(self, op: Reduction, attr: PrimitiveAttr, target: Target) -> str | None:
         if attr.post_ops:
@@ -74,10 +72,6 @@ class NativeReduction:
         if _shape(op.src.dims, op.dst.dims) is None:
             return "more than two runs of dimensions are reduced"
         return None
-
-    def complete(self, op: Reduction, attr: PrimitiveAttr, target: Target) -> Reduction:
-        src = follow(op.src, op.dst)
-        return dataclasses.replace(op, src=src, dst=follow(op.dst, src))
 
     def threads(self, op: Reduction, target: Target) -> int:
         """Return into how many parts each result is divided, 0 if it is not."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 
 from ...desc import Arg, PrimitiveAttr, Softmax
@@ -10,15 +9,14 @@ from ...engines.target import Target
 from ...kernels.spec import KernelSpec
 from ..program import Launch, LaunchArgument, Program
 from ..reference.softmax import ReferenceSoftmax
-from .blocks import LANES, channel_blocks, channel_tail, follow, is_blocked, refuse_different, refuse_permuted
+from .blocks import LANES, channel_blocks, channel_tail, is_blocked, refuse_different, refuse_permuted
+from .implementation import NativeImplementation
 
 
-class NativeSoftmax:
+class NativeSoftmax(NativeImplementation[Softmax]):
     """Vectors along the axis if it is contiguous (or blocked), else along 16 independent rows."""
 
     name = "native:softmax"
-    engine_kind = "cpu"
-    general = False
 
     def reject(self, op: Softmax, attr: PrimitiveAttr, target: Target) -> str | None:
         if attr.post_ops:
@@ -28,10 +26,6 @@ class NativeSoftmax:
         if refused is None and is_blocked(op.dst) and op.axis == 0:
             return "axis 0 in blocks of 16 channels"
         return refused
-
-    def complete(self, op: Softmax, attr: PrimitiveAttr, target: Target) -> Softmax:
-        src = follow(op.src, op.dst)
-        return dataclasses.replace(op, src=src, dst=follow(op.dst, src))
 
     def program(self, op: Softmax, attr: PrimitiveAttr, target: Target) -> Program:
         if op.dst.elements == 0:

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 from ...desc import Arg, PrimitiveAttr, Sum, multiple_src
 from ...engines.target import Target
 from ...kernels.spec import KernelSpec
+from ..layouts import complete_sources
 from ..program import Launch, LaunchArgument, Program
 from ..reference.sum import ReferenceSum
-from .blocks import follow, refuse, refuse_different, span
+from .blocks import refuse, refuse_different, span
 from .chain import chain, chain_source, refuse_chain
+from .implementation import NativeImplementation
 
 #: Sources that one launch of the kernel adds.
 _MOST = 4
 
 
-class NativeSum:
+class NativeSum(NativeImplementation[Sum]):
     """Runs of elements, 16 at a time; more than four sources are added to dst by further launches."""
 
     name = "native:sum"
-    engine_kind = "cpu"
-    general = False
 
     def reject(self, op: Sum, attr: PrimitiveAttr, target: Target) -> str | None:
         op = self.complete(op, attr, target)
@@ -29,9 +27,7 @@ class NativeSum:
         return refuse(*every) or refuse_different(*every) or refuse_chain(attr, op.dst)
 
     def complete(self, op: Sum, attr: PrimitiveAttr, target: Target) -> Sum:
-        known = next((s for s in op.srcs if not s.is_any), op.dst)
-        srcs = tuple(follow(s, known) for s in op.srcs)
-        return dataclasses.replace(op, srcs=srcs, dst=follow(op.dst, srcs[0]))
+        return complete_sources(op)
 
     def program(self, op: Sum, attr: PrimitiveAttr, target: Target) -> Program:
         if op.dst.elements == 0:

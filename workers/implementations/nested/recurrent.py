@@ -13,11 +13,11 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 from ...desc import Arg, Binary, Gru, Lstm, Matmul, MemoryDesc, PrimitiveAttr, Rnn
 from ...engines.target import Target
+from ..layouts import complete_layouts
 from ..native.product import packed_tag
 from ..primitive_desc import PrimitiveDesc
 from ..program import LaunchArgument, Program
 from ..reference.attributes import refuse_attributes
-from ..reference.layouts import completed
 from .builder import NestedBuilder, memory, shifted
 from .product import MatrixView, NotNested, Operand, fast_matmul
 
@@ -56,7 +56,7 @@ class NestedRecurrent(Generic[Op]):
             return why
         try:
             # The program of all steps takes longer to describe, and has no harder product.
-            fast_matmul(_Network(completed(op), target).projection, PrimitiveAttr(), target)
+            fast_matmul(_Network(complete_layouts(op), target).projection, PrimitiveAttr(), target)
         except NotNested as error:
             return str(error)
         return None
@@ -65,7 +65,7 @@ class NestedRecurrent(Generic[Op]):
         if target.engine_kind == "cpu" and op.weights_layer.dims[4] % 16 == 0:
             layer, each = (md.with_tag(_PACKED) if md.is_any else md for md in (op.weights_layer, op.weights_iter))
             op = replace(op, weights_layer=layer, weights_iter=each)
-        return completed(op)
+        return complete_layouts(op)
 
     def program(self, op: Op, attr: PrimitiveAttr, target: Target) -> Program:
         return _Network(op, target).program()

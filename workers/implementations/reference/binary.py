@@ -7,21 +7,16 @@ import dataclasses
 from ...desc import Arg, Binary, PrimitiveAttr
 from ...engines.target import Target
 from ...kernels.codes import BINARY
-from ..native.blocks import follow
+from ..layouts import follow
 from ..program import Program
-from .attributes import refuse_attributes
+from .implementation import ReferenceImplementation
 from .tables import Tables
 
 
-class ReferenceBinary:
+class ReferenceBinary(ReferenceImplementation[Binary]):
     """One element after another."""
 
     name = "ref:binary"
-    engine_kind = "cpu"
-    general = True
-
-    def reject(self, op: Binary, attr: PrimitiveAttr, target: Target) -> str | None:
-        return refuse_attributes(op, attr, op.dst)
 
     def complete(self, op: Binary, attr: PrimitiveAttr, target: Target) -> Binary:
         src0 = follow(op.src0, op.src1)

@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 from ...desc import Arg, Concat, PrimitiveAttr, multiple_src
 from ...engines.target import Target
-from ..native.blocks import follow
+from ..layouts import complete_sources
 from ..program import Program
-from .attributes import refuse_attributes
 from .copies import copy
+from .implementation import ReferenceImplementation
 from .tables import Tables
 
 
-class ReferenceConcat:
+class ReferenceConcat(ReferenceImplementation[Concat]):
     """One element after another."""
 
     name = "ref:concat"
-    engine_kind = "cpu"
-    general = True
-
-    def reject(self, op: Concat, attr: PrimitiveAttr, target: Target) -> str | None:
-        return refuse_attributes(op, attr, op.dst)
 
     def complete(self, op: Concat, attr: PrimitiveAttr, target: Target) -> Concat:
-        known = next((s for s in op.srcs if not s.is_any), op.dst)
-        srcs = tuple(follow(s, known) for s in op.srcs)
-        return dataclasses.replace(op, srcs=srcs, dst=follow(op.dst, srcs[0]))
+        return complete_sources(op)
 
     def program(self, op: Concat, attr: PrimitiveAttr, target: Target) -> Program:
         if op.dst.elements == 0:

@@ -5,23 +5,14 @@ from __future__ import annotations
 from ...desc import Arg, Convolution, Deconvolution, PrimitiveAttr
 from ...engines.target import Target
 from ..program import Program
-from .attributes import refuse_attributes
-from .layouts import completed
+from .implementation import ReferenceImplementation
 from .products import Tensor, Window, convolution, convolution_weights
 
 
-class ReferenceConvolution:
+class ReferenceConvolution(ReferenceImplementation[Convolution]):
     """Any data types, layouts, attributes and number of spatial dimensions."""
 
     name = "ref:convolution"
-    engine_kind = "cpu"
-    general = True
-
-    def reject(self, op: Convolution, attr: PrimitiveAttr, target: Target) -> str | None:
-        return refuse_attributes(op, attr, op.dst)
-
-    def complete(self, op: Convolution, attr: PrimitiveAttr, target: Target) -> Convolution:
-        return completed(op)
 
     def program(self, op: Convolution, attr: PrimitiveAttr, target: Target) -> Program:
         window = _window(op)
@@ -38,18 +29,10 @@ class ReferenceConvolution:
         return convolution(attr, src, weights, op.bias, dst, window, op.groups)
 
 
-class ReferenceDeconvolution:
+class ReferenceDeconvolution(ReferenceImplementation[Deconvolution]):
     """Any data types, layouts, attributes and number of spatial dimensions."""
 
     name = "ref:deconvolution"
-    engine_kind = "cpu"
-    general = True
-
-    def reject(self, op: Deconvolution, attr: PrimitiveAttr, target: Target) -> str | None:
-        return refuse_attributes(op, attr, op.dst)
-
-    def complete(self, op: Deconvolution, attr: PrimitiveAttr, target: Target) -> Deconvolution:
-        return completed(op)
 
     def program(self, op: Deconvolution, attr: PrimitiveAttr, target: Target) -> Program:
         tensors = [(Arg.SRC, op.src), (Arg.WEIGHTS, op.weights), (Arg.DST, op.dst)]

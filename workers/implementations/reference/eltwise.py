@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 from ...desc import Arg, Eltwise, PrimitiveAttr
 from ...engines.target import Target
 from ...kernels.codes import ELTWISE
-from ..native.blocks import follow
+from ..layouts import complete_layouts
 from ..program import LaunchArgument, Program
 from .attributes import refuse_attributes
+from .implementation import ReferenceImplementation
 from .tables import Tables, as_float32
 
 
-class ReferenceEltwise:
+class ReferenceEltwise(ReferenceImplementation[Eltwise]):
     """One element after another."""
 
     name = "ref:eltwise"
-    engine_kind = "cpu"
-    general = True
 
     def reject(self, op: Eltwise, attr: PrimitiveAttr, target: Target) -> str | None:
         if op.algorithm == "round" and not op.is_forward:
@@ -26,12 +23,7 @@ class ReferenceEltwise:
         return refuse_attributes(op, attr, op.dst)
 
     def complete(self, op: Eltwise, attr: PrimitiveAttr, target: Target) -> Eltwise:
-        src = follow(op.src, op.dst)
-        op = dataclasses.replace(op, src=src, dst=follow(op.dst, src))
-        if op.diff_src is None or op.diff_dst is None:
-            return op
-        diff_dst = follow(op.diff_dst, op.dst)
-        return dataclasses.replace(op, diff_src=follow(op.diff_src, diff_dst), diff_dst=diff_dst)
+        return complete_layouts(op, ("src", "dst", "diff_dst", "diff_src"))
 
     def program(self, op: Eltwise, attr: PrimitiveAttr, target: Target) -> Program:
         if op.dst.elements == 0:

@@ -5,23 +5,14 @@ from __future__ import annotations
 from ...desc import Arg, InnerProduct, PrimitiveAttr
 from ...engines.target import Target
 from ..program import Program
-from .attributes import refuse_attributes
-from .layouts import completed
+from .implementation import ReferenceImplementation
 from .products import Window, convolution, convolution_weights, seen
 
 
-class ReferenceInnerProduct:
+class ReferenceInnerProduct(ReferenceImplementation[InnerProduct]):
     """Any data types, layouts, attributes and ranks."""
 
     name = "ref:inner_product"
-    engine_kind = "cpu"
-    general = True
-
-    def reject(self, op: InnerProduct, attr: PrimitiveAttr, target: Target) -> str | None:
-        return refuse_attributes(op, attr, op.dst)
-
-    def complete(self, op: InnerProduct, attr: PrimitiveAttr, target: Target) -> InnerProduct:
-        return completed(op)
 
     def program(self, op: InnerProduct, attr: PrimitiveAttr, target: Target) -> Program:
         window = [Window(size) for size in op.weights.dims[2:]]

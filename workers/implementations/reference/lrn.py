@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 from ...desc import Arg, Lrn, PrimitiveAttr
 from ...engines.target import Target
-from ..native.blocks import follow
 from ..program import Program
-from .attributes import refuse_attributes
+from .implementation import ReferenceImplementation
 from .tables import Tables
 
 
-class ReferenceLrn:
+class ReferenceLrn(ReferenceImplementation[Lrn]):
     """One element after another, each with its window."""
 
     name = "ref:lrn"
-    engine_kind = "cpu"
-    general = True
-
-    def reject(self, op: Lrn, attr: PrimitiveAttr, target: Target) -> str | None:
-        return refuse_attributes(op, attr, op.dst)
-
-    def complete(self, op: Lrn, attr: PrimitiveAttr, target: Target) -> Lrn:
-        src = follow(op.src, op.dst)
-        return dataclasses.replace(op, src=src, dst=follow(op.dst, src))
 
     def program(self, op: Lrn, attr: PrimitiveAttr, target: Target) -> Program:
         if op.dst.elements == 0:

@@ -5,24 +5,15 @@ from __future__ import annotations
 from ...desc import Arg, Matmul, PrimitiveAttr
 from ...engines.target import Target
 from ..program import Program
-from .attributes import refuse_attributes
-from .layouts import completed
+from .implementation import ReferenceImplementation
 from .products import Tensor, factor
 from .tables import Tables
 
 
-class ReferenceMatmul:
+class ReferenceMatmul(ReferenceImplementation[Matmul]):
     """One element of dst a work item."""
 
     name = "ref:matmul"
-    engine_kind = "cpu"
-    general = True
-
-    def reject(self, op: Matmul, attr: PrimitiveAttr, target: Target) -> str | None:
-        return refuse_attributes(op, attr, op.dst)
-
-    def complete(self, op: Matmul, attr: PrimitiveAttr, target: Target) -> Matmul:
-        return completed(op)
 
     def program(self, op: Matmul, attr: PrimitiveAttr, target: Target) -> Program:
         tables = Tables(attr)

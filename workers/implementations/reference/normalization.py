@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Generic, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from ...desc import Arg, BatchNormalization, GroupNormalization, LayerNormalization, PrimitiveAttr
 from ...engines.target import Target
 from ..program import LaunchArgument, Program
 from .attributes import refuse_attributes
-from .layouts import completed
+from .implementation import ReferenceImplementation
 from .tables import Run, Tables
 
 Op = TypeVar("Op", BatchNormalization, LayerNormalization, GroupNormalization)
@@ -29,14 +29,11 @@ class Rows(NamedTuple):
     reach: int
 
 
-class ReferenceNormalization(Generic[Op]):
+class ReferenceNormalization(ReferenceImplementation[Op]):
     """Any data types and layouts, every flag; one mean a work item.
 
     Layer and group normalisation multiply the result by src's scale, as oneDNN does; batch normalisation has no scales.
     """
-
-    engine_kind = "cpu"
-    general = True
 
     def __init__(self, kind: str) -> None:
         self.name = f"ref:{kind}"
@@ -47,9 +44,6 @@ class ReferenceNormalization(Generic[Op]):
         if any(item.mask for item in attr.scales):
             return "scales must not vary"
         return refuse_attributes(op, attr, op.dst)
-
-    def complete(self, op: Op, attr: PrimitiveAttr, target: Target) -> Op:
-        return completed(op)
 
     def program(self, op: Op, attr: PrimitiveAttr, target: Target) -> Program:
         tables = Tables(attr)

@@ -8,15 +8,14 @@ from ...desc import Arg, PrimitiveAttr
 from ...desc.operations.padding import Padding
 from ...engines.target import Target
 from ..program import Program
+from .implementation import ReferenceImplementation
 from .tables import Tables
 
 
-class ReferencePadding:
+class ReferencePadding(ReferenceImplementation[Padding]):
     """One element after another."""
 
     name = "ref:padding"
-    engine_kind = "cpu"
-    general = True
 
     def reject(self, op: Padding, attr: PrimitiveAttr, target: Target) -> str | None:
         return None if attr == PrimitiveAttr() else "it takes no attributes"

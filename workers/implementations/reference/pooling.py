@@ -7,25 +7,20 @@ from ...engines.target import Target
 from ...kernels.codes import POOLING
 from ..program import LaunchArgument, Program
 from .attributes import refuse_attributes
-from .layouts import completed
+from .implementation import ReferenceImplementation
 from .products import Window, window_table
 from .tables import Tables
 
 
-class ReferencePooling:
+class ReferencePooling(ReferenceImplementation[Pooling]):
     """Any data types, layouts and number of spatial dimensions; a chain of post-ops."""
 
     name = "ref:pooling"
-    engine_kind = "cpu"
-    general = True
 
     def reject(self, op: Pooling, attr: PrimitiveAttr, target: Target) -> str | None:
         if not attr.is_plain:
             return "pooling takes no scales or zero points"
         return refuse_attributes(op, attr, op.dst)
-
-    def complete(self, op: Pooling, attr: PrimitiveAttr, target: Target) -> Pooling:
-        return completed(op)
 
     def program(self, op: Pooling, attr: PrimitiveAttr, target: Target) -> Program:
         tables = Tables(attr)

@@ -6,21 +6,16 @@ import dataclasses
 
 from ...desc import Arg, Prelu, PrimitiveAttr
 from ...engines.target import Target
-from ..native.blocks import follow
+from ..layouts import follow
 from ..program import Program
-from .attributes import refuse_attributes
+from .implementation import ReferenceImplementation
 from .tables import Tables
 
 
-class ReferencePrelu:
+class ReferencePrelu(ReferenceImplementation[Prelu]):
     """One element after another."""
 
     name = "ref:prelu"
-    engine_kind = "cpu"
-    general = True
-
-    def reject(self, op: Prelu, attr: PrimitiveAttr, target: Target) -> str | None:
-        return refuse_attributes(op, attr, op.dst)
 
     def complete(self, op: Prelu, attr: PrimitiveAttr, target: Target) -> Prelu:
         src = follow(op.src, op.dst)

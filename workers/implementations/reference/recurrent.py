@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 from ...desc import Arg, Gru, Lstm, PrimitiveAttr, Rnn
 from ...engines.target import Target
 from ...kernels.codes import CELLS, ELTWISE
 from ..program import LaunchArgument, Program
 from .attributes import refuse_attributes
-from .layouts import completed
+from .implementation import ReferenceImplementation
 from .tables import Tables
 
 Op = TypeVar("Op", Rnn, Lstm, Gru)
@@ -20,11 +20,8 @@ _ARGUMENTS = (
 _TYPES = ("f64", "f32", "f16", "bf16")
 
 
-class ReferenceRecurrent(Generic[Op]):
+class ReferenceRecurrent(ReferenceImplementation[Op]):
     """Any floating-point types and layouts; states between steps and layers stay float64."""
-
-    engine_kind = "cpu"
-    general = True
 
     def __init__(self, kind: str) -> None:
         self.name = f"ref:{kind}"
@@ -36,9 +33,6 @@ class ReferenceRecurrent(Generic[Op]):
             if desc.dtype not in _TYPES:
                 return f"data type {desc.dtype}"
         return refuse_attributes(op, attr)
-
-    def complete(self, op: Op, attr: PrimitiveAttr, target: Target) -> Op:
-        return completed(op)
 
     def program(self, op: Op, attr: PrimitiveAttr, target: Target) -> Program:
         tables = Tables(attr)

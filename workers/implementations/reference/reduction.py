@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 
 from ...desc import Arg, PrimitiveAttr, Reduction
 from ...engines.target import Target
 from ...kernels.codes import REDUCTION
-from ..native.blocks import follow
 from ..program import Program
-from .attributes import refuse_attributes
+from .implementation import ReferenceImplementation
 from .tables import Tables, as_float32
 
 
-class ReferenceReduction:
+class ReferenceReduction(ReferenceImplementation[Reduction]):
     """One element of the destination after another."""
 
     name = "ref:reduction"
-    engine_kind = "cpu"
-    general = True
-
-    def reject(self, op: Reduction, attr: PrimitiveAttr, target: Target) -> str | None:
-        return refuse_attributes(op, attr, op.dst)
-
-    def complete(self, op: Reduction, attr: PrimitiveAttr, target: Target) -> Reduction:
-        src = follow(op.src, op.dst)
-        return dataclasses.replace(op, src=src, dst=follow(op.dst, src))
 
     def program(self, op: Reduction, attr: PrimitiveAttr, target: Target) -> Program:
         if op.dst.elements == 0:

@@ -7,15 +7,14 @@ from ...engines.target import Target
 from ..program import Program
 from .attributes import refuse_attributes
 from .copies import copy
+from .implementation import ReferenceImplementation
 from .tables import Tables
 
 
-class ReferenceReorder:
+class ReferenceReorder(ReferenceImplementation[Reorder]):
     """One element after another."""
 
     name = "ref:reorder"
-    engine_kind = "cpu"
-    general = True
 
     def reject(self, op: Reorder, attr: PrimitiveAttr, target: Target) -> str | None:
         if op.is_cross_engine:

@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 from ...desc import Arg, PrimitiveAttr, Resampling
 from ...engines.target import Target
-from ..native.blocks import follow
 from ..program import Program
-from .attributes import refuse_attributes
+from .implementation import ReferenceImplementation
 from .tables import Tables
 
 
-class ReferenceResampling:
+class ReferenceResampling(ReferenceImplementation[Resampling]):
     """One element of the destination after another."""
 
     name = "ref:resampling"
-    engine_kind = "cpu"
-    general = True
-
-    def reject(self, op: Resampling, attr: PrimitiveAttr, target: Target) -> str | None:
-        return refuse_attributes(op, attr, op.dst)
-
-    def complete(self, op: Resampling, attr: PrimitiveAttr, target: Target) -> Resampling:
-        src = follow(op.src, op.dst)
-        return dataclasses.replace(op, src=src, dst=follow(op.dst, src))
 
     def program(self, op: Resampling, attr: PrimitiveAttr, target: Target) -> Program:
         if op.dst.elements == 0:

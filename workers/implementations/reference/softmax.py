@@ -2,34 +2,23 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 
 from ...desc import Arg, PrimitiveAttr, Softmax
 from ...engines.target import Target
-from ..native.blocks import follow
+from ..layouts import complete_layouts
 from ..program import LaunchArgument, Program
-from .attributes import refuse_attributes
+from .implementation import ReferenceImplementation
 from .tables import Tables
 
 
-class ReferenceSoftmax:
+class ReferenceSoftmax(ReferenceImplementation[Softmax]):
     """One row along the axis after another."""
 
     name = "ref:softmax"
-    engine_kind = "cpu"
-    general = True
-
-    def reject(self, op: Softmax, attr: PrimitiveAttr, target: Target) -> str | None:
-        return refuse_attributes(op, attr, op.dst)
 
     def complete(self, op: Softmax, attr: PrimitiveAttr, target: Target) -> Softmax:
-        src = follow(op.src, op.dst)
-        op = dataclasses.replace(op, src=src, dst=follow(op.dst, src))
-        if op.diff_src is None or op.diff_dst is None:
-            return op
-        diff_dst = follow(op.diff_dst, op.dst)
-        return dataclasses.replace(op, diff_src=follow(op.diff_src, diff_dst), diff_dst=diff_dst)
+        return complete_layouts(op, ("src", "dst", "diff_dst", "diff_src"))
 
     def program(self, op: Softmax, attr: PrimitiveAttr, target: Target) -> Program:
         if op.dst.elements == 0:

@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 from ...desc import Arg, PrimitiveAttr, Sum, multiple_src
 from ...engines.target import Target
-from ..native.blocks import follow
+from ..layouts import complete_sources
 from ..program import Program
-from .attributes import refuse_attributes
+from .implementation import ReferenceImplementation
 from .tables import Tables
 
 
-class ReferenceSum:
+class ReferenceSum(ReferenceImplementation[Sum]):
     """One element after another."""
 
     name = "ref:sum"
-    engine_kind = "cpu"
-    general = True
-
-    def reject(self, op: Sum, attr: PrimitiveAttr, target: Target) -> str | None:
-        return refuse_attributes(op, attr, op.dst)
 
     def complete(self, op: Sum, attr: PrimitiveAttr, target: Target) -> Sum:
-        known = next((s for s in op.srcs if not s.is_any), op.dst)
-        srcs = tuple(follow(s, known) for s in op.srcs)
-        return dataclasses.replace(op, srcs=srcs, dst=follow(op.dst, srcs[0]))
+        return complete_sources(op)
 
     def program(self, op: Sum, attr: PrimitiveAttr, target: Target) -> Program:
         if op.dst.elements == 0:
