@@ -79,9 +79,13 @@ class Node:
         )
         return PrimitiveAttr((), scales, zero_points)
 
-    def permutation(self) -> tuple[int, ...]:
-        """Return a transpose's ``perm``."""
-        return self.integers("perm")
+    def check_quantisation(self, memories: dict[int, MemoryDesc], values: Mapping[int, MemoryDesc]) -> None:
+        """Raise ValueError unless scales and zero points have the shapes that the arguments in ``memories`` need."""
+        extra = self.quantisation_attr().memories(memories) if self.quantisation else {}
+        for use in self.quantisation:
+            wanted, given = extra[KINDS[use.kind].argument(use.arg)].dims, values[use.value].dims
+            if given != wanted:
+                raise ValueError(f"{use.kind}: expect {wanted} for argument {use.arg}, got {given}")
 
     def integers(self, name: str) -> tuple[int, ...]:
         """Return an attribute that is a list of integers."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 
 from poolrt.workers.desc import MemoryDesc
 
 from .errors import GraphError
 from .inference.operations import infer, is_view, op_desc
-from .ir import GraphIR, Node
+from .ir import GraphIR
 
 
 def infer_for_inputs(ir: GraphIR, shapes: Sequence[tuple[int, ...]]) -> GraphIR:
@@ -26,18 +26,9 @@ def infer_for_inputs(ir: GraphIR, shapes: Sequence[tuple[int, ...]]) -> GraphIR:
         try:
             found = infer(node.kind, sources, node.attrs, dtype)
             if not is_view(node.kind):
-                _check_quantisation(node, op_desc(node.kind, sources, node.attrs, dtype).memories(), values)
+                node.check_quantisation(op_desc(node.kind, sources, node.attrs, dtype).memories(), values)
         except ValueError as error:
             given = ", ".join(f"{name} {dims}" for (name, _), dims in zip(ir.inputs, shapes, strict=True))
             raise GraphError(f"{node.kind} {node.name!r}, for inputs {given}: {error}") from error
         values.update(zip(node.outputs, found, strict=True))
-    return GraphIR(ir.name, ir.engine, values, ir.inputs, ir.outputs, ir.constants, ir.nodes)
-
-
-def _check_quantisation(node: Node, memories: Mapping[int, MemoryDesc], values: Mapping[int, MemoryDesc]) -> None:
-    for use in node.quantisation:
-        wanted = math.prod(size for dim, size in enumerate(memories[use.arg].dims) if use.mask >> dim & 1)
-        if values[use.value].elements != wanted:
-            raise ValueError(
-                f"{use.kind}: expect {wanted} numbers for argument {use.arg}, got {values[use.value].elements}"
-            )
+    return replace(ir, values=values)

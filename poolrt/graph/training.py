@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from poolrt.workers import desc
-from poolrt.workers.desc import OPERATIONS
 from poolrt.workers.desc.args import argument_name
 
 from .errors import GraphError
+from .inference.attributes import attribute_types
 from .inference.operands import result_arguments
 from .inference.operations import infer, op_desc
 from .ir import Attribute, GraphIR, Node
@@ -27,7 +26,7 @@ def to_training(ir: GraphIR) -> GraphIR:
     new = Rewriter(ir)
     outputs = dict(ir.outputs)
     for node in ir.nodes:
-        if "prop" not in _fields(node.kind):
+        if "prop" not in attribute_types(node.kind):
             new.nodes.append(node)
             continue
         node = replace(
@@ -55,8 +54,3 @@ def _use_batch_statistics(node: Node) -> Node:
     src, _, _, *affine = node.inputs
     left: Attribute = tuple(flag for flag in flags if flag != _GIVEN)  # type: ignore[assignment]
     return replace(node, inputs=(src, *affine), attrs={**node.attrs, "flags": left})
-
-
-def _fields(kind: str) -> tuple[str, ...]:
-    fields: tuple[str, ...] = getattr(desc, OPERATIONS[kind]).__match_args__ if kind in OPERATIONS else ()
-    return fields

@@ -23,7 +23,7 @@ def describe_view(node: Node, src: MemoryDesc, dims: tuple[int, ...]) -> tuple[M
                 return None
             strides = split
         case "transpose":
-            strides = tuple(strides[axis] for axis in node.permutation())
+            strides = tuple(strides[axis] for axis in node.integers("perm"))
         case "slice":
             starts, _ = resolve_slice(src.dims, node.attrs)
             start = sum(first * stride for first, stride in zip(starts, strides, strict=True))

@@ -72,7 +72,7 @@ def parse(wire: object) -> TypedGraph:
 
 class _Parser:
     def __init__(self) -> None:
-        self.descs: list[MemoryDesc] = []
+        self.descs: dict[int, MemoryDesc] = {}
         self.defined: set[int] = set()
 
     def parse(self, wire: object) -> TypedGraph:
@@ -81,7 +81,7 @@ class _Parser:
         graph = decode(WireGraph, [wire.get(field.name) for field in fields(WireGraph)])
         for value in graph.values:
             with _at(f"value {len(self.descs)}"):
-                self.descs.append(_desc(value))
+                self.descs[len(self.descs)] = _desc(value)
         self.define([value for _, value in graph.inputs])
         for value, nbytes in graph.constants:
             self.define([value])
@@ -92,7 +92,7 @@ class _Parser:
         return TypedGraph(
             graph.name,
             require_engine(graph.engine),
-            dict(enumerate(self.descs)),
+            self.descs,
             graph.inputs,
             graph.outputs,
             tuple(value for value, _ in graph.constants),
@@ -101,7 +101,7 @@ class _Parser:
 
     def define(self, values: Sequence[int]) -> None:
         for value in values:
-            if not 0 <= value < len(self.descs) or value in self.defined:
+            if value not in self.descs or value in self.defined:
                 raise ValueError(f"value {value} is unknown or defined twice")
             self.defined.add(value)
 
@@ -146,8 +146,9 @@ class _Parser:
             if len(sources) != len(operands):
                 raise ValueError(f"inputs: expect {len(operands)} operands, got {len(sources)}")
             expected = [memories[arg].with_tag("") for arg in result_arguments(op)]
-            if node.quantisation:
-                self.check_quantisation(node, memories)
+            for use in node.quantisation:
+                one_of("quantisation", use.kind, tuple(KINDS))
+            node.check_quantisation(memories, self.descs)
         if results != expected:
             raise ValueError(f"dst: expect {', '.join(map(str, expected))}, got {', '.join(map(str, results))}")
         if len(node.post_ops) > MAX_POST_OPS:
@@ -156,15 +157,6 @@ class _Parser:
             operand = [] if post_op.value is None else [self.descs[post_op.value]]
             if infer(post_op.kind, [dst, *operand], post_op.attributes()) != (dst,):
                 raise ValueError(f"post_ops: {post_op.algorithm} changes the shape or data type of {dst}")
-
-    def check_quantisation(self, node: Node, memories: dict[int, MemoryDesc]) -> None:
-        for use in node.quantisation:
-            one_of("quantisation", use.kind, tuple(KINDS))
-        extra = node.quantisation_attr().memories(memories)
-        for use in node.quantisation:
-            wanted, given = extra[KINDS[use.kind].argument(use.arg)].dims, self.descs[use.value].dims
-            if given != wanted:
-                raise ValueError(f"{use.kind}: expect {wanted} for argument {use.arg}, got {given}")
 
 
 @contextmanager

@@ -26,7 +26,7 @@ def _view_constant(source: Constant, node: Node, dims: tuple[int, ...]) -> Const
         case "reshape":
             return source.reshape(dims)
         case "transpose":
-            return source.transpose(node.permutation())
+            return source.transpose(node.integers("perm"))
         case "slice":
             return source.slice(resolve_slice(source.dims, node.attrs)[0], node.integers("steps"), dims)
         case _:

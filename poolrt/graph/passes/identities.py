@@ -32,7 +32,7 @@ def _is_identity(node: Node, ir: GraphIR) -> bool:
         return False
     match node.kind:
         case "transpose":
-            perm = node.permutation()
+            perm = node.integers("perm")
             return perm == tuple(range(len(perm)))
         case "eltwise":
             return (node.attrs["algorithm"], node.attrs["alpha"], node.attrs["beta"]) == ("linear", 1.0, 0.0)

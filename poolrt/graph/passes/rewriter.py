@@ -56,15 +56,9 @@ class Rewriter:
     def finish(self, nodes: Iterable[Node] | None = None, outputs: Iterable[tuple[str, int]] | None = None) -> GraphIR:
         """Freeze the new graph."""
         named = self._ir.outputs if outputs is None else outputs
-        return GraphIR(
-            self._ir.name,
-            self._ir.engine,
-            self._values,
-            self._ir.inputs,
-            tuple((name, self.resolve(value)) for name, value in named),
-            self.constants,
-            tuple(self.nodes if nodes is None else nodes),
-        )
+        outputs = tuple((name, self.resolve(value)) for name, value in named)
+        nodes = tuple(self.nodes if nodes is None else nodes)
+        return replace(self._ir, values=self._values, outputs=outputs, constants=self.constants, nodes=nodes)
 
 
 def only_reader(value: int, readers: Mapping[int, Sequence[Node]], leaving: AbstractSet[int]) -> Node | None:

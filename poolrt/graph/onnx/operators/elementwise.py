@@ -25,15 +25,6 @@ def eltwise(algorithm: str, **parameters: tuple[str, float]) -> Operator:
     return operator
 
 
-def fixed(algorithm: str, alpha: float | None = None, beta: float | None = None) -> Operator:
-    """Return the operator of a function of one variable whose parameters are fixed."""
-
-    def operator(call: NodeCall) -> Operand:
-        return call.graph.eltwise(call.tensor(0), algorithm, alpha, beta, name=call.name)
-
-    return operator
-
-
 def arithmetic(algorithm: str, on_arrays: Callable[[Any, Any], Any]) -> Operator:
     """Return the operator of a function of two variables; known arrays are computed at once."""
 
@@ -171,16 +162,16 @@ def _divide(left: Array, right: Array) -> Array:
 
 
 OPERATORS: Final[Mapping[str, Operator]] = {
-    "Relu": fixed("relu"),
-    "Tanh": fixed("tanh"),
-    "Sigmoid": fixed("logistic"),
-    "Exp": fixed("exp"),
-    "Log": fixed("log"),
-    "Sqrt": fixed("sqrt"),
-    "Abs": fixed("abs"),
-    "Softplus": fixed("softplus"),
-    "Mish": fixed("mish"),
-    "HardSwish": fixed("hardswish"),
+    "Relu": eltwise("relu"),
+    "Tanh": eltwise("tanh"),
+    "Sigmoid": eltwise("logistic"),
+    "Exp": eltwise("exp"),
+    "Log": eltwise("log"),
+    "Sqrt": eltwise("sqrt"),
+    "Abs": eltwise("abs"),
+    "Softplus": eltwise("softplus"),
+    "Mish": eltwise("mish"),
+    "HardSwish": eltwise("hardswish"),
     "Elu": eltwise("elu", alpha=("alpha", 1.0)),
     "LeakyRelu": eltwise("relu", alpha=("alpha", 0.01)),
     "HardSigmoid": eltwise("hardsigmoid", alpha=("alpha", 0.2), beta=("beta", 0.5)),
