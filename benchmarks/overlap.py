@@ -1,10 +1,10 @@
 """Creation beside execution: 20 primitives are created while 20 others execute on the same threadpool of two threads.
 
-The rival is the same work with a wait in between, on the same pool. Nobody has any of the new kernels, each repeat makes
+The rival is the same work with a wait in between, on the same pool. The new kernels are in no cache, each repeat makes
 others, and executing takes as many seconds of a core as creating.
 
-*In tasks*: one task creates its primitives one after the other, another one executes, in one region or in two. Whoever
-creates waits for a compiler, a process of its own on one core, and whoever executes in a task uses one core. One after
+*In tasks*: one task creates its primitives one after the other, another one executes, in one region or in two. The
+creating one waits for a compiler, a process of its own on one core, and the executing one uses one core. One after
 the other thus leaves a core idle throughout, and together they could take 0.5 of that.
 
 *Asynchronously*: the calling thread submits executions, which use both cores, and creates: a primitive after each one of
@@ -12,7 +12,7 @@ the others, or all after it has waited. One after the other leaves a core idle w
 and a compiler share two cores. This form has no goal: nothing is created on the pool.
 
 *A task each*: every creation and every execution is a task of its own. Two of them are at work all the time in either
-order, so there is nothing to gain; the ratio tells what it costs to mix them.
+order, so there is nothing to gain; the ratio is the cost of mixing them.
 
 The ratio that two cores allow follows from the cores that were busy one after the other, those of compilers included.
 """

@@ -47,7 +47,7 @@ Contestants = dict[str, tuple[Call, Sequence[Any]]]
 
 
 class Bench:
-    """One Redis, and stores in it that are told to use one tier only."""
+    """One Redis, and stores in it that use one tier only."""
 
     def __init__(self, home: str) -> None:
         self.home = home

@@ -114,7 +114,7 @@ def resnet(rounds: int = 15, repeat: int = 5) -> None:
 
 
 def _rested(action: Callable[[], object], repeat: int) -> float:
-    """Return what `seconds` does, once the threads of whoever ran before have stopped to look for more work."""
+    """Return what `seconds` does, once the threads of the previous contestant have stopped looking for work."""
     time.sleep(_REST_S)
     action()
     return seconds(action, repeat)

@@ -1,7 +1,7 @@
 """What verbose costs: an execution and a hit in the primitive cache with it off, beside the same without any of its code.
 
 The rivals are poolrt's own functions, compiled from their source without the lines that ask for verbose. One of them runs
-twice, which tells how far apart two equals come out on this machine.
+twice, which shows how far apart two equals come out on this machine.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def main() -> None:
         engine, desc = Engine("cpu"), MemoryDesc((16,), "f32")
         pd, cache = Eltwise.PrimitiveDesc(engine, desc, desc, "relu").pd, PrimitiveCache(4, store)
         args, stream = {1: Memory(desc, engine), 17: Memory(desc, engine)}, Stream(engine)
-        told, bare, again = (
+        timed, bare, again = (
             Primitive(pd, engine, cache),
             BarePrimitive(pd, engine, cache),
             BarePrimitive(pd, engine, cache),
@@ -94,7 +94,7 @@ def main() -> None:
         lines = [
             *compared(
                 "relu of 16 values, executed",
-                lambda: told.execute(stream, args),
+                lambda: timed.execute(stream, args),
                 lambda: bare.execute(stream, args),
                 lambda: again.execute(stream, args),
             ),
@@ -104,7 +104,7 @@ def main() -> None:
                 lambda: BarePrimitive(pd, engine, cache),
                 lambda: BarePrimitive(pd, engine, cache),
             ),
-            f"relu of 16 values, executed with lines to {os.devnull}: {1e6 * with_lines(told, stream, args):.2f} us",
+            f"relu of 16 values, executed with lines to {os.devnull}: {1e6 * with_lines(timed, stream, args):.2f} us",
         ]
         store.close()
     record("Verbose, off", lines)

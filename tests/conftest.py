@@ -15,7 +15,7 @@ from tests.left_behind import nothing_left_behind
 from tests.workers.compiled import shared_kernels
 from tests.workers.own_process import python
 
-# How long an example takes on a machine that is busy with other things tells nothing of it.
+# The time that an example takes on a busy machine says nothing about the example.
 settings.register_profile("patient", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
 
@@ -41,7 +41,7 @@ def _nothing_left_behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[N
     tmp_path_factory.getbasetemp()
     with nothing_left_behind():
         yield
-        # They would stay a while for whoever asks next, at most as long as this process.
+        # Idle compilers end some time later, at the latest with this process.
         compiler_pool().close()
 
 

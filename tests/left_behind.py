@@ -1,8 +1,8 @@
 """What a process that runs tests may not leave: processes, files in the temporary folder, named shared memory.
 
-Others run tests at the same time, so that only what belongs to this process counts. What it starts, to any depth, is a
-descendant or has a variable from it, if the parent has gone; temporary files go to a folder of its own. Named memory has
-no such mark: names count that are new and this user's, unless a process of others holds them.
+Other processes run tests at the same time, so only what belongs to this one counts. A process that it started, at any
+depth, is its descendant or inherited a variable from it; its temporary files go to a folder of its own. Named memory has
+no such mark: a name counts if it is new and this user's, unless a process of other tests holds it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Final
 
 import pytest
 
-#: The variable by which everything is found that was started here.
+#: The variable that marks every process that was started here.
 MARK: Final = "SESSION_OF_TESTS"
 _MEMORY: Final = Path("/dev/shm")
 #: How poolrt's and multiprocessing's names of shared memory and semaphores begin.
@@ -32,7 +32,7 @@ _KEPT: Final = re.compile(r"from multiprocess(ing)?\.(resource_tracker|forkserve
 
 @contextmanager
 def nothing_left_behind(seconds: float = 30.0) -> Iterator[None]:
-    """Fail at the end of the block, which has a temporary folder of its own, where something is left that was made in it.
+    """Give the block a temporary folder of its own; fail at its end if anything is left that was made in it.
 
     What is just ending has so many seconds for that.
     """

@@ -1,4 +1,4 @@
-"""What tests leave behind is named, whatever it is and whoever its parent is now; what is just ending is waited for."""
+"""What tests leave behind is named, of any kind and under any parent; what is just ending has time to end."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Eight processes want the same twelve Numba kernels at once: poolrt's creators beside Numba's own `cache=True`.
 
-Cold, nobody has the kernels; the clock runs from the start of the first process until the last one has all results. Warm,
+Cold, no process has the kernels; the clock runs from the start of the first process until the last one has all results. Warm,
 they are cached; each process's clock runs from the end of `import numpy`, when all begin together. Both compile the same
 functions with the same options: Numba gets them with their closures written out as globals, since it cannot find closures
 again. Each process begins with another kernel, so that Numba's find many of each other's.
@@ -102,14 +102,14 @@ def _poolrt(folder: str, environment: dict[str, str]) -> Iterator[Run]:
         before = 0 if cold else _creations(options)
         begin = time.perf_counter()
         creators = _Creators(options) if cold else None
-        told = _processes("poolrt_process.py", {"store": options}, environment, creators, begin_together=not cold)
+        answers = _processes("poolrt_process.py", {"store": options}, environment, creators, begin_together=not cold)
         wall = time.perf_counter() - begin
         if creators is not None:
             creators.close()
         compiled = _creations(options) - before
-        if sum(item["compiled"] for item in told) != compiled:
-            raise SystemExit(f"the store counts {compiled} creations, its users were told of others: {told}")
-        return Storm(wall, [item["seconds"] for item in told], compiled)
+        if sum(item["compiled"] for item in answers) != compiled:
+            raise SystemExit(f"the store counts {compiled} creations, its users counted others: {answers}")
+        return Storm(wall, [item["seconds"] for item in answers], compiled)
 
     try:
         yield run
@@ -157,8 +157,8 @@ class _Creators:
 
     def _fork_child(self, fork_server: Channel, role: str, theirs: socket.socket) -> None:
         with theirs:
-            told = {"descriptors": 1, "environment": {}, "store": self._options, "verbose": "0"}
-            fork_server.send([Kind.FORK, 1, role, told], (theirs.fileno(),))
+            options = {"descriptors": 1, "environment": {}, "store": self._options, "verbose": "0"}
+            fork_server.send([Kind.FORK, 1, role, options], (theirs.fileno(),))
 
 
 @contextmanager
@@ -168,9 +168,9 @@ def _numba(folder: str, environment: dict[str, str]) -> Iterator[Run]:
 
     def run(cold: bool) -> Storm:
         begin = time.perf_counter()
-        told = _processes("numba_process.py", {"module": str(module)}, environment, None, begin_together=not cold)
+        answers = _processes("numba_process.py", {"module": str(module)}, environment, None, begin_together=not cold)
         wall = time.perf_counter() - begin
-        return Storm(wall, [item["seconds"] for item in told], sum(item["compiled"] for item in told))
+        return Storm(wall, [item["seconds"] for item in answers], sum(item["compiled"] for item in answers))
 
     yield run
 
@@ -200,9 +200,9 @@ def _processes(
     children: list[subprocess.Popen[str]] = []
     for number in range(PROCESSES):
         sock = creators.give(number) if creators is not None else None
-        told = {**job, "kernels": KERNELS[number:] + KERNELS[:number], "socket": sock.fileno() if sock else -1}
+        request = {**job, "kernels": KERNELS[number:] + KERNELS[:number], "socket": sock.fileno() if sock else -1}
         child = subprocess.Popen(
-            [sys.executable, str(HERE / script), json.dumps(told)],
+            [sys.executable, str(HERE / script), json.dumps(request)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

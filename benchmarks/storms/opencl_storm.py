@@ -42,13 +42,13 @@ def main(rounds: int = 3) -> None:
         try:
             for name in cold:
                 command = [sys.executable, str(HERE / "opencl_process.py"), name, f"{folder}/home"]
-                told = _processes(command, environment)
-                if isinstance(told, str):
-                    record(title, [f"skipped: {told}"])
+                answers = _processes(command, environment)
+                if isinstance(answers, str):
+                    record(title, [f"skipped: {answers}"])
                     return
-                cold[name].append([item["seconds"] for item in told])
+                cold[name].append([item["seconds"] for item in answers])
                 if name == "poolrt":
-                    builds.append(sum(item["created"] for item in told))
+                    builds.append(sum(item["created"] for item in answers))
                 again: Any = _processes(command, environment)
                 warm[name].append([item["seconds"] for item in again])
         finally:

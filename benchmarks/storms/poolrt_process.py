@@ -57,16 +57,16 @@ def create(pds: list[PrimitiveDesc], descriptor: int) -> int:
 
     channel = Channel(socket.socket(fileno=descriptor))
     created = 0
-    told: list[Any] = []
+    answers: list[Any] = []
     for number, pd in enumerate(pds):
         channel.send([Kind.CREATE, number, pd.to_wire()])
-    while len(told) < len(pds):
+    while len(answers) < len(pds):
         message = channel.receive(block=True)
         if message is None or message[0] == Kind.READY:
             continue
         if message[0] != Kind.CREATED:
             raise SystemExit(f"a creation failed: {message}")
-        told.append(message[1])
+        answers.append(message[1])
         created += message[3] == "created"
     channel.close()
     return created

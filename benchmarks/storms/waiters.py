@@ -36,38 +36,38 @@ class Waking:
 def measure(home: str, url: str, rounds: int, processes: int) -> tuple[Waking, Waking]:
     """Return the medians of both over some rounds; the processes are started once and wait for their turns."""
     command = [sys.executable, __file__, json.dumps({"home": home, "url": url})]
-    crew = [
+    children = [
         subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(processes)
     ]
     found: dict[str, list[tuple[float, float, float]]] = {"poolrt": [], "dogpile": []}
     try:
-        for child in crew:
-            _hear(child)
+        for child in children:
+            _receive(child)
         for number in range(rounds):
             for name, wakings in found.items():
-                for child in crew:
-                    _tell(child, f"{name} {number}")
-                answers = [json.loads(_hear(child)) for child in crew]
+                for child in children:
+                    _send(child, f"{name} {number}")
+                answers = [json.loads(_receive(child)) for child in children]
                 done = [end for _, end in answers if end is not None]
                 if len(done) != 1:
                     raise SystemExit(f"{name}: {len(done)} processes created one value")
                 late = sorted(got - done[0] for got, end in answers if end is None)
                 wakings.append((late[0], statistics.median(late), late[-1]))
     finally:
-        for child in crew:
+        for child in children:
             child.kill()
             child.communicate()
     ours, theirs = (Waking(*map(statistics.median, zip(*wakings, strict=True))) for wakings in found.values())
     return ours, theirs
 
 
-def _tell(child: subprocess.Popen[str], line: str) -> None:
+def _send(child: subprocess.Popen[str], line: str) -> None:
     if child.stdin is not None:
         child.stdin.write(line + "\n")
         child.stdin.flush()
 
 
-def _hear(child: subprocess.Popen[str]) -> str:
+def _receive(child: subprocess.Popen[str]) -> str:
     line = child.stdout.readline() if child.stdout is not None else ""
     if not line:
         raise SystemExit("a waiting process has ended")

@@ -62,9 +62,9 @@ class Surroundings:
                 raise
         return subprocess.CompletedProcess(program.args, program.returncode, out, err)
 
-    def tell(self, *words: str | Path, **more: str) -> dict[str, Any]:
-        """Run ``poolrt ... --json``, which must succeed, and return what it tells."""
-        return told(self.call(*words, "--json", **more))
+    def json(self, *words: str | Path, **more: str) -> dict[str, Any]:
+        """Run ``poolrt ... --json``, which must succeed, and return its object."""
+        return json_of(self.call(*words, "--json", **more))
 
     def processes(self) -> list[Process]:
         """Return everything that runs here: by its environment, or, like the server, by its command line."""
@@ -107,7 +107,7 @@ class Surroundings:
         wait_until(lambda: not self.processes(), 5.0, lambda: f"still running: {self.processes()}")
 
 
-def told(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+def json_of(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     """Return the JSON object of a program that must have succeeded."""
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
@@ -143,7 +143,7 @@ def watch(pids: Iterable[int]) -> dict[int, int]:
 def survivors(watched: dict[int, int], deadline: float) -> list[int]:
     """Wait for the ends of watched processes; return those that live past a time of the monotonic clock.
 
-    The kernel tells, without any look at what else runs on the machine. The descriptors are closed.
+    The kernel reports the ends, without a look at what else runs on the machine. The descriptors are closed.
     """
     living = dict(watched)
     while True:

@@ -12,7 +12,7 @@ from tests.cachestore.server import RedisServer
 from tests.drills.ports import Port
 
 from .conftest import NetworkMaker
-from .surroundings import PROGRAM_S, Surroundings, told
+from .surroundings import PROGRAM_S, Surroundings, json_of
 
 PROGRAMS = 4
 
@@ -45,7 +45,7 @@ def run_at_once(places: list[Surroundings], words: tuple[str, ...]) -> tuple[lis
         for program in programs:
             out, err = program.communicate(timeout=PROGRAM_S)
             done = subprocess.CompletedProcess(program.args, program.returncode, out, err)
-            found.append(told(done)["primitives"])
+            found.append(json_of(done)["primitives"])
     finally:
         for program in programs:
             program.kill()
@@ -60,7 +60,7 @@ def run_at_once(places: list[Surroundings], words: tuple[str, ...]) -> tuple[lis
 def test_programs_of_one_user_create_each_kernel_once(fresh: Surroundings, network: NetworkMaker) -> None:
     created, total = run_at_once([fresh] * PROGRAMS, network("squeezenet").words())
     assert sum(created) == total
-    stats = fresh.tell("cache", "stats")
+    stats = fresh.json("cache", "stats")
     assert (stats["creations"], stats["entries"], stats["takeovers"]) == (total, total, 0)
 
 
@@ -78,7 +78,7 @@ def test_programs_that_share_a_redis_create_each_kernel_once(
     created, total = run_at_once(places, network("squeezenet").words())
     # Then together they have created each kernel once
     assert sum(created) == total
-    stats = homes[0].tell("cache", "stats")
+    stats = homes[0].json("cache", "stats")
     assert (stats["creations"], stats["entries"], stats["takeovers"]) == (total, total, 0)
     for home in homes:
         home.close()

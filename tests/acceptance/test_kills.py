@@ -1,4 +1,4 @@
-"""Workers and clients that are killed while runs are under way: right results, the crew complete again, nothing left."""
+"""Workers and clients that are killed while runs are under way: right results, the worker set complete again, nothing left."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from .surroundings import (
     Surroundings,
     arena_holders,
     cpu_seconds,
+    json_of,
     parent,
     survivors,
-    told,
     wait_until,
     watch,
 )
@@ -28,7 +28,7 @@ from .surroundings import (
 AT_WORK_S = 0.15
 
 
-def crew(warm: Surroundings, client: int) -> list[int]:
+def workers_of(warm: Surroundings, client: int) -> list[int]:
     """Return the workers of a client whose kernels are all there: the children of its coordinator's fork server."""
     return [p.pid for p in warm.strangers() if parent(parent(parent(p.pid))) == client]
 
@@ -38,7 +38,7 @@ def kill_one_at_work(warm: Surroundings, client: subprocess.Popen[str], killed: 
 
     def at_work() -> list[int]:
         assert client.poll() is None, client.communicate()[1]
-        return [pid for pid in crew(warm, client.pid) if pid not in killed and cpu_seconds(pid) >= AT_WORK_S]
+        return [pid for pid in workers_of(warm, client.pid) if pid not in killed and cpu_seconds(pid) >= AT_WORK_S]
 
     wait_until(lambda: len(at_work()) == 2, 60.0, lambda: f"not two at work: {warm.strangers()}")
     victim = min(at_work())
@@ -50,7 +50,7 @@ def test_killing_each_worker_in_turn_under_two_hundred_runs_costs_no_result(
     warm: Surroundings, network: NetworkMaker
 ) -> None:
     words = network("resnet50").words()
-    warm.tell(*words)
+    warm.json(*words)
     # Given 200 runs under way on two workers
     client = warm.start(*words, "--repeat", "200", "--workers", "2", "--json")
     # When each worker is killed, the second after the first has been replaced
@@ -58,8 +58,8 @@ def test_killing_each_worker_in_turn_under_two_hundred_runs_costs_no_result(
     for _ in range(2):
         kill_one_at_work(warm, client, killed)
     out, err = client.communicate(timeout=PROGRAM_S)
-    # Then each of the 200 results is right, and the crew is complete again
-    found = told(subprocess.CompletedProcess(client.args, client.returncode, out, err))
+    # Then each of the 200 results is right, and the worker set is complete again
+    found = json_of(subprocess.CompletedProcess(client.args, client.returncode, out, err))
     pids = {worker["pid"] for worker in found["workers"]}
     assert found["workers_lost"] == 2
     assert len(pids) == 2
@@ -108,7 +108,7 @@ def test_killing_each_worker_in_turn_costs_no_result_of_the_api_either(
         [sys.executable, "-c", textwrap.dedent(_API), str(made.path), made.input_name, *files],
         env=warm.environment(), cwd=warm.folder, capture_output=True, text=True, timeout=PROGRAM_S, check=False,
     )  # fmt: skip
-    found = told(done)
+    found = json_of(done)
     assert (found["wrong"], found["lost"], len(set(found["last"]))) == (0, 2, 2)
     assert not set(found["first"]) & set(found["last"])
 
@@ -118,11 +118,11 @@ def test_when_the_client_is_killed_everything_is_gone_within_a_second(
     warm: Surroundings, network: NetworkMaker, engine: str
 ) -> None:
     words = (*network("squeezenet").words(), "--engine", engine, "--workers", "2")
-    warm.tell(*words)
+    warm.json(*words)
     # Given a client whose workers are at work
     client = warm.start(*words, "--repeat", "1000000")
     wait_until(
-        lambda: sum(cpu_seconds(pid) >= AT_WORK_S for pid in crew(warm, client.pid)) == 2,
+        lambda: sum(cpu_seconds(pid) >= AT_WORK_S for pid in workers_of(warm, client.pid)) == 2,
         60.0,
         lambda: f"not two at work: {warm.strangers()}",
     )

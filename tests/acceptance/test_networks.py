@@ -17,8 +17,10 @@ from .surroundings import Surroundings
 
 #: Forms of files, so that each is read in earnest by one network or another.
 FORMS = ("npy", "npz", "named npz", "pb")
-#: The smallest networks, with dense blocks, groups and depthwise windows; with seeded weights all are run in any case.
+#: The smallest networks, with dense blocks, groups and depthwise windows; with seeded weights more are run.
 QUICK = ("densenet121", "shufflenet", "squeezenet")
+#: The largest weights, hundreds of megabytes, on operations that AlexNet has, too.
+LARGE = ("vgg19", "zfnet512")
 
 
 def write(path: Path, form: str, name: str, array: NDArray[np.float32]) -> Path:
@@ -37,7 +39,13 @@ def write(path: Path, form: str, name: str, array: NDArray[np.float32]) -> Path:
     return path
 
 
-@pytest.mark.parametrize(("name", "form"), [(name, FORMS[i % len(FORMS)]) for i, name in enumerate(models.NAMES)])
+@pytest.mark.parametrize(
+    ("name", "form"),
+    [
+        pytest.param(name, FORMS[i % len(FORMS)], marks=[pytest.mark.slow] if name in LARGE else [])
+        for i, name in enumerate(models.NAMES)
+    ],
+)
 def test_a_seeded_network_gives_what_is_stored_of_onnx_runtime(
     warm: Surroundings, tmp_path: Path, name: str, form: str
 ) -> None:
@@ -48,11 +56,11 @@ def test_a_seeded_network_gives_what_is_stored_of_onnx_runtime(
         write(tmp_path / s, form, n, a)
         for s, n, a in (("x", input_name, x), ("y", expected.output_name, expected.output))
     )
-    told = warm.tell("run", model, "--input", f"{input_name}={x_file}", "--expect", y_file)
+    found = warm.json("run", model, "--input", f"{input_name}={x_file}", "--expect", y_file)
     model.unlink()
-    assert told["outputs"] == {expected.output_name: {"shape": list(expected.output.shape), "dtype": "float32"}}
-    assert 0 < told["max_abs_error"] < 1e-5
-    assert not any(worker["numba_imported"] for worker in told["workers"])
+    assert found["outputs"] == {expected.output_name: {"shape": list(expected.output.shape), "dtype": "float32"}}
+    assert 0 < found["max_abs_error"] < 1e-5
+    assert not any(worker["numba_imported"] for worker in found["workers"])
 
 
 @pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in LIGHT])
@@ -62,11 +70,11 @@ def test_a_network_with_other_weights_is_right_and_needs_no_other_kernels(
     # Given kernels that were created for another model of the same shapes, or are now
     made = network(name)
     words = made.words()
-    warm.tell(*words)
+    warm.json(*words)
     # When a model with other weights is run
-    told = warm.tell(*words, "--save", warm.folder / "out.npz")
+    found = warm.json(*words, "--save", warm.folder / "out.npz")
     # Then nothing is created for it, and the result is that of ONNX Runtime by NumPy's measure, too
-    assert told["primitives"]["created"] == 0
+    assert found["primitives"]["created"] == 0
     with np.load(warm.folder / "out.npz") as saved:
         np.testing.assert_allclose(saved[made.output_name], made.y, rtol=1e-3, atol=1e-7)
 
@@ -74,7 +82,7 @@ def test_a_network_with_other_weights_is_right_and_needs_no_other_kernels(
 @pytest.mark.parametrize("name", ["squeezenet", pytest.param("shufflenet", marks=pytest.mark.slow)])
 def test_a_network_on_opencl_is_right_cold_and_warm(warm: Surroundings, network: NetworkMaker, name: str) -> None:
     words = (*network(name).words(), "--engine", "opencl")
-    warm.tell(*words)
-    told = warm.tell(*words)
-    assert told["engine"] == "opencl"
-    assert told["primitives"]["created"] == 0
+    warm.json(*words)
+    found = warm.json(*words)
+    assert found["engine"] == "opencl"
+    assert found["primitives"]["created"] == 0

@@ -1,4 +1,4 @@
-"""Entries that were damaged or forged at rest: refused, counted, created anew; results stay right."""
+"""Entries that were damaged or forged at rest: refused, counted, created again; results stay right."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ class Cache:
 
     def counts(self) -> dict[str, Any]:
         """Return the counters of `poolrt cache stats`."""
-        return self.place.tell("cache", "stats")
+        return self.place.json("cache", "stats")
 
 
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory: pytest.TempPathFactory, network: NetworkMaker) -> Iterator[Surroundings]:
     """Surroundings where a network's kernels are cached."""
     place = Surroundings(tmp_path_factory.mktemp("filled"))
-    place.tell(*network("squeezenet").words())
+    place.json(*network("squeezenet").words())
     yield place
     place.close()
 
@@ -51,7 +51,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory, network: NetworkMaker) -> I
 @pytest.fixture
 def cache(filled: Surroundings) -> Iterator[Cache]:
     """The cache of those surroundings, with its server running and every entry in both tiers."""
-    filled.tell("cache", "stats")
+    filled.json("cache", "stats")
     cache = Cache(filled)
     assert {path.name for path in cache.files()} == {
         name.decode().removeprefix(PREFIX) for name in cache.client.scan_iter(f"{PREFIX}*")
@@ -70,7 +70,7 @@ def flipped(blob: bytes, position: int) -> bytes:
 
 def run(place: Surroundings, network: NetworkMaker) -> dict[str, Any]:
     """Run the network, whose result must be right, and return where its primitives came from."""
-    primitives: dict[str, Any] = place.tell(*network("squeezenet").words())["primitives"]
+    primitives: dict[str, Any] = place.json(*network("squeezenet").words())["primitives"]
     return primitives
 
 
@@ -82,7 +82,7 @@ def grown(before: dict[str, Any], after: dict[str, Any]) -> dict[str, int]:
 
 #: A byte of the magic, of the header, of the middle (the kernels) and of the signature.
 @pytest.mark.parametrize("where", ["begin", "header", "middle", "end"])
-def test_a_flipped_byte_everywhere_is_refused_counted_and_the_kernel_created_anew(
+def test_a_flipped_byte_everywhere_is_refused_counted_and_the_kernel_created_again(
     cache: Cache, network: NetworkMaker, where: str
 ) -> None:
     # Given one entry with a flipped byte, in the node's files and in Redis
@@ -99,7 +99,7 @@ def test_a_flipped_byte_everywhere_is_refused_counted_and_the_kernel_created_ane
     assert grown(before, cache.counts()) == {"corrupt": 2, "creations": 1}
     assert victim.read_bytes() != bad
     assert cache.in_redis(victim.name) == victim.read_bytes()
-    assert cache.place.tell("cache", "verify")["problems"] == []
+    assert cache.place.json("cache", "verify")["problems"] == []
 
 
 def test_a_flipped_byte_in_a_file_is_refused_and_the_entry_taken_from_redis(
@@ -127,7 +127,7 @@ def test_a_flipped_byte_in_redis_is_refused_by_a_node_that_does_not_have_the_ent
     cache.client.set(PREFIX + victim, flipped(cache.in_redis(victim), -1))
     # When each of the two runs the network
     here, there = run(cache.place, network), run(other, network)
-    # Then this one has it in its files and never asks, and that one creates it anew
+    # Then this one has it in its files and never asks, and that one creates it again
     assert (here["created"], here["files"]) == (0, here["total"])
     assert (there["created"], there["redis"]) == (1, there["total"] - 1)
     assert grown(before, cache.counts()) == {"corrupt": 1, "creations": 1}
@@ -150,15 +150,15 @@ def test_verify_finds_a_flipped_byte_that_no_run_would_meet(cache: Cache, networ
     cache.client.set(PREFIX + victim, good)
 
 
-def test_entries_signed_with_another_key_are_refused_as_forged_and_created_anew(
+def test_entries_signed_with_another_key_are_refused_as_forged_and_created_again(
     fresh: Surroundings, network: NetworkMaker, tmp_path: Path
 ) -> None:
-    # Given genuine entries, but of somebody with another key, in the place of one's own
+    # Given genuine entries, but signed with another user's key, in the place of one's own
     someone = Surroundings(tmp_path / "someone")
     total = run(someone, network)["total"]
     entries = [path for path in someone.cache.glob("default/entries/*/*") if path.is_file()]
     assert len(entries) == total
-    fresh.tell("cache", "stats")
+    fresh.json("cache", "stats")
     folder = fresh.cache / "default" / "entries" / entries[0].parent.name
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     for path in entries:
@@ -166,10 +166,10 @@ def test_entries_signed_with_another_key_are_refused_as_forged_and_created_anew(
     someone.close()
     # When the network is run
     primitives = run(fresh, network)
-    # Then each of them is refused, and each kernel created anew
+    # Then each of them is refused, and each kernel is created again
     assert primitives["created"] == total
     assert grown(
-        dict.fromkeys(("corrupt", "forged", "creations", "creation_errors"), 0), fresh.tell("cache", "stats")
+        dict.fromkeys(("corrupt", "forged", "creations", "creation_errors"), 0), fresh.json("cache", "stats")
     ) == {
         "forged": total,
         "creations": total,

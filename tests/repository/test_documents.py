@@ -39,7 +39,7 @@ def test_some_pages_have_commands() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_a_page_s_variables_are_read_by_somebody(page: Path) -> None:
+def test_a_page_s_variables_are_settings(page: Path) -> None:
     named = set(re.findall(r"\bPOOLRT_[A-Z_]+[A-Z]\b", page.read_text(encoding="utf-8"))) - {"POOLRT_X"}
     assert named <= VARIABLES
 

@@ -11,8 +11,8 @@ import pytest
 from .environment import ANY, constants, lookups
 
 ROOT = Path(__file__).resolve().parents[2]
-#: Each file that may look up variables of poolrt -> which ones it may, where these can be told.
-#: The store stands alone: it cannot ask the settings above it. Verbose lines are wanted of a process without settings, too.
+#: Each file that may look up variables of poolrt -> which ones; `ANY` if the code computes their names.
+#: The store stands alone: it cannot ask the settings above it. A process without settings writes verbose lines, too.
 READERS = {
     "cachestore/options.py": {"POOLRT_HOME", "POOLRT_REDIS_URL", "POOLRT_NAMESPACE", "POOLRT_KEY_FILE"}
     | {"POOLRT_REDIS_SERVER", ANY},

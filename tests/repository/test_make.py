@@ -27,7 +27,7 @@ def tree(tmp_path: Path) -> Path:
 
 
 def _make(tree: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    # Make and pytest hand their own settings on to what they start; these begin anew.
+    # Make and pytest hand their own settings on to what they start; these start without them.
     env = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS", "PYTEST_"))}
     env["TMPDIR"] = str(tree)  # pytest keeps its temporary folder
     return subprocess.run(["make", *words], cwd=tree, capture_output=True, text=True, timeout=100, check=False, env=env)
@@ -96,7 +96,7 @@ def test_both_parts_of_the_suite_run_and_either_fails_it(tree: Path, wrong: str)
     more.write_text("def test_wrong() -> None:\n    raise ValueError\n", encoding="utf-8")
     # When the suite is run
     done = _make(tree, "test")
-    # Then it fails, each test was run once, and those of the other part are told of too
+    # Then it fails, each test was run once, and the other part is reported, too
     assert done.returncode != 0
     sums = re.findall(r"^(?:(\d+) failed, )?(\d+) passed in", done.stdout, re.MULTILINE)
     failed = ("1", "") if wrong == "together" else ("", "1")

@@ -31,7 +31,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     place = str(tmp_path_factory.mktemp("home"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("POOLRT_HOME", place)
-        # Thousands of entries that nobody asks for again.
+        # Thousands of entries that no later test uses.
         patch.setenv("POOLRT_PRIMITIVE_CACHE_CAPACITY", "0")
         primitive_cache.cache_clear()
         gemm._products.cache_clear()

@@ -1,4 +1,4 @@
-"""Write the page that tells what is supported."""
+"""Write the page of what is supported."""
 
 from __future__ import annotations
 

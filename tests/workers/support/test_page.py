@@ -1,4 +1,4 @@
-"""The page that tells what is supported is what would be written now, and what it says of other machines is so."""
+"""The page of what is supported is the one that would be written now, and what it says of other machines is true."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .problems import cells
 from .table import TARGETS, offered
 
 
-def test_the_page_tells_what_primitive_descriptors_offer_now() -> None:
+def test_the_page_lists_what_primitive_descriptors_offer_now() -> None:
     assert PAGE.read_text(encoding="utf-8") == page(), f"docs/primitives.md is not up to date: {COMMAND}"
 
 

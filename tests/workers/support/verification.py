@@ -1,4 +1,4 @@
-"""Run implementations on problems with values drawn anew in each run, and compare with float64 by benchdnn's rule."""
+"""Run implementations on problems with values drawn in each run, and compare with float64 by benchdnn's rule."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tests.workers.implementations.reference.drawing import DOUBT, Runner
 
 from .problems import RECURRENT, Cell, problems, summand, threshold, values
 
-#: Of the results of a cell, how many must not be 0: whoever writes nothing but zeros is not right by chance.
-LEAST_TOLD: Final = 0.05
+#: The share of a cell's results that must not be 0: an implementation that writes only zeros must not pass by chance.
+LEAST_NONZERO: Final = 0.05
 #: What has no other results: gradients of a softmax of whole numbers, none of them negative, are never more than 0.
 ALL_ZEROS: Final = (Cell("softmax", "backward_data", "u8"),)
 
@@ -35,34 +35,34 @@ class Verification:
 
     def verify(self, cell: Cell) -> set[str]:
         """Return the names of all implementations of a cell; raise AssertionError where one of them is wrong."""
-        right, again, told, elements = set(), False, 0, 0
+        right, again, nonzero, elements = set(), False, 0, 0
         for op in problems(cell):
             for pd in primitive_descs(op, PrimitiveAttr(), self.target):
                 program = (cell.kind, pd.impl_name(), pd.program(), tuple(pd.memories().items()))
                 again = again or program in self._verified
                 if program not in self._verified:
                     wanted = self.compute(pd)
-                    told += sum(int(np.count_nonzero(want)) for want in wanted)
+                    nonzero += sum(int(np.count_nonzero(want)) for want in wanted)
                     elements += sum(want.size for want in wanted)
                     self._verified.add(program)
                 right.add(pd.impl_name())
-        trusted = again or cell in ALL_ZEROS or told >= LEAST_TOLD * elements
-        assert trusted, f"seed {self.seed}: only {told} of {elements} results of {cell} are not 0"
+        trusted = again or cell in ALL_ZEROS or nonzero >= LEAST_NONZERO * elements
+        assert trusted, f"seed {self.seed}: only {nonzero} of {elements} results of {cell} are not 0"
         return right
 
     def compute(self, pd: PrimitiveDesc) -> list[NDArray[np.float64]]:
         """Return what an implementation must write and has written; raise AssertionError where that is something else."""
         args = values(pd.op, pd.attr, self.seed)
         wanted, memories, name = results(pd.op, pd.attr, args), pd.memories(), pd.impl_name()
-        told = f"seed {self.seed}: {name} {pd.op} {pd.attr}"
+        problem = f"seed {self.seed}: {name} {pd.op} {pd.attr}"
         try:
             got = self._runner.results(pd, args)
         except AssertionError as error:
-            raise AssertionError(f"{told}: {error}") from error
-        assert set(got) == {int(arg) for arg in wanted}, told
+            raise AssertionError(f"{problem}: {error}") from error
+        assert set(got) == {int(arg) for arg in wanted}, problem
         for arg, want in wanted.items():
             dtype = memories[arg].dtype
             added = summand(pd.op, args) if arg == Arg.DST or pd.op.kind in RECURRENT else 0.0
             limit, doubt = threshold(pd.op.kind, dtype, name), DOUBT.get(pd.op.kind, 0.0)
-            assert_close(got[arg], want, dtype, limit, f"{told} argument {int(arg)}", added, doubt)
+            assert_close(got[arg], want, dtype, limit, f"{problem} argument {int(arg)}", added, doubt)
         return [rounded(want, memories[arg].dtype) for arg, want in wanted.items()]
