@@ -59,7 +59,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Surroundings]:
 
 RUN = ("run", "m.onnx", "--input", "x=x.npy")
 RANDOM = ("--random-inputs", "0")
-UNREACHABLE = "start it, correct POOLRT_REDIS_URL, or unset that for the embedded server"
+UNREACHABLE = "start that server, correct POOLRT_REDIS_URL, or unset it to use the embedded server"
 
 #: What is asked, in which environment, the exit status, and what the one line says.
 CASES: list[tuple[tuple[str, ...], dict[str, str], int, tuple[str, ...]]] = [
