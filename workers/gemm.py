@@ -1,7 +1,7 @@
 """Products of NumPy matrices without descriptors: `sgemm` and the integer products `gemm_u8s8s32` and `gemm_s8s8s32`.
 
 Each is one matmul primitive from the cache, on the threads of a threadpool or, without one, on the calling thread.
-Matrices are taken as they lie in memory where rows or columns are evenly spaced, transposed ones too.
+Matrices are read in place if rows or columns are evenly spaced, transposed ones too; others are copied.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def sgemm(
 ) -> NDArray[Any]:
     """Return alpha * op(a) @ op(b) + beta * c in float32; op transposes where asked for.
 
-    op(a) is (M, K), op(b) (K, N), both float32; ``c`` (M, N) float32, where given, takes the result. Without a threadpool
+    op(a) is (M, K), op(b) (K, N), both float32; ``c`` (M, N) float32, if given, takes the result. Without a threadpool
     the calling thread computes; an asynchronous pool is waited for. Raises ValueError naming the argument.
     """
     import numpy
@@ -78,7 +78,7 @@ def gemm_u8s8s32(
 ) -> NDArray[Any]:
     """Return alpha * (op(a) - ao) @ (op(b) - bo) + beta * c + co in int32.
 
-    op(a) is (M, K) uint8, op(b) (K, N) int8; ``c`` (M, N) int32, where given, takes the result. ``co`` is one value
+    op(a) is (M, K) uint8, op(b) (K, N) int8; ``c`` (M, N) int32, if given, takes the result. ``co`` is one value
     (``offsetc`` "F"), one a column ("R", N values) or one a row ("C", M values). Sums are exact modulo 2**32; with other
     factors than alpha 1 and beta 0 or 1, they are scaled in float64, rounded to even and saturated. Threads as for
     `sgemm`. Raises ValueError naming the argument. Definition: oneDNN's ``dnnl_gemm_u8s8s32``, row-major.
@@ -146,7 +146,7 @@ def _integer_gemm(
 
 
 def _factor(name: str, given: Any, dtype: str, transposed: bool) -> NDArray[Any]:
-    """Return a factor as it is multiplied, (rows, columns), copied only where its elements are not evenly spaced."""
+    """Return a factor in its multiplied form, (rows, columns), copied only if its elements are not evenly spaced."""
     import numpy
 
     array = numpy.asarray(given)
@@ -199,7 +199,7 @@ def _desc(array: NDArray[Any]) -> MemoryDesc:
 
 
 class _Products:
-    """The engine of this process's products, and those of their primitives that were used lately."""
+    """The engine of this process's products, and their last used primitives."""
 
     def __init__(self) -> None:
         self.engine = Engine("cpu")
@@ -210,7 +210,7 @@ class _Products:
         return self._primitive(src, weights, dst, attr)
 
     def memory(self, desc: MemoryDesc, array: NDArray[Any]) -> Memory:
-        """Return the memory that an array lies in, which it keeps alive: whoever waits may be interrupted."""
+        """Return an array's bytes as a memory, which keeps the array alive in case the wait is interrupted."""
         block: Any = (ctypes.c_char * desc.nbytes).from_address(array.ctypes.data)
         block.keeps = array
         return Memory(desc, self.engine, block)

@@ -87,7 +87,7 @@ CASES: list[tuple[tuple[str, ...], dict[str, str], int, tuple[str, ...]]] = [
     ((*RUN, "--workers", "100000"), {}, 2, ("workers: expected integer from 0 to 1024, got 100000",)),
     ((*RUN, "--nonsense"), {}, 2, ("unrecognized arguments: --nonsense", "poolrt --help")),
     ((*RUN, "--engine", "cuda"), {}, 2, ("engine: expected 'cpu', 'opencl' or 'opencl:INDEX', got 'cuda'",)),
-    ((*RUN, "--engine", "opencl:99"), {}, 1, ("there is no engine opencl:99, but opencl:0 ",)),
+    ((*RUN, "--engine", "opencl:99"), {}, 1, ("there is no engine opencl:99; there is opencl:0 ",)),
     (
         (*RUN, "--engine", "opencl"),
         {"OCL_ICD_VENDORS": "/nonexistent", "POCL_DEVICES": "none"},

@@ -1,4 +1,4 @@
-"""Descriptors: pure, hashable data that says what is computed, on what memory."""
+"""Descriptors: hashable data that defines a computation and its memory."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class Arg(IntEnum):
-    """What a memory is to a primitive. Recurrent operations use SRC as src_layer, SRC_1 as src_iter, and so on."""
+    """The role of a memory in a primitive. Recurrent operations use SRC as src_layer, SRC_1 as src_iter, and so on."""
 
     SRC = 1
     SRC_1 = 2
@@ -57,7 +57,7 @@ def zero_points_of(arg: int) -> int:
 
 
 def argument_name(arg: int) -> str:
-    """Return what people call an argument: ``src``, ``multiple_src 2``, ``scales of weights``, ``post_op 0 src_1``."""
+    """Return an argument's name: ``src``, ``multiple_src 2``, ``scales of weights``, ``post_op 0 src_1``."""
     if arg >= Arg.POST_OP:
         return f"post_op {arg // Arg.POST_OP - 1} {argument_name(arg % Arg.POST_OP)}"
     for base, what in ((Arg.ATTR_ZERO_POINTS, "zero points of "), (Arg.ATTR_SCALES, "scales of ")):

@@ -20,12 +20,12 @@ _ALGORITHMS: Final = {"eltwise": ELTWISE_ALGORITHMS, "binary": BINARY_ALGORITHMS
 POST_OP_KINDS: Final = tuple(_ALGORITHMS)
 FPMATH_MODES: Final = ("strict", "bf16", "f16", "any")
 SCRATCHPAD_MODES: Final = ("library", "user")
-#: oneDNN's limit of the length of a chain.
+#: oneDNN's limit for the length of a chain.
 MAX_POST_OPS: Final = 32
 
 
 def eltwise_algorithm(name: str) -> str:
-    """Return an eltwise algorithm's name as it is kept here: oneDNN's ``soft_relu`` is ``softplus``."""
+    """Return an eltwise algorithm's own name: ``softplus`` for oneDNN's ``soft_relu``."""
     return "softplus" if name == "soft_relu" else name
 
 
@@ -33,7 +33,7 @@ def eltwise_algorithm(name: str) -> str:
 class PostOp:
     """One step of the chain: ``eltwise`` (algorithm, alpha, beta), ``binary`` (algorithm, second source) or ``sum``.
 
-    A sum adds alpha * (dst - beta) with dst's former content, read as ``dtype`` where given: see `accumulate`.
+    A sum adds alpha * (dst - beta) with dst's former content, read as ``dtype`` if given: see `accumulate`.
     """
 
     kind: str
@@ -52,7 +52,7 @@ class PostOp:
         if self.algorithm not in known:
             raise ValueError(f"algorithm: unknown {self.kind} algorithm {self.algorithm!r}; known: {', '.join(known)}")
         if (self.src1 is not None) != (self.kind == "binary"):
-            raise ValueError("src1: a binary post-op needs one, other post-ops take none")
+            raise ValueError("src1: expect one for a binary post-op, none for another")
         if self.dtype:
             if self.kind != "sum":
                 raise ValueError("dtype: only a sum post-op has a data type")
@@ -80,9 +80,9 @@ class PrimitiveAttr:
     """Attributes of a primitive.
 
     ``post_ops`` are applied in order. ``scales`` multiply sources and divide dst; ``zero_points`` are subtracted from
-    sources and added to dst. ``fpmath_mode`` says which data types f32 may be computed in, ``scratchpad_mode`` who
-    provides scratch memory (``user``: the argument `Arg.SCRATCHPAD`), ``deterministic`` asks for equal results of equal
-    runs. Raises ValueError naming the argument.
+    sources and added to dst. ``fpmath_mode`` names the data types that f32 may be computed in, ``scratchpad_mode`` the
+    provider of scratch memory (``user``: the argument `Arg.SCRATCHPAD`); ``deterministic`` requires equal results of
+    equal runs. Raises ValueError naming the argument.
     """
 
     post_ops: tuple[PostOp, ...] = ()
@@ -91,7 +91,7 @@ class PrimitiveAttr:
     fpmath_mode: str = "strict"
     scratchpad_mode: str = "library"
     deterministic: bool = False
-    #: Computed once: attributes are often kept while the operation that they belong to is described again and again.
+    #: Computed once: users often keep attributes and describe an operation with them many times.
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -105,7 +105,7 @@ class PrimitiveAttr:
             if getattr(self, name) not in known:
                 raise ValueError(f"{name}: unknown {getattr(self, name)!r}; known: {', '.join(known)}")
         if not isinstance(self.deterministic, bool):
-            # What only compares equal, such as 1, would make a key of its own.
+            # A value that only compares equal, such as 1, would make another key.
             raise ValueError(f"deterministic: expect a bool, got {self.deterministic!r}")
         modes = self.fpmath_mode, self.scratchpad_mode, self.deterministic
         object.__setattr__(self, "_hash", hash((self.post_ops, self.scales, self.zero_points, modes)))
@@ -119,14 +119,14 @@ class PrimitiveAttr:
 
     @property
     def is_plain(self) -> bool:
-        """Whether nothing is asked for that changes what is computed, post-ops aside."""
+        """Whether there are neither scales nor zero points."""
         return not (self.scales or self.zero_points)
 
     def memories(self, described: dict[int, MemoryDesc]) -> dict[int, MemoryDesc]:
         """Return the memory descriptors of all arguments that attributes add to those of an operation.
 
-        Constant scales and zero points are none. Raises ValueError where such are given for an argument that the operation
-        does not have, or not as many as it needs.
+        Constant scales and zero points are no arguments. Raises ValueError for scales or zero points of an argument that the
+        operation does not have, and for a wrong number of them.
         """
         extra = {post_op_src(i): p.src1 for i, p in enumerate(self.post_ops) if p.src1 is not None}
         for name, kind in KINDS.items():

@@ -1,4 +1,4 @@
-"""Decide whether two layouts of one tensor are the same bytes, so that no reorder is needed between them."""
+"""Whether two layouts of one tensor are the same bytes, so that no reorder is needed between them."""
 
 from __future__ import annotations
 

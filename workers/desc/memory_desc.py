@@ -4,8 +4,8 @@ A layout is a *format tag* in oneDNN's notation: letters name the dimensions (``
 order in memory, outermost first. A capital letter says that the dimension is also blocked, and each ``<n><letter>``
 at the end is an inner block: ``aBcd16b`` (nChw16c) keeps 16 channels side by side. A blocked dimension is padded up to
 a multiple of its blocks; the padding holds zeros. ``any`` leaves the choice to the implementation. A layout can be
-given by *strides* instead, with gaps between elements where they are larger than needed; dense ones become a tag. A
-stride of 0 reads one element again and again along a dimension; nothing is written to such memory.
+given by *strides* instead; larger ones than needed leave gaps between elements, dense ones become a tag. A stride of 0
+repeats one element along a dimension; such memory is only read.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ ALIASES: Final[dict[str, str]] = {
 _TAG: Final = re.compile(r"([A-La-l]+)((?:[0-9]+[a-l])*)")
 _BLOCK: Final = re.compile(r"([0-9]+)([a-l])")
 MAX_DIMS: Final = 12
-#: Stands in a tag's place where only strides tell the layout.
+#: The tag of a layout that only strides describe.
 STRIDED: Final = "strided"
 
 
@@ -50,7 +50,7 @@ class Layout(NamedTuple):
     blocks: tuple[tuple[int, int], ...]
 
     def block_of(self, dim: int) -> int:
-        """Return the product of the inner blocks of a dimension, 1 where it is not blocked."""
+        """Return the product of the inner blocks of a dimension, 1 if it is not blocked."""
         return math.prod(size for d, size in self.blocks if d == dim)
 
 
@@ -61,7 +61,7 @@ def plain_tag(ndims: int) -> str:
 
 @lru_cache(maxsize=1024)
 def parse_tag(tag: str, ndims: int) -> Layout:
-    """Parse a format tag (or alias) for a rank. Raises ValueError saying what is wrong with it."""
+    """Parse a format tag (or alias) for a rank. Raises ValueError naming what is wrong."""
     text = ALIASES.get(tag, tag)
     match = _TAG.fullmatch(text) if ndims else None
     if ndims == 0 and text == "":
@@ -80,7 +80,7 @@ def parse_tag(tag: str, ndims: int) -> Layout:
 
 
 def _dense_tag(dims: tuple[int, ...], strides: tuple[int, ...]) -> str:
-    """Return the tag of dense strides: row-major where it can be, an extent of 1 staying before its next dimension."""
+    """Return the tag of dense strides: row-major if possible; an extent of 1 stays before its next dimension."""
     if 0 in dims:
         return plain_tag(len(dims))
     order = sorted((d for d in range(len(dims)) if dims[d] > 1), key=lambda d: -strides[d])
@@ -199,7 +199,7 @@ class MemoryDesc:
 
 @lru_cache(maxsize=4096)
 def _described(given: tuple[int, ...], dtype: object, tag: str, strides: tuple[int, ...]) -> MemoryDesc:
-    """Return the normalised descriptor. Making one anew takes longer than everything else that a cache hit does."""
+    """Return the normalised descriptor. Kept, because making one takes longer than the rest of a cache hit."""
     dims = tuple(int(d) for d in given)
     if len(dims) > MAX_DIMS:
         raise ValueError(f"a memory descriptor has at most {MAX_DIMS} dimensions, got {len(dims)}")
@@ -232,6 +232,6 @@ def _normalised(dims: tuple[int, ...], tag: str, strides: tuple[int, ...]) -> tu
         step = stride * size
         reach += stride * (size - 1)
     if 0 in dims or dense:
-        # An extent of 1 may have any stride; it takes its place among the others.
+        # An extent of 1 may have any stride, so it does not make a layout sparse.
         return _dense_tag(dims, strides), ()
     return STRIDED, tuple(s if d > 1 else 1 for s, d in zip(strides, dims, strict=True))

@@ -1,4 +1,4 @@
-"""What all operation descriptors share: named fields for keys, a wire form, and checks of arguments.
+"""The base of all operation descriptors: named fields for keys, a wire form, and checks of arguments.
 
 Meanings follow oneDNN: dilation 0 is a dense kernel, paddings are given per side, pooling's average includes or
 excludes padding, LRN runs across channels. Every descriptor validates itself and raises ValueError naming the argument.
@@ -40,7 +40,7 @@ OPERATIONS: Final = {
     "lstm": "Lstm",
     "gru": "Gru",
 }
-#: What else is created and cached as a primitive is; graphs know none of these.
+#: Operations of poolrt's own, created and cached like the others; graphs have none of these.
 INTERNAL: Final = {"region_loop": "RegionLoop", "padding": "Padding"}
 #: oneDNN's propagation kinds; ``backward`` is data and weights at once.
 PROP_KINDS: Final = ("forward_inference", "forward_training", "backward_data", "backward_weights", "backward")
@@ -68,11 +68,11 @@ class OpDesc:
 
     @property
     def is_training(self) -> bool:
-        """Whether a forward operation keeps what its backward operation needs."""
+        """Whether a forward operation writes what its backward operation needs."""
         return getattr(self, "prop", None) == "forward_training"
 
     def memories(self) -> dict[int, MemoryDesc]:
-        """Return the memory descriptor of each execution argument (those that attributes add aside)."""
+        """Return the memory descriptor of each execution argument, without those that attributes add."""
         raise NotImplementedError  # every operation defines it
 
     def outputs(self) -> tuple[int, ...]:
@@ -101,7 +101,7 @@ def one_of(name: str, value: str, known: tuple[str, ...]) -> None:
 
 
 def complete_gradients(op: Any) -> None:
-    """Describe the gradients of src and dst like these where a backward operation leaves them out; refuse them else."""
+    """Give missing gradients of a backward operation the descriptors of src and dst; refuse gradients of a forward one."""
     for name in ("src", "dst"):
         gradient = getattr(op, f"diff_{name}")
         if op.is_forward:

@@ -1,4 +1,4 @@
-"""Scales and zero points of an argument: given at execution, or constants of the primitive."""
+"""Scales and zero points of an argument: execution arguments, or constants of the primitive."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ KINDS: Final = {"scales": Kind("f32", scales_of, "f"), "zero_points": Kind("s32"
 
 @dataclass(frozen=True, slots=True)
 class Quantisation:
-    """Scales or zero points of one argument: bit d of ``mask`` says that they vary along dimension d of it.
+    """Scales or zero points of one argument: bit d of ``mask`` is set if they vary along its dimension d.
 
     There is one value for all of the tensor (mask 0), or a row-major tensor of the masked dimensions. They are given
     when a primitive is executed, as the argument `scales_of(arg)` (f32) or `zero_points_of(arg)` (s32), or here as
-    ``values``: then they are constants, part of the key, and lie in the memory of each engine that uses the primitive.
+    ``values``: then they are constants, part of the key, in the memory of each engine that uses the primitive.
     """
 
     arg: int
@@ -65,7 +65,7 @@ class Quantisation:
     def desc(self, quantised: MemoryDesc, dtype: str) -> MemoryDesc:
         """Return the memory descriptor of the values for an argument described by ``quantised``: of rank 1.
 
-        Raises ValueError where the mask names a dimension that the argument does not have.
+        Raises ValueError if the mask names a dimension that the argument does not have.
         """
         if self.mask >> quantised.ndims:
             raise ValueError(f"mask: {self.mask:#x} names a dimension that {quantised} does not have")
@@ -76,7 +76,7 @@ class Quantisation:
         return MemoryDesc((count,), dtype)
 
     def packed(self, name: str) -> bytes:
-        """Return the values of ``scales`` or ``zero_points`` as they lie in memory."""
+        """Return the values of ``scales`` or ``zero_points`` in their layout in memory."""
         return struct.pack(f"<{len(self.values)}{KINDS[name].letter}", *self.values)
 
 

@@ -1,1 +1,1 @@
-"""Engines: devices, what identifies them in a key, and how they realize binaries."""
+"""Engines: devices, their identity in a key, and the realization of binaries on them."""

@@ -1,4 +1,4 @@
-"""The CPU engine of one process: realizes native objects and keeps each one mapped once, however many primitives use it."""
+"""The CPU engine of a process: maps each native object once, however many primitives use it."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from .realized import Realized
 
 
 class CpuEngine:
-    """Maps native kernels into this process. Those that nobody uses are unmapped, but for the ``kept`` last used ones."""
+    """Maps native kernels into this process. Unused ones are unmapped, except the ``kept`` last used."""
 
     def __init__(self, kept: int = 0) -> None:
         self._kernels: Realized[NativeKernel] = Realized(load_object, kept)
 
     def realize(self, binary: bytes) -> NativeKernel:
-        """Return the callable kernel of a native object. Raises ObjectError where the object is malformed."""
+        """Return the callable kernel of a native object. Raises ObjectError if the object is malformed."""
         return self._kernels.get(binary)

@@ -1,7 +1,7 @@
 """Read an x86-64 ELF relocatable object, as `codegen` emits it, into checked plain data.
 
 Guarantees: every offset, size and index is checked before it is used and the work is bounded by the length of the file,
-so malformed bytes give `ObjectError`, never a crash or an endless loop. Nothing is mapped or executed here.
+so malformed bytes raise `ObjectError`, never a crash or an endless loop. Nothing is mapped or executed here.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _GLOBAL_FUNCTION: Final = 1 << 4 | 2
 
 
 class ObjectError(ValueError):
-    """A native object cannot be loaded. Raised while it is read or mapped; says what is wrong with it."""
+    """A native object cannot be loaded. Raised while it is read or mapped, naming what is wrong."""
 
 
 class Section(NamedTuple):
@@ -51,7 +51,7 @@ class Section(NamedTuple):
 
 
 class Symbol(NamedTuple):
-    """What a relocation points to: a place in a section of this object, or a name that the loader resolves."""
+    """The target of a relocation: an offset in a section of this object, or a name that the loader resolves."""
 
     name: str
     section: int | None
@@ -59,7 +59,7 @@ class Symbol(NamedTuple):
 
 
 class Relocation(NamedTuple):
-    """Write the address of a symbol plus ``addend`` into a section, in the way that ``kind`` says."""
+    """Write the address of a symbol plus ``addend`` into a section, encoded by ``kind``."""
 
     section: int
     offset: int
@@ -78,7 +78,7 @@ class ElfObject(NamedTuple):
 
 
 def read_object(binary: bytes) -> ElfObject:
-    """Read and check an object. Raises ObjectError saying what is wrong."""
+    """Read and check an object. Raises ObjectError naming what is wrong."""
     try:
         return _Reader(binary).read()
     except struct.error as error:

@@ -25,10 +25,10 @@ def engine_kind(kind: str) -> str:
 
 
 class Engine:
-    """One device, with all that this process keeps on it: mapped kernels, or an OpenCL context and its programs.
+    """One device, with this process's objects on it: mapped kernels, or an OpenCL context and its programs.
 
-    Descriptors, keys and cached primitives know its `target` only, so what was created through one engine serves every
-    other of an equal target, in this process or another. It can be used from several threads.
+    Descriptors, keys and cached primitives know only its `target`, so a primitive created through one engine serves every
+    other engine of an equal target, in this process or another. Any number of threads may use it.
     """
 
     __slots__ = ("__weakref__", "_device", "index", "kind", "target", "verbose")
@@ -39,11 +39,11 @@ class Engine:
         ``kept`` is the number of kernels that stay realized after their last use.
 
         The first OpenCL engine of a process starts the drivers, their CPU devices with as many threads as this process
-        may use cores. Raises ValueError naming the argument, and EngineUnavailable where there is no such device.
+        may use cores. Raises ValueError naming the argument, and EngineUnavailable if there is no such device.
         """
         self.kind = engine_kind(kind)
         self.index = index
-        #: The writer of verbose lines, kept at hand: a hit in the primitive cache asks it first.
+        #: The writer of verbose lines, kept here because every hit in the primitive cache needs it.
         self.verbose = writer()
         self._device: CpuEngine | OpenClEngine
         if kind == "cpu":
@@ -68,14 +68,14 @@ class Engine:
 
     @property
     def cpu(self) -> CpuEngine:
-        """What realizes native kernels. Raises ValueError for an engine of another kind."""
+        """The CPU device, which realizes native kernels. Raises ValueError for an engine of another kind."""
         if not isinstance(self._device, CpuEngine):
             raise ValueError(f"engine: expect one of kind cpu, got {self}")
         return self._device
 
     @property
     def opencl(self) -> OpenClEngine:
-        """Context and queue on an OpenCL device. Raises ValueError for an engine of another kind."""
+        """The OpenCL device with its context and queue. Raises ValueError for an engine of another kind."""
         if isinstance(self._device, CpuEngine):
             raise ValueError(f"engine: expect one of kind opencl, got {self}")
         return self._device

@@ -1,7 +1,7 @@
 """Map a native object into this process without a compiler, a linker, a temporary file or dlopen: in under a ms.
 
-Guarantees: malformed bytes give `ObjectError`; only the listed C and math symbols are resolved; no page is ever
-writable and executable. What the machine code itself does is not checked: an object must come from a verified entry.
+Guarantees: malformed bytes raise `ObjectError`; only the listed C and math symbols are resolved; no page is ever both
+writable and executable. Limitation: the machine code itself is not checked, so an object must come from a verified entry.
 """
 
 from __future__ import annotations
@@ -63,15 +63,15 @@ class NativeKernel:
 
 
 def load_object(binary: bytes) -> NativeKernel:
-    """Map an object and return its kernel. Raises ObjectError, or OSError where memory is refused."""
+    """Map an object and return its kernel. Raises ObjectError, and OSError if the kernel refuses memory."""
     return _Mapping(read_object(binary)).kernel()
 
 
 class _Mapping:
     """One reservation of three groups of pages: code with its stubs, constants with the addresses, writable data.
 
-    A call of the C library goes through a stub in the code, which jumps to an address in the constants: a library may
-    lie further away than the 2 GiB that a call reaches.
+    A call of the C library goes through a stub in the code, which jumps to an address in the constants: a library may be
+    further away than the 2 GiB that a call reaches.
     """
 
     def __init__(self, elf: ElfObject) -> None:
@@ -131,7 +131,7 @@ class _Mapping:
         self._memory[place : place + width] = (value % (1 << 8 * width)).to_bytes(width, "little")
 
     def _place(self, symbol: Symbol) -> int:
-        """Return where a symbol lies in the reservation; for one outside of it, where its stub lies."""
+        """Return the offset of a symbol in the reservation, or of its stub if the symbol is outside."""
         if symbol.section is None:
             return self._stubs[symbol.name]
         return self._places[symbol.section] + symbol.offset
@@ -140,7 +140,7 @@ class _Mapping:
         return self._resolved[symbol.name] if symbol.section is None else self._base + self._place(symbol)
 
     def _slot(self, symbol: Symbol) -> int:
-        """Return where the address of a symbol lies in the table of addresses."""
+        """Return the offset of the slot that holds a symbol's address in the table of addresses."""
         key = symbol.name, symbol.section, symbol.offset
         slot = self._slots.get(key)
         if slot is None:

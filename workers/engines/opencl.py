@@ -1,7 +1,7 @@
-"""OpenCL devices of this process, and the engine that owns context and queue on one of them.
+"""OpenCL devices of this process, and the engine that owns a context and a queue on one of them.
 
-Drivers are started once a process, on first use, and read their settings then: the first caller decides the number of
-threads. A process forked from one that has used OpenCL must not use it (PoCL hangs), which gives an error here.
+Drivers start once in a process, on first use, and read their settings then: the first caller decides the number of threads.
+A process forked from one that has used OpenCL must not use it, because PoCL hangs; `runtime` raises an error instead.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _NO_CACHE: Final = "PYOPENCL_NO_CACHE"
 
 
 class EngineUnavailable(RuntimeError):
-    """There is no such OpenCL engine in this process. Names what was found, and why devices were left out."""
+    """There is no such OpenCL engine in this process. Names the devices found and why others were left out."""
 
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A device that can be used: the driver's handle and the target that its binaries are made for."""
+    """A usable device: the driver's handle and the target that its binaries are made for."""
 
     handle: pyopencl.Device
     target: Target
@@ -42,7 +42,7 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """The drivers of one process: usable devices in a stable order, and why others are not among them."""
+    """The drivers of one process: usable devices in a stable order, and the reasons why others were refused."""
 
     process: int
     threads: int
@@ -59,25 +59,25 @@ def runtime(threads: int = 1) -> Runtime:
     started = _process().start(max(1, threads))
     if started.process != os.getpid():
         raise EngineUnavailable(
-            f"process {os.getpid()} was forked from one that uses OpenCL: start it with spawn or forkserver"
+            f"process {os.getpid()} was forked from a process that uses OpenCL: start it with spawn or forkserver"
         )
     return started
 
 
 def count() -> int:
-    """Return the number of usable OpenCL devices, 0 where there is no driver."""
+    """Return the number of usable OpenCL devices, 0 without a driver."""
     return len(runtime().devices)
 
 
 def opencl_target(index: int = 0) -> Target:
-    """Return the target of device ``index``. Raises EngineUnavailable where there is no such device."""
+    """Return the target of device ``index``. Raises EngineUnavailable if there is no such device."""
     return _device(runtime(), index).target
 
 
 class OpenClEngine:
     """One device with a context and an in-order queue of its own; realizes each program binary once.
 
-    Programs that nobody uses are released, but for the ``kept`` last used ones.
+    Unused programs are released, except the ``kept`` last used ones.
     """
 
     def __init__(self, index: int = 0, threads: int = 1, kept: int = 0) -> None:
@@ -89,12 +89,12 @@ class OpenClEngine:
         self.device = device.handle
         self.context = cl.Context([device.handle])
         self.queue = self.new_queue(profiling=verbose().executes)
-        #: Whether the device works on host memory, once that has been tried: see `shares_host_memory`.
+        #: Whether the device works on host memory, None before the first trial: see `shares_host_memory`.
         self.shares_memory: bool | None = None
         self._programs: Realized[pyopencl.Program] = Realized(partial(_realize, self.context, self.device), kept)
 
     def new_queue(self, profiling: bool = False) -> pyopencl.CommandQueue:
-        """Return another in-order queue on the device; with ``profiling`` its events know their times."""
+        """Return another in-order queue on the device; with ``profiling`` its events record their times."""
         import pyopencl as cl
 
         if profiling:
@@ -102,7 +102,7 @@ class OpenClEngine:
         return cl.CommandQueue(self.context, self.device)
 
     def realize(self, binary: bytes) -> pyopencl.Program:
-        """Return the program of a binary made for this engine's target. Raises RealizeError where it is refused."""
+        """Return the program of a binary made for this engine's target. Raises RealizeError if the driver refuses it."""
         return self._programs.get(binary)
 
 
@@ -137,9 +137,9 @@ def _process() -> _Process:
 
 
 def _import_wrapper() -> None:
-    """Import pyopencl, and have it make anew what calls kernels, which it else unpickles from a folder of the user.
+    """Import pyopencl without its cache: it would unpickle the code that calls kernels from a folder of the user.
 
-    What lies there is not authenticated, and would be executed. Where the caller has imported pyopencl, it has chosen.
+    Files there are not authenticated and would be executed. If the caller has imported pyopencl before, its setting stays.
     """
     before = os.environ.get(_NO_CACHE)
     os.environ[_NO_CACHE] = "1"
@@ -159,7 +159,7 @@ def _devices() -> tuple[tuple[Device, ...], tuple[str, ...]]:
     refused: list[str] = []
     try:
         platforms = cl.get_platforms()
-    except cl.Error as error:  # the loader's way to say that there is none
+    except cl.Error as error:  # the loader raises this if there is no platform
         return (), (str(error),)
     for platform in sorted(platforms, key=lambda p: (p.name, p.vendor, p.version)):
         try:
@@ -191,7 +191,7 @@ def _usable(handle: pyopencl.Device) -> Device:
 
 
 def _try_compiler(handle: pyopencl.Device) -> None:
-    """Raise EngineUnavailable where a device cannot compile anything."""
+    """Raise EngineUnavailable if a device cannot compile an empty kernel."""
     import pyopencl as cl
 
     try:
@@ -206,7 +206,7 @@ def _device(drivers: Runtime, index: int) -> Device:
     names = [f"opencl:{i} {dict(d.target.device)['name']}" for i, d in enumerate(drivers.devices)]
     refused = f" (left out: {'; '.join(drivers.refused)})" if drivers.refused else ""
     if names:
-        raise EngineUnavailable(f"there is no engine opencl:{index}, but {', '.join(names)}{refused}")
+        raise EngineUnavailable(f"there is no engine opencl:{index}; there is {', '.join(names)}{refused}")
     raise EngineUnavailable(
         f"there is no OpenCL device{refused}; install a driver, such as pip install 'pyopencl[pocl]', and see poolrt doctor"
     )

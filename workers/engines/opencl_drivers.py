@@ -1,7 +1,7 @@
-"""Where the OpenCL loader looks for drivers: those of the system, and Intel's CPU driver where its wheels are.
+"""The drivers that the OpenCL loader finds: those of the system, and Intel's CPU driver if its wheels are installed.
 
-The loader finds the PoCL of pyopencl's wheel by itself. Intel's wheels register their driver for the whole system or
-not at all, so that of a virtual environment is named here, beside those of the system, unless the user has chosen.
+The loader finds the PoCL of pyopencl's wheel by itself. Intel's wheels register their driver for the whole system or not
+at all. This module therefore names a virtual environment's driver beside those of the system, unless the user has chosen.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import MutableMapping
 from pathlib import Path
 from typing import Final
 
-#: The loader's variables: where one is set, the user has chosen the drivers.
+#: The loader's variables: if one is set, the user has chosen the drivers.
 CHOICES: Final = ("OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH", "OCL_ICD_FILENAMES")
 SYSTEM: Final = Path("/etc/OpenCL/vendors")
 _INTEL: Final = "lib/libintelocl.so"
@@ -26,7 +26,7 @@ def announce_drivers(
 ) -> bool:
     """Name the drivers of wheels under ``prefix`` to the loader, through files in ``folder``. Return whether any are.
 
-    Must be called before the loader is first used. ``prefix`` is this interpreter's environment unless given.
+    Call it before the loader is first used. ``prefix`` is by default this interpreter's environment.
     """
     variables = os.environ if environ is None else environ
     library = (prefix or Path(sys.prefix)) / _INTEL

@@ -1,7 +1,7 @@
-"""The identity of an OpenCL device: named fields on which its binaries depend, equal in every process and equal host.
+"""The identity of an OpenCL device: the named fields that its binaries depend on, the same in all processes and like hosts.
 
 Ordinals, host names, addresses and the number of threads are left out: a binary serves any device with these fields.
-Some drivers hide the instruction set from their version, so where the host is the device its features are a field.
+Some drivers' versions do not name the instruction set; if the host is the device, its features are therefore a field.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _DEVICE_UUID: Final = 0x106A
 def device_identity(
     device: pyopencl.Device, processor: str | None, environ: Mapping[str, str] | None = None
 ) -> tuple[tuple[str, str], ...]:
-    """Return the named fields of a device; ``processor`` is the name given to a PoCL device that did not know it."""
+    """Return the named fields of a device; ``processor`` is the name that a PoCL device was given, if it was wrong."""
     import pyopencl as cl
 
     variables = os.environ if environ is None else environ
@@ -79,7 +79,7 @@ def processor_flags() -> frozenset[str]:
 
 
 def _uuid(device: pyopencl.Device) -> str:
-    """Return the device's UUID where the driver knows one; PoCL does not."""
+    """Return the device's UUID, empty for PoCL and other drivers that have none."""
     if device.platform.name == POCL:
         return ""
     ask = ctypes.CDLL(import_module("pyopencl._cl").__file__).clGetDeviceInfo
@@ -90,7 +90,7 @@ def _uuid(device: pyopencl.Device) -> str:
 
 
 def _driver(platform: int) -> str:
-    """Return name and size of the driver's library: an ICD platform starts with a table of the driver's functions."""
+    """Return the name and size of the library whose functions an ICD platform's leading table points to."""
     table = ctypes.c_uint64.from_address(platform).value
     function = ctypes.c_uint64.from_address(table).value
     with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:

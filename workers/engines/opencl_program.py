@@ -1,7 +1,7 @@
 """Turn a program binary into kernels of this process's context, and set their arguments with explicit types.
 
-A kernel realized from a binary cannot be asked for the types of its arguments, so they follow the launch: whole numbers
-are ``long``, fractions ``float``, memory a buffer and a ``long`` offset in bytes.
+A kernel realized from a binary does not report the types of its arguments, so the launch decides them: whole numbers are
+``long``, fractions ``float``, memory is a buffer and a ``long`` offset in bytes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LARGEST: Final = 256 << 20
 
 
 class RealizeError(RuntimeError):
-    """A driver refuses a program binary, or a kernel is not in it. Raised while realizing; a miss of the right key."""
+    """A driver refuses a program binary, or it has no such kernel: its key missed something that the binary depends on."""
 
 
 def realize_program(
@@ -32,7 +32,7 @@ def realize_program(
         unpacking = zlib.decompressobj()
         binary = unpacking.decompress(compressed, largest)
     except zlib.error as error:
-        raise RealizeError(f"{len(compressed)} bytes are no compressed program binary: {error}") from error
+        raise RealizeError(f"{len(compressed)} bytes are not a compressed program binary: {error}") from error
     if not unpacking.eof:
         raise RealizeError(f"a program binary of {len(compressed)} bytes is cut short or has more than {largest} bytes")
     try:
@@ -46,7 +46,7 @@ def realize_program(
 
 
 def realize_kernel(program: pyopencl.Program, name: str) -> pyopencl.Kernel:
-    """Return a new kernel object, with arguments of its own. Raises RealizeError where the program has none such."""
+    """Return a new kernel object, with arguments of its own. Raises RealizeError if the program has none of this name."""
     import pyopencl as cl
 
     try:

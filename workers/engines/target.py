@@ -20,16 +20,16 @@ EXTENSIONS: Final[dict[str, str]] = {"avx512_vnni": "avx512vnni"}
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What code is made for: engine kind, runtime kind and a device identity of named fields, all stable across hosts.
+    """The machine that code is made for: engine kind, runtime kind and a device identity of named fields, stable across hosts.
 
-    ``threads`` are those that a program divides its work or its scratch memory by; 0 where it does not depend on them.
+    ``threads`` is the number that a program divides its work or scratch memory by; 0 if it does not depend on threads.
     """
 
     engine_kind: str
     runtime: str
     device: tuple[tuple[str, str], ...]
     threads: int = 0
-    #: Computed once: whatever is found by descriptors is found by their target too.
+    #: Computed once: every look-up by a descriptor hashes its target too.
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -59,22 +59,22 @@ class Target:
 
     @property
     def instructions(self) -> str:
-        """What code of a CPU target may use: the ISA level and, each after a ``+``, extensions."""
+        """The instructions that code of a CPU target may use: the ISA level and, each after a ``+``, extensions."""
         return "+".join((self.isa, *self.extensions))
 
     def only(self, extensions: tuple[str, ...]) -> Target:
-        """Return a CPU target without all other extensions: what code is made for that does not use them."""
+        """Return a CPU target with only these of its extensions: the target of code that uses no others."""
         if not self.extensions:
             return self
         kept = [e for e in self.extensions if e in extensions]
         return replace(self, device=_device(self.isa, kept))
 
     def on_threads(self, threads: int) -> Target:
-        """Return this target for programs that run on so many threads; 0 for those that do not depend on them."""
+        """Return this target for programs that divide by ``threads``; 0 for programs that do not depend on threads."""
         return self if threads == self.threads else replace(self, threads=threads)
 
     def serves(self, other: Target) -> bool:
-        """Return whether code that is made for another target runs on this one, on however many threads."""
+        """Return whether code made for another target runs on this one, on any number of threads."""
         return self is other or _serves(self, other)
 
     def isa_at_least(self, level: str) -> bool:

@@ -1,4 +1,4 @@
-"""Flags of normalisations, and the arguments that they bring."""
+"""Flags of normalisations, and the arguments that they add."""
 
 from __future__ import annotations
 

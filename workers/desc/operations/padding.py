@@ -12,7 +12,7 @@ from ..op_desc import OpDesc, require
 
 @dataclass(frozen=True, slots=True)
 class Padding(OpDesc):
-    """Zero the padding of dst; its elements stay as they are. A memory on bytes of the user's does it on a stream."""
+    """Zero the padding of dst and leave its elements as they are. `Memory` executes it on a user's stream."""
 
     kind: ClassVar[str] = "padding"
     dst: MemoryDesc

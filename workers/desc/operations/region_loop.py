@@ -1,4 +1,4 @@
-"""The region loop: no tensors, but the compiled loop of a threadpool, created and cached as a primitive is."""
+"""The region loop: the compiled loop of a threadpool, created and cached like a primitive, but without tensors."""
 
 from __future__ import annotations
 

@@ -15,8 +15,8 @@ class Reorder(OpDesc):
     """Copy a tensor into another layout or data type, or to another engine.
 
     A transposition is a reorder whose source tag names the permuted order. Values that dst's type cannot hold are
-    rounded to even and saturated. ``src_engine`` and ``dst_engine`` are engine kinds where the tensors lie on different
-    engines, of which one is no CPU; both are empty within one engine.
+    rounded to even and saturated. ``src_engine`` and ``dst_engine`` are engine kinds if the tensors are on different
+    engines, at least one of them no CPU; both are empty within one engine.
     """
 
     kind: ClassVar[str] = "reorder"
@@ -34,12 +34,12 @@ class Reorder(OpDesc):
         require(
             engines == ("", "") or ("opencl" in engines and "" not in engines),
             "dst_engine",
-            f"expect none for a reorder within one engine, else two of which one is no cpu, got {engines}",
+            f"expect none for a reorder within one engine, else two, at least one no cpu, got {engines}",
         )
 
     @property
     def is_cross_engine(self) -> bool:
-        """Whether the tensors lie on different engines."""
+        """Whether the tensors are on different engines."""
         return bool(self.dst_engine)
 
     def memories(self) -> dict[int, MemoryDesc]:

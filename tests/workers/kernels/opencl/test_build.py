@@ -97,7 +97,7 @@ except EngineUnavailable as error:
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        ("b'no binary at all'", "16 bytes are no compressed program binary"),
+        ("b'no binary at all'", "16 bytes are not a compressed program binary"),
         ("zlib.compress(b'no binary at all')", "the driver refuses a program binary of 16 bytes"),
         ("zlib.compress(bytes(1000))[:-9]", "is cut short"),
         ("zlib.compress(bytes(2001))", "has more than 2000 bytes"),
