@@ -20,14 +20,13 @@ _Describe: TypeAlias = Callable[[Operation, Sequence[MemoryDesc], Attrs, str], O
 
 
 def op_desc(kind: str, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str = "") -> OpDesc:
-    """Return the descriptor of one node: ``srcs`` and ``attrs`` as on the graph's wire, all memories row-major.
+    """Return the descriptor of one node, with row-major memories.
 
     ``dtype`` is the data type of the first result, or empty. Raises ValueError naming the wrong argument.
     """
     if kind not in _DESCRIBE:
         raise ValueError(f"kind: unknown operation {kind!r}; known: {', '.join((*_DESCRIBE, *movement.VIEWS))}")
-    settings = {name: tuple(v) if isinstance(v, list) else v for name, v in attrs.items()}
-    return _DESCRIBE[kind](getattr(desc, OPERATIONS[kind]), srcs, settings, dtype)
+    return _DESCRIBE[kind](getattr(desc, OPERATIONS[kind]), srcs, attrs, dtype)
 
 
 def infer(kind: str, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str = "") -> tuple[MemoryDesc, ...]:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from poolrt.graph.constant import Constant
 from poolrt.graph.inference.operands import operand_arguments, result_arguments
 from poolrt.graph.inference.operations import is_view, op_desc
+from poolrt.graph.wire_parser import parse
 from poolrt.workers.desc import MemoryDesc, PostOp, PrimitiveAttr, Quantisation, post_op_src, scales_of, zero_points_of
 from tests.references import converted, numpy_type, results
 
@@ -32,7 +33,10 @@ def run_wire(wire: dict[str, Any], constants: Sequence[Constant], inputs: Mappin
         assert (memory[nbytes:] == 0xA5).all()
         stored = memory[:nbytes].view(numpy_type(descs[number].dtype)).reshape(descs[number].dims)
         values[number] = held(stored, descs[number])
-    for kind, name, sources, outputs, attrs, post_ops, quantisation, *_ in wire["nodes"]:
+    for node, (kind, name, sources, outputs, _, post_ops, quantisation, *_) in zip(
+        parse(wire).nodes, wire["nodes"], strict=True
+    ):
+        attrs = node.attrs
         wanted = [descs[output] for output in outputs]
         if is_view(kind):
             found = [_view(kind, values[sources[0]], wanted[0].dims, attrs)]
@@ -55,7 +59,7 @@ def held(array: Array, desc: MemoryDesc) -> Array:
     return converted(array, desc.dtype)
 
 
-def _view(kind: str, array: Array, dims: tuple[int, ...], attrs: dict[str, Any]) -> Array:
+def _view(kind: str, array: Array, dims: tuple[int, ...], attrs: Mapping[str, Any]) -> Array:
     match kind:
         case "reshape":
             return array.reshape(dims)
