@@ -102,10 +102,10 @@ def measure(path: Path, workers: int | None, images: int, started: float) -> Fin
         for _ in model.map({expected.input_name: image} for _ in range(images)):
             pass
         rate = images / (time.perf_counter() - begun)
-        crew = pool.stats()["workers"]
+        processes = pool.stats()["workers"]
     best = np.argsort(output, axis=None)[::-1][:5]
     return {
-        "workers": [{"pid": worker["pid"], "numba_imported": worker["numba_imported"]} for worker in crew],
+        "workers": [{"pid": worker["pid"], "numba_imported": worker["numba_imported"]} for worker in processes],
         "load_s": model.report["load_s"],
         "first_s": first_s,
         "images_per_s": rate,
@@ -118,17 +118,17 @@ def measure(path: Path, workers: int | None, images: int, started: float) -> Fin
 
 def describe(order: str, found: Findings) -> list[str]:
     """Return the findings of one run as lines."""
-    made, crew = found["primitives"], found["workers"]
+    made, workers = found["primitives"], found["workers"]
     sources = ", ".join(f"{made[tier]} from {tier}" for tier in ("memory", "files", "redis") if made[tier])
     reused = f"{made['total'] - made['created']} ({sources})" if sources else "none"
-    with_numba = sum(worker["numba_imported"] for worker in crew)
+    with_numba = sum(worker["numba_imported"] for worker in workers)
     return [
-        f"\n{order} run, {temperature(found)}, in a new process with {len(crew)} workers",
+        f"\n{order} run, {temperature(found)}, in a new process with {len(workers)} workers",
         f"  time to load           {found['load_s']:.3f} s",
         f"  time to first result   {found['first_s']:.3f} s since the process was started",
         f"  rate                   {found['images_per_s']:.1f} images/s",
         f"  primitives             {made['total']}, created: {made['created']}, reused: {reused}",
-        f"  workers with numba     {with_numba} of {len(crew)}",
+        f"  workers with numba     {with_numba} of {len(workers)}",
         f"  top five               {', '.join(f'class {index} {value:.5f}' for index, value in found['top'])}",
         f"  largest error          {found['error']:.2e} against ONNX Runtime",
     ]

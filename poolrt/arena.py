@@ -29,10 +29,7 @@ class ArenaExhausted(MemoryError):
 
     def __init__(self, needed: int, largest: int, free: int, nbytes: int) -> None:
         super().__init__(needed, largest, free, nbytes)
-        self.needed = needed
-        self.largest = largest
-        self.free = free
-        self.nbytes = nbytes
+        self.needed, self.largest, self.free, self.nbytes = needed, largest, free, nbytes
 
     def __str__(self) -> str:
         return (

@@ -38,9 +38,7 @@ class ArenaFull(PoolError, MemoryError):
 
     def __init__(self, message: str, needed: int, free: int, arena: int) -> None:
         super().__init__(message)
-        self.needed = needed
-        self.free = free
-        self.arena = arena
+        self.needed, self.free, self.arena = needed, free, arena
 
 
 class WorkerLost(PoolError):
@@ -51,9 +49,7 @@ class WorkerLost(PoolError):
 
     def __init__(self, message: str, what: str, steps: int, attempts: int) -> None:
         super().__init__(message)
-        self.what = what
-        self.steps = steps
-        self.attempts = attempts
+        self.what, self.steps, self.attempts = what, steps, attempts
 
 
 class RunFailed(PoolError):
@@ -61,8 +57,7 @@ class RunFailed(PoolError):
 
     def __init__(self, message: str, type: str, log: str) -> None:
         super().__init__(message)
-        self.type = type
-        self.log = log
+        self.type, self.log = type, log
 
 
 class CreatorLost(PoolError):
@@ -70,8 +65,7 @@ class CreatorLost(PoolError):
 
     def __init__(self, message: str, primitive: str, attempts: int) -> None:
         super().__init__(message)
-        self.primitive = primitive
-        self.attempts = attempts
+        self.primitive, self.attempts = primitive, attempts
 
 
 class FunctionFailed(PoolError):

@@ -46,22 +46,13 @@ class Configuration(NamedTuple):
         """Return the configuration of settings; numbers that they leave open use each core of this process once."""
         cores = len(os.sched_getaffinity(0))
         workers, threads = quota(settings, cores)
-        store = settings.store_arguments()
+        store, resolved = settings.store_arguments(), ("workers", "threads", "creators", "store")
         return cls(
             workers=workers,
             threads=threads,
             creators=cores,
-            arena_bytes=settings.arena_bytes,
-            engine=settings.engine,
-            retries=settings.retries,
-            start_timeout_s=settings.start_timeout_s,
-            run_timeout_s=settings.run_timeout_s,
-            creation_limit_s=settings.creation_limit_s,
-            capacity=settings.capacity,
-            functions=settings.functions,
-            max_cpu_isa=settings.max_cpu_isa,
-            verbose=settings.verbose,
             store={**store, "home": os.path.abspath(store["home"])},
+            **{name: getattr(settings, name) for name in cls._fields if name not in resolved},
         )
 
 

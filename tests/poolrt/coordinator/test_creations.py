@@ -21,13 +21,13 @@ class _Bench:
 
     def come_up(self) -> list[int]:
         self.creations.schedule()
-        born = [step.peer for step in self.out if isinstance(step, Spawn) and step.role is Role.CREATOR]
+        spawned = [step.peer for step in self.out if isinstance(step, Spawn) and step.role is Role.CREATOR]
         self.out = [step for step in self.out if not isinstance(step, Spawn)]
         self.creations._out = self.out
-        for number in born:
+        for number in spawned:
             self.creations.mark_ready(number)
             self.creations.schedule()
-        return born
+        return spawned
 
     def sent(self) -> list[tuple[int, int, str]]:
         return [

@@ -53,7 +53,7 @@ class Bench:
         return number
 
     def ready(self, number: int) -> int:
-        """Wait until a process says that it is ready, and its fork server that it is born; return its process id."""
+        """Wait until a process is ready and its fork server has answered; return its process id."""
         said: list[list[Any]] = []
 
         def look() -> bool:
@@ -140,7 +140,7 @@ def test_a_killed_fork_server_takes_its_workers_with_it_and_another_is_there_whe
     assert is_alive(bench.ready(third))
 
 
-def test_processes_that_were_not_born_yet_when_their_fork_server_died_are_reported_once_each(bench: Bench) -> None:
+def test_processes_that_are_not_forked_yet_when_their_fork_server_exits_are_reported_once_each(bench: Bench) -> None:
     os.kill(children(os.getpid())[-1], signal.SIGSTOP)
     asked = [bench.spawn(Role.WORKER) for _ in range(3)]
     asked.append(bench.spawn(Role.CREATOR))
@@ -151,7 +151,7 @@ def test_processes_that_were_not_born_yet_when_their_fork_server_died_are_report
     assert len(bench.exited) == len(asked)
 
 
-def test_a_process_that_is_killed_before_it_is_born_ends_at_birth(bench: Bench) -> None:
+def test_a_process_that_is_killed_before_its_fork_is_killed_once_it_is_forked(bench: Bench) -> None:
     number = bench.spawn(Role.WORKER)
     bench.processes.kill(number)
     bench.turn_until(lambda: bench.exited == [number], "it is reported")

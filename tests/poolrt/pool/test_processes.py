@@ -10,7 +10,7 @@ import poolrt
 
 from .processes import family, relu_graph, wait_until
 
-#: About 280 births fill both directions of a fork server's connection; then each side would wait for the other.
+#: About 280 forks fill both directions of a fork server's connection; then each side would wait for the other.
 WORKERS = 350
 
 
