@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -12,6 +13,7 @@ from ..desc.codec import decode, encode
 from ..engines.target import Target
 from .contract import REFERENCE
 from .inference import refuse_beyond_inference
+from .reference.by_operation import reference
 
 if TYPE_CHECKING:
     from poolrt.cachestore import Key
@@ -80,19 +82,20 @@ class PrimitiveDesc:
         raise ValueError(f"no implementation {wire[3]!r} of {op.kind} for engine kind {wire[2][0]!r}")
 
 
+@lru_cache(maxsize=256)
 def implementations(kind: str, engine_kind: str) -> tuple[Implementation[Any], ...]:
     """Return the implementations of a primitive kind for an engine kind, best first; none if it has no such operation."""
     home = _HOMES.get(engine_kind)
     if home is None:
         return ()
+    listed: tuple[Implementation[Any], ...] = ()
     try:
-        module = import_module(f"{home}{kind}", __package__)
-    except ModuleNotFoundError as error:
+        listed = import_module(f"{home}{kind}", __package__).IMPLEMENTATIONS
+    except ModuleNotFoundError as error:  # there is only the reference
         if error.name is None or not error.name.endswith(f"{home.lstrip('.')}{kind}"):
             raise
-        return ()
-    listed: tuple[Implementation[Any], ...] = module.IMPLEMENTATIONS
-    return listed
+    last = reference(kind, engine_kind)
+    return listed if last is None else (*listed, last)
 
 
 def primitive_descs(op: OpDesc, attr: PrimitiveAttr, target: Target) -> list[PrimitiveDesc]:

@@ -8,7 +8,6 @@ from ...desc import Arg, BatchNormalization, PrimitiveAttr
 from ...engines.target import Target
 from ...kernels.spec import KernelSpec
 from ..program import Launch, LaunchArgument, Program
-from ..reference.normalization import ReferenceNormalization
 from .blocks import CHUNK, LANES, channel_tail, is_blocked, refuse_different, refuse_permuted
 from .chain import chain, chain_source, refuse_chain
 from .implementation import NativeImplementation
@@ -54,7 +53,4 @@ class NativeBatchNormalization(NativeImplementation[BatchNormalization]):
         return Program(kernels, (Launch(0, prepare, blocks), Launch(1, args, work)), scratchpad=3 * 4 * padded)
 
 
-IMPLEMENTATIONS = (
-    NativeBatchNormalization(),
-    ReferenceNormalization[BatchNormalization]("batch_normalization"),
-)
+IMPLEMENTATIONS = (NativeBatchNormalization(),)

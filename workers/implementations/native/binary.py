@@ -16,7 +16,6 @@ from ...engines.target import Target
 from ...kernels.spec import KernelSpec
 from ..layouts import follow
 from ..program import Launch, LaunchArgument, Program
-from ..reference.binary import ReferenceBinary
 from .blocks import CHUNK, LANES, channel_blocks, channel_tail, is_blocked, refuse
 from .chain import chain, chain_source, refuse_chain
 
@@ -139,4 +138,4 @@ def _axes(op: Binary) -> list[Axis]:
     return axes
 
 
-IMPLEMENTATIONS = (NativeBinary(), ReferenceBinary())
+IMPLEMENTATIONS = (NativeBinary(),)

@@ -9,7 +9,6 @@ from ...engines.target import Target
 from ...kernels.spec import KernelSpec
 from ..layouts import complete_sources
 from ..program import Launch, LaunchArgument, Program
-from ..reference.concat import ReferenceConcat
 from .blocks import CHUNK, LANES, is_blocked, refuse, refuse_different
 from .implementation import NativeImplementation
 
@@ -70,4 +69,4 @@ def _launch(sources: list[tuple[int, int, int]], row: int, lines: int) -> Launch
     return Launch(0, tuple(args), items)
 
 
-IMPLEMENTATIONS = (NativeConcat(), ReferenceConcat())
+IMPLEMENTATIONS = (NativeConcat(),)

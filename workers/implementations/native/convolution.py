@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ..nested.convolution import NestedConvolution
-from ..reference.convolution import ReferenceConvolution
 from .convolution_blocked import NativeBlockedConvolution
 from .convolution_depthwise import NativeDepthwiseConvolution
 from .convolution_direct import NativeDirectConvolution
@@ -17,5 +16,4 @@ IMPLEMENTATIONS = (
     NativeGatheredConvolution(),
     NestedConvolution("cpu"),
     NativeDirectConvolution(),
-    ReferenceConvolution(),
 )

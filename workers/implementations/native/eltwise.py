@@ -6,7 +6,6 @@ from ...desc import Arg, Eltwise, PrimitiveAttr
 from ...engines.target import Target
 from ...kernels.spec import KernelSpec
 from ..program import Launch, Program
-from ..reference.eltwise import ReferenceEltwise
 from .blocks import refuse, refuse_different, span
 from .chain import chain, chain_source, refuse_chain
 from .implementation import NativeImplementation
@@ -35,4 +34,4 @@ class NativeEltwise(NativeImplementation[Eltwise]):
         return Program((kernel,), (Launch(0, args, runs.work),))
 
 
-IMPLEMENTATIONS = (NativeEltwise(), ReferenceEltwise())
+IMPLEMENTATIONS = (NativeEltwise(),)

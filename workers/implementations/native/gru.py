@@ -4,6 +4,5 @@ from __future__ import annotations
 
 from ...desc import Gru
 from ..nested.recurrent import NestedRecurrent
-from ..reference.recurrent import ReferenceRecurrent
 
-IMPLEMENTATIONS = (NestedRecurrent[Gru]("cpu"), ReferenceRecurrent[Gru]("gru"))
+IMPLEMENTATIONS = (NestedRecurrent[Gru]("cpu"),)

@@ -8,7 +8,6 @@ from ...desc import InnerProduct, MemoryDesc, PrimitiveAttr
 from ...engines.target import Target
 from ..nested.inner_product import NestedInnerProduct
 from ..program import Program
-from ..reference.inner_product import ReferenceInnerProduct
 from .blocks import refuse
 from .convolution_chain import refuse_bounded
 from .product import Shape, describe
@@ -49,4 +48,4 @@ class NativeInnerProduct:
         return describe(shape, right, op.bias is not None, attr, target.isa)
 
 
-IMPLEMENTATIONS = (NativeInnerProduct(), NestedInnerProduct("cpu"), ReferenceInnerProduct())
+IMPLEMENTATIONS = (NativeInnerProduct(), NestedInnerProduct("cpu"))

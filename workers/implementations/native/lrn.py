@@ -8,7 +8,6 @@ from ...desc import Arg, Lrn, PrimitiveAttr
 from ...engines.target import Target
 from ...kernels.spec import KernelSpec
 from ..program import Launch, LaunchArgument, Program
-from ..reference.lrn import ReferenceLrn
 from .blocks import LANES, channel_blocks, channel_tail, is_blocked, refuse_different, refuse_permuted
 from .implementation import NativeImplementation
 
@@ -53,4 +52,4 @@ class NativeLrn(NativeImplementation[Lrn]):
         return Program((kernel,), (Launch(0, args, work),))
 
 
-IMPLEMENTATIONS = (NativeLrn(), ReferenceLrn())
+IMPLEMENTATIONS = (NativeLrn(),)

@@ -4,6 +4,5 @@ from __future__ import annotations
 
 from ...desc import Lstm
 from ..nested.recurrent import NestedRecurrent
-from ..reference.recurrent import ReferenceRecurrent
 
-IMPLEMENTATIONS = (NestedRecurrent[Lstm]("cpu"), ReferenceRecurrent[Lstm]("lstm"))
+IMPLEMENTATIONS = (NestedRecurrent[Lstm]("cpu"),)

@@ -7,7 +7,6 @@ import dataclasses
 from ...desc import Matmul, PrimitiveAttr
 from ...engines.target import Target
 from ..program import Program
-from ..reference.matmul import ReferenceMatmul
 from .blocks import refuse
 from .convolution_chain import refuse_bounded
 from .integer_product import NativeIntegerMatmul
@@ -43,9 +42,4 @@ class NativeMatmul:
         return describe(Shape.broadcast(op.src, op.weights, op.dst), op.weights, op.bias is not None, attr, target.isa)
 
 
-IMPLEMENTATIONS = (
-    NativeMatmul(),
-    NativeIntegerMatmul("vnni"),
-    NativeIntegerMatmul("pairs"),
-    ReferenceMatmul(),
-)
+IMPLEMENTATIONS = (NativeMatmul(), NativeIntegerMatmul("vnni"), NativeIntegerMatmul("pairs"))

@@ -9,7 +9,6 @@ from ...desc import Arg, Pooling, PrimitiveAttr
 from ...engines.target import Target
 from ...kernels.spec import KernelSpec
 from ..program import Launch, LaunchArgument, Program
-from ..reference.pooling import ReferencePooling
 from .blocks import LANES, channel_blocks, channel_tail, is_blocked, refuse_different, refuse_permuted
 from .implementation import NativeImplementation
 
@@ -66,4 +65,4 @@ def _geometry(op: Pooling) -> bytes:
     return struct.pack(f"<{len(numbers)}q", *numbers)
 
 
-IMPLEMENTATIONS = (NativePooling(), ReferencePooling())
+IMPLEMENTATIONS = (NativePooling(),)

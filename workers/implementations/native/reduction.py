@@ -11,7 +11,6 @@ from ...desc import Arg, PrimitiveAttr, Reduction
 from ...engines.target import Target
 from ...kernels.spec import KernelSpec
 from ..program import Launch, LaunchArgument, Program
-from ..reference.reduction import ReferenceReduction
 from .blocks import LANES
 from .implementation import NativeImplementation
 
@@ -160,4 +159,4 @@ def _shape(src: Sequence[int], dst: Sequence[int]) -> _Shape | None:
     return _Shape(*found)
 
 
-IMPLEMENTATIONS = (NativeReduction(), ReferenceReduction())
+IMPLEMENTATIONS = (NativeReduction(),)

@@ -6,7 +6,6 @@ from ...desc import Arg, PrimitiveAttr, Reorder, item_size
 from ...engines.target import Target
 from ..cross_engine import ReorderAcrossEngines
 from ..program import LaunchArgument, Program
-from ..reference.reorder import ReferenceReorder
 from .loop_nest import IncompatibleBlocks
 from .nest_builder import NestBuilder
 
@@ -45,4 +44,4 @@ class NativeReorder:
         return build.program()
 
 
-IMPLEMENTATIONS = (NativeReorder(), ReorderAcrossEngines("native:cross_engine", "cpu"), ReferenceReorder())
+IMPLEMENTATIONS = (NativeReorder(), ReorderAcrossEngines("native:cross_engine", "cpu"))

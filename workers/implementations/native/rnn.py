@@ -4,6 +4,5 @@ from __future__ import annotations
 
 from ...desc import Rnn
 from ..nested.recurrent import NestedRecurrent
-from ..reference.recurrent import ReferenceRecurrent
 
-IMPLEMENTATIONS = (NestedRecurrent[Rnn]("cpu"), ReferenceRecurrent[Rnn]("rnn"))
+IMPLEMENTATIONS = (NestedRecurrent[Rnn]("cpu"),)

@@ -8,11 +8,9 @@ from ...desc import Arg, BatchNormalization, PrimitiveAttr
 from ...engines.target import Target
 from ...kernels.spec import KernelSpec
 from ..program import Program
-from ..reference.normalization import ReferenceNormalization
 from .grid import LIGHT, group, integers, launch, memory, vector_width
 from .implementation import OpenClImplementation
 from .post_ops import chain_arguments, chain_parameter
-from .reference import OpenClReference
 
 
 class OpenClBatchNormalization(OpenClImplementation[BatchNormalization]):
@@ -39,7 +37,4 @@ class OpenClBatchNormalization(OpenClImplementation[BatchNormalization]):
         return Program((kernel,), (run,))
 
 
-IMPLEMENTATIONS = (
-    OpenClBatchNormalization(),
-    OpenClReference(ReferenceNormalization[BatchNormalization]("batch_normalization")),
-)
+IMPLEMENTATIONS = (OpenClBatchNormalization(),)

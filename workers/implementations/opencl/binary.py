@@ -8,12 +8,10 @@ from ...desc import Arg, Binary, MemoryDesc, PrimitiveAttr
 from ...engines.target import Target
 from ...kernels.spec import KernelSpec
 from ..program import Launch, LaunchArgument, Program
-from ..reference.binary import ReferenceBinary
 from .grid import LIGHT, group, integers, launch, memory, vector_width
 from .implementation import OpenClImplementation
 from .layouts import contiguous_strides, merged
 from .post_ops import chain_arguments, chain_parameter
-from .reference import OpenClReference
 
 #: Outer dimensions that the kernel counts.
 _OUTER: Final = 4
@@ -79,4 +77,4 @@ def _shape(src0: MemoryDesc, src1: MemoryDesc, dst: MemoryDesc) -> tuple[list[in
     return merged(dst.dims, *strides)
 
 
-IMPLEMENTATIONS = (OpenClBinary(), OpenClReference(ReferenceBinary()))
+IMPLEMENTATIONS = (OpenClBinary(),)

@@ -7,11 +7,9 @@ from math import prod
 from ...desc import Arg, Concat, PrimitiveAttr, multiple_src
 from ...engines.target import Target
 from ..program import Program
-from ..reference.concat import ReferenceConcat
 from .copies import copy_kernel, copy_launch
 from .grid import memory
 from .implementation import OpenClImplementation
-from .reference import OpenClReference
 
 
 class OpenClConcat(OpenClImplementation[Concat]):
@@ -33,4 +31,4 @@ class OpenClConcat(OpenClImplementation[Concat]):
         return Program((copy_kernel(target),), tuple(launches))
 
 
-IMPLEMENTATIONS = (OpenClConcat(), OpenClReference(ReferenceConcat()))
+IMPLEMENTATIONS = (OpenClConcat(),)

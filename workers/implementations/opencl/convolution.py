@@ -17,11 +17,9 @@ from ...engines.target import Target
 from ...kernels.spec import KernelSpec
 from ..nested.convolution import NestedConvolution
 from ..program import Launch, LaunchArgument, Program
-from ..reference.convolution import ReferenceConvolution
 from .grid import HEAVY, LIGHT, REGISTER_ROWS, group, integers, launch, memory, vector_width
 from .implementation import OpenClImplementation
 from .post_ops import chain_arguments, chain_parameter
-from .reference import OpenClReference
 from .windows import Triple, Window
 
 
@@ -139,4 +137,4 @@ def _triple(values: Iterable[int]) -> Triple:
     return a, b, c
 
 
-IMPLEMENTATIONS = (OpenClConvolution(), NestedConvolution("opencl"), OpenClReference(ReferenceConvolution()))
+IMPLEMENTATIONS = (OpenClConvolution(), NestedConvolution("opencl"))

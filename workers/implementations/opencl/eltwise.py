@@ -6,11 +6,9 @@ from ...desc import Arg, Eltwise, PrimitiveAttr
 from ...engines.target import Target
 from ...kernels.spec import KernelSpec
 from ..program import Program
-from ..reference.eltwise import ReferenceEltwise
 from .grid import LIGHT, group, integers, launch, memory, vector_width
 from .implementation import OpenClImplementation
 from .post_ops import chain_arguments, chain_parameter
-from .reference import OpenClReference
 
 
 class OpenClEltwise(OpenClImplementation[Eltwise]):
@@ -34,4 +32,4 @@ class OpenClEltwise(OpenClImplementation[Eltwise]):
         return Program((kernel,), (launch(0, -(-count // width), local, *args),))
 
 
-IMPLEMENTATIONS = (OpenClEltwise(), OpenClReference(ReferenceEltwise()))
+IMPLEMENTATIONS = (OpenClEltwise(),)

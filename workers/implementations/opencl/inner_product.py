@@ -9,11 +9,9 @@ from ...engines.target import Target
 from ...kernels.spec import KernelSpec
 from ..nested.inner_product import NestedInnerProduct
 from ..program import Program
-from ..reference.inner_product import ReferenceInnerProduct
 from .grid import HEAVY, group, integers, launch, memory, vector_width
 from .implementation import OpenClImplementation
 from .post_ops import chain_arguments, chain_parameter
-from .reference import OpenClReference
 
 #: Rows of weights an item; a vector has at least as many lanes.
 _COLUMNS: Final = 4
@@ -52,4 +50,4 @@ class OpenClInnerProduct(OpenClImplementation[InnerProduct]):
         return Program((kernel,), (run,))
 
 
-IMPLEMENTATIONS = (OpenClInnerProduct(), NestedInnerProduct("opencl"), OpenClReference(ReferenceInnerProduct()))
+IMPLEMENTATIONS = (OpenClInnerProduct(), NestedInnerProduct("opencl"))

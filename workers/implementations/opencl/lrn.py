@@ -8,10 +8,8 @@ from ...desc import Arg, Lrn, PrimitiveAttr
 from ...engines.target import Target
 from ...kernels.spec import KernelSpec
 from ..program import Program
-from ..reference.lrn import ReferenceLrn
 from .grid import LIGHT, group, integers, launch, memory, vector_width
 from .implementation import OpenClImplementation
-from .reference import OpenClReference
 
 
 class OpenClLrn(OpenClImplementation[Lrn]):
@@ -38,4 +36,4 @@ class OpenClLrn(OpenClImplementation[Lrn]):
         return Program((kernel,), (run,))
 
 
-IMPLEMENTATIONS = (OpenClLrn(), OpenClReference(ReferenceLrn()))
+IMPLEMENTATIONS = (OpenClLrn(),)

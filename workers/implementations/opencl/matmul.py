@@ -8,12 +8,10 @@ from ...desc import Arg, Matmul, PrimitiveAttr
 from ...engines.target import Target
 from ...kernels.spec import KernelSpec
 from ..program import Program
-from ..reference.matmul import ReferenceMatmul
 from .grid import HEAVY, REGISTER_ROWS, group, integers, launch, memory, vector_width
 from .implementation import OpenClImplementation
 from .layouts import contiguous_strides, merged
 from .post_ops import chain_arguments, chain_parameter
-from .reference import OpenClReference
 
 
 class OpenClMatmul(OpenClImplementation[Matmul]):
@@ -63,4 +61,4 @@ def _batch(op: Matmul) -> tuple[list[int], list[list[int]]]:
     return merged(op.dst.dims[:-2], *strides)
 
 
-IMPLEMENTATIONS = (OpenClMatmul(), OpenClReference(ReferenceMatmul()))
+IMPLEMENTATIONS = (OpenClMatmul(),)

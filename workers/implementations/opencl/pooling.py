@@ -6,10 +6,8 @@ from ...desc import Arg, Pooling, PrimitiveAttr
 from ...engines.target import Target
 from ...kernels.spec import KernelSpec, Value
 from ..program import Program
-from ..reference.pooling import ReferencePooling
 from .grid import LIGHT, group, integers, launch, memory, vector_width
 from .implementation import OpenClImplementation
-from .reference import OpenClReference
 from .windows import Window
 
 
@@ -40,4 +38,4 @@ class OpenClPooling(OpenClImplementation[Pooling]):
         return Program((kernel,), (launch(0, items, local, memory(Arg.SRC), memory(Arg.DST), *numbers),))
 
 
-IMPLEMENTATIONS = (OpenClPooling(), OpenClReference(ReferencePooling()))
+IMPLEMENTATIONS = (OpenClPooling(),)

@@ -6,11 +6,9 @@ from ...desc import Arg, MemoryDesc, PrimitiveAttr, Reorder
 from ...engines.target import Target
 from ..cross_engine import ReorderAcrossEngines
 from ..program import Program
-from ..reference.reorder import ReferenceReorder
 from .copies import copy_dimensions, copy_fits, copy_kernel, copy_launch
 from .grid import memory
 from .implementation import OpenClImplementation
-from .reference import OpenClReference
 
 
 class OpenClReorder(OpenClImplementation[Reorder]):
@@ -47,8 +45,4 @@ def _walk(op: Reorder) -> tuple[list[int], list[int], list[int]]:
     return [op.dst.dims[dim] for dim in order], walked(op.src), walked(op.dst)
 
 
-IMPLEMENTATIONS = (
-    OpenClReorder(),
-    ReorderAcrossEngines("opencl:cross_engine", "opencl"),
-    OpenClReference(ReferenceReorder()),
-)
+IMPLEMENTATIONS = (OpenClReorder(), ReorderAcrossEngines("opencl:cross_engine", "opencl"))

@@ -6,12 +6,10 @@ from ...desc import Arg, PrimitiveAttr, Sum, multiple_src
 from ...engines.target import Target
 from ...kernels.spec import KernelSpec
 from ..program import Program
-from ..reference.sum import ReferenceSum
 from .binary import binary_kernel, binary_launch
 from .grid import LIGHT, group, integers, launch, memory, vector_width
 from .implementation import OpenClImplementation
 from .post_ops import chain_arguments, chain_parameter
-from .reference import OpenClReference
 
 
 class OpenClSum(OpenClImplementation[Sum]):
@@ -50,4 +48,4 @@ def _copy(op: Sum, attr: PrimitiveAttr, target: Target) -> Program:
     return Program((kernel,), (launch(0, -(-count // width), local, *args),))
 
 
-IMPLEMENTATIONS = (OpenClSum(), OpenClReference(ReferenceSum()))
+IMPLEMENTATIONS = (OpenClSum(),)

@@ -1,7 +1,0 @@
-"""Deconvolution: implementations, best first."""
-
-from __future__ import annotations
-
-from ..reference.convolution import ReferenceDeconvolution
-
-IMPLEMENTATIONS = (ReferenceDeconvolution(),)

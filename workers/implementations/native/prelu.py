@@ -1,7 +1,0 @@
-"""Prelu: the reference implementation."""
-
-from __future__ import annotations
-
-from ..reference.prelu import ReferencePrelu
-
-IMPLEMENTATIONS = (ReferencePrelu(),)
