@@ -27,10 +27,10 @@ class Implementation(Protocol[Op]):
     One whose kernels use extensions of the processor names them in ``extensions``; the others' entries serve every host.
     One whose programs have nested primitives has ``nests = True``; the others are not asked for any.
     One whose programs depend on the number of threads has a method ``threads(op, target)``, which returns the number to make
-    a program of a completed ``op`` for, 0 where it makes no difference, given those of ``target``; the others' serve any.
+    a program of a completed ``op`` for, 0 if it makes no difference, given those of ``target``; the others' serve any.
     """
 
-    #: Unique name, which is part of the key: ``<family>:<what sets it apart>``. Reference implementations are of ``ref``.
+    #: Unique name, which is part of the key: ``<family>:<difference>``. Reference implementations are of ``ref``.
     name: str
     engine_kind: str
     #: Whether `reject` gets every descriptor; the others get only those that `refuse_beyond_inference` lets pass.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .contract import Implementation
     from .program import Program
 
-#: Engine kind -> where the modules of its implementations are, each named for its primitive kind.
+#: Engine kind -> the package of its implementations, whose modules are named for primitive kinds.
 _HOMES: Final = {"cpu": ".native.", "opencl": ".opencl."}
 
 

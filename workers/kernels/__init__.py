@@ -1,1 +1,1 @@
-"""Kernels: generators of native code and OpenCL sources, and what turns their binaries into callables."""
+"""Kernels: generators of native code, and OpenCL sources with their build."""

@@ -20,7 +20,7 @@ class KernelSpec(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What an OpenCL kernel's function is called: the generator, without its folder."""
+        """The name of an OpenCL kernel's function: the generator, without its folder."""
         return self.generator.rpartition(".")[2]
 
     def fields(self) -> dict[str, object]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 #: What a key depends on, relative to `_ROOT`.
 _ROOMS: Final = ("desc/", "implementations/", "kernels/", "engines/target.py")
 _ROOT: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-_PACKAGE: Final = f"{__package__.rpartition('.')[0]}."
+_PACKAGE: Final = __name__.rsplit(".", 2)[0] + "."
 #: Engine kind -> what entries of every implementation depend on: their estimated time and their compiler.
 _ALWAYS: Final = {
     "cpu": ("implementations/cost_model.py", "kernels/native/codegen.py"),

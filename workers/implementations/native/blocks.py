@@ -83,7 +83,7 @@ class Span(NamedTuple):
 
 
 def span(md: MemoryDesc) -> Span:
-    """Return the runs of a memory: one for all of it, or one for each channel block where the last is partly filled."""
+    """Return the runs of a memory: one for all of it, or one for each channel block if the last is partly filled."""
     if is_blocked(md) and md.dims[1] % LANES:
         count = channel_blocks(md)
         return Span(md.dims[0] * count, math.prod(md.dims[2:]) * LANES, count, channel_tail(md))

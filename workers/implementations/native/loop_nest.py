@@ -50,7 +50,7 @@ def copies(src: MemoryDesc, dst: MemoryDesc) -> list[Nest]:
 
 
 def fills(src: MemoryDesc, dst: MemoryDesc) -> list[Nest]:
-    """Return the nests over what ``dst`` pads, ``src`` does not pad likewise and `copies` leaves out.
+    """Return the nests over the padding of ``dst`` that ``src`` does not have and `copies` leaves out.
 
     Their source strides mean nothing.
     """

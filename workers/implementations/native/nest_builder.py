@@ -1,4 +1,4 @@
-"""Collects a program that moves memory with strided loop nests, and launches other kernels on what it has moved."""
+"""Collects a program that moves memory with strided loop nests, and launches other kernels on the copies."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class NestedBuilder:
         self._reordered: dict[tuple[MemoryDesc, LaunchArgument, MemoryDesc], LaunchArgument] = {}
 
     def program(self) -> Program:
-        """Return what was collected."""
+        """Return the program."""
         start = self._scratchpad
         launches = tuple(
             run._replace(scratchpad=start) if isinstance(run, NestedLaunch) else run for run in self._launches

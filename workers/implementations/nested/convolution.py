@@ -214,11 +214,11 @@ def _row_operand(step: PostOp, src1: MemoryDesc, results: MatrixView) -> PostOp:
     """Return a binary post-op whose second source is seen as the matrix that dst is."""
     sizes = (1, src1.dims[1], *(1,) * (src1.ndims - 2))
     if src1.dims == results.wanted.dims:
-        lies, rows = channels_last(src1), results.matrix.dims
+        layout, rows = channels_last(src1), results.matrix.dims
     elif src1.dims == sizes:
-        lies, rows = src1.with_tag(""), (1, src1.dims[1])
+        layout, rows = src1.with_tag(""), (1, src1.dims[1])
     else:
         raise NotNested(f"a post-op with second source {src1}")
-    if not same_bytes(src1, lies):
+    if not same_bytes(src1, layout):
         raise NotNested(f"a post-op with second source {src1}")
     return replace(step, src1=MemoryDesc(rows, src1.dtype))

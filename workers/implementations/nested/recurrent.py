@@ -252,7 +252,7 @@ class _Network:
         self.build.execute(pd, args if bias is None else {**args, Arg.BIAS: bias})
 
     def _advance(self, part: _Part, number: int, x: LaunchArgument, state: _State) -> None:
-        """Add the cell's kernel on W x + b and what a part has multiplied."""
+        """Add the cell's kernel on W x + b and the product of a part."""
         op = self.op
         bias = self._biases(number) if part.cell == "lbr_gru" else None
         added = None if bias is None else shifted(bias, 4 * 3 * self.hidden)

@@ -1,4 +1,4 @@
-"""What all OpenCL implementations share: row-major f32, and which post-operations they take."""
+"""The base of the OpenCL implementations: row-major f32, and the post-operations that they take."""
 
 from __future__ import annotations
 

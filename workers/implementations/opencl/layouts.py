@@ -34,9 +34,9 @@ def row_major(op: Op) -> Op:
 
 
 def merged(sizes: Sequence[int], *strides: Sequence[int]) -> tuple[list[int], list[list[int]]]:
-    """Return sizes, outermost first, and strides with sizes of 1 dropped and neighbours merged where all strides agree.
+    """Return sizes, outermost first, and strides with sizes of 1 dropped and neighbours merged if all strides agree.
 
-    At least one dimension remains, of size 1 where all are.
+    At least one dimension remains, of size 1 if all are.
     """
     kept: list[tuple[int, list[int]]] = []
     for index, size in enumerate(sizes):

@@ -12,7 +12,7 @@ from .windows import Window
 
 
 class OpenClPooling(OpenClImplementation[Pooling]):
-    """One item a float of dst, or a vector where rows are long enough to fill it."""
+    """One item a float of dst, or a vector if rows are long enough to fill it."""
 
     name = "opencl:window"
 

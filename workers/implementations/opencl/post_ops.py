@@ -1,4 +1,4 @@
-"""Chains of post-operations: what every OpenCL kernel accepts, as kernel parameters and as launch arguments.
+"""Chains of post-operations that every OpenCL kernel accepts, as kernel parameters and as launch arguments.
 
 Any number of eltwise steps and at most one binary step, whose second source has dst's shape and layout.
 """

@@ -1,6 +1,6 @@
 """Reference implementations on OpenCL: the CPU's descriptions, launched on kernels in OpenCL C that take the same arguments.
 
-A kernel's parameters are the number of items, the tables, what the native kernel takes before its operands (records as
+A kernel's parameters are the number of items, the tables, the arguments of the native kernel before its operands (records as
 places in the tables, fractions as the bits of a float64), and the operands as buffers. How many of those it has is fixed
 when it is compiled: a few more than needed, so that few programs serve all.
 """
@@ -27,7 +27,7 @@ _FEW: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class OpenClReference:
-    """The counterpart of a reference implementation for the CPU; computes in double, or float where there is no double."""
+    """The counterpart of a reference implementation for the CPU; computes in double, or float if there is no double."""
 
     native: Implementation[Any]
     engine_kind: str = "opencl"

@@ -13,7 +13,7 @@ from .vec import vadd, vfma, vkeep, vload, vload_part, vmax, vset, vstore
 
 
 def make(isa: str, ragged: bool) -> tuple[Callable[..., None], Any]:
-    """Return the kernel; ``ragged`` where the last block holds fewer than 16 channels.
+    """Return the kernel; ``ragged`` if the last block holds fewer than 16 channels.
 
     Arguments: addresses of src, weights (blocks, kernel, 16), bias (0: none), dst, residual (0: none); channels and
     blocks of an image; height and width of src and dst; kernel, stride, dilation (1: dense) and padding in rows and

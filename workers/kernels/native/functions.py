@@ -1,4 +1,4 @@
-"""Functions of one and two variables on vectors, as oneDNN defines them: what eltwise, binary and post-ops emit.
+"""Functions of one and two variables on vectors, as oneDNN defines them, for eltwise, binary and post-ops.
 
 NaN arguments give NaN (except in max and min, which return their second operand). The transcendental functions are
 polynomials of Cephes' form with relative errors of a few units in the last place, near 0 and in their tails too.
@@ -33,7 +33,7 @@ Step = tuple[Any, ...]
 
 
 def _relu(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
-    # Not alpha * x where alpha is 0: the product with minus infinity would be NaN.
+    # Not alpha * x if alpha is 0: the product with minus infinity would be NaN.
     negative = b.fmul(alpha, x)
     zero = constant(0.0)
     leaks = b.fcmp_unordered("!=", alpha, zero)
@@ -60,7 +60,7 @@ def _elu(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
 
 
 def _logistic(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
-    """Return 1 / (1 + exp(-x)) through exp(-|x|), which keeps its precision where the result is small."""
+    """Return 1 / (1 + exp(-x)) through exp(-|x|), which keeps its precision if the result is small."""
     small = emit_exp(b, b.fneg(call(b, "llvm.fabs.v16f32", x)))
     above = b.select(b.fcmp_ordered("<", x, constant(0.0)), small, constant(1.0))
     return b.fdiv(above, b.fadd(small, constant(1.0)))
@@ -97,7 +97,7 @@ def _gelu_erf(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
         -0.82215223, 1.48851587, -1.13520398, 0.27886807, -0.18628806, 0.09678418, 0.37409196, 1.00002368, -1.26551223,
     ):  # fmt: skip
         p = fma(b, p, t, constant(c))
-    # exp(p - size * size / 2), with what the product and the difference lose in rounding added as a factor.
+    # exp(p - size * size / 2), with the rounding errors of the product and the difference added as a factor.
     half = b.fmul(size, constant(0.5))
     square = b.fmul(half, size)
     exponent = b.fsub(p, square)
@@ -189,7 +189,7 @@ def binary(algorithm: str) -> Any:
 def post_ops(steps: tuple[Step, ...]) -> Any:
     """Return an intrinsic f(vector value, int64 address of the binary step's second source) -> vector.
 
-    The address is read only where the chain has a binary step.
+    The address is read only if the chain has a binary step.
     """
     reads = any(kind == "binary" for kind, *_ in steps)
 

@@ -28,7 +28,7 @@ def make(isa: str, positions: int) -> tuple[Callable[..., None], Any]:
             source = src + item // panels * matrix + first * row
             to = dst + item * panel
             last = min(positions, rows - first) - 1
-            # Stores of 16 overlap: what is stored behind a row of the panel, the next row overwrites.
+            # Stores of 16 overlap: the next row overwrites the elements stored behind a row of the panel.
             for k in range(0, whole, 16):
                 gather_rows(source + k * 4, row, last, to + k * positions * 4, positions * 4)
             for k in range(whole, K):

@@ -19,7 +19,7 @@ def make(isa: str, how: str, signed: bool, width: int, side: str) -> tuple[Calla
 
     Arguments: addresses of the matrix, of the panels and of the terms (s32, one a row or column); of the offsets of the
     left and the right factor and of the result (s32; 0: none); vectors (rows or columns) and K; the distances in bytes from
-    vector to vector and along K; and 1 where the result's offset has one value a vector, 0 where all share it. One item
+    vector to vector and along K; and 1 if the result's offset has one value a vector, 0 if all share it. One item
     of work is one panel.
     """
     load = load_s8 if signed else load_u8

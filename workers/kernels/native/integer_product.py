@@ -22,7 +22,7 @@ def make(isa: str, how: str, positions: int, blocks: int) -> tuple[Callable[...,
     """Return the kernel for panels of ``positions`` rows and ``blocks`` vectors of 16 columns.
 
     Arguments: addresses of the packed left and right matrices, of their terms (s32, a row and a column each; both are
-    added) and of dst; 1 to add to what dst holds; rows and columns; groups along K; panels of a strip, strips; bytes
+    added) and of dst; 1 to add to the former dst; rows and columns; groups along K; panels of a strip, strips; bytes
     from row to row of dst. One item of work is a strip of panels for ``blocks`` vectors of columns.
     """
     level = isa.partition("+")[0]

@@ -69,7 +69,7 @@ class _Arguments(NamedTuple):
     dst: Value
     dst_block: Value
     dst_step: Value  #: from position to position
-    rows: Value  #: positions that are stored, where the tail is kept
+    rows: Value  #: positions that are stored, if the tail is kept
     bias: Value
     biased: Value  #: outputs from the first of the tile that have a bias
     count: Value  #: outputs from the first of the tile

@@ -1,7 +1,7 @@
 """Reduce float32 tensors whose dimensions are kept, reduced, kept, reduced and kept, in this order (any may be 1).
 
 ``row`` reduces contiguous runs, 16 of a run's elements a vector; ``strided`` has 64 independent columns in four vectors
-and steps from row to row. What is reduced is cut into ``parts``, each with a result of its own, which another launch
+and steps from row to row. The reduced elements are cut into ``parts``, each with a result of its own, which another launch
 reduces again. Sums are added up in groups of about the square root of their number, so that errors grow no faster. NaN
 anywhere makes the result NaN.
 """
@@ -38,8 +38,8 @@ _STRIP: Final = 64
 def make(isa: str, part: str, step: str, result: str, root: bool) -> tuple[Callable[..., None], Any]:
     """Return the kernel and its signature.
 
-    ``step`` is what an element adds: ``sum``, ``max``, ``min``, ``abs`` or ``square``. ``result`` is what is made of it at
-    last: nothing (empty), ``mean``, or the ``max`` or ``sum`` with eps, of which ``root`` takes the square root.
+    ``step`` is the term of an element: ``sum``, ``max``, ``min``, ``abs`` or ``square``. ``result`` is the last step:
+    nothing (empty), ``mean``, or the ``max`` or ``sum`` with eps, of which ``root`` takes the square root.
     """
     steps = _steps(step)
     finish = _finish(result, root)
@@ -150,7 +150,7 @@ def _strided(steps: tuple[Any, ...], finish: Any) -> tuple[Callable[..., None], 
 
 
 def _steps(step: str) -> tuple[Any, Any, Any, float]:
-    """Return how an element is added, how two intermediate results are merged, all lanes into one, and what changes nothing."""
+    """Return the steps that add an element, merge two intermediate results and merge all lanes, and the neutral element."""
 
     def plus(b: Builder, x: Value, y: Value) -> Value:
         return b.fadd(x, y)
@@ -188,13 +188,13 @@ def _of_two(emit_value: Callable[[Builder, Value, Value], Value]) -> Any:
 
 
 def _larger(b: Builder, x: Value, y: Value) -> Value:
-    """Return the larger of two, NaN where either is."""
+    """Return the larger of two, NaN if either is."""
     first = b.or_(b.fcmp_ordered(">", x, y), b.fcmp_unordered("uno", x, x))
     return b.select(first, x, y)
 
 
 def _smaller(b: Builder, x: Value, y: Value) -> Value:
-    """Return the smaller of two, NaN where either is."""
+    """Return the smaller of two, NaN if either is."""
     first = b.or_(b.fcmp_ordered("<", x, y), b.fcmp_unordered("uno", x, x))
     return b.select(first, x, y)
 

@@ -4,10 +4,10 @@ A queue is memory of int64 words, each of the first eight on a cache line of its
 
 0 regions that have ended · 1 regions submitted · 2 an event counter that every change of the other two increments (the
 futex word) · 3 threads that sleep on it · 4 not 0: threads are to return · 5 address of the ring · 6 number of regions
-that the ring holds, a power of two · 7 regions that had ended when their owner last let go of what belongs to them
+that the ring holds, a power of two · 7 regions that had ended when their owner last released their resources
 
 A record of the ring is a cache line: the kernel's entry point, the address of an array of addresses of packed
-arguments, the number of tasks, the address of a word that is set where a task fails; the next task, the tasks that have
+arguments, the number of tasks, the address of a word that is set if a task fails; the next task, the tasks that have
 ended. The next task carries the low half of the region's number in its upper half: a thread that was delayed can never
 take a task of a later region in the same record.
 
@@ -113,7 +113,7 @@ def _loop() -> tuple[Callable[..., None], Any]:
 
 
 def _submit() -> tuple[Callable[..., None], Any]:
-    """Return what appends regions; it waits while the ring is full. One thread at a time may call it.
+    """Return the kernel that appends regions; it waits while the ring is full. One thread at a time may call it.
 
     Arguments: the queue's address; the address of records of four int64 (entry point, address of the array of addresses
     of packed arguments, number of tasks, at least 1, address of the word that records a failure); how many. None only

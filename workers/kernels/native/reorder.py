@@ -17,7 +17,7 @@ def make(isa: str) -> tuple[Callable[..., None], Any]:
     """Return the kernel.
 
     Arguments: addresses of src, dst and of a table of records, one a nest, of int64: the work item that ends the nest;
-    bytes of the record; what is done with the innermost pair of loops (0 copy, 1 transpose, 2 fill with zeros, 3 and
+    bytes of the record; the mode of the innermost pair of loops (0 copy, 1 transpose, 2 fill with zeros, 3 and
     4 copy and transpose with zeros up to 16 floats adjacent in dst); offsets of src and dst; two loops as (extent, src
     stride, dst stride); the innermost pair; the number of outer loops, and these loops, innermost first. Offsets and
     strides are in bytes. The innermost pair is: to copy and fill, ``rows`` rows (strides row_src, row_dst) of

@@ -1,4 +1,4 @@
-"""Normalise exponentials along an axis, or give their logarithms.
+"""Normalise exponentials along an axis, or compute their logarithms.
 
 ``row`` walks along the axis with 16 of its elements a vector: contiguous rows, or blocks of 16 channels. ``strided``
 has 16 independent rows a vector and steps along the axis. Both read a row three times: maximum, sum of exponentials

@@ -1,7 +1,7 @@
 """Build a kernel into a program binary that other processes can use without compiling anything.
 
-PoCL compiles a kernel for each work-group size and grid class when it is first enqueued, and its binary holds what has
-been compiled by then. So every declared variant is enqueued here, on the smallest problem (no ``items``, every other
+PoCL compiles a kernel for each work-group size and grid class when it is first enqueued, and its binary holds the variants
+compiled by then. So every declared variant is enqueued here, on the smallest problem (no ``items``, every other
 size 1, scratch memory), before the binary is taken; else each consumer would compile again. Small grids go first: after
 a large one PoCL reuses its code and never makes the small variant. Other drivers' binaries are complete anyway.
 

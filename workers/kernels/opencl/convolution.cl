@@ -1,4 +1,4 @@
-/* Convolution over planes in which each tap lies at a fixed distance, `taps[t]`, from the position computed.
+/* Convolution over planes in which each tap is at a fixed distance, `taps[t]`, from the position computed.
  *
  * The source (as it is, or copied by `pad`) is (N, groups * ic) planes, `plane` floats apart. Positions are numbered
  * through whole planes, so that a vector crosses the ends of rows and small images fill it too; positions beyond the

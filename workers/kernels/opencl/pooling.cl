@@ -15,7 +15,7 @@ __kernel void pooling(SOURCE(src), TARGET(dst), long count, long depth, long hei
     long od = rest % out_depth, plane = rest / out_depth;
     __global const float *from = source_at(src) + plane * depth * height * width;
     long d0 = od * stride_d - pad_d, h0 = oh * stride_h - pad_h, w0 = ow * stride_w - pad_w;
-    /* The taps that lie inside: first <= tap < last in each dimension. */
+    /* The taps inside: first <= tap < last in each dimension. */
     long first_d = d0 < 0 ? (-d0 + step_d - 1) / step_d : 0, last_d = min(kernel_d, (depth - d0 + step_d - 1) / step_d);
     long first_h = h0 < 0 ? (-h0 + step_h - 1) / step_h : 0, last_h = min(kernel_h, (height - h0 + step_h - 1) / step_h);
     long first_w = w0 < 0 ? (-w0 + step_w - 1) / step_w : 0, last_w = min(kernel_w, (width - w0 + step_w - 1) / step_w);

@@ -64,7 +64,7 @@ static float max_lanes(vec x) { return FOLD(fmax, x); }
 /* Functions of one variable as oneDNN defines them; comparisons are written so that NaN passes through. */
 static vec eltwise_relu(vec x, float alpha, float beta)
 {
-    /* A slope of 0 gives 0 at minus infinity too, where the product would be NaN. */
+    /* A slope of 0 gives 0 at minus infinity too; the product would be NaN. */
     vec negative = alpha * x;
     if (alpha == 0.0f)
         negative = x != x ? x : 0.0f;

@@ -1,4 +1,4 @@
-/* Softmax (LOG: its logarithm) of `axis` floats that lie `inner` apart, the largest subtracted first.
+/* Softmax (LOG: its logarithm) of `axis` floats `inner` apart, the largest subtracted first.
  *
  * Where inner is 1 an item is a whole row, computed in vectors along it; else an item is V neighbouring rows.
  */

@@ -1,6 +1,6 @@
 """Resample spatial dimensions by the nearest element or linearly; an item is an element of the destination.
 
-Element i is at ((2 i + 1) * size - wanted) / (2 * wanted) in the source: integers decide what is nearest.
+Element i is at ((2 i + 1) * size - wanted) / (2 * wanted) in the source: integers decide which is nearest.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ static real softplus(real x) { return at_least(x, 0) + log1p(exp(-fabs(x))); }
 static real eltwise_value(int algorithm, real x, real alpha, real beta)
 {
     switch (algorithm) {
-    /* A slope of 0 gives 0 at minus infinity too, where the product would be NaN. */
+    /* A slope of 0 gives 0 at minus infinity too; the product would be NaN. */
     case ELTWISE_RELU: return x > 0 || x != x ? x : alpha == 0 ? 0 : alpha * x;
     case ELTWISE_TANH: return tanh(x);
     case ELTWISE_ELU: return x > 0 ? x : alpha * expm1(x);

@@ -1,4 +1,4 @@
-/* Shared by the reference kernels: tensors of any data type and layout, told by records in the tables at run time.
+/* Shared by the reference kernels: tensors of any data type and layout, described by records in the tables.
  *
  * kernels/native/reference/tensor.py defines records; kernels take their places in the tables, 0 if there
  * is no such tensor. An element is named by its number in row-major order, or by an index for each dimension.
