@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from poolrt.cachestore.lru import Lru
 
 T = TypeVar("T")
-#: Instances that a context keeps unless told otherwise.
+#: Instances that a context keeps by default.
 CAPACITY: Final = 4096
 
 

@@ -16,7 +16,7 @@ from poolrt.workers.verbose.output import set_verbose
 from .compiled import region_loop
 from .implementations.opencl.reference.runner import OpenClRunner
 from .native_runner import LEVELS, NativeRunner
-from .verbose.lines import Told, parsed
+from .verbose.lines import ReadLines, parsed
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -71,7 +71,7 @@ def clocked_loop() -> tuple[NativeKernel, ...]:
 
 
 @pytest.fixture
-def told(capfd: pytest.CaptureFixture[str]) -> Iterator[Told]:
+def read_lines(capfd: pytest.CaptureFixture[str]) -> Iterator[ReadLines]:
     """Return what gives the verbose lines written since it was last asked; verbose is off before and after the test."""
     set_verbose(0)
     yield lambda: parsed(capfd.readouterr().err)

@@ -50,7 +50,7 @@ class Line:
 
 
 #: Returns the lines written since it was last asked.
-Told: TypeAlias = Callable[[], list[Line]]
+ReadLines: TypeAlias = Callable[[], list[Line]]
 
 
 def parsed(written: str) -> list[Line]:

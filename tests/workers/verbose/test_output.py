@@ -20,12 +20,12 @@ from poolrt.workers.threadpools.interface import Region
 from poolrt.workers.threadpools.sequential import SequentialPool
 from poolrt.workers.verbose.output import LEVELS, Verbose, set_verbose
 
-from .lines import POOLS, Told, made, relu, relu_text
+from .lines import POOLS, ReadLines, made, relu, relu_text
 
 
 @pytest.mark.parametrize("kind", POOLS)
 def test_every_execution_has_one_line_with_its_fields_on_every_pool(
-    kind: str, store: CacheStore, clocked_loop: list[NativeKernel], told: Told
+    kind: str, store: CacheStore, clocked_loop: list[NativeKernel], read_lines: ReadLines
 ) -> None:
     engine = Engine("cpu")
     problem, other = relu(store, engine=engine), relu(store, rows=5, engine=engine)
@@ -36,19 +36,19 @@ def test_every_execution_has_one_line_with_its_fields_on_every_pool(
             problem.run(stream)
             other.run(stream)
         stream.wait()
-    lines = told()
+    lines = read_lines()
     assert [(line.operation, line.text) for line in lines] == [("exec", problem.text), ("exec", other.text)] * 20
     assert all(line.milliseconds > 0 for line in lines)
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_a_level_gives_the_lines_that_it_stands_for(level: str, store: CacheStore, told: Told) -> None:
+def test_a_level_gives_the_lines_that_it_stands_for(level: str, store: CacheStore, read_lines: ReadLines) -> None:
     set_verbose(int(level) if level.isdigit() else level)
     problem = relu(store)
     problem.run(problem.stream(SequentialPool()))
     expected = {"0": [], "1": ["exec"], "2": ["create", "exec"], "profile": ["create", "exec"]}
     expected |= {"profile_create": ["create"], "profile_exec": ["exec"]}
-    lines = told()
+    lines = read_lines()
     assert [line.operation.partition(":")[0] for line in lines] == expected[level]
     assert {line.text for line in lines} <= {problem.text}
 
@@ -64,7 +64,7 @@ def test_an_unknown_level_is_refused_and_changes_nothing() -> None:
 
 
 def test_a_creation_is_a_miss_then_a_hit_of_the_memory_then_one_of_the_files(
-    tmp_path_factory: pytest.TempPathFactory, told: Told
+    tmp_path_factory: pytest.TempPathFactory, read_lines: ReadLines
 ) -> None:
     home = tmp_path_factory.mktemp("home")
     options: dict[str, Any] = {"home": str(home), "url": f"unix://{home}/none.sock"}
@@ -76,7 +76,7 @@ def test_a_creation_is_a_miss_then_a_hit_of_the_memory_then_one_of_the_files(
             cache = PrimitiveCache(4, store)
             for _ in range(4):
                 Primitive(pd, engine, cache)
-    lines = told()
+    lines = read_lines()
     hits = ["create:cache_hit"] * 3
     assert [line.operation for line in lines] == ["create:cache_miss", *hits, "create:persistent_cache_hit", *hits]
     assert {line.text for line in lines} == {relu_text()}
@@ -86,7 +86,7 @@ def test_a_creation_is_a_miss_then_a_hit_of_the_memory_then_one_of_the_files(
 
 @pytest.mark.parametrize("kind", POOLS)
 def test_lines_of_many_threads_that_execute_in_tasks_of_the_pool_neither_mix_nor_lack(
-    kind: str, store: CacheStore, clocked_loop: list[NativeKernel], told: Told
+    kind: str, store: CacheStore, clocked_loop: list[NativeKernel], read_lines: ReadLines
 ) -> None:
     # Given a pool whose tasks execute primitives, while other threads submit more of them
     problem = relu(store)
@@ -111,14 +111,14 @@ def test_lines_of_many_threads_that_execute_in_tasks_of_the_pool_neither_mix_nor
             assert not thread.is_alive()
         pool.wait()
     # Then each execution has its line
-    lines = told()
+    lines = read_lines()
     assert len(lines) == 3 * 10 * 4
     assert {(line.operation, line.text) for line in lines} == {("exec", problem.text)}
 
 
 @pytest.mark.parametrize("kind", POOLS)
 def test_whoever_sets_the_level_in_mid_run_changes_what_is_executed_from_then_on(
-    kind: str, store: CacheStore, clocked_loop: list[NativeKernel], told: Told
+    kind: str, store: CacheStore, clocked_loop: list[NativeKernel], read_lines: ReadLines
 ) -> None:
     problem, enough = relu(store), threading.Event()
 
@@ -137,7 +137,7 @@ def test_whoever_sets_the_level_in_mid_run_changes_what_is_executed_from_then_on
         toggling.join(60)
         assert not toggling.is_alive()
         pool.wait()
-        lines = told()
+        lines = read_lines()
         assert len(lines) <= 100
         assert {line.text for line in lines} <= {problem.text}
         # What was submitted while they were on has its line, although they are off when it runs
@@ -146,12 +146,16 @@ def test_whoever_sets_the_level_in_mid_run_changes_what_is_executed_from_then_on
         set_verbose(0)
         problem.run(stream)
         pool.wait()
-    assert len(told()) == 1
+    assert len(read_lines()) == 1
 
 
 @pytest.mark.parametrize("kind", POOLS)
 def test_an_interruption_while_a_line_is_written_is_raised_as_it_is(
-    kind: str, store: CacheStore, clocked_loop: list[NativeKernel], told: Told, monkeypatch: pytest.MonkeyPatch
+    kind: str,
+    store: CacheStore,
+    clocked_loop: list[NativeKernel],
+    read_lines: ReadLines,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     problem = relu(store)
 
@@ -167,12 +171,16 @@ def test_an_interruption_while_a_line_is_written_is_raised_as_it_is(
             pool.wait()
         problem.run(stream)
         pool.wait()
-    assert len(told()) == 1
+    assert len(read_lines()) == 1
 
 
 @pytest.mark.parametrize("kind", POOLS)
 def test_off_an_execution_submits_its_launches_alone_and_no_clock_is_read(
-    kind: str, store: CacheStore, clocked_loop: list[NativeKernel], told: Told, monkeypatch: pytest.MonkeyPatch
+    kind: str,
+    store: CacheStore,
+    clocked_loop: list[NativeKernel],
+    read_lines: ReadLines,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     problem = relu(store)
     submitted: list[str] = []

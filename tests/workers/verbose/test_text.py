@@ -51,8 +51,8 @@ def test_every_case_of_an_operation_has_all_fields_and_well_formed_memories(kind
         found = memories.split(" ")
         assert len(found) == len(case.op.memories())
         assert all(MEMORY.fullmatch(memory) for memory in found), memories
-        told = [part.startswith("attr-") for part in attributes.split()]
-        assert told == sorted(told, reverse=True), attributes
+        flags = [part.startswith("attr-") for part in attributes.split()]
+        assert flags == sorted(flags, reverse=True), attributes
         assert problem
 
 
@@ -89,7 +89,7 @@ def test_padding_strides_and_all_attributes_are_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("step", "told"),
+    ("step", "text"),
     [
         (PostOp("eltwise", "relu"), "eltwise_relu"),
         (PostOp("eltwise", "relu", 0.25), "eltwise_relu:0.25"),
@@ -99,9 +99,9 @@ def test_padding_strides_and_all_attributes_are_told() -> None:
         (PostOp.accumulate(dtype="f32"), "sum:1:0:f32"),
     ],
 )
-def test_a_post_op_is_told_without_what_is_as_usual(step: PostOp, told: str) -> None:
+def test_a_post_op_is_described_without_defaults(step: PostOp, text: str) -> None:
     op = InnerProduct(md(2, 6), md(3, 6), None, md(2, 3))
-    assert fields(op, PrimitiveAttr((step,)))[-2] == f"attr-post-ops:{told}"
+    assert fields(op, PrimitiveAttr((step,)))[-2] == f"attr-post-ops:{text}"
 
 
 def test_the_bias_of_a_product_tells_along_which_dimensions_it_varies() -> None:

@@ -27,7 +27,7 @@ from poolrt.workers.threadpools.native import NativePool
 from poolrt.workers.threadpools.sequential import SequentialPool
 from poolrt.workers.verbose.output import set_verbose
 
-from .lines import ASYNCHRONOUS, Problem, Told, made, relu
+from .lines import ASYNCHRONOUS, Problem, ReadLines, made, relu
 
 SIZE = 1024
 TEXT = (
@@ -36,7 +36,7 @@ TEXT = (
 )
 #: Rounds that wait in the pool at a time.
 HELD = 12
-#: Part of a time that may be told and not computed, or pass and not be told.
+#: Part of a time that lines may contain beyond the computation, or lack.
 TOLERANCE = 0.05
 #: Lines tell six digits.
 ROUNDED = 1 + 1e-5
@@ -134,9 +134,9 @@ def problem(store: CacheStore) -> Problem:
 
 @dataclass(frozen=True)
 class Round:
-    """Three executions: one asynchronous, then two in tasks of one region. ``told`` is what lines say, in milliseconds."""
+    """Three executions: one asynchronous, then two in tasks of one region. ``reported`` are the milliseconds in lines."""
 
-    told: list[float]
+    reported: list[float]
     submitted: Execution
     within: Sequence[Execution]
     whole: Span
@@ -144,23 +144,23 @@ class Round:
 
 @pytest.mark.parametrize(("seconds", "threads"), [(0, 1), (0, 2), pytest.param(10, 2, marks=pytest.mark.slow)])
 def test_times_of_an_asynchronous_nested_run_add_up_to_the_time_that_was_computed(
-    seconds: float, threads: int, problem: Problem, clocked_loop: list[NativeKernel], told: Told
+    seconds: float, threads: int, problem: Problem, clocked_loop: list[NativeKernel], read_lines: ReadLines
 ) -> None:
-    rounds = _rounds(problem, seconds, threads, clocked_loop, told)
+    rounds = _rounds(problem, seconds, threads, clocked_loop, read_lines)
     # A task waits for the interpreter's lock, which a task on another thread may have.
-    alone = [(each.told[0], each.submitted) for each in rounds]
+    alone = [(each.reported[0], each.submitted) for each in rounds]
     if threads == 1:
-        alone += [pair for each in rounds for pair in zip(each.told[1:], each.within, strict=True)]
+        alone += [pair for each in rounds for pair in zip(each.reported[1:], each.within, strict=True)]
     computed = sum(execution.least for _, execution in alone)
     assert sum(milliseconds for milliseconds, _ in alone) <= computed * (1 + TOLERANCE)
 
 
 @pytest.mark.slow
 def test_times_of_ten_seconds_on_one_thread_add_up_to_the_time_that_passed(
-    problem: Problem, clocked_loop: list[NativeKernel], told: Told
+    problem: Problem, clocked_loop: list[NativeKernel], read_lines: ReadLines
 ) -> None:
-    rounds = _rounds(problem, 10, 1, clocked_loop, told)
-    shares = [sum(each.told) / each.whole.milliseconds for each in rounds]
+    rounds = _rounds(problem, 10, 1, clocked_loop, read_lines)
+    shares = [sum(each.reported) / each.whole.milliseconds for each in rounds]
     assert max(shares) <= ROUNDED
     # The machine may put the thread aside between two executions for any time, but hardly so in most rounds.
     assert statistics.median(shares) >= 1 - TOLERANCE
@@ -168,7 +168,7 @@ def test_times_of_ten_seconds_on_one_thread_add_up_to_the_time_that_passed(
 
 @pytest.mark.parametrize("kind", ASYNCHRONOUS)
 def test_an_execution_that_waits_for_its_turn_is_not_told_to_take_longer(
-    kind: str, store: CacheStore, clocked_loop: list[NativeKernel], told: Told
+    kind: str, store: CacheStore, clocked_loop: list[NativeKernel], read_lines: ReadLines
 ) -> None:
     # Given executions that wait in a pool
     problem, gate = relu(store), threading.Event()
@@ -188,13 +188,13 @@ def test_an_execution_that_waits_for_its_turn_is_not_told_to_take_longer(
         pool.wait()
         passed = time.perf_counter() - begin
     # Then all of their times lie between then and their end
-    lines = told()
+    lines = read_lines()
     assert len(lines) == 40
     assert sum(line.milliseconds for line in lines) / 1e3 <= passed * ROUNDED
 
 
 def test_executions_side_by_side_keep_times_of_their_own(
-    problem: Problem, store: CacheStore, clocked_loop: list[NativeKernel], told: Told
+    problem: Problem, store: CacheStore, clocked_loop: list[NativeKernel], read_lines: ReadLines
 ) -> None:
     # Given a long execution on one thread of a pool, and many short ones on the other
     short = relu(store, engine=problem.primitive.engine)
@@ -210,7 +210,7 @@ def test_executions_side_by_side_keep_times_of_their_own(
         pool.parallel_for(2, nested)
         pool.wait()
     # Then those that have begun and ended meanwhile have not changed its time
-    lines = told()
+    lines = read_lines()
     assert len(lines) == 41
     (long,) = [line for line in lines if line.text == TEXT]
     (known,) = [execution for execution in pool.within if execution.computing]
@@ -218,7 +218,9 @@ def test_executions_side_by_side_keep_times_of_their_own(
     assert long.milliseconds <= known.most * ROUNDED
 
 
-def _rounds(problem: Problem, seconds: float, threads: int, loop: list[NativeKernel], told: Told) -> list[Round]:
+def _rounds(
+    problem: Problem, seconds: float, threads: int, loop: list[NativeKernel], read_lines: ReadLines
+) -> list[Round]:
     """Return rounds of executions on an asynchronous pool, some and then more for so many seconds.
 
     Each execution has one line; lines tell no less than what computes has taken, and no more than all of the execution.
@@ -226,9 +228,9 @@ def _rounds(problem: Problem, seconds: float, threads: int, loop: list[NativeKer
     set_verbose("profile")
     with WatchedPool(threads, loop, problem.primitive.pd.impl_name()) as pool, pytest.MonkeyPatch.context() as patched:
         pool.watch(patched)
-        spans = _submit(problem, pool, seconds, told)
+        spans = _submit(problem, pool, seconds, read_lines)
         pool.wait()
-    lines = told()
+    lines = read_lines()
     assert len(lines) == 3 * len(spans)
     assert {line.text for line in lines} == {TEXT}
     times = [line.milliseconds for line in lines]
@@ -238,13 +240,13 @@ def _rounds(problem: Problem, seconds: float, threads: int, loop: list[NativeKer
     ]
     for each in rounds:
         # Tasks of one region may end in any order.
-        for mine, ran in ((each.told[:1], [each.submitted]), (each.told[1:], each.within)):
+        for mine, ran in ((each.reported[:1], [each.submitted]), (each.reported[1:], each.within)):
             assert sum(execution.least for execution in ran) <= sum(mine) * ROUNDED
             assert sum(mine) <= sum(execution.most for execution in ran) * ROUNDED
     return rounds
 
 
-def _submit(problem: Problem, pool: WatchedPool, seconds: float, told: Told) -> list[Span]:
+def _submit(problem: Problem, pool: WatchedPool, seconds: float, read_lines: ReadLines) -> list[Span]:
     """Submit rounds of executions, some and then more for so long, and return the span of each when all have ended.
 
     The first begins when some wait, and from then on the caller mostly sleeps: it neither holds the interpreter's lock,
@@ -270,7 +272,7 @@ def _submit(problem: Problem, pool: WatchedPool, seconds: float, told: Told) -> 
     pool.parallel_for(1, wait)
     for _ in range(HELD):
         submit()
-    assert not told()
+    assert not read_lines()
     gate.set()
     until = time.monotonic() + seconds
     while time.monotonic() < until:

@@ -21,7 +21,7 @@ PARTS = (
 
 
 class Part:
-    """What a process told, and what it must tell: how often each text, within how many milliseconds."""
+    """The lines of a process, and the expected ones: how often each text, within how many milliseconds."""
 
     def __init__(self, lines: list[Line], wanted: dict[str, int], milliseconds: float) -> None:
         self.lines = lines
@@ -30,9 +30,9 @@ class Part:
 
 
 @pytest.fixture(scope="module")
-def told(device: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Part]:
-    """Return what one process tells, by part."""
-    command = [sys.executable, "-m", "tests.workers.verbose.telling", str(tmp_path_factory.mktemp("home"))]
+def parts(device: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Part]:
+    """Return the lines of one process by part."""
+    command = [sys.executable, "-m", "tests.workers.verbose.opencl_lines", str(tmp_path_factory.mktemp("home"))]
     child = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=ANSWER_S, check=False)
     assert child.returncode == 0, child.stderr
     found, written = {}, child.stderr
@@ -46,17 +46,17 @@ def told(device: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Par
 
 @pytest.mark.parametrize("name", PARTS)
 def test_every_execution_has_one_line_and_their_times_lie_within_the_time_that_passed(
-    name: str, told: dict[str, Part]
+    name: str, parts: dict[str, Part]
 ) -> None:
-    part = told[name]
+    part = parts[name]
     assert {line.operation for line in part.lines} == {"exec"}
     assert Counter(line.text for line in part.lines) == part.wanted
     assert all(line.milliseconds > 0 for line in part.lines)
     assert sum(line.milliseconds for line in part.lines) <= part.milliseconds
 
 
-def test_lines_name_the_engines_that_computed(told: dict[str, Part]) -> None:
-    engines = {name: {line.fields[0] for line in part.lines} for name, part in told.items()}
+def test_lines_name_the_engines_that_computed(parts: dict[str, Part]) -> None:
+    engines = {name: {line.fields[0] for line in part.lines} for name, part in parts.items()}
     both, device, crossed = {"cpu", "opencl"}, {"opencl"}, {"cpu2opencl", "opencl2cpu"}
     assert engines == dict(
         zip(PARTS, (device, both, device, both, crossed, crossed, crossed, device, both), strict=True)

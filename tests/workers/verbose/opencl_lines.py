@@ -1,6 +1,6 @@
 """A process that executes on OpenCL and writes verbose lines. Arguments: HOME.
 
-For each part it prints a line of JSON: its name, how often each text must be told, and the milliseconds that it took. The
+For each part it prints a line of JSON: its name, how often each text must occur, and the milliseconds that it took. The
 lines of a part end with a line of its name on standard error.
 """
 
@@ -54,7 +54,7 @@ def mixed_graph() -> Graph:
     return g
 
 
-class Telling:
+class OpenClLines:
     """One device for all parts."""
 
     def __init__(self, home: str) -> None:
@@ -169,7 +169,7 @@ class Telling:
 
 if __name__ == "__main__":
     set_verbose("profile_exec")
-    for name, run, texts in Telling(sys.argv[1]).parts():
+    for name, run, texts in OpenClLines(sys.argv[1]).parts():
         begin = time.perf_counter()
         run()
         print(json.dumps([name, texts, 1e3 * (time.perf_counter() - begin)]), flush=True)
