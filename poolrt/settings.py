@@ -2,7 +2,7 @@
 
 Sources, nearest first: an argument, a ``POOLRT_*`` variable, a TOML file (``--config`` or ``POOLRT_CONFIG``), the
 defaults below. A value that is wrong is refused here, with the place it came from, before any process or socket exists.
-Nothing heavy is imported: this module stands on the path of every warm start.
+Nothing heavy is imported: every warm start imports this module.
 """
 
 from __future__ import annotations

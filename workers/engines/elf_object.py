@@ -172,7 +172,7 @@ class _Reader:
         if section == 0:
             return Symbol(self._name(name), None, 0)
         require(section < _FIRST_RESERVED_SECTION, "absolute and common symbols are not supported")
-        require(section in self._sections, "a symbol lies in no mapped section")
+        require(section in self._sections, "a symbol is in no mapped section")
         require(value <= self._sections[section].size, "a symbol is outside of its section")
         return Symbol("", section, value)
 

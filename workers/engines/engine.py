@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from .opencl import OpenClEngine
 
 ENGINE_KINDS: Final = ("cpu", "opencl")
-#: Kernels that stay realized although nobody uses them: primitives are often dropped and asked for again.
+#: Unused kernels that stay realized: primitives are often dropped and asked for again.
 _KEPT: Final = 256
 
 

@@ -1,8 +1,8 @@
 """What PoCL needs before its first use: a private cache folder, and a processor's name where its LLVM finds no right one.
 
 The folder: PoCL trusts a file in its cache over the binary that it is given, so a folder shared with other processes,
-or left by a dead one, can replace good code by a torn file (SIGBUS). Each process has its own, under a lock that tells
-the living from the dead; whoever comes next sweeps the dead.
+or left by a dead one, can replace good code by a torn file (SIGBUS). Each process has its own, and holds a lock in
+it while it lives; the next process removes the folders of dead ones.
 
 The name: PoCL asks LLVM for the host's processor. For one that is newer than that LLVM the answer is ``generic``, which
 the compiler then refuses (``unknown target CPU 'generic'``), so nothing can be built at all (pocl issue 1049). A newer AMD
@@ -49,7 +49,7 @@ def private_cache() -> Path:
     cache = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getuid()}-", dir=root))
     lock = os.open(cache / "starting", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     fcntl.flock(lock, fcntl.LOCK_EX)
-    os.rename(cache / "starting", cache / "alive")  # only now: whoever can open it and lock it may sweep the folder
+    os.rename(cache / "starting", cache / "alive")  # only now: a process that can lock this file may remove the folder
     owner = os.getpid()
 
     def remove() -> None:

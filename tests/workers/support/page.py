@@ -25,7 +25,7 @@ _HEAD: Final = f"""# Primitives
 <!-- Written by `{COMMAND}`. -->
 
 The operations of each engine kind, with their implementations, best first. `PrimitiveDesc` takes the first implementation
-that accepts a descriptor, and `next_impl` moves to the next. The tables list the offers of primitive descriptors for
+that accepts a descriptor, and `next_impl` moves to the next. The tables list the candidates of primitive descriptors for
 descriptors of odd shapes in many layouts. The number after an implementation counts the descriptors that it accepts; the
 tests compute all of them. Layouts, sizes and attributes decide whether it accepts a given one. The reference
 implementations (`ref:`) accept every layout: plain, permuted, blocked in any way, with strides. `nested:matmul` consists of

@@ -16,7 +16,7 @@ class BatchNormalization(OpDesc):
 
     Mean and (biased) variance are given with the flag ``use_global_stats``, else computed over all but the channels.
     ``use_scale`` and ``use_shift`` bring scale and shift. ``fuse_norm_relu`` sets negative results to 0; its workspace
-    tells where (u8, 1: kept).
+    marks the others (u8, 1: kept).
     """
 
     kind: ClassVar[str] = "batch_normalization"

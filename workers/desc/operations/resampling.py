@@ -14,7 +14,7 @@ from ..op_desc import FORWARD, OpDesc, one_of, require
 class Resampling(OpDesc):
     """Resample src (N, C, *spatial) to the spatial sizes of dst, by the nearest element or linearly.
 
-    Element i of dst lies at x = (i + 0.5) * src size / dst size - 0.5 in src. ``nearest`` takes round(x), halves up;
+    Element i of dst is at x = (i + 0.5) * src size / dst size - 0.5 in src. ``nearest`` takes round(x), halves up;
     ``linear`` weighs the two neighbours along each dimension, the edges repeated (oneDNN's definition).
     """
 

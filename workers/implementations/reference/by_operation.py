@@ -26,7 +26,7 @@ def reference(kind: str, engine_kind: str) -> Implementation[Any] | None:
     if kind not in OPERATIONS and kind != "padding":
         return None
     shared = _SHARED.get(kind)
-    # A deconvolution is the gradient of a convolution, and stands beside it.
+    # A deconvolution is the gradient of a convolution, and is in its module.
     module = import_module(f".{shared or kind.removeprefix('de')}", __package__)
     name = "".join(word.capitalize() for word in (shared or kind).split("_"))
     native: Implementation[Any] = getattr(module, f"Reference{name}")(*([kind] if shared else []))
