@@ -31,7 +31,8 @@ _ALWAYS: Final = {
 _TYPES_ONLY: Final = re.compile(r"^if TYPE_CHECKING:\n(?:(?:[ \t].*)?\n)+", re.MULTILINE)
 #: Begins with a literal: `re` finds that faster than the start of a line.
 _IMPORT: Final = re.compile(r"from (\.+)([\w.]*) import (\([^)]*\)|.*)")
-_KERNEL: Final = re.compile(r"\w\(\s*\"([a-z0-9_]+)\"")
+#: Begins with a literal too: a word before it is looked for afterwards.
+_KERNEL: Final = re.compile(r"\(\s*\"([a-z0-9_]+)\"")
 
 
 class _Source(NamedTuple):
@@ -101,11 +102,10 @@ def _files(engine_kind: str, kind: str, modules: tuple[str, ...]) -> tuple[str, 
         found.add(path)
         source = _source(path)
         left += source.imports
-        if path.startswith("implementations/"):
-            prefix = "reference." if path.startswith("implementations/reference/") else ""
-            for name in source.names:
-                files = generator_files(engine_kind, prefix + name)
-                left += files if _exists(files[-1]) else ()
+        prefix = "reference." if path.startswith("implementations/reference/") else ""
+        for name in source.names:
+            files = generator_files(engine_kind, prefix + name)
+            left += files if _exists(files[-1]) else ()
     listing = f"implementations/{'opencl' if engine_kind == 'opencl' else 'native'}/{kind}.py"
     return tuple(sorted(found | {listing} if _exists(listing) else found))
 
@@ -121,7 +121,9 @@ def _source(path: str) -> _Source:
     if "TYPE_CHECKING:" in text:
         text = _TYPES_ONLY.sub("", text)
     imports = dict.fromkeys(file for match in _IMPORT.finditer(text) for file in _imported(path, *match.groups()))
-    return _Source(digest, tuple(imports), tuple(dict.fromkeys(_KERNEL.findall(text))))
+    named = _KERNEL.finditer(text) if path.startswith("implementations/") else ()
+    names = dict.fromkeys(match[1] for match in named if re.match(r"\w", text[match.start() - 1]))
+    return _Source(digest, tuple(imports), tuple(names))
 
 
 def _imported(path: str, dots: str, module: str, names: str) -> Iterator[str]:
