@@ -24,8 +24,9 @@ MARK: Final = "SESSION_OF_TESTS"
 _MEMORY: Final = Path("/dev/shm")
 #: How poolrt's and multiprocessing's names of shared memory and semaphores begin.
 _NAMES: Final = re.compile(r"poolrt|psm_|sem\.|mp-|pym-")
-#: PoCL's folder of a process that was killed is removed by the next one that uses PoCL (`workers/engines/pocl.py`).
-_SWEPT: Final = "poolrt-pocl-"
+#: Files that others answer for: PoCL's folder of a process that was killed, which the next one that uses PoCL removes
+#: (`workers/engines/pocl.py`), and the session that ONNX Runtime's telemetry keeps in the temporary folder.
+_NOT_OURS: Final = re.compile(r"poolrt-pocl-|\.ses$")
 #: Helpers of multiprocessing that stay, on purpose, for as long as the process that first needed them.
 _KEPT: Final = re.compile(r"from multiprocess(ing)?\.(resource_tracker|forkserver) import main")
 
@@ -63,7 +64,7 @@ def _left(folder: Path, before: set[str]) -> list[str]:
                 del held[name]
     return [
         *(f"process {pid}: {command}" for pid, command in processes.items()),
-        *(f"file {path}" for path in sorted(folder.iterdir()) if not path.name.startswith(_SWEPT)),
+        *(f"file {path}" for path in sorted(folder.iterdir()) if not _NOT_OURS.match(path.name)),
         *(f"shared memory {path}" for path in held.values()),
     ]
 

@@ -21,10 +21,14 @@ RIVALS = ("cachetools", "diskcache", "dogpile")
 
 def _run(program: str, home: Path, *words: str) -> str:
     env = {name: value for name, value in os.environ.items() if not name.startswith(("POOLRT_", "XDG_"))}
-    done = subprocess.run(
-        [sys.executable, ROOT / "benchmarks" / program, *words],
-        cwd=home, env={**env, "HOME": str(home)}, capture_output=True, text=True, timeout=580, check=False,
-    )  # fmt: skip
+    env["HOME"] = str(home)
+    command = [sys.executable, ROOT / "benchmarks" / program, *words]
+    try:
+        done = subprocess.run(command, cwd=home, env=env, capture_output=True, text=True, timeout=540, check=False)
+    finally:
+        # The embedded server outlives the programs that use it.
+        down = [sys.executable, "-m", "poolrt", "cache", "down"]
+        subprocess.run(down, cwd=home, env=env, capture_output=True, timeout=50, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
