@@ -185,10 +185,9 @@ def _apply(message: Message) -> Message:
         try:
             value = dill.dumps(function(*args, **kwargs))
         finally:
+            # The function has forked, and the child returned from it: only the parent goes on as the worker.
             if os.getpid() != process:
-                os._exit(
-                    0
-                )  # the function has forked and the child returned from it: only the parent goes on as the worker
+                os._exit(0)
         if len(value) > MAX_MESSAGE // 2:
             raise ValueError(
                 f"the function returned {len(value)} bytes, more than {MAX_MESSAGE // 2}: return less, or use a graph"
