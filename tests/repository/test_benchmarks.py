@@ -22,7 +22,7 @@ RIVALS = ("cachetools", "diskcache", "dogpile")
 def _run(program: str, home: Path, *words: str) -> str:
     env = {name: value for name, value in os.environ.items() if not name.startswith(("POOLRT_", "XDG_"))}
     env["HOME"] = str(home)
-    command = [sys.executable, ROOT / "benchmarks" / program, *words]
+    command = [sys.executable, str(ROOT / "benchmarks" / program), *words]
     try:
         done = subprocess.run(command, cwd=home, env=env, capture_output=True, text=True, timeout=540, check=False)
     finally:

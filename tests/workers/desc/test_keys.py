@@ -21,7 +21,6 @@ from poolrt.workers.primitives.key import primitive_key
 
 from .descriptors import attributes, changed, drawn, operation, rebuilt
 
-PAIRS = 10_000
 #: What the dimensions of src and weights imply: no two descriptors differ in it alone.
 IMPLIED = {("convolution", "groups"), ("deconvolution", "groups")}
 
@@ -45,12 +44,13 @@ def supported(rng: random.Random, target: Target) -> Iterator[tuple[OpDesc, Prim
             yield op, attr, pd
 
 
-def test_keys_are_equal_exactly_when_descriptors_are() -> None:
+@pytest.mark.parametrize("pairs", [2_500, pytest.param(10_000, marks=pytest.mark.slow)])
+def test_keys_are_equal_exactly_when_descriptors_are(pairs: int) -> None:
     seed = random.SystemRandom().randrange(1 << 32)
     rng, target = random.Random(seed), cpu_target()
     equal = different = 0
     source = supported(rng, target)
-    while equal + different < PAIRS:
+    while equal + different < pairs:
         op, attr, pd = next(source)
         # Given a second descriptor: built anew, changed in one field, with other attributes, or of the same kind
         other, other_attr = rng.choice(
@@ -71,8 +71,8 @@ def test_keys_are_equal_exactly_when_descriptors_are() -> None:
         assert (first_key.canonical == second_key.canonical) == same
         assert (first_key.digest == second_key.digest) == same
         equal, different = equal + same, different + (not same)
-    assert equal > PAIRS // 5
-    assert different > PAIRS // 5
+    assert equal > pairs // 5
+    assert different > pairs // 5
 
 
 @pytest.mark.parametrize("kind", OPERATIONS)
@@ -146,10 +146,11 @@ def digest_of_many(seed: int, count: int) -> str:
     return total.hexdigest()
 
 
-def test_keys_are_the_same_in_processes_with_other_hash_seeds() -> None:
+@pytest.mark.parametrize("count", [1_000, pytest.param(5_000, marks=pytest.mark.slow)])
+def test_keys_are_the_same_in_processes_with_other_hash_seeds(count: int) -> None:
     seed = random.SystemRandom().randrange(1 << 32)
-    code = f"from tests.workers.desc.test_keys import digest_of_many; print(digest_of_many({seed}, 5_000))"
-    found = {digest_of_many(seed, 5_000)}
+    code = f"from tests.workers.desc.test_keys import digest_of_many; print(digest_of_many({seed}, {count}))"
+    found = {digest_of_many(seed, count)}
     for hash_seed in ("1", "2"):
         done = subprocess.run(
             [sys.executable, "-c", code],
