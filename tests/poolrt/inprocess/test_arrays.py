@@ -7,12 +7,13 @@ import mmap
 import subprocess
 import sys
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from poolrt import Executor, Graph, Value
+from poolrt.cachestore import CacheStore
 from poolrt.workers.primitives.cache import PrimitiveCache
 from tests.workers.own_process import ANSWER_S, ROOT
 
@@ -42,24 +43,21 @@ def before_a_guard(shape: tuple[int, ...]) -> Array:
     return np.frombuffer(memory, np.float32).reshape(shape)
 
 
-def run_before_a_guard() -> None:
+def run_before_a_guard(cache: PrimitiveCache) -> None:
     """Run every operation on an array that ends before a guard page; a read past it ends this process."""
     for name, (shape, operation) in OPERATIONS.items():
         graph = Graph(name)
         graph.output("y", operation(graph, graph.input("x", shape, "float32")))
-        executor, guarded = Executor(graph), before_a_guard(shape)
+        executor, guarded = Executor(graph, cache=cache), before_a_guard(shape)
         guarded[...] = array(*shape, seed=3)
         got, expected = executor.run(x=guarded)["y"], executor.run(x=guarded.copy())["y"]
         assert np.array_equal(got, expected), name
         print(name, flush=True)
 
 
-def test_nothing_is_read_past_the_page_that_an_input_ends_in(tmp_path: Any) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.poolrt.inprocess.test_arrays"],
-        cwd=ROOT, env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"},
-        capture_output=True, text=True, timeout=ANSWER_S, check=False,
-    )  # fmt: skip
+def test_nothing_is_read_past_the_page_that_an_input_ends_in(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tests.poolrt.inprocess.test_arrays", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=ANSWER_S, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.split() == list(OPERATIONS)
 
@@ -113,4 +111,6 @@ def test_an_output_that_is_an_input_is_a_copy_of_it(cache: PrimitiveCache) -> No
 
 
 if __name__ == "__main__":
-    run_before_a_guard()
+    with CacheStore.connect(home=sys.argv[1]) as store:
+        run_before_a_guard(PrimitiveCache(256, store))
+        store.down()
