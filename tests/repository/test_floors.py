@@ -87,8 +87,8 @@ def test_every_import_to_a_higher_room_and_every_room_that_is_not_listed_breaks_
     done = _lint_imports(copy)
     assert done.returncode == 1, done.stdout + done.stderr
     assert f"{ROOMS} BROKEN" in done.stdout, done.stdout
-    told = done.stdout.replace("\n", "")
-    assert [room for room in UPWARDS if f"poolrt.workers.{room}.violation ->" not in told] == []
+    broken = done.stdout.replace("\n", "")
+    assert [room for room in UPWARDS if f"poolrt.workers.{room}.violation ->" not in broken] == []
     # A room is listed in its place before anything is in it.
     (copy / "workers" / "unlisted").mkdir()
     (copy / "workers" / "unlisted" / "__init__.py").touch()

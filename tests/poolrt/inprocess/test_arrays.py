@@ -32,7 +32,7 @@ OPERATIONS: dict[str, tuple[tuple[int, ...], Callable[[Graph, Value], Value]]] =
 
 
 def before_a_guard(shape: tuple[int, ...]) -> Array:
-    """Return an array whose last byte is the last one before a page that nobody may read."""
+    """Return an array whose last byte is the last one before a page that cannot be read."""
     nbytes = 4 * int(np.prod(shape))
     size = -(-nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
     libc = ctypes.CDLL(None, use_errno=True)
