@@ -6,6 +6,9 @@ SHELL := /bin/bash
 
 PYTHON ?= python3
 VENV := .venv
+# Every process that a test starts would otherwise compile the sources of poolrt anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check -q
 PYTEST := $(PY) -m pytest
