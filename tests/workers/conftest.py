@@ -21,15 +21,19 @@ from .verbose.lines import ReadLines, parsed
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave one of the two ISA levels below the host's to the thorough tier: another one from case to case."""
+    """Run each case on one ISA level and on one kind of engine, other ones from case to case; the thorough tier has all."""
     order = list(ISA_LEVELS)
-    weaker = [level for level in LEVELS if order.index(level) < order.index(host_isa())]
+    choices = {
+        "isa": [level for level in LEVELS if order.index(level) <= order.index(host_isa())],
+        "runner": ["held_back", "opencl"],
+    }
     for item in items:
         parameters = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
-        if (level := parameters.get("isa")) in weaker:
-            case = item.nodeid.replace(str(level), "")
-            if weaker[crc32(case.encode()) % len(weaker)] != level:
-                item.add_marker(pytest.mark.slow)
+        for name, values in choices.items():
+            if (value := parameters.get(name)) in values:
+                case = item.nodeid.replace(str(value), "")
+                if values[crc32(case.encode()) % len(values)] != value:
+                    item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(scope="session")

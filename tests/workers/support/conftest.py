@@ -1,27 +1,40 @@
-"""Fixtures: what is supported is verified on every kind of engine, on a CPU on threadpools of every kind."""
+"""Fixtures: supported problems are verified on every kind of engine, and on a CPU on threadpools too."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from typing import Final
 
 import pytest
 
-from tests.workers.threadpools.every_pool import EveryPool
-from tests.workers.threadpools.kinds import region_loop
+from tests.workers.threadpools.every_pool import HELD_BACK, EveryPool
+from tests.workers.threadpools.kinds import CASES, region_loop
 
 from .pooled_runner import PooledRunner
 from .verification import Verification
 
+#: The thorough tier has every threadpool and every problem of a cell. `make test` draws some in each run: threadpools beside
+#: the one that holds work back, and problems for each implementation of a cell.
+WHOLE: Final = " whole"
+DRAWN_POOLS: Final = 2
+DRAWN_PROBLEMS: Final = 2
 
-@pytest.fixture(scope="session", params=["native", "opencl"])
+
+@pytest.fixture(
+    scope="session",
+    params=["native", "opencl", *(pytest.param(kind + WHOLE, marks=pytest.mark.slow) for kind in ("native", "opencl"))],
+)
 def verification(request: pytest.FixtureRequest) -> Iterator[Verification]:
-    """Return what verifies cells on each kind of engine."""
-    seed = random.SystemRandom().randrange(1 << 32)
-    runner = request.getfixturevalue(str(request.param))
-    if request.param == "opencl":
-        yield Verification(runner, seed)
+    """Return a verification of cells on each kind of engine."""
+    rng = random.SystemRandom()
+    seed, kind = rng.randrange(1 << 32), str(request.param).removesuffix(WHOLE)
+    whole = kind != request.param
+    runner, most = request.getfixturevalue(kind), None if whole else DRAWN_PROBLEMS
+    if kind == "opencl":
+        yield Verification(runner, seed, most)
         return
-    pools = EveryPool(region_loop(), seed)
-    yield Verification(PooledRunner(runner, pools), seed)
+    others = [case for case in CASES if case != HELD_BACK]
+    pools = EveryPool(region_loop(), seed, CASES if whole else [HELD_BACK, *rng.sample(others, DRAWN_POOLS)])
+    yield Verification(PooledRunner(runner, pools), seed, most)
     pools.close()

@@ -22,6 +22,7 @@ from poolrt.workers.implementations.primitive_desc import (
 from tests.workers.desc.descriptors import drawn
 from tests.workers.desc.layouts import GIVEN, LAYOUTS
 
+from .conftest import WHOLE
 from .problems import FAST, cells
 from .table import offered
 from .verification import Verification
@@ -64,16 +65,19 @@ def made_for_speed(engine_kind: str) -> list[str]:
 
 @pytest.mark.parametrize(
     ("verification", "kind"),
-    [(runner, kind) for runner, engine in (("native", "cpu"), ("opencl", "opencl")) for kind in made_for_speed(engine)],
+    [
+        pytest.param(runner + tier, kind, marks=[pytest.mark.slow] if tier else [])
+        for tier in ("", WHOLE)
+        for runner, engine in (("native", "cpu"), ("opencl", "opencl"))
+        for kind in made_for_speed(engine)
+    ],
     indirect=["verification"],
 )
-@pytest.mark.parametrize("tier", [pytest.param(0, id="thorough", marks=pytest.mark.slow), pytest.param(1, id="few")])
-def test_every_implementation_made_for_speed_computes_random_problems(
-    verification: Verification, kind: str, tier: int
-) -> None:
+def test_every_implementation_made_for_speed_computes_random_problems(verification: Verification, kind: str) -> None:
     rng = random.Random(verification.seed)
     listed = {name for cell in cells() if cell.kind == kind for name in offered(cell, verification.target)}
-    count = PROBLEMS[verification.target.engine_kind][tier]
+    thorough, few = PROBLEMS[verification.target.engine_kind]
+    count = thorough if verification.most is None else few
     left = Counter(dict.fromkeys((name for name in listed if not name.startswith(REFERENCE)), count))
     assert left
     for pd in offers(kind, verification, rng):
