@@ -1,4 +1,4 @@
-"""The nine networks with random weights of these tests' own, and what ONNX Runtime computes with them.
+"""The nine networks and a small one with random weights of these tests' own, and what ONNX Runtime computes with them.
 
 Nothing here comes from poolrt: other weights, another input and another file for them than `poolrt.models` has.
 """
@@ -28,6 +28,8 @@ LIGHT: Final = {
     "vgg19": ("light_vgg19", 1.0),
     "zfnet512": ("light_zfnet512", 1.0),
 }
+#: A network of a few layers, for tests in which it matters that kernels are created, not which ones.
+SMALL: Final = "small"
 SEED: Final = 20240229
 
 
@@ -52,9 +54,12 @@ class Network:
 
 def make_network(name: str, folder: Path) -> Network:
     """Write a network, its input (.npy) and its output (.npz) into a folder."""
-    file, scale = LIGHT[name]
-    model = onnx.load(str(Path(onnx.__file__).parent / "backend" / "test" / "data" / "light" / f"{file}.onnx"))
-    fill(model, scale)
+    if name == SMALL:
+        model = small_model()
+    else:
+        file, scale = LIGHT[name]
+        model = onnx.load(str(Path(onnx.__file__).parent / "backend" / "test" / "data" / "light" / f"{file}.onnx"))
+        fill(model, scale)
     path = folder / f"{name}.onnx"
     onnx.save(model, str(path))
     options = onnxruntime.SessionOptions()
@@ -68,6 +73,38 @@ def make_network(name: str, folder: Path) -> Network:
     np.save(path.with_suffix(".x.npy"), x)
     np.savez(path.with_suffix(".y.npz"), allow_pickle=False, **{taken.name: y})
     return Network(path, given.name, taken.name, x, y)
+
+
+def small_model() -> Any:
+    """Return a model with convolutions of three kinds, poolings, normalisation, a product and a softmax."""
+    generator = np.random.default_rng(SEED)
+    weights = {"dense": (16, 3, 3, 3), "point": (32, 16, 1, 1), "deep": (32, 1, 3, 3), "last": (24, 32, 3, 3)}
+    initializers = [
+        numpy_helper.from_array(drawn(generator, list(shape), "Conv", 1), name) for name, shape in weights.items()
+    ]
+    initializers.append(numpy_helper.from_array(drawn(generator, [40, 24], "Gemm", 1), "product"))
+    initializers.append(numpy_helper.from_array(drawn(generator, [40], "Gemm", 2), "bias"))
+    node = onnx.helper.make_node
+    nodes = [
+        node("Conv", ["x", "dense"], ["a"], pads=[1, 1, 1, 1]),
+        node("Relu", ["a"], ["b"]),
+        node("LRN", ["b"], ["c"], size=5),
+        node("MaxPool", ["c"], ["d"], kernel_shape=[2, 2], strides=[2, 2]),
+        node("Conv", ["d", "point"], ["e"]),
+        node("Conv", ["e", "deep"], ["f"], group=32, pads=[1, 1, 1, 1]),
+        node("Add", ["e", "f"], ["g"]),
+        node("Conv", ["g", "last"], ["h"], strides=[2, 2]),
+        node("GlobalAveragePool", ["h"], ["i"]),
+        node("Flatten", ["i"], ["j"]),
+        node("Gemm", ["j", "product", "bias"], ["k"], transB=1),
+        node("Softmax", ["k"], ["y"]),
+    ]
+    x, y = (
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, dims)
+        for name, dims in (("x", (1, 3, 32, 32)), ("y", (1, 40)))
+    )
+    graph = onnx.helper.make_graph(nodes, SMALL, [x], [y], initializers)
+    return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
 
 
 def fill(model: Any, scale: float) -> None:

@@ -12,15 +12,13 @@ from numpy.typing import NDArray
 from poolrt import models
 
 from .conftest import NetworkMaker
-from .networks import LIGHT
+from .networks import LIGHT, SMALL
 from .surroundings import Surroundings
 
 #: Forms of files, so that each is read in earnest by one network or another.
 FORMS = ("npy", "npz", "named npz", "pb")
-#: The smallest networks, with dense blocks, groups and depthwise windows; with seeded weights more are run.
-QUICK = ("densenet121", "shufflenet", "squeezenet")
-#: The largest weights, hundreds of megabytes, on operations that AlexNet has, too.
-LARGE = ("vgg19", "zfnet512")
+#: The smallest networks, with groups and depthwise windows. `test_make_run.py` runs ResNet-50.
+QUICK = ("shufflenet", "squeezenet")
 
 
 def write(path: Path, form: str, name: str, array: NDArray[np.float32]) -> Path:
@@ -42,7 +40,7 @@ def write(path: Path, form: str, name: str, array: NDArray[np.float32]) -> Path:
 @pytest.mark.parametrize(
     ("name", "form"),
     [
-        pytest.param(name, FORMS[i % len(FORMS)], marks=[pytest.mark.slow] if name in LARGE else [])
+        pytest.param(name, FORMS[i % len(FORMS)], marks=[] if name in QUICK else [pytest.mark.slow])
         for i, name in enumerate(models.NAMES)
     ],
 )
@@ -63,7 +61,7 @@ def test_a_seeded_network_gives_what_is_stored_of_onnx_runtime(
     assert not any(worker["numba_imported"] for worker in found["workers"])
 
 
-@pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in LIGHT])
+@pytest.mark.parametrize("name", [SMALL, *(pytest.param(name, marks=pytest.mark.slow) for name in LIGHT)])
 def test_a_network_with_other_weights_is_right_and_needs_no_other_kernels(
     warm: Surroundings, network: NetworkMaker, name: str
 ) -> None:
@@ -79,7 +77,7 @@ def test_a_network_with_other_weights_is_right_and_needs_no_other_kernels(
         np.testing.assert_allclose(saved[made.output_name], made.y, rtol=1e-3, atol=1e-7)
 
 
-@pytest.mark.parametrize("name", ["squeezenet", pytest.param("shufflenet", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", [SMALL, *(pytest.param(name, marks=pytest.mark.slow) for name in QUICK)])
 def test_a_network_on_opencl_is_right_cold_and_warm(warm: Surroundings, network: NetworkMaker, name: str) -> None:
     words = (*network(name).words(), "--engine", "opencl")
     warm.json(*words)
