@@ -76,34 +76,32 @@ def make_network(name: str, folder: Path) -> Network:
 
 
 def small_model() -> Any:
-    """Return a model with convolutions of three kinds, poolings, normalisation, a product and a softmax."""
+    """Return a model with two convolutions, a pooling, a product and a softmax."""
     generator = np.random.default_rng(SEED)
-    weights = {"dense": (16, 3, 3, 3), "point": (32, 16, 1, 1), "deep": (32, 1, 3, 3), "last": (24, 32, 3, 3)}
-    initializers = [
-        numpy_helper.from_array(drawn(generator, list(shape), "Conv", 1), name) for name, shape in weights.items()
+    weights = [
+        numpy_helper.from_array(drawn(generator, dims, operator, index), name)
+        for name, operator, index, dims in (
+            ("first", "Conv", 1, [16, 3, 3, 3]),
+            ("last", "Conv", 1, [24, 16, 3, 3]),
+            ("product", "Gemm", 1, [40, 24]),
+            ("bias", "Gemm", 2, [40]),
+        )
     ]
-    initializers.append(numpy_helper.from_array(drawn(generator, [40, 24], "Gemm", 1), "product"))
-    initializers.append(numpy_helper.from_array(drawn(generator, [40], "Gemm", 2), "bias"))
     node = onnx.helper.make_node
     nodes = [
-        node("Conv", ["x", "dense"], ["a"], pads=[1, 1, 1, 1]),
+        node("Conv", ["x", "first"], ["a"], pads=[1, 1, 1, 1]),
         node("Relu", ["a"], ["b"]),
-        node("LRN", ["b"], ["c"], size=5),
-        node("MaxPool", ["c"], ["d"], kernel_shape=[2, 2], strides=[2, 2]),
-        node("Conv", ["d", "point"], ["e"]),
-        node("Conv", ["e", "deep"], ["f"], group=32, pads=[1, 1, 1, 1]),
-        node("Add", ["e", "f"], ["g"]),
-        node("Conv", ["g", "last"], ["h"], strides=[2, 2]),
-        node("GlobalAveragePool", ["h"], ["i"]),
-        node("Flatten", ["i"], ["j"]),
-        node("Gemm", ["j", "product", "bias"], ["k"], transB=1),
-        node("Softmax", ["k"], ["y"]),
+        node("Conv", ["b", "last"], ["c"], strides=[2, 2]),
+        node("GlobalAveragePool", ["c"], ["d"]),
+        node("Flatten", ["d"], ["e"]),
+        node("Gemm", ["e", "product", "bias"], ["f"], transB=1),
+        node("Softmax", ["f"], ["y"]),
     ]
     x, y = (
         onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, dims)
         for name, dims in (("x", (1, 3, 32, 32)), ("y", (1, 40)))
     )
-    graph = onnx.helper.make_graph(nodes, SMALL, [x], [y], initializers)
+    graph = onnx.helper.make_graph(nodes, SMALL, [x], [y], weights)
     return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
 
 

@@ -12,6 +12,7 @@ from tests.cachestore.server import RedisServer
 from tests.drills.ports import Port
 
 from .conftest import NetworkMaker
+from .networks import SMALL
 from .surroundings import PROGRAM_S, Surroundings, json_of
 
 PROGRAMS = 4
@@ -64,9 +65,16 @@ def test_programs_of_one_user_create_each_kernel_once(fresh: Surroundings, netwo
     assert (stats["creations"], stats["entries"], stats["takeovers"]) == (total, total, 0)
 
 
-@pytest.mark.parametrize("nodes", [pytest.param(1, marks=pytest.mark.slow), PROGRAMS])
+@pytest.mark.parametrize(
+    ("nodes", "model"),
+    [
+        pytest.param(1, "squeezenet", marks=pytest.mark.slow),
+        pytest.param(PROGRAMS, "squeezenet", marks=pytest.mark.slow),
+        (PROGRAMS, SMALL),
+    ],
+)
 def test_programs_that_share_a_redis_create_each_kernel_once(
-    tmp_path: Path, network: NetworkMaker, redis_url: str, key_file: Path, nodes: int
+    tmp_path: Path, network: NetworkMaker, redis_url: str, key_file: Path, nodes: int, model: str
 ) -> None:
     # Given one user's home for all programs, or a home for each, as on several machines
     homes = [
@@ -75,7 +83,7 @@ def test_programs_that_share_a_redis_create_each_kernel_once(
     ]
     places = [homes[number % nodes] for number in range(PROGRAMS)]
     # When all run the model at once
-    created, total = run_at_once(places, network("squeezenet").words())
+    created, total = run_at_once(places, network(model).words())
     # Then together they have created each kernel once
     assert sum(created) == total
     stats = homes[0].json("cache", "stats")
