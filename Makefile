@@ -6,12 +6,11 @@ SHELL := /bin/bash
 
 PYTHON ?= python3
 VENV := .venv
-# Every process that a test starts would otherwise compile the sources of poolrt anew.
-unexport PYTHONDONTWRITEBYTECODE
-
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check -q
 PYTEST := $(PY) -m pytest
+# Without compiled sources on disk, each process that starts compiles all of poolrt again.
+unexport PYTHONDONTWRITEBYTECODE
 
 # A stamp is written only after its step has succeeded: an interrupted installation is repeated, and a changed
 # pyproject.toml installs again.
@@ -52,14 +51,19 @@ run: $(VENV)/.for-run ## run ResNet-50 on a pool of workers, cold and then warm 
 ALONE := tests/acceptance/test_kills.py tests/cachestore/drills tests/cachestore/test_failures.py \
 	tests/poolrt/pool/test_faults.py tests/poolrt/pool/test_hangs.py tests/workers/verbose/test_times.py
 
-test: $(VENV)/.for-test ## run the tests, without the thorough tier (minutes)
+# Both parts run to their end; $(1) chooses the tests.
+define run_tests
 	@trap 'exit 130' INT; failed=0; \
-	$(PYTEST) -q -m "not slow" -n auto --maxprocesses=8 --dist=worksteal $(ALONE:%=--ignore=%) tests || failed=$$?; \
-	$(PYTEST) -q -m "not slow" $(ALONE) || failed=$$?; \
+	$(PYTEST) -q $(1) -n auto --maxprocesses=8 --dist=worksteal $(ALONE:%=--ignore=%) tests || failed=$$?; \
+	$(PYTEST) -q $(1) $(ALONE) || failed=$$?; \
 	exit $$failed
+endef
+
+test: $(VENV)/.for-test ## run the tests, without the thorough tier (minutes)
+	$(call run_tests,-m "not slow")
 
 test-all: $(VENV)/.for-bench ## run every test, with the thorough tier
-	@$(PYTEST) -q tests
+	$(call run_tests,)
 
 drills: $(VENV)/.for-test ## run the store's fault drills in their long form and print one table (ARGS='--only NAME --rounds N --json --list')
 	@$(PY) -m tests.drills $(ARGS)
