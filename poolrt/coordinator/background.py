@@ -7,6 +7,7 @@ import queue
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -113,6 +114,7 @@ class BackgroundThread:
         except PoolError as error:
             failed = error
         except Exception as error:  # noqa: BLE001 - the error belongs to one load, whose client gets it
+            traceback.print_exc()  # the client gets the error without its stack
             failed = PoolError(f"internal error: {type(error).__name__}: {error}")
         if isinstance(task, CollectStatistics):
             return "on_statistics", (

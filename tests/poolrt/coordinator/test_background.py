@@ -35,7 +35,7 @@ def wire_of(algorithm: str) -> dict[str, Any]:
 
 
 def test_a_bug_in_lowering_is_an_internal_error_and_a_malformed_graph_is_refused(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     def lookup(*_: object) -> Any:
         raise KeyError("planted")
@@ -48,6 +48,7 @@ def test_a_bug_in_lowering_is_an_internal_error_and_a_malformed_graph_is_refused
         # Then it is our fault, not the graph's
         assert (name, type(error)) == ("on_load_failed", PoolError)
         assert "internal error: KeyError: 'planted'" in str(error)
+        assert "in lookup\n" in capfd.readouterr().err
         # When a malformed graph is lowered, then it is the graph's
         wire = wire_of("relu")
         del wire["nodes"][0][4]["algorithm"]
