@@ -1,4 +1,4 @@
-"""The nine networks and a small one with random weights of these tests' own, and what ONNX Runtime computes with them.
+"""The nine networks and two with few kernels, with random weights of these tests' own, and what ONNX Runtime computes with them.
 
 Nothing here comes from poolrt: other weights, another input and another file for them than `poolrt.models` has.
 """
@@ -30,6 +30,8 @@ LIGHT: Final = {
 }
 #: A network of a few layers, for tests in which it matters that kernels are created, not which ones.
 SMALL: Final = "small"
+#: A network of many equal layers, so with few kernels, whose runs take more than ten milliseconds: to meet runs under way.
+LASTING: Final = "lasting"
 SEED: Final = 20240229
 
 
@@ -56,6 +58,8 @@ def make_network(name: str, folder: Path) -> Network:
     """Write a network, its input (.npy) and its output (.npz) into a folder."""
     if name == SMALL:
         model = small_model()
+    elif name == LASTING:
+        model = lasting_model()
     else:
         file, scale = LIGHT[name]
         model = onnx.load(str(Path(onnx.__file__).parent / "backend" / "test" / "data" / "light" / f"{file}.onnx"))
@@ -102,6 +106,23 @@ def small_model() -> Any:
         for name, dims in (("x", (1, 3, 32, 32)), ("y", (1, 40)))
     )
     graph = onnx.helper.make_graph(nodes, SMALL, [x], [y], weights)
+    return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+
+
+def lasting_model() -> Any:
+    """Return a model with sixteen convolutions of one description, which share their weights."""
+    weights = drawn(np.random.default_rng(SEED), [32, 32, 3, 3], "Conv", 1)
+    node = onnx.helper.make_node
+    nodes = []
+    for number in range(16):
+        nodes.append(node("Conv", [f"r{number - 1}" if number else "x", "weights"], [f"c{number}"], pads=[1, 1, 1, 1]))
+        nodes.append(node("Relu", [f"c{number}"], [f"r{number}"]))
+    nodes += [node("GlobalAveragePool", [nodes[-1].output[0]], ["a"]), node("Flatten", ["a"], ["y"])]
+    x, y = (
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, dims)
+        for name, dims in (("x", (1, 32, 64, 64)), ("y", (1, 32)))
+    )
+    graph = onnx.helper.make_graph(nodes, LASTING, [x], [y], [numpy_helper.from_array(weights, "weights")])
     return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
 
 

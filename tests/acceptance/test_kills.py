@@ -12,6 +12,7 @@ import time
 import pytest
 
 from .conftest import NetworkMaker
+from .networks import LASTING
 from .surroundings import (
     PROGRAM_S,
     Surroundings,
@@ -46,10 +47,11 @@ def kill_one_at_work(warm: Surroundings, client: subprocess.Popen[str], killed: 
     killed.append(victim)
 
 
+@pytest.mark.parametrize("name", [LASTING, pytest.param("resnet50", marks=pytest.mark.slow)])
 def test_killing_each_worker_in_turn_under_two_hundred_runs_costs_no_result(
-    warm: Surroundings, network: NetworkMaker
+    warm: Surroundings, network: NetworkMaker, name: str
 ) -> None:
-    words = network("resnet50").words()
+    words = network(name).words()
     warm.json(*words)
     # Given 200 runs under way on two workers
     client = warm.start(*words, "--repeat", "200", "--workers", "2", "--json")
@@ -99,10 +101,11 @@ _API = """
 """
 
 
+@pytest.mark.parametrize("name", [LASTING, pytest.param("squeezenet", marks=pytest.mark.slow)])
 def test_killing_each_worker_in_turn_costs_no_result_of_the_api_either(
-    warm: Surroundings, network: NetworkMaker
+    warm: Surroundings, network: NetworkMaker, name: str
 ) -> None:
-    made = network("squeezenet")
+    made = network(name)
     files = [str(made.path.with_suffix(suffix)) for suffix in (".x.npy", ".y.npz")]
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(_API), str(made.path), made.input_name, *files],
@@ -113,11 +116,12 @@ def test_killing_each_worker_in_turn_costs_no_result_of_the_api_either(
     assert not set(found["first"]) & set(found["last"])
 
 
+@pytest.mark.parametrize("name", [LASTING, pytest.param("squeezenet", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("engine", ["cpu", "opencl"])
 def test_when_the_client_is_killed_everything_is_gone_within_a_second(
-    warm: Surroundings, network: NetworkMaker, engine: str
+    warm: Surroundings, network: NetworkMaker, engine: str, name: str
 ) -> None:
-    words = (*network("squeezenet").words(), "--engine", engine, "--workers", "2")
+    words = (*network(name).words(), "--engine", engine, "--workers", "2")
     warm.json(*words)
     # Given a client whose workers are at work
     client = warm.start(*words, "--repeat", "1000000")
