@@ -48,8 +48,8 @@ run: $(VENV)/.for-run ## run ResNet-50 on a pool of workers, cold and then warm 
 
 # What holds processes to bounds of a second or so has the machine to itself; everything else shares the processors, a process
 # on each of them up to eight.
-ALONE := tests/acceptance/test_kills.py tests/cachestore/drills tests/cachestore/test_failures.py \
-	tests/poolrt/pool/test_faults.py tests/poolrt/pool/test_hangs.py tests/workers/verbose/test_times.py
+ALONE := tests/acceptance/test_killed_clients.py tests/cachestore/test_failures.py tests/poolrt/pool/test_ends.py \
+	tests/workers/verbose/test_times.py
 
 # Both parts run to their end; $(1) chooses the tests.
 define run_tests

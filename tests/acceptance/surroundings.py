@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 MARK = "SURROUNDINGS_OF_A_TEST"
 #: Bound, in seconds, on any one program.
 PROGRAM_S = 110.0
+#: Processor time by which a worker has surely begun to run a network, in seconds.
+AT_WORK_S = 0.15
 
 
 class Process(NamedTuple):
@@ -83,6 +85,11 @@ class Surroundings:
     def strangers(self) -> list[Process]:
         """Return what runs here besides the embedded server and its idle watch."""
         return [p for p in self.processes() if "redis-server" not in p.command and "idle_watch" not in p.command]
+
+    def at_work(self, client: int) -> list[int]:
+        """Return the workers of a client that run a network: of the children of its coordinator's fork server."""
+        workers = [p.pid for p in self.strangers() if parent(parent(parent(p.pid))) == client]
+        return [pid for pid in workers if cpu_seconds(pid) >= AT_WORK_S]
 
     def arenas(self) -> set[int]:
         """Return the inodes of the arenas that processes here hold."""

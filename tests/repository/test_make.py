@@ -27,8 +27,10 @@ def tree(tmp_path: Path) -> Path:
 
 
 def _make(tree: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    # Make and pytest hand their own settings on to what they start; these start without them.
+    # Make and pytest hand their own settings on to what they start; these start without them, and with few plugins.
     env = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS", "PYTEST_"))}
+    env |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "xdist.plugin,pytest_timeout"}
+    env |= {"PYTEST_XDIST_AUTO_NUM_WORKERS": "1"}
     env["TMPDIR"] = str(tree)  # pytest keeps its temporary folder
     return subprocess.run(["make", *words], cwd=tree, capture_output=True, text=True, timeout=100, check=False, env=env)
 
@@ -87,13 +89,12 @@ def test_both_parts_of_the_suite_run_and_either_fails_it(tree: Path, wrong: str)
     python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n', encoding="utf-8")
     python.chmod(0o755)
     alone = re.findall(r"--ignore=(\S+)", _plan(tree, "test"))
-    for place in ("tests/together", *alone):
+    for place in ("tests/test_together.py", *alone):
         file = tree / place if place.endswith(".py") else tree / place / "test_it.py"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("def test_right() -> None: ...\n", encoding="utf-8")
-    folders = {"together": "tests/together", "alone": next(place for place in alone if not place.endswith(".py"))}
-    more = tree / folders[wrong] / "test_wrong.py"
-    more.write_text("def test_wrong() -> None:\n    raise ValueError\n", encoding="utf-8")
+    with (tree / {"together": "tests/test_together.py", "alone": alone[0]}[wrong]).open("a", encoding="utf-8") as more:
+        more.write("def test_wrong() -> None:\n    raise ValueError\n")
     # When the suite is run
     done = _make(tree, "test")
     # Then it fails, each test was run once, and the other part is reported, too
