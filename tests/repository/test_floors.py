@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import shutil
 import subprocess
 import sys
@@ -38,34 +39,38 @@ def test_the_contracts_hold() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize(
-    ("floor", "line", "contract"),
-    [
-        ("cachestore", "from poolrt import workers as seen", "cachestore imports nothing of ours"),
-        ("cachestore", "from poolrt.settings import Settings as seen", "cachestore imports nothing of ours"),
-        ("cachestore", "import poolrt.workers.desc.planted as seen", "cachestore imports nothing of ours"),
-        (
-            "workers",
-            "from poolrt.settings import Settings as seen",
-            "workers imports cachestore and nothing else of ours",
-        ),
-        ("workers", "from poolrt.planted import THING as seen", "workers imports cachestore and nothing else of ours"),
-        ("workers", "import poolrt as seen", "the lower floors do not import the face itself"),
-        ("cachestore", "import poolrt as seen", "the lower floors do not import the face itself"),
-    ],
-)
-def test_a_planted_violation_breaks_the_contract(tmp_path: Path, floor: str, line: str, contract: str) -> None:
-    # Given a copy with a module that is not listed anywhere, and an import that goes up a floor or a room
-    copy = _copy(tmp_path)
+#: Floor, an import that goes up a floor or a room, and the contract that forbids it.
+VIOLATIONS = [
+    ("cachestore", "from poolrt import workers as seen", "cachestore imports nothing of ours"),
+    ("cachestore", "from poolrt.settings import Settings as seen", "cachestore imports nothing of ours"),
+    ("cachestore", "import poolrt.workers.desc.planted as seen", "cachestore imports nothing of ours"),
+    ("workers", "from poolrt.settings import Settings as seen", "workers imports cachestore and nothing else of ours"),
+    ("workers", "from poolrt.planted import THING as seen", "workers imports cachestore and nothing else of ours"),
+    ("workers", "import poolrt as seen", "the lower floors do not import the face itself"),
+    ("cachestore", "import poolrt as seen", "the lower floors do not import the face itself"),
+]
+
+
+@pytest.fixture(scope="module")
+def broken(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return what the check of a copy says that has modules that are listed nowhere, and each violation in one of its own."""
+    copy = _copy(tmp_path_factory.mktemp("broken"))
     (copy / "poolrt" / "planted.py").write_text("THING = 1\n")
     (copy / "workers" / "desc" / "planted.py").write_text("THING = 1\n")
-    (copy / floor / "violation.py").write_text(f"{line}\n\n__all__ = ['seen']\n")
-    # When the contracts are checked
+    for number, (floor, line, _) in enumerate(VIOLATIONS):
+        (copy / floor / f"violation{number}.py").write_text(f"{line}\n\n__all__ = ['seen']\n")
     done = _lint_imports(copy)
-    # Then the one that forbids it says so
     assert done.returncode == 1, done.stdout + done.stderr
-    assert f"{contract} BROKEN" in done.stdout, done.stdout
-    assert "violation" in done.stdout
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    ("number", "contract"), [(number, contract) for number, (_, _, contract) in enumerate(VIOLATIONS)]
+)
+def test_a_planted_violation_breaks_the_contract(broken: str, number: int, contract: str) -> None:
+    assert f"{contract} BROKEN" in broken, broken
+    section = re.split(r"\n[^\n]+\n-{5,}\n", broken.partition(f"\n{contract}\n-")[2])[0]
+    assert f".violation{number} ->" in section, broken
 
 
 #: Room of workers -> an import that goes up a step, over many rooms, in a function, or sideways.
@@ -107,10 +112,32 @@ def test_no_module_names_a_lower_floor_bare() -> None:
     # A bare `import workers` works only where nobody else has a folder of that name.
     for folder in (*FLOORS, "tests", "examples", "benchmarks"):
         for path in (ROOT / folder).rglob("*.py"):
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-                names: list[str] = []
-                if isinstance(node, ast.Import):
-                    names = [alias.name for alias in node.names]
-                elif isinstance(node, ast.ImportFrom) and node.level == 0:
-                    names = [node.module or ""]
-                assert not [name for name in names if name.partition(".")[0] in ("workers", "cachestore")], path
+            assert not _bare(path.read_text(encoding="utf-8")), path
+
+
+@pytest.mark.parametrize(
+    "line", ["import workers", "from workers.desc import a", "import os, cachestore.files", "import os, \\\n workers"]
+)
+def test_a_bare_name_is_found(line: str) -> None:
+    assert _bare(f"def late() -> None:\n    {line}\n")
+
+
+@pytest.mark.parametrize(
+    "line", ["import poolrt.workers", "from ..workers import a", "from .. import workers, cachestore"]
+)
+def test_a_name_below_poolrt_is_not_bare(line: str) -> None:
+    assert not _bare(line)
+
+
+def _bare(code: str) -> set[str]:
+    """Return the lower floors that a module imports by their bare names."""
+    # Most modules are not worth parsing.
+    if not re.search(r"(?:\b(?:import|from)[\s\\]|,)[\s\\]*(?:workers|cachestore)\b", code):
+        return set()
+    found = []
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            found.append(node.module or "")
+    return {name for name in found if name.partition(".")[0] in ("workers", "cachestore")}

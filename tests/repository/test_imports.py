@@ -43,8 +43,9 @@ def imported(module: str, known: Modules) -> Iterator[str]:
     path, is_package = known[module]
     tree = ast.parse(path.read_text(encoding="utf-8"))
     package = module if is_package else module.rpartition(".")[0]
-    typed = {id(inner) for node in ast.walk(tree) if _is_for_types(node) for inner in ast.walk(node)}
-    for node in ast.walk(tree):
+    nodes = list(ast.walk(tree))
+    typed = {id(inner) for node in nodes if _is_for_types(node) for inner in ast.walk(node)}
+    for node in nodes:
         if id(node) in typed:
             continue
         if isinstance(node, ast.Import):
@@ -95,9 +96,13 @@ def _absolute(name: str, package: str) -> str:
 
 def _text_imported(node: ast.AST) -> str:
     """Return the constant text that a call of `import_module` begins with, if it is one."""
-    if not isinstance(node, ast.Call) or not ast.unparse(node.func).endswith("import_module"):
+    if not isinstance(node, ast.Call) or not _last_name(node.func).endswith("import_module"):
         return ""
     return str(node.args[0].value) if isinstance(node.args[0], ast.Constant) else ""
+
+
+def _last_name(node: ast.expr) -> str:
+    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
 
 
 def _is_for_types(node: ast.AST) -> bool:

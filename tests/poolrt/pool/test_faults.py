@@ -15,6 +15,7 @@ import pytest
 
 import poolrt
 from poolrt.errors import PoolClosed, WorkerLost
+from poolrt.settings import SettingsError
 
 from .processes import (
     BOUND_S,
@@ -172,6 +173,6 @@ def test_a_fork_of_the_client_cannot_use_the_pool_and_does_not_disturb_it(own: p
 def test_wrong_settings_are_refused_and_start_nothing(settings: dict[str, Any]) -> None:
     before = set(family())
     for wrong in ({"workers": -1}, {"no_such_setting": 1}, {"engine": "cuda"}):
-        with pytest.raises(poolrt.settings.SettingsError):
+        with pytest.raises(SettingsError):
             poolrt.Pool(**{**settings, **wrong})
     assert set(family()) - before == set()
