@@ -15,6 +15,7 @@ import pytest
 import poolrt
 from poolrt.errors import CreationFailed, CreatorLost
 
+from .created import create
 from .processes import BOUND_S, family, relu_graph
 
 _X = np.linspace(-1, 1, 32, dtype=np.float32).reshape(4, 8)
@@ -47,14 +48,13 @@ def _repair(shadow: Path) -> None:
         path.unlink() if path.is_symlink() else shutil.rmtree(path)
 
 
-@pytest.mark.parametrize("package", ["numba", "llvmlite"])
+@pytest.mark.parametrize("package", ["numba", pytest.param("llvmlite", marks=pytest.mark.slow)])
 def test_a_compiler_that_is_broken_is_an_error_with_its_type_message_log_and_the_primitive(
     settings: dict[str, Any], tmp_path: Path, shadow: Path, package: str
 ) -> None:
     private = {**settings, "home": str(tmp_path / "home")}
-    # Given a graph that has been created by a pool that was in order
-    with poolrt.Pool(workers=1, threads=1, **private) as pool:
-        pool.load(relu_graph())
+    # Given a graph that was created while the compiler was in order
+    create(private["home"], relu_graph())
     # When the compiler is broken
     _break(shadow, package, "raise RuntimeError('this installation is broken')")
     other = relu_graph((5, 7), name="other")
@@ -89,7 +89,7 @@ def test_two_loads_that_wait_for_the_same_creation_get_the_same_error(
     settings: dict[str, Any], tmp_path: Path, shadow: Path
 ) -> None:
     _break(shadow, "numba", "raise RuntimeError('broken for all')")
-    with poolrt.Pool(workers=1, **{**settings, "home": str(tmp_path / "home")}) as pool:
+    with poolrt.Pool(workers=1, threads=1, **{**settings, "home": str(tmp_path / "home")}) as pool:
         with ThreadPoolExecutor(3) as threads:
             loads = [threads.submit(pool.load, relu_graph(name=name)) for name in "abc"]
             errors = [load.exception(BOUND_S) for load in loads]
@@ -101,7 +101,7 @@ def test_a_compiler_that_ends_its_process_is_an_error_and_not_a_hang(
     settings: dict[str, Any], tmp_path: Path, shadow: Path
 ) -> None:
     _break(shadow, "llvmlite", "import os; os._exit(3)")
-    with poolrt.Pool(workers=1, **{**settings, "home": str(tmp_path / "home")}) as pool:
+    with poolrt.Pool(workers=1, threads=1, **{**settings, "home": str(tmp_path / "home")}) as pool:
         with pytest.raises(CreatorLost, match=r"eltwise.*exited while they started"):
             pool.load(relu_graph())
         _repair(shadow)

@@ -135,7 +135,7 @@ def test_libraries_are_loaded_after_they_were_told(settings: dict[str, Any]) -> 
 
 
 def test_functions_can_be_turned_off(settings: dict[str, Any]) -> None:
-    with poolrt.Pool(workers=1, functions=False, **settings) as pool:
+    with poolrt.Pool(workers=1, threads=1, functions=False, **settings) as pool:
         with pytest.raises(PoolRefused, match="turned off"):
             pool.submit(len, "abc").result(BOUND_S)
         model = pool.load(relu_graph())

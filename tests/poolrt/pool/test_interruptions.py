@@ -21,7 +21,7 @@ _CLIENT = """
     import poolrt
     from poolrt.errors import PoolClosed
 
-    settings, what = json.loads(sys.argv[1]), sys.argv[2]
+    settings, what, stride = json.loads(sys.argv[1]), sys.argv[2], int(sys.argv[3])
     graph = poolrt.Graph("relu")
     graph.output("y", graph.eltwise(graph.input("x", (4, 8), "float32"), "relu"))
     x = np.ones((4, 8), np.float32)
@@ -52,11 +52,11 @@ _CLIENT = """
     moments = closed = 0
     while True:
         faulthandler.dump_traceback_later(10, exit=True)  # a hang shows where
-        sys.setprofile(interrupt_after(moments + 1))
+        sys.setprofile(interrupt_after(1 + moments * stride))
         try:
             work(model)
             sys.setprofile(None)
-            break  # there was no such moment: all of them have had their turn
+            break  # there was no such moment: all others have had their turn
         except (KeyboardInterrupt, PoolClosed):
             sys.setprofile(None)
         moments += 1
@@ -78,10 +78,15 @@ _CLIENT = """
 
 
 @pytest.mark.parametrize(
-    "what", ["run", *(pytest.param(what, marks=pytest.mark.slow) for what in ("submit", "map", "stats"))]
+    ("what", "stride"),
+    [("run", 4), *(pytest.param(what, 1, marks=pytest.mark.slow) for what in ("run", "submit", "map", "stats"))],
 )
-def test_an_interruption_at_any_moment_neither_hangs_nor_spoils_a_pool(settings: dict[str, Any], what: str) -> None:
-    client = [sys.executable, "-c", textwrap.dedent(_CLIENT), json.dumps({**settings, "workers": 1}), what]
+def test_an_interruption_at_any_moment_neither_hangs_nor_spoils_a_pool(
+    settings: dict[str, Any], what: str, stride: int
+) -> None:
+    """Tries every moment, or one of so many."""
+    pool = json.dumps({**settings, "workers": 1, "threads": 1})
+    client = [sys.executable, "-c", textwrap.dedent(_CLIENT), pool, what, str(stride)]
     done = subprocess.run(client, capture_output=True, text=True, timeout=110, check=False)
     assert done.returncode == 0, done.stderr
     moments, closed, closing_s = json.loads(done.stdout)

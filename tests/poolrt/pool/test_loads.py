@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -22,6 +24,7 @@ from poolrt.workers.ipc.channel import Channel, pair
 from poolrt.workers.ipc.protocol import Kind, check_message
 from poolrt.workers.processes import creator
 
+from .created import create
 from .processes import BOUND_S, below, creation_held, family, relu_graph, wait_until, workers_of
 
 
@@ -35,60 +38,77 @@ def _sum_graph(rows: int, constants: int = 3) -> tuple[poolrt.Graph, float]:
     return graph, sum(number + 0.5 for number in range(constants))
 
 
+@pytest.fixture(scope="module")
+def fresh(settings: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """Settings with a home of these tests' own, where each test creates graphs of shapes of its own."""
+    return {**settings, "home": str(tmp_path_factory.mktemp("fresh")), "lease_s": 3 * BOUND_S}
+
+
+@pytest.fixture(scope="module")
+def creating(fresh: dict[str, Any]) -> Iterator[poolrt.Pool]:
+    """A pool whose preloaded fork server is the first of these tests to start, and stays for the others."""
+    with poolrt.Pool(workers=1, threads=1, **fresh) as pool:
+        yield pool
+
+
 def test_the_first_load_creates_the_next_pool_finds_files_and_the_second_load_asks_nobody(
-    settings: dict[str, Any], tmp_path: Path
+    creating: poolrt.Pool, fresh: dict[str, Any]
 ) -> None:
-    private = {**settings, "home": str(tmp_path)}
-    with poolrt.Pool(workers=1, threads=1, **private) as pool:
-        report = pool.load(relu_graph()).report
-        assert report["primitives"] == {"total": 1, "created": 1, "memory": 0, "files": 0, "redis": 0}
-        assert report["load_s"] > 0
-        again = pool.load(relu_graph(name="again")).report
-        assert again["primitives"] == {"total": 1, "created": 0, "memory": 1, "files": 0, "redis": 0}
-    with poolrt.Pool(workers=1, threads=1, **private) as pool:
-        report = pool.load(relu_graph()).report
+    shape = (3, 5)
+    report = creating.load(relu_graph(shape)).report
+    assert report["primitives"] == {"total": 1, "created": 1, "memory": 0, "files": 0, "redis": 0}
+    assert report["load_s"] > 0
+    again = creating.load(relu_graph(shape, name="again")).report
+    assert again["primitives"] == {"total": 1, "created": 0, "memory": 1, "files": 0, "redis": 0}
+    with poolrt.Pool(workers=1, threads=1, **fresh) as pool:
+        report = pool.load(relu_graph(shape)).report
         assert report["primitives"] == {"total": 1, "created": 0, "memory": 0, "files": 1, "redis": 0}
 
 
-def test_two_loads_at_once_create_each_primitive_once(settings: dict[str, Any], tmp_path: Path) -> None:
+def test_several_loads_at_once_create_each_primitive_once(creating: poolrt.Pool, fresh: dict[str, Any]) -> None:
     reports: list[dict[str, Any]] = []
-    with poolrt.Pool(workers=1, threads=1, **{**settings, "home": str(tmp_path)}) as pool:
+    waiting: set[str] = set()
+    before = creating.stats()["cache"]["creations"]
 
-        def load(name: str) -> None:
-            reports.append(pool.load(relu_graph(name=name)).report["primitives"])
+    def load(name: str) -> None:
+        graph = relu_graph((3, 6), name=name)
+        reports.append(creating.load(graph, lambda *_: waiting.add(name)).report["primitives"])
 
-        threads = [threading.Thread(target=load, args=(name,)) for name in "abc"]
+    threads = [threading.Thread(target=load, args=(name,)) for name in "abc"]
+    # Given a creation that ends only when all loads wait for it
+    with creation_held(fresh["home"], relu_graph((3, 6))):
         for thread in threads:
             thread.start()
-        for thread in threads:
-            thread.join(BOUND_S)
-        assert pool.stats()["cache"]["creations"] <= 1
+        wait_until(lambda: len(waiting) == len(threads), "all loads wait")
+    for thread in threads:
+        thread.join(BOUND_S)
+    assert creating.stats()["cache"]["creations"] - before <= 1
     assert len(reports) == 3
     assert all(report["total"] == 1 for report in reports)
 
 
-def test_progress_is_told_while_primitives_are_created_and_not_when_none_is(
-    settings: dict[str, Any], tmp_path: Path
-) -> None:
+def test_progress_is_told_while_primitives_are_created_and_not_when_none_is(creating: poolrt.Pool) -> None:
     told: list[tuple[int, int, list[str]]] = []
 
     def progress(total: int, ready: int, names: list[str]) -> None:
         told.append((total, ready, names))
 
     graph, _ = _sum_graph(64, constants=1)
-    with poolrt.Pool(workers=1, **{**settings, "home": str(tmp_path)}) as pool:
-        pool.load(graph, progress=progress)
-        total = told[0][0]
-        assert told[0][1] == 0
-        assert told[-1][:2] == (total, total)
-        assert any("binary" in name for _, _, names in told for name in names)
-        told.clear()
-        pool.load(graph, progress=progress)
+    creating.load(graph, progress=progress)
+    total = told[0][0]
+    assert told[0][1] == 0
+    assert told[-1][:2] == (total, total)
+    assert any("binary" in name for _, _, names in told for name in names)
+    told.clear()
+    creating.load(graph, progress=progress)
     assert told == []
 
 
-def test_constants_arrive_whole_also_when_they_are_larger_than_a_batch(pool: poolrt.Pool) -> None:
+def test_constants_arrive_whole_also_when_they_are_larger_than_a_batch(
+    pool: poolrt.Pool, settings: dict[str, Any]
+) -> None:
     graph, total = _sum_graph(1_000_000)  # 4 MB each
+    create(settings["home"], graph)
     model = pool.load(graph)
     x = np.arange(1_000_000, dtype=np.float32)
     np.testing.assert_allclose(model.run(x=x)["y"], x + total, rtol=1e-6)
@@ -121,7 +141,8 @@ def test_an_engine_that_is_not_there_is_an_error_that_says_what_is(pool: poolrt.
 
 
 def test_too_small_an_arena_is_a_clear_error_and_not_the_end(settings: dict[str, Any]) -> None:
-    with poolrt.Pool(workers=1, **{**settings, "arena_bytes": 1024 * 1024}) as pool:
+    create(settings["home"], relu_graph((100_000,)))
+    with poolrt.Pool(workers=1, threads=1, **{**settings, "arena_bytes": 1024 * 1024}) as pool:
         with pytest.raises(ArenaFull, match=r"constants of sums.*arena_bytes") as caught:
             pool.load(_sum_graph(200_000)[0])
         assert caught.value.needed > 800_000
@@ -138,7 +159,8 @@ def test_too_small_an_arena_is_a_clear_error_and_not_the_end(settings: dict[str,
 
 
 def test_submitting_more_than_fits_into_memory_waits_for_what_is_under_way(settings: dict[str, Any]) -> None:
-    with poolrt.Pool(workers=1, **{**settings, "arena_bytes": 8 * 1024 * 1024}) as pool:
+    create(settings["home"], relu_graph((200_000,)))
+    with poolrt.Pool(workers=1, threads=1, **{**settings, "arena_bytes": 8 * 1024 * 1024}) as pool:
         model = pool.load(relu_graph((200_000,)))
         x = np.ones(200_000, np.float32)
         # 60 inputs of 0.8 MB each would need six times the arena; outputs are taken and dropped on the way.
@@ -146,7 +168,7 @@ def test_submitting_more_than_fits_into_memory_waits_for_what_is_under_way(setti
         assert total == 60
 
 
-def test_a_load_that_is_given_up_leaves_nothing_on_the_pool(settings: dict[str, Any], tmp_path: Path) -> None:
+def test_a_load_that_is_given_up_leaves_nothing_on_the_pool(creating: poolrt.Pool) -> None:
     class Interruption(Exception):
         pass
 
@@ -154,18 +176,19 @@ def test_a_load_that_is_given_up_leaves_nothing_on_the_pool(settings: dict[str, 
         raise Interruption
 
     graph, _ = _sum_graph(50_000)
-    with poolrt.Pool(workers=1, threads=1, **{**settings, "home": str(tmp_path)}) as pool:
-        with pytest.raises(Interruption):
-            pool.load(graph, progress=give_up)
-        wait_until(lambda: pool.stats()["arena"]["used"] == 0, "constants of the load are free")
-        wait_until(lambda: pool.stats()["queue"]["creating"] == 0, "creations under way end")
-        assert pool.load(graph).report["primitives"]["total"] == 1
+    gc.collect()  # models of other tests
+    used = creating.stats()["arena"]["used"]
+    with pytest.raises(Interruption):
+        creating.load(graph, progress=give_up)
+    wait_until(lambda: creating.stats()["arena"]["used"] <= used, "constants of the load are free")
+    wait_until(lambda: creating.stats()["queue"]["creating"] == 0, "creations under way end")
+    assert creating.load(graph).report["primitives"]["total"] == 1
 
 
-def test_a_creation_whose_creator_dies_once_is_repeated(settings: dict[str, Any], tmp_path: Path) -> None:
-    private = {**settings, "home": str(tmp_path), "lease_s": 3 * BOUND_S}
-    with poolrt.Pool(workers=1, threads=1, **private) as pool, ThreadPoolExecutor(1) as threads:
-        coordinator = pool.stats()["pid"]
+def test_a_creation_whose_creator_dies_once_is_repeated(creating: poolrt.Pool, fresh: dict[str, Any]) -> None:
+    graph = relu_graph((3, 7))
+    with ThreadPoolExecutor(1) as threads:
+        coordinator = creating.stats()["pid"]
         under_way = threading.Event()
 
         def progress(total: int, ready: int, names: list[str]) -> None:
@@ -173,25 +196,25 @@ def test_a_creation_whose_creator_dies_once_is_repeated(settings: dict[str, Any]
                 under_way.set()
 
         # Given a creator that is at work, and cannot have ended it
-        with creation_held(private["home"], relu_graph()):
-            load = threads.submit(pool.load, relu_graph(), progress)
+        with creation_held(fresh["home"], graph):
+            load = threads.submit(creating.load, graph, progress)
             assert under_way.wait(BOUND_S)
             (creator,) = below(coordinator, 3)
             # When it dies
             os.kill(creator, signal.SIGKILL)
             wait_until(lambda: creator not in below(coordinator, 3), "the creator has died")
         # Then another does its work
-        assert load.result(BOUND_S).run(x=np.ones((4, 8), np.float32))["y"].sum() == 32
+        assert load.result(BOUND_S).run(x=np.ones((3, 7), np.float32))["y"].sum() == 21
 
 
 def test_a_creation_that_kills_every_creator_is_an_error_that_names_the_primitive(
-    settings: dict[str, Any], tmp_path: Path
+    creating: poolrt.Pool, fresh: dict[str, Any]
 ) -> None:
-    private = {**settings, "home": str(tmp_path), "lease_s": 3 * BOUND_S}
-    with poolrt.Pool(workers=1, threads=1, **private) as pool, ThreadPoolExecutor(1) as threads:
-        coordinator = pool.stats()["pid"]
-        with creation_held(private["home"], relu_graph()):
-            load = threads.submit(pool.load, relu_graph())
+    graph = relu_graph((3, 9))
+    with ThreadPoolExecutor(1) as threads:
+        coordinator = creating.stats()["pid"]
+        with creation_held(fresh["home"], graph):
+            load = threads.submit(creating.load, graph)
             killed: list[int] = []
 
             def hunt() -> bool:
@@ -208,7 +231,7 @@ def test_a_creation_that_kills_every_creator_is_an_error_that_names_the_primitiv
             load.result()
         assert len(killed) >= 2
         # The next attempt is free of what went before.
-        assert pool.load(relu_graph()).run(x=np.ones((4, 8), np.float32))["y"].sum() == 32
+        assert creating.load(graph).run(x=np.ones((3, 9), np.float32))["y"].sum() == 27
 
 
 def test_a_creation_that_fails_is_answered_with_type_message_and_log(settings: dict[str, Any]) -> None:
@@ -237,7 +260,7 @@ def test_a_creation_that_fails_is_answered_with_type_message_and_log(settings: d
 
 def test_creators_and_their_fork_server_do_not_outlive_the_pool(settings: dict[str, Any], tmp_path: Path) -> None:
     before = set(family())
-    pool = poolrt.Pool(workers=1, **{**settings, "home": str(tmp_path)})
+    pool = poolrt.Pool(workers=1, threads=1, **{**settings, "home": str(tmp_path)})
     pool.load(relu_graph())
     # coordinator, fork server, worker, preloaded fork server; a creator while it is kept
     assert len(set(family()) - before) >= 4
@@ -274,14 +297,15 @@ def test_the_kernels_of_a_model_that_is_closed_are_unmapped_in_the_workers(setti
         lines = Path(f"/proc/{pid}/maps").read_text(encoding="ascii").splitlines()
         return sum(line.split()[1] == "r-xp" and len(line.split()) == 5 for line in lines)
 
+    graph = poolrt.Graph("other")
+    graph.output("y", graph.softmax(graph.eltwise(graph.input("x", (4, 8), "float32"), "tanh"), axis=-1))
+    create(settings["home"], graph)
     with poolrt.Pool(workers=1, threads=1, **settings) as pool:
         x = np.ones((4, 8), np.float32)
         kept = pool.load(relu_graph())
         kept.run(x=x)
         (worker,) = workers_of(pool)
         before = code(worker)
-        graph = poolrt.Graph("other")
-        graph.output("y", graph.softmax(graph.eltwise(graph.input("x", (4, 8), "float32"), "tanh"), axis=-1))
         for _ in range(3):
             model = pool.load(graph)
             model.run(x=x)

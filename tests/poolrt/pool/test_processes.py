@@ -11,7 +11,7 @@ import poolrt
 from .processes import family, relu_graph, wait_until
 
 #: About 280 forks fill both directions of a fork server's connection; then each side would wait for the other.
-WORKERS = 350
+WORKERS = 300
 
 
 def test_a_pool_of_hundreds_of_workers_comes_up_works_and_ends(settings: dict[str, Any]) -> None:

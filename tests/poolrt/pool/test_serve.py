@@ -21,7 +21,7 @@ import pytest
 
 import poolrt
 from poolrt.coordinator.loads import LOADS_LIMIT
-from poolrt.coordinator.loop import CLIENTS_LIMIT, HELLO_S
+from poolrt.coordinator.loop import CLIENTS_LIMIT
 from poolrt.coordinator.state import CLIENT_LIMIT
 from poolrt.errors import CoordinatorLost
 from poolrt.server import connect_socket, stop_server
@@ -29,20 +29,31 @@ from poolrt.workers.ipc.protocol import VERSION, Kind
 
 from .processes import BOUND_S, descendants, is_alive, relu_graph, wait_until
 
+#: Seconds that clients of these tests have for their first message: less than by default, so that one test ends sooner.
+HELLO_S: Final = 2.0
+
 _SERVER = """
     import sys
+    from poolrt.coordinator import loop
     from poolrt.coordinator.entry import serve_path
     from poolrt.settings import Settings
+    loop.HELLO_S = float(sys.argv[4])
     sys.exit(serve_path(sys.argv[1], Settings.load(workers=2, threads=1, home=sys.argv[2], redis_url=sys.argv[3],
                                                    arena_bytes=64 << 20)))
 """
+
+
+def _command(settings: dict[str, Any], path: Path) -> list[str]:
+    """Return the command of a server that listens at a path."""
+    words = [str(path), settings["home"], settings["redis_url"], str(HELLO_S)]
+    return [sys.executable, "-c", textwrap.dedent(_SERVER), *words]
 
 
 @pytest.fixture(scope="module")
 def server(settings: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, Path]]:
     """A serving coordinator: its process id and path."""
     path = tmp_path_factory.mktemp("serve") / "poolrt.sock"
-    command = [sys.executable, "-c", textwrap.dedent(_SERVER), str(path), settings["home"], settings["redis_url"]]
+    command = _command(settings, path)
     process = subprocess.Popen(command)
     try:
         wait_until(lambda: _connects(path) or process.poll() is not None, "the server listens")
@@ -362,7 +373,7 @@ def test_a_server_can_be_stopped_and_a_socket_left_by_a_killed_one_is_replaced(
     settings: dict[str, Any], tmp_path: Path
 ) -> None:
     path = tmp_path / "poolrt.sock"
-    command = [sys.executable, "-c", textwrap.dedent(_SERVER), str(path), settings["home"], settings["redis_url"]]
+    command = _command(settings, path)
     killed = subprocess.Popen(command)
     wait_until(path.exists, "the server listens")
     killed.kill()
@@ -397,7 +408,7 @@ def test_where_nobody_listens_there_is_a_clear_error(tmp_path: Path) -> None:
 def test_a_path_that_is_taken_is_an_error_and_starts_nothing(
     server: tuple[int, Path], settings: dict[str, Any]
 ) -> None:
-    command = [sys.executable, "-c", textwrap.dedent(_SERVER), str(server[1]), settings["home"], settings["redis_url"]]
+    command = _command(settings, server[1])
     result = subprocess.run(command, capture_output=True, text=True, timeout=BOUND_S, check=False)
     assert result.returncode == 1
     assert "Address already in use" in result.stderr

@@ -15,6 +15,8 @@ import pytest
 import poolrt
 from tests.workers.verbose.lines import Line, parsed
 
+from .created import create
+
 
 def graph(convolved: bool) -> poolrt.Graph:
     g = poolrt.Graph("net")
@@ -74,13 +76,14 @@ def test_creators_and_workers_write_a_line_for_each_creation_and_each_step_of_ea
 
 
 def test_a_program_without_standard_error_has_a_pool_that_works(settings: dict[str, Any], tmp_path: Path) -> None:
+    create(settings["home"], graph(convolved=False))
     # Given a file that got the number of standard error
     code = f"""
 import numpy, poolrt
 file = open({str(tmp_path / "file")!r}, "w")
 g = poolrt.Graph("net")
 g.output("y", g.eltwise(g.input("x", (1, 32, 8, 8)), "tanh", name="act"))
-with poolrt.Pool(workers=1, verbose="profile", **{settings!r}) as pool:
+with poolrt.Pool(workers=1, threads=1, verbose="profile", **{settings!r}) as pool:
     y = pool.load(g, progress=False).run(x=numpy.ones((1, 32, 8, 8), numpy.float32))["y"]
     print(file.fileno(), float(y.sum()))
 """
@@ -95,6 +98,7 @@ with poolrt.Pool(workers=1, verbose="profile", **{settings!r}) as pool:
 def test_a_pool_of_several_threads_follows_the_level_of_the_interface_before_that_of_the_environment(
     settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    create(settings["home"], graph(convolved=False), threads=2)
     monkeypatch.setenv("POOLRT_VERBOSE", "profile")
     try:
         poolrt.set_verbose("profile_exec")
