@@ -24,6 +24,8 @@ import poolrt
 BOUND_S = 60.0
 #: A variable by which everything that a server starts is found again.
 MARK = "TEST_OF_POOLRT_SERVE"
+#: Runs a command with another bound for a server's answer.
+_STATUS = "import sys; from poolrt.cli import main, status; status._ANSWER_S = {}; sys.exit(main())"
 
 
 class Place:
@@ -67,12 +69,16 @@ class Place:
         assert line, server.communicate(timeout=BOUND_S)
         return server, json.loads(line)
 
-    def call(self, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "poolrt", *words]
+    def call(self, *words: str, code: str = "", **more: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, *(("-c", code) if code else ("-m", "poolrt")), *words]
         env = self.environment(**more)
         return subprocess.run(
             command, cwd=self.folder, env=env, capture_output=True, text=True, timeout=BOUND_S, check=False
         )
+
+    def status_within(self, bound_s: str) -> subprocess.CompletedProcess[str]:
+        """Show the status; the server has so many seconds for its answer, or as many as usual."""
+        return self.call("status", "--socket", str(self.socket), code=_STATUS.format(bound_s) if bound_s else "")
 
     def processes(self) -> list[int]:
         """Return the living processes that were started here."""
@@ -205,7 +211,9 @@ def test_a_signal_to_the_whole_process_group_stops_a_server_cleanly(place: Place
     assert not place.socket.exists()
 
 
-@pytest.mark.parametrize("delay", [0.0, 0.05, 0.1, 0.15, 0.2, 0.3])
+@pytest.mark.parametrize(
+    "delay", [0.0, 0.1, 0.2, *(pytest.param(delay, marks=pytest.mark.slow) for delay in (0.05, 0.15, 0.3))]
+)
 def test_a_signal_at_any_moment_of_the_start_leaves_nothing(place: Place, delay: float) -> None:
     server = place.start("--socket", str(place.socket))
     time.sleep(delay)  # not to wait for something: the moment itself is what is tried
@@ -284,11 +292,12 @@ def test_the_processes_of_a_killed_server_end_and_a_new_server_can_listen(place:
     assert place.call("stop", "--socket", str(place.socket)).returncode == 0
 
 
-def test_a_server_that_does_not_answer_is_an_error_within_a_bound(place: Place) -> None:
+@pytest.mark.parametrize("bound_s", ["1", pytest.param("", marks=pytest.mark.slow)], ids=["shorter", "usual"])
+def test_a_server_that_does_not_answer_is_an_error_within_a_bound(place: Place, bound_s: str) -> None:
     server, _ = place.serve("--socket", str(place.socket))
     os.kill(server.pid, signal.SIGSTOP)
     try:
-        done = place.call("status", "--socket", str(place.socket))
+        done = place.status_within(bound_s)
         assert done.returncode == 1
         assert done.stderr.startswith(f"poolrt: the server at {place.socket} does not answer")
         assert done.stderr.count("\n") == 1

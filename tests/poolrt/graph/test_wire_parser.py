@@ -118,26 +118,30 @@ def places(data: Any) -> list[tuple[Any, Any]]:
     return [place for key in keys for place in ((data, key), *places(data[key]))]
 
 
-@settings(max_examples=600, deadline=None)
-@given(st.data(), st.sampled_from(sorted(OPERATIONS)), st.integers(1, 3))
-def test_whatever_arrives_is_a_graph_or_a_graph_error(data: st.DataObject, name: str, faults: int) -> None:
-    wire = graph_of(name).to_wire()[0]
-    for _ in range(faults):
-        found = places(wire)
-        container, key = found[data.draw(st.integers(0, len(found) - 1))]
-        match data.draw(st.integers(0, 3)):
-            case 0:
-                del container[key]
-            case 1 if isinstance(container, list):
-                container.insert(key, copy.deepcopy(container[key]))
-            case 2 if isinstance(container, list):
-                container.reverse()
-            case _:
-                container[key] = data.draw(_ANYTHING)
-    try:
-        lower(parse(wire), {"cpu": CPU})
-    except GraphError as error:
-        assert str(error)
+@pytest.mark.parametrize("examples", [200, pytest.param(600, marks=pytest.mark.slow)])
+def test_whatever_arrives_is_a_graph_or_a_graph_error(examples: int) -> None:
+    @settings(max_examples=examples)
+    @given(st.data(), st.sampled_from(sorted(OPERATIONS)), st.integers(1, 3))
+    def damage(data: st.DataObject, name: str, faults: int) -> None:
+        wire = graph_of(name).to_wire()[0]
+        for _ in range(faults):
+            found = places(wire)
+            container, key = found[data.draw(st.integers(0, len(found) - 1))]
+            match data.draw(st.integers(0, 3)):
+                case 0:
+                    del container[key]
+                case 1 if isinstance(container, list):
+                    container.insert(key, copy.deepcopy(container[key]))
+                case 2 if isinstance(container, list):
+                    container.reverse()
+                case _:
+                    container[key] = data.draw(_ANYTHING)
+        try:
+            lower(parse(wire), {"cpu": CPU})
+        except GraphError as error:
+            assert str(error)
+
+    damage()
 
 
 @given(

@@ -8,6 +8,7 @@ import pytest
 
 from poolrt.cachestore import CacheStore
 from poolrt.workers.primitives.cache import PrimitiveCache
+from tests.workers.compiled import creator
 
 
 @pytest.fixture(scope="session")
@@ -19,4 +20,4 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CacheStore]:
 
 @pytest.fixture(scope="session")
 def cache(store: CacheStore) -> PrimitiveCache:
-    return PrimitiveCache(256, store)
+    return PrimitiveCache(256, store, creator().create)

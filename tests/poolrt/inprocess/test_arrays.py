@@ -15,6 +15,7 @@ import pytest
 from poolrt import Executor, Graph, Value
 from poolrt.cachestore import CacheStore
 from poolrt.workers.primitives.cache import PrimitiveCache
+from tests.workers.compiled import creator
 from tests.workers.own_process import ANSWER_S, ROOT
 
 from .networks import Array, array
@@ -112,5 +113,5 @@ def test_an_output_that_is_an_input_is_a_copy_of_it(cache: PrimitiveCache) -> No
 
 if __name__ == "__main__":
     with CacheStore.connect(home=sys.argv[1]) as store:
-        run_before_a_guard(PrimitiveCache(256, store))
+        run_before_a_guard(PrimitiveCache(256, store, creator().create))
         store.down()

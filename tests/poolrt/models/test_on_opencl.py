@@ -10,7 +10,7 @@ from poolrt.models import NAMES
 
 from ...workers.own_process import Server
 
-QUICK = ("shufflenet", "squeezenet")
+QUICK = ("squeezenet",)
 
 
 @pytest.fixture(scope="module")

@@ -30,7 +30,13 @@ class Homes:
     def poolrt(self, home: str, *words: str, status: int = 0, **more: str) -> subprocess.CompletedProcess[str]:
         """Run a command and expect its exit status."""
         env = {name: value for name, value in os.environ.items() if not name.startswith("POOLRT_")}
-        env |= {"POOLRT_HOME": str(self.folder / home), "POOLRT_WORKERS": "1", "POOLRT_ARENA_BYTES": "64MiB", **more}
+        env |= {
+            "POOLRT_HOME": str(self.folder / home),
+            "POOLRT_WORKERS": "1",
+            "POOLRT_THREADS": "1",
+            "POOLRT_ARENA_BYTES": "64MiB",
+            **more,
+        }
         command = [sys.executable, "-m", "poolrt", *words]
         done = subprocess.run(
             command, cwd=self.folder, env=env, capture_output=True, text=True, timeout=100, check=False
@@ -71,8 +77,7 @@ def _fill(home: Path, count: int = 3) -> list[Key]:
 def test_a_model_that_ran_elsewhere_creates_nothing_where_its_bundle_was_imported(homes: Homes) -> None:
     # Given a model that has run in one home, and its kernels in a bundle
     x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, (1, 16, 8, 8)) for name in ("x", "y"))
-    nodes = [helper.make_node("Relu", ["x"], ["h"]), helper.make_node("Add", ["h", "x"], ["y"])]
-    graph = helper.make_graph(nodes, "small", [x], [y])
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "small", [x], [y])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     onnx.save(model, homes.folder / "m.onnx")
     run = ("run", "m.onnx", "--random-inputs", "0")

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 
 def _doctor(home: Path, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
     env = {name: value for name, value in os.environ.items() if not name.startswith("POOLRT_")}
@@ -16,8 +18,14 @@ def _doctor(home: Path, *words: str, **environ: str) -> subprocess.CompletedProc
     return subprocess.run(command, capture_output=True, text=True, timeout=90, check=False, env=env)
 
 
-def test_a_healthy_machine_has_no_failure_in_text_and_json(tmp_path: Path) -> None:
-    done = _doctor(tmp_path / "home", "--json")
+@pytest.fixture(scope="module")
+def healthy(tmp_path_factory: pytest.TempPathFactory) -> subprocess.CompletedProcess[str]:
+    """The checks of a healthy machine where somebody misspelt the name of a variable."""
+    return _doctor(tmp_path_factory.mktemp("doctor") / "home", "--json", POOLRT_WROKERS="2")
+
+
+def test_a_healthy_machine_has_no_failure_in_text_and_json(healthy: subprocess.CompletedProcess[str]) -> None:
+    done = healthy
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
     assert answer["healthy"] is True
@@ -36,7 +44,7 @@ def test_a_failure_exits_with_status_1_and_has_advice(tmp_path: Path) -> None:
     assert done.stderr == ""
 
 
-def test_a_misspelt_variable_is_a_finding(tmp_path: Path) -> None:
-    done = _doctor(tmp_path / "home", POOLRT_WROKERS="2")
-    assert done.returncode == 0
-    assert "unknown variables: POOLRT_WROKERS" in done.stdout
+def test_a_misspelt_variable_is_a_finding(healthy: subprocess.CompletedProcess[str]) -> None:
+    (finding,) = [each for each in json.loads(healthy.stdout)["findings"] if each["state"] == "warn"]
+    assert "unknown variables: POOLRT_WROKERS" in str(finding)
+    assert "unknown variables: POOLRT_WROKERS" in healthy.stderr

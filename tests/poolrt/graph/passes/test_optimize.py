@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from numpy.typing import NDArray
 
@@ -24,23 +25,31 @@ def _close(got: dict[str, Array], expected: dict[str, Array]) -> None:
         np.testing.assert_allclose(got[name], values, rtol=1e-4, atol=1e-4 * scale)
 
 
-@settings(max_examples=250, deadline=None)
-@given(graphs())
-def test_optimised_and_unoptimised_graphs_compute_the_same(drawn: tuple[Graph, dict[str, Array]]) -> None:
-    graph, inputs = drawn
-    expected = run_wire(*graph.to_wire(optimize=False), inputs)
-    _close(run_wire(*graph.to_wire(), inputs), expected)
+@pytest.mark.parametrize("examples", [80, pytest.param(250, marks=pytest.mark.slow)])
+def test_optimised_and_unoptimised_graphs_compute_the_same(examples: int) -> None:
+    @settings(max_examples=examples)
+    @given(graphs())
+    def compare(drawn: tuple[Graph, dict[str, Array]]) -> None:
+        graph, inputs = drawn
+        expected = run_wire(*graph.to_wire(optimize=False), inputs)
+        _close(run_wire(*graph.to_wire(), inputs), expected)
+
+    compare()
 
 
-@settings(max_examples=100, deadline=None)
-@given(graphs())
-def test_each_pass_alone_and_a_second_round_compute_the_same(drawn: tuple[Graph, dict[str, Array]]) -> None:
-    graph, inputs = drawn
-    ir = graph.to_ir()
-    expected = run_wire(*graph.to_wire(optimize=False), inputs)
-    for run in PASSES:
-        _close(run_wire(*to_wire(run(ir)), inputs), expected)
-    _close(run_wire(*to_wire(optimize(optimize(ir))), inputs), expected)
+@pytest.mark.parametrize("examples", [40, pytest.param(100, marks=pytest.mark.slow)])
+def test_each_pass_alone_and_a_second_round_compute_the_same(examples: int) -> None:
+    @settings(max_examples=examples)
+    @given(graphs())
+    def compare(drawn: tuple[Graph, dict[str, Array]]) -> None:
+        graph, inputs = drawn
+        ir = graph.to_ir()
+        expected = run_wire(*graph.to_wire(optimize=False), inputs)
+        for run in PASSES:
+            _close(run_wire(*to_wire(run(ir)), inputs), expected)
+        _close(run_wire(*to_wire(optimize(optimize(ir))), inputs), expected)
+
+    compare()
 
 
 @settings(max_examples=100, deadline=None)
