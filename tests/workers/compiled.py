@@ -11,10 +11,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-from poolrt.cachestore import Key
+from poolrt.cachestore import CacheStore, Key
 from poolrt.workers.engines.object_loader import NativeKernel, load_object
 from poolrt.workers.engines.target import Target, cpu_target
 from poolrt.workers.kernels.spec import KernelSpec
+from poolrt.workers.primitives.cache import PrimitiveCache
 from poolrt.workers.primitives.creation import PrimitiveCreator, compile_kernel
 
 #: The variable that names the folder; processes that tests start inherit it. Without it, nothing is shared.
@@ -53,6 +54,11 @@ def compiled(spec: KernelSpec, target: Target) -> bytes:
 def creator() -> PrimitiveCreator:
     """Return a creator that compiles only what no process of this run has compiled."""
     return PrimitiveCreator(compiled)
+
+
+def cache(capacity: int, store: CacheStore) -> PrimitiveCache:
+    """Return a cache in front of a store that compiles only what no process of this run has compiled."""
+    return PrimitiveCache(capacity, store, creator().create)
 
 
 def region_loop(*parts: str) -> tuple[NativeKernel, ...]:

@@ -21,7 +21,8 @@ from tests.workers.threadpools.checking import CheckingPool
 from tests.workers.threadpools.kinds import KINDS, made, region_loop
 
 Array = NDArray[Any]
-SHAPES = 1_000
+#: Products over random shapes, by tier.
+FEW, MANY = 100, 1_000
 GEMMS = {"u8": (gemm_u8s8s32, np.uint8), "s8": (gemm_s8s8s32, np.int8)}
 
 
@@ -63,12 +64,15 @@ def factor(
     return (given.T if transposed else given), given
 
 
+@pytest.mark.parametrize("products", [FEW, pytest.param(MANY, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", GEMMS)
-def test_integer_products_are_exact_over_random_shapes(kind: str, pools: list[ThreadpoolInterface | None]) -> None:
+def test_integer_products_are_exact_over_random_shapes(
+    kind: str, products: int, pools: list[ThreadpoolInterface | None]
+) -> None:
     multiply, dtype = GEMMS[kind]
     seed = random.SystemRandom().randrange(1 << 32)
     rng, draw = np.random.default_rng(seed), random.Random(seed)
-    for number in range(SHAPES):
+    for number in range(products):
         m, n, k = (draw.choice((1, 16, 64, draw.randint(1, 40), draw.randint(1, 150))) for _ in range(3))
         transposed = (draw.random() < 0.3, draw.random() < 0.3)
         gap = draw.choice((0, 0, 3))
@@ -129,10 +133,11 @@ def test_an_interrupted_product_keeps_its_matrices_until_its_tasks_have_ended() 
     assert alive() is None
 
 
-def test_float_products_are_close(pools: list[ThreadpoolInterface | None]) -> None:
+@pytest.mark.parametrize("products", [20, pytest.param(100, marks=pytest.mark.slow)])
+def test_float_products_are_close(products: int, pools: list[ThreadpoolInterface | None]) -> None:
     seed = random.SystemRandom().randrange(1 << 32)
     rng, draw = np.random.default_rng(seed), random.Random(seed)
-    for _ in range(100):
+    for _ in range(products):
         m, n, k = (draw.choice((1, 2, 7, 17, 33, 64, 100)) for _ in range(3))
         a, b = rng.standard_normal((m, k)).astype(np.float32), rng.standard_normal((k, n)).astype(np.float32)
         c = rng.standard_normal((m, n)).astype(np.float32)

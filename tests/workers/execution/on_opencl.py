@@ -17,6 +17,7 @@ from poolrt.workers.engines import opencl_program as realize
 from poolrt.workers.execution.primitive_desc_iface import PrimitiveDescIface
 from poolrt.workers.execution.resource_mapper import ResourceMapper
 from poolrt.workers.primitives.cache import PrimitiveCache
+from tests.workers import compiled
 from tests.workers.execution.data import DATA, kinds_reached
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def main(home: str) -> None:
     """Execute one primitive on two engines of a device, alone and nested in a reorder from the host."""
     counted = count_realized()
     with CacheStore.connect(home=home) as store:
-        cache = PrimitiveCache(16, store)
+        cache = compiled.cache(16, store)
         cpu, engines = Engine("cpu"), [Engine("opencl"), Engine("opencl")]
         right, realized = list[bool](), list[int]()
         for engine in engines:

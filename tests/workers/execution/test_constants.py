@@ -22,9 +22,9 @@ from poolrt.workers.implementations.primitive_desc import (
     primitive_desc,
     primitive_descs,
 )
-from poolrt.workers.primitives.cache import PrimitiveCache
 from poolrt.workers.primitives.key import primitive_key
 from poolrt.workers.streams.stream import Stream
+from tests.workers import compiled
 
 SRC, DST = MemoryDesc((2, 3), "f32"), MemoryDesc((2, 3), "s8", "ba")
 SCALES, POINT = (0.5, 2.0, 0.25), 7
@@ -32,7 +32,7 @@ ATTR = PrimitiveAttr(scales=(Quantisation(Arg.SRC, 2, SCALES),), zero_points=(Qu
 
 
 def test_a_primitive_with_constants_needs_no_arguments_for_them(store: CacheStore) -> None:
-    cache = PrimitiveCache(4, store)
+    cache = compiled.cache(4, store)
     values = np.random.default_rng().integers(-20, 20, (2, 3)).astype(np.float32)
     # Given two engines that execute one primitive
     for source in ("created", "memory"):
@@ -50,7 +50,7 @@ def test_a_primitive_with_constants_needs_no_arguments_for_them(store: CacheStor
 
 def test_constants_lie_once_in_the_memory_of_each_engine_for_all_equal_primitives(store: CacheStore) -> None:
     pd = primitive_desc(Reorder(SRC, DST), ATTR, cpu_target())
-    first, second = (PrimitiveCache(4, store).fetch(pd)[0] for _ in range(2))
+    first, second = (compiled.cache(4, store).fetch(pd)[0] for _ in range(2))
     assert struct.pack("<3f", *SCALES) in first.entry.tables
     assert struct.pack("<i", POINT) in first.entry.tables
 

@@ -16,9 +16,9 @@ from poolrt.workers.engines.engine import Engine
 from poolrt.workers.execution.memory import Memory
 from poolrt.workers.execution.resource import Resource
 from poolrt.workers.execution.resource_mapper import ResourceMapper
-from poolrt.workers.primitives.cache import PrimitiveCache
 from poolrt.workers.primitives.cached_primitive import CachedPrimitive
 from poolrt.workers.streams.stream import Stream
+from tests.workers import compiled
 
 from .data import DATA, kinds_reached
 
@@ -27,14 +27,14 @@ MD = MemoryDesc((40,), "f32")
 
 @pytest.fixture
 def cached(store: CacheStore) -> CachedPrimitive:
-    return PrimitiveCache(4, store).fetch(Eltwise.PrimitiveDesc(Engine("cpu"), MD, MD, "abs").pd)[0]
+    return compiled.cache(4, store).fetch(Eltwise.PrimitiveDesc(Engine("cpu"), MD, MD, "abs").pd)[0]
 
 
 def test_equal_primitives_share_one_resource_within_a_mapper(store: CacheStore, cached: CachedPrimitive) -> None:
     engine = Engine("cpu")
     mapper = ResourceMapper(engine)
     # Given an equal primitive that another cache has parsed
-    twin = PrimitiveCache(4, store).fetch(Eltwise.PrimitiveDesc(engine, MD, MD, "abs").pd)[0]
+    twin = compiled.cache(4, store).fetch(Eltwise.PrimitiveDesc(engine, MD, MD, "abs").pd)[0]
     assert twin is not cached
     assert mapper.get(cached) is mapper.get(twin)
     # Another mapper has one of its own, of the same mapped kernels
@@ -49,7 +49,7 @@ def owners(resource: Resource[Any, Any]) -> set[int]:
 
 
 def test_nested_primitives_have_their_resources_from_the_mapper_of_the_outer_one(store: CacheStore) -> None:
-    engine, cache = Engine("cpu"), PrimitiveCache(16, store)
+    engine, cache = Engine("cpu"), compiled.cache(16, store)
     # Given a gradient made of a reorder, a product and a reduction, and the same product on its own
     src, weights, dst = (
         MemoryDesc((4, 3, 5, 5), "f32", "acdb"),
@@ -63,14 +63,14 @@ def test_nested_primitives_have_their_resources_from_the_mapper_of_the_outer_one
     inside = owners(mapper.get(cached))
     # Then each nested one is found in the mapper, whichever cache it was parsed by, with the tables that the outer one uses
     for pd, nested in zip(outer.nested(), cached.nested, strict=True):
-        twin = PrimitiveCache(16, store).fetch(pd)[0]
+        twin = compiled.cache(16, store).fetch(pd)[0]
         assert mapper.get(twin) is mapper.get(nested)
         assert owners(mapper.get(nested)) <= inside
     assert inside == set.union(*(owners(mapper.get(nested)) for nested in cached.nested))
 
 
 def test_a_cached_primitive_is_data_alone_even_while_it_is_executed(store: CacheStore, cached: CachedPrimitive) -> None:
-    engine, cache = Engine("cpu"), PrimitiveCache(16, store)
+    engine, cache = Engine("cpu"), compiled.cache(16, store)
     src, weights, dst = MemoryDesc((4, 3, 5, 5), "f32"), MemoryDesc((7, 3, 5, 5), "f32"), MemoryDesc((4, 7), "f32")
     iface = InnerProduct.PrimitiveDesc(engine, src, weights, None, dst)
     memories = {arg: Memory(md, engine) for arg, md in iface.pd.memories().items()}
@@ -98,7 +98,7 @@ def test_threads_that_need_a_resource_at_once_get_one(cached: CachedPrimitive) -
 
 
 def test_resources_end_with_the_primitive_that_a_user_holds(store: CacheStore) -> None:
-    cache, engine = PrimitiveCache(4, store), Engine("cpu")
+    cache, engine = compiled.cache(4, store), Engine("cpu")
     primitive = Eltwise.PrimitiveDesc(engine, MD, MD, "abs", attr=PrimitiveAttr()).create(cache)
     primitive.execute(Stream(engine), {Arg.SRC: Memory(MD), Arg.DST: Memory(MD)})
     mapper = weakref.ref(primitive.resources)

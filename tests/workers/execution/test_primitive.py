@@ -31,6 +31,7 @@ from poolrt.workers.streams.stream import Stream
 from poolrt.workers.threadpools.executor import ExecutorPool
 from poolrt.workers.threadpools.interface import ThreadpoolInterface
 from poolrt.workers.threadpools.threads import ThreadsPool
+from tests.workers import compiled
 
 CHANNELS, SIZE = 32, 6
 BOUND_S = 60.0
@@ -43,7 +44,7 @@ def engine() -> Engine:
 
 @pytest.fixture
 def cache(store: CacheStore) -> PrimitiveCache:
-    return PrimitiveCache(64, store)
+    return compiled.cache(64, store)
 
 
 def convolution(engine: Engine, scratchpad_mode: str = "library", padding: int = 1) -> PrimitiveDescIface:
@@ -228,7 +229,7 @@ def test_the_library_does_not_take_scratch_memory_that_it_has_not_asked_for(
 
 
 def test_a_primitive_is_found_again_without_its_engine(engine: Engine, store: CacheStore) -> None:
-    cache = PrimitiveCache(8, store)
+    cache = compiled.cache(8, store)
     first = Engine("cpu")
     primitive = convolution(first, padding=0).create(cache)
     assert primitive.source == "created"
@@ -241,7 +242,7 @@ def test_a_primitive_is_found_again_without_its_engine(engine: Engine, store: Ca
     pd = convolution(engine, padding=0)
     primitive = pd.create(cache)
     assert primitive.source == "memory"
-    assert pd.create(PrimitiveCache(8, store)).source == "memory"
+    assert pd.create(compiled.cache(8, store)).source == "memory"
     # And what was found computes
     problem = Problem(pd, 1)
     primitive.execute(Stream(engine), problem.args)
@@ -256,7 +257,7 @@ def test_a_hit_is_realized_by_its_first_execution_and_all_else_at_once(engine: E
     with CacheStore.connect(home=str(tmp_path)) as store:
         store.get_or_create(primitive_key(pd.pd), lambda: entry)
         # When it is in memory, then it is found, and refused when it is executed
-        primitive = pd.create(PrimitiveCache(8, store))
+        primitive = pd.create(compiled.cache(8, store))
         assert primitive.source == "memory"
         for _ in range(2):
             with pytest.raises(ObjectError):
@@ -264,7 +265,7 @@ def test_a_hit_is_realized_by_its_first_execution_and_all_else_at_once(engine: E
     # When it comes from elsewhere, then it is refused at once
     with CacheStore.connect(home=str(tmp_path)) as store:
         with pytest.raises(ObjectError):
-            pd.create(PrimitiveCache(8, store))
+            pd.create(compiled.cache(8, store))
         store.down()
 
 

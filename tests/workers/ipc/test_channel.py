@@ -9,7 +9,7 @@ from typing import Any
 
 import msgpack
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from poolrt.workers.ipc import channel as channels
@@ -36,14 +36,19 @@ def _receive(sender: Channel, receiver: Channel) -> list[Any]:
     return message
 
 
-@given(st.lists(st.lists(_VALUES, min_size=1, max_size=4), max_size=3))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-def test_messages_arrive_as_they_were_sent_in_order(ends: tuple[Channel, Channel], messages: list[list[Any]]) -> None:
+@pytest.mark.parametrize("count", [20, pytest.param(200, marks=pytest.mark.slow)])
+def test_messages_arrive_as_they_were_sent_in_order(ends: tuple[Channel, Channel], count: int) -> None:
     left, right = ends
-    for message in messages:
-        left.send(message)
-    assert [_receive(left, right) for _ in messages] == messages
-    assert right.receive() is None
+
+    @settings(max_examples=count)
+    @given(st.lists(st.lists(_VALUES, min_size=1, max_size=4), max_size=3))
+    def check(messages: list[list[Any]]) -> None:
+        for message in messages:
+            left.send(message)
+        assert [_receive(left, right) for _ in messages] == messages
+        assert right.receive() is None
+
+    check()
 
 
 @pytest.mark.parametrize("size", [0, FRAME - 100, FRAME, FRAME + 1, 3 * FRAME, 5_000_000])

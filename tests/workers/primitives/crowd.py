@@ -117,7 +117,7 @@ def main(kind: str, home: str) -> None:
     engine, md = Engine(kind), MemoryDesc((64,), "f32")
     pd = Eltwise.PrimitiveDesc(engine, md, md, "relu").pd
     with CacheStore.connect(home=home) as store:
-        sources, errors = all_at_once(PrimitiveCache(8, store, compiled.creator().create), pd)
+        sources, errors = all_at_once(compiled.cache(8, store), pd)
         if errors:
             raise errors[0]
         cache = Counting(store)

@@ -15,7 +15,7 @@ from poolrt.cachestore import CacheStore
 from poolrt.workers import Arg, Convolution, Engine, Memory, MemoryDesc, PrimitiveAttr, Stream
 from poolrt.workers.execution.primitive import Primitive
 from poolrt.workers.execution.primitive_desc_iface import PrimitiveDescIface
-from poolrt.workers.primitives.cache import PrimitiveCache
+from tests.workers import compiled
 
 CHANNELS, SIZE = 32, 6
 MIDDLE = 9.0 * CHANNELS
@@ -103,7 +103,7 @@ def refused(pd: PrimitiveDescIface, primitive: Primitive) -> list[str]:
 def main(home: str) -> None:
     """Create, execute, destroy, and ask again on a new engine."""
     with CacheStore.connect(home=home) as store:
-        cache = PrimitiveCache(8, store)
+        cache = compiled.cache(8, store)
         found: dict[str, object] = {"sources": [], "wrong": []}
         engine = Engine("opencl")
         for mode in ("library", "user"):

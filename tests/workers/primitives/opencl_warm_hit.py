@@ -17,9 +17,9 @@ from poolrt.workers.engines.opencl import OpenClEngine
 from poolrt.workers.execution.opencl_binding import RealizedOpenClPrimitive, bind_launches
 from poolrt.workers.implementations.primitive_desc import primitive_desc
 from poolrt.workers.memory.opencl import device_buffer
-from poolrt.workers.primitives.creation import PrimitiveCreator
 from poolrt.workers.primitives.entry import parse_entry
 from poolrt.workers.primitives.key import primitive_key
+from tests.workers import compiled
 from tests.workers.primitives.warm_hit import BLOCKED
 
 
@@ -32,7 +32,7 @@ def main(home: str, engine: OpenClEngine) -> None:
     result = array.array("f", bytes(md.nbytes))
     pd = primitive_desc(Eltwise(md, md, "relu"), PrimitiveAttr(), engine.target)
     with CacheStore.connect(home=home) as store:
-        outcome = store.fetch_or_create(primitive_key(pd), lambda: PrimitiveCreator().create(pd))
+        outcome = store.fetch_or_create(primitive_key(pd), lambda: compiled.creator().create(pd))
     primitive = RealizedOpenClPrimitive(parse_entry(outcome.value), engine)
     src, dst = device_buffer(engine, md.nbytes, values.tobytes()), device_buffer(engine, md.nbytes)
     scratchpad = device_buffer(engine, primitive.entry.scratchpad)

@@ -30,7 +30,6 @@ from tests.workers.own_process import ANSWER_S, python
 from .crowd import BOUND_S, BROKEN, THREADS, Counting, Described, all_at_once
 
 ROOT = Path(__file__).resolve().parents[3]
-PROCESSES = 3
 
 #: Moves 100 bytes.
 SOUND = Program(
@@ -56,7 +55,7 @@ def completed(name: str) -> tuple[Key, Future]:
 
 
 def test_the_first_to_ask_adds_its_future_and_all_others_share_it(store: CacheStore) -> None:
-    cache = PrimitiveCache(4, store, compiled.creator().create)
+    cache = compiled.cache(4, store)
     key, future = completed("one")
     assert cache.get_or_add(key, future) is None
     assert cache.get_or_add(Key({"primitive": "one"}), Future()) is future
@@ -64,7 +63,7 @@ def test_the_first_to_ask_adds_its_future_and_all_others_share_it(store: CacheSt
 
 
 def test_the_least_recently_used_is_evicted(store: CacheStore) -> None:
-    cache = PrimitiveCache(2, store, compiled.creator().create)
+    cache = compiled.cache(2, store)
     (a, first), (b, second), (c, third) = completed("a"), completed("b"), completed("c")
     cache.get_or_add(a, first)
     cache.get_or_add(b, second)
@@ -76,7 +75,7 @@ def test_the_least_recently_used_is_evicted(store: CacheStore) -> None:
 
 def test_threads_that_evict_one_another_find_what_they_ask_for(store: CacheStore) -> None:
     cache, entries = (
-        PrimitiveCache(4, store, compiled.creator().create),
+        compiled.cache(4, store),
         [completed(str(number)) for number in range(8)],
     )
 
@@ -92,7 +91,7 @@ def test_threads_that_evict_one_another_find_what_they_ask_for(store: CacheStore
 
 
 def test_what_is_under_way_is_not_evicted(store: CacheStore) -> None:
-    cache = PrimitiveCache(1, store, compiled.creator().create)
+    cache = compiled.cache(1, store)
     key, (other, ready) = Key({"primitive": "under way"}), completed("ready")
     under_way = Future()
     cache.get_or_add(key, under_way)
@@ -107,7 +106,7 @@ def test_what_is_under_way_is_not_evicted(store: CacheStore) -> None:
 
 
 def test_only_a_failed_future_is_removed_as_invalidated(store: CacheStore) -> None:
-    cache = PrimitiveCache(4, store, compiled.creator().create)
+    cache = compiled.cache(4, store)
     for end, removed in ((None, False), (ValueError("no"), True)):
         key, future = Key({"primitive": str(end)}), Future()
         cache.get_or_add(key, future)
@@ -120,7 +119,7 @@ def test_only_a_failed_future_is_removed_as_invalidated(store: CacheStore) -> No
 
 
 def test_a_capacity_of_0_clears_the_cache_and_turns_it_off(store: CacheStore) -> None:
-    cache = PrimitiveCache(4, store, compiled.creator().create)
+    cache = compiled.cache(4, store)
     key, future = completed("kept no more")
     cache.get_or_add(key, future)
     cache.set_capacity(0)
@@ -185,14 +184,15 @@ def test_all_that_wait_for_a_failed_creation_get_an_equal_error_and_the_next_one
     assert implementation.times == 2
 
 
+@pytest.mark.parametrize("processes", [2, pytest.param(3, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", ["cpu", "opencl"])
 def test_threads_of_several_processes_have_one_creation_of_an_engine(
-    kind: str, request: pytest.FixtureRequest, tmp_path: Path
+    kind: str, processes: int, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     if kind == "opencl":
         request.getfixturevalue("device")
     command = [sys.executable, "-m", "tests.workers.primitives.crowd", kind, str(tmp_path)]
-    crowd = [subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) for _ in range(PROCESSES)]
+    crowd = [subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) for _ in range(processes)]
     try:
         found = [json.loads(process.communicate(timeout=ANSWER_S)[0]) for process in crowd]
     finally:
@@ -201,7 +201,7 @@ def test_threads_of_several_processes_have_one_creation_of_an_engine(
             process.communicate(timeout=BOUND_S)
         CacheStore.connect(home=str(tmp_path)).down()
     sources = [source for told in found for source in told["sources"]]
-    assert (len(sources), sources.count("created")) == (PROCESSES * THREADS, 1)
+    assert (len(sources), sources.count("created")) == (processes * THREADS, 1)
     # And the compiler's error comes to all threads of a process; whoever asks next tries again
     for told in found:
         assert (told["none"], told["failures"], told["different"]) == ([], THREADS, 1)
@@ -212,12 +212,12 @@ def test_primitives_of_all_engines_share_one_capacity(device: str, tmp_path: Pat
     code = f"""
 from poolrt.cachestore import CacheStore
 from poolrt.workers import Eltwise, Engine, MemoryDesc
-from poolrt.workers.primitives.cache import PrimitiveCache
 from poolrt.workers.primitives.key import primitive_key
+from tests.workers import compiled
 md = MemoryDesc((64,), "f32")
 cpu, opencl = (Eltwise.PrimitiveDesc(Engine(kind), md, md, "relu") for kind in ("cpu", "opencl"))
 with CacheStore.connect(home={str(tmp_path)!r}) as store:
-    cache = PrimitiveCache(2, store)
+    cache = compiled.cache(2, store)
     print(*(pd.create(cache).source for pd in (cpu, opencl, cpu)), cache.get_size())
     cache.set_capacity(1)
     print(*(cache.get(primitive_key(pd.pd)) is not None for pd in (cpu, opencl)), cache.get_size())
@@ -256,7 +256,7 @@ def test_an_interrupted_creator_is_replaced_by_one_that_waits(store: CacheStore)
 
 
 def test_waiting_for_another_thread_is_bounded(store: CacheStore) -> None:
-    cache = PrimitiveCache(4, store, compiled.creator().create)
+    cache = compiled.cache(4, store)
     pd, _ = described(lambda _: SOUND)
     with ThreadPoolExecutor(1) as other:
         cache.get_or_add(primitive_key(pd), other.submit(Future).result(BOUND_S))
@@ -265,7 +265,7 @@ def test_waiting_for_another_thread_is_bounded(store: CacheStore) -> None:
 
 
 def test_a_malformed_entry_is_removed_and_made_anew_by_the_next_one(store: CacheStore) -> None:
-    cache = PrimitiveCache(4, store, compiled.creator().create)
+    cache = compiled.cache(4, store)
     pd, implementation = described(lambda _: SOUND)
     # Given a store that has something else under the key
     store.get_or_create(primitive_key(pd), lambda: b"no entry at all")
@@ -280,10 +280,11 @@ def test_a_forked_child_creates_what_was_under_way_in_its_parent(tmp_path: Path)
 import os, threading
 from poolrt.cachestore import CacheStore
 from poolrt.workers import Eltwise, Engine, MemoryDesc
-from poolrt.workers.primitives.cache import Future, PrimitiveCache
+from poolrt.workers.primitives.cache import Future
 from poolrt.workers.primitives.key import primitive_key
+from tests.workers import compiled
 store = CacheStore.connect(home={str(tmp_path)!r})
-cache = PrimitiveCache(4, store)
+cache = compiled.cache(4, store)
 engine, md = Engine("cpu"), MemoryDesc((64,), "f32")
 pd = Eltwise.PrimitiveDesc(engine, md, md, "relu")
 cache.get_or_add(primitive_key(pd.pd), Future())

@@ -70,7 +70,8 @@ def test_a_transfer_that_cannot_be_is_refused(when: str, transfer: Any) -> None:
         parse_entry(changed(**{when: [transfer]}))
 
 
-def test_damaged_entries_are_bound_or_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("count", [3_000, pytest.param(10_000, marks=pytest.mark.slow)])
+def test_damaged_entries_are_bound_or_refused(count: int, tmp_path: Path) -> None:
     # Given the entry of a primitive with two kernels, tables and a scratchpad
     src, weights = MemoryDesc((1, 16, 8, 8), "f32"), MemoryDesc((16, 16, 3, 3), "f32")
     convolution = Convolution(src, weights, None, src, (1, 1), (0, 0), (1, 1), (1, 1))
@@ -78,7 +79,7 @@ def test_damaged_entries_are_bound_or_refused(tmp_path: Path) -> None:
     entry = parse_entry(data)
     assert min(len(entry.binaries), len(entry.tables), entry.scratchpad) > 1
     # When it is damaged, signed, opened, parsed, mapped and bound to memory
-    seen = fuzz("entry", data, tmp_path, fresh_seed(), 10_000)
+    seen = fuzz("entry", data, tmp_path, fresh_seed(), count)
     # Then each step has refused some of them, and let pass others
     assert min(seen[name] for name in ("sound", "MalformedEntry", "ObjectError")) > 10
 

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from poolrt.cachestore import CacheStore
+from poolrt.workers import Eltwise, Engine, MemoryDesc
+from tests.workers import compiled
 from tests.workers.primitives.warm_hit import BLOCKED
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -39,7 +41,10 @@ def run(home: Path, *arguments: str) -> tuple[str, str]:
 def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Return a home whose store has the kernel, in files and in the embedded server."""
     folder = tmp_path_factory.mktemp("home")
-    assert run(folder)[0] == "created"
+    engine, md = Engine("cpu"), MemoryDesc((64,), "f32")
+    with CacheStore.connect(home=str(folder)) as store:
+        primitive = Eltwise.PrimitiveDesc(engine, md, md, "relu").create(compiled.cache(1, store))
+        assert primitive.source == "created"
     yield folder
     CacheStore.connect(home=str(folder)).down()
 

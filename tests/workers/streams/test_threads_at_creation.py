@@ -21,6 +21,7 @@ from poolrt.workers.streams.attributes import StreamAttr
 from poolrt.workers.streams.stream import Stream
 from poolrt.workers.threadpools.interface import ThreadpoolInterface
 from poolrt.workers.threadpools.threads import ThreadsPool
+from tests.workers import compiled
 from tests.workers.threadpools.checking import CheckingPool
 
 SIZE = 100_003
@@ -57,7 +58,7 @@ def node(store: CacheStore) -> Iterator[Node]:
             )
             for n in (1, 2, 3)
         }
-        yield Node(engine, PrimitiveCache(64, store), streams)
+        yield Node(engine, compiled.cache(64, store), streams)
 
 
 def test_a_primitive_is_a_hit_through_another_stream_of_as_many_threads(node: Node) -> None:

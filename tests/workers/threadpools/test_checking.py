@@ -18,11 +18,11 @@ from poolrt.workers.engines.engine import Engine
 from poolrt.workers.execution.memory import Memory
 from poolrt.workers.execution.native_binding import BoundPrimitive, RealizedPrimitive
 from poolrt.workers.execution.primitive import Primitive
-from poolrt.workers.primitives.cache import PrimitiveCache
 from poolrt.workers.streams.attributes import StreamAttr
 from poolrt.workers.streams.stream import Stream
 from poolrt.workers.threadpools.interface import Region, ThreadpoolInterface
 from poolrt.workers.threadpools.jobs import Jobs
+from tests.workers import compiled
 
 from .checking import CheckingPool, CheckingStream
 from .poison import FreedMemory, poisoned
@@ -46,7 +46,7 @@ def pool() -> Iterator[CheckingPool]:
 def doubling(store: CacheStore) -> Primitive:
     """Return a primitive that doubles numbers."""
     md = MemoryDesc((SIZE,), "f32")
-    return Eltwise.PrimitiveDesc(Engine("cpu"), md, md, "linear", 2.0).create(PrimitiveCache(8, store))
+    return Eltwise.PrimitiveDesc(Engine("cpu"), md, md, "linear", 2.0).create(compiled.cache(8, store))
 
 
 def bound(primitive: Primitive, freed: FreedMemory) -> tuple[BoundPrimitive, NDArray[Any], NDArray[Any]]:
@@ -152,7 +152,7 @@ def inside(pool: ThreadpoolInterface, order: list[int]) -> Callable[[int, int], 
 
 def test_scratch_memory_is_no_number_when_a_primitive_begins(pool: CheckingPool, store: CacheStore) -> None:
     # Given a primitive that works in scratch memory, and a stream on which another one has left its own there
-    engine, cache = Engine("cpu"), PrimitiveCache(8, store)
+    engine, cache = Engine("cpu"), compiled.cache(8, store)
     src = MemoryDesc((1, 32, 6, 6), "f32", "aBcd16b")
     pd = Convolution.PrimitiveDesc(
         engine, src, MemoryDesc((32, 32, 3, 3), "f32", "any"), None, src, (1, 1), (0, 0), (1, 1), (1, 1)

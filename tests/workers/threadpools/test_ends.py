@@ -27,14 +27,13 @@ from poolrt.workers.engines.engine import Engine
 from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.execution.memory import Memory
 from poolrt.workers.kernels.spec import KernelSpec
-from poolrt.workers.primitives.cache import PrimitiveCache
 from poolrt.workers.streams.attributes import StreamAttr
 from poolrt.workers.streams.stream import Stream
 from poolrt.workers.threadpools.executor import ExecutorPool
 from poolrt.workers.threadpools.interface import ThreadpoolInterface
 from poolrt.workers.threadpools.native_queue import NativeQueue
 from poolrt.workers.threadpools.threads import ThreadsPool, _Queue
-from tests.workers.compiled import compiled
+from tests.workers import compiled
 
 from .kinds import KINDS, Loop, made
 
@@ -47,7 +46,6 @@ LATER = [kind for kind in KINDS if kind.endswith("asynchronous") or kind == "che
 @pytest.fixture
 def no_collector() -> Iterator[None]:
     """Let nothing be freed but by its last reference."""
-    gc.collect()
     gc.disable()
     yield
     gc.enable()
@@ -77,7 +75,7 @@ def test_what_tasks_and_primitives_were_given_goes_with_the_last_task(
     kind: str, waits: bool, loop: Loop, store: CacheStore
 ) -> None:
     md, engine, attr = MemoryDesc((64,), "f32"), Engine("cpu"), StreamAttr("cpu")
-    doubled = Eltwise.PrimitiveDesc(engine, md, md, "linear", 2.0).create(PrimitiveCache(4, store))
+    doubled = Eltwise.PrimitiveDesc(engine, md, md, "linear", 2.0).create(compiled.cache(4, store))
     with made(kind, 1 if kind in ("sequential", "own") else 2, loop) as pool:
         attr.set_threadpool(pool)
         stream = Stream(engine, attr)
@@ -313,7 +311,7 @@ def test_the_threads_of_a_pool_that_is_dropped_run_its_regions_and_end() -> None
 def test_a_process_may_end_while_its_pools_have_work(tmp_path: Path) -> None:
     parts = ("loop", "submit")
     for part in parts:
-        binary = compiled(KernelSpec.of("region_loop", part=part), cpu_target())
+        binary = compiled.compiled(KernelSpec.of("region_loop", part=part), cpu_target())
         (tmp_path / part).write_bytes(binary)
     code = f"""
 import time

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from poolrt.cachestore import CacheStore
 from poolrt.workers.engines.engine import Engine
-from poolrt.workers.primitives.cache import PrimitiveCache
+from tests.workers import compiled
 
 from .kinds import Loop, made
 from .poison import poisoned
@@ -21,7 +21,7 @@ from .programs import Program, Scope, Setting, first, outcome, programs, values_
 KINDS = ("threads asynchronous", "native", "native asynchronous", "executor", "checking")
 CASES = [(kind, threads) for kind in KINDS for threads in (1, 2)]
 #: Programs that are run on each case, by tier.
-FEW, MANY = 50, 1000
+FEW, MANY = 20, 1000
 THOROUGH = [pytest.mark.slow, pytest.mark.timeout(900)]
 #: Programs are drawn in parts, which takes long on a busy machine.
 SLOW = [HealthCheck.too_slow]
@@ -34,7 +34,7 @@ def run(program: Program, kind: str, threads: int, loop: Loop, store: CacheStore
     with poisoned() as freed, made(kind, threads, loop, seed) as pool:
         pool.least_job_ns = 0  # however short the work is, it is cut
         # Given a cache that is too small for the primitives of most programs
-        setting = Setting(Engine("cpu"), pool, PrimitiveCache(2, store))
+        setting = Setting(Engine("cpu"), pool, compiled.cache(2, store))
         scope = Scope(setting, [setting.tensor(values) for values in first()], first(), setting.stream())
         scope.run(program)
         slots = scope.slots

@@ -18,11 +18,11 @@ from poolrt.workers import Eltwise
 from poolrt.workers.desc import Arg, MemoryDesc
 from poolrt.workers.engines.engine import Engine
 from poolrt.workers.execution.memory import Memory
-from poolrt.workers.primitives.cache import PrimitiveCache
 from poolrt.workers.streams.attributes import StreamAttr
 from poolrt.workers.streams.stream import Stream
 from poolrt.workers.threadpools.interface import KERNEL_TYPE, Region
 from poolrt.workers.threadpools.native import NativePool
+from tests.workers import compiled
 
 from .kinds import Loop, OwnPool, made
 from .programs import Scope, Setting, values_of
@@ -35,7 +35,7 @@ MANY = 1500
 @pytest.mark.parametrize("kind", ["threads", "threads asynchronous", "native", "native asynchronous", "executor"])
 def test_a_thread_and_a_task_that_it_waits_for_may_share_a_stream(kind: str, loop: Loop, store: CacheStore) -> None:
     engine, md = Engine("cpu"), MemoryDesc((4,), "f32")
-    primitive = Eltwise.PrimitiveDesc(engine, md, md, "linear", 2.0).create(PrimitiveCache(4, store))
+    primitive = Eltwise.PrimitiveDesc(engine, md, md, "linear", 2.0).create(compiled.cache(4, store))
     begun, submitted = threading.Event(), [0]
     with made(kind, 2, loop) as pool:
         attr = StreamAttr("cpu")
@@ -78,7 +78,7 @@ def test_tasks_that_share_a_stream_take_turns_with_its_scratch_memory(kind: str,
     # How many rows, or columns, of a window of three lie within the tensor
     inside = np.array([2, 3, 3, 3, 3, 2], np.float32)
     with made(kind, 2, loop) as pool:
-        setting = Setting(Engine("cpu"), pool, PrimitiveCache(4, store))
+        setting = Setting(Engine("cpu"), pool, compiled.cache(4, store))
         stream = setting.stream()
 
         def task(number: int, _: int) -> None:
@@ -122,7 +122,7 @@ def test_what_executes_a_primitive_that_is_under_way_has_scratch_memory_and_laun
         else:
             scope.submit("sums", [src[1]], dst[1])
 
-    setting = Setting(Engine("cpu"), Between(task), PrimitiveCache(4, store))
+    setting = Setting(Engine("cpu"), Between(task), compiled.cache(4, store))
     src = [setting.tensor(np.full((32, 6, 6), number + 1, np.float32)) for number in range(2)]
     dst = [setting.tensor() for _ in range(2)]
     scope = Scope(setting, [], [], setting.stream())

@@ -18,7 +18,6 @@ from poolrt.workers.engines.object_loader import NativeKernel
 from poolrt.workers.execution.memory import Memory
 from poolrt.workers.execution.primitive import Primitive
 from poolrt.workers.execution.primitive_desc_iface import PrimitiveDescIface
-from poolrt.workers.primitives.cache import PrimitiveCache
 from poolrt.workers.streams.attributes import StreamAttr
 from poolrt.workers.streams.stream import Stream
 from poolrt.workers.threadpools.executor import ExecutorPool
@@ -26,6 +25,7 @@ from poolrt.workers.threadpools.interface import ThreadpoolInterface
 from poolrt.workers.threadpools.native import NativePool
 from poolrt.workers.threadpools.sequential import SequentialPool
 from poolrt.workers.threadpools.threads import ThreadsPool
+from tests.workers import compiled
 
 ASYNCHRONOUS = ("threads asynchronous", "native asynchronous")
 POOLS = ("sequential", "threads", "executor", "native", *ASYNCHRONOUS)
@@ -88,7 +88,7 @@ class Problem:
 
     def __init__(self, store: CacheStore, pd: PrimitiveDescIface, text: str) -> None:
         self.text = text
-        self.cache = PrimitiveCache(4, store)
+        self.cache = compiled.cache(4, store)
         self.primitive = Primitive(pd.pd, pd.engine, self.cache)
         self._args: dict[int, Memory] = {arg: Memory(desc, pd.engine) for arg, desc in pd.pd.memories().items()}
         for memory in self._args.values():

@@ -23,6 +23,7 @@ from poolrt.workers.primitives.cache import PrimitiveCache
 from poolrt.workers.primitives.key import primitive_key
 from tests.references import assert_close, results
 from tests.references.layout import between, pack, unpack
+from tests.workers import compiled
 from tests.workers.desc.layouts import placed
 from tests.workers.implementations.reference.drawing import LAST_PLACE, TYPES
 from tests.workers.implementations.reference.drawing import arguments as drawn
@@ -211,7 +212,7 @@ def main(home: str, seed: int) -> None:
     """Try everything."""
     rng = random.Random(seed)
     with CacheStore.connect(home=home) as store:
-        cache = PrimitiveCache(512, store)
+        cache = compiled.cache(512, store)
         found: dict[str, object] = {"again": again(cache)}
         engines = cpu, gpu, other = Engine("cpu"), Engine("opencl"), Engine("opencl")
         found["queries"] = queries(cpu, gpu)

@@ -13,10 +13,17 @@ from poolrt.workers.kernels.native.codegen import compile_kernel
 from poolrt.workers.kernels.spec import KernelSpec
 
 NAMES = [module.name for module in pkgutil.iter_modules(reference.__path__)]
+#: Kernels that leave most to the math library, and the one of most data types.
+FIRST = {"eltwise", "recurrent", "reduction", "copy"}
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in NAMES if hasattr(importlib.import_module(f"{reference.__name__}.{name}"), "make")]
+    "name",
+    [
+        pytest.param(name, marks=() if name in FIRST else pytest.mark.slow)
+        for name in NAMES
+        if hasattr(importlib.import_module(f"{reference.__name__}.{name}"), "make")
+    ],
 )
 def test_a_kernel_needs_nothing_that_cannot_be_loaded(name: str) -> None:
     assert load_object(compile_kernel(KernelSpec.of(f"reference.{name}"), "x86-64")).address
