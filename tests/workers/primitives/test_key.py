@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -18,21 +19,30 @@ from poolrt.workers.primitives.key import primitive_key
 
 ROOT = Path(__file__).resolve().parents[3]
 FLOORS = ("cachestore", "workers", "poolrt")
-#: Prints a name and the digest of the key of some primitives on both kinds of engines; the arguments are where poolrt is.
+#: Prints a name and the digest of the key of some primitives on both kinds of engines, and an empty line, for each line of
+#: standard input; the arguments are where poolrt is. A child that has computed no key before computes them.
 DIGESTS = """
-import sys
+import os, sys
 sys.path[:0] = sys.argv[1:]
 from poolrt.workers.desc import Eltwise, InnerProduct, Matmul, MemoryDesc, PrimitiveAttr, Softmax
 from poolrt.workers.engines.target import Target
 from poolrt.workers.primitives.key import primitive_key
 from poolrt.workers.implementations.primitive_desc import primitive_desc, primitive_descs
-md, attr = MemoryDesc((16, 16), "f32"), PrimitiveAttr()
+md, attr, described = MemoryDesc((16, 16), "f32"), PrimitiveAttr(), {}
 for target in (Target("cpu", "native", (("isa", "x86-64-v3"),)), Target("opencl", "opencl", (("fp64", "True"), ("type", "CPU")))):
     for op in (Eltwise(md, md, "relu"), Softmax(md, md, 1), Matmul(md, md, None, md)):
-        print(f"{target.engine_kind}:{op.kind}", primitive_key(primitive_desc(op, attr, target)).digest)
+        described[f"{target.engine_kind}:{op.kind}"] = primitive_desc(op, attr, target)
     for pd in primitive_descs(InnerProduct(md, md, None, md), attr, target):
         if pd.nested():
-            print(f"{target.engine_kind}:nested", primitive_key(pd).digest)
+            described[f"{target.engine_kind}:nested"] = pd
+for _ in sys.stdin:
+    child = os.fork()
+    if child == 0:
+        for name, pd in described.items():
+            print(name, primitive_key(pd).digest)
+        print(flush=True)
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
 """
 ALL = {f"{engine}:{kind}" for engine in ("cpu", "opencl") for kind in ("eltwise", "softmax", "matmul", "nested")}
 CPU, OPENCL = ({name for name in ALL if name.startswith(engine)} for engine in ("cpu", "opencl"))
@@ -93,13 +103,14 @@ def digests(*paths: Path, cwd: Path, **environment: str) -> dict[str, str]:
         [sys.executable, "-c", DIGESTS, *map(str, paths)],
         cwd=cwd,
         env={**os.environ, **environment},
+        input="\n",
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    return dict(line.split() for line in done.stdout.splitlines())
+    return dict(line.split() for line in done.stdout.splitlines() if line)
 
 
 def changed(before: dict[str, str], after: dict[str, str]) -> set[str]:
@@ -118,13 +129,38 @@ def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def unchanged(copied: Path) -> dict[str, str]:
+def again(copied: Path) -> Iterator[Callable[[], dict[str, str]]]:
+    """Return what computes the digests of the copy as it is by then."""
+    command = [sys.executable, "-c", DIGESTS, str(copied)]
+    with subprocess.Popen(command, cwd=copied, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        asked, answers = process.stdin, process.stdout
+
+        def ask() -> dict[str, str]:
+            print(file=asked, flush=True)
+            found: dict[str, str] = {}
+            while (line := answers.readline()) != "\n":
+                name, digest = line.split()  # of a line: the process that has ended gives none
+                found[name] = digest
+            return found
+
+        yield ask
+
+
+@pytest.fixture(scope="module")
+def unchanged(again: Callable[[], dict[str, str]]) -> dict[str, str]:
     """Return the digests that the copy computes as it is."""
-    return digests(copied, cwd=copied)
+    return again()
 
 
-def test_neither_place_nor_user_nor_process_is_in_a_key(copied: Path, tmp_path: Path) -> None:
-    here = digests(ROOT, cwd=ROOT)
+@pytest.fixture(scope="module")
+def here() -> dict[str, str]:
+    """Return the digests that the repository computes."""
+    return digests(ROOT, cwd=ROOT)
+
+
+def test_neither_place_nor_user_nor_process_is_in_a_key(copied: Path, here: dict[str, str], tmp_path: Path) -> None:
     assert len(set(here.values())) == len(ALL)
     assert digests(copied, cwd=tmp_path, HOME=str(tmp_path), USER="another", PYTHONHASHSEED="3", LANG="C") == here
 
@@ -160,22 +196,28 @@ def test_neither_place_nor_user_nor_process_is_in_a_key(copied: Path, tmp_path: 
     ],
 )
 def test_a_source_makes_other_keys_for_what_is_made_from_it(
-    copied: Path, unchanged: dict[str, str], source: str, expected: set[str]
+    copied: Path,
+    unchanged: dict[str, str],
+    again: Callable[[], dict[str, str]],
+    source: str,
+    expected: set[str],
 ) -> None:
     file = copied / source
     content = file.read_bytes()
     try:
         file.write_bytes(content + b"\n")
-        after = digests(copied, cwd=copied)
+        after = again()
     finally:
         file.write_bytes(content)
     assert changed(unchanged, after) == expected
 
 
 @pytest.mark.parametrize("package", ["numba", "llvmlite", "numpy"])
-def test_another_version_of_a_compiler_makes_other_keys_for_the_processor(tmp_path: Path, package: str) -> None:
+def test_another_version_of_a_compiler_makes_other_keys_for_the_processor(
+    here: dict[str, str], tmp_path: Path, package: str
+) -> None:
     # Given an installation that is found first
     (tmp_path / package).mkdir()
     (tmp_path / package / "__init__.py").touch()
     (tmp_path / f"{package}-0.1.dist-info").mkdir()
-    assert changed(digests(ROOT, cwd=ROOT), digests(tmp_path, ROOT, cwd=ROOT)) == CPU
+    assert changed(here, digests(tmp_path, ROOT, cwd=ROOT)) == CPU

@@ -1,4 +1,7 @@
-"""Reorders between engines, in a process of its own: prints what came of them as JSON. Arguments: HOME SEED."""
+"""Reorders between engines, in a process of its own: prints what came of them as JSON.
+
+Arguments: HOME SEED PARTS. Each route is tried with one part of the data types, another one from route to route.
+"""
 
 from __future__ import annotations
 
@@ -91,13 +94,18 @@ def compute(iface: PrimitiveDescIface, cache: PrimitiveCache, seed: int) -> str:
 
 
 def right(
-    engines: tuple[Engine, Engine, Engine], types: tuple[str, ...], cache: PrimitiveCache, rng: random.Random
+    engines: tuple[Engine, Engine, Engine],
+    types: tuple[str, ...],
+    parts: int,
+    cache: PrimitiveCache,
+    rng: random.Random,
 ) -> dict[str, list[str]]:
     """Return the implementations that were right for each route and source type; all of them are tried."""
     cpu, gpu, other = engines
     found: dict[str, list[str]] = {}
-    for name, (source, target) in {"there": (cpu, gpu), "back": (gpu, cpu), "across": (gpu, other)}.items():
-        for number, dtype in enumerate(types):
+    routes = {"there": (cpu, gpu), "back": (gpu, cpu), "across": (gpu, other)}
+    for part, (name, (source, target)) in enumerate(routes.items()):
+        for number, dtype in list(enumerate(types))[part % parts :: parts]:
             dims = tuple(rng.choice(SIZES) for _ in range(rng.choice((1, 2, 3, 4))))
             src = placed(MemoryDesc(dims, dtype), rng.choice(("plain", "mixed")), rng)
             # Every other one in another type, and some just copied
@@ -208,7 +216,7 @@ def again(cache: PrimitiveCache) -> list[object]:
     return [*found, len(keys)]
 
 
-def main(home: str, seed: int) -> None:
+def main(home: str, seed: int, parts: int) -> None:
     """Try everything."""
     rng = random.Random(seed)
     with CacheStore.connect(home=home) as store:
@@ -219,13 +227,13 @@ def main(home: str, seed: int) -> None:
         found["side by side"] = side_by_side(cpu, gpu, cache)
         found["refused"] = refused(cpu, gpu, cache)
         found["streams"] = crossing_streams.tried(engines, cache)
-        found["right"] = right(engines, TYPES, cache, rng)
+        found["right"] = right(engines, TYPES, parts, cache, rng)
         # Where device and host have memory of their own
         gpu.opencl.shares_memory = other.opencl.shares_memory = False
         found["side by side"] = [found["side by side"], side_by_side(cpu, gpu, cache)]
-        found["apart"] = right(engines, TYPES[::4], cache, rng)
+        found["apart"] = right(engines, TYPES[::4], parts, cache, rng)
     print(json.dumps(found))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))

@@ -12,6 +12,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from poolrt.cachestore import CacheStore
 from tests.workers.implementations.reference.drawing import TYPES
 from tests.workers.threadpools.kinds import KINDS
@@ -21,10 +23,10 @@ from ...own_process import ANSWER_S, ROOT
 BOTH = ("opencl:cross_engine", "native:cross_engine")
 
 
-def run(home: Path) -> dict[str, Any]:
+def run(home: Path, parts: int) -> dict[str, Any]:
     seed = int.from_bytes(os.urandom(4))
     child = subprocess.run(
-        [sys.executable, "-m", "tests.workers.execution.cross_engine.reorders", str(home), str(seed)],
+        [sys.executable, "-m", "tests.workers.execution.cross_engine.reorders", str(home), str(seed), str(parts)],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -36,15 +38,18 @@ def run(home: Path) -> dict[str, Any]:
     return found
 
 
-def test_tensors_are_reordered_from_engine_to_engine(device: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("parts", [3, pytest.param(1, marks=pytest.mark.slow)])
+def test_tensors_are_reordered_from_engine_to_engine(device: str, parts: int, tmp_path: Path) -> None:
     try:
-        found = run(tmp_path)
+        found = run(tmp_path, parts)
     finally:
         CacheStore.connect(home=str(tmp_path)).down()
     # Every data type, by device and by host; device and host share memory or do not
     for what, types in (("right", TYPES), ("apart", TYPES[::4])):
-        expected = [f"{dtype} {name}" for dtype in types for name in BOTH]
-        assert found[what] == {"there": expected, "back": expected, "across": expected}
+        assert found[what] == {
+            route: [f"{dtype} {name}" for dtype in types[part % parts :: parts] for name in BOTH]
+            for part, route in enumerate(("there", "back", "across"))
+        }
     # Threads share primitives, and streams or not
     assert found["side by side"] == [[], []]
     # The key knows no engine, and no engine is kept
