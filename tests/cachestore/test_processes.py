@@ -23,7 +23,7 @@ FIELDS = [{"primitive": "test", "n": number} for number in range(40)]
 RIGHT = [hashlib.sha256(payload_of(fields, 1000)).hexdigest() for fields in FIELDS]
 
 
-@pytest.mark.parametrize("homes", ["one home", "a home each"])
+@pytest.mark.parametrize("homes", [pytest.param("one home", marks=pytest.mark.slow), "a home each"])
 def test_eight_processes_create_forty_entries_exactly_once(
     actors: Actors, options: dict[str, Any], make_store: StoreMaker, tmp_path: Path, homes: str
 ) -> None:
@@ -77,12 +77,12 @@ def test_eight_processes_without_redis_create_exactly_once(
     assert stats["degraded"] > 0
 
 
-@pytest.mark.parametrize("away", [False, True])
+@pytest.mark.parametrize("away", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_the_creators_error_reaches_all_who_wait_and_is_forgotten(
     actors: Actors, options: dict[str, Any], make_store: StoreMaker, redis_server: RedisServer, away: bool
 ) -> None:
     own = {**options, "url": "unix:///no-server"} if away else options
-    members = [actors.add(own, FIELDS[:1], hold=True, fail="no such type") for _ in range(8)]
+    members = [actors.add(own, FIELDS[:1], hold=True, fail="no such type") for _ in range(4)]
     actors.go(*members)
     # Given a creation that goes on until all others wait for it
     with redis_server.client() as client:
@@ -95,7 +95,7 @@ def test_the_creators_error_reaches_all_who_wait_and_is_forgotten(
         "message": "no such type",
         "log": "log of no such type",
     }
-    assert errors == [expected] * 8
+    assert errors == [expected] * 4
     assert sum(actors.creations().values()) == 1
     # The next request tries again
     retry = actors.add(own, FIELDS[:1])
