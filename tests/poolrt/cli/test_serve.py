@@ -19,6 +19,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import poolrt
+from tests.poolrt.pool.created import create
 
 #: Seconds that anything here may take before it counts as a hang.
 BOUND_S = 60.0
@@ -130,15 +131,16 @@ def _said(place: Place, workers: int) -> str:
 
 def test_a_server_serves_programs_reports_its_state_and_stops(place: Place) -> None:
     # Given a server
+    graph = poolrt.Graph("double")
+    x = graph.input("x", (2, 3), "float32")
+    graph.output("y", graph.binary(x, x, "add"))
+    create(place.folder / "home", graph)
     server, said = place.serve("--socket", str(place.socket), "--workers", "2", "--threads", "1")
     assert said == {
         "socket": str(place.socket), "pid": server.pid, "workers": 2, "threads": 1, "arena_bytes": 64 << 20,
     }  # fmt: skip
     assert stat.S_IMODE(place.socket.stat().st_mode) == 0o600
     # Then a program can run graphs on it
-    graph = poolrt.Graph("double")
-    x = graph.input("x", (2, 3), "float32")
-    graph.output("y", graph.binary(x, x, "add"))
     value = np.arange(6, dtype=np.float32).reshape(2, 3)
     with poolrt.connect(place.socket) as pool:
         np.testing.assert_array_equal(pool.load(graph).run(x=value)["y"], 2 * value)
@@ -305,13 +307,16 @@ def test_a_server_that_does_not_answer_is_an_error_within_a_bound(place: Place, 
         os.kill(server.pid, signal.SIGCONT)
 
 
-def test_the_default_socket_is_in_the_users_runtime_folder_else_in_the_home_folder(place: Place) -> None:
-    for more, expected in (
+@pytest.mark.parametrize("served", [2, pytest.param(4, marks=pytest.mark.slow)])
+def test_the_default_socket_is_in_the_users_runtime_folder_else_in_the_home_folder(place: Place, served: int) -> None:
+    """Starts servers at so many of the paths; of the others a command says that none listens there."""
+    paths: tuple[tuple[dict[str, str], Path], ...] = (
         ({}, place.runtime / "poolrt.sock"),
-        ({"XDG_RUNTIME_DIR": ""}, place.folder / "home" / "poolrt.sock"),
         ({"XDG_RUNTIME_DIR": "/nowhere"}, place.folder / "home" / "poolrt.sock"),
+        ({"XDG_RUNTIME_DIR": ""}, place.folder / "home" / "poolrt.sock"),
         ({"POOLRT_SOCKET": "mine"}, place.folder / "mine"),
-    ):
+    )
+    for more, expected in paths[:served]:
         server, said = place.serve(**more)
         assert said["socket"] == str(expected)
         assert not expected.parent.stat().st_mode & 0o077 or expected.parent == place.folder
@@ -319,6 +324,8 @@ def test_the_default_socket_is_in_the_users_runtime_folder_else_in_the_home_fold
         assert place.call("stop", **more).returncode == 0
         assert server.wait(BOUND_S) == 0
         assert not expected.exists()
+    for more, expected in paths[served:]:
+        assert f"no server listens at {expected}: " in place.call("status", **more).stderr
 
 
 def test_the_command_line_overrides_the_workers_of_a_settings_file(place: Place) -> None:

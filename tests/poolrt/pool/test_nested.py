@@ -59,7 +59,6 @@ def assert_right(model: Any, graph: poolrt.Graph) -> None:
     ("engine", "operations"),
     [
         ("cpu", ("inner_product", "lstm")),
-        ("opencl", ("convolution",)),
         pytest.param("cpu", EVERY, marks=pytest.mark.slow),
         pytest.param("opencl", EVERY, marks=pytest.mark.slow),
     ],

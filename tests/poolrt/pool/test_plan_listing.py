@@ -19,7 +19,7 @@ def ones(*shape: int) -> Any:
 
 def test_a_model_tells_steps_layouts_and_what_was_inserted(pool: poolrt.Pool, settings: dict[str, Any]) -> None:
     g = poolrt.Graph("net")
-    x = g.convolution(g.input("x", (1, 32, 8, 8)), ones(32, 32, 3, 3), name="conv")
+    x = g.convolution(g.input("x", (1, 32, 8, 8)), ones(32, 32, 3, 3), padding=1, name="conv")
     g.output("y", g.eltwise(x, "tanh", name="act"))
     create(settings["home"], g)
     plan = pool.load(g).plan()
@@ -32,7 +32,7 @@ def test_a_model_tells_steps_layouts_and_what_was_inserted(pool: poolrt.Pool, se
     assert last.results[0].where == "output 0"
     (weights,) = plan.constants
     assert (weights.operation, weights.operands[0].layout) == ("reorder", "abcd")
-    assert "act: eltwise native:eltwise on cpu: src f32:aBcd16b:1x32x6x6 -> dst f32:aBcd16b:1x32x6x6" in str(plan)
+    assert "act: eltwise native:eltwise on cpu: src f32:aBcd16b:1x32x8x8 -> dst f32:aBcd16b:1x32x8x8" in str(plan)
 
 
 def test_two_convolutions_in_a_row_have_no_reorder_between_them(pool: poolrt.Pool, settings: dict[str, Any]) -> None:

@@ -14,6 +14,7 @@ import pytest
 import poolrt
 from poolrt.errors import PoolClosed
 
+from .created import create
 from .processes import BOUND_S, relu_graph, wait_until, workers_of
 
 
@@ -106,8 +107,10 @@ def test_futures_resolve_in_any_order_of_waiting(model: poolrt.Model) -> None:
     assert len(list(as_completed([model.submit(x=x) for x in inputs], timeout=BOUND_S))) == 50
 
 
-def test_the_memory_of_a_future_that_was_dropped_is_given_back(pool: poolrt.Pool) -> None:
-    model = pool.load(relu_graph((512, 512), name="large"))
+def test_the_memory_of_a_future_that_was_dropped_is_given_back(pool: poolrt.Pool, settings: dict[str, Any]) -> None:
+    graph = relu_graph((512, 512), name="large")
+    create(settings["home"], graph)
+    model = pool.load(graph)
     x = np.ones((512, 512), np.float32)
     model.run(x=x)
     before = _used(pool)
@@ -216,11 +219,12 @@ def test_empty_checks_its_arguments(pool: poolrt.Pool) -> None:
         pool.empty(3, object)
 
 
-def test_a_closed_model_runs_no_more_and_its_memory_is_free(pool: poolrt.Pool) -> None:
+def test_a_closed_model_runs_no_more_and_its_memory_is_free(pool: poolrt.Pool, settings: dict[str, Any]) -> None:
     before = _used(pool)
     graph = poolrt.Graph("sum")
     x = graph.input("x", (1000,), "float32")
     graph.output("y", graph.binary(x, np.ones(1000, np.float32), "add"))
+    create(settings["home"], graph)
     model = pool.load(graph)
     assert (model.run(x=np.ones(1000, np.float32))["y"] == 2).all()
     assert _used(pool) > before
