@@ -27,10 +27,11 @@ def tree(tmp_path: Path) -> Path:
 
 
 def _make(tree: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    # Make and pytest hand their own settings on to what they start; these start without them, and with few plugins.
+    # Make and pytest hand their own settings on to what they start; these start without them, with few plugins,
+    # and without the filter of warnings, for which pytest imports numba.
     env = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS", "PYTEST_"))}
     env |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "xdist.plugin,pytest_timeout"}
-    env |= {"PYTEST_XDIST_AUTO_NUM_WORKERS": "1"}
+    env |= {"PYTEST_XDIST_AUTO_NUM_WORKERS": "1", "PYTEST_ADDOPTS": "-o filterwarnings="}
     env["TMPDIR"] = str(tree)  # pytest keeps its temporary folder
     return subprocess.run(["make", *words], cwd=tree, capture_output=True, text=True, timeout=100, check=False, env=env)
 
