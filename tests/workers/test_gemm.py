@@ -133,7 +133,7 @@ def test_an_interrupted_product_keeps_its_matrices_until_its_tasks_have_ended() 
     assert alive() is None
 
 
-@pytest.mark.parametrize("products", [20, pytest.param(100, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("products", [10, pytest.param(100, marks=pytest.mark.slow)])
 def test_float_products_are_close(products: int, pools: list[ThreadpoolInterface | None]) -> None:
     seed = random.SystemRandom().randrange(1 << 32)
     rng, draw = np.random.default_rng(seed), random.Random(seed)
