@@ -33,6 +33,11 @@ def test_a_healthy_machine_has_no_failure_in_text_and_json(healthy: subprocess.C
     assert sum(answer["counts"].values()) == len(answer["findings"])
     assert len({finding["name"] for finding in answer["findings"]}) == len(answer["findings"])
     assert "0 failures" in done.stderr
+    devices = [finding for finding in answer["findings"] if finding["name"].startswith("opencl")]
+    assert devices
+    assert [(device["name"], device["state"]) for device in devices] == [
+        (f"opencl:{index}", "ok") for index in range(len(devices))
+    ]
 
 
 def test_a_failure_exits_with_status_1_and_has_advice(tmp_path: Path) -> None:

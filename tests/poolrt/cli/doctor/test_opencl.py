@@ -19,6 +19,7 @@ def _found(list_code: str = ONE_DEVICE, try_code: str = WORKS, limit_s: float = 
     return list(findings(limit_s, list_code, try_code))
 
 
+@pytest.mark.slow  # `poolrt doctor` does the same in another test
 def test_the_devices_of_this_machine_are_listed_in_order_and_can_make_and_run_a_kernel() -> None:
     found = list(findings(60))
     assert found
