@@ -13,6 +13,7 @@ from typing import Final
 from poolrt.errors import CreatorLost
 from poolrt.workers.ipc.protocol import Kind
 
+from .failed_starts import FailedStarts
 from .instructions import HangUp, Instruction, Kill, PrimitiveToLoad, Role, Send, Spawn
 from .watchdog import Limits, UnderWay
 
@@ -42,6 +43,8 @@ class Creator:
     """One creator process."""
 
     number: int
+    #: `FailedStarts.total` at its spawn.
+    failed_starts: int = 0
     ready: bool = False
     creation: Creation | None = None
     idle_since: float = 0.0
@@ -61,7 +64,7 @@ class Creations:
         self._queue: list[Creation] = []  # cheapest first, so that the longest is popped
         self._numbers = numbers
         self._out = out
-        self._failed_starts = 0
+        self._failed_starts = FailedStarts()
 
     @property
     def waiting(self) -> int:
@@ -103,7 +106,7 @@ class Creations:
         coming = sum(not c.ready for c in self.creators.values())
         while coming < len(self._queue) and sum(not c.leaving for c in self.creators.values()) < self.limit:
             number = next(self._numbers)
-            self.creators[number] = Creator(number)
+            self.creators[number] = Creator(number, self._failed_starts.total)
             self._out.append(Spawn(number, Role.CREATOR))
             coming += 1
         return concerned
@@ -112,7 +115,7 @@ class Creations:
         """Note that a creator has started."""
         creator = self.creators[number]
         creator.ready, creator.idle_since = True, self.now
-        self._failed_starts = 0
+        self._failed_starts.clear()
 
     def finish(self, number: int, token: int) -> Creation | None:
         """Return the creation that a creator has finished or failed, None if the creator had no such creation."""
@@ -128,9 +131,9 @@ class Creations:
         """Remove a creator that has exited: repeat its creation, or return it with the error for the waiting loads."""
         creator = self.creators.pop(number)
         if not creator.ready:
-            self._failed_starts += 1
-            if self._failed_starts >= FAILED_STARTS_LIMIT:
-                self._failed_starts = 0
+            self._failed_starts.count(creator.failed_starts)
+            if self._failed_starts.in_a_row >= FAILED_STARTS_LIMIT:
+                self._failed_starts.clear()
                 return [self._lost(c, self._never_started(c)) for c in list(self._queue)]
         creation = creator.creation
         if creation is None:
@@ -190,7 +193,7 @@ class Creations:
     def _never_started(self, creation: Creation) -> CreatorLost:
         label = creation.primitive.label
         text = (
-            f"creating {label}: {FAILED_STARTS_LIMIT} creator processes in a row exited while they started, or took longer "
-            f"than {self.limits.start_s:g} s (the setting start_timeout_s)"
+            f"creating {label}: {FAILED_STARTS_LIMIT} times in a row, creator processes exited while they started, or took "
+            f"longer than {self.limits.start_s:g} s (the setting start_timeout_s)"
         )
         return CreatorLost(text, label, FAILED_STARTS_LIMIT)

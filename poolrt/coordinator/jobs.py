@@ -50,8 +50,15 @@ class Job:
     #: Workers lost while they executed the job, and how many of them were killed because they took too long.
     lost: int = 0
     overdue: int = 0
+    #: Runs that were started before it while it waited for memory.
+    overtaken: int = 0
 
     @property
     def holder(self) -> Hashable:
         """The holder of leases on the slots that a worker may touch for this job."""
         return ("job", self.token)
+
+    @property
+    def uses_arena(self) -> bool:
+        """Whether its end may free memory of the arena: its own, or what its client keeps until it has the result."""
+        return self.kind in (Kind.EXECUTE, Kind.REORDER)

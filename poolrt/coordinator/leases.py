@@ -23,6 +23,8 @@ class Leases:
 
     def __init__(self, allocator: Allocator) -> None:
         self.allocator = allocator
+        #: Slots freed so far.
+        self.freed = 0
         self._references: dict[int, int] = {}
         self._held: dict[Hashable, dict[int, int]] = {}
 
@@ -90,3 +92,4 @@ class Leases:
         else:
             del self._references[offset]
             self.allocator.free(offset)
+            self.freed += 1

@@ -249,9 +249,16 @@ class Processes:
             os.close(pidfd)
             return
         child.pid, child.pidfd = pid, pidfd
-        self._watch(pidfd, lambda: self._reap(number))
+        self._watch(pidfd, lambda: self._on_exit(number))
         if child.kill_on_fork:
             _kill(pidfd)
+
+    def _on_exit(self, number: int) -> None:
+        """Handle the exit of a process. Fork servers that have exited with it are noticed first: none is asked for another."""
+        for server in (self._plain, self._preloaded):
+            if server is not None:
+                self._on_readable(server)
+        self._reap(number)
 
     def _reap(self, number: int) -> None:
         child = self._children.pop(number, None)

@@ -177,7 +177,7 @@ class State:
                 for w in workers
             ],
             "queue": {
-                "waiting": len(self.worker_set.runs_waiting) + len(self.worker_set.functions_waiting),
+                "waiting": self.worker_set.waiting,
                 "in_flight": sum(w.load for w in workers),
                 "creating": self.creations.waiting
                 + sum(c.creation is not None for c in self.creations.creators.values()),

@@ -16,16 +16,20 @@ from poolrt.arena import ArenaExhausted
 from poolrt.errors import ArenaFull, PoolError, WorkerLost
 from poolrt.workers.ipc.protocol import Kind
 
+from .failed_starts import FailedStarts
 from .instructions import Instruction, Kill, Role, Send, Spawn
 from .jobs import Job, Model
 from .leases import Leases
 from .placement import choose_for_function, choose_for_run, reserve_for_function
 from .watchdog import Limits, UnderWay
 
-#: Workers that may fail to start in a row; then the pool backs off instead of starting processes for ever.
+#: Starts that may fail in a row; then the pool backs off instead of starting processes for ever.
 FAILED_STARTS_LIMIT: Final = 3
-#: Seconds after which a pool that backs off starts workers again: a shortage of memory may have passed.
-BACK_OFF_S: Final = 30.0
+#: Seconds after which a pool that backs off starts workers again, because a shortage of memory may have passed. They double
+#: with each further failure, up to the second number.
+BACK_OFF_S: Final = (1.0, 30.0)
+#: Runs that may overtake one that waits for memory. Then no run starts before it, so it gets memory or an error.
+OVERTAKEN_LIMIT: Final = 64
 
 
 @dataclass(slots=True, eq=False)
@@ -33,6 +37,8 @@ class Worker:
     """One worker process. ``jobs`` are in flight, in the order of their execution."""
 
     number: int
+    #: `FailedStarts.total` at its spawn.
+    failed_starts: int = 0
     ready: bool = False
     process: int = 0
     numba_imported: bool = False
@@ -67,6 +73,8 @@ class WorkerSet:
         self.limits = limits
         self.workers: dict[int, Worker] = {}
         self.runs_waiting: deque[Job] = deque()
+        #: Runs that found no memory for their outputs.
+        self.runs_lacking: deque[Job] = deque()
         self.functions_waiting: deque[Job] = deque()
         #: Workers that have exited, in all.
         self.lost = 0
@@ -74,15 +82,22 @@ class WorkerSet:
         self._numbers = numbers
         self._out = out
         self._fail = fail
-        self._failed_starts = 0
+        self._failed_starts = FailedStarts()
         self._backing_off = False
         self._backing_off_since = 0.0
+        #: `Leases.freed` when a run last found no memory.
+        self._freed_before = 0
+
+    @property
+    def waiting(self) -> int:
+        """The number of jobs that no worker has yet."""
+        return len(self.runs_waiting) + len(self.runs_lacking) + len(self.functions_waiting)
 
     def spawn_missing(self) -> None:
         """Spawn as many workers as are missing."""
         while len(self.workers) < self.size and not self._backing_off:
             number = next(self._numbers)
-            self.workers[number] = Worker(number)
+            self.workers[number] = Worker(number, self._failed_starts.total)
             self._out.append(Spawn(number, Role.WORKER))
 
     def submit(self, job: Job) -> None:
@@ -92,10 +107,12 @@ class WorkerSet:
         (self.functions_waiting if job.kind is Kind.APPLY else self.runs_waiting).append(job)
 
     def mark_ready(self, number: int, process: int) -> None:
-        """Note that a worker has started."""
+        """Note that a worker has started, and with it the reason to back off gone."""
         worker = self.workers[number]
         worker.ready, worker.process = True, process
-        self._failed_starts = 0
+        self._failed_starts.clear()
+        self._backing_off = False
+        self.spawn_missing()
 
     def finish(self, number: int, token: int) -> Job | None:
         """Return the job that a worker has finished or failed, None if the worker had no such job."""
@@ -114,9 +131,10 @@ class WorkerSet:
         """Remove a worker that has exited: spawn another, and repeat or fail the jobs in flight."""
         worker = self.workers.pop(number)
         self.lost += 1
-        if not worker.ready:
-            self._failed_starts += 1
-            self._backing_off = self._failed_starts >= FAILED_STARTS_LIMIT
+        if worker.ready:
+            self._backing_off = False  # its replacement may start
+        elif self._failed_starts.count(worker.failed_starts):
+            self._backing_off = self._failed_starts.in_a_row >= FAILED_STARTS_LIMIT
         jobs = list(worker.jobs.values())
         if jobs:
             jobs[0].lost += 1
@@ -148,18 +166,20 @@ class WorkerSet:
         self._out.append(Kill(worker.number, f"{doing} took longer than {item.limit_s:g} s"))
 
     def tick(self, now: float) -> None:
-        """Spawn workers again after backing off for `BACK_OFF_S`; ``now`` is in seconds of a steady clock."""
+        """Spawn workers again after backing off for a while; ``now`` is in seconds of a steady clock."""
         if not self._backing_off:
             self._backing_off_since = now
-        elif now - self._backing_off_since >= BACK_OFF_S:
-            self._backing_off = False
-            self._failed_starts = 0
+            return
+        shortest, longest = BACK_OFF_S
+        doubled = min(self._failed_starts.in_a_row - FAILED_STARTS_LIMIT, 10)
+        if now - self._backing_off_since >= min(longest, shortest * 2**doubled):
+            self._backing_off, self._backing_off_since = False, now
             self.spawn_missing()
 
     def withdraw(self, client: int) -> list[Job]:
         """Remove a client's queued jobs and return them. Its jobs in flight go on, and their answers are dropped."""
         withdrawn: list[Job] = []
-        for queue in (self.runs_waiting, self.functions_waiting):
+        for queue in (self.runs_waiting, self.runs_lacking, self.functions_waiting):
             for job in [j for j in queue if j.client == client]:
                 queue.remove(job)
                 withdrawn.append(job)
@@ -170,28 +190,10 @@ class WorkerSet:
 
     def dispatch(self) -> None:
         """Give waiting jobs to the workers that have room."""
-        workers = self.workers.values()
-        if self._backing_off and not any(w.ready for w in workers):
+        if self._backing_off and not any(w.ready for w in self.workers.values()):
             self._fail_waiting()
         self._dispatch_functions()
-        reserved = reserve_for_function(workers) if self.functions_waiting else None
-        while self.runs_waiting:
-            job = self.runs_waiting[0]
-            chosen = choose_for_run(workers, job.model.number if job.model else 0, reserved)
-            if chosen is None:
-                break
-            if job.kind is Kind.EXECUTE and job.model is not None:
-                try:
-                    job.outputs = self._leases.take(job.model.output_sizes, job.holder)
-                except ArenaExhausted as error:
-                    if any(w.jobs for w in workers):
-                        break  # a job in flight may release memory
-                    self.runs_waiting.popleft()
-                    job.model.users -= 1
-                    self._fail(job, arena_full(job.label, error))
-                    continue
-            self.runs_waiting.popleft()
-            self._give(self.workers[chosen.number], job)
+        self._dispatch_runs()
         self._dispatch_functions()
 
     def drop_model(self, model: Model) -> None:
@@ -200,6 +202,46 @@ class WorkerSet:
             if model.number in worker.models:
                 worker.models.discard(model.number)
                 self._out.append(Send(worker.number, [Kind.DROP, model.number]))
+
+    def _dispatch_runs(self) -> None:
+        """Give runs to workers in order, but let others overtake those that wait for memory."""
+        workers = self.workers.values()
+        reserved = reserve_for_function(workers) if self.functions_waiting else None
+        while (queue := self._next_queue()) is not None:
+            job = queue[0]
+            chosen = choose_for_run(workers, job.model.number if job.model else 0, reserved)
+            if chosen is None:
+                return
+            if job.kind is Kind.EXECUTE and job.model is not None:
+                try:
+                    job.outputs = self._leases.take(job.model.output_sizes, job.holder)
+                except ArenaExhausted as error:
+                    self._freed_before = self._leases.freed
+                    queue.popleft()
+                    if not any(other.uses_arena for w in workers for other in w.jobs.values()):
+                        job.model.users -= 1
+                        self._fail(job, arena_full(job.label, error))
+                    elif queue is self.runs_waiting:
+                        self.runs_lacking.append(job)
+                    else:
+                        self.runs_lacking.appendleft(job)
+                        if not self.runs_waiting or job.overtaken >= OVERTAKEN_LIMIT:
+                            return
+                    continue
+            queue.popleft()
+            if queue is self.runs_waiting and self.runs_lacking:
+                self.runs_lacking[0].overtaken += 1
+            self._give(self.workers[chosen.number], job)
+
+    def _next_queue(self) -> deque[Job] | None:
+        """Return the queue whose first run is tried next: of runs that lack memory, if some was freed or they waited enough."""
+        if self.runs_lacking and (
+            not self.runs_waiting
+            or self._leases.freed != self._freed_before
+            or self.runs_lacking[0].overtaken >= OVERTAKEN_LIMIT
+        ):
+            return self.runs_lacking
+        return self.runs_waiting or None
 
     def _dispatch_functions(self) -> None:
         while self.functions_waiting:
@@ -242,7 +284,7 @@ class WorkerSet:
             (self.functions_waiting if job.kind is Kind.APPLY else self.runs_waiting).appendleft(job)
 
     def _fail_waiting(self) -> None:
-        for queue in (self.runs_waiting, self.functions_waiting):
+        for queue in (self.runs_waiting, self.runs_lacking, self.functions_waiting):
             while queue:
                 job = queue.popleft()
                 if job.model is not None:
@@ -251,10 +293,10 @@ class WorkerSet:
 
     def _never_started(self, job: Job) -> WorkerLost:
         text = (
-            f"{job.label}: {self._failed_starts} worker processes in a row exited while they started, or took longer than "
-            f"{self.limits.start_s:g} s (the setting start_timeout_s); their lines on standard error say why"
+            f"{job.label}: {self._failed_starts.in_a_row} times in a row, worker processes exited while they started, or took "
+            f"longer than {self.limits.start_s:g} s (the setting start_timeout_s); their lines on standard error say why"
         )
-        return WorkerLost(text, job.label, 0, self._failed_starts)
+        return WorkerLost(text, job.label, 0, self._failed_starts.in_a_row)
 
     def _worker_lost(self, job: Job) -> WorkerLost:
         steps = job.model.steps if job.model else 0

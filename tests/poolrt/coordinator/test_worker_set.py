@@ -9,7 +9,7 @@ from poolrt.coordinator.instructions import Instruction, Kill, Role, Send, Spawn
 from poolrt.coordinator.jobs import Job, Model
 from poolrt.coordinator.leases import Leases
 from poolrt.coordinator.watchdog import Limits
-from poolrt.coordinator.worker_set import BACK_OFF_S, FAILED_STARTS_LIMIT, WorkerSet
+from poolrt.coordinator.worker_set import BACK_OFF_S, FAILED_STARTS_LIMIT, OVERTAKEN_LIMIT, WorkerSet
 from poolrt.errors import ArenaFull, PoolError, WorkerLost
 from poolrt.workers.ipc.protocol import Kind
 
@@ -182,10 +182,126 @@ def test_a_pool_that_has_given_up_tries_again_after_a_while() -> None:
         (spawn,) = [step for step in bench.taken() if isinstance(step, Spawn)]
         bench.worker_set.reap(spawn.peer)
     bench.worker_set.tick(100.0)
-    bench.worker_set.tick(100.0 + BACK_OFF_S)
+    bench.worker_set.tick(100.0 + BACK_OFF_S[0])
     bench.come_up()
     assert bench.owner(bench.run(bench.model())) is not None
     assert not bench.failed
+
+
+def test_a_pool_that_fails_again_waits_twice_as_long_each_time_up_to_a_limit() -> None:
+    bench = _Bench(1)
+    bench.worker_set.reap(next(iter(bench.worker_set.workers)))
+    now, waited = 0.0, []
+    for failure in range(FAILED_STARTS_LIMIT + 7):
+        (spawn,) = [step for step in bench.taken() if isinstance(step, Spawn)]
+        bench.worker_set.reap(spawn.peer)
+        if failure + 1 >= FAILED_STARTS_LIMIT:
+            since = now
+            while not bench.out:
+                now += 0.5
+                bench.worker_set.tick(now)
+            waited.append(now - since)
+    assert waited == [1, 2, 4, 8, 16, 30, 30, 30]
+
+
+def test_workers_that_exit_together_while_they_start_count_as_one_failed_start() -> None:
+    # Given workers that are starting when their fork server is killed, again and again but for one failure less than the limit
+    bench = _Bench(8)
+    for worker in list(bench.worker_set.workers):
+        bench.worker_set.reap(worker)
+    for _ in range(FAILED_STARTS_LIMIT - 1):
+        spawned = [step.peer for step in bench.taken() if isinstance(step, Spawn)]
+        assert len(spawned) == 8
+        for worker in spawned:
+            bench.worker_set.reap(worker)
+    # Then all are started again, and none of what waits is failed
+    job = bench.run(bench.model())
+    bench.come_up()
+    assert sum(worker.ready for worker in bench.worker_set.workers.values()) == 8
+    assert bench.owner(job) is not None
+    assert not bench.failed
+
+
+def test_a_worker_that_becomes_ready_ends_the_back_off() -> None:
+    # Given a pool that backs off while two of its workers are still starting
+    bench = _Bench(3)
+    first, *others = list(bench.worker_set.workers)
+    for worker in (first, *others):
+        bench.worker_set.reap(worker)
+    waiting = [step.peer for step in bench.taken() if isinstance(step, Spawn)]
+    failing, *slow = waiting
+    for _ in range(FAILED_STARTS_LIMIT):
+        bench.worker_set.reap(failing)
+        failing = next((step.peer for step in bench.taken() if isinstance(step, Spawn)), 0)
+    assert not failing
+    assert len(bench.worker_set.workers) == 2
+    # When one of them is ready, then the missing worker is started at once
+    bench.worker_set.mark_ready(slow[0], 1)
+    assert len([step for step in bench.taken() if isinstance(step, Spawn)]) == 1
+
+
+def test_a_worker_that_exits_while_the_pool_backs_off_is_replaced_at_once() -> None:
+    bench = _Bench(2)
+    first, last = bench.worker_set.workers
+    bench.worker_set.reap(first)
+    for _ in range(FAILED_STARTS_LIMIT):
+        (spawn,) = [step for step in bench.taken() if isinstance(step, Spawn)]
+        bench.worker_set.reap(spawn.peer)
+    assert not [step for step in bench.taken() if isinstance(step, Spawn)]
+    bench.worker_set.reap(last)
+    assert len([step for step in bench.taken() if isinstance(step, Spawn)]) == 2
+
+
+def test_a_function_does_not_delay_the_error_of_a_run_that_lacks_memory() -> None:
+    bench = _Bench(2, arena=100_000)
+    bench.leases.take([60_000], "client")
+    function = bench.call()
+    job = bench.run(bench.model(outputs=60_000))
+    assert bench.owner(function) is not None
+    ((failed, error),) = bench.failed
+    assert failed is job
+    assert isinstance(error, ArenaFull)
+
+
+def test_a_run_that_lacks_memory_is_overtaken_by_others_but_not_for_ever() -> None:
+    # Given a run under way, and one that needs its memory
+    bench = _Bench(2, arena=100_000)
+    first, large = bench.run(bench.model(outputs=60_000)), bench.run(bench.model(outputs=60_000))
+    assert bench.owner(large) is None
+    # When others come that need little, then they run, though the large one came before
+    small = bench.model(outputs=100)
+    for _ in range(OVERTAKEN_LIMIT):
+        job = bench.run(small)
+        owner = bench.owner(job)
+        assert owner is not None
+        bench.worker_set.finish(owner, job.token)
+        bench.leases.transfer(job.outputs, job.holder, "client")
+        bench.worker_set.dispatch()
+    # But no more than a limit
+    late = bench.run(small)
+    assert bench.owner(late) is None
+    # And when memory is free, then the large one runs first
+    bench.worker_set.finish(bench.owner(first) or 0, first.token)
+    bench.leases.end(first.holder)
+    bench.worker_set.dispatch()
+    assert bench.owner(large) is not None
+    assert bench.owner(late) is not None
+    assert not bench.failed
+
+
+def test_runs_that_lack_memory_get_it_in_their_order_as_soon_as_it_is_free() -> None:
+    bench = _Bench(1, arena=100_000)
+    slots = bench.leases.take([60_000], "client")
+    blocking = bench.run(bench.model(outputs=100))
+    lacking = [bench.run(bench.model(outputs=60_000)) for _ in range(2)]
+    assert bench.worker_set.waiting == 2
+    bench.leases.release(slots[0], "client")
+    bench.worker_set.dispatch()
+    assert [bench.owner(job) is not None for job in lacking] == [True, False]
+    # A client that leaves takes what waits with it
+    assert bench.worker_set.withdraw(0) == lacking[1:]
+    assert bench.owner(blocking) is not None
+    assert bench.worker_set.waiting == 0
 
 
 def test_each_piece_of_work_has_its_own_limit_and_a_function_has_none() -> None:

@@ -12,8 +12,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+import poolrt
 from poolrt.arena import make_arena
 from poolrt.coordinator import processes as room
 from poolrt.coordinator.instructions import Role
@@ -21,7 +23,7 @@ from poolrt.coordinator.processes import PRELOADED_IDLE_S, Processes, _start_for
 from poolrt.workers.ipc.channel import Channel, ChannelClosed
 from poolrt.workers.ipc.protocol import Kind
 
-from .processes import BOUND_S, children, is_alive
+from .processes import BOUND_S, below, children, is_alive, relu_graph, wait_until, workers_of
 
 
 class Bench:
@@ -196,3 +198,21 @@ def test_without_file_descriptors_a_process_is_reported_as_dead_and_nothing_brea
     assert "can be started: [Errno 24]" in capfd.readouterr().err
     assert is_alive(bench.ready(bench.spawn(Role.WORKER)))
     assert is_alive(bench.ready(bench.spawn(Role.CREATOR)))
+
+
+@pytest.mark.parametrize("rounds", [2, pytest.param(20, marks=pytest.mark.slow)])
+def test_a_fork_server_that_is_killed_while_workers_start_costs_no_result(
+    settings: dict[str, Any], rounds: int
+) -> None:
+    for number in range(rounds):
+        with poolrt.Pool(workers=8, threads=1, **settings) as pool:
+            # Given workers that are starting, at another moment each time
+            coordinator = pool.stats()["pid"]
+            wait_until(lambda pid=coordinator: bool(below(pid, 2)), "a worker is there")  # type: ignore[misc]
+            time.sleep(0.003 * number)
+            # When their fork server is killed
+            os.kill(children(coordinator)[0], signal.SIGKILL)
+            # Then a run gets its result, and all workers are there
+            x = np.ones((4, 8), np.float32)
+            assert pool.load(relu_graph()).submit(x=x).result(BOUND_S)["y"].sum() == 32
+            assert len(workers_of(pool)) == 8
