@@ -88,7 +88,7 @@ class Components:
 
             with self._lock:
                 if self._link is None:
-                    self._link = RedisLink(self._options)
+                    self._link = RedisLink(self._options, self.tally)
         return self._link
 
     def tier_if_connected(self) -> RedisTier | None:

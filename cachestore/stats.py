@@ -1,14 +1,18 @@
 """The store's counters: their names and meanings, and the tally that one process keeps until it can flush it.
 
-hits.memory/files/redis  look-ups answered by that tier misses                   look-ups that no tier could answer
-creations                results created, with Redis or without waits                    callers that got the result of
-another creator that was already at work takeovers                leases taken from a creator that died, hung or stopped
-renewing late                     results that came to Redis without a lease: made while it was away, or after the lease
-had ended duplicates               results that came to Redis too late: there was one already, or a newer lease
-creation_errors          creators that failed evictions                entries dropped for capacity corrupt, forged
-entries refused (see `entry`) degraded                 steps of a call that needed Redis, or this node's files, and went
-on without them seconds_saved            creation time of the entries that hits in files or Redis brought back (not
-those in memory)
+hits.memory/files/redis  look-ups answered by that tier
+misses                   look-ups that no tier could answer
+creations                results created, with Redis or without
+waits                    callers that got the result of another creator that was already at work
+takeovers                leases taken from a creator that died, hung or stopped renewing
+late                     results that came to Redis without a lease: made while it was away, or after the lease had ended
+duplicates               results that came to Redis too late: there was one already, or a newer lease
+creation_errors          creators that failed
+evictions                entries dropped for capacity
+corrupt, forged          entries refused (see `entry`)
+malformed                replies of Redis refused (see `redis.replies`)
+degraded                 steps of a call that needed Redis, or this node's files, and went on without them
+seconds_saved            creation time of the entries that hits in files or Redis brought back (not those in memory)
 """
 
 from __future__ import annotations
@@ -35,6 +39,7 @@ COUNTERS: Final = (
     "evictions",
     "corrupt",
     "forged",
+    "malformed",
     "degraded",
     "saved_us",
 )
@@ -66,6 +71,7 @@ class Stats(TypedDict):
     evictions: int
     corrupt: int
     forged: int
+    malformed: int
     degraded: int
     seconds_saved: float
 

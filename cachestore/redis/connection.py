@@ -1,8 +1,8 @@
 """Commands to one Redis, with every wait bounded and every failure raised as `StoreUnavailable`.
 
 The client's own defaults would wait a minute for a frozen server, so time-outs and retries are set here; no exception
-of redis-py leaves this module. Scripts are sent as plain EVALSHA (the client's script objects ask SCRIPT EXISTS first,
-one more round trip) and loaded when Redis does not know them.
+of redis-py leaves this module, and a shape of `replies` checks each reply. Scripts are sent as plain EVALSHA (the client's
+script objects ask SCRIPT EXISTS first, one more round trip) and loaded when Redis does not know them.
 
 In a cluster all keys of a namespace are in one slot, and so on one node: a plain client is enough, and follows a MOVED
 answer to another node. Any failure there brings it back to the address of the URL.
@@ -11,15 +11,14 @@ answer to another node. Any failure there brings it back to the address of the U
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar
 
 from poolrt.cachestore.errors import StoreFull, StoreUnavailable
-from poolrt.cachestore.key import is_digest
 
 from .address import moved
 from .breaker import CircuitBreaker
+from .replies import MalformedReply, Shape, list_of, value
 from .scripts import Script
 from .value_reader import ValueReader
 
@@ -30,6 +29,7 @@ _MOST_CONNECTIONS: Final = 1 << 16
 #: Longest time, in seconds, that one blocking read waits; a flushed stream would never answer.
 BLOCK_S: Final = 0.25
 
+T = TypeVar("T")
 Command = tuple[bytes | str | float, ...]
 #: A command, and keys and arguments of a script that runs behind it.
 Upload = tuple[Command, Sequence[str], Sequence[bytes | str | float]]
@@ -38,10 +38,17 @@ Upload = tuple[Command, Sequence[str], Sequence[bytes | str | float]]
 class RedisConnection:
     """Send commands to the Redis at `url`; `name` is its name in messages (without a password).
 
-    Thread-safe. `io_timeout_s` bounds the wait for every answer.
+    Thread-safe. `io_timeout_s` bounds the wait for every answer. `on_malformed` is called for each malformed reply.
     """
 
-    def __init__(self, url: str, name: str, io_timeout_s: float, breaker: CircuitBreaker) -> None:
+    def __init__(
+        self,
+        url: str,
+        name: str,
+        io_timeout_s: float,
+        breaker: CircuitBreaker,
+        on_malformed: Callable[[], object] = lambda: None,
+    ) -> None:
         # Imported here: the client costs 80 ms, and a process that finds everything in files never needs it.
         import redis
         from redis.backoff import NoBackoff
@@ -50,6 +57,7 @@ class RedisConnection:
 
         self.name = name
         self._breaker = breaker
+        self._on_malformed = on_malformed
         self._errors: tuple[type[Exception], ...] = (redis.RedisError, OSError)
         self._silence = TimeoutError
         self._unknown_script = NoScriptError
@@ -94,63 +102,63 @@ class RedisConnection:
         except (ValueError, TypeError) as error:
             raise StoreUnavailable(name, str(error)) from None
 
-    def command(self, *command: bytes | str | float) -> Any:
+    def command(self, shape: Shape[T], *command: bytes | str | float) -> T:
         """Run one command and return its answer."""
-        return self._guarded(self._run_command, *command)
+        return self._guarded(shape, self._run_command, *command)
 
-    def wait_command(self, *command: bytes | str | float) -> Any:
+    def wait_command(self, shape: Shape[T], *command: bytes | str | float) -> T | None:
         """Run one command that blocks for at most `BLOCK_S` seconds; None when there is no answer.
 
         Redis measures that time with a clock that may step, so silence is no failure here: the next command decides.
         """
         try:
-            answer = self._blocking.execute_command(*command)
+            return self._checked(shape, self._blocking.execute_command, *command)
         except self._silence:
             return None
-        except self._errors as error:
-            raise self._failure(error) from None
-        self._breaker.succeeded()
-        return answer
 
-    def script(self, script: Script, keys: Sequence[str], arguments: Sequence[bytes | str | float]) -> Any:
+    def script(
+        self, shape: Shape[T], script: Script, keys: Sequence[str], arguments: Sequence[bytes | str | float]
+    ) -> T:
         """Run a script and return its answer."""
-        return self._guarded(self._run_script, script, keys, arguments)
+        return self._guarded(shape, self._run_script, script, keys, arguments)
 
-    def batch(self, commands: Sequence[Command]) -> list[Any]:
+    def batch(self, shape: Shape[T], commands: Sequence[Command]) -> list[T]:
         """Run several commands in one round trip; raise the first failure."""
-        return self._guarded(self._run_batch, commands)  # type: ignore[no-any-return]
+        return self._guarded(list_of(shape, len(commands)), self._run_batch, commands)
 
-    def values(self, fields: tuple[str, ...], names: Sequence[str]) -> tuple[list[Any], list[Any]]:
+    def values(self, fields: tuple[str, ...], names: Sequence[str]) -> tuple[list[bytes | None], list[bytes | None]]:
         """Return some fields of a hash (`fields` is the command, HMGET) and some values, in one round trip."""
         reader = self._readers.get(fields)
         if reader is None:
             reader = self._readers.setdefault(fields, ValueReader(self._connect, *fields))
-        try:
-            answer = reader.read(names)
-        except self._errors as error:
-            raise self._failure(error) from None
+        answer: tuple[list[bytes | None], list[bytes | None]] | None
+        answer = self._guarded(lambda plain: plain, reader.read, names)  # the reader has checked it
         if answer is None:
-            found, *values = self.batch([fields, *(("GET", name) for name in names)])
-            return found, values
-        self._breaker.succeeded()
+            count = len(fields) - 2
+
+            def shape(answers: list[Any]) -> tuple[list[bytes | None], list[bytes | None]]:
+                return list_of(value, count)(answers[0]), list_of(value, len(names))(answers[1:])
+
+            answer = self._guarded(shape, self._run_batch, [fields, *(("GET", name) for name in names)])
         return answer
 
-    def uploads(self, uploads: Sequence[Upload], script: Script) -> list[Any]:
+    def uploads(self, shape: Shape[T], uploads: Sequence[Upload], script: Script) -> list[T | StoreFull]:
         """Run each command with the script behind it, all in one round trip; return the script's answers.
 
         The answer is a StoreFull for each that Redis has no memory for; raises the first other failure.
         """
-        return self._guarded(self._run_uploads, uploads, script)  # type: ignore[no-any-return]
 
-    @contextmanager
-    def parsing_answer(self) -> Iterator[None]:
-        """Raise StoreUnavailable for an answer that cannot be read, because another program has written to our keys."""
+        def check(answer: Any) -> T | StoreFull:
+            return answer if isinstance(answer, StoreFull) else shape(answer)
+
+        return self._guarded(list_of(check, len(uploads)), self._run_uploads, uploads, script)
+
+    def check(self, shape: Shape[T], part: Any) -> T:
+        """Return the value of a part of an answer. Raises StoreUnavailable unless it has a shape."""
         try:
-            yield
-        except (ValueError, TypeError, IndexError) as error:
-            reason = f"an answer is malformed: {error}"
-            self._breaker.failed(reason)
-            raise StoreUnavailable(self.name, reason) from error
+            return shape(part)
+        except MalformedReply as error:
+            raise self._malformed(str(error)) from None
 
     def close(self) -> None:
         """Close the connections."""
@@ -211,20 +219,46 @@ class RedisConnection:
             found.append(answer)
         return found
 
-    def _guarded(self, run: Any, *arguments: Any) -> Any:
-        try:
+    def _guarded(self, shape: Shape[T], run: Callable[..., Any], *arguments: Any) -> T:
+        """Return an answer, also from the address to which a cluster sends us."""
+
+        def follow() -> Any:
             try:
-                answer = run(*arguments)
+                return run(*arguments)
             except self._moved as error:
                 url = moved(self._url, error.host, error.port)
                 if url is None:
                     raise
                 self._use_address(url)
-                answer = run(*arguments)
+                return run(*arguments)
+
+        try:
+            return self._checked(shape, follow)
+        except self._silence as error:
+            raise self._failure(error) from None
+
+    def _checked(self, shape: Shape[T], run: Callable[..., Any], *arguments: Any) -> T:
+        """Return an answer of a shape. Raises StoreUnavailable, and the client's TimeoutError for a silent server."""
+        try:
+            answer = shape(run(*arguments))
+        except self._silence:
+            raise
         except self._errors as error:
             raise self._failure(error) from None
+        except MalformedReply as error:
+            raise self._malformed(str(error)) from None
+        except Exception as error:
+            # The client's parsers raise any error for bytes that are no reply.
+            raise self._malformed(f"{type(error).__name__}: {error}") from error
         self._breaker.succeeded()
         return answer
+
+    def _malformed(self, what: str) -> StoreUnavailable:
+        """Count a malformed reply and open the breaker; return the error to raise."""
+        self._on_malformed()
+        reason = f"malformed reply: {what}"
+        self._breaker.failed(reason)
+        return StoreUnavailable(self.name, reason)
 
     def _failure(self, error: Exception) -> StoreUnavailable:
         """Return the error to raise for an error of the client; open the breaker unless Redis is merely full."""
@@ -250,9 +284,3 @@ def _greet(connection: Any) -> None:
     connection.on_connect()
     connection.send_command("PING")
     connection.read_response()
-
-
-def digests_of(answer: Sequence[bytes]) -> list[str]:
-    """Return the digests in an answer, and nothing else in it, since digests become file names."""
-    texts = (item.decode("ascii", "replace") for item in answer)
-    return [text for text in texts if is_digest(text)]

@@ -13,7 +13,8 @@ from typing import Any, Final, TypeVar
 
 from poolrt.cachestore.errors import StoreFull
 
-from .connection import BLOCK_S, RedisConnection, Upload, digests_of
+from .connection import BLOCK_S, RedisConnection, Upload
+from .replies import blob, count, digest_list, flag, integer, items, refuse, unused
 from .schema import Schema
 from .scripts import Scripts
 
@@ -27,6 +28,9 @@ _MOST_ATTEMPTS: Final = 4
 _MOST_DROPS: Final = 500
 #: Extra wait, in seconds, beyond a lease's end, so that the look afterwards finds it expired.
 _AFTER_EXPIRY_S: Final = 0.005
+
+#: Answers of publish.lua.
+_PUBLISHED: Final = (b"OK", b"LATE", b"DUP", b"LOST", b"CLEARED", b"TRANSIENT", b"NOVAL")
 
 T = TypeVar("T")
 
@@ -136,41 +140,22 @@ class LeaseClient:
         if waited_for is not None:
             keys.append(schema.wake(digest, waited_for))
         arguments = (nonce, self._term_ms, self._limit_ms, self._defaults[0], owner, LEFTOVER_LIFE_MS)
-        answer = self._making_room(
-            lambda: self._connection.script(self._scripts.acquire, keys, arguments), _LEASE_BYTES
+        return self._making_room(
+            lambda: self._connection.script(_acquired, self._scripts.acquire, keys, arguments), _LEASE_BYTES
         )
-        with self._connection.parsing_answer():
-            return self._parse_answer(answer)
-
-    def _parse_answer(self, answer: list[Any]) -> Owned | Held | Present | Off | Ended:
-        word, seen = answer[0], Seen(int(answer[1]), int(answer[2]))
-        if word == b"OWN":
-            return Owned(seen, int(answer[3]))
-        if word == b"WAIT":
-            return Held(seen, int(answer[3]), answer[4] / 1000, answer[5].decode("utf-8", "replace"), answer[6])
-        if word == b"HIT":
-            return Present(seen)
-        if word == b"OFF":
-            return Off(seen)
-        return Ended(answer[4] if answer[3] == b"err" else None, retry=False)
 
     def wait(self, digest: str, held: Held, longest_s: float) -> Ended | None:
         """Wait for the end of a lease, for at most `BLOCK_S` seconds; return None if it has not ended."""
         wait_s = min(max(held.left_s, 0.0) + _AFTER_EXPIRY_S, BLOCK_S, longest_s)
         stream = self._schema.wake(digest, held.fence)
-        answer = self._connection.wait_command(
-            "XREAD", "COUNT", 1, "BLOCK", max(1, round(wait_s * 1000)), "STREAMS", stream, "0-0"
+        return self._connection.wait_command(
+            _first_event, "XREAD", "COUNT", 1, "BLOCK", max(1, round(wait_s * 1000)), "STREAMS", stream, "0-0"
         )
-        with self._connection.parsing_answer():
-            fields = _first_event(answer)
-        if fields is None:
-            return None
-        return Ended(fields.get(b"e", b"") if fields.get(b"s") == b"err" else None, fields.get(b"s") == b"retry")
 
     def renew(self, digest: str, nonce: str) -> bool:
         """Prolong our lease; False when it is over."""
         arguments = (nonce, self._term_ms, LEFTOVER_LIFE_MS)
-        return bool(self._connection.script(self._scripts.renew, [self._schema.lease(digest)], arguments))
+        return self._connection.script(flag, self._scripts.renew, [self._schema.lease(digest)], arguments)
 
     def publish(self, digest: str, nonce: str, fence: int, generation: int, blob: bytes) -> Published:
         """Publish a value and end our lease, if we still have it.
@@ -204,7 +189,7 @@ class LeaseClient:
             size = len(one.blob)
             arguments = (one.digest, one.nonce, one.generation, size, *self._defaults, schema.prefix, LEFTOVER_LIFE_MS)
             uploads.append((("SET", keys[0], one.blob, "PX", LEFTOVER_LIFE_MS), keys, arguments))
-        return [self._published(answer) for answer in self._connection.uploads(uploads, self._scripts.publish)]
+        return self._connection.uploads(_published, uploads, self._scripts.publish)
 
     def fail(self, digest: str, nonce: str | bytes, fence: int, failure: bytes | None) -> bool:
         """End a lease without a value: with a signed failure for the waiting processes, or None to let one of them try.
@@ -213,14 +198,7 @@ class LeaseClient:
         """
         arguments = (nonce, "retry" if failure is None else "err", failure or b"", LEFTOVER_LIFE_MS)
         keys = [self._schema.lease(digest), self._schema.wake(digest, fence)]
-        return bool(self._connection.script(self._scripts.fail, keys, arguments))
-
-    def _published(self, answer: Any) -> Published | StoreFull:
-        if isinstance(answer, StoreFull):
-            return answer
-        with self._connection.parsing_answer():
-            seen = Seen(int(answer[1]), int(answer[2]))
-            return Published(answer[0].decode(), seen, tuple(digests_of(answer[3:])))
+        return self._connection.script(flag, self._scripts.fail, keys, arguments)
 
     def _making_room(self, run: Callable[[], T], needed: int) -> T:
         """Return what `run` returns; while Redis is full, make room for `needed` bytes, then twice as many."""
@@ -234,20 +212,46 @@ class LeaseClient:
     def _make_room(self, needed: int) -> None:
         """Drop the least recently used entries, about twice as many bytes as are needed."""
         schema = self._schema
-        entries, total = self._connection.batch([("ZCARD", schema.order), ("HGET", schema.sizes, "bytes")])
-        with self._connection.parsing_answer():
-            entries, total = int(entries), int(total or 0)
+        entries, total = self._connection.batch(count, [("ZCARD", schema.order), ("HGET", schema.sizes, "bytes")])
         drops = min(entries, _MOST_DROPS, 1 + 2 * needed * entries // max(1, total))
         self._connection.script(
+            unused,
             self._scripts.limits,
             schema.bookkeeping,
             (schema.prefix, 0, 0, -1, -1, *self._defaults, drops, 0, entries - drops),
         )
 
 
-def _first_event(answer: list[list[Any]] | None) -> dict[bytes, bytes] | None:
-    """Return the fields of the first event in an XREAD answer: [[stream, [[id, [name, value, ...]]]]]."""
-    if not answer:
+def _acquired(reply: Any) -> Owned | Held | Present | Off | Ended:
+    word, generation, revision, *rest = items(reply, 3)
+    seen = Seen(integer(generation), integer(revision))
+    if word == b"OWN":
+        return Owned(seen, integer(*items(rest, 1)[:1]))
+    if word == b"WAIT":
+        fence, left_ms, owner, nonce = items(rest, 4)[:4]
+        return Held(seen, integer(fence), integer(left_ms) / 1000, blob(owner).decode("utf-8", "replace"), blob(nonce))
+    if word == b"HIT":
+        return Present(seen)
+    if word == b"OFF":
+        return Off(seen)
+    if word == b"DONE":
+        kind, failure = items(rest, 2)[:2]
+        return Ended(blob(failure) if kind == b"err" else None, retry=False)
+    refuse("an answer of acquire.lua", reply)
+
+
+def _published(reply: Any) -> Published:
+    word, generation, revision, *dropped = items(reply, 3)
+    if word not in _PUBLISHED:
+        refuse("an answer of publish.lua", reply)
+    return Published(word.decode(), Seen(integer(generation), integer(revision)), tuple(digest_list(dropped)))
+
+
+def _first_event(reply: Any) -> Ended | None:
+    """Return the first event of an XREAD reply: [[stream, [[id, [name, value, ...]]]]]."""
+    if reply is None:
         return None
-    fields: list[bytes] = answer[0][1][0][1]
-    return dict(zip(fields[::2], fields[1::2], strict=True))
+    (_, events), *_ = (items(stream, 2) for stream in items(reply, 1))
+    fields = items(items(items(events, 1)[0], 2)[1])
+    found = {blob(name): blob(field) for name, field in zip(fields[::2], fields[1::2], strict=False)}
+    return Ended(found.get(b"e", b"") if found.get(b"s") == b"err" else None, found.get(b"s") == b"retry")

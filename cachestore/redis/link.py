@@ -9,6 +9,7 @@ from typing import Final
 
 from poolrt.cachestore.errors import StoreUnavailable
 from poolrt.cachestore.options import StoreOptions
+from poolrt.cachestore.stats import Tally
 
 from .address import public_name
 from .breaker import CircuitBreaker
@@ -39,8 +40,9 @@ class RedisLink:
     Without a URL, the embedded server is started, or only used if it runs when the store is read-only.
     """
 
-    def __init__(self, options: StoreOptions) -> None:
+    def __init__(self, options: StoreOptions, tally: Tally) -> None:
         self._options = options
+        self._tally = tally
         self._url = options.url
         self._server = EmbeddedServer(options.server_folder, options.redis_server, options.server_idle_s)
         self._breaker = CircuitBreaker()
@@ -140,6 +142,9 @@ class RedisLink:
             from .read_only import ReadOnlyConnection, ReadOnlyTier
 
             connection_type, tier_type = ReadOnlyConnection, ReadOnlyTier
-        connection = connection_type(url, self.name, options.io_timeout_s, self._breaker)
+        tally = self._tally
+        connection = connection_type(
+            url, self.name, options.io_timeout_s, self._breaker, lambda: tally.add("malformed")
+        )
         terms = Terms(options.lease_s, options.creation_limit_s)
         return tier_type(connection, options.namespace, terms, (options.capacity, options.capacity_bytes))

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from poolrt.cachestore.errors import StoreReadOnly
+from poolrt.cachestore.errors import StoreFull, StoreReadOnly
 from poolrt.cachestore.node_state import UNSET, NodeState
 from poolrt.cachestore.stats import Sent
 
-from .connection import Command, RedisConnection, Upload
+from .connection import Command, RedisConnection, T, Upload
+from .replies import Shape, integer, list_of
 from .schema import READS
 from .scripts import Script
 from .tier import RedisTier
@@ -20,31 +21,33 @@ _READS: Final = frozenset(READS)
 class ReadOnlyConnection(RedisConnection):
     """Raise StoreReadOnly for every command that is not a read."""
 
-    def command(self, *command: bytes | str | float) -> Any:
+    def command(self, shape: Shape[T], *command: bytes | str | float) -> T:
         """Run one reading command and return its answer."""
         self._check(command)
-        return super().command(*command)
+        return super().command(shape, *command)
 
-    def wait_command(self, *command: bytes | str | float) -> Any:
+    def wait_command(self, shape: Shape[T], *command: bytes | str | float) -> T | None:
         """Refuse: a wait is for the end of a lease, and a read-only store acquires none."""
         raise StoreReadOnly("wait for a creator")
 
-    def batch(self, commands: Sequence[Command]) -> list[Any]:
+    def batch(self, shape: Shape[T], commands: Sequence[Command]) -> list[T]:
         """Run several reading commands in one round trip."""
         for command in commands:
             self._check(command)
-        return super().batch(commands)
+        return super().batch(shape, commands)
 
-    def values(self, fields: tuple[str, ...], names: Sequence[str]) -> tuple[list[Any], list[Any]]:
+    def values(self, fields: tuple[str, ...], names: Sequence[str]) -> tuple[list[bytes | None], list[bytes | None]]:
         """Return some fields of a hash and some values."""
         self._check(fields)
         return super().values(fields, names)
 
-    def script(self, script: Script, keys: Sequence[str], arguments: Sequence[bytes | str | float]) -> Any:
+    def script(
+        self, shape: Shape[T], script: Script, keys: Sequence[str], arguments: Sequence[bytes | str | float]
+    ) -> T:
         """Refuse: every script writes."""
         raise StoreReadOnly("run scripts in Redis")
 
-    def uploads(self, uploads: Sequence[Upload], script: Script) -> list[Any]:
+    def uploads(self, shape: Shape[T], uploads: Sequence[Upload], script: Script) -> list[T | StoreFull]:
         """Refuse: every script writes."""
         raise StoreReadOnly("run scripts in Redis")
 
@@ -70,8 +73,12 @@ class ReadOnlyTier(RedisTier):
     def settle(self, state: NodeState) -> tuple[NodeState, list[str]]:
         """Return the generation and the capacities in Redis."""
         meta = self._schema.meta
-        answer = self._connection.command("HMGET", meta, "generation", "revision", "capacity", "capacity_bytes")
-        with self._connection.parsing_answer():
-            generation, revision, capacity, capacity_bytes = answer
-            limits = [int(UNSET if limit is None else limit) for limit in (capacity, capacity_bytes)]
-            return NodeState(int(generation or 0), int(revision or 0), *limits), []
+        generation, revision, *limits = self._connection.command(
+            list_of(_given, 4), "HMGET", meta, "generation", "revision", "capacity", "capacity_bytes"
+        )
+        capacities = [UNSET if limit is None else limit for limit in limits]
+        return NodeState(generation or 0, revision or 0, *capacities), []
+
+
+def _given(reply: Any) -> int | None:
+    return None if reply is None else integer(reply)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from poolrt.cachestore.node_state import NodeState
 from poolrt.cachestore.signing import TAG_SIZE
 from poolrt.cachestore.stats import COUNTERS, Sent
 
-from .connection import RedisConnection, digests_of
+from .connection import RedisConnection
 from .lease import LeaseClient, Seen, Terms
+from .replies import blob, count, digest_list, flag, integer, items, list_of, run_id, score, unused, value
 from .schema import Schema
 from .scripts import Scripts
 
@@ -73,7 +74,7 @@ class RedisTier:
 
     def ping(self) -> None:
         """Get an answer from the server."""
-        self._connection.command("PING")
+        self._connection.command(unused, "PING")
 
     def get(self, digest: str) -> bytes | None:
         """Return the bytes of one entry."""
@@ -86,22 +87,21 @@ class RedisTier:
         for part in batched(names[_VALUES_PER_TRIP:], _VALUES_PER_TRIP):
             values += self._connection.values(self._limits_command, part)[1]
         if limits is not self._limits:
-            with self._connection.parsing_answer():
-                generation, revision = limits
-                # The reader returns the same list as long as the answer is the same.
-                self._seen, self._limits = Seen(int(generation or 0), int(revision or 0)), limits
+            # The reader returns the same list as long as the answer is the same.
+            generation, revision = self._connection.check(list_of(count), limits)
+            self._seen, self._limits = Seen(generation, revision), limits
         return self._seen, values
 
     def get_many(self, digests: Sequence[str]) -> Iterator[bytes | None]:
         """Yield the bytes of several entries in order, a few per round trip."""
         for part in batched(digests, _VALUES_PER_TRIP):
-            yield from self._connection.batch([("GET", self._schema.value(digest)) for digest in part])
+            yield from self._connection.batch(value, [("GET", self._schema.value(digest)) for digest in part])
 
     def present(self, digests: Sequence[str]) -> list[str]:
         """Return those digests that have a value."""
         found: list[str] = []
         for part in batched(digests, _TOUCHES_PER_TRIP):
-            answers = self._connection.batch([("EXISTS", self._schema.value(digest)) for digest in part])
+            answers = self._connection.batch(flag, [("EXISTS", self._schema.value(digest)) for digest in part])
             found += [digest for digest, there in zip(part, answers, strict=True) if there]
         return found
 
@@ -110,50 +110,48 @@ class RedisTier:
         schema = self._schema
         tail = b"" if blob is None else blob[-TAG_SIZE:]
         keys = [schema.value(digest), schema.order, schema.sizes, schema.meta]
-        return bool(self._connection.script(self._scripts.remove, keys, (digest, schema.prefix, tail)))
+        return self._connection.script(flag, self._scripts.remove, keys, (digest, schema.prefix, tail))
 
     def touch(self, digests: Sequence[str]) -> list[str]:
         """Mark entries as used, oldest use first; return those that Redis does not have."""
         missing: list[str] = []
         for part in batched(digests, _TOUCHES_PER_TRIP):
-            answer = self._connection.script(self._scripts.touch, [self._schema.order, self._schema.meta], part)
-            missing += digests_of(answer)
+            keys = [self._schema.order, self._schema.meta]
+            missing += self._connection.script(digest_list, self._scripts.touch, keys, part)
         return missing
 
     def unlisted(self, digests: Sequence[str]) -> list[str]:
         """Return those digests that are not among the entries."""
         missing: list[str] = []
         for part in batched(digests, _TOUCHES_PER_TRIP):
-            answers = self._connection.batch([("ZSCORE", self._schema.order, digest) for digest in part])
+            answers = self._connection.batch(value, [("ZSCORE", self._schema.order, digest) for digest in part])
             missing += [digest for digest, tick in zip(part, answers, strict=True) if tick is None]
         return missing
 
     def tidy(self) -> Tidied:
         """Reconcile some of the bookkeeping with the values; return the run id: a new one after a loss of data."""
         arguments = (self._schema.prefix, os.urandom(8).hex(), _LOOKS_PER_CALL, _LOOK_INTERVAL_MS)
-        answer = self._connection.script(self._scripts.tidy, self._schema.bookkeeping, arguments)
-        with self._connection.parsing_answer():
-            run_id, generation, revision, more = answer
-            return Tidied(run_id.decode("ascii"), Seen(int(generation), int(revision)), bool(more))
+        return self._connection.script(_tidied, self._scripts.tidy, self._schema.bookkeeping, arguments)
 
     def count(self, sent: Sent) -> None:
         """Add a sender's batch of counts to the namespace's counters, unless they have been added already."""
         counts = [item for pair in sent.counts.items() for item in pair]
         if counts:
             keys = [self._schema.counters, self._schema.batch(sent.sender)]
-            self._connection.script(self._scripts.count, keys, (sent.number, _SENDER_LIFE_MS, *counts))
+            self._connection.script(unused, self._scripts.count, keys, (sent.number, _SENDER_LIFE_MS, *counts))
 
     def counts(self) -> dict[str, int]:
         """Return the namespace's counters."""
-        values = self._connection.command("HMGET", self._schema.counters, *COUNTERS)
-        with self._connection.parsing_answer():
-            return {name: int(value or 0) for name, value in zip(COUNTERS, values, strict=True)}
+        shape = list_of(count, len(COUNTERS))
+        return dict(
+            zip(COUNTERS, self._connection.command(shape, "HMGET", self._schema.counters, *COUNTERS), strict=True)
+        )
 
     def size(self) -> tuple[int, int]:
         """Return the number of entries and the sum of their sizes in bytes."""
-        entries, total = self._connection.batch([("ZCARD", self._schema.order), ("HGET", self._schema.sizes, "bytes")])
-        with self._connection.parsing_answer():
-            return int(entries), int(total or 0)
+        commands = [("ZCARD", self._schema.order), ("HGET", self._schema.sizes, "bytes")]
+        entries, total = self._connection.batch(count, commands)
+        return entries, total
 
     def settle(self, state: NodeState) -> tuple[NodeState, list[str]]:
         """Send this node's generation and capacities to Redis, and drop entries that no longer fit.
@@ -164,37 +162,53 @@ class RedisTier:
         clearing = 0
         while True:
             arguments = (self._schema.prefix, *state[:4], *self._defaults, _DROPS_PER_CALL, clearing)
-            answer = self._connection.script(self._scripts.limits, self._schema.bookkeeping, arguments)
-            with self._connection.parsing_answer():
-                dropped += digests_of(answer[5:])
-                clearing = int(answer[0] == 2)
-                if answer[0] == 0:
-                    return NodeState(*(int(value) for value in answer[1:5])), dropped
+            more, now, gone = self._connection.script(
+                _settled, self._scripts.limits, self._schema.bookkeeping, arguments
+            )
+            dropped += gone
+            clearing = int(more == 2)
+            if more == 0:
+                return now, dropped
 
     def listing(self) -> list[Listed]:
         """Return the bookkeeping of every entry, least recently used first."""
-        answer = self._connection.command("ZRANGE", self._schema.order, 0, -1, "WITHSCORES")
-        digests = digests_of(answer[::2])
-        ticks = dict(zip(answer[::2], answer[1::2], strict=True))
-        sizes: list[bytes | None] = []
-        repeats: list[bytes | None] = []
-        for part in batched(digests, _TOUCHES_PER_TRIP):
-            answers = self._connection.batch(
-                [("HMGET", name, *part) for name in (self._schema.sizes, self._schema.repeats)]
+        ticks = self._connection.command(_ticks, "ZRANGE", self._schema.order, 0, -1, "WITHSCORES")
+        found: list[Listed] = []
+        for part in batched(list(ticks), _TOUCHES_PER_TRIP):
+            sizes, repeats = self._connection.batch(
+                list_of(value, len(part)),
+                [("HMGET", name, *part) for name in (self._schema.sizes, self._schema.repeats)],
             )
-            sizes += answers[0]
-            repeats += answers[1]
-        with self._connection.parsing_answer():
-            return [
-                Listed(
-                    digest, int(size or 0), float(ticks[digest.encode()]) / 1e6, 1 + len(others or b"") // _MARK_SIZE
+            found += [
+                Listed(digest, size, ticks[digest] / 1e6, 1 + len(others or b"") // _MARK_SIZE)
+                for digest, size, others in zip(
+                    part, self._connection.check(list_of(count), sizes), repeats, strict=True
                 )
-                for digest, size, others in zip(digests, sizes, repeats, strict=True)
             ]
+        return found
 
     def close(self) -> None:
         """Close the connections."""
         self._connection.close()
+
+
+def _tidied(reply: Any) -> Tidied:
+    name, generation, revision, more = items(reply, 4)[:4]
+    return Tidied(run_id(name), Seen(integer(generation), integer(revision)), flag(more))
+
+
+def _settled(reply: Any) -> tuple[int, NodeState, list[str]]:
+    """Return whether there is more to do (2: to clear), the numbers that hold now, and the digests that were dropped."""
+    more, *numbers = map(integer, items(reply, 5)[:5])
+    return more, NodeState(*numbers), digest_list(reply[5:])
+
+
+def _ticks(reply: Any) -> dict[str, float]:
+    """Return the tick of last use by digest, least recently used first."""
+    found = items(reply)
+    names, ticks = list_of(blob)(found[::2]), list_of(score, len(found[::2]))(found[1::2])
+    by_name = {name.decode("ascii", "replace"): tick for name, tick in zip(names, ticks, strict=True)}
+    return {digest: by_name[digest] for digest in digest_list(names)}
 
 
 def batched(items: Sequence[str], size: int) -> Iterator[Sequence[str]]:

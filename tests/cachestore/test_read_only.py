@@ -17,6 +17,7 @@ from poolrt.cachestore.redis.breaker import CircuitBreaker
 from poolrt.cachestore.redis.embedded import EmbeddedServer
 from poolrt.cachestore.redis.lease import Terms
 from poolrt.cachestore.redis.read_only import ReadOnlyConnection, ReadOnlyTier
+from poolrt.cachestore.redis.replies import unused
 from poolrt.cachestore.stats import Sent
 
 from .conftest import StoreMaker
@@ -302,8 +303,8 @@ def test_its_connection_refuses_whatever_is_not_a_read(
     tier = ReadOnlyTier(connection, namespace, Terms(1.0, 1.0), (10, 0))
     before = look()
     attempts: list[Callable[[], Any]] = [
-        lambda: connection.command("SET", "a", "b"),
-        lambda: connection.batch([("PING",), ("DEL", "a")]),
+        lambda: connection.command(unused, "SET", "a", "b"),
+        lambda: connection.batch(unused, [("PING",), ("DEL", "a")]),
         lambda: connection.values(("HINCRBY", "a", "b", "1"), []),
         lambda: tier.tidy(),
         lambda: tier.leases.acquire("a" * 64, "nonce", "owner", None),

@@ -1,8 +1,9 @@
-"""A TCP proxy between actors and a server: it can swallow everything for a while, be slow, or lead elsewhere."""
+"""A TCP proxy between actors and a server: it can swallow everything for a while, be slow, damage replies, or lead elsewhere."""
 
 from __future__ import annotations
 
 import math
+import random
 import socket
 import threading
 import time
@@ -20,13 +21,18 @@ class Proxy:
 
     While it holds, nothing is forwarded in either direction and nothing is closed: to both sides the other one is
     silent. What was sent meanwhile arrives once it flows again, as after a network's outage. With `bytes_per_s` no
-    connection carries more than that in either direction; `delay_s` is what everything takes each way.
+    connection carries more than that in either direction; `delay_s` is what everything takes each way. Of the pieces that
+    the server sends, a share of `damaged` has one bit flipped, drawn with `seed`.
     """
 
-    def __init__(self, target: str, bytes_per_s: float = math.inf, delay_s: float = 0.0) -> None:
+    def __init__(
+        self, target: str, bytes_per_s: float = math.inf, delay_s: float = 0.0, damaged: float = 0.0, seed: int = 0
+    ) -> None:
         self._target = target
         self._bytes_per_s = bytes_per_s
         self._delay_s = delay_s
+        self._damaged = damaged
+        self._random = random.Random(seed)
         self._flowing = threading.Event()
         self._flowing.set()
         self._lock = threading.Lock()
@@ -73,7 +79,12 @@ class Proxy:
     ) -> None:
         self.close()
 
-    def _start(self, target: object, *arguments: socket.socket) -> None:
+    def _flipped(self, data: bytes) -> bytes:
+        changed = bytearray(data)
+        changed[self._random.randrange(len(data))] ^= 1 << self._random.randrange(8)
+        return bytes(changed)
+
+    def _start(self, target: object, *arguments: socket.socket | float) -> None:
         thread = threading.Thread(target=target, args=arguments, daemon=True)  # type: ignore[arg-type]
         self._threads.append(thread)
         thread.start()
@@ -103,14 +114,16 @@ class Proxy:
             far.settimeout(None)
             with self._lock:
                 self._sockets += [near, far]
-            self._start(self._forward, near, far)
-            self._start(self._forward, far, near)
+            self._start(self._forward, near, far, 0.0)
+            self._start(self._forward, far, near, self._damaged)
 
-    def _forward(self, source: socket.socket, sink: socket.socket) -> None:
+    def _forward(self, source: socket.socket, sink: socket.socket, damaged: float) -> None:
         try:
             while data := source.recv(_CHUNK):
                 self._flowing.wait()
                 time.sleep(self._delay_s + len(data) / self._bytes_per_s)
+                if self._random.random() < damaged:
+                    data = self._flipped(data)
                 sink.sendall(data)
         except OSError:
             pass

@@ -220,7 +220,7 @@ def _stats(options: argparse.Namespace, store: CacheStore, report: Report) -> in
         ["waits", f"{stats['waits']} for another creator, {stats['takeovers']} creations taken over from a dead one"],
         ["repeated", f"{stats['duplicates']} results that existed already, {stats['late']} published without a lease"],
         ["evictions", str(stats["evictions"])],
-        ["refused", f"{stats['corrupt']} corrupt, {stats['forged']} forged"],
+        ["refused", f"{stats['corrupt']} corrupt, {stats['forged']} forged, {stats['malformed']} malformed replies"],
         ["degraded", f"{stats['degraded']} calls without Redis"],
         ["saved", f"{seconds_text(stats['seconds_saved'])} of compilation"],
     ]

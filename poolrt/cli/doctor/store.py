@@ -16,6 +16,7 @@ from poolrt.cachestore.redis.address import public_name
 from poolrt.cachestore.redis.breaker import CircuitBreaker
 from poolrt.cachestore.redis.connection import RedisConnection
 from poolrt.cachestore.redis.embedded import EmbeddedServer
+from poolrt.cachestore.redis.replies import unused
 from poolrt.cachestore.redis.server_binary import find_server
 from poolrt.cachestore.signing import load_key
 from poolrt.cli.report import bytes_text, seconds_text
@@ -111,9 +112,9 @@ def _server(options: StoreOptions) -> Finding:
     connection = None
     try:
         connection = RedisConnection(url, name, options.io_timeout_s, CircuitBreaker())
-        connection.command("PING")
+        connection.command(unused, "PING")
         begin = time.perf_counter()
-        connection.command("PING")
+        connection.command(unused, "PING")
         answer_s = time.perf_counter() - begin
     except StoreUnavailable as error:
         # A warning: without Redis every node creates its own kernels, and nothing fails.
