@@ -2,7 +2,8 @@
 
 One of the threads that wait for answers, the leader, reads the socket for all of them: a reader thread would cost two
 more thread switches a round trip. Only futures need a thread, because they are resolved while no thread waits; the
-first future starts it. Every wait ends with the answer, its deadline, an interruption, or the loss of the coordinator.
+first future starts it. Every wait ends with the answer, its deadline, an interruption, or the loss of the coordinator,
+which a client that waits asks for a sign of life if it is silent: it may be stopped.
 """
 
 from __future__ import annotations
@@ -45,10 +46,19 @@ class Request:
 
 
 class Client:
-    """The connection. It sends ``greeting`` first, and does not wait until the first answer is needed."""
+    """The connection. It sends ``greeting`` first, and does not wait until the first answer is needed.
 
-    def __init__(self, channel: Channel, greeting: list[Message], start_timeout_s: float) -> None:
+    A coordinator that has started counts as lost if a wait sees no sign of life from it for ``silence_s`` seconds.
+    """
+
+    def __init__(self, channel: Channel, greeting: list[Message], start_timeout_s: float, silence_s: float) -> None:
         self._channel = channel
+        self._silence_s = silence_s
+        #: Longest wait for a message before the coordinator's silence is looked at.
+        self._look_s = silence_s / 4
+        #: When the last message came, and when a PING was sent that is not answered yet; 0 if there is none.
+        self._heard = self._asked = 0.0
+        channel.limit_waits(self._look_s)
         self._process = os.getpid()
         self._deadline = time.monotonic() + start_timeout_s
         self._welcome: Message | None = None
@@ -292,14 +302,18 @@ class Client:
         channel = self._channel
         if timeout is not None:
             try:
-                if not channel.wait(timeout):
+                if not channel.wait(min(timeout, self._look_s)):
+                    self._note_silence()
                     return
             except (OSError, ValueError):
                 pass  # another thread has closed it: receive raises ChannelClosed
         channel.mark()
         try:
             message = channel.receive(block=timeout is None)
-            if message is not None:
+            if message is None:
+                self._note_silence()
+            else:
+                self._heard, self._asked = time.monotonic(), 0.0
                 self._take(message)
         except (ChannelClosed, MalformedMessage) as error:
             self._lose(CoordinatorLost(f"the coordinator has exited ({error}); its lines on standard error say why"))
@@ -312,10 +326,26 @@ class Client:
             with self._lock:
                 self._answered.notify_all()
 
+    def _note_silence(self) -> None:
+        """Ask a coordinator that has been silent for a while for a sign of life; lose one that gives none."""
+        now = time.monotonic()
+        if self._welcome is None or now - self._heard < self._look_s:
+            return  # its start has a bound of its own
+        if not self._asked:
+            self._asked = now
+            self.send_nowait([Kind.PING])
+        elif now - self._asked < self._silence_s / 2:
+            self.send_nowait(None)  # the PING, if another thread was sending
+        else:
+            text = f"the coordinator has given no sign of life for {self._silence_s:g} s (the setting coordinator_timeout_s)"
+            self._lose(CoordinatorLost(f"{text}: it is stopped, or this machine is overloaded"))
+
     def _take(self, message: Message) -> None:
         kind = check_message(message)
         if kind is Kind.WELCOME:
             self._welcome = message
+            return
+        if kind is Kind.PONG:
             return
         request = self._requests.get(message[1])
         if request is None:

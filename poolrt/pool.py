@@ -173,8 +173,8 @@ class Pool:
 def connect(path: str | os.PathLike[str], *, config: str | os.PathLike[str] | None = None, **settings: Any) -> Pool:
     """Return a pool on a coordinator that listens at ``path`` (see ``poolrt serve``). Closing it leaves that one running.
 
-    Only the settings of a client apply: ``engine``, ``progress`` and ``start_timeout_s``. Raises CoordinatorLost if no
-    coordinator listens there, or one of another user.
+    Only the settings of a client apply: ``engine``, ``progress``, ``start_timeout_s`` and ``coordinator_timeout_s``. Raises
+    CoordinatorLost if no coordinator listens there, or one of another user.
     """
     from .server import connect_socket
     from .session import Session

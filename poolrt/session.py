@@ -30,7 +30,8 @@ class Session:
         self._facts: Mapping[str, Any] = {}
         greeting = [[Kind.CONFIGURE, Configuration.of(settings)._asdict()]] if coordinator is not None else []
         try:
-            self.client = Client(Channel(sock, accepts_fds=True), greeting, settings.start_timeout_s)
+            bounds = settings.start_timeout_s, settings.coordinator_timeout_s
+            self.client = Client(Channel(sock, accepts_fds=True), greeting, *bounds)
         except PoolError:
             sock.close()
             if coordinator is not None:

@@ -91,6 +91,8 @@ class Settings:
     arena_bytes: int = _knob(4 * KIB**3, "pool", Size(KIB**2))
     #: Longest that the coordinator, a worker, a creator or an OpenCL driver may take to come up.
     start_timeout_s: float = _knob(60.0, "pool", Seconds(1, 3600))
+    #: Longest that a coordinator may give no sign of life to a client that waits; then it counts as lost.
+    coordinator_timeout_s: float = _knob(10.0, "pool", Seconds(0.1, 3600))
     #: Longest that one run may take; then its worker counts as dead. 0: as long as it likes.
     run_timeout_s: float = _knob(3600.0, "pool", Seconds(0, 31536000))
     #: Times that a run is repeated after its worker died, before it is given up.

@@ -206,6 +206,8 @@ class State:
             model = client.models.pop(message[1], None)
             if model is not None:
                 self._drop(model)
+        elif kind is Kind.PING:
+            self._out.append(Send(client.number, [Kind.PONG]))
         elif kind is Kind.EXPLAIN:
             self._explain(client, *message[1:])
         elif kind is Kind.STATISTICS:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import select
 import socket
+import struct
 from array import array
 from collections import deque
 from typing import Any, Final
@@ -78,6 +79,11 @@ class Channel:
     def queued(self) -> int:
         """Bytes that wait until the socket accepts more: the caller watches for writability and calls `flush`."""
         return self._queued
+
+    def limit_waits(self, seconds: float) -> None:
+        """Let `receive` with ``block`` return None after so many seconds without data."""
+        limit = struct.pack("@ll", int(seconds), int(seconds % 1 * 1e6))
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
 
     def trust(self) -> None:
         """Accept messages up to `MAX_MESSAGE` from now on, less a frame for what forwarding a message may add."""

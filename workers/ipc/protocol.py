@@ -13,7 +13,7 @@ from typing import Any, Final, Self
 from .channel import MalformedMessage, Message
 
 #: Changes with any change of a message; a client and a coordinator of different versions refuse each other.
-VERSION: Final = 3
+VERSION: Final = 4
 
 
 def _is(kind: type) -> Callable[[Any], bool]:
@@ -72,6 +72,7 @@ class Kind(IntEnum):
     STOP = 11, ""  # nothing; end the coordinator
     CANCEL = 12, "count"  # request; of a load, which then fails unless it is done already
     EXPLAIN = 13, "count count"  # request, model
+    PING = 14, ""  # nothing; answered by PONG at once
 
     # coordinator -> client
     WELCOME = 20, "integer count table"  # version, arena bytes, facts; comes with the arena's file descriptor
@@ -85,6 +86,7 @@ class Kind(IntEnum):
     STATUS = 28, "count table"  # request, facts
     FAILED = 29, "count table"  # request, error
     EXPLAINED = 30, "count list list"  # request, plan, primitive descriptors
+    PONG = 31, ""  # nothing
 
     # coordinator -> worker
     MODEL = 40, "count list blobs counts"  # model, plan, entries, offsets of the constants
