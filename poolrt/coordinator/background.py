@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from poolrt.cachestore.errors import StoreError
 from poolrt.errors import GraphRefused, PoolError
 from poolrt.workers.desc.codec import decode, encode
 from poolrt.workers.verbose.output import LEVELS
@@ -113,6 +114,8 @@ class BackgroundThread:
             return "on_statistics", (task.peer, task.request, {**facts, "cache": dict(self._opened().stats())})
         except PoolError as error:
             failed = error
+        except (StoreError, OSError) as error:
+            failed = PoolError(f"the cache cannot be used: {error}")
         except Exception as error:  # noqa: BLE001 - the error belongs to one load, whose client gets it
             traceback.print_exc()  # the client gets the error without its stack
             failed = PoolError(f"internal error: {type(error).__name__}: {error}")

@@ -127,6 +127,7 @@ def test_what_cannot_be_done_is_refused_in_one_line_and_leaves_nothing(
     for each in said:
         assert each in done.stderr
     assert "secret" not in done.stderr
+    assert "internal error" not in done.stderr
     assert done.stderr == f"poolrt: {json.loads(done.stdout)['error']['message']}\n"
     place.assert_nothing_is_left()
     assert sorted(path.name for path in place.folder.iterdir()) == before
