@@ -58,8 +58,9 @@ def run_at_once(places: list[Surroundings], words: tuple[str, ...]) -> tuple[lis
     return [each["created"] for each in found], totals.pop()
 
 
-def test_programs_of_one_user_create_each_kernel_once(fresh: Surroundings, network: NetworkMaker) -> None:
-    created, total = run_at_once([fresh] * PROGRAMS, network("squeezenet").words())
+@pytest.mark.parametrize("model", [SMALL, pytest.param("squeezenet", marks=pytest.mark.slow)])
+def test_programs_of_one_user_create_each_kernel_once(fresh: Surroundings, network: NetworkMaker, model: str) -> None:
+    created, total = run_at_once([fresh] * PROGRAMS, network(model).words())
     assert sum(created) == total
     stats = fresh.json("cache", "stats")
     assert (stats["creations"], stats["entries"], stats["takeovers"]) == (total, total, 0)

@@ -13,8 +13,8 @@ from tests.workers.cases import KINDS, cases
 
 from ...own_process import Server
 
-#: Operations with arguments that problems drawn at random do not have: large images, special values.
-SPECIAL = ("convolution", "eltwise", "softmax")
+#: Operations with arguments that problems drawn at random do not have: special values.
+SPECIAL = ("eltwise", "softmax")
 
 
 @pytest.mark.parametrize("kind", [k if k in SPECIAL else pytest.param(k, marks=pytest.mark.slow) for k in KINDS])
