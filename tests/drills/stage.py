@@ -48,6 +48,12 @@ class DrillSkipped(Exception):
     """The drill cannot be done on this machine; the message says why."""
 
 
+def _unless_gone(_: object, path: str, error: Any) -> None:
+    """Raise an error of `rmtree`, except for what the watch of a server that has just ended removes at the same time."""
+    if not isinstance(error[1], FileNotFoundError):
+        raise error[1]
+
+
 class Stage:
     """The environment of one drill."""
 
@@ -64,7 +70,7 @@ class Stage:
     def __enter__(self) -> Self:
         self._begin = time.monotonic()
         self.folder = Path(tempfile.mkdtemp(prefix="poolrt-drill-"))
-        self._stack.callback(shutil.rmtree, self.folder)
+        self._stack.callback(shutil.rmtree, self.folder, onerror=_unless_gone)
         self._stack.enter_context(_Metronome(self.outcome))
         return self
 
