@@ -46,8 +46,8 @@ help: ## show this list
 run: $(VENV)/.for-run ## run ResNet-50 on a pool of workers, cold and then warm in a new process
 	@$(PY) examples/resnet50.py
 
-# What holds processes to bounds of a second or so has the machine to itself; everything else shares the processors, a process
-# on each of them up to eight.
+# What holds processes to bounds of a second or so has the machine to itself; everything else shares the processors, in one
+# process more than these, up to eight (`tests/conftest.py`).
 ALONE := tests/acceptance/test_killed_clients.py tests/cachestore/test_failures.py tests/poolrt/pool/test_ends.py \
 	tests/workers/verbose/test_times.py
 

@@ -28,6 +28,11 @@ def pytest_configure(config: pytest.Config) -> None:
         config.add_cleanup(shared.close)
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """Return one process more than processors: tests wait for processes, servers and clocks for a part of their time."""
+    return len(os.sched_getaffinity(0)) + 1
+
+
 def pytest_collection_finish() -> None:
     """Keep the garbage collector from looking at all tests and modules each time: they stay to the end."""
     gc.collect()

@@ -82,7 +82,10 @@ def grown(before: dict[str, Any], after: dict[str, Any]) -> dict[str, int]:
 
 
 #: A byte of the magic, of the header, of the middle (the kernels) and of the signature.
-@pytest.mark.parametrize("where", ["begin", "header", "middle", "end"])
+@pytest.mark.parametrize(
+    "where",
+    [pytest.param("begin", marks=pytest.mark.slow), pytest.param("header", marks=pytest.mark.slow), "middle", "end"],
+)
 def test_a_flipped_byte_everywhere_is_refused_counted_and_the_kernel_created_again(
     cache: Cache, network: NetworkMaker, where: str
 ) -> None:

@@ -25,6 +25,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     order = list(ISA_LEVELS)
     choices = {
         "isa": [level for level in LEVELS if order.index(level) <= order.index(host_isa())],
+        "instructions": [level for level in LEVELS if order.index(level) < order.index(host_isa())],
         "runner": ["held_back", "opencl"],
     }
     for item in items:

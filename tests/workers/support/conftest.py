@@ -15,10 +15,10 @@ from .pooled_runner import PooledRunner
 from .verification import Verification
 
 #: The thorough tier has every threadpool and every problem of a cell. `make test` draws some in each run: threadpools beside
-#: the one that holds work back, and problems for each implementation of a cell.
+#: the one that holds work back, and a problem for each implementation of a cell.
 WHOLE: Final = " whole"
 DRAWN_POOLS: Final = 2
-DRAWN_PROBLEMS: Final = 2
+DRAWN_PROBLEMS: Final = 1
 
 
 @pytest.fixture(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -22,12 +23,30 @@ LEAST_NONZERO: Final = 0.05
 ALL_ZEROS: Final = (Cell("softmax", "backward_data", "u8"),)
 
 
+@dataclass(slots=True)
+class _Found:
+    """What was computed of a cell: by implementation how many problems whose results are not all 0."""
+
+    right: Counter[str] = field(default_factory=Counter)
+    programs: set[object] = field(default_factory=set)
+    #: Whether some were verified as another cell's.
+    again: bool = False
+    nonzero: int = 0
+    elements: int = 0
+
+    @property
+    def trusted(self) -> bool:
+        """Whether enough results are not 0."""
+        return self.again or self.nonzero >= LEAST_NONZERO * self.elements
+
+
 class Verification:
     """Verifies implementations on one engine. ``seed`` is to be another one in each run; what fails names it.
 
-    ``most`` limits how many problems of a cell an implementation computes, apart from those whose results are all 0; which
-    ones, is drawn. Without it, it computes all. Of a cell, a program on memories that were verified before is not computed
-    again. That is so for most of training: values depend on the operation and its memories alone.
+    ``most`` limits how many problems of a cell an implementation computes, apart from those whose results are all 0;
+    which ones, is drawn, and more are if too many results are 0. Without it, it computes all. Of a cell, a program on
+    memories that were verified before is not computed again. That is so for most of training: values depend on the
+    operation and its memories alone.
     """
 
     def __init__(self, runner: Runner, seed: int, most: int | None = None) -> None:
@@ -39,27 +58,39 @@ class Verification:
 
     def verify(self, cell: Cell) -> set[str]:
         """Return the names of all implementations of a cell; raise AssertionError where one of them is wrong."""
-        right, again, nonzero, elements = Counter[str](), False, 0, 0
         drawn = problems(cell)
         random.Random(f"{self.seed} {cell}").shuffle(drawn)
-        for op in drawn:
-            for pd in primitive_descs(op, PrimitiveAttr(), self.target):
-                name = pd.impl_name()
-                if self.most is not None and right[name] >= self.most:
-                    continue
-                program = (cell.kind, name, pd.program(), tuple(pd.memories().items()))
-                known, found = program in self._verified, 0
-                if not known:
-                    wanted = self.compute(pd)
-                    found = sum(int(np.count_nonzero(want)) for want in wanted)
-                    nonzero += found
-                    elements += sum(want.size for want in wanted)
-                    self._verified.add(program)
-                again = again or known
-                right[name] += int(known or found > 0)
-        trusted = again or cell in ALL_ZEROS or nonzero >= LEAST_NONZERO * elements
-        assert trusted, f"seed {self.seed}: only {nonzero} of {elements} results of {cell} are not 0"
-        return set(right)
+        found = _Found()
+        for most in dict.fromkeys((self.most, None)):
+            for op in drawn:
+                for pd in primitive_descs(op, PrimitiveAttr(), self.target):
+                    if most is None or found.right[pd.impl_name()] < most:
+                        self._verify(cell, pd, found)
+            if found.trusted or cell in ALL_ZEROS:
+                break
+        else:
+            raise AssertionError(
+                f"seed {self.seed}: only {found.nonzero} of {found.elements} results of {cell} are not 0"
+            )
+        return set(found.right)
+
+    def _verify(self, cell: Cell, pd: PrimitiveDesc, found: _Found) -> None:
+        """Compute a program, unless it was computed before, and add it to what was found of a cell."""
+        name = pd.impl_name()
+        program = (cell.kind, name, pd.program(), tuple(pd.memories().items()))
+        if program in found.programs:
+            return
+        found.programs.add(program)
+        if program in self._verified:
+            found.again = True
+            found.right[name] += 1
+            return
+        wanted = self.compute(pd)
+        nonzero = sum(int(np.count_nonzero(want)) for want in wanted)
+        found.nonzero += nonzero
+        found.elements += sum(want.size for want in wanted)
+        found.right[name] += int(nonzero > 0)
+        self._verified.add(program)
 
     def compute(self, pd: PrimitiveDesc) -> list[NDArray[np.float64]]:
         """Return what an implementation must write and has written; raise AssertionError where that is something else."""
