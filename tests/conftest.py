@@ -34,9 +34,10 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 def pytest_collection_finish() -> None:
-    """Keep the garbage collector from looking at all tests and modules each time: they stay to the end."""
+    """Keep the garbage collector from looking at all tests and modules each time, and at all else too often."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(10_000, 20, 20)
 
 
 @pytest.fixture(scope="session", autouse=True)

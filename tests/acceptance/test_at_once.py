@@ -15,7 +15,7 @@ from .conftest import NetworkMaker
 from .networks import SMALL
 from .surroundings import PROGRAM_S, Surroundings, json_of
 
-PROGRAMS = 4
+PROGRAMS = 3
 
 
 @pytest.fixture
