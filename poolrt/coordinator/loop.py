@@ -71,6 +71,7 @@ class Loop:
             self._unwatch,
             self._on_process_connected,
             self._on_process_exited,
+            lambda numbers: self.state.on_processes_doomed(numbers),
         )
         self.state = State(
             self._numbers,

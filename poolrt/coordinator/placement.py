@@ -24,6 +24,7 @@ class Placed(Protocol):
 
     number: int
     ready: bool
+    doomed: bool
     #: Models that were sent to the worker.
     models: set[int]
     #: Whether it executes a user's function, whose duration is unknown.
@@ -45,7 +46,13 @@ def choose_for_run(workers: Iterable[Placed], model: int, reserved: int | None) 
     best: Placed | None = None
     rank: tuple[int, bool, int] | None = None
     for worker in workers:
-        if not worker.ready or worker.applying or worker.load >= RUNS_IN_FLIGHT or worker.number == reserved:
+        if (
+            not worker.ready
+            or worker.doomed
+            or worker.applying
+            or worker.load >= RUNS_IN_FLIGHT
+            or worker.number == reserved
+        ):
             continue
         own = (worker.load, model not in worker.models, worker.number)
         if rank is None or own < rank:
@@ -56,14 +63,14 @@ def choose_for_run(workers: Iterable[Placed], model: int, reserved: int | None) 
 def choose_for_function(workers: Iterable[Placed], runs_wait: bool) -> Placed | None:
     """Return an idle worker for a function, or None. While runs wait, one whose last job was a function takes a run."""
     for worker in workers:
-        if worker.ready and worker.load == 0 and not (runs_wait and worker.applied):
+        if worker.ready and not worker.doomed and worker.load == 0 and not (runs_wait and worker.applied):
             return worker
     return None
 
 
 def reserve_for_function(workers: Iterable[Placed]) -> int | None:
     """Return the worker that takes no more runs while a function waits, so that runs cannot starve functions."""
-    fit = [w for w in workers if w.ready and not w.applying and not w.applied]
+    fit = [w for w in workers if w.ready and not w.doomed and not w.applying and not w.applied]
     return min(fit, key=lambda w: (w.load, w.number)).number if fit else None
 
 

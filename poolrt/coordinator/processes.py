@@ -66,7 +66,8 @@ class _ForkServer:
 class Processes:
     """Starts and ends processes. ``watch(fd, action)`` calls ``action`` whenever ``fd`` is readable; ``unwatch(fd)`` stops it.
 
-    ``connected(number, channel)`` is called with the connection to a new process, ``exited(number)`` after its exit.
+    ``connected(number, channel)`` is called with the connection to a new process, ``exited(number)`` after its exit, and
+    ``doomed(numbers)`` when the kernel kills processes because their fork server has exited.
     ``numbers`` yields unused numbers. Preloading a fork server may take ``start_s`` seconds.
     """
 
@@ -81,6 +82,7 @@ class Processes:
         unwatch: Callable[[int], None],
         connected: Callable[[int, Channel], None],
         exited: Callable[[int], None],
+        doomed: Callable[[list[int]], None],
     ) -> None:
         self._arena = arena
         self._options = options
@@ -90,6 +92,7 @@ class Processes:
         self._unwatch = unwatch
         self._connected = connected
         self._exited = exited
+        self._doomed = doomed
         self._children: dict[int, _Child] = {}
         self._plain: _ForkServer | None = self._adopt(*first)
         self._preloaded: _ForkServer | None = None
@@ -311,6 +314,7 @@ class Processes:
             self._plain = None
             os.kill(server.pid, signal.SIGKILL)
             os.waitpid(server.pid, 0)
+            self._doomed([number for number, child in self._children.items() if child.role == Role.WORKER.value])
         for number in [*server.expected, *server.waiting]:
             self._reap(number)
 

@@ -125,6 +125,12 @@ class State:
             self.loads.schedule()
         return self._take_instructions()
 
+    def on_processes_doomed(self, numbers: list[int]) -> None:
+        """Give nothing more to workers whose exit is certain."""
+        for number in numbers:
+            if (worker := self.worker_set.workers.get(number)) is not None:
+                worker.doomed = True
+
     def on_lowered(self, load: int, graph: LoweredGraph) -> list[Instruction]:
         """Continue a load whose graph has been lowered."""
         self.loads.lowered(load, graph)

@@ -48,6 +48,8 @@ class Worker:
     applying: bool = False
     applied: bool = False
     overdue: bool = False
+    #: Whether its exit is certain, because its fork server has exited.
+    doomed: bool = False
 
     @property
     def load(self) -> int:

@@ -222,6 +222,23 @@ def test_workers_that_exit_together_while_they_start_count_as_one_failed_start()
     assert not bench.failed
 
 
+def test_a_doomed_worker_gets_nothing_so_a_fork_servers_death_costs_a_run_one_loss() -> None:
+    # Given a run at one of the workers whose fork server has exited
+    bench = _Bench(4)
+    job = bench.run(bench.model())
+    for worker in bench.worker_set.workers.values():
+        worker.doomed = True
+    # When they exit one after the other, then the run waits for a worker that was spawned since
+    owner = bench.owner(job)
+    for number in sorted(bench.worker_set.workers, key=lambda n: n != owner):
+        bench.worker_set.reap(number)
+        bench.worker_set.dispatch()
+        assert bench.owner(job) is None
+    bench.come_up()
+    assert bench.owner(job) is not None
+    assert job.lost == 1
+
+
 def test_a_worker_that_becomes_ready_ends_the_back_off() -> None:
     # Given a pool that backs off while two of its workers are still starting
     bench = _Bench(3)

@@ -32,6 +32,7 @@ class Bench:
     def __init__(self, settings: dict[str, Any]) -> None:
         self.connected: dict[int, Channel] = {}
         self.exited: list[int] = []
+        self.doomed: list[int] = []
         self.actions: dict[int, Callable[[], None]] = {}
         self.numbers = itertools.count(1)
         self._poll = select.epoll()
@@ -47,6 +48,7 @@ class Bench:
             self._unwatch,
             self._connect,
             self._exit,
+            self.doomed.extend,
         )
 
     def spawn(self, role: Role) -> int:
