@@ -90,9 +90,14 @@ def test_shapes_that_may_be_empty_raise_nothing_else_either(shape: Callable[[Any
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("calls", [100, pytest.param(5_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("calls", "damaged"), [(100, 0.3), pytest.param(5_000, 0.05, marks=pytest.mark.slow)])
 def test_damaged_replies_are_counted_and_nothing_but_the_stores_errors_leaves_it(
-    redis_server: RedisServer, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, calls: int
+    redis_server: RedisServer,
+    namespace: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    calls: int,
+    damaged: float,
 ) -> None:
     # Given two nodes that share a Redis whose replies are damaged, and that ask it again soon after each failure
     for name in ("_FIRST_PAUSE_S", "_LONGEST_PAUSE_S"):
@@ -102,7 +107,7 @@ def test_damaged_replies_are_counted_and_nothing_but_the_stores_errors_leaves_it
     options: dict[str, Any] = {"namespace": namespace, "io_timeout_s": 0.1, "lease_s": 1.0, "memory_bytes": 0}
     (tmp_path / "key").write_bytes(bytes(range(32)))
     (tmp_path / "key").chmod(0o600)
-    with Proxy(redis_server.url.removeprefix("unix://"), damaged=0.05, seed=seed) as proxy:
+    with Proxy(redis_server.url.removeprefix("unix://"), damaged=damaged, seed=seed) as proxy:
         nodes = [
             CacheStore.connect(proxy.url, home=str(tmp_path / name), key_file=str(tmp_path / "key"), **options)
             for name in ("one", "two")
