@@ -205,7 +205,7 @@ def test_a_pool_that_fails_again_waits_twice_as_long_each_time_up_to_a_limit() -
 
 
 def test_workers_that_exit_together_while_they_start_count_as_one_failed_start() -> None:
-    # Given workers that are starting when their fork server is killed, again and again but for one failure less than the limit
+    # Given workers that exit together while they start, one time less often than the limit
     bench = _Bench(8)
     for worker in list(bench.worker_set.workers):
         bench.worker_set.reap(worker)

@@ -19,7 +19,7 @@ LARGE = (1 << 20,)
 
 
 def hold(begun: str, end: str) -> None:
-    """Say that it has begun, and return when it is told to."""
+    """Make one file, and return once another exists."""
     import time
     from pathlib import Path
 

@@ -105,7 +105,7 @@ REFUSED = {
 
 @pytest.fixture(scope="module")
 def reasons(device: str) -> list[str]:
-    """Return what a process is told of each."""
+    """Return the error of a process for each binary, in order."""
     code = f"""
 import zlib
 from poolrt.workers.engines.opencl import OpenClEngine
