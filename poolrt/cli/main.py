@@ -66,6 +66,9 @@ def _run_command(words: Sequence[str], report: Report) -> int:
     except JobFailed as error:
         return _print_error(error, 1, report)
     except KeyboardInterrupt:
+        # An interrupt inside exec() of a text (a dataclass that is made, say) makes CPython end with SIGINT whatever is
+        # returned here; the next exec() forgets it.
+        exec("")
         print("poolrt: interrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:

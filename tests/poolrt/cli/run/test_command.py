@@ -216,6 +216,15 @@ def test_an_interrupted_run_exits_with_status_130_and_leaves_no_process(place: P
     assert _ours(place) == []
 
 
+def test_an_interrupt_inside_generated_code_gives_status_130_too(place: Path, tmp_path: Path) -> None:
+    # Given a library that is interrupted while it executes a text, as dataclasses do
+    (tmp_path / "onnx.py").write_text('exec("raise KeyboardInterrupt")')
+    # When a run imports it
+    done = _run(place, "m.onnx", "--random-inputs", "0", PYTHONPATH=str(tmp_path))
+    # Then CPython, which notes such an interrupt, does not end the process with the signal
+    assert (done.returncode, done.stderr) == (130, "poolrt: interrupted\n")
+
+
 def _ours(place: Path) -> list[int]:
     """Processes that a run of this module has started, or that were started by such a one."""
     mark = f"{MARK}={place}".encode()
