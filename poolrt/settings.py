@@ -89,6 +89,8 @@ class Settings:
     engine: str = _knob("cpu", "pool", Text("'cpu', 'opencl' or 'opencl:INDEX'", r"cpu|opencl(:[0-9]+)?"))
     #: Shared memory for tensors; pages are taken as they are touched.
     arena_bytes: int = _knob(4 * KIB**3, "pool", Size(KIB**2))
+    #: Most bytes that an ONNX model may compute from its constants while it is imported, beside its own data.
+    constant_bytes: int = _knob(768 * KIB**2, "pool", Size(0))
     #: Longest that the coordinator, a worker, a creator or an OpenCL driver may take to come up.
     start_timeout_s: float = _knob(60.0, "pool", Seconds(1, 3600))
     #: Longest that a coordinator may give no sign of life to a client that waits; then it counts as lost.

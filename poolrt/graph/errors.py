@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+#: Most characters of a message about a file: names in a file may have any length.
+_MOST_CHARACTERS: Final = 1000
+
 
 class GraphError(ValueError):
     """A graph cannot be built. The message names the operation, node and argument, and the expected value."""
@@ -12,7 +17,13 @@ class LoweringError(GraphError):
 
 
 class ModelError(GraphError):
-    """A model file is missing, malformed or needs an argument that was not given. Raised by `poolrt.load_onnx`."""
+    """A model file is missing, malformed or needs an argument that was not given. Raised by `poolrt.load_onnx`.
+
+    The message is one line of printable characters, whatever names the file contains.
+    """
+
+    def __str__(self) -> str:
+        return _one_line(super().__str__())
 
 
 class UnsupportedNode(ModelError):
@@ -29,4 +40,14 @@ class UnsupportedNode(ModelError):
         self.reason = reason
 
     def __str__(self) -> str:
-        return f"node {self.node!r} ({self.operator}, opset {self.opset}): {self.reason}"
+        return _one_line(f"node {self.node!r} ({self.operator}, opset {self.opset}): {self.reason}")
+
+
+def _one_line(text: str) -> str:
+    """Return text without control characters, and without its middle if it is long."""
+    return _shorten("".join(each if each.isprintable() else ascii(each)[1:-1] for each in _shorten(text)))
+
+
+def _shorten(text: str) -> str:
+    half = _MOST_CHARACTERS // 2
+    return text if len(text) <= _MOST_CHARACTERS else f"{text[: half - 5]} ... {text[-half:]}"

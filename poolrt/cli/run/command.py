@@ -110,7 +110,13 @@ def _execute(options: argparse.Namespace, settings: Settings, report: Report) ->
 
         if settings.redis_url and not options.socket:
             _reach_redis(settings)
-        graph = load_onnx(options.model, batch=options.batch, shapes=dict(options.shape), engine=settings.engine)
+        graph = load_onnx(
+            options.model,
+            batch=options.batch,
+            shapes=dict(options.shape),
+            engine=settings.engine,
+            constant_bytes=settings.constant_bytes,
+        )
         ports = [tensors.Port(name, dims, graph.input_types[name]) for name, dims in graph.inputs.items()]
         inputs = tensors.read_inputs(options.input, options.random_inputs, ports)
         expected = tensors.read_expected(options.expect, list(graph.outputs), list(inputs)) if options.expect else {}

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..builder import Graph
 from ..errors import ModelError, UnsupportedNode
 from ..values import Value
+from .folding import MOST_DIMS, Array, Folding
+from .model_file import onnx_package
 
-Array: TypeAlias = NDArray[Any]
 #: A tensor of the graph, or an array that is known while the model is loaded.
 Operand: TypeAlias = "Value | Array"
 
 
 @dataclass(frozen=True, slots=True)
 class NodeCall:
-    """A node with its operands (None for a missing optional one); ``outputs`` are the indices of those read."""
+    """A node with its operands (None for a missing optional one); ``outputs`` are the indices of those read.
+
+    ``folding`` computes what is known while the model is loaded.
+    """
 
     graph: Graph
     name: str
@@ -31,6 +34,7 @@ class NodeCall:
     attrs: Mapping[str, Any]
     outputs: frozenset[int]
     unique: Callable[[str], str]
+    folding: Folding
 
     def name_part(self, part: str) -> str:
         """Return a name for another graph node that this one needs."""
@@ -71,14 +75,59 @@ class NodeCall:
 
     def known_integers(self, index: int, what: str) -> tuple[int, ...]:
         """Return an operand of integers that is known while the model is loaded."""
-        return tuple(int(number) for number in self.known(index, what).reshape(-1))
+        found = self.known(index, what)
+        if found.dtype.kind not in "iu" or found.size > MOST_DIMS:
+            raise self.malformed(f"{what}: expect at most {MOST_DIMS} integers, got {found.size} of type {found.dtype}")
+        return tuple(found.reshape(-1).tolist())
 
-    def integers(self, name: str, default: Sequence[int] | None = None) -> tuple[int, ...]:
-        """Return an attribute of integers. Raises ModelError if it is missing and has no default."""
+    def integer(self, name: str, default: int | None = None) -> int:
+        """Return an attribute that is an integer; this and the methods below raise ModelError for other types.
+
+        They raise it too for an attribute that is missing and has no default.
+        """
+        return int(self._attribute(name, default, int, "an integer"))
+
+    def number(self, name: str, default: float | None = None) -> float:
+        """Return an attribute that is a number."""
+        return float(self._attribute(name, default, (float, int), "a number"))
+
+    def text(self, name: str, default: str) -> str:
+        """Return an attribute that is text."""
+        try:
+            return bytes(self._attribute(name, default.encode(), bytes, "text")).decode()
+        except UnicodeDecodeError as error:
+            raise self.malformed(f"attribute {name}: expect UTF-8") from error
+
+    def integers(
+        self, name: str, default: Sequence[int] | None = None, most: int | None = 2 * MOST_DIMS
+    ) -> tuple[int, ...]:
+        """Return an attribute of integers, of which there are ``most`` at most."""
+        found = tuple(self._items(name, default, int, "integers"))
+        if most is not None and len(found) > most:
+            raise self.malformed(f"attribute {name}: expect at most {most} integers, got {len(found)}")
+        return found
+
+    def numbers(self, name: str) -> tuple[float, ...]:
+        """Return an attribute of numbers."""
+        return tuple(self._items(name, None, (float, int), "numbers"))
+
+    def proto(self, name: str) -> Any:
+        """Return an attribute that is a tensor."""
+        return self._attribute(name, None, onnx_package().TensorProto, "a tensor")
+
+    def _attribute(self, name: str, default: object, kinds: Any, expected: str) -> Any:
         found = self.attrs.get(name, default)
         if found is None:
             raise self.malformed(f"attribute {name} is missing")
-        return tuple(int(number) for number in found)
+        if not isinstance(found, kinds):
+            raise self.malformed(f"attribute {name}: expect {expected}, got {found!r:.60}")
+        return found
+
+    def _items(self, name: str, default: Sequence[Any] | None, kinds: Any, expected: str) -> Sequence[Any]:
+        found = self._attribute(name, default, (list, tuple, range), f"a list of {expected}")
+        if not all(isinstance(item, kinds) for item in found):
+            raise self.malformed(f"attribute {name}: expect {expected}, got {found!r:.60}")
+        return cast("Sequence[Any]", found)
 
     def axes(self, index: int) -> tuple[int, ...] | None:
         """Return the axes, an attribute until opset 12 and an operand since; None if there are none."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+#: Fields that are looked at; a message of more is left to the parser, which is faster.
+MOST_FIELDS: Final = 1 << 20
 #: Raw data of fewer bytes stays in the message.
 LEAST_BYTES: Final = 4096
 
@@ -81,7 +83,9 @@ def _tensor(tensor: memoryview) -> tuple[bytes, memoryview | None]:
 def _fields(message: memoryview) -> Iterator[tuple[int, int, int, int, int]]:
     """Yield the number and wire type of each field, and the positions of its start, of its value and of its end."""
     at, size = 0, len(message)
-    while at < size:
+    for _ in range(MOST_FIELDS):
+        if at >= size:
+            return
         start = at
         tag, at = _varint(message, at)
         kind = tag & 7
@@ -100,6 +104,8 @@ def _fields(message: memoryview) -> Iterator[tuple[int, int, int, int, int]]:
         if at > size:
             raise _Unusual
         yield tag >> 3, kind, start, value, at
+    if at < size:
+        raise _Unusual
 
 
 def _varint(message: memoryview, at: int) -> tuple[int, int]:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from poolrt.settings import Settings
 
 from ..builder import Graph
 from ..errors import GraphError, ModelError, UnsupportedNode
 from ..values import Value
 from .call import NodeCall, Operand
+from .folding import Folding
 from .model_file import FLOAT, ModelFile, onnx_package, read_model
 from .operators import OPERATORS
 
 _DOMAINS = ("", "ai.onnx")
+#: What the message of an error says that only the last resort caught.
+UNFORESEEN: Final = "cannot be imported"
 
 
 def load_onnx(
@@ -23,38 +28,53 @@ def load_onnx(
     shapes: Mapping[str, Sequence[int]] | None = None,
     name: str | None = None,
     engine: str = "cpu",
+    constant_bytes: int | str | None = None,
 ) -> Graph:
     """Return the graph of an ONNX model: a path, the bytes of a model or an ``onnx.ModelProto``.
 
     ``batch`` is the size of a first dimension that the model leaves open (1 unless given); ``shapes`` gives the whole
     shape of inputs by name. Initialisers that are listed as inputs too are constants. Inputs and outputs keep the
     model's names. Large weights stay in the file, which is mapped, until the graph is loaded into a pool: do not
-    overwrite it in place before.
+    overwrite it in place before. ``constant_bytes`` bounds all that nodes compute from constants, beside the file's
+    own data; by default it is the setting of this name (768 MiB).
 
-    Raises ModelError if the model cannot be read or needs ``shapes``, and UnsupportedNode (a ModelError) that names
-    the first node that poolrt cannot compute. Needs the ``onnx`` extra: ``pip install 'poolrt[onnx]'``.
+    Raises ModelError if the model cannot be read, needs ``shapes`` or exceeds ``constant_bytes``, and UnsupportedNode
+    (a ModelError) that names the first node that poolrt cannot compute. Guarantees: no content of a model raises any
+    other error. Needs the ``onnx`` extra: ``pip install 'poolrt[onnx]'``.
     """
+    folding = Folding(Settings.load(constant_bytes=constant_bytes).constant_bytes)
     file = read_model(model)
     try:
-        return _Import(file, Graph(name or file.name, engine)).run(batch, dict(shapes or {}))
+        graph = Graph(name or file.name, engine)
+        return _Import(file, graph, folding).run(batch, dict(shapes or {}))
     except UnsupportedNode:
         raise
     except GraphError as error:
         raise ModelError(f"{file.label}: {error}") from error
+    except Exception as error:
+        # The last resort: protobuf, onnx and NumPy document few of the errors that malformed data make them raise.
+        raise ModelError(f"{file.label}: {UNFORESEEN}: {type(error).__name__}: {error}") from error
 
 
 class _Import:
-    def __init__(self, file: ModelFile, graph: Graph) -> None:
+    def __init__(self, file: ModelFile, graph: Graph, folding: Folding) -> None:
         self.file = file
+        self.folding = folding
         self.proto = file.proto.graph
         self.graph = graph
         self.opset = max((int(o.version) for o in file.proto.opset_import if o.domain in _DOMAINS), default=1)
         self.found: dict[str, Operand] = {}
         self.names: set[str] = set()
+        self.repeated: dict[str, int] = {}
 
     def run(self, batch: int | None, shapes: dict[str, Sequence[int]]) -> Graph:
         if self.proto.sparse_initializer:
             raise ModelError("it has sparse initialisers, which are not supported")
+        if not self.proto.output:
+            raise ModelError("it has no outputs")
+        for name in _names(self.proto):
+            if not isinstance(name, str):  # protobuf returns the bytes of a name that it cannot decode
+                raise ModelError(f"the name {name!r} is not UTF-8")
         self.found.update(self.file.initializers())
         for declared in self.proto.input:
             if declared.name not in self.found:
@@ -71,6 +91,8 @@ class _Import:
 
     def _node(self, node: Any, read: set[str]) -> None:
         call = self._call(node, read)
+        if not node.output:
+            raise call.malformed("it has no output")
         operator = OPERATORS.get(node.op_type) if node.domain in _DOMAINS else None
         if operator is None:
             where = "" if node.domain in _DOMAINS else f" of domain {node.domain}"
@@ -79,7 +101,7 @@ class _Import:
             self.found[node.output[0]] = operator(call)
         except ModelError:
             raise
-        except (GraphError, ValueError, TypeError, IndexError) as error:
+        except (ArithmeticError, GraphError, ValueError, TypeError, IndexError) as error:
             raise call.malformed(str(error)) from error
 
     def _call(self, node: Any, read: set[str]) -> NodeCall:
@@ -90,15 +112,16 @@ class _Import:
                 raise ModelError(f"node {label!r} ({node.op_type}) reads {name!r}, which no node before it computes")
             operands.append(self.found[name] if name else None)
         used = frozenset(index for index, name in enumerate(node.output) if name in read)
-        attrs = {a.name: onnx_package().helper.get_attribute_value(a) for a in node.attribute}
-        name = self._unique(label)
-        return NodeCall(self.graph, name, label, node.op_type, self.opset, tuple(operands), attrs, used, self._unique)
+        attrs = {each.name: _attribute(each, label) for each in node.attribute}
+        name, unique = self._unique(label), self._unique
+        where = (self.graph, name, label, node.op_type, self.opset)
+        return NodeCall(*where, tuple(operands), attrs, used, unique, self.folding)
 
     def _unique(self, label: str) -> str:
         """Return a node name that is not in use: models may leave names out or repeat them."""
-        name, number = label, 1
+        name = label
         while name in self.names:
-            number += 1
+            number = self.repeated[label] = self.repeated.get(label, 1) + 1
             name = f"{label}#{number}"
         self.names.add(name)
         return name
@@ -109,6 +132,24 @@ class _Import:
             raise ModelError(f"output {name!r}: no node computes it")
         # The output may be a known array; it still has to be a tensor of the graph.
         return found if isinstance(found, Value) else self.graph.eltwise(found, "linear", name=self._unique(name))
+
+
+def _names(graph: Any) -> Iterator[object]:
+    for tensor in (*graph.initializer, *graph.input, *graph.output):
+        yield tensor.name
+    for node in graph.node:
+        yield from (node.name, node.op_type, node.domain, *node.input, *node.output)
+        yield from (each.name for each in node.attribute)
+
+
+def _attribute(attribute: Any, label: str) -> Any:
+    try:
+        return onnx_package().helper.get_attribute_value(attribute)
+    except ValueError as error:
+        # The error of the onnx package contains the whole attribute.
+        raise ModelError(
+            f"node {label!r}: attribute {attribute.name!r} has no value, or one of unknown type"
+        ) from error
 
 
 def _input_shape(declared: Any, batch: int | None, given: Sequence[int] | None) -> tuple[int, ...]:

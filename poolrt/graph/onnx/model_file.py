@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import mmap
 import os
-from collections.abc import Mapping, Sequence
+import stat
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Final, TypeAlias
+from typing import Any, BinaryIO, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +20,15 @@ from .detached import detach
 
 Array: TypeAlias = NDArray[Any]
 #: TensorProto.DataType -> little-endian NumPy type of its raw data (onnx.proto, "message TensorProto").
-_RAW_TYPES: Final = {1: "<f4", 2: "u1", 3: "i1", 6: "<i4", 7: "<i8", 9: "?", 10: "<f2", 11: "<f8"}
+_RAW_TYPES: Final = {
+    1: "<f4", 2: "u1", 3: "i1", 4: "<u2", 5: "<i2", 6: "<i4", 7: "<i8", 9: "?", 10: "<f2", 11: "<f8", 12: "<u4", 13: "<u8",
+}  # fmt: skip
 FLOAT: Final = 1
+_BOOL, _BFLOAT16 = 9, 16
+#: NumPy's limit for the rank of an array.
+_MOST_DIMS: Final = 64
+#: Protobuf's limit for a message, without the raw data that are taken out before.
+_MOST_BYTES: Final = (1 << 31) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +46,10 @@ class ModelFile:
     @property
     def name(self) -> str:
         """A name for the graph: the file's, or the graph's own."""
-        return Path(self.label).stem if self.folder is not None else self.proto.graph.name or "model"
+        if self.folder is not None:
+            return Path(self.label).stem
+        name = self.proto.graph.name
+        return name if name and isinstance(name, str) else "model"
 
     def initializers(self) -> dict[str, Array]:
         """Return the initialisers by name. Raises ModelError naming the tensor that is malformed or missing."""
@@ -68,7 +80,7 @@ def read_model(source: str | os.PathLike[str] | bytes | Any) -> ModelFile:
         return _parse(onnx, memoryview(source), "model", None)
     path = Path(source)
     try:
-        with path.open("rb") as file:
+        with _open(path) as file:
             size = os.fstat(file.fileno()).st_size
             content = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b"")
     except (OSError, ValueError) as error:
@@ -77,14 +89,18 @@ def read_model(source: str | os.PathLike[str] | bytes | Any) -> ModelFile:
 
 
 def tensor(proto: Any, folder: Path | None, detached: memoryview | None = None) -> Array:
-    """Return a TensorProto as an array. Raises ModelError naming the tensor."""
-    dims: Sequence[int] = tuple(proto.dims)
-    raw_type = _RAW_TYPES.get(proto.data_type)
+    """Return a TensorProto of numbers as an array. Raises ModelError naming the tensor.
+
+    Its data must have exactly the bytes that its shape and type need.
+    """
     try:
+        dims, raw_type = _dims(proto), _RAW_TYPES.get(proto.data_type)
+        if raw_type is None and proto.data_type != _BFLOAT16:
+            raise ValueError(f"data type {proto.data_type} is not supported")
         if proto.data_location == 1:
-            return _external(proto, np.dtype(raw_type), dims, folder)
+            return _typed(_external(proto, dims, folder), proto.data_type, dims)
         if raw_type is not None and (detached is not None or proto.HasField("raw_data")):
-            return np.frombuffer(proto.raw_data if detached is None else detached, raw_type).reshape(dims)
+            return _typed(proto.raw_data if detached is None else detached, proto.data_type, dims)
         if detached is not None:
             proto.raw_data = bytes(detached)
         values: Array = onnx_package().numpy_helper.to_array(proto)
@@ -93,8 +109,16 @@ def tensor(proto: Any, folder: Path | None, detached: memoryview | None = None) 
         raise ModelError(f"tensor {proto.name!r}: {error}") from error
 
 
+def numpy_type(number: int) -> np.dtype[Any] | None:
+    """Return the NumPy type of a TensorProto.DataType, None for a type that NumPy does not have."""
+    raw_type = _RAW_TYPES.get(number)
+    return None if raw_type is None else np.dtype(raw_type)
+
+
 def _parse(onnx: ModuleType, content: memoryview, label: str, folder: Path | None) -> ModelFile:
     rest, detached = detach(content)
+    if len(rest) > _MOST_BYTES:
+        raise ModelError(f"{label}: not an ONNX model: {len(rest)} bytes beside its data, expect {_MOST_BYTES} at most")
     try:
         model = onnx.ModelProto.FromString(bytes(rest))
     except Exception as error:
@@ -104,13 +128,70 @@ def _parse(onnx: ModuleType, content: memoryview, label: str, folder: Path | Non
     return ModelFile(model, label, folder, detached)
 
 
-def _external(proto: Any, dtype: np.dtype[Any], dims: Sequence[int], folder: Path | None) -> Array:
-    """Map a tensor in a separate file, which must be in the model's folder."""
+def _dims(proto: Any) -> tuple[int, ...]:
+    if len(proto.dims) > _MOST_DIMS:
+        raise ValueError(f"it has {len(proto.dims)} dimensions; expect at most {_MOST_DIMS}")
+    dims = tuple(proto.dims)
+    if min(dims, default=0) < 0:
+        raise ValueError(f"its shape {dims} has a negative size")
+    return dims
+
+
+def _typed(data: Any, data_type: int, dims: tuple[int, ...]) -> Array:
+    """Return little-endian data as an array."""
+    kind = np.dtype(_RAW_TYPES[data_type])
+    _check_size(len(data), kind, dims)
+    given: Array = data if isinstance(data, np.ndarray) else np.frombuffer(data, np.uint8)
+    # A boolean of NumPy's is 0 or 1; other bytes would make it neither.
+    return given.reshape(dims) != 0 if data_type == _BOOL else given.view(kind).reshape(dims)
+
+
+def _check_size(size: int, kind: np.dtype[Any], dims: tuple[int, ...]) -> None:
+    needed = math.prod(dims) * kind.itemsize
+    if size != needed:
+        raise ValueError(f"its shape {dims} of {kind} needs {needed} bytes, its data have {size}")
+
+
+def _open(path: Path, follow: int = 0) -> BinaryIO:
+    """Open a regular file; a pipe or device, which may never end, is refused without waiting for it."""
+    number = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | follow)
+    try:
+        if not stat.S_ISREG(os.fstat(number).st_mode):
+            raise ValueError("Is a directory" if path.is_dir() else "not a regular file")
+        return os.fdopen(number, "rb")
+    except BaseException:
+        os.close(number)
+        raise
+
+
+def _external(proto: Any, dims: tuple[int, ...], folder: Path | None) -> Array:
+    """Map a tensor in a separate file, which must be in the model's folder, and return its bytes."""
     where = {entry.key: entry.value for entry in proto.external_data}
     if folder is None:
         raise ValueError("its data is in another file; load the model by its path")
+    kind = numpy_type(proto.data_type)
+    if kind is None:
+        raise ValueError(f"data type {proto.data_type} is not supported in another file")
+    location = Path(where.get("location", ""))
     root = folder.resolve()
-    path = (root / where.get("location", "")).resolve()
-    if not path.is_relative_to(root):
+    try:
+        path = (root / location).resolve()
+    except RuntimeError as error:  # links in a circle
+        raise ValueError(str(error)) from error
+    if location.is_absolute() or ".." in location.parts or not path.is_relative_to(root):
         raise ValueError(f"its data is outside of the model's folder ({where.get('location')})")
-    return np.memmap(path, dtype, "r", int(where.get("offset", 0)), tuple(dims))
+    needed = math.prod(dims) * kind.itemsize
+    offset = _natural(where, "offset", 0)
+    _check_size(_natural(where, "length", needed), kind, dims)
+    with _open(path, os.O_NOFOLLOW) as file:
+        size = os.fstat(file.fileno()).st_size
+        if offset + needed > size:
+            raise ValueError(f"its data end at byte {offset + needed} of {location}, which has {size}")
+        return np.memmap(file, np.uint8, "r", offset, (needed,)) if needed else np.empty(0, np.uint8)
+
+
+def _natural(where: Mapping[str, str], key: str, default: int) -> int:
+    text = where.get(key, str(default))
+    if not (text.isascii() and text.isdecimal() and len(text) < 20):
+        raise ValueError(f"{key}: expect a number of bytes, got {text!r:.60}")
+    return int(text)

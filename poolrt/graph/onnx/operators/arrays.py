@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
+from ...shapes import normalize_axis
 from ...values import Value
 from ..call import NodeCall, Operand, Operator
-from ..model_file import onnx_package, tensor
+from ..model_file import numpy_type, tensor
 
 
 def constant(call: NodeCall) -> Operand:
     """Return the value of a Constant node."""
-    for name, value in call.attrs.items():
+    for name in call.attrs:
         match name:
             case "value":
-                return tensor(value, None)
-            case "value_float" | "value_floats":
-                return np.asarray(value, np.float32)
-            case "value_int" | "value_ints":
-                return np.asarray(value, np.int64)
+                return tensor(call.proto(name), None)
+            case "value_float":
+                return np.asarray(call.number(name), np.float32)
+            case "value_floats":
+                return np.asarray(call.numbers(name), np.float32)
+            case "value_int":
+                return np.asarray(call.integer(name), np.int64)
+            case "value_ints":
+                return np.asarray(call.integers(name, most=None), np.int64)
             case _:
                 raise call.unsupported(f"attribute {name} is not supported")
     raise call.malformed("it has no value")
@@ -29,31 +34,33 @@ def constant(call: NodeCall) -> Operand:
 
 def constant_of_shape(call: NodeCall) -> Operand:
     """Return one number broadcast to a shape, which takes the memory of one number."""
-    filling = call.attrs.get("value")
-    number = np.zeros(1, np.float32) if filling is None else tensor(filling, None)
-    return np.broadcast_to(number.reshape(()), call.known_integers(0, "shape"))
+    number = tensor(call.proto("value"), None) if "value" in call.attrs else np.zeros(1, np.float32)
+    return call.folding.fill(number, call.known_integers(0, "shape"))
 
 
 def shape(call: NodeCall) -> Operand:
     """Return the shape of a tensor."""
     sizes = np.asarray(call.shape(0), np.int64)
-    return sizes[slice(call.attrs.get("start"), call.attrs.get("end"))]
+    return sizes[call.integer("start", 0) : call.integer("end", len(sizes))]
 
 
 def gather(call: NodeCall) -> Operand:
     """Pick from a known array."""
-    return np.take(call.known(0, "data"), call.known(1, "indices").astype(np.int64), axis=call.attrs.get("axis", 0))
+    return call.folding.take(call.known(0, "data"), call.known(1, "indices"), call.integer("axis", 0))
 
 
 def cast(call: NodeCall) -> Operand:
     """Convert a known array; a tensor may only be cast to its own type."""
-    target: np.dtype[Any] = np.dtype(onnx_package().helper.tensor_dtype_to_np_dtype(call.attrs["to"]))
+    number = call.integer("to")
+    target = numpy_type(number)
+    if target is None:
+        raise call.unsupported(f"data type {number} is not supported")
     found = call.operand(0)
     if isinstance(found, Value):
         if target != np.float32:
             raise call.unsupported(f"a tensor cannot be cast to {target}; only float32 is computed")
         return found
-    return found.astype(target)
+    return call.folding.cast(found, target)
 
 
 def slice_known(call: NodeCall) -> Operand:
@@ -68,6 +75,7 @@ def slice_known(call: NodeCall) -> Operand:
     data = call.known(0, "data")
     index = [slice(None)] * data.ndim
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
+        axis = normalize_axis(axis, data.ndim)
         # An end before the first element, when walking backwards, cannot be written as a Python index.
         stop = None if step < 0 and end < -data.shape[axis] else end
         index[axis] = slice(start, stop, step)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import reduce
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
+from ...shapes import normalize_axis
 from ...values import Value
-from ..call import Array, NodeCall, Operand, Operator
+from ..call import NodeCall, Operand, Operator
+from ..folding import Array, Folding
 
 _LARGEST: Final = float(np.finfo(np.float32).max)
 
@@ -18,20 +20,20 @@ def eltwise(algorithm: str, **parameters: tuple[str, float]) -> Operator:
     """Return the operator of a function of one variable; alpha and beta come from attributes with defaults."""
 
     def operator(call: NodeCall) -> Operand:
-        given = {name: float(call.attrs.get(attribute, usual)) for name, (attribute, usual) in parameters.items()}
+        given = {name: call.number(attribute, usual) for name, (attribute, usual) in parameters.items()}
         alpha, beta = given.get("alpha"), given.get("beta")
         return call.graph.eltwise(call.tensor(0), algorithm, alpha, beta, name=call.name)
 
     return operator
 
 
-def arithmetic(algorithm: str, on_arrays: Callable[[Any, Any], Any]) -> Operator:
+def arithmetic(algorithm: str, fold: Callable[[Folding, Array, Array], Array]) -> Operator:
     """Return the operator of a function of two variables; known arrays are computed at once."""
 
     def operator(call: NodeCall) -> Operand:
         left, right = call.operand(0), _legacy_broadcast(call)
         if not isinstance(left, Value) and not isinstance(right, Value):
-            return _on_arrays(on_arrays, left, right)
+            return fold(call.folding, left, right)
         call.tensors()
         return call.graph.binary(left, right, algorithm, name=call.name)
 
@@ -60,7 +62,7 @@ def clip(call: NodeCall) -> Operand:
     computed: list[tuple[int, str]] = []
     for index, (name, opposite) in enumerate((("min", "max"), ("max", "min"))):
         if call.opset < 11:
-            limits[index] = float(call.attrs.get(name, limits[index]))
+            limits[index] = call.number(name, limits[index])
         elif call.has(index + 1):
             given = call.tensor(index + 1)
             if isinstance(given, Value):
@@ -85,7 +87,7 @@ def prelu(call: NodeCall) -> Operand:
 
 def selu(call: NodeCall) -> Operand:
     """Scale an elu."""
-    alpha, gamma = float(call.attrs.get("alpha", 1.67326319)), float(call.attrs.get("gamma", 1.05070102))
+    alpha, gamma = call.number("alpha", 1.67326319), call.number("gamma", 1.05070102)
     inner = call.graph.eltwise(call.tensor(0), "elu", alpha, name=call.name_part("elu"))
     return call.graph.eltwise(inner, "linear", gamma, name=call.name)
 
@@ -107,9 +109,9 @@ def softsign(call: NodeCall) -> Operand:
 
 def gelu(call: NodeCall) -> Operand:
     """Compute the exact form, with the error function; no approximation is supported."""
-    approximate = call.attrs.get("approximate", b"none")
-    if approximate != b"none":
-        raise call.unsupported(f"approximate={approximate.decode()!r} is not supported, only 'none' is")
+    approximate = call.text("approximate", "none")
+    if approximate != "none":
+        raise call.unsupported(f"approximate={approximate!r} is not supported, only 'none' is")
     return call.graph.eltwise(call.tensor(0), "gelu_erf", name=call.name)
 
 
@@ -117,7 +119,7 @@ def power(call: NodeCall) -> Operand:
     """Raise to an exponent for which there is an eltwise function; no other is supported."""
     base, exponent = call.operand(0), call.known(1, "the exponent")
     if not isinstance(base, Value):
-        return np.power(base, exponent).astype(base.dtype)
+        return call.folding.combine(np.power, base, exponent)
     algorithm = {2.0: "square", 0.5: "sqrt", 1.0: "linear"}.get(float(exponent.flat[0])) if exponent.size == 1 else None
     if algorithm is None:
         raise call.unsupported("only the exponents 0.5, 1 and 2 are supported")
@@ -127,7 +129,9 @@ def power(call: NodeCall) -> Operand:
 def negative(call: NodeCall) -> Operand:
     """Multiply by -1."""
     source = call.operand(0)
-    return call.graph.eltwise(source, "linear", -1.0, name=call.name) if isinstance(source, Value) else -source
+    if isinstance(source, Value):
+        return call.graph.eltwise(source, "linear", -1.0, name=call.name)
+    return call.folding.negate(source)
 
 
 def reciprocal(call: NodeCall) -> Operand:
@@ -138,27 +142,20 @@ def reciprocal(call: NodeCall) -> Operand:
 def _legacy_broadcast(call: NodeCall) -> Operand:
     """Return the second operand. Until opset 6 it may be aligned at an axis of the first: append dimensions of 1."""
     right = call.operand(1)
-    if call.opset >= 7 or not call.attrs.get("broadcast", 0) or "axis" not in call.attrs:
+    if call.opset >= 7 or not call.integer("broadcast", 0) or "axis" not in call.attrs:
         return right
     ndims = len(call.shape(0))
-    behind = ndims - call.attrs["axis"] % ndims - len(right.shape)
+    behind = ndims - normalize_axis(call.integer("axis"), ndims) - len(right.shape)
     dims = (*right.shape, *(1,) * behind)
     return (
         call.graph.reshape(right, dims, name=call.name_part("reshape"))
         if isinstance(right, Value)
-        else right.reshape(dims)
+        else call.folding.reshape(right, dims)
     )
 
 
-def _on_arrays(function: Callable[[Any, Any], Any], left: Array, right: Array) -> Array:
-    return np.asarray(function(left, right)).astype(left.dtype)
-
-
-def _divide(left: Array, right: Array) -> Array:
-    if left.dtype.kind == "f":
-        return np.asarray(left / right)
-    # ONNX divides integers as C does, towards zero.
-    return np.asarray(np.trunc(left / right))
+def _by(function: np.ufunc) -> Callable[[Folding, Array, Array], Array]:
+    return lambda folding, left, right: folding.combine(function, left, right)
 
 
 OPERATORS: Final[Mapping[str, Operator]] = {
@@ -185,10 +182,10 @@ OPERATORS: Final[Mapping[str, Operator]] = {
     "Pow": power,
     "Neg": negative,
     "Reciprocal": reciprocal,
-    "Add": arithmetic("add", np.add),
-    "Sub": arithmetic("sub", np.subtract),
-    "Mul": arithmetic("mul", np.multiply),
-    "Div": arithmetic("div", _divide),
+    "Add": arithmetic("add", _by(np.add)),
+    "Sub": arithmetic("sub", _by(np.subtract)),
+    "Mul": arithmetic("mul", _by(np.multiply)),
+    "Div": arithmetic("div", Folding.divide),
     "Sum": variadic("add"),
     "Max": variadic("max"),
     "Min": variadic("min"),

@@ -13,21 +13,20 @@ from ..call import NodeCall, Operand, Operator
 def batch_normalization(call: NodeCall) -> Operand:
     """Reorder the operands: ONNX's order is src, scale, shift, mean, variance."""
     call.only_output("of running statistics")
-    if call.attrs.get("training_mode", 0):
+    if call.integer("training_mode", 0):
         raise call.unsupported("training_mode is 1")
-    if call.opset < 9 and not call.attrs.get("spatial", 1):
+    if call.opset < 9 and not call.integer("spatial", 1):
         raise call.unsupported("spatial=0 (statistics for each element) is not supported")
     src, scale, shift, mean, variance = (call.tensor(index) for index in range(5))
-    epsilon = float(call.attrs.get("epsilon", 1e-5))
+    epsilon = call.number("epsilon", 1e-5)
     return call.graph.batch_normalization(src, mean, variance, scale, shift, epsilon=epsilon, name=call.name)
 
 
 def lrn(call: NodeCall) -> Operand:
     """Rename the attributes: ONNX's bias is oneDNN's k."""
-    if "size" not in call.attrs:
-        raise call.malformed("attribute size is missing")
-    alpha, beta, bias = (float(call.attrs.get(n, d)) for n, d in (("alpha", 1e-4), ("beta", 0.75), ("bias", 1.0)))
-    return call.graph.lrn(call.tensor(0), call.attrs["size"], alpha, beta, bias, name=call.name)
+    size = call.integer("size")
+    alpha, beta, bias = (call.number(n, d) for n, d in (("alpha", 1e-4), ("beta", 0.75), ("bias", 1.0)))
+    return call.graph.lrn(call.tensor(0), size, alpha, beta, bias, name=call.name)
 
 
 def softmax(algorithm: str) -> Operator:
@@ -36,8 +35,8 @@ def softmax(algorithm: str) -> Operator:
     def operator(call: NodeCall) -> Operand:
         src, sizes = call.tensor(0), call.shape(0)
         if call.opset >= 13:
-            return call.graph.softmax(src, call.attrs.get("axis", -1), algorithm, name=call.name)
-        axis = normalize_axis(call.attrs.get("axis", 1), len(sizes))
+            return call.graph.softmax(src, call.integer("axis", -1), algorithm, name=call.name)
+        axis = normalize_axis(call.integer("axis", 1), len(sizes))
         if math.prod(sizes[axis + 1 :]) == 1:
             return call.graph.softmax(src, axis, algorithm, name=call.name)
         flat = call.graph.reshape(

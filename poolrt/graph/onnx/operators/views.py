@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from ...shapes import normalize_axis
+from ...shapes import normalize_axes, normalize_axis
 from ...values import Value
 from ..call import NodeCall, Operand, Operator
 
@@ -17,13 +17,16 @@ def reshaped(call: NodeCall, source: Operand, dims: Sequence[int]) -> Operand:
     """Reshape a tensor in the graph, a known array at once; a size of 0 keeps the source's."""
     if isinstance(source, Value):
         return call.graph.reshape(source, dims, name=call.name)
-    return source.reshape(tuple(source.shape[axis] if size == 0 else size for axis, size in enumerate(dims)))
+    if any(size == 0 for size in dims[len(source.shape) :]):
+        raise call.malformed(f"shape {tuple(dims)} keeps sizes that {source.shape} does not have")
+    sizes = tuple(source.shape[axis] if size == 0 else size for axis, size in enumerate(dims))
+    return call.folding.reshape(source, sizes)
 
 
 def reshape(call: NodeCall) -> Operand:
     """Reshape; a size of 0 keeps the source's unless ``allowzero`` is set, which is not supported."""
     wanted = call.integers("shape") if call.opset < 5 else call.known_integers(1, "shape")
-    if 0 in wanted and call.attrs.get("allowzero", 0):
+    if 0 in wanted and call.integer("allowzero", 0):
         raise call.unsupported("a size of 0")
     return reshaped(call, call.operand(0), wanted)
 
@@ -31,7 +34,9 @@ def reshape(call: NodeCall) -> Operand:
 def flatten(call: NodeCall) -> Operand:
     """Make a matrix: the dimensions before ``axis``, and the rest."""
     sizes = call.shape(0)
-    axis = call.attrs.get("axis", 1)
+    axis = call.integer("axis", 1)
+    if not -len(sizes) <= axis <= len(sizes):
+        raise call.malformed(f"axis: expect {-len(sizes)}..{len(sizes)}, got {axis}")
     axis = axis + len(sizes) if axis < 0 else axis
     # With axis 1 the batch may have another size later; otherwise the rows are a product of sizes, which is fixed.
     dims = (0, -1) if axis == 1 else (math.prod(sizes[:axis]), math.prod(sizes[axis:]))
@@ -43,7 +48,7 @@ def squeeze(call: NodeCall) -> Operand:
     axes, source = call.axes(1), call.operand(0)
     if isinstance(source, Value):
         return call.graph.squeeze(source, axes, name=call.name)
-    return np.squeeze(source, axes)
+    return np.squeeze(source, None if axes is None else tuple(normalize_axes(axes, source.ndim)))
 
 
 def unsqueeze(call: NodeCall) -> Operand:
@@ -53,7 +58,7 @@ def unsqueeze(call: NodeCall) -> Operand:
         raise call.malformed("axes are missing")
     if isinstance(source, Value):
         return call.graph.unsqueeze(source, axes, name=call.name)
-    return np.expand_dims(source, axes)
+    return np.expand_dims(source, tuple(normalize_axes(axes, source.ndim + len(axes))))
 
 
 def transpose(call: NodeCall) -> Operand:
@@ -62,18 +67,16 @@ def transpose(call: NodeCall) -> Operand:
     perm = call.integers("perm", range(len(source.shape) - 1, -1, -1))
     if isinstance(source, Value):
         return call.graph.transpose(source, perm, name=call.name)
-    return source.transpose(perm)
+    return source.transpose(tuple(normalize_axis(axis, source.ndim, "perm") for axis in perm))
 
 
 def concat(call: NodeCall) -> Operand:
     """Join along an axis, which is 1 by default until opset 3 and required since."""
-    axis = call.attrs.get("axis", 1 if call.opset < 4 else None)
-    if axis is None:
-        raise call.malformed("attribute axis is missing")
+    axis = call.integer("axis", 1 if call.opset < 4 else None)
     operands = [call.operand(index) for index in range(len(call.operands))]
     arrays = [operand for operand in operands if not isinstance(operand, Value)]
     if len(arrays) == len(operands):
-        return np.concatenate(arrays, normalize_axis(axis, arrays[0].ndim))
+        return call.folding.join(arrays, axis)
     return call.graph.concat(call.tensors(), axis, name=call.name)
 
 

@@ -13,7 +13,7 @@ def convolution(call: NodeCall) -> Operand:
     kernel = call.shape(1)[2:]
     window, _ = _window(call, kernel)
     bias = call.tensor(2) if call.has(2) else None
-    groups = call.attrs.get("group", 1)
+    groups = call.integer("group", 1)
     return call.graph.convolution(call.tensor(0), call.tensor(1), bias, groups=groups, name=call.name, **window)
 
 
@@ -29,7 +29,7 @@ def average_pooling(call: NodeCall) -> Operand:
     """Pool the average; elements that ceil_mode adds after the padding never count, even if padding does."""
     kernel = call.integers("kernel_shape")
     window, added = _window(call, kernel)
-    counts = bool(call.attrs.get("count_include_pad", 0))
+    counts = bool(call.integer("count_include_pad", 0))
     padded = any(before or after for before, after in window["padding"])
     if counts and added:
         raise call.unsupported("ceil_mode=1 with count_include_pad=1 is not supported if the last window is cut")
@@ -55,7 +55,7 @@ def reduce_mean(call: NodeCall) -> Operand:
         raise call.unsupported("only the mean over all spatial dimensions is supported")
     pooled = call.graph.pooling(call.tensor(0), "avg_include_padding", call.shape(0)[2:], name=call.name)
     return (
-        pooled if call.attrs.get("keepdims", 1) else call.graph.squeeze(pooled, spatial, name=call.name_part("squeeze"))
+        pooled if call.integer("keepdims", 1) else call.graph.squeeze(pooled, spatial, name=call.name_part("squeeze"))
     )
 
 
@@ -70,7 +70,7 @@ def _window(call: NodeCall, kernel: tuple[int, ...]) -> tuple[dict[str, Any], bo
         raise call.malformed(f"kernel, strides, dilations and pads do not fit {count} spatial dimensions")
     reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
     padding = list(zip(pads[:count], pads[count:], strict=True))
-    auto = call.attrs.get("auto_pad", b"NOTSET").decode()
+    auto = call.text("auto_pad", "NOTSET")
     if auto in ("SAME_UPPER", "SAME_LOWER"):
         padding = [_same(*each, upper=auto == "SAME_UPPER") for each in zip(sizes, reach, strides, strict=True)]
     elif auto == "VALID":
@@ -78,7 +78,7 @@ def _window(call: NodeCall, kernel: tuple[int, ...]) -> tuple[dict[str, Any], bo
     elif auto != "NOTSET":
         raise call.malformed(f"unknown auto_pad {auto!r}")
     added = False
-    if call.attrs.get("ceil_mode", 0) and auto == "NOTSET":
+    if call.integer("ceil_mode", 0) and auto == "NOTSET":
         given, padding = padding, [_round_up(*each) for each in zip(sizes, reach, strides, padding, strict=True)]
         added = any(new > old for (_, old), (_, new) in zip(given, padding, strict=True))
     return {"strides": strides, "dilations": [d - 1 for d in dilations], "padding": padding}, added
