@@ -119,7 +119,8 @@ def _execute(options: argparse.Namespace, settings: Settings, report: Report) ->
         )
         ports = [tensors.Port(name, dims, graph.input_types[name]) for name, dims in graph.inputs.items()]
         inputs = tensors.read_inputs(options.input, options.random_inputs, ports)
-        expected = tensors.read_expected(options.expect, list(graph.outputs), list(inputs)) if options.expect else {}
+        outputs = graph.outputs
+        expected = tensors.read_expected(options.expect, list(outputs), list(inputs), outputs) if options.expect else {}
         tolerance = measure.Tolerance(options.rtol, options.atol)
         model = pool.load(graph)
         plan = model.plan() if options.plan else None

@@ -6,12 +6,16 @@ import zipfile
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
 
 from poolrt.cli.report import JobFailed, UsageError
 
-from .tensor_file import Array, read_tensors
+from .tensor_file import Array, Header, read_headers, read_tensor
+
+#: Bytes of the widest number.
+_MOST_BYTES: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +46,12 @@ def read_inputs(assignments: Sequence[str], seed: int | None, ports: Sequence[Po
             raise UsageError(f"--input {name}: the model has no such input; it has {_listing(ports)}")
         if name in values:
             raise UsageError(f"--input {name}: given twice")
-        found = read_tensors(path)
+        found = read_headers(path)
         if name not in found and len(found) != 1:
             raise UsageError(f"--input {name}: {path} holds no array of this name; it holds {_names(found)}")
-        values[name] = _checked(found[name] if name in found else next(iter(found.values())), known[name], path)
+        source = name if name in found else next(iter(found))
+        _check(found[source], known[name], path)
+        values[name] = read_tensor(path, source, found[source]).astype(known[name].dtype, copy=False)
     if seed is not None:
         generator = np.random.default_rng(seed)
         for port in ports:
@@ -56,26 +62,35 @@ def read_inputs(assignments: Sequence[str], seed: int | None, ports: Sequence[Po
     return values
 
 
-def read_expected(path: Path, outputs: Sequence[str], inputs: Sequence[str] = ()) -> dict[str, Array]:
+def read_expected(
+    path: Path,
+    outputs: Sequence[str],
+    inputs: Sequence[str] = (),
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
+) -> dict[str, Array]:
     """Return the expected outputs in a file, by name.
 
     Arrays with names of ``inputs`` are ignored. A single array of another name, or without one, is the output of a model
-    with one output. Raises UsageError for a file that is unreadable, has no numbers, or does not determine the output.
+    with one output. Raises UsageError for a file that is unreadable, has no numbers, or does not determine the output, and
+    JobFailed for an array of another shape than the model's output has, before its data are read.
     """
-    found = read_tensors(path)
-    wanted = {name: array for name, array in found.items() if name in outputs}
+    found = read_headers(path)
+    wanted = {name: name for name in found if name in outputs}
     if not wanted and len(found) == len(outputs) == 1:
-        wanted = {outputs[0]: next(iter(found.values()))}
+        wanted = {outputs[0]: next(iter(found))}
     strangers = [name for name in found if name not in outputs and name not in inputs]
     if not wanted or (strangers and len(found) > 1):
         raise UsageError(
             f"--expect {path}: holds {_names(strangers or found)}; expected arrays named as the model's outputs, "
             f"{', '.join(outputs)}"
         )
-    for name, array in wanted.items():
-        if not _is_numeric(array):
-            raise UsageError(f"--expect {path}: {name} holds {array.dtype}, not numbers")
-    return wanted
+    for name, source in wanted.items():
+        header = found[source]
+        if not _is_numeric(header.dtype):
+            raise UsageError(f"--expect {path}: {name} holds {header.dtype}, not numbers")
+        if shapes is not None:
+            _check_shape(name, shapes[name], header.dims)
+    return {name: read_tensor(path, source, found[source]) for name, source in wanted.items()}
 
 
 def compare(results: Mapping[str, Array], expected: Mapping[str, Array], rtol: float, atol: float) -> float:
@@ -87,8 +102,7 @@ def compare(results: Mapping[str, Array], expected: Mapping[str, Array], rtol: f
     largest = 0.0
     for name, wanted in expected.items():
         result = results[name]
-        if result.shape != wanted.shape:
-            raise JobFailed(f"output {name} has shape {list(result.shape)}, expected {list(wanted.shape)}")
+        _check_shape(name, result.shape, wanted.shape)
         have, want = result.astype(np.float64), wanted.astype(np.float64)
         # Equal infinities and two NaNs have no error; an infinite limit accepts no other infinite error.
         same = (have == want) | (np.isnan(have) & np.isnan(want))
@@ -156,21 +170,25 @@ def _name_and_file(assignment: str, known: Container[str]) -> tuple[str, Path]:
     return next((split for split in fitting if split[1].is_file()), fitting[0])
 
 
-def _is_numeric(array: Array) -> bool:
-    if array.dtype.kind != "V":
-        return array.dtype.kind in "biuf"
+def _is_numeric(dtype: np.dtype[Any]) -> bool:
+    if dtype.kind != "V" or dtype.itemsize > _MOST_BYTES:
+        return dtype.kind in "biuf"
     try:
-        array.astype(np.float64)  # types of the ml_dtypes package: numbers, but of kind V to NumPy
+        np.zeros(1, dtype).astype(np.float64)  # types of the ml_dtypes package: numbers, but of kind V to NumPy
     except (TypeError, ValueError):
         return False
     return True
 
 
-def _checked(array: Array, port: Port, source: Path) -> Array:
-    if array.dtype.newbyteorder("=") != np.dtype(port.dtype):
-        raise UsageError(f"--input {port.name}: {source} holds {array.dtype}, the model expects {port.dtype}")
-    if array.shape != port.dims:
+def _check_shape(name: str, has: tuple[int, ...], expected: tuple[int, ...]) -> None:
+    if has != expected:
+        raise JobFailed(f"output {name} has shape {list(has)}, expected {list(expected)}")
+
+
+def _check(header: Header, port: Port, source: Path) -> None:
+    if header.dtype.newbyteorder("=") != np.dtype(port.dtype):
+        raise UsageError(f"--input {port.name}: {source} holds {header.dtype}, the model expects {port.dtype}")
+    if header.dims != port.dims:
         raise UsageError(
-            f"--input {port.name}: {source} has shape {list(array.shape)}, the model expects {list(port.dims)}"
+            f"--input {port.name}: {source} has shape {list(header.dims)}, the model expects {list(port.dims)}"
         )
-    return array.astype(port.dtype, copy=False)
