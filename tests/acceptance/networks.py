@@ -30,6 +30,8 @@ LIGHT: Final = {
 }
 #: A network of a few layers, for tests in which it matters that kernels are created, not which ones.
 SMALL: Final = "small"
+#: A network of three primitives that compile in a moment, where it matters that kernels are created and not which.
+TINY: Final = "tiny"
 #: A network of many equal layers, so with few kernels, whose runs take more than ten milliseconds: to meet runs under way.
 LASTING: Final = "lasting"
 SEED: Final = 20240229
@@ -58,6 +60,8 @@ def make_network(name: str, folder: Path) -> Network:
     """Write a network, its input (.npy) and its output (.npz) into a folder."""
     if name == SMALL:
         model = small_model()
+    elif name == TINY:
+        model = tiny_model()
     elif name == LASTING:
         model = lasting_model()
     else:
@@ -106,6 +110,18 @@ def small_model() -> Any:
         for name, dims in (("x", (1, 3, 32, 32)), ("y", (1, 40)))
     )
     graph = onnx.helper.make_graph(nodes, SMALL, [x], [y], weights)
+    return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+
+
+def tiny_model() -> Any:
+    """Return a model with a softmax, a tanh and a concatenation."""
+    node = onnx.helper.make_node
+    nodes = [node("Softmax", ["x"], ["a"]), node("Tanh", ["a"], ["b"]), node("Concat", ["b", "x"], ["y"], axis=1)]
+    x, y = (
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, (2, channels, 6, 16))
+        for name, channels in (("x", 4), ("y", 8))
+    )
+    graph = onnx.helper.make_graph(nodes, TINY, [x], [y])
     return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
 
 

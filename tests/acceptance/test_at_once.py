@@ -12,7 +12,7 @@ from tests.cachestore.server import RedisServer
 from tests.drills.ports import Port
 
 from .conftest import NetworkMaker
-from .networks import SMALL
+from .networks import TINY
 from .surroundings import PROGRAM_S, Surroundings, json_of
 
 PROGRAMS = 3
@@ -58,7 +58,7 @@ def run_at_once(places: list[Surroundings], words: tuple[str, ...]) -> tuple[lis
     return [each["created"] for each in found], totals.pop()
 
 
-@pytest.mark.parametrize("model", [SMALL, pytest.param("squeezenet", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("model", [TINY, pytest.param("squeezenet", marks=pytest.mark.slow)])
 def test_programs_of_one_user_create_each_kernel_once(fresh: Surroundings, network: NetworkMaker, model: str) -> None:
     created, total = run_at_once([fresh] * PROGRAMS, network(model).words())
     assert sum(created) == total
@@ -71,7 +71,7 @@ def test_programs_of_one_user_create_each_kernel_once(fresh: Surroundings, netwo
     [
         pytest.param(1, "squeezenet", marks=pytest.mark.slow),
         pytest.param(PROGRAMS, "squeezenet", marks=pytest.mark.slow),
-        (PROGRAMS, SMALL),
+        (PROGRAMS, TINY),
     ],
 )
 def test_programs_that_share_a_redis_create_each_kernel_once(

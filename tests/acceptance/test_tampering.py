@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from .conftest import NetworkMaker
-from .networks import SMALL
+from .networks import TINY
 from .surroundings import Surroundings
 
 #: Name of an entry in Redis, without its digest.
@@ -44,7 +44,7 @@ class Cache:
 def filled(tmp_path_factory: pytest.TempPathFactory, network: NetworkMaker) -> Iterator[Surroundings]:
     """Surroundings where a network's kernels are cached."""
     place = Surroundings(tmp_path_factory.mktemp("filled"))
-    place.json(*network(SMALL).words())
+    place.json(*network(TINY).words())
     yield place
     place.close()
 
@@ -71,7 +71,7 @@ def flipped(blob: bytes, position: int) -> bytes:
 
 def run(place: Surroundings, network: NetworkMaker) -> dict[str, Any]:
     """Run the network, whose result must be right, and return where its primitives came from."""
-    primitives: dict[str, Any] = place.json(*network(SMALL).words())["primitives"]
+    primitives: dict[str, Any] = place.json(*network(TINY).words())["primitives"]
     return primitives
 
 
