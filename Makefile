@@ -20,7 +20,9 @@ $(VENV)/.made:
 
 define install
 	@echo "installing poolrt$(1) into $(VENV)/ (the first time takes a minute or two)" >&2
-	@$(PIP) install -e '.$(1)'
+	@$(PIP) install --no-compile -e '.$(1)'
+	@# pip compiles on one core; what Python cannot compile is no module (a template, say).
+	@$(PY) -m compileall -qq -j 0 $(VENV)/lib || true
 	@touch $@
 endef
 
