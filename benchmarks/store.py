@@ -30,6 +30,8 @@ from storms import numba_storm, opencl_storm, waiters
 
 from poolrt.cachestore import CacheStore, Key
 from poolrt.cachestore.redis.embedded import EmbeddedServer
+from poolrt.cachestore.redis.schema import Schema
+from poolrt.cachestore.signing import load_key
 
 SIZES: Final = {"5 kB": 5_000, "50 kB": 50_000, "1 MB": 1_000_000}
 #: Different entries that a measurement goes round.
@@ -63,7 +65,8 @@ class Bench:
 
     def value_name(self, namespace: str, key: Key) -> str:
         """Return the name of an entry's value in Redis."""
-        name = f"poolrt:{{{namespace}}}:v:{key.digest}"
+        signing = load_key(f"{self.home}/signing.key", make=False)
+        name = Schema(namespace, signing.fingerprint).value(key.digest)
         if not self.client.exists(name):
             raise SystemExit(f"there is no {name} in Redis")
         return name

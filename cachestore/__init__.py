@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         EntryCorrupt,
         EntryForged,
         KeyFileRefused,
+        PathRefused,
         StoreError,
         StoreReadOnly,
         StoreUnavailable,
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ABSENT", "BundleCorrupt", "BundleForged", "CacheStore", "CreationFailed", "CreationTimeout", "EntryCorrupt",
-    "EntryForged", "Found", "Key", "KeyFileRefused", "Outcome", "Stats", "StoreError", "StoreOptions", "StoreReadOnly",
-    "StoreUnavailable",
+    "EntryForged", "Found", "Key", "KeyFileRefused", "Outcome", "PathRefused", "Stats", "StoreError", "StoreOptions",
+    "StoreReadOnly", "StoreUnavailable",
 ]  # fmt: skip
 
 #: Name -> the module that has it, `errors` for those that are not listed. A client of a pool needs the errors only.

@@ -8,11 +8,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from .entry import EntryCodec
+from .folders import make_folder
 from .limits import Limits
 from .memory import MemoryTier
 from .node import Node
 from .node_state import NodeState
 from .options import StoreOptions
+from .ownership import check_folders
 from .signing import SigningKey, load_key
 from .single_flight import SingleFlight
 from .statistics_flusher import StatisticsFlusher
@@ -39,6 +41,7 @@ class Components:
         self._signing: SigningKey | None = None
         self._codec: EntryCodec | None = None
         self._seen: NodeState | None = None
+        self._trusted = False
         self._link: RedisLink | None = None
         self.tally = Tally()
         self.single_flight: SingleFlight[bytes, Obtained] = SingleFlight()
@@ -88,7 +91,7 @@ class Components:
 
             with self._lock:
                 if self._link is None:
-                    self._link = RedisLink(self._options, self.tally)
+                    self._link = RedisLink(self._options, self.tally, self.signing)
         return self._link
 
     def tier_if_connected(self) -> RedisTier | None:
@@ -115,12 +118,29 @@ class Components:
         return self._signing
 
     def state(self) -> NodeState:
-        """Return the node's present state; forget entries in memory of an older one."""
+        """Return the node's present state; forget entries in memory of an older one.
+
+        The first call looks at the folders, and raises PathRefused if another user can change one.
+        """
         if self._seen is not None and self.memory.is_unchanged:
             return self._seen
+        if not self._trusted:
+            self._check_folders()
         state = self.node.state()
         self.follow(state)
         return state
+
+    def _check_folders(self) -> None:
+        """Check the folders once in a process: see `ownership` for why that holds."""
+        options = self._options
+        if not options.read_only:
+            try:
+                # Before the check: another user could make what is missing in a folder such as /tmp.
+                make_folder(options.folder)
+            except OSError:
+                pass  # the node counts it
+        check_folders(options)
+        self._trusted = True
 
     def follow(self, state: NodeState) -> None:
         """Forget the entries in memory when the node's state has changed."""

@@ -25,6 +25,15 @@ class StoreFull(StoreUnavailable):
     """Redis has no memory for a value even after making room; everything else works. Raise its `maxmemory`."""
 
 
+class PathRefused(StoreError):
+    """Another user can change a folder or file of the cache, or replace it. The message says how to mend that."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path} is refused: {reason}")
+        self.path = path
+        self.reason = reason
+
+
 class KeyFileRefused(StoreError):
     """The signing key file has the wrong owner, permissions or content; entries could be forged with it."""
 

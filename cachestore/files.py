@@ -78,7 +78,7 @@ class FilesTier:
             # Asked first, since opening a missing file raises, which takes longer than both.
             return None
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         except FileNotFoundError:
             return None
         try:
@@ -169,7 +169,7 @@ class FilesTier:
         self._swept = entries, total
         self._put_entries = self._put_bytes = 0
         for item in _scan(self._entries):
-            if len(item.name) == 16 and item.name < _name(generation):
+            if len(item.name) == 16 and item.name < _name(generation) and item.is_dir(follow_symlinks=False):
                 self._remove_generation(item.path)
         for folder in (os.path.join(self._entries, _name(generation)), self._creating):
             for item in _scan(folder):

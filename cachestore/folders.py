@@ -24,11 +24,15 @@ def make_folder(path: str) -> None:
 
 
 def open_file(path: str, flags: int) -> int:
-    """Return the descriptor of an open file; one that is made has mode 0600, and its folder is made where missing."""
+    """Return the descriptor of an open file; one that is made has mode 0600, and its folder is made where missing.
+
+    Follows no link, and waits for no reader of a named pipe.
+    """
+    flags |= os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
-        return os.open(path, flags | os.O_CLOEXEC, 0o600)
+        return os.open(path, flags, 0o600)
     except FileNotFoundError:
         if not flags & os.O_CREAT:
             raise
         make_folder(os.path.dirname(path))
-        return os.open(path, flags | os.O_CLOEXEC, 0o600)
+        return os.open(path, flags, 0o600)

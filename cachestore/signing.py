@@ -3,29 +3,41 @@
 Write access to cached machine code is code execution, so every entry is signed with a key that only the user (or the
 operator, for many nodes) has. The file is made on first use, atomically and with mode 0600: of several processes that
 start at once, one makes it and all read the same bytes.
+
+A key that could be guessed, or exchanged by another user, is refused. So is a link, which may lead to a file whose
+content is known, and a file in a folder that `ownership` refuses.
 """
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import stat
 from hmac import compare_digest
+from itertools import pairwise
 from typing import Final
 
-from .errors import KeyFileRefused
+from .errors import KeyFileRefused, PathRefused
 from .folders import make_folder
+from .ownership import check_folder
 
 #: Random bytes in a new key; written as hexadecimal text.
 _NEW_KEY_BYTES: Final = 32
 #: Shortest and longest key material, in bytes, that is accepted from a file.
 _MIN_MATERIAL: Final = 16
 _MAX_MATERIAL: Final = 4096
+#: Least number of different bytes in a key, and of different steps from one byte to the next. 16 random bytes have 15
+#: or 16 of each, 32 random hexadecimal digits 14; one key of 32 digits in 26 million has fewer than 8.
+_LEAST_VARIETY: Final = 8
 
 #: Bytes of a block of SHA-256, and the two tables that combine a key with HMAC's constants.
 _BLOCK: Final = 64
 _INNER_PAD: Final = bytes(byte ^ 0x36 for byte in range(256))
 _OUTER_PAD: Final = bytes(byte ^ 0x5C for byte in range(256))
+
+#: What to do without a key where none may be made.
+_NAME_ONE: Final = "copy the key of a host that creates entries there, or name it with POOLRT_KEY_FILE"
 
 #: Bytes of a signature.
 TAG_SIZE: Final = 32
@@ -37,9 +49,10 @@ class SigningKey:
     """Sign and check with HMAC-SHA256 (RFC 2104).
 
     `id` names the key in every entry without giving it away: the first 8 bytes of a labelled SHA-256 of the material.
+    `fingerprint` names it in Redis (see `redis.schema`): 16 hexadecimal digits of a labelled signature.
     """
 
-    __slots__ = ("_inner", "_outer", "id")
+    __slots__ = ("_inner", "_outer", "fingerprint", "id")
 
     def __init__(self, material: bytes) -> None:
         if not _MIN_MATERIAL <= len(material) <= _MAX_MATERIAL:
@@ -49,6 +62,7 @@ class SigningKey:
         self._inner = hashlib.sha256(block.ljust(_BLOCK, b"\0").translate(_INNER_PAD))
         self._outer = hashlib.sha256(block.ljust(_BLOCK, b"\0").translate(_OUTER_PAD))
         self.id: bytes = hashlib.sha256(b"poolrt signing key id\0" + material).digest()[:KEY_ID_SIZE]
+        self.fingerprint: str = self.sign(b"poolrt key fingerprint\0")[:KEY_ID_SIZE].hex()
 
     def derive(self, purpose: bytes) -> SigningKey:
         """Return the key for one purpose; its signatures are invalid for any other."""
@@ -73,17 +87,24 @@ def load_key(path: str, make: bool) -> SigningKey:
     """Read the signing key in `path`; with `make`, make the file first if there is none.
 
     The material is the file's content without one line end at its end. Raises KeyFileRefused when the file is missing
-    (and `make` is false), is not a regular file of ours or root's, is open to group or others, or is too short or long.
+    (and `make` is false), is not a regular file of ours or root's, is a link, is open to group or others, is too short,
+    too long or too regular, or is in a folder that another user can change.
     """
+    try:
+        check_folder(os.path.dirname(path), sticky=True)
+    except PathRefused as error:
+        raise KeyFileRefused(path, f"its folder {error}") from None
     while True:
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
         except FileNotFoundError:
             if not make:
-                raise KeyFileRefused(path, "there is no such file") from None
+                raise KeyFileRefused(path, f"there is no such file; {_NAME_ONE}") from None
             _make_key_file(path)
             continue
         except OSError as error:
+            if error.errno == errno.ELOOP:
+                raise KeyFileRefused(path, "it is a symbolic link; name the file itself, or remove the link") from None
             raise KeyFileRefused(path, error.strerror or str(error)) from error
         try:
             _check_file(path, os.fstat(descriptor))
@@ -92,6 +113,7 @@ def load_key(path: str, make: bool) -> SigningKey:
             os.close(descriptor)
         material = content[:-2] if content.endswith(b"\r\n") else content.removesuffix(b"\n")
         try:
+            _check_variety(material)
             return SigningKey(material)
         except ValueError as error:
             raise KeyFileRefused(path, str(error)) from None
@@ -105,6 +127,18 @@ def _check_file(path: str, status: os.stat_result) -> None:
     if status.st_mode & 0o077:
         mode = stat.S_IMODE(status.st_mode)
         raise KeyFileRefused(path, f"its mode {mode:04o} lets group or others in; run: chmod 600 {path}")
+
+
+def _check_variety(material: bytes) -> None:
+    """Raise ValueError for material without variety: few different bytes, a sequence such as 0123, or a repetition."""
+    steps = {(after - before) % 256 for before, after in pairwise(material)}
+    fewest = min(len(set(material)), len(steps))
+    repeated = any(material.startswith(material[period:]) for period in range(1, len(material) // 2 + 1))
+    if len(material) >= _MIN_MATERIAL and (fewest < _LEAST_VARIETY or repeated):
+        raise ValueError(
+            "its content could be guessed: it repeats itself, or has fewer than "
+            f"{_LEAST_VARIETY} different bytes or steps between bytes; write 64 random hexadecimal digits there"
+        )
 
 
 def _make_key_file(path: str) -> None:

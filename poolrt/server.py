@@ -8,10 +8,11 @@ import socket
 import struct
 from typing import Final
 
+from poolrt.cachestore.peer import credentials
 from poolrt.workers.ipc.channel import Channel
 from poolrt.workers.ipc.protocol import Kind
 
-from .coordinator.peers import credentials, open_pidfd
+from .coordinator.peers import open_pidfd
 from .errors import CoordinatorLost
 
 #: Seconds that a coordinator may take to accept a connection, between two messages.
@@ -31,7 +32,7 @@ def connect_socket(path: str | os.PathLike[str]) -> socket.socket:
         sock.connect(place)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", 0, 0))
         if credentials(sock)[1] != os.geteuid():
-            raise CoordinatorLost(f"the coordinator at {place} belongs to another user")
+            raise CoordinatorLost(f"the coordinator at {place} belongs to another user: choose another socket")
     except OSError as error:
         sock.close()
         raise CoordinatorLost(f"no coordinator listens at {place}: {error.strerror or error}") from error

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
 from poolrt.cachestore.errors import StoreFull, StoreUnavailable
+from poolrt.cachestore.peer import check_peer
 
 from .address import moved
 from .breaker import CircuitBreaker
@@ -39,6 +40,7 @@ class RedisConnection:
     """Send commands to the Redis at `url`; `name` is its name in messages (without a password).
 
     Thread-safe. `io_timeout_s` bounds the wait for every answer. `on_malformed` is called for each malformed reply.
+    With `own_server` nothing is sent to a server of another user, which may listen at the path of ours.
     """
 
     def __init__(
@@ -48,6 +50,7 @@ class RedisConnection:
         io_timeout_s: float,
         breaker: CircuitBreaker,
         on_malformed: Callable[[], object] = lambda: None,
+        own_server: bool = False,
     ) -> None:
         # Imported here: the client costs 80 ms, and a process that finds everything in files never needs it.
         import redis
@@ -74,7 +77,7 @@ class RedisConnection:
                 retry=Retry(NoBackoff(), 1, (redis.ConnectionError,)),
                 protocol=2,
                 max_connections=_MOST_CONNECTIONS,
-                redis_connect_func=_greet if url.startswith("rediss:") else None,
+                redis_connect_func=_greet if url.startswith("rediss:") else _check_server if own_server else None,
                 driver_info=None,
             )
             # Answers as they come: the client's reshaping changes with its versions.
@@ -273,6 +276,17 @@ class RedisConnection:
     def _is_full(self, error: Exception) -> bool:
         # Redis 6.2 reports a full memory inside a script as a plain error; 7.0's own class lacks the word.
         return isinstance(error, self._full) or (isinstance(error, self._answer_errors) and "OOM" in str(error))
+
+
+def _check_server(connection: Any) -> None:
+    """Log in on a new connection to our own server; raise the client's ConnectionError for another user's."""
+    from redis.exceptions import ConnectionError
+
+    try:
+        check_peer(connection._sock)
+    except OSError as error:
+        raise ConnectionError(error.strerror) from None
+    connection.on_connect()
 
 
 def _greet(connection: Any) -> None:

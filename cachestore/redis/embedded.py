@@ -9,7 +9,8 @@
 
 Guarantees: of processes that start at once, one starts the server and all use it. The server lives as long as it holds
 `run.lock`, which the kernel frees however it ends, so a stale socket or process id file misleads no process. It is
-reachable only through a socket in a folder that no other user can enter. It outlives its starter, keeps its data over
+reachable only through a socket in a folder that no other user can enter. Nothing is asked of a server of another user,
+or in a folder that another user can change. It outlives its starter, keeps its data over
 restarts, and stops after a while without clients (see `idle_watch`).
 """
 
@@ -24,9 +25,11 @@ import sys
 import time
 from typing import Final
 
-from poolrt.cachestore.errors import StoreUnavailable
+from poolrt.cachestore.errors import PathRefused, StoreUnavailable
 from poolrt.cachestore.file_lock import lock_file, try_lock
-from poolrt.cachestore.folders import make_folder
+from poolrt.cachestore.folders import make_folder, open_file
+from poolrt.cachestore.ownership import check_contents, check_folder
+from poolrt.cachestore.peer import check_peer
 
 from . import idle_watch
 from .data_folder import log_size, set_aside, unreadable
@@ -99,18 +102,26 @@ class EmbeddedServer:
 
     def is_running(self, seconds: float = _PING_S) -> bool:
         """Return whether the server answers within `seconds`; a frozen or loading server does not."""
+        try:
+            self._check_folders()
+        except PathRefused:
+            return False
+        return self._answers(seconds)
+
+    def _answers(self, seconds: float) -> bool:
         return _ask(self.socket_path, b"PING\r\n", seconds) == b"+PONG\r\n"
 
     def ensure(self, seconds: float = START_S) -> None:
         """Start the server unless it runs, and wait up to `seconds` for its answer.
 
-        Raises StoreUnavailable when there is no program, the folder is not private, or there is no answer in time; a
-        server that is still reading its data continues, and a later call finds it.
+        Raises StoreUnavailable when there is no program, another user can change the folder or has taken the socket's,
+        or there is no answer in time; a server that is still reading its data continues, and a later call finds it.
         """
         deadline = time.monotonic() + seconds
-        if self.is_running(_within(deadline, _PING_S)):
-            return
         try:
+            self._check_folders()
+            if self._answers(_within(deadline, _PING_S)):
+                return
             _private_folder(self._folder)
             _private_folder(self._file("data"))
             descriptor = os.open(self._file("start.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -119,14 +130,15 @@ class EmbeddedServer:
                 self._start(deadline)
             finally:
                 os.close(descriptor)
-        except OSError as error:
+        except (OSError, PathRefused) as error:
             raise StoreUnavailable("embedded", f"the server cannot be started in {self._folder}: {error}") from error
 
     def down(self) -> bool:
         """Stop the server and wait for its end; return whether it was running.
 
-        Raises StoreUnavailable when it does not end in time.
+        Raises StoreUnavailable when it does not end in time, and PathRefused when another user can change its folder.
         """
+        self._check_folders()
         try:
             descriptor = os.open(self._file("run.lock"), os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -144,13 +156,20 @@ class EmbeddedServer:
             os.close(descriptor)
         return True
 
+    def _check_folders(self) -> None:
+        """Raise PathRefused if another user can change the server's folders, or exchange its socket."""
+        folders = {self._folder, os.path.dirname(self.socket_path)}
+        for folder in folders:
+            check_folder(folder)
+            check_contents(folder)
+
     def _file(self, name: str) -> str:
         return os.path.join(self._folder, name)
 
     def _start(self, deadline: float) -> None:
         started = emptied = False
         logged = 0
-        while not self.is_running(_within(deadline, _PING_S)):
+        while not self._answers(_within(deadline, _PING_S)):
             if time.monotonic() >= deadline:
                 raise StoreUnavailable("embedded", f"no answer in time; see {self._file('redis.log')}")
             lock = os.open(self._file("run.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -233,14 +252,15 @@ class EmbeddedServer:
             pid=_quoted(self._file("redis.pid")),
             log=_quoted(self._file("redis.log")),
         )
-        descriptor = os.open(self._file("redis.conf"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        descriptor = open_file(self._file("redis.conf"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         with os.fdopen(descriptor, "w") as file:
             file.write(text)
 
 
 def _private_folder(path: str) -> None:
-    """Make a folder that only we can enter; refuse one of another user."""
+    """Make a folder that only we can enter; refuse one of another user, or that others could write to."""
     make_folder(path)
+    check_folder(path)
     status = os.lstat(path)
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
         raise PermissionError(f"{path} is not a folder of user {os.geteuid()}")
@@ -264,6 +284,7 @@ def _ask(path: str, command: bytes, seconds: float) -> bytes | None:
         connection.settimeout(seconds)
         try:
             connection.connect(path)
+            check_peer(connection)
             connection.sendall(command)
             return connection.recv(64)
         except OSError:

@@ -11,6 +11,7 @@ import io
 import os
 import select
 import socket
+import struct
 import sys
 import time
 
@@ -24,6 +25,8 @@ def main(path: str, idle_s: float, lock: str) -> None:
     """Watch the server at `path` until it ends, which frees `lock`."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(path)
+        if struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1] != os.geteuid():
+            return  # another user's server, which is not asked for anything
         # The starter waits for the first process only; the watch goes on in a session of its own.
         if os.fork():
             os._exit(0)

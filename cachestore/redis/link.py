@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 from poolrt.cachestore.errors import StoreUnavailable
 from poolrt.cachestore.options import StoreOptions
+from poolrt.cachestore.signing import SigningKey
 from poolrt.cachestore.stats import Tally
 
 from .address import public_name
@@ -16,6 +18,7 @@ from .breaker import CircuitBreaker
 from .connection import RedisConnection
 from .embedded import START_S, EmbeddedServer
 from .lease import Terms
+from .schema import Schema
 from .tier import RedisTier
 
 #: Longest wait, in seconds, for an embedded server: enough to start one, which takes some hundredths of a second.
@@ -35,14 +38,15 @@ class LinkStatus:
 
 
 class RedisLink:
-    """Return the tier while Redis answers.
+    """Return the tier while Redis answers, in the part of the namespace that belongs to the signing key.
 
     Without a URL, the embedded server is started, or only used if it runs when the store is read-only.
     """
 
-    def __init__(self, options: StoreOptions, tally: Tally) -> None:
+    def __init__(self, options: StoreOptions, tally: Tally, signing: Callable[[], SigningKey]) -> None:
         self._options = options
         self._tally = tally
+        self._signing = signing
         self._url = options.url
         self._server = EmbeddedServer(options.server_folder, options.redis_server, options.server_idle_s)
         self._breaker = CircuitBreaker()
@@ -67,7 +71,7 @@ class RedisLink:
         return self._tier is not None and not self._breaker.reason
 
     def tier(self) -> RedisTier | None:
-        """Return the tier, or None while the breaker is open."""
+        """Return the tier, or None while the breaker is open. Raises KeyFileRefused."""
         tier = self._tier
         if tier is not None and not self._breaker.reason:
             return tier
@@ -137,6 +141,7 @@ class RedisLink:
 
     def _make_tier(self, url: str) -> RedisTier:
         options = self._options
+        schema = Schema(options.namespace, self._signing().fingerprint)
         connection_type, tier_type = RedisConnection, RedisTier
         if options.read_only:
             from .read_only import ReadOnlyConnection, ReadOnlyTier
@@ -144,7 +149,12 @@ class RedisLink:
             connection_type, tier_type = ReadOnlyConnection, ReadOnlyTier
         tally = self._tally
         connection = connection_type(
-            url, self.name, options.io_timeout_s, self._breaker, lambda: tally.add("malformed")
+            url,
+            self.name,
+            options.io_timeout_s,
+            self._breaker,
+            lambda: tally.add("malformed"),
+            own_server=self._url is None,
         )
         terms = Terms(options.lease_s, options.creation_limit_s)
-        return tier_type(connection, options.namespace, terms, (options.capacity, options.capacity_bytes))
+        return tier_type(connection, schema, terms, (options.capacity, options.capacity_bytes))

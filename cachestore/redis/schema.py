@@ -1,18 +1,22 @@
-"""The names of a namespace's keys in Redis.
+"""The names of a namespace's keys in Redis. KEY is the fingerprint of the signing key.
 
-    poolrt:{NS}:v:<digest>          value: one signed entry
-    poolrt:{NS}:u:<nonce>           value on its way in; expires
-    poolrt:{NS}:l:<digest>          lease, hash; expires some time after the lease
-    poolrt:{NS}:w:<digest>:<fence>  wake stream of one lease; expires
-    poolrt:{NS}:z                   order: sorted set digest -> tick of last use
-    poolrt:{NS}:s                   sizes: hash digest -> bytes, and `bytes` -> their sum
-    poolrt:{NS}:r                   repeats: hash digest -> 8 bytes for each creation beside the one that is kept
-    poolrt:{NS}:m                   meta: hash clock, generation, revision, capacity, capacity_bytes, entries,
-                                    run_id, mending, looked, looked_to (see tidy.lua)
-    poolrt:{NS}:c                   counters: hash, named as in `stats.COUNTERS`
-    poolrt:{NS}:b:<sender>          number of the last batch of counts from one process; expires
+    poolrt:{NS}:KEY:v:<digest>          value: one signed entry
+    poolrt:{NS}:KEY:u:<nonce>           value on its way in; expires
+    poolrt:{NS}:KEY:l:<digest>          lease, hash; expires some time after the lease
+    poolrt:{NS}:KEY:w:<digest>:<fence>  wake stream of one lease; expires
+    poolrt:{NS}:KEY:z                   order: sorted set digest -> tick of last use
+    poolrt:{NS}:KEY:s                   sizes: hash digest -> bytes, and `bytes` -> their sum
+    poolrt:{NS}:KEY:r                   repeats: hash digest -> 8 bytes for each creation beside the one that is kept
+    poolrt:{NS}:KEY:m                   meta: hash clock, generation, revision, capacity, capacity_bytes, entries,
+                                        run_id, mending, looked, looked_to (see tidy.lua)
+    poolrt:{NS}:KEY:c                   counters: hash, named as in `stats.COUNTERS`
+    poolrt:{NS}:KEY:b:<sender>          number of the last batch of counts from one process; expires
 
 The braces are a hash tag: one namespace lives in one slot of a cluster, so that scripts may touch all of it.
+
+Guarantees: stores with different signing keys share no name. Neither sees, evicts, clears, replaces or waits for
+anything of the other, and capacities and counters are each one's own. All names expire some time after their last use
+(see life.lua), so the part of a key that nobody uses any more disappears by itself.
 """
 
 from __future__ import annotations
@@ -25,18 +29,18 @@ _CONNECT: Final = ("PING", "HELLO", "AUTH")
 READS: Final = ("PING", "GET", "EXISTS", "HGET", "HMGET", "ZCARD", "ZRANGE")
 #: Every other command that the store, or a script of it, sends.
 _WRITES: Final = (
-    "SET", "DEL", "UNLINK", "RENAME", "PERSIST", "PEXPIRE", "HSET", "HDEL", "HLEN", "HINCRBY", "STRLEN", "GETRANGE",
+    "SET", "DEL", "UNLINK", "RENAME", "PEXPIRE", "HSET", "HDEL", "HLEN", "HINCRBY", "STRLEN", "GETRANGE",
     "ZADD", "ZREM", "ZSCORE", "XADD", "XRANGE", "XREAD", "TIME", "EVALSHA", "SCRIPT|LOAD",
 )  # fmt: skip
 
 
 class Schema:
-    """Make the names of one namespace."""
+    """Make the names of one namespace and key; without a fingerprint, `acl_rule` has those of all keys."""
 
     __slots__ = ("counters", "meta", "order", "prefix", "repeats", "sizes")
 
-    def __init__(self, namespace: str) -> None:
-        self.prefix = f"poolrt:{{{namespace}}}"
+    def __init__(self, namespace: str, fingerprint: str = "") -> None:
+        self.prefix = f"poolrt:{{{namespace}}}{fingerprint and ':'}{fingerprint}"
         self.order = f"{self.prefix}:z"
         self.sizes = f"{self.prefix}:s"
         self.repeats = f"{self.prefix}:r"

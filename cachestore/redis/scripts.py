@@ -32,12 +32,12 @@ class Scripts:
     """All scripts of the protocol."""
 
     def __init__(self) -> None:
-        self.acquire = load_script("acquire", "clock")
+        self.acquire = load_script("acquire", "clock", "life")
         self.renew = load_script("renew", "clock")
-        self.publish = load_script("publish", "clock", "evict")
+        self.publish = load_script("publish", "clock", "life", "evict")
         self.fail = load_script("fail")
-        self.touch = load_script("touch", "clock")
-        self.remove = load_script("remove", "evict")
-        self.limits = load_script("limits", "evict")
-        self.tidy = load_script("tidy", "clock", "evict")
-        self.count = load_script("count")
+        self.touch = load_script("touch", "clock", "life")
+        self.remove = load_script("remove", "life", "evict")
+        self.limits = load_script("limits", "life", "evict")
+        self.tidy = load_script("tidy", "clock", "life", "evict")
+        self.count = load_script("count", "life")

@@ -1,4 +1,4 @@
-"""The shared tier: values, order of use, capacities and counters of one namespace in Redis."""
+"""The shared tier: values, order of use, capacities and counters of one namespace and signing key in Redis."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ class Tidied:
 class RedisTier:
     """All operations on the shared tier; `leases` has those on leases. Every method raises StoreUnavailable."""
 
-    def __init__(self, connection: RedisConnection, namespace: str, terms: Terms, defaults: tuple[int, int]) -> None:
+    def __init__(self, connection: RedisConnection, schema: Schema, terms: Terms, defaults: tuple[int, int]) -> None:
         self._connection = connection
-        self._schema = Schema(namespace)
+        self._schema = schema
         self._scripts = Scripts()
         self._defaults = defaults
         self._limits_command = ("HMGET", self._schema.meta, "generation", "revision")
@@ -116,8 +116,8 @@ class RedisTier:
         """Mark entries as used, oldest use first; return those that Redis does not have."""
         missing: list[str] = []
         for part in batched(digests, _TOUCHES_PER_TRIP):
-            keys = [self._schema.order, self._schema.meta]
-            missing += self._connection.script(digest_list, self._scripts.touch, keys, part)
+            arguments = (self._schema.prefix, *part)
+            missing += self._connection.script(digest_list, self._scripts.touch, self._schema.bookkeeping, arguments)
         return missing
 
     def unlisted(self, digests: Sequence[str]) -> list[str]:

@@ -1,5 +1,7 @@
 """A listening socket at a path, which only this user can connect to, and which is removed with the listener.
 
+A folder in which another user could exchange the socket is refused (see `poolrt.cachestore.ownership`).
+
 Guarantees: a socket that a killed process has left behind is replaced. A socket with a listener, and any other kind of
 file, stays as it is. Of two listeners that start at once, one is refused. A listener holds the folder's lock while it
 checks and removes a path, which otherwise could become another listener's in between.
@@ -7,6 +9,7 @@ checks and removes a path, which otherwise could become another listener's in be
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import socket
@@ -15,6 +18,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
+
+from poolrt.cachestore.errors import PathRefused
+from poolrt.cachestore.ownership import check_folder
 
 #: Longest wait, in seconds, for other listeners that start in the same folder.
 _FOLDER_S: Final = 5.0
@@ -31,6 +37,7 @@ class Listener:
         try:
             # The path is created with this mode; a umask would apply to all threads of the process.
             os.fchmod(self._socket.fileno(), 0o600)
+            _check_folder(path)
             with _folder_locked(path):
                 _remove_stale(path)
                 self._socket.bind(path)
@@ -66,6 +73,14 @@ class Listener:
                 self._made.st_mtime_ns,
             ):
                 os.unlink(self._path)
+
+
+def _check_folder(path: str) -> None:
+    """Raise PermissionError if another user could put another socket at ``path``."""
+    try:
+        check_folder(os.path.dirname(os.path.abspath(path)), sticky=True)
+    except PathRefused as error:
+        raise PermissionError(errno.EACCES, str(error)) from None
 
 
 @contextmanager

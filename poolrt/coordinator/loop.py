@@ -19,13 +19,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from poolrt.arena import make_arena
+from poolrt.cachestore.peer import credentials
 from poolrt.workers.ipc.channel import Channel, ChannelClosed, ChannelError
 from poolrt.workers.ipc.protocol import VERSION, Kind, check_message
 
 from .background import BackgroundThread
 from .configuration import Configuration
 from .instructions import HangUp, Instruction, Kill, Send, Spawn
-from .peers import STRANGER_LIMIT, Peer, credentials, open_pidfd
+from .peers import STRANGER_LIMIT, Peer, open_pidfd
 from .processes import Processes
 from .state import State
 from .watchdog import Limits

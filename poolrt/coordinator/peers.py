@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import select
-import socket
-import struct
 import time
 from dataclasses import dataclass, field
 from typing import Final
@@ -39,12 +37,6 @@ class Peer:
         queued = self.channel.queued
         listening = 0 if self.client and queued > HIGH_WATER else select.EPOLLIN
         return listening | (select.EPOLLOUT if queued else 0)
-
-
-def credentials(sock: socket.socket) -> tuple[int, int]:
-    """Return the process id and user id of the peer, as the kernel reports them (SO_PEERCRED)."""
-    pid, uid, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
-    return pid, uid
 
 
 def open_pidfd(pid: int) -> int:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cachestore.names import write_key
 from tests.cachestore.server import RedisServer
 from tests.drills.ports import Port
 
@@ -33,8 +34,7 @@ def redis_url(tmp_path: Path) -> Iterator[str]:
 def key_file(tmp_path: Path) -> Path:
     """A signing key that several nodes share."""
     path = tmp_path / "signing.key"
-    path.write_bytes(bytes(range(32)))
-    path.chmod(0o600)
+    write_key(path)
     return path
 
 

@@ -51,6 +51,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Surroundings]:
     (here / "unknown.toml").write_text("[pool]\nworkerz = 2\n")
     (here / "open.key").write_bytes(bytes(32))
     (here / "open.key").chmod(0o644)
+    (here / "open").mkdir()
+    (here / "open").chmod(0o777)
     found = place.json("run", "m.onnx", "--input", "x=x.npy", "--expect", "y.npz")
     assert found["max_abs_error"] == 0
     yield place
@@ -105,6 +107,7 @@ CASES: list[tuple[tuple[str, ...], dict[str, str], int, tuple[str, ...]]] = [
     (RUN, {"POOLRT_WORKERS": "-1"}, 2, ("POOLRT_WORKERS: expected integer from 0 to 1024, got '-1'",)),
     (RUN, {"POOLRT_NAMESPACE": "a/b"}, 2, ("POOLRT_NAMESPACE: expected ",)),
     (RUN, {"POOLRT_KEY_FILE": "open.key"}, 1, ("open.key is refused", "chmod 600")),
+    (RUN, {"POOLRT_HOME": "open"}, 1, ("open is refused: its mode 0777 lets group or others", "; run: chmod go-w /")),
     ((*RUN, "--config", "none.toml"), {}, 2, ("none.toml: cannot be read: No such file",)),
     ((*RUN, "--config", "syntax.toml"), {}, 2, ("syntax.toml: is not TOML",)),
     ((*RUN, "--config", "unknown.toml"), {}, 2, ("unknown.toml: [pool] workerz: no such setting; known: ",)),

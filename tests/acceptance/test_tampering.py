@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import redis
 
+from poolrt.cachestore.redis.schema import Schema
+from poolrt.cachestore.signing import load_key
+
 from .conftest import NetworkMaker
 from .networks import TINY
 from .surroundings import Surroundings
-
-#: Name of an entry in Redis, without its digest.
-PREFIX = "poolrt:{default}:v:"
 
 
 class Cache:
@@ -23,6 +23,9 @@ class Cache:
 
     def __init__(self, place: Surroundings) -> None:
         self.place = place
+        key = load_key(str(place.cache / "signing.key"), make=False)
+        #: Name of an entry in Redis, without its digest.
+        self.prefix = Schema("default", key.fingerprint).value("")
         self.client = redis.Redis(unix_socket_path=str(place.cache / "redis" / "redis.sock"))
 
     def files(self) -> list[Path]:
@@ -31,7 +34,7 @@ class Cache:
 
     def in_redis(self, digest: str) -> bytes:
         """Return an entry's bytes in Redis."""
-        found = self.client.get(PREFIX + digest)
+        found = self.client.get(self.prefix + digest)
         assert isinstance(found, bytes)
         return found
 
@@ -55,7 +58,7 @@ def cache(filled: Surroundings) -> Iterator[Cache]:
     filled.json("cache", "stats")
     cache = Cache(filled)
     assert {path.name for path in cache.files()} == {
-        name.decode().removeprefix(PREFIX) for name in cache.client.scan_iter(f"{PREFIX}*")
+        name.decode().removeprefix(cache.prefix) for name in cache.client.scan_iter(f"{cache.prefix}*")
     }
     yield cache
     cache.client.close()
@@ -95,7 +98,7 @@ def test_a_flipped_byte_everywhere_is_refused_counted_and_the_kernel_created_aga
     good = victim.read_bytes()
     bad = flipped(good, {"begin": 0, "header": 40, "middle": len(good) // 2, "end": len(good) - 1}[where])
     victim.write_bytes(bad)
-    cache.client.set(PREFIX + victim.name, bad)
+    cache.client.set(cache.prefix + victim.name, bad)
     # When the network is run
     primitives = run(cache.place, network)
     # Then it was refused in both places, and its kernel was created once, and is sound in both places again
@@ -128,7 +131,7 @@ def test_a_flipped_byte_in_redis_is_refused_by_a_node_that_does_not_have_the_ent
     key_file = str(cache.place.cache / "signing.key")
     other = Surroundings(tmp_path / "other", POOLRT_REDIS_URL=url, POOLRT_KEY_FILE=key_file)
     victim = cache.files()[0].name
-    cache.client.set(PREFIX + victim, flipped(cache.in_redis(victim), -1))
+    cache.client.set(cache.prefix + victim, flipped(cache.in_redis(victim), -1))
     # When each of the two runs the network
     here, there = run(cache.place, network), run(other, network)
     # Then this one has it in its files and never asks, and that one creates it again
@@ -142,16 +145,16 @@ def test_verify_finds_a_flipped_byte_that_no_run_would_meet(cache: Cache, networ
     before = cache.counts()
     victim = cache.files()[0].name
     good = cache.in_redis(victim)
-    cache.client.set(PREFIX + victim, flipped(good, 50))
+    cache.client.set(cache.prefix + victim, flipped(good, 50))
     done = cache.place.call("cache", "verify")
     assert done.returncode == 1
     assert f"removed {victim[:16]} in redis: entry {victim} is corrupt" in done.stdout
     assert grown(before, cache.counts()) == {"corrupt": 1}
-    assert cache.client.get(PREFIX + victim) is None
+    assert cache.client.get(cache.prefix + victim) is None
     assert cache.place.call("cache", "verify").returncode == 0
     # The node's files still have it, so nothing is created; `capacity` and LRU go by what Redis has.
     assert run(cache.place, network)["created"] == 0
-    cache.client.set(PREFIX + victim, good)
+    cache.client.set(cache.prefix + victim, good)
 
 
 def test_entries_signed_with_another_key_are_refused_as_forged_and_created_again(

@@ -19,6 +19,7 @@ from poolrt.cachestore.redis.schema import Schema
 from .actor import payload_of
 from .actors import Actors, expect
 from .conftest import StoreMaker
+from .names import write_key
 from .server import RedisServer
 from .waiting import SOON_S, wait_until
 
@@ -253,10 +254,8 @@ def test_a_url_of_another_kind_is_a_clear_error_too(make_store: StoreMaker, url:
 def test_a_home_that_cannot_be_used_costs_speed_only(make_store: StoreMaker, tmp_path: Path) -> None:
     blocked = tmp_path / "blocked"
     blocked.write_bytes(b"a file where the folder should be")
-    key_file = tmp_path / "key"
-    key_file.write_bytes(b"k" * 32)
-    key_file.chmod(0o600)
-    one, other = (make_store(home=str(blocked), key_file=str(key_file)) for _ in range(2))
+    key_file = write_key(tmp_path / "key")
+    one, other = (make_store(home=str(blocked), key_file=key_file) for _ in range(2))
     assert one.fetch_or_create(KEY, lambda: b"x").source == "created"
     assert other.fetch_or_create(KEY, lambda: b"x").source == "redis"
     one.clear()

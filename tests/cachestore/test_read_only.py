@@ -18,9 +18,11 @@ from poolrt.cachestore.redis.embedded import EmbeddedServer
 from poolrt.cachestore.redis.lease import Terms
 from poolrt.cachestore.redis.read_only import ReadOnlyConnection, ReadOnlyTier
 from poolrt.cachestore.redis.replies import unused
+from poolrt.cachestore.redis.schema import Schema
 from poolrt.cachestore.stats import Sent
 
 from .conftest import StoreMaker
+from .names import schema_of, write_key
 from .server import RedisServer
 
 KEYS = [Key({"primitive": "test", "n": number}) for number in range(6)]
@@ -111,12 +113,10 @@ def test_nothing_changes_in_files_or_in_redis(make: StoreMaker, look: Callable[[
 def test_nothing_changes_where_there_is_nothing_yet(
     make: StoreMaker, look: Callable[[], object], home: Path, tmp_path: Path
 ) -> None:
-    key_file = tmp_path / "key"
-    key_file.write_bytes(b"k" * 32)
-    key_file.chmod(0o600)
-    fill(make(home=str(tmp_path / "elsewhere"), key_file=str(key_file)), KEYS[:3])
+    key_file = write_key(tmp_path / "key")
+    fill(make(home=str(tmp_path / "elsewhere"), key_file=key_file), KEYS[:3])
     before = look()
-    exercise(make(read_only=True, key_file=str(key_file)))
+    exercise(make(read_only=True, key_file=key_file))
     assert look() == before
     assert not home.exists()
 
@@ -129,15 +129,16 @@ def test_nothing_changes_when_redis_is_away(make: StoreMaker, look: Callable[[],
 
 
 def test_bad_entries_are_refused_and_stay_where_they_are(
-    make: StoreMaker, look: Callable[[], object], home: Path, own_server: RedisServer, namespace: str
+    make: StoreMaker, look: Callable[[], object], home: Path, own_server: RedisServer
 ) -> None:
     # Given a bad file and, of another key, a bad value
-    fill(make(), KEYS[:3])
+    writer = make()
+    fill(writer, KEYS[:3])
     (file,) = home.glob(f"*/entries/*/{KEYS[0].digest}")
     file.write_bytes(b"rubbish")
     with own_server.client() as client:
-        client.set(f"poolrt:{{{namespace}}}:v:{KEYS[1].digest}", b"rubbish")
-        client.set(f"poolrt:{{{namespace}}}:v:{KEYS[3].digest}", b"rubbish")
+        client.set(schema_of(writer).value(KEYS[1].digest), b"rubbish")
+        client.set(schema_of(writer).value(KEYS[3].digest), b"rubbish")
     before = look()
     # When they are asked for
     with make(read_only=True) as store:
@@ -176,8 +177,9 @@ def test_what_it_makes_is_for_itself_and_counted_by_itself(make: StoreMaker) -> 
     assert calls == [1]
 
 
-def test_of_its_threads_one_creates(make: StoreMaker) -> None:
-    with make(read_only=True) as store, ThreadPoolExecutor(8) as pool:
+def test_of_its_threads_one_creates(make: StoreMaker, tmp_path: Path) -> None:
+    key_file = write_key(tmp_path / "key")
+    with make(read_only=True, key_file=key_file) as store, ThreadPoolExecutor(8) as pool:
         outcomes = list(pool.map(lambda _: store.fetch_or_create(KEYS[0], lambda: b"mine"), range(8)))
     assert sorted(outcome.source for outcome in outcomes).count("created") == 1
 
@@ -217,9 +219,9 @@ def test_without_a_key_it_makes_none_and_trusts_nothing(
     fill(make(home=str(tmp_path / "elsewhere")), KEYS[:1])
     before = look()
     with make(read_only=True) as store:
-        assert store.get(KEYS[1]) is None
-        with pytest.raises(KeyFileRefused, match="there is no such file"):
-            store.get(KEYS[0])
+        for key in KEYS[:2]:
+            with pytest.raises(KeyFileRefused, match="there is no such file"):
+                store.get(key)
     assert look() == before
 
 
@@ -300,7 +302,7 @@ def connection(url: str) -> Iterator[ReadOnlyConnection]:
 def test_its_connection_refuses_whatever_is_not_a_read(
     connection: ReadOnlyConnection, url: str, namespace: str, look: Callable[[], object]
 ) -> None:
-    tier = ReadOnlyTier(connection, namespace, Terms(1.0, 1.0), (10, 0))
+    tier = ReadOnlyTier(connection, Schema(namespace, "of a test"), Terms(1.0, 1.0), (10, 0))
     before = look()
     attempts: list[Callable[[], Any]] = [
         lambda: connection.command(unused, "SET", "a", "b"),

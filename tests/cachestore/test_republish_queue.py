@@ -13,6 +13,7 @@ from poolrt.cachestore import CacheStore, Key
 
 from ..drills.proxy import Proxy
 from .conftest import StoreMaker
+from .names import schema_of
 from .server import RedisServer
 from .waiting import SOON_S, wait_until
 
@@ -86,7 +87,7 @@ def test_an_entry_that_is_lost_at_the_end_of_its_creator_comes_back(
 
 def remove_from_books(server: RedisServer, store: CacheStore, key: Key) -> None:
     """Make Redis lose the bookkeeping of an entry, but not its value."""
-    prefix = f"poolrt:{{{store.options.namespace}}}"
+    prefix = schema_of(store).prefix
     with server.client() as client:
         client.zrem(f"{prefix}:z", key.digest)
         client.hincrby(f"{prefix}:s", "bytes", -int(client.hget(f"{prefix}:s", key.digest)))
@@ -108,7 +109,7 @@ def test_what_redis_has_dropped_for_capacity_does_not_come_back_in_the_place_of_
     assert newest == [key.digest for key in KEYS[10:20]]
     # Given a new life that has lost nothing
     with own_server.client() as client:
-        client.hset(f"poolrt:{{{here.options.namespace}}}:m", "run_id", "another")
+        client.hset(schema_of(here).meta, "run_id", "another")
     for _ in range(3):
         make_store(url=own_server.url).stats()
     assert digests(there) == newest
@@ -214,7 +215,7 @@ def test_publishing_takes_a_bounded_share_of_a_call(own_server: RedisServer, mak
         # When a process calls once for each of them
         for _ in owed:
             store.stats()
-            paid.append(client.zcard(f"poolrt:{{{store.options.namespace}}}:z"))
+            paid.append(client.zcard(schema_of(store).order))
         store.close()
     # Then every call has paid one, and left the rest to the next
     assert paid == [1, 2, 3, 4, 5, 6]

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from poolrt.cachestore import CacheStore
-from poolrt.cachestore.redis.schema import Schema
 
+from ..cachestore.names import write_key
 from ..cachestore.server import RedisServer
 from .actor import NAME_SIZE, Call, body_of, key_of
 from .ports import Port
-from .stage import AFTER_LEASE_S, BACK_S, CALL_S, NAMESPACE, Stage
+from .stage import AFTER_LEASE_S, BACK_S, CALL_S, Stage
 from .swarm import Swarm
 
 #: One creation in ten may be made twice when Redis fails in the middle.
@@ -155,13 +155,13 @@ def evicting(stage: Stage) -> None:
     store = stage.store(options)
     with server.client() as client:
         stage.expect(int(client.info("stats")["evicted_keys"]) > 0, "Redis has evicted nothing")
-        stage.outcome.in_redis.append(len(client.keys(f"{Schema(NAMESPACE).prefix}:v:*")))
+        stage.outcome.in_redis.append(len(client.keys(f"{stage.schema.prefix}:v:*")))
         # Enough memory from now on, so that nothing more vanishes while the books are compared.
         client.config_set("maxmemory", 0)
         for number, name in enumerate((b"s", b"m", b"z")):
             _await_tidy(stage, store, server)
             stage.check_books(store, server)
-            client.delete(f"poolrt:{{{NAMESPACE}}}:".encode() + name)
+            client.delete(f"{stage.schema.prefix}:".encode() + name)
             store.get_or_create(key_of(20_000 + number), lambda: b"one more")
     _await_tidy(stage, store, server)
     stage.check_books(store, server)
@@ -175,19 +175,17 @@ def tampered(stage: Stage) -> None:
     before = stage.store(stage.options(server.url, "before"))
     for number in range(scale.keys):
         before.get_or_create(key_of(number), lambda number=number: b"\0" * NAME_SIZE + body_of(number, scale.size))  # type: ignore[misc]
-    foreign_key = stage.folder / "foreign.key"
-    foreign_key.write_text(os.urandom(32).hex())
-    foreign_key.chmod(0o600)
-    forger = stage.store({**stage.options("unix:///no-server", "forger"), "key_file": str(foreign_key)})
+    foreign_key = write_key(stage.folder / "foreign.key")
+    forger = stage.store({**stage.options("unix:///no-server", "forger"), "key_file": foreign_key})
     damaged, forged = range(0, scale.keys, 5), range(1, scale.keys, 5)
     with server.client() as client:
         for number in damaged:
-            client.setrange(Schema(NAMESPACE).value(key_of(number).digest), 100 + number, b"\xff\x00\xff")
+            client.setrange(stage.schema.value(key_of(number).digest), 100 + number, b"\xff\x00\xff")
         for number in forged:
             digest = key_of(number).digest
             forger.get_or_create(key_of(number), lambda: b"\0" * scale.size)
             blob = next((stage.folder / "forger").glob(f"*/entries/*/{digest}")).read_bytes()
-            client.set(Schema(NAMESPACE).value(digest), blob)
+            client.set(stage.schema.value(digest), blob)
     options = stage.options(server.url)
     swarm = stage.swarm()
     actors = stage.crowd(swarm, options, shuffled=True)

@@ -5,7 +5,6 @@ Everything that a drill starts has ended at the end of its block, also when it f
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
 import tempfile
@@ -21,8 +20,10 @@ from typing import Any, Final, Self
 from poolrt.cachestore import CacheStore, Stats
 from poolrt.cachestore.redis.embedded import EmbeddedServer
 from poolrt.cachestore.redis.schema import Schema
+from poolrt.cachestore.signing import load_key
 from poolrt.cachestore.stats import TIERS
 
+from ..cachestore.names import write_key
 from ..cachestore.server import RedisServer
 from .actor import Call, Job
 from .fork_server import ForkServer
@@ -98,19 +99,28 @@ class Stage:
         """Do something at the end, whatever happens."""
         self._stack.callback(action)
 
+    @property
+    def key_file(self) -> Path:
+        """The signing key of all stores of this drill, whatever their home is."""
+        path = self.folder / "signing.key"
+        if not path.exists():
+            write_key(path)
+        return path
+
+    @property
+    def schema(self) -> Schema:
+        """The names of these stores in Redis."""
+        return Schema(NAMESPACE, load_key(str(self.key_file), make=False).fingerprint)
+
     def options(self, url: str | None, home: str = "home", **more: Any) -> dict[str, Any]:
         """Return options for stores of this drill; all have one signing key, whatever their home is."""
-        key_file = self.folder / "signing.key"
-        if not key_file.exists():
-            key_file.write_text(os.urandom(32).hex())
-            key_file.chmod(0o600)
         folder = self.folder / home
         if url is None:
             self._stack.callback(EmbeddedServer(str(folder / "redis")).down)
         return {
             "url": url,
             "home": str(folder),
-            "key_file": str(key_file),
+            "key_file": str(self.key_file),
             "namespace": NAMESPACE,
             "lease_s": self.scale.lease_s,
             **more,
@@ -212,7 +222,7 @@ class Stage:
 
     def misfits(self, server: RedisServer) -> list[str]:
         """Return in what Redis's bookkeeping does not fit its values."""
-        schema = Schema(NAMESPACE)
+        schema = self.schema
         with server.client() as client:
             values = {name.rpartition(b":")[2]: client.strlen(name) for name in client.keys(f"{schema.prefix}:v:*")}
             order = set(client.zrange(schema.order, 0, -1))

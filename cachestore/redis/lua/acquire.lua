@@ -1,4 +1,4 @@
--- Ask for the lease to create one entry. Needs: clock.
+-- Ask for the lease to create one entry. Needs: clock, life.
 --
 -- KEYS  1 <prefix>:v:<digest>          value
 --       2 <prefix>:l:<digest>          lease, hash: nonce, fence, owner, term (ms), expires (ms), limit (ms),
@@ -32,11 +32,12 @@ if lease[1] == ARGV[1] then return {'OWN', generation, revision, lease[2]} end
 if lease[1] then
   local left = lease_left(KEYS[2], lease[4], lease[5], now)
   if left > 0 then return {'WAIT', generation, revision, lease[2], left, lease[3], lease[1]} end
-  redis.call('HINCRBY', KEYS[4], 'takeovers', 1)
+  add(KEYS[4], 'takeovers', 1)
 end
 local fence = format_number(tick(KEYS[3]))
 local term, limit = tonumber(ARGV[2]), tonumber(ARGV[3])
 redis.call('HSET', KEYS[2], 'nonce', ARGV[1], 'fence', fence, 'owner', ARGV[5], 'term', term,
   'expires', format_number(now + math.min(term, limit)), 'limit', format_number(now + limit))
 redis.call('PEXPIRE', KEYS[2], term + ARGV[6])
+keep(KEYS[3])
 return {'OWN', generation, revision, fence}

@@ -1,4 +1,4 @@
--- Drop entries, and keep to the capacities.
+-- Drop entries, and keep to the capacities. Needs: life.
 --
 -- KEYS used by the caller: <order> sorted set digest -> tick of last use, <sizes> hash digest -> bytes and `bytes` ->
 -- their sum, <meta> hash with `entries`, `capacity`, `capacity_bytes`, <counters> hash with `evictions`. The values
@@ -13,6 +13,7 @@ local function drop(prefix, order, sizes, meta, digest)
   -- Not -size: Lua writes the negative zero of an unlisted entry as -0, which is no number for Redis.
   redis.call('HINCRBY', sizes, 'bytes', 0 - size)
   redis.call('HINCRBY', meta, 'entries', 0 - listed)
+  keep(sizes, meta)
 end
 
 local function capacities(meta, default_capacity, default_bytes)
@@ -35,6 +36,6 @@ local function evict(prefix, order, sizes, meta, counters, capacity, capacity_by
     drop(prefix, order, sizes, meta, digest)
     dropped[#dropped + 1] = digest
   end
-  if #dropped > 0 and counters then redis.call('HINCRBY', counters, 'evictions', #dropped) end
+  if #dropped > 0 and counters then add(counters, 'evictions', #dropped) end
   return dropped
 end

@@ -1,4 +1,4 @@
--- Synchronize generation and capacity between a node and Redis, and drop entries that no longer fit. Needs: evict.
+-- Synchronize generation and capacity between a node and Redis, and drop entries that no longer fit. Needs: life, evict.
 --
 -- KEYS  1 <prefix>:z  order    2 <prefix>:s  sizes    3 <prefix>:m  meta    4 <prefix>:c  counters
 -- ARGV  1 prefix  2 generation  3 revision  4 capacity, -1 unset  5 capacity in bytes, -1 unset
@@ -27,6 +27,7 @@ if clearing then
 else
   dropped = evict(ARGV[1], order, sizes, meta, counters, room, capacity_bytes, '', limit)
 end
+keep(meta, counters)
 local more = #dropped == limit and (clearing and 2 or 1) or 0
 local set = redis.call('HMGET', meta, 'capacity', 'capacity_bytes')
 return {more, generation, revision, set[1] or '-1', set[2] or '-1', unpack(dropped)}

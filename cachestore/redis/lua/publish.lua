@@ -1,4 +1,4 @@
--- Publish an uploaded value, end the lease and wake the waiting processes. Needs: clock, evict.
+-- Publish an uploaded value, end the lease and wake the waiting processes. Needs: clock, life, evict.
 --
 -- KEYS  1 <prefix>:u:<nonce>           uploaded value, expires
 --       2 <prefix>:v:<digest>          value
@@ -49,6 +49,7 @@ local function list(bytes)
   redis.call('HSET', sizes, digest, bytes)
   redis.call('HINCRBY', sizes, 'bytes', bytes - before)
   redis.call('HINCRBY', meta, 'entries', added)
+  keep(order, sizes, meta, repeats)
   return evict(ARGV[7], order, sizes, meta, counters, capacity, capacity_bytes, digest, 64)
 end
 
@@ -56,10 +57,14 @@ if redis.call('EXISTS', value) == 1 then
   local another = mark(upload)
   redis.call('UNLINK', upload)
   if redis.call('ZSCORE', order, digest) then
-    redis.call('HINCRBY', counters, 'duplicates', 1)
-    if another ~= mark(value) then remember(repeats, digest, redis.call('HGET', repeats, digest) or '', another) end
+    add(counters, 'duplicates', 1)
+    if another ~= mark(value) then
+      remember(repeats, digest, redis.call('HGET', repeats, digest) or '', another)
+      keep(repeats)
+    end
   elseif capacity > 0 and (capacity_bytes == 0 or size <= capacity_bytes) then
     -- Redis has evicted our list and not the value; the publication brings the value back into the list.
+    keep(value)
     return finish('ok', 'DUP', list(redis.call('STRLEN', value)))
   end
   return finish('ok', 'DUP')
@@ -68,7 +73,7 @@ if others then
   -- Under the lease, which ends with an entry or expires: there may never be one.
   remember(lease, 'repeats', held[4] or '', mark(upload))
   redis.call('UNLINK', upload)
-  redis.call('HINCRBY', counters, 'duplicates', 1)
+  add(counters, 'duplicates', 1)
   return {'LOST', generation, revision}
 end
 if generation ~= ARGV[3] or capacity == 0 then
@@ -81,12 +86,15 @@ if capacity_bytes > 0 and size > capacity_bytes then
   redis.call('PEXPIRE', value, life)
   return finish('ok', 'TRANSIENT')
 end
-redis.call('PERSIST', value)
-if not own then redis.call('HINCRBY', counters, 'late', 1) end
+keep(value)
+if not own then add(counters, 'late', 1) end
 if held[4] then
   local from, to = string.find(held[4], mark(value), 1, true)
   local marks = from and string.sub(held[4], 1, from - 1) .. string.sub(held[4], to + 1) or held[4]
-  if marks ~= '' then redis.call('HSET', repeats, digest, marks) end
+  if marks ~= '' then
+    redis.call('HSET', repeats, digest, marks)
+    keep(repeats)
+  end
   redis.call('HDEL', lease, 'repeats')
 end
 return finish('ok', own and 'OK' or 'LATE', list(size))

@@ -1,4 +1,4 @@
--- Remove one entry. Needs: evict.
+-- Remove one entry. Needs: life, evict.
 --
 -- KEYS  1 <prefix>:v:<digest>  value    2 <prefix>:z  order    3 <prefix>:s  sizes    4 <prefix>:m  meta
 -- ARGV  1 digest  2 prefix  3 last bytes of the value that is to go, '' for any

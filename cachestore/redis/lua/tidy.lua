@@ -1,5 +1,5 @@
 -- Reconcile the bookkeeping with the values, some entries at a time, and detect that Redis has lost data. Needs: clock,
--- evict.
+-- life, evict.
 --
 -- Redis loses keys by itself: a value, the order, the sizes or the meta hash when it evicts for want of memory; all of
 -- them with a FLUSHALL, or a restart without its files. Each call looks at some entries in the order of their use,
@@ -48,6 +48,7 @@ local now = now_ms()
 local since = now - tonumber(known[6] or '0')
 if not mending and since >= 0 and since < tonumber(ARGV[4]) then return answer(0) end
 redis.call('HSET', meta, 'looked', format_number(now))
+keep(meta)
 
 local from = known[7] and '(' .. known[7] or '-inf'
 local found = redis.call('ZRANGE', order, from, '+inf', 'BYSCORE', 'LIMIT', 0, ARGV[3], 'WITHSCORES')
@@ -60,10 +61,11 @@ for index = 1, #found, 2 do
     lost = lost + 1
   elseif tonumber(before or '-1') ~= size then
     redis.call('HSET', sizes, digest, size)
+    keep(sizes)
     redis.call('HINCRBY', sizes, 'bytes', size - tonumber(before or '0'))
   end
 end
-if lost > 0 then redis.call('HINCRBY', counters, 'evictions', lost) end
+if lost > 0 then add(counters, 'evictions', lost) end
 if #found == 2 * ARGV[3] then
   redis.call('HSET', meta, 'looked_to', found[#found])
   return answer((mending or lost > 0) and 1 or 0)

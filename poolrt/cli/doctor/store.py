@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import os
-import stat
 import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from poolrt.cachestore.errors import KeyFileRefused, StoreUnavailable
+from poolrt.cachestore.errors import KeyFileRefused, PathRefused, StoreUnavailable
 from poolrt.cachestore.options import StoreOptions
+from poolrt.cachestore.ownership import check_folders
 from poolrt.cachestore.redis.address import public_name
 from poolrt.cachestore.redis.breaker import CircuitBreaker
 from poolrt.cachestore.redis.connection import RedisConnection
 from poolrt.cachestore.redis.embedded import EmbeddedServer
 from poolrt.cachestore.redis.replies import unused
+from poolrt.cachestore.redis.schema import Schema
 from poolrt.cachestore.redis.server_binary import find_server
 from poolrt.cachestore.signing import load_key
 from poolrt.cli.report import bytes_text, seconds_text
@@ -39,7 +40,7 @@ def findings(settings: Settings) -> Iterator[Finding]:
         yield ok("cache", "read-only: writes neither Redis nor files; each process creates what is missing for itself")
     if options.capacity == 0:
         yield warn("cache", "turned off: its capacity is 0", "raise POOLRT_PRIMITIVE_CACHE_CAPACITY")
-    yield _home(Path(options.home), options.read_only)
+    yield _home(options)
     yield _key(options)
     if options.url is None:
         yield from _embedded(options)
@@ -47,19 +48,18 @@ def findings(settings: Settings) -> Iterator[Finding]:
         yield _server(options)
 
 
-def _home(home: Path, read_only: bool) -> Finding:
+def _home(options: StoreOptions) -> Finding:
+    home, read_only = Path(options.home), options.read_only
     present = next(folder for folder in (home, *home.parents) if folder.exists())
     if not present.is_dir() or not (read_only or os.access(present, os.W_OK | os.X_OK)):
         return fail("cache folder", f"{present} is not writable", "point POOLRT_HOME to a folder of your own")
     free = os.statvfs(present)
     seen = f"{home}{'' if present == home else ' (not there yet)'}, {bytes_text(free.f_bavail * free.f_frsize)} free"
-    status = present.stat()
-    if present == home and status.st_uid != os.geteuid():
-        return fail(
-            "cache folder", f"{seen}, owned by user {status.st_uid}", "point POOLRT_HOME to a folder of your own"
-        )
-    if present == home and stat.S_IMODE(status.st_mode) & 0o022:
-        return warn("cache folder", f"{seen}, others may write to it", f"chmod 700 {home}")
+    try:
+        check_folders(options)
+    except PathRefused as error:
+        seen, _, advice = str(error).rpartition("; ")
+        return fail("cache folder", seen, advice.removeprefix("run: "))
     return ok("cache folder", seen)
 
 
@@ -74,7 +74,8 @@ def _key(options: StoreOptions) -> Finding:
         key = load_key(path, make=False)
     except KeyFileRefused as error:
         return fail("signing key", str(error), "give a file of your own with mode 0600 and at least 16 random bytes")
-    return ok("signing key", f"{path}, id {key.id.hex()}")
+    prefix = Schema(options.namespace, key.fingerprint).prefix
+    return ok("signing key", f"{path}, id {key.id.hex()}, names in Redis begin with {prefix}")
 
 
 def _embedded(options: StoreOptions) -> Iterator[Finding]:

@@ -75,7 +75,7 @@ def test_books_that_do_not_fit_are_seen(monkeypatch: pytest.MonkeyPatch) -> None
         store = stage.store(stage.options(server.url))
         store.get_or_create(key_of(0), lambda: b"x")
         with server.client() as client:
-            client.hincrby("poolrt:{drill}:s", "bytes", 1)
+            client.hincrby(stage.schema.sizes, "bytes", 1)
         stage.check_books(store, server)
 
     monkeypatch.setitem(catalogue.DRILLS, "cook", cook)

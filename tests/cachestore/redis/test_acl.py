@@ -22,6 +22,7 @@ from poolrt.cachestore.redis import scripts
 from poolrt.cachestore.redis.schema import Schema
 
 from ..conftest import StoreMaker
+from ..names import schema_of
 from ..server import RedisServer
 from ..server_programs import VERSIONS, program_of
 
@@ -201,7 +202,8 @@ def test_a_reader_can_read_and_no_more(make: StoreMaker, guarded: GuardedServer,
         assert careless.fetch_or_create(KEYS[2], lambda: b"mine").source == "created"
         assert careless.stats()["degraded"] > 0
     with guarded.client() as client:
-        assert client.exists(Schema(NAMESPACE).value(KEYS[2].digest)) == 0
+        assert client.exists(schema_of(writer).value(KEYS[0].digest)) == 1
+        assert client.exists(schema_of(writer).value(KEYS[2].digest)) == 0
 
 
 def test_no_client_is_admitted_without_a_name(guarded: GuardedServer, make_store: StoreMaker) -> None:

@@ -21,6 +21,7 @@ from poolrt.cachestore.redis.schema import Schema
 
 from ...drills.ports import Port
 from ..conftest import StoreMaker
+from ..names import schema_of
 from ..server import RedisServer
 from ..server_programs import VERSIONS, program_of
 
@@ -143,7 +144,7 @@ def pair(make_cluster: Callable[[int, str], Cluster]) -> Cluster:
     fence=st.integers(0, 2**53),
 )
 def test_all_names_of_a_namespace_are_in_one_slot(namespace: str, digest: str, fence: int) -> None:
-    schema = Schema(namespace)
+    schema = Schema(namespace, "0123456789abcdef")
     single_names = [schema.value(digest), schema.upload(digest), schema.lease(digest), schema.wake(digest, fence)]
     names = [*schema.bookkeeping, *single_names]
     assert {key_slot(name.encode()) for name in names} == {key_slot(namespace.encode())}
@@ -216,7 +217,7 @@ def test_a_store_comes_back_to_the_node_that_it_was_given(
             time.sleep(0.05)
             store.stats()
     with right.client() as client:
-        assert client.exists(*(Schema(namespace).value(key.digest) for key in KEYS[:2])) == 2
+        assert client.exists(*(schema_of(store).value(key.digest) for key in KEYS[:2])) == 2
 
 
 def test_a_slot_without_a_node_costs_no_result(make_store: StoreMaker, tmp_path: Path) -> None:

@@ -273,7 +273,7 @@ def test_a_folder_of_another_user_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "redis"
     folder.mkdir()
     os.chown(folder, 12345, -1)
-    with pytest.raises(StoreUnavailable, match="not a folder of user"):
+    with pytest.raises(StoreUnavailable, match="belongs to user 12345, not to root"):
         EmbeddedServer(str(folder)).ensure()
 
 

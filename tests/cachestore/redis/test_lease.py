@@ -16,6 +16,7 @@ from poolrt.cachestore.node_state import NodeState
 from poolrt.cachestore.redis.breaker import CircuitBreaker
 from poolrt.cachestore.redis.connection import RedisConnection
 from poolrt.cachestore.redis.lease import Ended, Held, Off, Owned, Present, Publication, Published, Terms
+from poolrt.cachestore.redis.schema import Schema
 from poolrt.cachestore.redis.tier import RedisTier
 from poolrt.cachestore.stats import Sent
 
@@ -44,7 +45,8 @@ def make_tier(server: RedisServer, namespace: str) -> Iterator[MakeTier]:
 
     def make(term_s: float = 10.0, limit_s: float = 60.0, capacity: int = 100, capacity_bytes: int = 0) -> RedisTier:
         connection = RedisConnection(server.url, server.url, 0.5, CircuitBreaker())
-        made.append(RedisTier(connection, namespace, Terms(term_s, limit_s), (capacity, capacity_bytes)))
+        schema = Schema(namespace, "of a test")
+        made.append(RedisTier(connection, schema, Terms(term_s, limit_s), (capacity, capacity_bytes)))
         return made[-1]
 
     yield make

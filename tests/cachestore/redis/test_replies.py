@@ -17,6 +17,7 @@ from poolrt.cachestore.redis.replies import MalformedReply
 from poolrt.cachestore.redis.tier import _settled, _ticks, _tidied
 from tests.drills.proxy import Proxy
 
+from ..names import write_key
 from ..server import RedisServer
 
 D1, D2 = "a" * 64, "b" * 64
@@ -105,8 +106,7 @@ def test_damaged_replies_are_counted_and_nothing_but_the_stores_errors_leaves_it
     seed = random.SystemRandom().randrange(1 << 32)
     rng = random.Random(seed)
     options: dict[str, Any] = {"namespace": namespace, "io_timeout_s": 0.1, "lease_s": 1.0, "memory_bytes": 0}
-    (tmp_path / "key").write_bytes(bytes(range(32)))
-    (tmp_path / "key").chmod(0o600)
+    write_key(tmp_path / "key")
     with Proxy(redis_server.url.removeprefix("unix://"), damaged=damaged, seed=seed) as proxy:
         nodes = [
             CacheStore.connect(proxy.url, home=str(tmp_path / name), key_file=str(tmp_path / "key"), **options)

@@ -11,6 +11,7 @@ from poolrt.cachestore.redis import tier as room
 from poolrt.cachestore.redis.breaker import CircuitBreaker
 from poolrt.cachestore.redis.connection import RedisConnection
 from poolrt.cachestore.redis.lease import Terms
+from poolrt.cachestore.redis.schema import Schema
 from poolrt.cachestore.redis.tier import RedisTier
 
 from ..server import RedisServer
@@ -23,7 +24,7 @@ def tier(redis_server: RedisServer, namespace: str, monkeypatch: pytest.MonkeyPa
     """Return a tier that may tidy at any time."""
     monkeypatch.setattr(room, "_LOOK_INTERVAL_MS", 0)
     connection = RedisConnection(redis_server.url, redis_server.url, 0.5, CircuitBreaker())
-    tier = RedisTier(connection, namespace, Terms(10.0, 60.0), (1000, 0))
+    tier = RedisTier(connection, Schema(namespace, "of a test"), Terms(10.0, 60.0), (1000, 0))
     yield tier
     tier.close()
 

@@ -13,6 +13,9 @@ from pathlib import Path
 import pytest
 
 from poolrt.coordinator.listener import Listener
+from poolrt.errors import CoordinatorLost
+from poolrt.server import connect_socket
+from tests.other_user import ForeignServer, needs_root
 
 from ..pool.processes import wait_until
 
@@ -54,6 +57,28 @@ def test_a_listener_that_waits_for_its_folder_leaves_the_modes_of_other_files_al
         os.close(folder)
         waiting.join(30)
         made[0].close()
+
+
+@pytest.mark.parametrize("above", [False, True])
+def test_a_folder_where_another_user_could_exchange_the_socket_is_refused(tmp_path: Path, above: bool) -> None:
+    folder = tmp_path / "above" / "here"
+    folder.mkdir(parents=True)
+    bad = folder.parent if above else folder
+    bad.chmod(0o777)
+    with pytest.raises(PermissionError, match=f"{bad} is refused: its mode 0777 .*; run: chmod go-w {bad}$"):
+        Listener(str(folder / "s"))
+    assert os.listdir(folder) == []
+    # As /tmp, where only its owner can replace a file
+    bad.chmod(0o1777)
+    Listener(str(folder / "s")).close()
+
+
+@needs_root
+def test_a_client_sends_nothing_to_a_coordinator_of_another_user(tmp_path: Path) -> None:
+    with ForeignServer(tmp_path / "s", "SOCK_SEQPACKET", own=False) as server:
+        with pytest.raises(CoordinatorLost, match="belongs to another user: choose another socket"):
+            connect_socket(tmp_path / "s")
+        assert server.received() == 0
 
 
 def test_a_path_where_somebody_listens_is_refused_and_left_alone(tmp_path: Path) -> None:

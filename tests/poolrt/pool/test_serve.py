@@ -26,6 +26,7 @@ from poolrt.coordinator.state import CLIENT_LIMIT
 from poolrt.errors import CoordinatorLost
 from poolrt.server import connect_socket, stop_server
 from poolrt.workers.ipc.protocol import VERSION, Kind
+from tests.other_user import needs_root, run_as_other
 
 from .processes import BOUND_S, descendants, is_alive, relu_graph, wait_until
 
@@ -398,6 +399,25 @@ def _connects(path: Path) -> bool:
     except CoordinatorLost:
         return False
     return True
+
+
+@needs_root
+def test_a_client_of_another_user_is_disconnected_even_if_it_can_connect(server: tuple[int, Path]) -> None:
+    path = server[1]
+    modes = {place: place.stat().st_mode & 0o7777 for place in (path, path.parent)}
+    try:
+        path.chmod(0o666)
+        path.parent.chmod(0o711)
+        said = run_as_other(
+            "os.chdir(os.path.dirname(sys.argv[1])); drop(); sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); "
+            "sock.settimeout(10); sock.connect(os.path.basename(sys.argv[1])); print(sock.recv(100))",
+            str(path),
+        )
+    finally:
+        for place, mode in modes.items():
+            place.chmod(mode)
+    assert said == "b''\n"
+    assert _connects(path)
 
 
 def test_where_nobody_listens_there_is_a_clear_error(tmp_path: Path) -> None:

@@ -61,11 +61,11 @@ def test_a_home_that_is_a_file_fails(tmp_path: Path) -> None:
     assert _found(Settings(home=str(path)))["cache folder"].state is State.FAIL
 
 
-def test_a_home_that_others_may_write_to_is_a_warning(tmp_path: Path) -> None:
+def test_a_home_that_others_may_write_to_fails(tmp_path: Path) -> None:
     tmp_path.chmod(0o777)
     finding = _found(Settings(home=str(tmp_path)))["cache folder"]
-    assert finding.state is State.WARN
-    assert finding.advice == f"chmod 700 {tmp_path}"
+    assert finding.state is State.FAIL
+    assert finding.advice == f"chmod go-w {tmp_path}"
 
 
 @pytest.mark.parametrize(("content", "mode", "reason"), [(b"x" * 32, 0o644, "chmod 600"), (b"short", 0o600, "5")])

@@ -1,0 +1,125 @@
+"""Folders in which no other user can change or replace anything, checked as sshd does with `StrictModes`.
+
+Rule: each folder and link on the way from / belongs to this user or to root, and neither group nor others may write to
+a folder. A folder with the sticky bit, such as /tmp, may be on the way: there, only its owner can replace a folder.
+Root is no exception: root refuses the folders of other users.
+
+Guarantees: what has passed cannot be changed by another user afterwards, so a check is needed once in a process.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import TYPE_CHECKING, Final
+
+from .errors import PathRefused
+
+if TYPE_CHECKING:
+    from .options import StoreOptions
+
+#: Links that the kernel follows in one path.
+_MOST_LINKS: Final = 40
+_WRITABLE: Final = stat.S_IWGRP | stat.S_IWOTH
+
+
+def check_folders(options: StoreOptions) -> None:
+    """Raise PathRefused if another user can change the home, the namespace's folder or the embedded server's."""
+    check_folder(options.home)
+    for folder in (options.folder, options.server_folder) if options.url is None else (options.folder,):
+        try:
+            status = os.lstat(folder)
+        except OSError:
+            continue
+        if stat.S_ISLNK(status.st_mode):
+            check_folder(folder)
+        else:
+            _check_folder(folder, status, folder, sticky=False)
+        check_contents(folder)
+
+
+def check_folder(path: str, sticky: bool = False) -> None:
+    """Raise PathRefused if another user can change the folder `path`, or replace it; with `sticky` it may be as /tmp.
+
+    Links on the way are followed. The check ends without an error at a name that is missing or cannot be reached.
+    """
+    path = os.path.join(os.getcwd(), path)
+    names = path.split("/")[::-1]
+    at, links = "/", 0
+    try:
+        status = os.lstat(at)
+        _check_folder(at, status, path, sticky=True)
+        while names:
+            name = names.pop()
+            if name in ("", "."):
+                continue
+            here = os.path.join(at, name) if name != ".." else os.path.dirname(at)
+            status = os.lstat(here)
+            if stat.S_ISLNK(status.st_mode):
+                _check_owner(here, status)
+                links += 1
+                if links > _MOST_LINKS:
+                    return
+                target = os.readlink(here)
+                at = "/" if target.startswith("/") else at
+                names += target.split("/")[::-1]
+                status = os.lstat(at)
+                continue
+            _check_folder(here, status, path, sticky=True)
+            at = here
+    except OSError:
+        # Not there, or not to be reached: its user gets the same error, or makes it in a folder that has passed.
+        return
+    if status.st_mode & _WRITABLE and not sticky:
+        raise _writable(at, status, path)
+
+
+def check_contents(folder: str) -> None:
+    """Raise PathRefused if another user owns something in a folder, or can write to it; see `check_folder` for `folder`.
+
+    In a folder that only its owner can enter, modes do not matter: servers make files with the umask.
+    """
+    try:
+        closed = not os.stat(folder).st_mode & (stat.S_IXGRP | stat.S_IXOTH)
+        with os.scandir(folder) as items:
+            for item in items:
+                try:
+                    status = item.stat(follow_symlinks=False)
+                except FileNotFoundError:
+                    continue
+                _check_owner(item.path, status)
+                if status.st_mode & _WRITABLE and not closed and not stat.S_ISLNK(status.st_mode):
+                    raise _writable(item.path, status, item.path)
+    except OSError:
+        return
+
+
+def _check_folder(here: str, status: os.stat_result, path: str, sticky: bool) -> None:
+    _check_owner(here, status)
+    if status.st_mode & _WRITABLE and not (sticky and status.st_mode & stat.S_ISVTX):
+        raise _writable(here, status, path)
+
+
+def _check_owner(path: str, status: os.stat_result) -> None:
+    own = os.geteuid()
+    if status.st_uid not in (own, 0):
+        whom = f"user {own} or root" if own else "root"
+        raise PathRefused(
+            path,
+            f"it belongs to user {status.st_uid}, not to {whom}; name a folder of your own (POOLRT_HOME), "
+            f"or look at what it holds and run: chown -R {own} {_quoted(path)}",
+        )
+
+
+def _writable(here: str, status: os.stat_result, path: str) -> PathRefused:
+    mode = stat.S_IMODE(status.st_mode)
+    so = "" if os.path.normpath(path) == here else f", and so replace {path}"
+    return PathRefused(
+        here, f"its mode {mode:04o} lets group or others write to it{so}; run: chmod go-w {_quoted(here)}"
+    )
+
+
+def _quoted(path: str) -> str:
+    from shlex import quote
+
+    return quote(path)
