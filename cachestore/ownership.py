@@ -1,8 +1,9 @@
 """Folders in which no other user can change or replace anything, checked as sshd does with `StrictModes`.
 
 Rule: each folder and link on the way from / belongs to this user or to root, and neither group nor others may write to
-a folder. A folder with the sticky bit, such as /tmp, may be on the way: there, only its owner can replace a folder.
-Root is no exception: root refuses the folders of other users.
+a folder. On the way, and not at its end, may be a folder with the sticky bit, such as /tmp, where only its owner can
+replace a folder, and one that a user's own group may write to, as some distributions make all folders. Root is no
+exception: root refuses the folders of other users.
 
 Guarantees: what has passed cannot be changed by another user afterwards, so a check is needed once in a process.
 """
@@ -39,9 +40,10 @@ def check_folders(options: StoreOptions) -> None:
 
 
 def check_folder(path: str, sticky: bool = False) -> None:
-    """Raise PathRefused if another user can change the folder `path`, or replace it; with `sticky` it may be as /tmp.
+    """Raise PathRefused if another user can change the folder `path`, or replace it.
 
-    Links on the way are followed. The check ends without an error at a name that is missing or cannot be reached.
+    With `sticky`, `path` itself may be what only folders on the way may be otherwise. Links are followed. The check ends
+    without an error at a name that is missing or cannot be reached.
     """
     path = os.path.join(os.getcwd(), path)
     names = path.split("/")[::-1]
@@ -96,8 +98,23 @@ def check_contents(folder: str) -> None:
 
 def _check_folder(here: str, status: os.stat_result, path: str, sticky: bool) -> None:
     _check_owner(here, status)
-    if status.st_mode & _WRITABLE and not (sticky and status.st_mode & stat.S_ISVTX):
+    if status.st_mode & _WRITABLE and not (sticky and (status.st_mode & stat.S_ISVTX or _is_for_its_owner(status))):
         raise _writable(here, status, path)
+
+
+def _is_for_its_owner(status: os.stat_result) -> bool:
+    """Return whether only a group may write to a folder that has no member but the folder's owner."""
+    if status.st_mode & stat.S_IWOTH or status.st_uid == 0:
+        return False
+    import grp
+    import pwd
+
+    try:
+        owner, group = pwd.getpwuid(status.st_uid), grp.getgrgid(status.st_gid)
+    except KeyError:
+        return False
+    # The group that is made with an account has its name; to find all accounts of any other would take too long.
+    return owner.pw_gid == status.st_gid and owner.pw_name == group.gr_name and set(group.gr_mem) <= {owner.pw_name}
 
 
 def _check_owner(path: str, status: os.stat_result) -> None:

@@ -19,6 +19,9 @@ from tests.workers.own_process import python
 settings.register_profile("patient", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
 
+# Stores refuse the folders that tests make if a group may write to them.
+os.umask(0o022)
+
 
 def pytest_configure(config: pytest.Config) -> None:
     """Have the processes of this run share what they compile; those of pytest-xdist inherit this from the first."""

@@ -18,11 +18,11 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as 
 
 #: Begins every program, which imports as root: the other user may not reach the interpreter's files.
 _BEGIN: Final = f"""
-import encodings.idna, os, select, socket, sys
-def drop():
+import encodings.idna, os, select, shlex, socket, sys
+def drop(user={OTHER}, group={OTHER}):
     os.setgroups([])
-    os.setresgid({OTHER}, {OTHER}, {OTHER})
-    os.setresuid({OTHER}, {OTHER}, {OTHER})
+    os.setresgid(group, group, group)
+    os.setresuid(user, user, user)
 """
 _SERVE: Final = """
 path, kind, own = sys.argv[1], getattr(socket, sys.argv[2]), sys.argv[3] == "own"

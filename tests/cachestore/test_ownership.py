@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import grp
 import os
+import pwd
 import shlex
 import subprocess
 import tempfile
@@ -193,6 +195,42 @@ def test_a_user_with_a_file_of_known_content_cannot_have_root_accept_its_entries
         mend(caught.value)
         with pytest.raises(KeyFileRefused, match="it is a symbolic link"):
             store.get(KEY)
+
+
+@needs_root
+@pytest.mark.parametrize("mode", [0o770, 0o777], ids=oct)
+def test_a_users_own_group_may_write_on_the_way_but_not_to_the_home(mode: int) -> None:
+    groups = {group.gr_gid: group for group in grp.getgrall()}
+    own = [
+        user
+        for user in pwd.getpwall()
+        if user.pw_uid and (group := groups.get(user.pw_gid)) and (group.gr_name, group.gr_mem) == (user.pw_name, [])
+    ]
+    if not own:
+        pytest.skip("no account here has a group of its own")
+    user, member = own[0], own[-1]
+    with tempfile.TemporaryDirectory(prefix="poolrt-test-", dir="/tmp") as name:
+        above = Path(name) / "above"
+        home = above / "home"
+        home.mkdir(parents=True)
+        for place in (Path(name), above, home):
+            os.chown(place, user.pw_uid, user.pw_gid)
+        above.chmod(mode)
+
+        def check(path: Path) -> str:
+            return run_as_other(
+                "from poolrt.cachestore.ownership import check_folder; import grp, pwd; user, group, path = sys.argv[1:]\n"
+                "drop(int(user), int(group))\n"
+                "try:\n    check_folder(path)\n    print('passed')\n"
+                "except Exception as error:\n    print(error)",
+                *map(str, (user.pw_uid, user.pw_gid, path)),
+            )
+
+        assert ("passed" if mode == 0o770 else f"run: chmod go-w {above}") in check(home)
+        assert "run: chmod go-w" in check(above)
+        # Nor may a group of others, were it the group of another account
+        os.chown(above, user.pw_uid, member.pw_gid if member is not user else 0)
+        assert f"run: chmod go-w {above}" in check(home)
 
 
 def test_folders_are_looked_at_once_in_a_process(make_store: StoreMaker, filled: Path) -> None:
