@@ -14,7 +14,7 @@ from .memory import MemoryTier
 from .node import Node
 from .node_state import NodeState
 from .options import StoreOptions
-from .ownership import check_folders
+from .ownership import check_folder, check_folders
 from .signing import SigningKey, load_key
 from .single_flight import SingleFlight
 from .statistics_flusher import StatisticsFlusher
@@ -133,9 +133,10 @@ class Components:
     def _check_folders(self) -> None:
         """Check the folders once in a process: see `ownership` for why that holds."""
         options = self._options
-        if not options.read_only:
+        if not options.read_only and not os.path.isdir(options.folder):
+            check_folder(options.home)
             try:
-                # Before the check: another user could make what is missing in a folder such as /tmp.
+                # Before the second check: another user could make what is missing in a folder such as /tmp.
                 make_folder(options.folder)
             except OSError:
                 pass  # the node counts it

@@ -77,6 +77,15 @@ def test_a_home_that_others_can_write_to_is_refused_and_left_alone(
     assert store.get(KEY) == b"good"
 
 
+def test_nothing_is_made_in_a_home_that_is_refused(make_store: StoreMaker, home: Path) -> None:
+    home.mkdir()
+    home.chmod(0o777)
+    with pytest.raises(PathRefused, match="chmod go-w"):
+        make_store(url=None).get_or_create(KEY, lambda: b"x")
+    assert os.listdir(home) == []
+    home.chmod(0o755)
+
+
 @pytest.mark.parametrize("read_only", [False, True])
 @pytest.mark.parametrize("which", ["namespace", "redis", "parent"])
 def test_each_folder_on_the_way_is_looked_at(

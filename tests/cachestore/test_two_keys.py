@@ -159,6 +159,23 @@ def test_a_users_decisions_hold_for_the_users_own_entries(
         assert (store.size, store.capacity, store.stats()["forged"]) == (3, 1024, 0)
 
 
+def test_rights_for_one_key_exclude_every_other(user: MakeUser, own_server: RedisServer) -> None:
+    rights = schema_of(user("one")).acl_rule.split()
+    key = Key({"n": 1})
+    with own_server.client() as client:
+        client.execute_command("ACL", "SETUSER", "one", "on", ">secret", *rights)
+        url = own_server.url.replace("unix://", "unix://one:secret@")
+        with user("one", url=url) as store:
+            assert store.get_or_create(key, lambda: b"of one") == b"of one"
+            assert store.stats()["degraded"] == 0
+        with user("two", url=url) as store:
+            assert store.get_or_create(key, lambda: b"of two") == b"of two"
+            assert store.stats()["degraded"] > 0
+            assert client.keys(f"{schema_of(store).prefix}*") == []
+        with user("one", 9, url=url) as store:
+            assert store.get(key) == b"of one"
+
+
 def test_all_names_of_a_key_expire_unless_they_are_used(user: MakeUser, redis_server: RedisServer) -> None:
     # Given a store that has done whatever leaves something in Redis
     keys = [Key({"n": number}) for number in range(6)]

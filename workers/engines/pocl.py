@@ -18,6 +18,7 @@ import ctypes
 import fcntl
 import os
 import shutil
+import stat
 import struct
 import tempfile
 from collections.abc import Callable
@@ -114,9 +115,12 @@ def find_names(record: bytes, name: str, read: Callable[[int, int], bytes]) -> l
 
 def _sweep(folder: Path) -> None:
     try:
-        lock = os.open(folder / "alive", os.O_RDWR | os.O_CLOEXEC)
+        status = folder.lstat()
+        if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
+            return  # another user's, with a name like ours: what it holds may be anything, such as a link to a device
+        lock = os.open(folder / "alive", os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
-        return  # being made or removed by another process, or not ours
+        return  # being made or removed by another process
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         shutil.rmtree(folder, ignore_errors=True)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from poolrt.workers.engines.pocl import find_names, is_wrong, processor_name
+from tests.other_user import OTHER, needs_root
 
 from ..own_process import ROOT, python
 
@@ -71,6 +72,16 @@ def test_each_process_has_its_own_folder_and_removes_it(tmp_path: Path) -> None:
     assert first != second
     assert first.parent == tmp_path
     assert not list(tmp_path.iterdir())
+
+
+@needs_root
+def test_a_folder_of_another_user_is_not_swept(tmp_path: Path) -> None:
+    folder = tmp_path / f"poolrt-pocl-{os.getuid()}-x"
+    folder.mkdir()
+    (folder / "alive").touch()
+    os.chown(folder, OTHER, OTHER)
+    python(MAKE, {"TMPDIR": str(tmp_path)})
+    assert (folder / "alive").exists()
 
 
 def test_the_folder_of_a_killed_process_is_swept_and_that_of_a_living_one_is_not(tmp_path: Path) -> None:
