@@ -50,6 +50,8 @@ class Creator:
     idle_since: float = 0.0
     leaving: bool = False
     overdue: bool = False
+    #: Whether its exit is certain, because its fork server has exited.
+    doomed: bool = False
 
 
 class Creations:
@@ -64,7 +66,7 @@ class Creations:
         self._queue: list[Creation] = []  # cheapest first, so that the longest is popped
         self._numbers = numbers
         self._out = out
-        self._failed_starts = FailedStarts()
+        self._failed_starts = FailedStarts(FAILED_STARTS_LIMIT)
 
     @property
     def waiting(self) -> int:
@@ -131,10 +133,11 @@ class Creations:
         """Remove a creator that has exited: repeat its creation, or return it with the error for the waiting loads."""
         creator = self.creators.pop(number)
         if not creator.ready:
-            self._failed_starts.count(creator.failed_starts)
-            if self._failed_starts.in_a_row >= FAILED_STARTS_LIMIT:
+            self._failed_starts.count(creator.failed_starts, creator.doomed and not creator.overdue)
+            if self._failed_starts.excess >= 0:
+                failed = self._failed_starts.in_a_row
                 self._failed_starts.clear()
-                return [self._lost(c, self._never_started(c)) for c in list(self._queue)]
+                return [self._lost(c, self._never_started(c, failed)) for c in list(self._queue)]
         creation = creator.creation
         if creation is None:
             return []
@@ -190,10 +193,10 @@ class Creations:
         del self._wanted[creation.primitive.digest]
         return creation, error
 
-    def _never_started(self, creation: Creation) -> CreatorLost:
+    def _never_started(self, creation: Creation, failed: int) -> CreatorLost:
         label = creation.primitive.label
         text = (
-            f"creating {label}: {FAILED_STARTS_LIMIT} times in a row, creator processes exited while they started, or took "
+            f"creating {label}: {failed} times in a row, creator processes exited while they started, or took "
             f"longer than {self.limits.start_s:g} s (the setting start_timeout_s)"
         )
-        return CreatorLost(text, label, FAILED_STARTS_LIMIT)
+        return CreatorLost(text, label, failed)

@@ -2,25 +2,45 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+#: Fork servers that may exit in a row while processes start from them: more than starts that fail by themselves, because
+#: whatever ends a fork server says nothing about what it forks. Another one is there within half a second.
+LOST_FORK_SERVERS_LIMIT: Final = 10
+
 
 class FailedStarts:
     """Counts failed starts. Processes that were spawned together may fail together, as their fork server did: that is one.
 
+    ``limit`` is the number that may fail in a row; starts that were lost with their fork server have a limit of their own.
     A process keeps the ``total`` at its spawn. Its failure counts if none has been counted since.
     """
 
-    def __init__(self) -> None:
-        self.in_a_row = 0
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
         self.total = 0
+        self._own = 0
+        self._with_fork_server = 0
 
-    def count(self, total_at_spawn: int) -> bool:
+    @property
+    def in_a_row(self) -> int:
+        """The number of failures since a process became ready."""
+        return self._own + self._with_fork_server
+
+    @property
+    def excess(self) -> int:
+        """The number of failures beyond the limit; negative before that is reached."""
+        return max(self._own - self.limit, self._with_fork_server - LOST_FORK_SERVERS_LIMIT)
+
+    def count(self, total_at_spawn: int, with_fork_server: bool = False) -> bool:
         """Count the failure of a process; return False if it belongs to an earlier failure."""
         if total_at_spawn != self.total:
             return False
         self.total += 1
-        self.in_a_row += 1
+        self._own += not with_fork_server
+        self._with_fork_server += with_fork_server
         return True
 
     def clear(self) -> None:
         """Note that a process has become ready."""
-        self.in_a_row = 0
+        self._own = self._with_fork_server = 0

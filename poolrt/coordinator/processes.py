@@ -46,6 +46,8 @@ class _Child:
     pid: int = 0
     pidfd: int = -1
     kill_on_fork: bool = False
+    #: The fork server that forks it.
+    server: _ForkServer | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -61,13 +63,15 @@ class _ForkServer:
     #: Children that were requested and are not forked yet, in this order.
     expected: dict[int, None] = field(default_factory=dict)
     gone: bool = False
+    #: Whether it was killed because it did not answer.
+    overdue: bool = False
 
 
 class Processes:
     """Starts and ends processes. ``watch(fd, action)`` calls ``action`` whenever ``fd`` is readable; ``unwatch(fd)`` stops it.
 
     ``connected(number, channel)`` is called with the connection to a new process, ``exited(number)`` after its exit, and
-    ``doomed(numbers)`` when the kernel kills processes because their fork server has exited.
+    ``doomed(numbers)`` when processes exit, or are not forked, because their fork server has exited.
     ``numbers`` yields unused numbers. Preloading a fork server may take ``start_s`` seconds.
     """
 
@@ -175,6 +179,7 @@ class Processes:
         return preloaded
 
     def _request(self, server: _ForkServer, number: int) -> None:
+        self._children[number].server = server
         if server.gone:
             self._reap(number)
         else:
@@ -287,6 +292,8 @@ class Processes:
         self._preloading_fails = threads > 1  # forking it would risk a hang
         waiting = [*preloaded.waiting]
         preloaded.waiting.clear()
+        for number in waiting:
+            self._children[number].server = None
         self._end(preloaded)
         for number in waiting:
             try:
@@ -314,8 +321,11 @@ class Processes:
             self._plain = None
             os.kill(server.pid, signal.SIGKILL)
             os.waitpid(server.pid, 0)
-            self._doomed([number for number, child in self._children.items() if child.role == Role.WORKER.value])
-        for number in [*server.expected, *server.waiting]:
+        unforked = [*server.expected, *server.waiting]
+        lost = [number for number, child in self._children.items() if child.server is server]
+        # One that does not answer may never fork anything: that counts as failed starts.
+        self._doomed([number for number in lost if not server.overdue or number not in unforked])
+        for number in unforked:
             self._reap(number)
 
     def _under_way(self) -> Iterator[UnderWay]:
@@ -336,11 +346,14 @@ class Processes:
 
     def _kill_pid(self, pid: int) -> None:
         """Kill a process. Its pidfd reports the exit; for the fork server of workers its connection does."""
-        for child in self._children.values():
+        for number, child in self._children.items():
             if child.pid == pid and child.pidfd >= 0:
+                if self._preloaded is not None and self._preloaded.number == number:
+                    self._preloaded.overdue = True
                 _kill(child.pidfd)
                 return
         if self._plain is not None and self._plain.pid == pid:
+            self._plain.overdue = True
             os.kill(pid, signal.SIGKILL)
 
 

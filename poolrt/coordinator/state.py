@@ -126,10 +126,12 @@ class State:
         return self._take_instructions()
 
     def on_processes_doomed(self, numbers: list[int]) -> None:
-        """Give nothing more to workers whose exit is certain."""
+        """Give nothing more to workers whose exit is certain, and do not take the exit of a process for its own failure."""
         for number in numbers:
             if (worker := self.worker_set.workers.get(number)) is not None:
                 worker.doomed = True
+            elif (creator := self.creations.creators.get(number)) is not None:
+                creator.doomed = True
 
     def on_lowered(self, load: int, graph: LoweredGraph) -> list[Instruction]:
         """Continue a load whose graph has been lowered."""

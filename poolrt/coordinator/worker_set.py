@@ -84,7 +84,7 @@ class WorkerSet:
         self._numbers = numbers
         self._out = out
         self._fail = fail
-        self._failed_starts = FailedStarts()
+        self._failed_starts = FailedStarts(FAILED_STARTS_LIMIT)
         self._backing_off = False
         self._backing_off_since = 0.0
         #: `Leases.freed` when a run last found no memory.
@@ -135,8 +135,8 @@ class WorkerSet:
         self.lost += 1
         if worker.ready:
             self._backing_off = False  # its replacement may start
-        elif self._failed_starts.count(worker.failed_starts):
-            self._backing_off = self._failed_starts.in_a_row >= FAILED_STARTS_LIMIT
+        elif self._failed_starts.count(worker.failed_starts, worker.doomed and not worker.overdue):
+            self._backing_off = self._failed_starts.excess >= 0
         jobs = list(worker.jobs.values())
         if jobs:
             jobs[0].lost += 1
@@ -173,7 +173,7 @@ class WorkerSet:
             self._backing_off_since = now
             return
         shortest, longest = BACK_OFF_S
-        doubled = min(self._failed_starts.in_a_row - FAILED_STARTS_LIMIT, 10)
+        doubled = min(self._failed_starts.excess, 10)
         if now - self._backing_off_since >= min(longest, shortest * 2**doubled):
             self._backing_off, self._backing_off_since = False, now
             self.spawn_missing()

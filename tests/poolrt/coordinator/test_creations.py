@@ -5,8 +5,10 @@ from __future__ import annotations
 import itertools
 
 from poolrt.coordinator.creations import FAILED_STARTS_LIMIT, IDLE_S, LEAVE_S, LOST_LIMIT, Creations
+from poolrt.coordinator.failed_starts import LOST_FORK_SERVERS_LIMIT
 from poolrt.coordinator.instructions import HangUp, Instruction, Kill, PrimitiveToLoad, Role, Send, Spawn
 from poolrt.coordinator.watchdog import Limits
+from poolrt.errors import CreatorLost
 from poolrt.workers.ipc.protocol import Kind
 
 
@@ -90,6 +92,21 @@ def test_creators_that_die_at_birth_end_all_creations_with_an_error() -> None:
         assert not lost
         lost = [error.primitive for _, error in bench.creations.reap(spawn.peer)]
     assert sorted(lost) == ["primitive a", "primitive b"]
+    assert bench.creations.waiting == 0
+
+
+def test_creators_that_exit_with_their_fork_server_are_started_again_though_not_for_ever() -> None:
+    bench = _Bench(1)
+    bench.want("a")
+    lost: list[CreatorLost] = []
+    for _ in range(LOST_FORK_SERVERS_LIMIT):
+        bench.creations.schedule()
+        (spawn,) = [step for step in bench.out if isinstance(step, Spawn)]
+        bench.out.remove(spawn)
+        assert not lost
+        bench.creations.creators[spawn.peer].doomed = True
+        lost = [error for _, error in bench.creations.reap(spawn.peer)]
+    assert [error.attempts for error in lost] == [LOST_FORK_SERVERS_LIMIT]
     assert bench.creations.waiting == 0
 
 

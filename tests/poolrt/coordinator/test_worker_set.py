@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 
 from poolrt.arena import Allocator
+from poolrt.coordinator.failed_starts import LOST_FORK_SERVERS_LIMIT
 from poolrt.coordinator.instructions import Instruction, Kill, Role, Send, Spawn
 from poolrt.coordinator.jobs import Job, Model
 from poolrt.coordinator.leases import Leases
@@ -220,6 +221,53 @@ def test_workers_that_exit_together_while_they_start_count_as_one_failed_start()
     assert sum(worker.ready for worker in bench.worker_set.workers.values()) == 8
     assert bench.owner(job) is not None
     assert not bench.failed
+
+
+def test_fork_servers_that_exit_while_workers_start_do_not_count_as_workers_that_cannot_start() -> None:
+    # Given a run that waits while one fork server after the other exits with the workers that it starts
+    bench = _Bench(2)
+    job = bench.run(bench.model())
+    for worker in list(bench.worker_set.workers):
+        bench.worker_set.reap(worker)
+    for _ in range(LOST_FORK_SERVERS_LIMIT - 1):
+        spawned = [step.peer for step in bench.taken() if isinstance(step, Spawn)]
+        assert len(spawned) == 2
+        for worker in spawned:
+            bench.worker_set.workers[worker].doomed = True
+        for worker in spawned:
+            bench.worker_set.reap(worker)
+        bench.worker_set.dispatch()
+    # Then the next workers are started at once, and the run waits for them
+    assert not bench.failed
+    bench.come_up()
+    assert bench.owner(job) is not None
+
+
+def test_a_pool_backs_off_if_its_fork_servers_exit_again_and_again() -> None:
+    bench = _Bench(1)
+    job = bench.run(bench.model())
+    bench.worker_set.reap(next(iter(bench.worker_set.workers)))
+    for _ in range(LOST_FORK_SERVERS_LIMIT):
+        (spawn,) = [step for step in bench.taken() if isinstance(step, Spawn)]
+        bench.worker_set.workers[spawn.peer].doomed = True
+        bench.worker_set.reap(spawn.peer)
+    bench.worker_set.dispatch()
+    assert [(failed, type(error)) for failed, error in bench.failed] == [(job, WorkerLost)]
+    bench.worker_set.tick(0.5 * BACK_OFF_S[0])
+    assert not bench.out
+    bench.worker_set.tick(BACK_OFF_S[0])
+    assert len([step for step in bench.taken() if isinstance(step, Spawn)]) == 1
+
+
+def test_a_start_that_was_ended_because_it_took_too_long_counts_though_its_fork_server_exited_too() -> None:
+    bench = _Bench(1)
+    bench.worker_set.reap(next(iter(bench.worker_set.workers)))
+    for _ in range(FAILED_STARTS_LIMIT):
+        (spawn,) = [step for step in bench.taken() if isinstance(step, Spawn)]
+        worker = bench.worker_set.workers[spawn.peer]
+        worker.doomed = worker.overdue = True
+        bench.worker_set.reap(spawn.peer)
+    assert not bench.out
 
 
 def test_a_doomed_worker_gets_nothing_so_a_fork_servers_death_costs_a_run_one_loss() -> None:

@@ -151,6 +151,8 @@ def test_processes_that_are_not_forked_yet_when_their_fork_server_exits_are_repo
     os.kill(children(os.getpid())[-1], signal.SIGKILL)
     bench.turn_until(lambda: len(bench.exited) >= len(asked), "all are reported")
     assert sorted(bench.exited) == sorted(asked)
+    # And each as one that its fork server took with it
+    assert sorted(bench.doomed) == sorted(asked)
     assert is_alive(bench.ready(bench.spawn(Role.WORKER)))
     assert len(bench.exited) == len(asked)
 
