@@ -67,7 +67,7 @@ test: $(VENV)/.for-test ## run the tests, without the thorough tier (minutes)
 test-all: $(VENV)/.for-bench ## run every test, with the thorough tier
 	$(call run_tests,)
 
-drills: $(VENV)/.for-test ## run the store's fault drills in their long form and print one table (ARGS='--only NAME --rounds N --json --list')
+drills: $(VENV)/.for-test ## run the fault drills of store and pool and print one table (ARGS='--long --only NAME --rounds N --json --list')
 	@$(PY) -m tests.drills $(ARGS)
 
 bench: $(VENV)/.for-bench ## measure poolrt beside its rivals, print the ratios (ARGS=--short: once, on less work)

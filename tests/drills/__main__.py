@@ -1,4 +1,4 @@
-"""Run the drills: `python -m tests.drills [--only NAME]... [--rounds N] [--short] [--json] [--list]`.
+"""Run the drills: `python -m tests.drills [--only NAME]... [--rounds N] [--short | --long] [--json] [--list]`.
 
 Progress goes to standard error, the table (or one JSON object) to standard output. Exit status 0: every bound holds; 1: one
 is broken; 2: wrong usage.
@@ -10,20 +10,28 @@ import argparse
 import json
 import sys
 from dataclasses import replace
-from typing import Any
+from typing import Final
 
 from .catalogue import DRILLS, describe, play
 from .outcome import Outcome
-from .scale import LONG, SHORT
+from .scale import LONG, SHORT, USUAL
+
+#: The columns of the table.
+_HEADS: Final = (
+    "drill", "faults", "calls", "answered", "bad", "longest call", "back after", "no core for", "creations", "in Redis",
+    "took", "verdict",
+)  # fmt: skip
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Do what the command line says; return the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m tests.drills", description="Fault drills of the store.")
+    parser = argparse.ArgumentParser(prog="python -m tests.drills", description="Fault drills of store and pool.")
     parser.add_argument("--only", action="append", metavar="NAME", choices=list(DRILLS), help="this drill; repeatable")
     parser.add_argument("--rounds", type=_rounds, metavar="N", help="rounds of the drill without a fault")
     parser.add_argument("--repeat", type=_rounds, default=1, metavar="N", help="do each drill N times")
-    parser.add_argument("--short", action="store_true", help="the small numbers of the test suite")
+    size = parser.add_mutually_exclusive_group()
+    size.add_argument("--short", action="store_true", help="the small numbers of the test suite")
+    size.add_argument("--long", action="store_true", help="1,000 kills and 100,000 damaged graphs: hours")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--list", action="store_true", help="list the drills")
     chosen = parser.parse_args(arguments)
@@ -31,7 +39,7 @@ def main(arguments: list[str] | None = None) -> int:
         for name in DRILLS:
             print(f"{name:26}{describe(name)}")
         return 0
-    scale = SHORT if chosen.short else LONG
+    scale = SHORT if chosen.short else LONG if chosen.long else USUAL
     if chosen.rounds:
         scale = replace(scale, rounds=chosen.rounds)
     names = [name for name in chosen.only or DRILLS for _ in range(chosen.repeat)]
@@ -50,22 +58,24 @@ def main(arguments: list[str] | None = None) -> int:
 
 def table(outcomes: list[Outcome]) -> str:
     """Return the outcomes as one table."""
-    rows = [
-        ["drill", "creations", "bad values", "longest call", "no core for", "in Redis at the end", "took", "verdict"]
-    ]
+    rows: list[list[str]] = [[*_HEADS]]
     for one in outcomes:
-        cells: list[Any] = [
-            *(
+        rows.append(
+            [
                 one.drill,
-                _span(one.creations),
-                one.bad,
+                str(one.faults or "-"),
+                str(one.calls or "-"),
+                _percent(one),
+                str(one.bad),
                 f"{one.longest_s:.2f} s",
+                f"{one.back_s:.2f} s" if one.back_s else "-",
                 f"{one.noise_s:.2f} s",
+                _span(one.creations),
                 _span(one.in_redis),
-            ),
-            *(f"{one.seconds:.1f} s", one.verdict),
-        ]
-        rows.append([str(cell) for cell in cells])
+                f"{one.seconds:.1f} s",
+                one.verdict,
+            ]
+        )
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
@@ -75,6 +85,11 @@ def table(outcomes: list[Outcome]) -> str:
 def _remarks(outcome: Outcome) -> list[str]:
     skipped = [f"skipped: {outcome.skipped}"] if outcome.skipped else []
     return [*skipped, *outcome.notes, *(f"BROKEN: {bound}" for bound in outcome.broken)]
+
+
+def _percent(outcome: Outcome) -> str:
+    """Return the share of calls that were answered, rounded down: 100 % are all."""
+    return f"{1000 * outcome.answered // outcome.calls / 10:g} %" if outcome.calls else "-"
 
 
 def _span(numbers: list[int]) -> str:

@@ -1,4 +1,4 @@
-"""All drills by name, in the order in which they are done."""
+"""All drills by name, in the order in which they are done: those of the store, then those of the pool."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import os
 from collections.abc import Callable
 from typing import Final
 
-from . import creators, nodes, servers
+from . import creators, nodes, pool_clock, pool_graphs, pool_kills, pool_memory, servers, standalone
 from .outcome import Outcome
 from .scale import Scale
 from .stage import DrillSkipped, Stage
 from .swarm import DrillFailed
 
-DRILLS: Final[dict[str, Callable[[Stage], None]]] = {
+STORE: Final[dict[str, Callable[[Stage], None]]] = {
     "no fault": creators.no_fault,
     "kill creators": creators.kill_creators,
     "kill creators elsewhere": creators.kill_creators_elsewhere,
@@ -39,6 +39,19 @@ DRILLS: Final[dict[str, Callable[[Stage], None]]] = {
     "full disk": nodes.full_disk,
     "key file open to others": nodes.key_file,
 }
+POOL: Final[dict[str, Callable[[Stage], None]]] = {
+    "kill pool processes": pool_kills.kill_all_kinds,
+    "kill workers": pool_kills.kill_workers,
+    "kill pool with opencl": pool_kills.kill_on_device,
+    "fork server in a start": pool_kills.kill_fork_server_in_a_start,
+    "lose coordinator": pool_kills.lose_coordinator,
+    "function and full arena": pool_memory.function_beside_full_arena,
+    "wall clock jumps": pool_clock.wall_clock_jumps,
+    "mutated graphs": pool_graphs.mutate,
+    "mutated opencl graphs": pool_graphs.mutate_for_device,
+    "mutated model files": standalone.mutated_model_files,
+}
+DRILLS: Final = {**STORE, **POOL}
 
 
 def play(name: str, scale: Scale) -> Outcome:

@@ -1,4 +1,4 @@
-/* A wall clock that is off by the seconds in the file DRILL_CLOCK: preloaded into a redis-server. */
+/* A wall clock that is off by the seconds in the file DRILL_CLOCK: preloaded into a redis-server or a pool. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>

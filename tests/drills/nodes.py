@@ -116,7 +116,7 @@ def redis_clock(stage: Stage) -> None:
     scale = stage.scale
     clock = stage.folder / "clock"
     clock.write_text("0")
-    library = _compile_clock(stage)
+    library = compile_clock(stage)
     server = stage.server(environment={"LD_PRELOAD": str(library), "DRILL_CLOCK": str(clock)})
     swarm = stage.swarm()
     slow = [0, scale.keys // 3, 2 * scale.keys // 3]
@@ -165,13 +165,14 @@ def _mount_small(stage: Stage, home: Path) -> bool:
     return mounted
 
 
-def _compile_clock(stage: Stage) -> Path:
+def compile_clock(stage: Stage) -> Path:
+    """Return a library that, preloaded, lets a program's wall clock be off by the seconds in the file DRILL_CLOCK."""
     library = stage.folder / "clock.so"
     command = ["cc", "-shared", "-fPIC", "-o", str(library), str(_CLOCK_SOURCE), "-ldl"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_COMMAND_S, check=False)
     except FileNotFoundError:
-        raise DrillSkipped("no C compiler for the clock that is preloaded into redis-server") from None
+        raise DrillSkipped("no C compiler for the clock that is preloaded") from None
     if done.returncode:
-        raise DrillSkipped(f"the clock for redis-server does not compile: {done.stderr[-300:]}")
+        raise DrillSkipped(f"the clock that is preloaded does not compile: {done.stderr[-300:]}")
     return library

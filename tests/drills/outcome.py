@@ -10,6 +10,8 @@ from typing import Any
 class Outcome:
     """The result of one drill; times in seconds.
 
+    `faults` counts the kills, damaged messages or steps of a clock; `calls` those that clients made, and `answered` those
+    of them that got what they had asked for. `back_s` is the longest time from the last fault until everything was back.
     `creations` and `in_redis` are one number, or the least and the greatest of several rounds. `longest_s` is the longest
     call, without the caller's own creation; `noise_s` the longest wait of a ready process for a core, which is added to
     the bounds on calls. `broken` holds one sentence for each bound that was broken, `skipped` the reason
@@ -17,6 +19,10 @@ class Outcome:
     """
 
     drill: str
+    faults: int = 0
+    calls: int = 0
+    answered: int = 0
+    back_s: float = 0.0
     creations: list[int] = field(default_factory=list)
     bad: int = 0
     longest_s: float = 0.0

@@ -1,8 +1,8 @@
-"""How large a drill is: the short form of the test suite, and the long one."""
+"""How large a drill is: the short form of the test suite, the usual one, and the long one."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 
@@ -12,6 +12,8 @@ class Scale:
 
     `rounds` is how often the drill without a fault is run, `outage_s` how long a server is away or frozen, `hits` how
     many creators or servers are hit, `pause_s` the time between two calls where a run has to last through an outage.
+    `kills` is how many processes of a pool are killed, `mutations` how many damaged graphs it is sent, and how many
+    damaged model files are imported.
     """
 
     processes: int
@@ -23,11 +25,16 @@ class Scale:
     outage_s: float
     hits: int
     pause_s: float
+    kills: int
+    mutations: int
 
 
 SHORT: Final = Scale(
-    processes=5, keys=30, size=5_000, create_s=0.004, lease_s=1.0, rounds=2, outage_s=0.7, hits=2, pause_s=0.01
-)
-LONG: Final = Scale(
-    processes=16, keys=200, size=50_000, create_s=0.005, lease_s=2.0, rounds=20, outage_s=5.0, hits=4, pause_s=0.02
-)
+    processes=5, keys=30, size=5_000, create_s=0.004, lease_s=1.0, rounds=2, outage_s=0.7, hits=2, pause_s=0.01,
+    kills=8, mutations=40,
+)  # fmt: skip
+USUAL: Final = Scale(
+    processes=16, keys=200, size=50_000, create_s=0.005, lease_s=2.0, rounds=20, outage_s=5.0, hits=4, pause_s=0.02,
+    kills=200, mutations=3_000,
+)  # fmt: skip
+LONG: Final = replace(USUAL, kills=1_000, mutations=100_000)

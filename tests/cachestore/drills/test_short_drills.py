@@ -1,14 +1,14 @@
-"""Every fault drill with small numbers; `make drills` does them with large ones."""
+"""Every fault drill of the store with small numbers; `make drills` does them with large ones."""
 
 from __future__ import annotations
 
 import pytest
 
-from ...drills.catalogue import DRILLS, play
-from ...drills.scale import LONG, SHORT
+from ...drills.catalogue import STORE, play
+from ...drills.scale import SHORT, USUAL
 
 
-@pytest.mark.parametrize("name", DRILLS)
+@pytest.mark.parametrize("name", STORE)
 def test_the_short_drill_holds(name: str) -> None:
     outcome = play(name, SHORT)
     if outcome.skipped:
@@ -18,9 +18,9 @@ def test_the_short_drill_holds(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("name", DRILLS)
-def test_the_long_drill_holds(name: str) -> None:
-    outcome = play(name, LONG)
+@pytest.mark.parametrize("name", STORE)
+def test_the_usual_drill_holds(name: str) -> None:
+    outcome = play(name, USUAL)
     if outcome.skipped:
         pytest.skip(outcome.skipped)
     assert (outcome.broken, outcome.bad) == ([], 0)
