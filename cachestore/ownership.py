@@ -58,7 +58,7 @@ def check_folder(path: str, sticky: bool = False) -> None:
             here = os.path.join(at, name) if name != ".." else os.path.dirname(at)
             status = os.lstat(here)
             if stat.S_ISLNK(status.st_mode):
-                _check_owner(here, status)
+                _check_owner(here, status, path)
                 links += 1
                 if links > _MOST_LINKS:
                     return
@@ -89,7 +89,7 @@ def check_contents(folder: str) -> None:
                     status = item.stat(follow_symlinks=False)
                 except FileNotFoundError:
                     continue
-                _check_owner(item.path, status)
+                _check_owner(item.path, status, item.path)
                 if status.st_mode & _WRITABLE and not closed and not stat.S_ISLNK(status.st_mode):
                     raise _writable(item.path, status, item.path)
     except OSError:
@@ -97,7 +97,7 @@ def check_contents(folder: str) -> None:
 
 
 def _check_folder(here: str, status: os.stat_result, path: str, sticky: bool) -> None:
-    _check_owner(here, status)
+    _check_owner(here, status, path)
     if status.st_mode & _WRITABLE and not (sticky and (status.st_mode & stat.S_ISVTX or _is_for_its_owner(status))):
         raise _writable(here, status, path)
 
@@ -117,15 +117,17 @@ def _is_for_its_owner(status: os.stat_result) -> bool:
     return owner.pw_gid == status.st_gid and owner.pw_name == group.gr_name and set(group.gr_mem) <= {owner.pw_name}
 
 
-def _check_owner(path: str, status: os.stat_result) -> None:
+def _check_owner(here: str, status: os.stat_result, path: str) -> None:
     own = os.geteuid()
-    if status.st_uid not in (own, 0):
-        whom = f"user {own} or root" if own else "root"
-        raise PathRefused(
-            path,
-            f"it belongs to user {status.st_uid}, not to {whom}; name a folder of your own (POOLRT_HOME), "
-            f"or look at what it holds and run: chown -R {own} {_quoted(path)}",
-        )
+    if status.st_uid in (own, 0):
+        return
+    reason = f"it belongs to user {status.st_uid}, not to {f'user {own} or root' if own else 'root'}"
+    if os.path.normpath(path) == here:
+        mend = f"look at what it holds and run: chown -R {own} {_quoted(here)}"
+    else:
+        # Perhaps the whole home of a user: no command may be run on that without a thought.
+        reason, mend = f"{reason}, and leads to {path}", "name another one below folders of your own (POOLRT_HOME)"
+    raise PathRefused(here, f"{reason}; {mend}")
 
 
 def _writable(here: str, status: os.stat_result, path: str) -> PathRefused:

@@ -74,13 +74,13 @@ def test_a_folder_is_not_a_key(tmp_path: Path) -> None:
         load_key(str(tmp_path), make=True)
 
 
-@pytest.mark.parametrize("kind", ["link", "pipe", "device", "socket"])
+@pytest.mark.parametrize("kind", ["link", "link to nothing", "pipe", "device", "socket"])
 def test_what_is_not_a_plain_file_is_refused_without_a_wait(tmp_path: Path, kind: str) -> None:
     path, good = tmp_path / "key", tmp_path / "good"
     good.write_bytes(GOOD)
     good.chmod(0o600)
-    if kind == "link":
-        path.symlink_to(good)
+    if kind.startswith("link"):
+        path.symlink_to(good if kind == "link" else tmp_path / "none")
     elif kind == "pipe":
         os.mkfifo(path, 0o600)
     elif kind == "socket":
@@ -94,7 +94,9 @@ def test_what_is_not_a_plain_file_is_refused_without_a_wait(tmp_path: Path, kind
         except PermissionError:
             pytest.skip("devices cannot be made here")
     # In Linux a socket is no device or address that can be opened
-    reason = {"link": "symbolic link", "socket": "No such device or address"}.get(kind, "regular file")
+    reason = {"link": "symbolic link", "link to nothing": "symbolic link", "socket": "No such device or address"}.get(
+        kind, "regular file"
+    )
     with pytest.raises(KeyFileRefused, match=reason):
         load_key(str(path), make=True)
 

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 _DESCRIPTION: Final = """\
 Inspect, bound, verify, export or clear the shared kernel cache.
 
-Every action works on one namespace (POOLRT_NAMESPACE) of one server: the server at POOLRT_REDIS_URL, else this user's
-embedded server, which it starts if necessary. Counters cover all processes that ever used the namespace.
+Every action works on one namespace (POOLRT_NAMESPACE) and signing key (POOLRT_KEY_FILE) of one server: the server at
+POOLRT_REDIS_URL, else this user's embedded server, which it starts if necessary. Entries of other keys in the namespace are
+out of reach. Counters cover all processes that ever used the namespace with the key.
 """
 _EPILOG: Final = """\
 examples:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from poolrt.cachestore.redis.embedded import EmbeddedServer
+from poolrt.cachestore.signing import load_key
 from poolrt.cli.doctor.finding import Finding, State
 from poolrt.cli.doctor.store import findings
 from poolrt.settings import Settings
@@ -32,6 +33,12 @@ def test_an_empty_machine_is_healthy_and_the_checks_make_nothing(settings: Setti
     assert "made on first use" in found["signing key"].seen
     assert "not running" in found["embedded redis"].seen
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_begin_of_a_keys_names_in_redis_is_shown(settings: Settings) -> None:
+    (home := Path(settings.home)).mkdir()
+    fingerprint = load_key(str(home / "signing.key"), make=True).fingerprint
+    assert f"names in Redis begin with poolrt:{{default}}:{fingerprint}" in _found(settings)["signing key"].seen
 
 
 def test_the_findings_of_a_reader_name_what_it_does_not_make(settings: Settings, tmp_path: Path) -> None:
