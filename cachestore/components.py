@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import threading
+import warnings
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from .entry import EntryCodec
+from .errors import KeyFileNotMade, KeyFileRefused, NothingKept
 from .folders import make_folder
 from .limits import Limits
 from .memory import MemoryTier
@@ -15,7 +17,7 @@ from .node import Node
 from .node_state import NodeState
 from .options import StoreOptions
 from .ownership import check_folder, check_folders
-from .signing import SigningKey, load_key
+from .signing import SigningKey, load_key, process_key
 from .single_flight import SingleFlight
 from .statistics_flusher import StatisticsFlusher
 from .stats import Tally
@@ -39,6 +41,7 @@ class Components:
         self._options = options
         self._lock = threading.RLock()
         self._signing: SigningKey | None = None
+        self._keeps_nothing = False
         self._codec: EntryCodec | None = None
         self._seen: NodeState | None = None
         self._trusted = False
@@ -68,6 +71,10 @@ class Components:
             from .read_only import ReadOnlyCreator
 
             creator_type = ReadOnlyCreator
+        elif self.keeps_nothing():
+            from .read_only import KeylessCreator
+
+            creator_type = KeylessCreator
         return creator_type(self._options, self.limits, self.node, self.verification, self.codec, self.tally)
 
     @cached_property
@@ -107,15 +114,34 @@ class Components:
     def signing(self, make: bool = True) -> SigningKey:
         """Return the signing key, reading it the first time, or making it unless `make` is false or we are read-only.
 
-        Raises KeyFileRefused.
+        If the file of the home folder cannot be made, as on a full or read-only disk, the key is this process's own, with
+        a warning (NothingKept). Raises KeyFileRefused.
         """
         if self._signing is None:
             with self._lock:
                 if self._signing is None:
                     options = self._options
                     path = options.key_file or os.path.join(options.home, "signing.key")
-                    self._signing = load_key(path, make and not options.read_only)
+                    try:
+                        self._signing = load_key(path, make and not options.read_only)
+                    except KeyFileNotMade as error:
+                        if options.key_file is not None:
+                            raise
+                        self._keeps_nothing = True
+                        self._signing = process_key()
+                        text = (
+                            f"{error}; nothing that is created is kept: set POOLRT_HOME to a folder that can be written"
+                        )
+                        warnings.warn(text, NothingKept, stacklevel=2)
         return self._signing
+
+    def keeps_nothing(self) -> bool:
+        """Return whether this process has a signing key of its own, so that no other could use its entries."""
+        try:
+            self.signing()
+        except KeyFileRefused:
+            pass  # the first creation raises it
+        return self._keeps_nothing
 
     def state(self) -> NodeState:
         """Return the node's present state; forget entries in memory of an older one.

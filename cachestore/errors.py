@@ -43,6 +43,14 @@ class KeyFileRefused(StoreError):
         self.reason = reason
 
 
+class KeyFileNotMade(KeyFileRefused):
+    """There is no signing key file and none can be made. A store then has a key of its own and keeps nothing."""
+
+
+class NothingKept(UserWarning):
+    """A store cannot make its signing key file, so each process keeps what it creates to itself."""
+
+
 class EntryCorrupt(StoreError):
     """Bytes at rest are not an entry, or not the entry that was written. The store counts, removes and recreates it."""
 

@@ -127,5 +127,14 @@ class ReadOnlyCreator(SingleCreator):
         return None
 
 
+class KeylessCreator(SingleCreator):
+    """Create an entry for this process alone: no other has the key that it would be signed with."""
+
+    def obtain(self, key: Key, create: Create, deadline: float) -> Obtained:
+        """Return the entry's payload from `create`. Raises CreationFailed."""
+        self._tally.add("degraded")
+        return Obtained(self.create_uncached(create).payload, "created")
+
+
 def _leave(digest: str, bad: bytes) -> None:
     """Leave a bad entry where it is."""

@@ -18,7 +18,7 @@ from hmac import compare_digest
 from itertools import pairwise
 from typing import Final
 
-from .errors import KeyFileRefused, PathRefused
+from .errors import KeyFileNotMade, KeyFileRefused, PathRefused
 from .folders import make_folder
 from .ownership import check_folder
 
@@ -83,12 +83,18 @@ class SigningKey:
         return f"<SigningKey {self.id.hex()}>"
 
 
+def process_key() -> SigningKey:
+    """Return a new key that only this process has."""
+    return SigningKey(os.urandom(_NEW_KEY_BYTES))
+
+
 def load_key(path: str, make: bool) -> SigningKey:
     """Read the signing key in `path`; with `make`, make the file first if there is none.
 
     The material is the file's content without one line end at its end. Raises KeyFileRefused when the file is missing
     (and `make` is false), is not a regular file of ours or root's, is a link, is open to group or others, is too short,
-    too long or too regular, or is in a folder that another user can change.
+    too long or too regular, or is in a folder that another user can change; KeyFileNotMade when it cannot
+    be made.
     """
     try:
         check_folder(os.path.dirname(path), sticky=True)
@@ -102,6 +108,8 @@ def load_key(path: str, make: bool) -> SigningKey:
                 raise KeyFileRefused(path, f"there is no such file; {_NAME_ONE}") from None
             _make_key_file(path)
             continue
+        except NotADirectoryError as error:
+            raise KeyFileNotMade(path, f"it cannot be made: {error.strerror}") from error
         except OSError as error:
             if error.errno == errno.ELOOP:
                 raise KeyFileRefused(path, "it is a symbolic link; name the file itself, or remove the link") from None
@@ -151,6 +159,9 @@ def _make_key_file(path: str) -> None:
         try:
             os.write(descriptor, os.urandom(_NEW_KEY_BYTES).hex().encode() + b"\n")
             os.fsync(descriptor)
+        except BaseException:
+            os.unlink(draft)  # the disk is full
+            raise
         finally:
             os.close(descriptor)
         try:
@@ -161,4 +172,4 @@ def _make_key_file(path: str) -> None:
         finally:
             os.unlink(draft)
     except OSError as error:
-        raise KeyFileRefused(path, f"it cannot be made: {error.strerror or error}") from error
+        raise KeyFileNotMade(path, f"it cannot be made: {error.strerror or error}") from error

@@ -83,6 +83,13 @@ class CacheStore:
         """The options of the store."""
         return self._options
 
+    def keeps_nothing(self) -> bool:
+        """Return whether this process keeps what it creates to itself, because no signing key file can be made.
+
+        The first call makes the file, or warns (NothingKept).
+        """
+        return self._enter()[0].keeps_nothing()
+
     def get(self, key: Key) -> bytes | None:
         """Return the payload of a key, or None."""
         # For the class only: each store has its own `MemoryTier.reader` under this name.

@@ -169,6 +169,8 @@ class BackgroundThread:
     def _look_up(self, task: LookUp) -> dict[int, tuple[bytes, str]]:
         keys = self._keys.get(task.load, ())
         found = self._opened().get_many([keys[i] for i in task.primitives])
+        if None in found:
+            self._opened().keeps_nothing()  # prints the warning once; the creators, which find the same, do not
         return {i: (hit.value, hit.source) for i, hit in zip(task.primitives, found, strict=True) if hit is not None}
 
 

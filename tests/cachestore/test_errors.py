@@ -21,7 +21,7 @@ from poolrt.cachestore import (
     StoreReadOnly,
     StoreUnavailable,
 )
-from poolrt.cachestore.errors import StoreFull
+from poolrt.cachestore.errors import KeyFileNotMade, StoreFull
 
 ERRORS = [
     StoreError("something"),
@@ -29,6 +29,7 @@ ERRORS = [
     StoreFull("redis://host", "OOM"),
     KeyFileRefused("/a/key", "its mode"),
     PathRefused("/a/folder", "its mode"),
+    KeyFileNotMade("/a/key", "it cannot be made"),
     EntryCorrupt("ab" * 32, "short"),
     EntryForged("ab" * 32, "0011"),
     BundleCorrupt("/a/bundle", "short"),

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from poolrt.cachestore import KeyFileRefused
+from poolrt.cachestore import CacheStore, Key, KeyFileRefused
+from poolrt.cachestore.errors import NothingKept
 from poolrt.cachestore.signing import SigningKey, load_key
 
 #: A key with enough variety.
@@ -155,3 +156,28 @@ def test_one_line_end_does_not_belong_to_the_key(tmp_path: Path, end: bytes) -> 
 
 def test_a_key_does_not_show_itself() -> None:
     assert "secret" not in repr(SigningKey(b"secret" * 6))
+
+
+def test_without_a_file_for_the_key_a_store_works_and_keeps_nothing(tmp_path: Path) -> None:
+    # Given a home folder in which nothing can be made
+    (tmp_path / "home").write_text("a file")
+    options = {"home": str(tmp_path / "home"), "redis_server": "/nonexistent"}
+    key = Key({"name": "x"})
+    with CacheStore.connect(**options) as store:
+        # When something is created, then it is there for this store, with one warning
+        with pytest.warns(NothingKept, match=r"it cannot be made: Not a directory; nothing that is created is kept"):
+            assert store.get_or_create(key, lambda: b"value") == b"value"
+        assert store.get_or_create(key, pytest.fail) == b"value"
+        assert store.keeps_nothing()
+    # And for no other
+    with CacheStore.connect(**options) as store, pytest.warns(NothingKept):
+        assert store.get_or_create(key, lambda: b"another") == b"another"
+
+
+def test_a_named_key_file_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "file" / "key"
+    path.parent.write_text("a file")
+    with CacheStore.connect(home=str(tmp_path / "home"), key_file=str(path), redis_server="/nonexistent") as store:
+        with pytest.raises(KeyFileRefused, match="it cannot be made"):
+            store.get_or_create(Key({"name": "x"}), lambda: b"value")
+        assert not store.keeps_nothing()

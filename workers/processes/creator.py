@@ -6,14 +6,17 @@ starts creators as programs (`compiler_pool`); those have no store, and return t
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import signal
 import socket
 import sys
 import time
+import warnings
 from typing import Any
 
 from poolrt.cachestore import CacheStore, CreationFailed
+from poolrt.cachestore.errors import NothingKept
 from poolrt.cachestore.portable_error import describe_exception
 
 from ..implementations.primitive_desc import PrimitiveDesc
@@ -28,6 +31,7 @@ from .parent_death_signal import detach_streams
 def main(sock: socket.socket, descriptors: list[int], options: dict[str, Any]) -> None:
     """Create primitives for a coordinator until it closes the connection."""
     set_verbose(options["verbose"])
+    warnings.simplefilter("ignore", NothingKept)  # the coordinator prints it
     with CacheStore.connect(**options["store"]) as store:
         serve(Channel(sock), store)
 
@@ -75,5 +79,6 @@ def _create(store: CacheStore | None, creator: PrimitiveCreator, message: Messag
 if __name__ == "__main__":
     # The asking process handles an interruption from the terminal.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    faulthandler.enable(2)
     detach_streams()
     serve(Channel(socket.socket(fileno=int(sys.argv[1]))), None)
