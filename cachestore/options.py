@@ -49,6 +49,10 @@ class StoreOptions:
                 f"namespace {self.namespace!r} is not usable: 1 to 64 of A-Z a-z 0-9 _ . - not beginning with . or -, "
                 f"and not {' or '.join(_RESERVED)}"
             )
+        for name in ("home", "key_file"):
+            path = getattr(self, name)
+            if path is not None and ("\0" in path or any("\ud800" <= letter <= "\udfff" for letter in path)):
+                raise ValueError(f"{name} {path!r} is not usable: expect UTF-8 text without NUL")
         if self.capacity < 0 or self.capacity_bytes < 0:
             raise ValueError(f"capacities: expect 0 or more, got {self.capacity} entries, {self.capacity_bytes} bytes")
         if self.server_idle_s < 0:

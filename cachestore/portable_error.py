@@ -74,4 +74,9 @@ def describe_exception(error: BaseException) -> tuple[str, str, str]:
         from traceback import format_exception
 
         log = "".join(format_exception(error))
-    return type(error).__qualname__, str(error), log[-_LOG_TAIL:]
+    return type(error).__qualname__, sendable(str(error)), sendable(log[-_LOG_TAIL:])
+
+
+def sendable(text: str) -> str:
+    """Return a text that UTF-8 can encode: paths that are not UTF-8 have surrogates, which become their escapes."""
+    return text.encode("utf-8", "backslashreplace").decode()

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 import dill
 import msgpack
 
-from poolrt.workers.ipc.channel import Message
+from poolrt.workers.ipc.channel import ESCAPES, Message
 from poolrt.workers.ipc.protocol import Kind
 
 from .client import Request
@@ -37,7 +37,9 @@ class Functions:
     def submit(self, fn: Callable[..., T], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Future[T]:
         """Call a function in a worker; see `Pool.submit`."""
         client = self._session.client
-        payload = msgpack.packb([[place for place in sys.path if place], dill.dumps((fn, args, dict(kwargs)))])
+        payload = msgpack.packb(
+            [[place for place in sys.path if place], dill.dumps((fn, args, dict(kwargs)))], unicode_errors=ESCAPES
+        )
         if not client.in_own_thread:
             client.wait_while(lambda: self._under_way >= IN_FLIGHT)
         future: Future[T] = Future()

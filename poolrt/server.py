@@ -33,9 +33,10 @@ def connect_socket(path: str | os.PathLike[str]) -> socket.socket:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", 0, 0))
         if credentials(sock)[1] != os.geteuid():
             raise CoordinatorLost(f"the coordinator at {place} belongs to another user: choose another socket")
-    except OSError as error:
+    except (OSError, ValueError) as error:
         sock.close()
-        raise CoordinatorLost(f"no coordinator listens at {place}: {error.strerror or error}") from error
+        reason = getattr(error, "strerror", None) or error
+        raise CoordinatorLost(f"no coordinator listens at {place}: {reason}") from error
     except CoordinatorLost:
         sock.close()
         raise

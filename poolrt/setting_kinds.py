@@ -14,15 +14,24 @@ KIB: Final = 1024
 _UNITS: Final[Mapping[str, int]] = {"": 1, "KIB": KIB, "MIB": KIB**2, "GIB": KIB**3}
 
 
+#: Numbers from here on do not fit into a message, nor into a call to the system.
+_TOO_LARGE: Final = 2**63
+
+
+def is_text(value: str) -> bool:
+    """Return whether a string is UTF-8 without NUL. Python decodes other bytes of paths to surrogates."""
+    return "\0" not in value and not any("\ud800" <= letter <= "\udfff" for letter in value)
+
+
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A string; a pattern, if there is one, must match in full."""
+    """A string of UTF-8 text without NUL, which no path may have; a pattern, if there is one, must match in full."""
 
     expected: str
     pattern: str = ""
 
     def parse(self, value: object) -> str:
-        if not isinstance(value, str) or (self.pattern and not re.fullmatch(self.pattern, value)):
+        if not isinstance(value, str) or not is_text(value) or (self.pattern and not re.fullmatch(self.pattern, value)):
             raise ValueError
         return value
 
@@ -58,20 +67,22 @@ class Integer:
         number = int(value) if isinstance(value, str) else value
         if isinstance(number, bool) or not isinstance(number, int) or number < self.low:
             raise ValueError
-        if self.high is not None and number > self.high:
+        if number > (_TOO_LARGE - 1 if self.high is None else self.high):
             raise ValueError
         return number
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """A number of bytes of at least ``low``: an integer, or text with the unit KiB, MiB or GiB."""
+    """A number of bytes from ``low`` to ``high`` (None: no bound): an integer, or text with the unit KiB, MiB or GiB."""
 
     low: int
+    high: int | None = None
 
     @property
     def expected(self) -> str:
-        return f"number of bytes >= {self.low}, as an integer or as text like '512 MiB'"
+        most = "" if self.high is None else f" and <= {self.high}"
+        return f"number of bytes >= {self.low}{most}, as an integer or as text like '512 MiB'"
 
     def parse(self, value: object) -> int:
         if isinstance(value, str):
@@ -79,7 +90,7 @@ class Size:
             if match is None or match[2].upper() not in _UNITS:
                 raise ValueError
             value = int(match[1]) * _UNITS[match[2].upper()]
-        return Integer(self.low).parse(value)
+        return Integer(self.low, self.high).parse(value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final
 
-from .setting_kinds import KIB, Choice, Flag, Integer, Kind, Seconds, Size, Text
+from .setting_kinds import KIB, Choice, Flag, Integer, Kind, Seconds, Size, Text, is_text
 
 
 class SettingsError(ValueError):
@@ -37,7 +37,7 @@ def _knob(default: Any, section: str, kind: Kind, env: str = "") -> Any:
     return field(default=default, metadata={"section": section, "kind": kind, "env": env})
 
 
-_PATH: Final = Text("path as text")
+_PATH: Final = Text("path as UTF-8 text without NUL")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class Settings:
     #: Engine that graphs run on where they name none.
     engine: str = _knob("cpu", "pool", Text("'cpu', 'opencl' or 'opencl:INDEX'", r"cpu|opencl(:[0-9]+)?"))
     #: Shared memory for tensors; pages are taken as they are touched.
-    arena_bytes: int = _knob(4 * KIB**3, "pool", Size(KIB**2))
+    arena_bytes: int = _knob(4 * KIB**3, "pool", Size(KIB**2, 64 * KIB**4))
     #: Most bytes that an ONNX model may compute from its constants while it is imported, beside its own data.
     constant_bytes: int = _knob(768 * KIB**2, "pool", Size(0))
     #: Longest that the coordinator, a worker, a creator or an OpenCL driver may take to come up.
@@ -122,7 +122,8 @@ class Settings:
         """Return the settings from arguments, environment, configuration file and defaults, in this order.
 
         An argument that is None counts as not given. ``config`` defaults to ``POOLRT_CONFIG``. Raises SettingsError,
-        naming source and key, for an unknown, ill-typed or out-of-range value and for an unreadable file.
+        naming source and key, for an unknown, ill-typed or out-of-range value, for an unreadable file, and if the user's
+        home folder is unknown or its path is not UTF-8.
         """
         env = os.environ if environ is None else environ
         values: dict[str, Any] = {}
@@ -139,7 +140,19 @@ class Settings:
             if value is not None:
                 plain = os.fspath(value) if isinstance(value, os.PathLike) else value
                 values[name] = _parse(_KNOBS[name].metadata["kind"], plain, "argument", name)
-        return cls(**values)
+        settings = cls(**values)
+        settings._check_home(env)
+        return settings
+
+    def _check_home(self, env: Mapping[str, str]) -> None:
+        remedy = "set POOLRT_HOME to a folder whose path is UTF-8"
+        try:
+            home = str(self.home_path)
+        except RuntimeError as error:
+            raise SettingsError("HOME", "", f"this user has no home folder: {remedy}") from error
+        if not is_text(home):
+            source = "XDG_CACHE_HOME" if env.get("XDG_CACHE_HOME") else "HOME"
+            raise SettingsError(source, "", f"the folder {home!r} is not UTF-8: {remedy}")
 
     @property
     def home_path(self) -> Path:
@@ -214,8 +227,10 @@ def _from_file(path: Path) -> dict[str, Any]:
             tables = tomllib.load(file)
     except OSError as error:
         raise SettingsError(str(path), "", f"cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise SettingsError(str(path), "", f"is not TOML: {error}") from error
+    except ValueError as error:
+        raise SettingsError(repr(str(path)), "", f"cannot be read: {error}") from error
     sections = sorted({section(name) for name in _KNOBS})
     values: dict[str, Any] = {}
     for table, entries in tables.items():

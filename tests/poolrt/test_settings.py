@@ -7,6 +7,7 @@ import sys
 import tomllib
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -179,3 +180,47 @@ def test_reading_settings_imports_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
     assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize("text", ["a\0b", "a\udcff"])
+@pytest.mark.parametrize("name", ["home", "key_file", "socket", "redis_server"])
+def test_a_path_that_is_no_text_is_refused(name: str, text: str) -> None:
+    with pytest.raises(SettingsError, match="expected path as UTF-8 text without NUL"):
+        Settings.load(environ={}, **{name: text})
+
+
+def test_a_home_folder_that_is_not_utf8_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setenv("HOME", "/tmp/h\udcff")
+    with pytest.raises(SettingsError, match=r"^HOME: the folder .* is not UTF-8: set POOLRT_HOME"):
+        Settings.load(environ={})
+    assert Settings.load(environ={}, home="/tmp/h").home_path == Path("/tmp/h")
+
+
+def test_a_user_without_a_home_folder_gets_the_remedy() -> None:
+    with pytest.raises(SettingsError, match="this user has no home folder: set POOLRT_HOME"):
+        Settings.load(environ={}, home="~nobody-of-that-name/x")
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "1 EiB", "4096", "text", str(2**62), str(2**80), "9" * 5000])
+def test_an_absurd_arena_is_refused(value: str) -> None:
+    with pytest.raises(SettingsError, match=r"^POOLRT_ARENA_BYTES: expected number of bytes >= 1048576 and <= "):
+        Settings.load(environ={"POOLRT_ARENA_BYTES": value})
+
+
+@pytest.mark.parametrize("name", ["capacity", "capacity_bytes", "memory_bytes", "files_bytes", "retries"])
+def test_a_number_that_no_message_can_hold_is_refused(name: str) -> None:
+    arguments: dict[str, Any] = {name: 2**63}
+    with pytest.raises(SettingsError):
+        Settings.load(environ={}, **arguments)
+
+
+def test_a_settings_file_whose_name_has_nul_is_refused() -> None:
+    with pytest.raises(SettingsError, match="cannot be read"):
+        Settings.load("a\0b", environ={})
+
+
+@pytest.mark.parametrize("path", ["a\0b", "a\udcff"])
+def test_a_store_refuses_a_path_that_is_no_text(path: str) -> None:
+    with pytest.raises(ValueError, match="expect UTF-8 text without NUL"):
+        StoreOptions(home=path)

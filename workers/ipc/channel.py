@@ -24,6 +24,8 @@ FRAME: Final = 64 * 1024
 MAX_MESSAGE: Final = 256 * 1024 * 1024
 #: Bytes that may wait for a peer that does not read; more is refused.
 MAX_QUEUED: Final = 2 * MAX_MESSAGE
+#: How msgpack encodes folders that a client sends to its own functions: their paths need not be UTF-8.
+ESCAPES: Final = "surrogateescape"
 #: File descriptors that may travel with one message.
 MAX_FDS: Final = 4
 

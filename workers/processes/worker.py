@@ -13,11 +13,11 @@ import traceback
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from poolrt.cachestore.portable_error import describe_exception
+from poolrt.cachestore.portable_error import describe_exception, sendable
 
 from ..desc.codec import decode, encode
 from ..engines.engine import Engine
-from ..ipc.channel import MAX_MESSAGE, Channel, ChannelClosed, Message
+from ..ipc.channel import ESCAPES, MAX_MESSAGE, Channel, ChannelClosed, Message
 from ..ipc.protocol import Kind, check_message
 from ..memory.arena_view import ArenaView
 from ..plans.execution_plan import ExecutionPlan
@@ -179,7 +179,7 @@ def _apply(message: Message) -> Message:
     token, payload = message[1:]
     process = os.getpid()
     try:
-        places, call = msgpack.unpackb(payload)
+        places, call = msgpack.unpackb(payload, unicode_errors=ESCAPES)
         sys.path.extend(place for place in places if place not in sys.path)
         function, args, kwargs = dill.loads(call)
         try:
@@ -193,7 +193,7 @@ def _apply(message: Message) -> Message:
                 f"the function returned {len(value)} bytes, more than {MAX_MESSAGE // 2}: return less, or use a graph"
             )
     except BaseException as error:  # noqa: BLE001 - SystemExit and KeyboardInterrupt of a user's function too
-        return [Kind.THREW, token, _pickle_exception(error), traceback.format_exc()]
+        return [Kind.THREW, token, _pickle_exception(error), sendable(traceback.format_exc())]
     return [Kind.ANSWER, token, value, "numba" in sys.modules]
 
 
