@@ -48,11 +48,20 @@ class Request:
 class Client:
     """The connection. It sends ``greeting`` first, and does not wait until the first answer is needed.
 
+    ``ending`` returns what is known of the coordinator's end once the connection has ended, as text.
     A coordinator that has started counts as lost if a wait sees no sign of life from it for ``silence_s`` seconds.
     """
 
-    def __init__(self, channel: Channel, greeting: list[Message], start_timeout_s: float, silence_s: float) -> None:
+    def __init__(
+        self,
+        channel: Channel,
+        greeting: list[Message],
+        start_timeout_s: float,
+        silence_s: float,
+        ending: Callable[[], str] = str,
+    ) -> None:
         self._channel = channel
+        self._ending = ending
         self._silence_s = silence_s
         #: Longest wait for a message before the coordinator's silence is looked at.
         self._look_s = silence_s / 4
@@ -232,7 +241,7 @@ class Client:
                     self._make_room()
                     self._channel.flush()
             except ChannelClosed as error:
-                self._lose(CoordinatorLost(f"the coordinator has exited ({error})"))
+                self._lose(CoordinatorLost(f"the coordinator has exited ({self._ending() or error})"))
                 self._check()
             except (ValueError, TypeError, OverflowError, ChannelFull) as error:
                 raise PoolRefused(f"a request cannot be sent: {error}") from error
@@ -316,7 +325,8 @@ class Client:
                 self._heard, self._asked = time.monotonic(), 0.0
                 self._take(message)
         except (ChannelClosed, MalformedMessage) as error:
-            self._lose(CoordinatorLost(f"the coordinator has exited ({error}); its lines on standard error say why"))
+            how = self._ending() or str(error)
+            self._lose(CoordinatorLost(f"the coordinator has exited ({how}); its lines on standard error say why"))
         except BaseException:
             if not channel.untouched:
                 # The interruption may have lost a message, and the thread that waits for it would wait for ever.
@@ -349,6 +359,10 @@ class Client:
             return
         request = self._requests.get(message[1])
         if request is None:
+            if kind is Kind.FAILED and self._welcome is None:
+                # The coordinator could not start; it has numbered no request so.
+                reason = error_from_wire(message[2])
+                self._lose(reason if isinstance(reason, PoolClosed) else CoordinatorLost(str(reason)))
             return
         if kind not in _INTERIM:
             with self._lock:

@@ -10,11 +10,14 @@ import select
 import signal
 import socket
 import sys
+import time
 
 from poolrt.workers.ipc.spawn import module_path, spawn_actions
 
 #: Seconds that a coordinator may take to end its processes and exit after its client has disconnected.
 _END_S = 3.0
+#: Seconds from the end of a coordinator's connection to its exit, if a signal has ended it: a large arena takes a while.
+_ENDING_S = 0.5
 
 
 class Coordinator:
@@ -25,6 +28,24 @@ class Coordinator:
     def __init__(self, pid: int) -> None:
         self.pid = pid
         self._owner = os.getpid()
+
+    def ending(self) -> str:
+        """Return the signal that has ended it, as text; empty if it has exited by itself or still runs."""
+        if not self.pid or self._owner != os.getpid():
+            return ""
+        until = time.monotonic() + _ENDING_S
+        try:
+            while (found := os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)) is None:
+                if time.monotonic() > until:
+                    return ""
+                time.sleep(0.005)
+        except ChildProcessError:
+            return ""  # another part of this process has waited for all its children
+        if found.si_code not in (os.CLD_KILLED, os.CLD_DUMPED):
+            return ""
+        from .coordinator.exits import describe_signal
+
+        return f"ended by {describe_signal(found.si_status, self.pid)}"
 
     def end(self) -> None:
         """Wait until it exits, which closing the connection makes it do; kill it if it takes too long."""
@@ -44,6 +65,11 @@ class Coordinator:
             os.waitpid(self.pid, 0)
         except ChildProcessError:
             pass  # as above
+        except BaseException:
+            # An interrupt: the kernel ends the coordinator's processes with it.
+            signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+            raise
         finally:
             self.pid = 0
             os.close(pidfd)

@@ -13,7 +13,6 @@ from poolrt.workers.ipc.protocol import Kind
 
 from .client import Client
 from .coordinator.configuration import Configuration
-from .errors import PoolError
 from .launch import Coordinator
 from .shared_memory import SharedMemory
 
@@ -31,8 +30,9 @@ class Session:
         greeting = [[Kind.CONFIGURE, Configuration.of(settings)._asdict()]] if coordinator is not None else []
         try:
             bounds = settings.start_timeout_s, settings.coordinator_timeout_s
-            self.client = Client(Channel(sock, accepts_fds=True), greeting, *bounds)
-        except PoolError:
+            ending = str if coordinator is None else coordinator.ending
+            self.client = Client(Channel(sock, accepts_fds=True), greeting, *bounds, ending)
+        except BaseException:
             sock.close()
             if coordinator is not None:
                 coordinator.end()
@@ -55,9 +55,11 @@ class Session:
 
     def close(self) -> None:
         """End the connection and the pool's own coordinator. May be repeated."""
-        self.client.close()
-        if self._coordinator is not None:
-            self._coordinator.end()
+        try:
+            self.client.close()
+        finally:
+            if self._coordinator is not None:
+                self._coordinator.end()
 
 
 def settings_for(sock: socket.socket, coordinator: Coordinator, load: Callable[[], Settings]) -> Settings:

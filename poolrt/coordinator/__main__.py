@@ -10,6 +10,9 @@ import sys
 gc.disable()
 
 if __name__ == "__main__":
-    from .entry import serve_client
-
+    try:
+        from .entry import serve_client
+    except (ImportError, MemoryError, OSError) as failure:
+        # Most often the memory is too small for the libraries.
+        sys.exit(f"poolrt: the coordinator could not start: {type(failure).__name__}: {failure}")
     sys.exit(serve_client(socket.socket(fileno=int(sys.argv[1]))))

@@ -129,8 +129,11 @@ class Creations:
         del self._wanted[creation.primitive.digest]
         return creation
 
-    def reap(self, number: int) -> list[tuple[Creation, CreatorLost]]:
-        """Remove a creator that has exited: repeat its creation, or return it with the error for the waiting loads."""
+    def reap(self, number: int, ending: str = "") -> list[tuple[Creation, CreatorLost]]:
+        """Remove a creator that has exited: repeat its creation, or return it with the error for the waiting loads.
+
+        ``ending`` names the signal that ended it, for the error.
+        """
         creator = self.creators.pop(number)
         if not creator.ready:
             self._failed_starts.count(creator.failed_starts, creator.doomed and not creator.overdue)
@@ -150,6 +153,7 @@ class Creations:
         text = f"creating {label} lost {creation.lost} processes"
         if creation.overdue < creation.lost:
             text += " (the compiler crashed, or memory ran out)"
+            text += f"; the last one was ended by {ending}" if ending and not creator.overdue else ""
         if creation.overdue:
             limit = f"{self.limits.creation_s:g} s (the setting creation_limit_s)"
             text += f"; {creation.overdue} of them were killed because creation took longer than {limit}"

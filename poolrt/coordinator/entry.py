@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import signal
 import socket
+import sys
+import warnings
 from typing import TYPE_CHECKING
 
 import poolrt.workers.processes.worker  # noqa: F401 - see serve_client
@@ -14,6 +17,7 @@ from poolrt.workers.processes.fork_server import start_fork_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import TextIO
 
     from poolrt.settings import Settings
 
@@ -25,21 +29,40 @@ _CONFIGURE_S = 30.0
 _ENDS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
+def print_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """Print a warning as one line, as all lines of a coordinator are. The arguments are those of `warnings.showwarning`."""
+    print(f"poolrt: warning: {message}", file=sys.stderr, flush=True)
+
+
 def serve_client(sock: socket.socket) -> int:
     """Serve the client at the other end of a socket until it disconnects; return the exit status."""
-    # Fork before there is a second thread. Both processes share the modules so far, and import the rest in parallel.
-    fork_server = start_fork_server(sock)
-    from .configuration import Configuration
-    from .loop import Loop
-
+    faulthandler.enable(2)
+    warnings.showwarning = print_warning
     channel = Channel(sock)
     try:
+        # Fork before there is a second thread. Both processes share the modules so far, and import the rest in parallel.
+        fork_server = start_fork_server(sock)
+        from .configuration import Configuration
+        from .loop import Loop
+
         message = channel.receive() if channel.wait(_CONFIGURE_S) else None
         if message is None or check_message(message) is not Kind.CONFIGURE:
             return 1
+        loop = Loop(Configuration(**message[1]), fork_server)
     except ChannelError:
         return 1
-    loop = Loop(Configuration(**message[1]), fork_server)
+    except Exception as error:  # noqa: BLE001 - the client gets the reason, whatever it is
+        from .start import report_failure
+
+        report_failure(channel, error)
+        return 1
     loop.add_client(sock)
     loop.run()
     return 0
@@ -53,6 +76,7 @@ def serve_path(
     ``listening`` is called with the configuration once clients can connect. Call this from the main thread of a process
     that has no other. Raises OSError if the path is in use or cannot be used.
     """
+    warnings.showwarning = print_warning
     fork_server = start_fork_server()
     from .configuration import Configuration
     from .listener import Listener

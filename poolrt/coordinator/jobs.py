@@ -50,6 +50,8 @@ class Job:
     #: Workers lost while they executed the job, and how many of them were killed because they took too long.
     lost: int = 0
     overdue: int = 0
+    #: For the error: the signal that ended the worker lost last, as a clause; empty if there was none.
+    ending: str = ""
     #: Runs that were started before it while it waited for memory.
     overtaken: int = 0
 

@@ -18,7 +18,6 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from poolrt.arena import make_arena
 from poolrt.cachestore.peer import credentials
 from poolrt.workers.ipc.channel import Channel, ChannelClosed, ChannelError
 from poolrt.workers.ipc.protocol import VERSION, Kind, check_message
@@ -28,6 +27,7 @@ from .configuration import Configuration
 from .instructions import HangUp, Instruction, Kill, Send, Spawn
 from .peers import STRANGER_LIMIT, Peer, open_pidfd
 from .processes import Processes
+from .start import open_arena
 from .state import State
 from .watchdog import Limits
 
@@ -60,8 +60,7 @@ class Loop:
         self._closings: deque[tuple[int, str]] = deque()
         self._unwatched: set[int] = set()
         self._stopping = False
-        self._arena_fd = make_arena(configuration.arena_bytes)
-        self._arena = mmap.mmap(self._arena_fd, 0, flags=mmap.MAP_SHARED)
+        self._arena_fd, self._arena = open_arena(configuration.arena_bytes)
         self._processes = Processes(
             fork_server,
             self._arena_fd,
@@ -246,7 +245,7 @@ class Loop:
             while self._on_readable(peer):
                 pass
             self._forget(number)
-        self._perform(self.state.on_process_exited(number))
+        self._perform(self.state.on_process_exited(number, self._processes.ending(number)))
 
     def _take_outcomes(self) -> None:
         for name, arguments in self._background.take():

@@ -23,6 +23,7 @@ from poolrt.workers.ipc.protocol import Kind, check_message
 from poolrt.workers.ipc.spawn import start_program
 
 from .configuration import thread_variables
+from .exits import CRASHES, describe_signal, signal_of_zombie
 from .instructions import Role
 from .watchdog import UnderWay, Watchdog
 
@@ -98,6 +99,8 @@ class Processes:
         self._exited = exited
         self._doomed = doomed
         self._children: dict[int, _Child] = {}
+        self._endings: dict[int, str] = {}
+        self._failures: set[str] = set()
         self._plain: _ForkServer | None = self._adopt(*first)
         self._preloaded: _ForkServer | None = None
         self._preloaded_idle_since = 0.0
@@ -116,6 +119,10 @@ class Processes:
             self._report_start_failure(number, error)
         else:
             self._request(server, number)
+
+    def ending(self, number: int) -> str:
+        """Return the signal that has ended a process, as text, while its exit is reported; empty for none."""
+        return self._endings.get(number, "")
 
     def kill(self, number: int, reason: str = "") -> None:
         """Kill a process and print the reason; one that is not forked yet is killed once it is."""
@@ -199,8 +206,14 @@ class Processes:
                 self._send_fork(server, number, theirs)
 
     def _report_start_failure(self, number: int, error: OSError) -> None:
-        print(f"poolrt: no {self._children[number].role} can be started: {error}", file=sys.stderr)
+        self._print_failure(f"no {self._children[number].role} can be started: {error}")
         self._reap(number)
+
+    def _print_failure(self, text: str) -> None:
+        """Print why a process could not be started, once until one could: the next attempts fail for the same reason."""
+        if text not in self._failures:
+            self._failures.add(text)
+            print(f"poolrt: {text}", file=sys.stderr)
 
     def _send_fork(self, server: _ForkServer, number: int, theirs: socket.socket) -> None:
         role = self._children[number].role
@@ -238,12 +251,14 @@ class Processes:
                 elif kind is Kind.BROKEN:
                     self._on_preloaded(server, threads=0)
                 elif kind is Kind.FORKED:
+                    # While the child is expected: without its descriptor, for which none may be free, it is ended and reaped.
+                    pidfd = server.channel.take_fd()
                     server.expected.pop(message[1], None)
-                    self._on_forked(message[1], message[2], server.channel.take_fd())
+                    self._on_forked(message[1], message[2], pidfd)
                     self._request_waiting(server)
                 elif kind is Kind.FORK_FAILED:
                     server.expected.pop(message[1], None)
-                    print(f"poolrt: {message[2]}", file=sys.stderr)
+                    self._print_failure(message[2])
                     self._reap(message[1])
                     self._request_waiting(server)
                 else:
@@ -256,6 +271,7 @@ class Processes:
         if child is None:
             os.close(pidfd)
             return
+        self._failures.clear()
         child.pid, child.pidfd = pid, pidfd
         self._watch(pidfd, lambda: self._on_exit(number))
         if child.kill_on_fork:
@@ -263,10 +279,16 @@ class Processes:
 
     def _on_exit(self, number: int) -> None:
         """Handle the exit of a process. Fork servers that have exited with it are noticed first: none is asked for another."""
+        child = self._children.get(number)
+        if child is not None and (ended := signal_of_zombie(child.pid)):
+            self._endings[number] = text = describe_signal(ended, child.pid)
+            if ended in CRASHES:
+                print(f"poolrt: {child.role} {child.pid} was ended by {text}", file=sys.stderr)
         for server in (self._plain, self._preloaded):
             if server is not None:
                 self._on_readable(server)
         self._reap(number)
+        self._endings.pop(number, None)
 
     def _reap(self, number: int) -> None:
         child = self._children.pop(number, None)

@@ -113,13 +113,13 @@ class State:
             self._out.append(Kill(number, str(error)))
         return self._take_instructions()
 
-    def on_process_exited(self, number: int) -> list[Instruction]:
-        """Handle the exit of a process, which can write to no slot any more."""
+    def on_process_exited(self, number: int, ending: str = "") -> list[Instruction]:
+        """Handle the exit of a process, which can write to no slot any more; ``ending`` is the signal that ended it, if any."""
         if number in self.worker_set.workers:
-            self.worker_set.reap(number)
+            self.worker_set.reap(number, ending)
             self.worker_set.dispatch()
         elif number in self.creations.creators:
-            for creation, error in self.creations.reap(number):
+            for creation, error in self.creations.reap(number, ending):
                 for load, _ in creation.waiting:
                     self.loads.fail(load, error)
             self.loads.schedule()

@@ -129,8 +129,11 @@ class WorkerSet:
             job.model.users -= 1
         return job
 
-    def reap(self, number: int) -> None:
-        """Remove a worker that has exited: spawn another, and repeat or fail the jobs in flight."""
+    def reap(self, number: int, ending: str = "") -> None:
+        """Remove a worker that has exited: spawn another, and repeat or fail the jobs in flight.
+
+        ``ending`` names the signal that ended it, for the error.
+        """
         worker = self.workers.pop(number)
         self.lost += 1
         if worker.ready:
@@ -141,6 +144,7 @@ class WorkerSet:
         if jobs:
             jobs[0].lost += 1
             jobs[0].overdue += worker.overdue
+            jobs[0].ending = f"; the last one was ended by {ending}" if ending and not worker.overdue else ""
         for job in reversed(jobs):
             self._retry(job)
         self.spawn_missing()
@@ -304,9 +308,11 @@ class WorkerSet:
         steps = job.model.steps if job.model else 0
         if job.kind is Kind.APPLY:
             text = f"{job.label}: the worker process that executed it was lost; functions are not repeated"
+            text += job.ending.replace("the last one", "it")
             return WorkerLost(text, job.label, steps, job.lost)
         of = f" (a model of {steps} steps)" if steps else ""
         text = f"{job.label}{of}: {job.lost} worker processes were lost one after the other while they executed it"
+        text += job.ending
         if job.overdue:
             name = "start_timeout_s" if job.kind is Kind.PROBE else "run_timeout_s"
             limit = self.limits.start_s if job.kind is Kind.PROBE else self.limits.run_s

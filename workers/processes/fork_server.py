@@ -12,6 +12,7 @@ are passed by the kernel, the answer is a pidfd, and the kernel kills a child wh
 from __future__ import annotations
 
 import atexit
+import faulthandler
 import gc
 import os
 import select
@@ -32,6 +33,8 @@ from .parent_death_signal import detach_streams, die_with_parent, reset_signals
 _ROLES: Final = {"worker": ".worker", "creator": ".creator", "preloaded": ".fork_server"}
 #: Seconds that children may take to exit by themselves when the fork server closes.
 _GRACE_S: Final = 0.5
+#: Milliseconds for which a child that has exited stays a zombie: the coordinator reads from it how it has ended.
+_REAP_MS: Final = 200
 
 #: The options of a role: values that msgpack carries.
 Options = dict[str, Any]
@@ -93,15 +96,20 @@ def serve(sock: socket.socket, *, report: bool = False) -> None:
     poll = select.poll()
     poll.register(channel, select.POLLIN)
     poll.register(wake_read, select.POLLIN)
+    unreaped = False
     gc.freeze()  # children share these pages until one writes to them
     try:
         if report:
             channel.send([Kind.READY, os.getpid(), len(os.listdir("/proc/self/task"))])
         while True:
-            for fd, _ in poll.poll():
+            events = poll.poll(_REAP_MS if unreaped else None)
+            if not events:
+                multiprocess.active_children()  # joins children that have exited
+                unreaped = False
+            for fd, _ in events:
                 if fd == wake_read:
                     os.read(wake_read, 4096)
-                    multiprocess.active_children()  # joins children that have exited
+                    unreaped = True
                 else:
                     while (message := channel.receive()) is not None:
                         _fork_child(channel, message, (wake_read, wake_write))
@@ -182,5 +190,6 @@ def _end_children(children: list[Any]) -> None:
 
 if __name__ == "__main__":
     # A coordinator that has threads starts this program: `python -m poolrt.workers.processes.fork_server DESCRIPTOR PARENT`.
+    faulthandler.enable(2)
     die_with_parent(int(sys.argv[2]))
     serve(socket.socket(fileno=int(sys.argv[1])))

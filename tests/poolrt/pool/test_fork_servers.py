@@ -20,7 +20,7 @@ from poolrt.arena import make_arena
 from poolrt.coordinator import processes as room
 from poolrt.coordinator.instructions import Role
 from poolrt.coordinator.processes import PRELOADED_IDLE_S, Processes, _start_fork_server
-from poolrt.workers.ipc.channel import Channel, ChannelClosed
+from poolrt.workers.ipc.channel import Channel, ChannelClosed, MalformedMessage
 from poolrt.workers.ipc.protocol import Kind
 
 from .processes import BOUND_S, below, children, is_alive, relu_graph, wait_until, workers_of
@@ -220,3 +220,16 @@ def test_a_fork_server_that_is_killed_while_workers_start_costs_no_result(
             x = np.ones((4, 8), np.float32)
             assert pool.load(relu_graph()).submit(x=x).result(BOUND_S)["y"].sum() == 32
             assert len(workers_of(pool)) == 8
+
+
+def test_a_child_whose_descriptor_does_not_arrive_is_reaped(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Given a process that has no free descriptor when the answer to a fork request arrives
+    def refuse(channel: Channel) -> int:
+        monkeypatch.undo()
+        raise MalformedMessage("a message came without its file descriptor")
+
+    monkeypatch.setattr(Channel, "take_fd", refuse)
+    number = bench.spawn(Role.WORKER)
+    # Then the child is reported as exited, and the next one starts
+    bench.turn_until(lambda: number in bench.exited, "the child is reported")
+    assert is_alive(bench.ready(bench.spawn(Role.WORKER)))

@@ -1,0 +1,64 @@
+"""A process that crashes is reported with the signal that ended it, and with its stack."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import poolrt
+from poolrt.coordinator.exits import describe_signal, signal_of_zombie
+from poolrt.errors import CoordinatorLost, WorkerLost
+
+
+def test_the_errors_of_lost_processes_name_the_signal(
+    settings: dict[str, Any], capfd: pytest.CaptureFixture[str]
+) -> None:
+    with poolrt.Pool(workers=1, threads=1, **settings) as pool:
+        coordinator = pool.stats()["pid"]
+        # When a function crashes its worker
+        with pytest.raises(WorkerLost, match=r"it was ended by SIGSEGV \(an invalid address\)"):
+            pool.submit(_crash).result()
+        # And when the coordinator is killed
+        os.kill(coordinator, signal.SIGKILL)
+        with pytest.raises(CoordinatorLost, match="ended by SIGKILL"):
+            pool.stats()
+    printed = capfd.readouterr().err
+    assert "Segmentation fault" in printed  # faulthandler's
+    assert "_crash" in printed or "_apply" in printed
+    assert "was ended by SIGSEGV" in printed
+
+
+def _crash() -> None:
+    import faulthandler
+
+    faulthandler._sigsegv()  # type: ignore[attr-defined]
+
+
+def test_the_signal_of_a_process_is_known_until_its_parent_waits_for_it() -> None:
+    pid = os.fork()
+    if not pid:
+        signal.pause()
+        os._exit(0)
+    assert signal_of_zombie(pid) == 0
+    os.kill(pid, signal.SIGTERM)
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    assert signal_of_zombie(pid) == signal.SIGTERM
+    os.waitpid(pid, 0)
+    assert signal_of_zombie(pid) == 0
+
+
+def test_a_core_file_is_named_if_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("resource.getrlimit", lambda limit: (0, 0))
+    assert describe_signal(signal.SIGBUS, 7) == "SIGBUS (memory that does not exist)"
+    monkeypatch.setattr("resource.getrlimit", lambda limit: (1 << 30, 1 << 30))
+    pattern = Path("/proc/sys/kernel/core_pattern").read_text(encoding="utf-8").strip()
+    named = (
+        "its core was passed to" if pattern.startswith("|") else f"core file {Path.cwd() if pattern[0] != '/' else ''}"
+    )
+    assert named in describe_signal(signal.SIGBUS, 7)
+    assert describe_signal(signal.SIGKILL, 7) == "SIGKILL"
+    assert describe_signal(0, 7) == ""
