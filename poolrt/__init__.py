@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
 
 from . import workers
 
+# `typing` would take most of the time of importing this module.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any, Final
+
     from poolrt.workers import *  # noqa: F403 - what `__all__` there lists, as below
 
     from . import errors

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
 
+TYPE_CHECKING = False  # see `poolrt/__init__.py`
 if TYPE_CHECKING:
+    from typing import Any, Final
+
     from .desc import Arg, MemoryDesc, PostOp, PrimitiveAttr, Quantisation
     from .engines.engine import Engine
     from .execution.memory import Memory

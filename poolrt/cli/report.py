@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from .streams import say
+
 
 class UsageError(Exception):
     """Wrong usage of a command: exit status 2. The message says what to write instead."""
@@ -20,6 +22,10 @@ class UsageError(Exception):
 
 class JobFailed(Exception):
     """The command was valid and its job failed: exit status 1. The message is the one-line reason."""
+
+
+class OutputFailed(Exception):
+    """Standard output cannot be written: exit status 1. The cause says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +36,10 @@ class Report:
 
     def say(self, line: str = "") -> None:
         """Print a line of the text result."""
-        print(line, file=sys.stderr if self.as_json else sys.stdout)
+        if self.as_json:
+            say(line)
+        else:
+            _print(line)
 
     def say_table(self, rows: Sequence[Sequence[str]], indent: str = "", right: frozenset[int] = frozenset()) -> None:
         """Print rows as aligned lines; see `table`."""
@@ -39,12 +48,27 @@ class Report:
 
     def remark(self, line: str) -> None:
         """Print a line that is no part of the result: progress, hints."""
-        print(line, file=sys.stderr)
+        say(line)
 
     def result(self, value: Mapping[str, Any]) -> None:
         """Print the result as JSON with ``--json``, else nothing."""
         if self.as_json:
-            print(json.dumps(_plain(value), allow_nan=False))
+            _print(json.dumps(_plain(value), allow_nan=False))
+
+    def flush(self) -> None:
+        """Write what was printed so far."""
+        try:
+            sys.stdout.flush()
+        except OSError as error:
+            raise OutputFailed(str(error)) from error
+
+
+def _print(line: str) -> None:
+    """Print a line of the result. Raises OutputFailed, so that no command takes the error for one of its own files."""
+    try:
+        print(line)
+    except OSError as error:
+        raise OutputFailed(str(error)) from error
 
 
 def _plain(value: Any) -> Any:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 import errno
-import sys
 from typing import TYPE_CHECKING, Final
 
-from poolrt.cli.main import add_common
+from poolrt.cli.command_line import add_common
 from poolrt.cli.numbers import positive
 from poolrt.cli.report import JobFailed, Report, bytes_text
 from poolrt.settings import Settings
@@ -57,8 +56,6 @@ def _execute(options: argparse.Namespace, settings: Settings, report: Report) ->
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
         return serve_path(path, settings, lambda configuration: _print_address(path, configuration, report))
-    except BrokenPipeError:
-        raise
     except OSError as error:
         raise JobFailed(_explain(path, error)) from error
 
@@ -80,7 +77,7 @@ def _print_address(path: Path, configuration: Configuration, report: Report) -> 
             "arena_bytes": configuration.arena_bytes,
         }
     )
-    sys.stdout.flush()
+    report.flush()
 
 
 def _explain(path: Path, error: OSError) -> str:

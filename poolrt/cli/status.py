@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from poolrt.cli.main import add_common
+from poolrt.cli.command_line import add_common
 from poolrt.cli.report import JobFailed, Report, bytes_text
 from poolrt.settings import Settings
 

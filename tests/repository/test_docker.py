@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from poolrt.cli.main import make_parser
+from poolrt.cli.command_line import make_parser
 from poolrt.settings import Settings, env_name
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from poolrt.cachestore import CacheStore, Key
-from poolrt.cli.main import make_parser
+from poolrt.cli.command_line import make_parser
 from poolrt.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]

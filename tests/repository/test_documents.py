@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from poolrt.cli.main import make_parser
+from poolrt.cli.command_line import make_parser
 from poolrt.settings import Settings, env_name
 
 ROOT = Path(__file__).resolve().parents[2]

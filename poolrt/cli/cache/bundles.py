@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from poolrt.cli.report import JobFailed, Report, UsageError, bytes_text
+from poolrt.cli.streams import say
 
 if TYPE_CHECKING:
     from poolrt.cachestore import CacheStore
@@ -70,10 +71,10 @@ class _Progress:
         """Print that `number` entries of `of` are done."""
         now = time.monotonic()
         if self._terminal:
-            print(f"\r{self._done} {number} of {of}", end="", file=sys.stderr, flush=True)
+            say(f"\r{self._done} {number} of {of}", end="")
             self._open = True
         elif now - self._printed >= _BETWEEN_LINES_S:
-            print(f"{self._done} {number} of {of}", file=sys.stderr, flush=True)
+            say(f"{self._done} {number} of {of}")
             self._printed = now
 
     def __enter__(self) -> _Progress:
@@ -81,4 +82,4 @@ class _Progress:
 
     def __exit__(self, *_: object) -> None:
         if self._open:
-            print(file=sys.stderr)
+            say("")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from poolrt.cli.cache import bundles
 from poolrt.cli.cache.explain import LAST, explain
 from poolrt.cli.cache.values import age_text, find_digest, readable, stored_key
-from poolrt.cli.main import add_common
+from poolrt.cli.command_line import add_common
 from poolrt.cli.numbers import positive
 from poolrt.cli.reach import reach
 from poolrt.cli.report import Report, UsageError, bytes_text, seconds_text

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterator
 from typing import Final
 
-from poolrt.cli.main import add_common
+from poolrt.cli.command_line import add_common
 from poolrt.cli.numbers import finite
 from poolrt.cli.report import Report, table
 from poolrt.settings import Settings, config_file, unknown_variables

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from poolrt.cli.main import add_common
+from poolrt.cli.command_line import add_common
 from poolrt.cli.numbers import finite, natural, positive
 from poolrt.cli.reach import reach
 from poolrt.cli.report import Report, UsageError, bytes_text, seconds_text

@@ -15,6 +15,9 @@ from typing import Any, BinaryIO, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from poolrt.cachestore.portable_error import sendable
+from poolrt.deferred_interrupts import deferred_interrupts
+
 from ..errors import ModelError
 from .detached import detach
 
@@ -47,7 +50,7 @@ class ModelFile:
     def name(self) -> str:
         """A name for the graph: the file's, or the graph's own."""
         if self.folder is not None:
-            return Path(self.label).stem
+            return sendable(Path(self.label).stem)
         name = self.proto.graph.name
         return name if name and isinstance(name, str) else "model"
 
@@ -62,8 +65,11 @@ class ModelFile:
 def onnx_package() -> ModuleType:
     """Import onnx. Raises ModelError that says how to get it."""
     try:
-        import onnx
+        with deferred_interrupts():  # protobuf's C code crashes when one interrupts the Python code that it calls
+            import onnx
     except ImportError as error:
+        if not isinstance(error, ModuleNotFoundError):
+            raise ModelError(f"the onnx package cannot be imported: {error}") from error
         raise ModelError("loading ONNX models needs the onnx package: pip install 'poolrt[onnx]'") from error
     return onnx
 

@@ -1,4 +1,4 @@
-"""The program `poolrt`: parse the command line, run one command, return an exit status.
+"""The command line: parse it, run one command, return an exit status.
 
 Status 0: done. 1: the job failed, with a one-line reason on standard error. 2: wrong usage. 130: interrupted.
 Only the chosen command's module is imported, so `poolrt --help` and a typing mistake answer at once.
@@ -9,15 +9,15 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
-import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import Final, NoReturn, cast
+from typing import Any, Final, NoReturn, cast
 
 from poolrt.settings import Settings, SettingsError
 from poolrt.version import VERSION
 
-from .report import JobFailed, Report, UsageError
+from .report import JobFailed, OutputFailed, Report, UsageError
+from .streams import discard_output, say
 
 #: Command -> (module of this package, one line for the list). Each module offers `configure(parser)` and `execute`.
 COMMANDS: Final[dict[str, tuple[str, str]]] = {
@@ -36,57 +36,50 @@ examples:
   poolrt serve --workers 4 &
   poolrt cache stats --json
 
-exit status: 0 done, 1 the job failed, 2 wrong usage
+exit status: 0 done, 1 the job failed, 2 wrong usage, 130 interrupted
 """
 
 Execute = Callable[[argparse.Namespace, Settings, Report], int]
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit status; ``arguments`` defaults to those of the process."""
-    words = list(sys.argv[1:] if arguments is None else arguments)
+def run(words: Sequence[str], interrupted: Callable[[], bool] = lambda: False) -> int:
+    """Run a command line and return its exit status.
+
+    An error becomes one line. Raises KeyboardInterrupt, also for an error that follows from one: then ``interrupted`` is true.
+    """
+    words = list(words)
     report = Report(as_json="--json" in words)
     try:
-        status = _run_command(words, report)
-        sys.stdout.flush()
-        return status
-    except BrokenPipeError:
-        # The reader of the pipe has exited (`| head`); the interpreter's last flush must not fail on it either.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+        return _run_command(words, report)
+    except Exception as error:
+        if interrupted():
+            raise KeyboardInterrupt from error
+        if isinstance(error, BrokenPipeError | OutputFailed):
+            discard_output(error.__cause__ if isinstance(error.__cause__, OSError) else error)
+            return 1
+        # Any error ends here as one line; --traceback shows all of it.
+        known = isinstance(error, UsageError | SettingsError | JobFailed)
+        if "--traceback" in words and not known:
+            raise
+        return _print_error(error, 2 if isinstance(error, UsageError | SettingsError) else 1, report)
 
 
 def _run_command(words: Sequence[str], report: Report) -> int:
-    try:
-        options = make_parser(words).parse_args(words)
-        settings = Settings.load(options.config, **{name: getattr(options, name) for name in options.overrides})
-        return cast("Execute", options.execute)(options, settings, report)
-    except (UsageError, SettingsError) as error:
-        return _print_error(error, 2, report)
-    except JobFailed as error:
-        return _print_error(error, 1, report)
-    except KeyboardInterrupt:
-        # An interrupt inside exec() of a text (a dataclass that is made, say) makes CPython end with SIGINT whatever is
-        # returned here; the next exec() forgets it.
-        exec("")
-        print("poolrt: interrupted", file=sys.stderr)
-        return 130
-    except BrokenPipeError:
-        raise
-    except Exception as error:
-        # Any error ends here as one line; --traceback shows all of it.
-        if "--traceback" in words:
-            raise
-        return _print_error(error, 1, report)
+    options = make_parser(words).parse_args(words)
+    settings = Settings.load(options.config, **{name: getattr(options, name) for name in options.overrides})
+    return cast("Execute", options.execute)(options, settings, report)
 
 
 def _print_error(error: Exception, status: int, report: Report) -> int:
     text = " ".join(str(error).split()) or type(error).__name__
     if not isinstance(error, UsageError | JobFailed | SettingsError):
         text = f"{type(error).__name__}: {text}" if not _is_ours(error) else text
-    print(f"poolrt: {text}", file=sys.stderr)
+    say(f"poolrt: {text}")
     if report.as_json:
-        print(json.dumps({"error": {"type": type(error).__name__, "message": text}}))
+        try:
+            print(json.dumps({"error": {"type": type(error).__name__, "message": text}}), flush=True)
+        except (OSError, ValueError) as failure:
+            discard_output(failure)
     return status
 
 
@@ -99,6 +92,13 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message} (see {self.prog} --help)")
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """Print the help or the version; argparse would ignore that they cannot be written."""
+        try:
+            (file or sys.stderr).write(message)
+        except OSError as error:
+            raise OutputFailed(str(error)) from error
 
 
 def make_parser(words: Sequence[str]) -> argparse.ArgumentParser:

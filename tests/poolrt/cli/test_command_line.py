@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from poolrt.cli import main
-from poolrt.cli.main import COMMANDS
+from poolrt.cli.command_line import COMMANDS
 from poolrt.version import VERSION
 
 
