@@ -3,7 +3,8 @@
 Rule: each folder and link on the way from / belongs to this user or to root, and neither group nor others may write to
 a folder. On the way, and not at its end, may be a folder with the sticky bit, such as /tmp, where only its owner can
 replace a folder, and one that a user's own group may write to, as some distributions make all folders. Root is no
-exception: root refuses the folders of other users.
+exception: root refuses the folders of other users. In a user namespace without the machine's root, as in rootless
+containers, the folders on the way to a home show no owner; they are taken for root's.
 
 Guarantees: what has passed cannot be changed by another user afterwards, so a check is needed once in a process.
 """
@@ -119,15 +120,29 @@ def _is_for_its_owner(status: os.stat_result) -> bool:
 
 def _check_owner(here: str, status: os.stat_result, path: str) -> None:
     own = os.geteuid()
-    if status.st_uid in (own, 0):
+    on_the_way = os.path.normpath(path) != here
+    if status.st_uid in (own, 0) or (on_the_way and _is_unmapped(status.st_uid)):
         return
     reason = f"it belongs to user {status.st_uid}, not to {f'user {own} or root' if own else 'root'}"
-    if os.path.normpath(path) == here:
+    if not on_the_way:
         mend = f"look at what it holds and run: chown -R {own} {_quoted(here)}"
     else:
         # Perhaps the whole home of a user: no command may be run on that without a thought.
         reason, mend = f"{reason}, and leads to {path}", "name another one below folders of your own (POOLRT_HOME)"
     raise PathRefused(here, f"{reason}; {mend}")
+
+
+def _is_unmapped(uid: int) -> bool:
+    """Return whether `uid` stands for users without a number in this process's user namespace, root among them."""
+    try:
+        with open("/proc/sys/kernel/overflowuid", "rb") as file:
+            if uid != int(file.read()):
+                return False
+        with open("/proc/self/uid_map", "rb") as file:
+            outside = [int(line.split()[1]) for line in file]
+    except (OSError, ValueError):
+        return False
+    return bool(outside) and 0 not in outside
 
 
 def _writable(here: str, status: os.stat_result, path: str) -> PathRefused:

@@ -248,6 +248,59 @@ def test_a_users_own_group_may_write_on_the_way_but_not_to_the_home(mode: int) -
         assert f"run: chmod go-w {above}" in check(home)
 
 
+#: Makes the user root of a new namespace in which the machine's root has no number.
+_NAMESPACE = """
+from poolrt.cachestore.ownership import check_folder
+import ctypes
+path = sys.argv[1]
+drop()
+libc = ctypes.CDLL(None, use_errno=True)
+CLONE_NEWUSER, PR_SET_DUMPABLE = 0x10000000, 4
+try:
+    # A process that has changed its user does not own its files in /proc otherwise.
+    libc.prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)
+    if libc.unshare(CLONE_NEWUSER):
+        raise OSError(ctypes.get_errno(), "no user namespaces")
+    with open("/proc/self/uid_map", "w") as file:
+        file.write("0 {} 1")
+except OSError as error:
+    print("skip:", error)
+    sys.exit()
+assert os.stat("/").st_uid != 0
+try:
+    check_folder(path)
+    print("passed")
+except Exception as error:
+    print(error)
+"""
+
+
+@needs_root
+def test_in_a_user_namespace_without_root_the_folders_on_the_way_may_be_roots_but_not_the_home() -> None:
+    with tempfile.TemporaryDirectory(prefix="poolrt-test-", dir="/tmp") as name:
+        Path(name).chmod(0o755)
+        home = Path(name) / "home"
+        home.mkdir()
+        code = _NAMESPACE.replace("{}", str(OTHER))
+        said = run_as_other(code, str(home))
+        if said.startswith("skip"):
+            pytest.skip(f"no user namespace can be made here: {said}")
+        assert f"{home} is refused: it belongs to user " in said
+        os.chown(home, OTHER, OTHER)
+        assert run_as_other(code, str(home)) == "passed\n"
+
+
+@needs_root
+def test_a_folder_on_the_way_of_the_user_without_rights_is_refused(tmp_path: Path) -> None:
+    if Path("/proc/self/uid_map").read_text().split()[1:2] != ["0"]:
+        pytest.skip("the machine's root has no number in this container")
+    overflow = int(Path("/proc/sys/kernel/overflowuid").read_text())
+    os.chown(tmp_path, overflow, -1)
+    with pytest.raises(PathRefused, match=f"it belongs to user {overflow}"):
+        check_folder(str(tmp_path / "home"))
+    os.chown(tmp_path, 0, -1)
+
+
 def test_folders_are_looked_at_once_in_a_process(make_store: StoreMaker, filled: Path) -> None:
     store = make_store(memory_bytes=0)
     looks: list[str] = []
