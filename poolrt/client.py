@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from poolrt.errors import CoordinatorLost, PoolClosed, PoolRefused, error_from_wire
 from poolrt.workers.ipc.channel import Channel, ChannelClosed, ChannelFull, MalformedMessage, Message
-from poolrt.workers.ipc.protocol import VERSION, Kind, check_message
+from poolrt.workers.ipc.protocol import NUMBERS_LIMIT, VERSION, Kind, check_message
 
 #: Kinds of answers that others follow.
 _INTERIM: Final = frozenset({Kind.STAGE, Kind.PROGRESS})
@@ -173,9 +173,9 @@ class Client:
         return len(self._released)
 
     def released(self) -> list[int]:
-        """Return the leases to release now, and forget them."""
+        """Return the leases to release with the next message, `NUMBERS_LIMIT` at most, and forget them."""
         found: list[int] = []
-        while self._released:
+        while self._released and len(found) < NUMBERS_LIMIT:
             found.append(self._released.popleft())
         return found
 
@@ -197,7 +197,7 @@ class Client:
         try:
             if self._sending.acquire(blocking=False):
                 self._sender = thread
-                if self._released:
+                while self._released:
                     self._channel.send([Kind.RELEASE, self.released()])
                 while self._unsent:
                     self._channel.send(self._unsent.popleft())

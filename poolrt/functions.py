@@ -14,16 +14,18 @@ from typing import Any, Final, TypeVar
 import dill
 import msgpack
 
-from poolrt.workers.ipc.channel import ESCAPES, Message
-from poolrt.workers.ipc.protocol import Kind
+from poolrt.workers.ipc.channel import ESCAPES, FRAME, Message
+from poolrt.workers.ipc.protocol import CALL_BYTES, Kind
 
 from .client import Request
-from .errors import FunctionFailed, PoolError, error_from_wire
+from .errors import FunctionFailed, PoolError, PoolRefused, error_from_wire
 from .session import Session
 
 T = TypeVar("T")
 #: Functions in flight; one more waits until one of them ends.
 IN_FLIGHT: Final = 256
+#: Bytes of functions and arguments in flight, unless there is one only: the coordinator keeps them until a worker has room.
+BYTES_IN_FLIGHT: Final = 256 * 1024 * 1024
 
 
 class Functions:
@@ -32,6 +34,7 @@ class Functions:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._under_way = 0
+        self._bytes = 0
         self._counting = threading.Lock()
 
     def submit(self, fn: Callable[..., T], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Future[T]:
@@ -40,17 +43,21 @@ class Functions:
         payload = msgpack.packb(
             [[place for place in sys.path if place], dill.dumps((fn, args, dict(kwargs)))], unicode_errors=ESCAPES
         )
+        nbytes = len(payload)
+        if nbytes > CALL_BYTES - FRAME:
+            text = f"a function and its arguments have {nbytes} bytes, more than {CALL_BYTES - FRAME}"
+            raise PoolRefused(f"{text}: split the arguments, or use a graph")
         if not client.in_own_thread:
-            client.wait_while(lambda: self._under_way >= IN_FLIGHT)
+            client.wait_while(lambda: self._under_way >= IN_FLIGHT or self._is_full(nbytes))
         future: Future[T] = Future()
         future.set_running_or_notify_cancel()
-        request = Request(lambda _: self._count(-1), lambda answer: _resolve(future, answer))
-        self._count(1)
+        request = Request(lambda _: self._count(-1, -nbytes), lambda answer: _resolve(future, answer))
+        self._count(1, nbytes)
         try:
             client.begin(Kind.CALL, payload, request=request)
         except BaseException:
             if not request.done:
-                self._count(-1)
+                self._count(-1, -nbytes)
             raise
         return future
 
@@ -82,9 +89,13 @@ class Functions:
         while under_way:
             yield from under_way.popleft().result(_left(deadline))
 
-    def _count(self, difference: int) -> None:
+    def _is_full(self, nbytes: int) -> bool:
+        return self._under_way > 0 and self._bytes + nbytes > BYTES_IN_FLIGHT
+
+    def _count(self, difference: int, nbytes: int) -> None:
         with self._counting:
             self._under_way += difference
+            self._bytes += nbytes
 
 
 def _call_each(fn: Callable[..., T], chunk: list[tuple[Any, ...]]) -> list[T]:
@@ -101,14 +112,14 @@ def _resolve(future: Future[Any], answer: Message) -> None:
         future.set_exception(error_from_wire(answer[2]))
         return
     try:
-        value = dill.loads(answer[2]) if answer[2] else None
+        value = dill.loads(answer[-1]) if answer[-1] else None
     except Exception as error:  # noqa: BLE001 - loading runs the user's code; the future gets its error
         future.set_exception(error)
         return
     if answer[0] != Kind.RAISED:
         future.set_result(value)
     elif isinstance(value, BaseException):
-        value.add_note(f"in a worker process:\n{answer[3]}")
+        value.add_note(f"in a worker process:\n{answer[2]}")
         future.set_exception(value)
     else:
-        future.set_exception(FunctionFailed(f"a function failed in a worker process:\n{answer[3]}", answer[3]))
+        future.set_exception(FunctionFailed(f"a function failed in a worker process:\n{answer[2]}", answer[2]))

@@ -7,9 +7,12 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from poolrt.workers.ipc.channel import Message
-from poolrt.workers.ipc.protocol import Kind
+from poolrt.workers.ipc.protocol import NUMBERS_LIMIT, Kind
 
 from .client import Client, Request
+from .errors import GraphRefused
+from .graph.engine_name import engines_of
+from .graph.packed import pack_graph
 from .model import Model
 from .progress import watch
 from .session import Session
@@ -18,6 +21,8 @@ if TYPE_CHECKING:
     from .graph.builder import Graph
     from .graph.constant import Constant
 
+#: Characters of a graph's name that the coordinator gets, for errors.
+NAME_LIMIT: Final = 200
 #: Bytes of constants in one WRITTEN message, so that workers reorder some while others are written.
 _BATCH: Final = 8 * 1024 * 1024
 
@@ -28,9 +33,13 @@ def load(session: Session, graph: Graph, progress: bool | Callable[[int, int, li
     wire, constants = graph.to_wire()
     if wire["engine"] == "cpu" and session.settings.engine != "cpu":
         wire["engine"] = session.settings.engine
+    try:
+        packed, engines = pack_graph(wire), engines_of(wire)
+    except ValueError as error:
+        raise GraphRefused(str(error)) from error
     by_value = {value: constant for (value, _), constant in zip(wire["constants"], constants, strict=True)}
     client, memory = session.client, session.memory
-    request = client.begin(Kind.LOAD, wire, request=Request())
+    request = client.begin(Kind.LOAD, str(wire["name"])[:NAME_LIMIT], engines, packed, request=Request())
     wanted = session.settings.progress if progress is None else progress
     try:
         with watch(wire["name"], wanted, forced=progress is True) as show:
@@ -68,7 +77,7 @@ def _write(session: Session, request: Request, answer: Message, by_value: Mappin
         constant.write_into(session.memory.bytes_at(offset, constant.nbytes))
         written.append(number)
         nbytes += constant.nbytes
-        if nbytes >= _BATCH:
+        if nbytes >= _BATCH or len(written) == NUMBERS_LIMIT:
             session.client.tell(Kind.WRITTEN, request.number, written)
             written, nbytes = [], 0
     if written:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from poolrt.workers.desc import Arg, MemoryDesc, PrimitiveAttr, op_from_wire
 from poolrt.workers.desc.args import argument_name
-from poolrt.workers.desc.codec import decode
+from poolrt.workers.desc.codec import decode, unpack
 from poolrt.workers.plans.execution_plan import CrossEngineReorder, ExecutionPlan, PlaceKind, Step
 
 _CROSS_ENGINE: Final = "cross-engine reorder"
@@ -69,9 +69,9 @@ class PlanListing:
         return "\n".join(map(str, (*self.constants, *self.steps)))
 
     @classmethod
-    def from_wire(cls, plan_wire: list[Any], descriptors: list[list[Any]]) -> PlanListing:
+    def from_wire(cls, packed: bytes, descriptors: list[list[Any]]) -> PlanListing:
         """Read a plan and the descriptors of its primitives. Raises ValueError if they are malformed."""
-        plan = decode(ExecutionPlan, plan_wire)
+        plan = unpack(ExecutionPlan, packed)
         primitives = [_Primitive.from_wire(wire) for wire in descriptors]
         steps = tuple(
             _describe_cross_engine(step, plan)

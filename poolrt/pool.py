@@ -102,7 +102,7 @@ class Pool:
 
         Function, arguments and result travel by dill. The future raises the function's exceptions, and
         WorkerLost if the worker is lost: a function is not called twice, because it may have had effects. Waits while
-        256 functions are in flight.
+        256 functions, or 256 MiB of them and their arguments, are in flight. Raises PoolRefused for more than 128 MiB.
         """
         return self._functions().submit(fn, args, kwargs)
 

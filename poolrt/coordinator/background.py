@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import queue
 import sys
@@ -14,20 +15,23 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from poolrt.cachestore.errors import StoreError
 from poolrt.errors import GraphRefused, PoolError
-from poolrt.workers.desc.codec import decode, encode
+from poolrt.workers.desc.codec import decode, pack
 from poolrt.workers.verbose.output import LEVELS
 
-from .instructions import CollectStatistics, Forget, LookUp, Lower, LoweredGraph, PrimitiveToLoad
-from .loads import NAME_LIMIT
+from .instructions import CollectStatistics, Forget, LookUp, Lower, LoweredGraph, PrimitiveToLoad, TrimMemory
 from .placement import creation_cost
 
 if TYPE_CHECKING:
     from poolrt.cachestore import CacheStore, Key
+    from poolrt.workers.engines.target import Target
 
 #: The outcome of a task: the name of the state machine's handler, and its arguments.
 Outcome: TypeAlias = tuple[str, tuple[Any, ...]]
+Task: TypeAlias = Lower | LookUp | Forget | CollectStatistics | TrimMemory
 #: Seconds that the current task may take to end after `stop`: a coordinator exits within a second.
 _STOP_S: Final = 0.7
+#: Characters of an error about a graph: it may quote a text of the graph.
+_TEXT: Final = 2000
 
 
 class BackgroundThread:
@@ -42,7 +46,7 @@ class BackgroundThread:
         self._max_isa = max_isa
         self._threads = threads
         self._with_texts = LEVELS[verbose].executes
-        self._tasks: queue.SimpleQueue[Lower | LookUp | Forget | CollectStatistics | None] = queue.SimpleQueue()
+        self._tasks: queue.SimpleQueue[Task | None] = queue.SimpleQueue()
         self._outcomes: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
         self._event = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._store: CacheStore | None = None
@@ -56,7 +60,7 @@ class BackgroundThread:
         """Return the descriptor to watch for outcomes."""
         return self._event
 
-    def submit(self, task: Lower | LookUp | Forget | CollectStatistics) -> None:
+    def submit(self, task: Task) -> None:
         """Queue a task."""
         self._tasks.put(task)
 
@@ -99,6 +103,9 @@ class BackgroundThread:
             if isinstance(task, Forget):
                 self._keys.pop(task.load, None)
                 continue
+            if isinstance(task, TrimMemory):
+                _trim_memory()
+                continue
             self._outcomes.put(self._outcome(task))
             os.eventfd_write(self._event, 1)
         if self._store is not None:
@@ -125,6 +132,8 @@ class BackgroundThread:
                 task.request,
                 {**_resident(task.facts), "cache": {"error": str(failed)}},
             )
+        # Its frames refer to the graph, and one of them to the error: only a collection of garbage would free them.
+        failed.__traceback__ = failed.__cause__ = failed.__context__ = None
         return "on_load_failed", (task.load, failed)
 
     def _opened(self) -> CacheStore:
@@ -135,17 +144,29 @@ class BackgroundThread:
         return self._store
 
     def _lower(self, task: Lower) -> LoweredGraph:
-        from poolrt.graph.errors import GraphError
-        from poolrt.graph.lower import lower
-        from poolrt.graph.wire_parser import parse
         from poolrt.workers.engines.target import Target, cpu_target
 
         targets = {"cpu": cpu_target(self._max_isa)}
         targets |= {engine: decode(Target, target) for engine, target in task.targets.items()}
+        gc.disable()  # a collection during this would visit all of the graph's objects, and the loop would wait
         try:
-            lowered = lower(parse(task.graph), targets, self._threads)
+            return self._lower_graph(task, targets)
+        finally:
+            gc.enable()
+
+    def _lower_graph(self, task: Lower, targets: Mapping[str, Target]) -> LoweredGraph:
+        from poolrt.graph.errors import GraphError
+        from poolrt.graph.lower import lower
+        from poolrt.graph.packed import unpack_graph
+        from poolrt.graph.wire_parser import parse
+
+        data = task.graph.take()
+        if data is None:
+            raise GraphRefused(f"graph {task.name!r}: the load has ended")
+        try:
+            lowered = lower(parse(unpack_graph(data)), targets, self._threads)
         except GraphError as error:
-            raise GraphRefused(f"graph {str(task.graph.get('name'))[:NAME_LIMIT]!r}: {error}") from error
+            raise GraphRefused(f"graph {task.name!r}: {str(error)[:_TEXT]}") from error
         self._keys[task.load] = lowered.keys
         plan = lowered.plan
         if self._with_texts:
@@ -156,7 +177,7 @@ class BackgroundThread:
                 describe_primitive(pd, indices[n]) for pd, n in zip(lowered.primitives, plan.primitives, strict=True)
             )
             plan = replace(plan, texts=tuple(texts))
-        wire = encode(plan)
+        packed = pack(plan)
         primitives = tuple(
             PrimitiveToLoad(key.digest, f"{pd.op.kind} ({pd.impl_name()})", pd.to_wire(), creation_cost(pd.op.kind))
             for pd, key in zip(lowered.primitives, lowered.keys, strict=True)
@@ -164,7 +185,7 @@ class BackgroundThread:
         inputs, outputs = (
             [[p.name, list(p.dims), p.dtype, p.nbytes] for p in ports] for ports in (plan.inputs, plan.outputs)
         )
-        return LoweredGraph(wire, len(plan.steps), primitives, plan.constants, inputs, outputs)
+        return LoweredGraph(packed, len(plan.steps), primitives, plan.constants, inputs, outputs)
 
     def _look_up(self, task: LookUp) -> dict[int, tuple[bytes, str]]:
         keys = self._keys.get(task.load, ())
@@ -172,6 +193,15 @@ class BackgroundThread:
         if None in found:
             self._opened().keeps_nothing()  # prints the warning once; the creators, which find the same, do not
         return {i: (hit.value, hit.source) for i, hit in zip(task.primitives, found, strict=True) if hit is not None}
+
+
+def _trim_memory() -> None:
+    """Return freed memory to the system: the C library keeps what lies between other blocks until it is asked."""
+    import ctypes
+
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc's
+    if trim is not None:
+        trim(0)
 
 
 def _resident(facts: dict[str, Any]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ error. A creation whose creator is lost is repeated once in another creator; aft
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
@@ -83,11 +84,12 @@ class Creations:
 
     def withdraw(self, load: int) -> None:
         """Forget a load. Creations that no load waits for are not started; those under way finish, for the store."""
-        for creation in list(self._wanted.values()):
+        for creation in self._wanted.values():
             creation.waiting = [w for w in creation.waiting if w[0] != load]
-            if not creation.waiting and creation in self._queue:
-                self._queue.remove(creation)
+        for creation in self._queue:
+            if not creation.waiting:
                 del self._wanted[creation.primitive.digest]
+        self._queue = [creation for creation in self._queue if creation.waiting]
 
     def under_way(self, load: int) -> list[str]:
         """Return the labels of what is being created for a load now."""
@@ -188,8 +190,7 @@ class Creations:
                 self._out.append(HangUp(creator.number, "idle"))
 
     def _enqueue(self, creation: Creation) -> None:
-        self._queue.append(creation)
-        self._queue.sort(key=lambda c: c.primitive.cost)
+        insort(self._queue, creation, key=lambda c: c.primitive.cost)
 
     def _lost(self, creation: Creation, error: CreatorLost) -> tuple[Creation, CreatorLost]:
         if creation in self._queue:

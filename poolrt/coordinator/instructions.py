@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple, TypeAlias
 
+from poolrt.workers.ipc.bounded_decoding import Payload
 from poolrt.workers.plans.execution_plan import PlanConstant
 
 
@@ -44,6 +45,25 @@ class Kill(NamedTuple):
     reason: str
 
 
+class PendingGraph:
+    """The bytes of a graph until it is lowered; the state machine drops those of a load that has ended before."""
+
+    __slots__ = ("_data", "nbytes")
+
+    def __init__(self, data: bytes | Payload) -> None:
+        self._data: bytes | Payload | None = data
+        self.nbytes = len(data)
+
+    def take(self) -> bytes | Payload | None:
+        """Return the bytes and keep them no longer; None if they have been dropped."""
+        data, self._data = self._data, None
+        return data
+
+    def drop(self) -> None:
+        """Free the bytes."""
+        self._data = None
+
+
 class Lower(NamedTuple):
     """Lower a graph for the host and the engines of ``targets``.
 
@@ -51,7 +71,8 @@ class Lower(NamedTuple):
     """
 
     load: int
-    graph: dict[str, Any]
+    name: str
+    graph: PendingGraph
     targets: dict[str, list[Any]]
 
 
@@ -76,6 +97,10 @@ class CollectStatistics(NamedTuple):
     facts: dict[str, Any]
 
 
+class TrimMemory(NamedTuple):
+    """Return memory that was freed to the system; there is no outcome."""
+
+
 Instruction: TypeAlias = Send | HangUp | Spawn | Kill | Lower | LookUp | Forget | CollectStatistics
 
 
@@ -91,9 +116,9 @@ class PrimitiveToLoad:
 
 @dataclass(frozen=True, slots=True)
 class LoweredGraph:
-    """A lowered graph: the plan as workers get it, and what loading needs. Ports are [name, dims, dtype, bytes]."""
+    """A lowered graph: the plan packed for workers, and what loading needs. Ports are [name, dims, dtype, bytes]."""
 
-    plan: list[Any]
+    plan: bytes
     steps: int
     primitives: tuple[PrimitiveToLoad, ...]
     constants: tuple[PlanConstant, ...]

@@ -6,6 +6,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Any
 
+from poolrt.workers.ipc.bounded_decoding import Payload
 from poolrt.workers.ipc.protocol import Kind
 
 
@@ -17,7 +18,7 @@ class Model:
     client: int
     name: str
     steps: int
-    plan: list[object]
+    plan: bytes
     entries: list[bytes]
     constants: list[int]
     input_sizes: list[int]
@@ -45,7 +46,7 @@ class Job:
     outputs: list[int] = field(default_factory=list)
     #: Number of the constant to reorder.
     constant: int = 0
-    payload: bytes = b""
+    payload: bytes | Payload = b""
     engine: str = ""
     #: Workers lost while they executed the job, and how many of them were killed because they took too long.
     lost: int = 0

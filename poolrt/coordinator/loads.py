@@ -17,11 +17,12 @@ from poolrt.arena import ArenaExhausted
 from poolrt.cachestore.lru import Lru
 from poolrt.cachestore.portable_error import PortableError
 from poolrt.errors import GraphRefused, PoolRefused
-from poolrt.graph.engine_name import engines_of
+from poolrt.graph.engine_name import require_engines
+from poolrt.workers.ipc.bounded_decoding import Payload
 from poolrt.workers.ipc.protocol import Kind
 
 from .creations import Creation, Creations
-from .instructions import Forget, Instruction, LookUp, Lower, LoweredGraph, Send
+from .instructions import Forget, Instruction, LookUp, Lower, LoweredGraph, PendingGraph, Send
 from .jobs import Job, Model
 from .leases import Leases
 from .staging import Staging
@@ -29,8 +30,8 @@ from .worker_set import WorkerSet, arena_full
 
 #: Loads that one client may have under way.
 LOADS_LIMIT: Final = 64
-#: Nodes of a graph: lowering this many takes some seconds, while other loads wait.
-NODES_LIMIT: Final = 20_000
+#: Bytes of graphs that one client may have waiting until they are lowered.
+GRAPHS_BYTES: Final = 128 * 1024 * 1024
 #: Characters of a graph's name that are kept, for errors.
 NAME_LIMIT: Final = 200
 #: Sources of an entry in reports. An entry that another process was just creating counts as redis.
@@ -46,7 +47,8 @@ class Load:
     request: int
     name: str
     engines: list[str]
-    graph: dict[str, Any] | None
+    graph: PendingGraph
+    is_lowering: bool = False
     lowered: LoweredGraph | None = None
     entries: list[bytes | None] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SOURCES, 0))
@@ -90,22 +92,21 @@ class Loads:
         self._done = done
         self._drop = drop
 
-    def start(self, client: int, request: int, graph: dict[str, Any]) -> None:
-        """Start loading a client's graph. Raises PoolRefused if the request's number is in use."""
+    def start(self, client: int, request: int, name: str, engines: list[str], graph: bytes | Payload) -> None:
+        """Start loading a client's graph, which names these engines. Raises PoolRefused if the request's number is in use."""
         if (client, request) in self._by_request:
             raise PoolRefused(f"request {request} is in use")
-        name, nodes = graph.get("name"), graph.get("nodes")
-        name = name[:NAME_LIMIT] if isinstance(name, str) else ""
-        load = Load(next(self._numbers), client, request, name, [], graph)
-        own = sum(other.client == client for other in self.under_way.values())
+        load = Load(next(self._numbers), client, request, name[:NAME_LIMIT], [], PendingGraph(graph))
+        own = [other for other in self.under_way.values() if other.client == client]
+        nbytes = sum(other.graph.nbytes for other in own if other.lowered is None) + len(graph)
         self.under_way[load.number] = self._by_request[client, request] = load
-        if own >= LOADS_LIMIT:
-            self.fail(load.number, PoolRefused(f"{own} loads of one client are under way already"))
-        elif isinstance(nodes, list) and len(nodes) > NODES_LIMIT:
-            text = f"graph {name!r} has {len(nodes)} nodes, more than {NODES_LIMIT}: load it in parts"
-            self.fail(load.number, GraphRefused(text))
+        if len(own) >= LOADS_LIMIT:
+            self.fail(load.number, PoolRefused(f"{len(own)} loads of one client are under way already"))
+        elif nbytes > GRAPHS_BYTES:
+            text = f"graphs of one client that are not lowered yet have {nbytes} bytes, more than {GRAPHS_BYTES}"
+            self.fail(load.number, PoolRefused(f"{text}: load fewer at a time"))
         else:
-            self._probe(load, graph)
+            self._probe(load, engines)
 
     def probed(self, job: Job, target: Any) -> None:
         """Take the target of an engine from a worker's answer."""
@@ -230,10 +231,10 @@ class Loads:
                 names = self._creations.under_way(number)
                 self._out.append(Send(load.client, [Kind.PROGRESS, load.request, total, total - load.missing, names]))
 
-    def _probe(self, load: Load, graph: dict[str, Any]) -> None:
+    def _probe(self, load: Load, engines: list[str]) -> None:
         """Ask a worker for the targets of the graph's engines that are not known yet."""
         try:
-            load.engines = [engine for engine in engines_of(graph) if engine != "cpu"]
+            load.engines = [engine for engine in require_engines(engines) if engine != "cpu"]
         except ValueError as error:
             self.fail(load.number, GraphRefused(f"graph {load.name!r}: {error}"))
             return
@@ -245,10 +246,10 @@ class Loads:
             self._lower(load)
 
     def _lower(self, load: Load) -> None:
-        if load.graph is not None:
+        if not load.is_lowering:
+            load.is_lowering = True
             targets = {engine: self._targets[engine] for engine in load.engines}
-            self._out.append(Lower(load.number, load.graph, targets))
-            load.graph = None
+            self._out.append(Lower(load.number, load.name, load.graph, targets))
 
     def _fill(self, load: Load, index: int, entry: bytes, source: str) -> None:
         if load.entries[index] is None:
@@ -315,6 +316,7 @@ class Loads:
         self._worker_set.submit(job)
 
     def _end(self, load: Load) -> None:
+        load.graph.drop()
         del self.under_way[load.number]
         del self._by_request[load.client, load.request]
         self._creations.withdraw(load.number)

@@ -19,13 +19,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from poolrt.cachestore.peer import credentials
+from poolrt.workers.ipc.bounded_decoding import Payload
 from poolrt.workers.ipc.channel import Channel, ChannelClosed, ChannelError
-from poolrt.workers.ipc.protocol import VERSION, Kind, check_message
+from poolrt.workers.ipc.protocol import VERSION, Kind, check_message, limit_of
 
 from .background import BackgroundThread
 from .configuration import Configuration
-from .instructions import HangUp, Instruction, Kill, Send, Spawn
-from .peers import STRANGER_LIMIT, Peer, open_pidfd
+from .instructions import HangUp, Instruction, Kill, Send, Spawn, TrimMemory
+from .peers import STRANGER_LIMIT, UNFINISHED_BYTES, UNFINISHED_S, Peer, find_greedy, open_pidfd
 from .processes import Processes
 from .start import open_arena
 from .state import State
@@ -35,10 +36,14 @@ if TYPE_CHECKING:
     from .listener import Listener
 
 TICK_S: Final = 1.0
+#: Seconds after which the background thread hands the interpreter to the loop, which waits for it several times a run.
+SWITCH_S: Final = 0.00001
 #: Clients at a time; each takes two file descriptors, of which a process has 1024 by default.
 CLIENTS_LIMIT: Final = 256
 #: Seconds that a connected client may take to send HELLO.
 HELLO_S: Final = 5.0
+#: Times that freed memory is returned to the system after long messages, one a second: workers receive some a while later.
+TRIMS: Final = 3
 #: Bytes of free slots that stay resident; more is returned to the system while nothing runs.
 RESIDENT: Final = 256 * 1024 * 1024
 
@@ -60,6 +65,7 @@ class Loop:
         self._closings: deque[tuple[int, str]] = deque()
         self._unwatched: set[int] = set()
         self._stopping = False
+        self._trims_due = 0
         self._arena_fd, self._arena = open_arena(configuration.arena_bytes)
         self._processes = Processes(
             fork_server,
@@ -93,9 +99,10 @@ class Loop:
 
     def add_client(self, sock: socket.socket) -> None:
         """Add a connected client."""
-        channel = Channel(sock, limit=STRANGER_LIMIT)
+        channel = Channel(sock, limit=STRANGER_LIMIT, relays=True, limit_of=limit_of)
         peer = self._add_peer(next(self._numbers), channel, client=True)
-        peer.pidfd = open_pidfd(credentials(sock)[0])
+        peer.pid = credentials(sock)[0]
+        peer.pidfd = open_pidfd(peer.pid)
         if peer.pidfd >= 0:
             self._watch(peer.pidfd, lambda: self._closings.append((peer.number, "")))
 
@@ -103,6 +110,7 @@ class Loop:
         """Serve until there is no client left, or until `stop`; then end every process."""
         gc.freeze()  # objects of the start-up are never freed
         gc.enable()
+        sys.setswitchinterval(SWITCH_S)
         try:
             next_tick = time.monotonic() + TICK_S
             while not self._stopping:
@@ -177,8 +185,12 @@ class Loop:
             # One message at a time: epoll reports the rest again, at the cost of a receive that finds nothing.
             message = channel.receive()
             if message is None:
-                return False
+                if peer.client and channel.unfinished:
+                    self._bound_unfinished(peer)
+                return channel.has_more
             kind = check_message(message)
+            if type(message[-1]) is Payload:
+                self._trims_due = TRIMS
             if not peer.client:
                 self._perform(self.state.on_process_message(peer.number, kind, message))
             elif peer.known and kind is not Kind.STOP:
@@ -192,6 +204,15 @@ class Loop:
             self._closings.append((peer.number, str(error)))
             return False
         return True
+
+    def _bound_unfinished(self, peer: Peer) -> None:
+        """Hang up on the process that keeps most bytes of unfinished messages if all together are too many."""
+        self._trims_due = TRIMS
+        peer.progressed = time.monotonic()
+        greedy = find_greedy(self._peers.values(), UNFINISHED_BYTES)
+        self._closings.extend(
+            (each.number, f"unfinished messages have more than {UNFINISHED_BYTES} bytes") for each in greedy
+        )
 
     def _handle_greeting(self, peer: Peer, kind: Kind, message: list[Any]) -> None:
         """Handle HELLO and STOP, which concern the coordinator itself."""
@@ -257,6 +278,11 @@ class Loop:
         for peer in self._peers.values():
             if not peer.known and now - peer.joined > HELLO_S:
                 self._closings.append((peer.number, f"the client sent no HELLO within {HELLO_S:g} s"))
+            if peer.client and peer.channel.unfinished and now - peer.progressed > UNFINISHED_S:
+                self._closings.append((peer.number, f"the rest of a message did not come within {UNFINISHED_S:g} s"))
+        if self._trims_due and not self.state.has_payloads:
+            self._trims_due -= 1
+            self._background.submit(TrimMemory())
         for offset, nbytes in self.state.trim(RESIDENT):
             self._arena.madvise(mmap.MADV_REMOVE, offset, nbytes)
 

@@ -5,22 +5,29 @@ from __future__ import annotations
 import os
 import select
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
 from poolrt.workers.ipc.channel import Channel
+from poolrt.workers.ipc.protocol import CALL_BYTES
 
 #: Bytes that wait for a client that does not read; beyond, the coordinator does not read its messages either.
 HIGH_WATER: Final = 4 * 1024 * 1024
 #: Longest message, in bytes, of a client that has not sent HELLO.
 STRANGER_LIMIT: Final = 64 * 1024
+#: Bytes of unfinished messages that all clients together may have: two of the longest.
+UNFINISHED_BYTES: Final = 2 * CALL_BYTES
+#: Seconds that may pass until more of an unfinished message comes.
+UNFINISHED_S: Final = 30.0
 
 
 @dataclass(slots=True, eq=False)
 class Peer:
     """A connection to a client, which is ``known`` once it has sent HELLO, or to a process of the pool.
 
-    ``pidfd`` shows that a client has exited even if its child has inherited the connection; -1 for none.
+    ``pid`` is that of a client that runs where the coordinator can see it, else 0. ``pidfd`` shows that a client has exited
+    even if its child has inherited the connection; -1 for none.
     """
 
     number: int
@@ -28,15 +35,33 @@ class Peer:
     fd: int
     client: bool
     known: bool
+    pid: int = 0
     pidfd: int = -1
     events: int = select.EPOLLIN
     joined: float = field(default_factory=time.monotonic)
+    #: When the last bytes of an unfinished message came.
+    progressed: float = 0.0
 
     def wanted_events(self) -> int:
         """Return the events to watch: room to send while data wait, and messages, unless the peer does not read."""
         queued = self.channel.queued
         listening = 0 if self.client and queued > HIGH_WATER else select.EPOLLIN
         return listening | (select.EPOLLOUT if queued else 0)
+
+
+def find_greedy(peers: Iterable[Peer], limit: int) -> list[Peer]:
+    """Return the connections of the client whose unfinished messages are longest, if those of all exceed ``limit`` bytes.
+
+    Connections of one process are one client. So many connections that send little each cost a client that sends much less
+    than theirs nothing.
+    """
+    unfinished = [peer for peer in peers if peer.client and peer.channel.unfinished]
+    if sum(peer.channel.unfinished for peer in unfinished) <= limit:
+        return []
+    clients: dict[tuple[int, int], list[Peer]] = {}
+    for peer in unfinished:
+        clients.setdefault((peer.pid, 0 if peer.pid else peer.number), []).append(peer)
+    return max(clients.values(), key=lambda own: sum(peer.channel.unfinished for peer in own))
 
 
 def open_pidfd(pid: int) -> int:

@@ -202,7 +202,7 @@ class Processes:
             except OSError as error:
                 self._report_start_failure(number, error)
             else:
-                self._connected(number, Channel(ours))
+                self._connected(number, Channel(ours, relays=True))
                 self._send_fork(server, number, theirs)
 
     def _report_start_failure(self, number: int, error: OSError) -> None:

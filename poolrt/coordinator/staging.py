@@ -16,6 +16,8 @@ from .leases import Leases
 
 #: Bytes of constants that are written but not yet in their final layout.
 STAGING_BYTES: Final = 16 * 1024 * 1024
+#: Constants that are written but not yet in their final layout: finding a gap between them takes some 10 us.
+STAGED_LIMIT: Final = 128
 #: Bytes; no two constants share a cache line.
 _ALIGNMENT: Final = 128
 
@@ -44,6 +46,8 @@ class Staging:
 
         Raises ArenaExhausted if there is no memory and no place to wait for.
         """
+        if len(self._taken) >= STAGED_LIMIT:
+            return None
         found = self._place(nbytes)
         if found is None and not self._taken:
             slot = self._leases.take([nbytes], self._holder)[0]

@@ -13,8 +13,9 @@ from typing import Any, Final
 from poolrt.arena import Allocator, ArenaExhausted
 from poolrt.cachestore.lru import Lru
 from poolrt.errors import CreationFailed, FunctionFailed, PoolError, PoolRefused, RunFailed
+from poolrt.workers.ipc.bounded_decoding import Payload
 from poolrt.workers.ipc.channel import MalformedMessage, Message
-from poolrt.workers.ipc.protocol import Kind
+from poolrt.workers.ipc.protocol import NUMBERS_LIMIT, Kind
 
 from .creations import Creations
 from .instructions import CollectStatistics, HangUp, Instruction, Kill, LoweredGraph, Send
@@ -28,8 +29,8 @@ from .worker_set import WorkerSet, arena_full
 CLIENT_LIMIT: Final = 4096
 #: Bytes of entries that are kept beside those of loaded models.
 ENTRY_BYTES: Final = 256 * 1024 * 1024
-#: Slots that one request may ask for.
-SLOTS_LIMIT: Final = 4096
+#: Bytes of functions and arguments that one client may have waiting or under way; poolrt's own stays below half of it.
+PAYLOADS_BYTES: Final = 512 * 1024 * 1024
 
 
 @dataclass(slots=True, eq=False)
@@ -39,6 +40,8 @@ class Client:
     number: int
     models: dict[int, Model] = field(default_factory=dict)
     unanswered: int = 0
+    #: Bytes of functions and arguments that have not ended.
+    payload_bytes: int = 0
 
 
 class State:
@@ -171,6 +174,11 @@ class State:
         busy = any(w.jobs for w in self.worker_set.workers.values()) or self.loads.under_way
         return [] if busy else self.leases.allocator.trim(keep)
 
+    @property
+    def has_payloads(self) -> bool:
+        """Whether graphs or functions of clients are kept."""
+        return bool(self.loads.under_way) or any(client.payload_bytes for client in self.clients.values())
+
     def statistics(self) -> dict[str, Any]:
         """Return the statistics that need no I/O."""
         workers = self.worker_set.workers.values()
@@ -248,17 +256,22 @@ class State:
             raise PoolRefused(f"cannot explain model {number}: it is not loaded")
         self._out.append(Send(client.number, [Kind.EXPLAINED, request, model.plan, model.descriptors]))
 
-    def _call(self, client: Client, request: int, payload: bytes) -> None:
+    def _call(self, client: Client, request: int, payload: bytes | Payload) -> None:
         if not self._functions:
             self._fail_request(client.number, request, PoolRefused("functions are turned off (the setting functions)"))
             return
+        if client.payload_bytes and client.payload_bytes + len(payload) > PAYLOADS_BYTES:
+            text = f"functions of one client that have not ended have more than {PAYLOADS_BYTES} bytes of arguments"
+            self._fail_request(client.number, request, PoolRefused(f"{text}: call fewer at a time"))
+            return
         self._count(client)
+        client.payload_bytes += len(payload)
         token = next(self._numbers)
         self.worker_set.submit(Job(Kind.APPLY, token, "function", client.number, request, payload=payload))
 
     def _allocate(self, client: Client, request: int, sizes: list[int]) -> None:
-        if len(sizes) > SLOTS_LIMIT:
-            raise PoolRefused(f"a request for {len(sizes)} slots exceeds the limit of {SLOTS_LIMIT}")
+        if len(sizes) > NUMBERS_LIMIT:
+            raise PoolRefused(f"a request for {len(sizes)} slots exceeds the limit of {NUMBERS_LIMIT}")
         try:
             offsets = self.leases.take(sizes, ("client", client.number))
         except ArenaExhausted as error:
@@ -283,7 +296,7 @@ class State:
             if job is None:
                 raise MalformedMessage(f"a worker answered job {message[1]}, which it was not given")
             if kind in (Kind.FINISHED, Kind.ANSWER):
-                self.worker_set.workers[number].numba_imported = message[-1]
+                self.worker_set.workers[number].numba_imported = message[2]
             self._job_ended(job, kind, message)
         else:
             raise MalformedMessage(f"workers must not send {kind.name}")
@@ -321,9 +334,9 @@ class State:
         elif job.kind is Kind.REORDER:
             self.loads.reordered(job)
         elif job.kind is Kind.PROBE:
-            self.loads.probed(job, message[2])
-        elif type(message[2]) is bytes:
-            self._answer(job, [Kind.RETURNED, job.request, message[2]])
+            self.loads.probed(job, message[3])
+        elif isinstance(message[3], bytes | Payload):
+            self._answer(job, [Kind.RETURNED, job.request, message[3]])
         else:
             self._job_failed(job, FunctionFailed("a worker's answer is not a value", ""))
         self._forget_if_unused(job.model)
@@ -341,6 +354,7 @@ class State:
         client = self.clients.get(job.client)
         if client is not None:
             client.unanswered -= 1
+            client.payload_bytes -= len(job.payload)
             self._out.append(Send(client.number, message))
 
     def _fail_request(self, client: int, request: int, error: PoolError) -> None:

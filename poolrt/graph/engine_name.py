@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from reprlib import repr as shorten
 from typing import Any, Final
 
 #: Engines that one graph may name.
@@ -16,21 +17,26 @@ _NAME: Final = re.compile(r"cpu|opencl(:[0-9]{1,4})?", re.ASCII)
 def require_engine(engine: object) -> str:
     """Return the name of an engine. Raises ValueError for anything else."""
     if not isinstance(engine, str) or _NAME.fullmatch(engine) is None:
-        raise ValueError(f"engine: expect cpu, opencl or opencl:<index>, got {engine!r}")
+        raise ValueError(f"engine: expect cpu, opencl or opencl:<index>, got {shorten(engine)}")
     return "opencl:0" if engine == "opencl" else engine
 
 
 def engines_of(wire: Mapping[str, Any]) -> list[str]:
     """Return the engines that the wire form of a graph names, its own first; malformed nodes name none.
 
-    Raises ValueError if one is no engine's name, or if they are too many.
+    Raises what `require_engines` raises.
     """
     nodes = wire.get("nodes")
     named = [wire.get("engine") or "cpu"]
     for node in nodes if isinstance(nodes, list) else ():
         if isinstance(node, list) and len(node) > _ENGINE and node[_ENGINE] != "":
             named.append(node[_ENGINE])
-    found = list(dict.fromkeys(map(require_engine, named)))
+    return require_engines(named)
+
+
+def require_engines(names: Iterable[object]) -> list[str]:
+    """Return the names of engines, each once. Raises ValueError if one is no engine's name, or if they are too many."""
+    found = list(dict.fromkeys(map(require_engine, names)))
     if len(found) > ENGINES_LIMIT:
         raise ValueError(f"engine: {len(found)} engines are named, more than {ENGINES_LIMIT}")
     return found

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import fields
 from enum import IntEnum
 from functools import cache
+from reprlib import repr as shorten
 from types import NoneType, UnionType
 from typing import Any, Final, TypeAlias, TypeVar, cast, get_args, get_origin, get_type_hints
 
@@ -26,12 +27,22 @@ _PLAIN: Final[dict[Any, tuple[type, ...]]] = {
 
 def encode(value: object) -> list[Any]:
     """Return a dataclass as plain values."""
-    return cast("list[Any]", msgpack.unpackb(msgpack.packb(value, default=_values)))
+    return cast("list[Any]", msgpack.unpackb(pack(value)))
+
+
+def pack(value: object) -> bytes:
+    """Return a dataclass as bytes, which are cheaper to keep and to send than plain values."""
+    return cast("bytes", msgpack.packb(value, default=_values))
 
 
 def decode(kind: type[T], wire: object) -> T:
     """Return the dataclass that `encode` made plain. Raises ValueError that names the field which is malformed."""
     return cast("T", _decoder(cast("Any", kind))(wire))
+
+
+def unpack(kind: type[T], data: bytes) -> T:
+    """Return the dataclass that `pack` made bytes. Raises ValueError that names the field which is malformed."""
+    return decode(kind, msgpack.unpackb(data))
 
 
 @cache
@@ -64,7 +75,7 @@ def _decoder(kind: Any) -> _Decoder:
 def _plain(accepted: tuple[type, ...]) -> _Decoder:
     def decode(wire: Any) -> Any:
         if type(wire) not in accepted:
-            raise ValueError(f"expected {accepted[0].__name__}, got {wire!r:.60}")
+            raise ValueError(f"expected {accepted[0].__name__}, got {shorten(wire)}")
         return wire
 
     return decode

@@ -2,8 +2,8 @@
 
 Guarantees: only `wait`, and `receive` with ``block``, block. Data that the socket does not accept are queued, up to a
 bound. A message longer than a frame is split and joined again, up to a bound. Malformed data raise `MalformedMessage`
-and affect no other connection. Queues and pipes that pickle are not used: a pickle from a peer executes code, and is
-slower.
+and affect no other connection. A channel that relays does bounded work a call, and one with limits decodes nothing whose
+items it has not counted. Queues and pipes that pickle are not used: a pickle from a peer executes code, and is slower.
 """
 
 from __future__ import annotations
@@ -14,9 +14,12 @@ import socket
 import struct
 from array import array
 from collections import deque
-from typing import Any, Final
+from collections.abc import Callable, Iterator
+from typing import Any, Final, TypeAlias
 
 import msgpack
+
+from .bounded_decoding import Payload, find_last_field, skip_items
 
 #: Payload bytes of one frame: far below the smallest default SO_SNDBUF (about 208 KiB), which bounds a SEQPACKET packet.
 FRAME: Final = 64 * 1024
@@ -29,9 +32,20 @@ ESCAPES: Final = "surrogateescape"
 #: File descriptors that may travel with one message.
 MAX_FDS: Final = 4
 
+#: Frames of unfinished messages that a channel that relays receives in one call, and frames that any channel sends in one:
+#: each takes some 30 us.
+RECEIVED_AT_ONCE: Final = 2
+SENT_AT_ONCE: Final = 4
+#: Items of a message, those inside others counted, on a channel with limits; payloads are one item.
+ITEMS_LIMIT: Final = 2560
+#: Bytes of a message that is decoded without counting its items: these cannot cost more than some 10 us.
+_UNCOUNTED: Final = 256
+
 _LAST: Final = b"\0"
 _MORE: Final = b"\1"
 _UNTOUCHED: Final = 255
+#: What one frame is made of, its mark first.
+_Frame: TypeAlias = "tuple[bytes | memoryview, ...]"
 
 Message = list[Any]
 
@@ -53,11 +67,40 @@ class MalformedMessage(ChannelError):
 
 
 class Channel:
-    """One end of a connection. Not safe for concurrent sends or concurrent receives."""
+    """One end of a connection. Not safe for concurrent sends or concurrent receives.
 
-    __slots__ = ("_buffer", "_fds", "_parts", "_queue", "_queued", "_size", "_socket", "_view", "accepts_fds", "limit")
+    ``relays`` is for a process that must not be kept busy: `receive` handles at most `RECEIVED_AT_ONCE` frames, and a long
+    last field of a message is a `Payload`. ``limit_of`` returns the longest message of a kind, in bytes, for peers that
+    must not cost more than they send: the items of messages are counted before they are decoded, and a message that is
+    longer than a frame ends with a payload.
+    """
 
-    def __init__(self, sock: socket.socket, *, accepts_fds: bool = False, limit: int = MAX_MESSAGE) -> None:
+    __slots__ = (
+        "_buffer",
+        "_expected",
+        "_fds",
+        "_limit_of",
+        "_parts",
+        "_queue",
+        "_queued",
+        "_relays",
+        "_size",
+        "_socket",
+        "_view",
+        "accepts_fds",
+        "has_more",
+        "limit",
+    )
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        *,
+        accepts_fds: bool = False,
+        limit: int = MAX_MESSAGE,
+        relays: bool = False,
+        limit_of: Callable[[int], int] | None = None,
+    ) -> None:
         # Blocking by default, so that a wait for a message is one system call; every other call passes MSG_DONTWAIT.
         sock.setblocking(True)
         self._socket = sock
@@ -67,11 +110,17 @@ class Channel:
         self._view = memoryview(self._buffer)
         self._parts: list[bytes] = []
         self._size = 0
-        self._queue: deque[tuple[bytes, tuple[int, ...]]] = deque()
+        self._queue: deque[tuple[_Frame, tuple[int, ...]]] = deque()
         self._queued = 0
         self._fds: deque[int] = deque()
         #: Longest message accepted, in bytes.
         self.limit = limit
+        self._relays = relays
+        self._limit_of = limit_of
+        #: Bytes of the message that is arriving, as its beginning announces them.
+        self._expected = 0
+        #: Whether `receive` has returned None because of `RECEIVED_AT_ONCE`.
+        self.has_more = False
 
     def fileno(self) -> int:
         """Return the file descriptor of the socket, -1 once closed."""
@@ -81,6 +130,11 @@ class Channel:
     def queued(self) -> int:
         """Bytes that wait until the socket accepts more: the caller watches for writability and calls `flush`."""
         return self._queued
+
+    @property
+    def unfinished(self) -> int:
+        """Bytes that have arrived of a message which is not complete."""
+        return self._size
 
     def limit_waits(self, seconds: float) -> None:
         """Let `receive` with ``block`` return None after so many seconds without data."""
@@ -96,34 +150,41 @@ class Channel:
 
         Raises ChannelClosed, ChannelFull, and ValueError for a message beyond `MAX_MESSAGE`.
         """
-        data: bytes = msgpack.packb(message)
-        if len(data) <= FRAME:
-            frames = [_LAST + data]
+        last = message[-1]
+        if type(last) is Payload or (type(last) is bytes and len(last) > FRAME):
+            frames, nbytes = _frames_of_payload(message[:-1], last)
         else:
-            if len(data) > MAX_MESSAGE:
-                raise ValueError(f"a message of {len(data)} bytes exceeds the limit of {MAX_MESSAGE}")
-            cuts = range(0, len(data), FRAME)
-            frames = [(_MORE if at + FRAME < len(data) else _LAST) + data[at : at + FRAME] for at in cuts]
-        if self._queued + len(data) > MAX_QUEUED:
+            data: bytes = msgpack.packb(message)
+            nbytes = len(data)
+            if nbytes <= FRAME:
+                frames = [(_LAST + data,)]
+            else:
+                frames = [*_cut(memoryview(data))]
+        if nbytes > MAX_MESSAGE:
+            raise ValueError(f"a message of {nbytes} bytes exceeds the limit of {MAX_MESSAGE}")
+        if self._queued + nbytes > MAX_QUEUED:
             raise ChannelFull(f"{self._queued} bytes wait for a peer that does not read its messages")
         if not self._queue and len(frames) == 1 and self._put(frames[0], fds):
             return
         for frame in frames:
             self._queue.append((frame, fds))
-            self._queued += len(frame)
+            self._queued += sum(map(len, frame))
             fds = ()
         self.flush()
 
     def flush(self) -> bool:
-        """Send queued data while the socket accepts them; return whether all are sent. Raises ChannelClosed."""
+        """Send queued data, `SENT_AT_ONCE` at most, while the socket accepts them; return whether all are sent.
+
+        Raises ChannelClosed.
+        """
         queue = self._queue
-        while queue:
+        for _ in range(min(len(queue), SENT_AT_ONCE)):
             frame, fds = queue[0]
             if not self._put(frame, fds):
                 return False
             queue.popleft()
-            self._queued -= len(frame)
-        return True
+            self._queued -= sum(map(len, frame))
+        return not queue
 
     def receive(self, *, block: bool = False) -> Message | None:
         """Return the next message. Without ``block``, None if no complete message has arrived.
@@ -131,6 +192,8 @@ class Channel:
         Raises ChannelClosed, MalformedMessage.
         """
         flags = 0 if block else socket.MSG_DONTWAIT
+        self.has_more = False
+        frames = 0
         while True:
             size = self._take(flags)
             if size is None:
@@ -139,18 +202,23 @@ class Channel:
                 raise MalformedMessage(f"a frame longer than {FRAME} bytes")
             mark = self._buffer[0]
             if mark == 0 and not self._parts:
-                return _decode(self._view[1:size])
+                return self._decode(self._view[1:size])
             if mark > 1:
                 raise MalformedMessage(f"a frame marked {mark}")
+            part = bytes(self._view[1:size])
+            if self._limit_of is not None:
+                self._check_part(self._limit_of, part, last=mark == 0)
             self._size += size - 1
             if self._size > self.limit:
                 raise MalformedMessage(f"a message longer than {self.limit} bytes")
-            self._parts.append(bytes(self._view[1:size]))
+            self._parts.append(part)
             if mark == 0:
-                whole = b"".join(self._parts)
-                self._parts.clear()
-                self._size = 0
-                return _decode(whole)
+                parts, self._parts, self._size = self._parts, [], 0
+                return self._join(parts)
+            frames += 1
+            if self._relays and frames == RECEIVED_AT_ONCE:
+                self.has_more = True
+                return None
 
     def mark(self) -> None:
         """Note that everything received so far has been handled; see `untouched`."""
@@ -185,17 +253,66 @@ class Channel:
         self._socket.close()
         self._queue.clear()
         self._queued = 0
+        self._parts.clear()
+        self._size = 0
         while self._fds:
             os.close(self._fds.popleft())
 
-    def _put(self, frame: bytes, fds: tuple[int, ...]) -> bool:
+    def _check_part(self, limit_of: Callable[[int], int], part: bytes, *, last: bool) -> None:
+        """Check a part of a message that has several, before any of it is kept. Raises MalformedMessage."""
+        if not last and len(part) != FRAME:
+            raise MalformedMessage(f"a frame of {len(part)} bytes that others follow")
+        if self._parts:
+            if self._size + len(part) > self._expected or (last and self._size + len(part) != self._expected):
+                raise MalformedMessage(f"a message that does not have the {self._expected} bytes that it announces")
+            return
+        limit = limit_of(part[1])
+        if limit <= FRAME:
+            raise MalformedMessage(f"a message of kind {part[1]} longer than {FRAME} bytes")
+        try:
+            found = find_last_field(part, ITEMS_LIMIT)
+        except (ValueError, TypeError, msgpack.UnpackException) as error:
+            raise MalformedMessage(f"not msgpack: {error}") from error
+        if found is None:
+            raise MalformedMessage(f"a message of kind {part[1]} longer than {FRAME} bytes without a payload")
+        self._expected = found[1] + found[2]
+        if self._expected > limit:
+            raise MalformedMessage(f"a message of kind {part[1]} of {self._expected} bytes, more than {limit}")
+
+    def _join(self, parts: list[bytes]) -> Message:
+        """Return the message that has arrived in parts."""
+        try:
+            found = find_last_field(parts[0], ITEMS_LIMIT) if self._relays else None
+        except (ValueError, TypeError, msgpack.UnpackException):
+            found = None  # another field is long too, or the whole message is malformed
+        if found is None:
+            return _unpack(b"".join(parts))
+        fields, start, nbytes = found
+        pieces = [memoryview(part) for part in parts]
+        pieces[0] = pieces[0][start:]
+        if sum(map(len, pieces)) != nbytes:
+            raise MalformedMessage("a payload that does not have the bytes that it announces")
+        return [*fields, Payload([piece for piece in pieces if piece] or [memoryview(b"")], nbytes)]
+
+    def _decode(self, data: memoryview) -> Message:
+        """Return the message of one frame."""
+        if self._limit_of is not None and len(data) > _UNCOUNTED:
+            try:
+                skip_items(data, 0, 1, ITEMS_LIMIT)
+            except ValueError as error:
+                raise MalformedMessage(str(error)) from error
+        return _unpack(data)
+
+    def _put(self, frame: _Frame, fds: tuple[int, ...]) -> bool:
         try:
             if fds:
                 # Not socket.send_fds, which ignores its flags and would block.
                 rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", fds))]
-                self._socket.sendmsg([frame], rights, socket.MSG_DONTWAIT)
+                self._socket.sendmsg(frame, rights, socket.MSG_DONTWAIT)
+            elif len(frame) == 1:
+                self._socket.send(frame[0], socket.MSG_DONTWAIT)
             else:
-                self._socket.send(frame, socket.MSG_DONTWAIT)
+                self._socket.sendmsg(frame, (), socket.MSG_DONTWAIT)
         except BlockingIOError:
             return False
         except OSError as error:
@@ -232,7 +349,27 @@ def pair() -> tuple[socket.socket, socket.socket]:
     return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
 
-def _decode(data: bytes | memoryview) -> Message:
+def _cut(data: memoryview, head: bytes = b"") -> Iterator[_Frame]:
+    """Yield the frames of ``head`` and ``data``, which are not empty; all but the last are full."""
+    at = min(FRAME - len(head), len(data))
+    mark = _MORE if at < len(data) else _LAST
+    yield (mark, head, data[:at])
+    for start in range(at, len(data), FRAME):
+        yield (_MORE if start + FRAME < len(data) else _LAST, data[start : start + FRAME])
+
+
+def _frames_of_payload(fields: Message, payload: bytes | Payload) -> tuple[list[_Frame], int]:
+    """Return the frames and bytes of a message that ends with a payload. Pieces that have arrived are sent as they are."""
+    packed: bytes = msgpack.packb(fields)
+    head = bytes([packed[0] + 1]) + packed[1:] + b"\xc6" + len(payload).to_bytes(4, "big")
+    nbytes = len(head) + len(payload)
+    if isinstance(payload, bytes):
+        return [*_cut(memoryview(payload), head)], nbytes
+    frames: list[_Frame] = [(_MORE, head), *((_MORE, piece) for piece in payload.pieces[:-1])]
+    return [*frames, (_LAST, payload.pieces[-1])], nbytes
+
+
+def _unpack(data: bytes | memoryview) -> Message:
     try:
         message = msgpack.unpackb(data)
     except (ValueError, TypeError, msgpack.UnpackException) as error:

@@ -1,7 +1,8 @@
 """The messages that processes exchange: each is an array of its kind and that kind's fields, checked on arrival.
 
 A message is data, and `check_message` validates it before any other code reads it. Offsets count bytes from the start
-of the arena. A *token* is the coordinator's number for a piece of work, a *request* is a client's.
+of the arena. A *token* is the coordinator's number for a piece of work, a *request* is a client's. A *payload* is bytes that
+the coordinator forwards, or decodes beside its loop. It is the last field, and the only one that may be long.
 """
 
 from __future__ import annotations
@@ -10,10 +11,18 @@ from collections.abc import Callable
 from enum import IntEnum
 from typing import Any, Final, Self
 
-from .channel import MalformedMessage, Message
+from .bounded_decoding import Payload
+from .channel import FRAME, MAX_MESSAGE, MalformedMessage, Message
 
 #: Changes with any change of a message; a client and a coordinator of different versions refuse each other.
-VERSION: Final = 4
+VERSION: Final = 5
+#: Longest message of a client, in bytes, with a graph, with a function, and of any other kind.
+GRAPH_BYTES: Final = 32 * 1024 * 1024
+CALL_BYTES: Final = MAX_MESSAGE // 2
+CONTROL_BYTES: Final = FRAME
+#: Numbers in one list of a message, such as offsets to release, which a coordinator handles in about 1 ms; a client sends
+#: more in several messages. A run has two such lists.
+NUMBERS_LIMIT: Final = 1024
 
 
 def _is(kind: type) -> Callable[[Any], bool]:
@@ -35,6 +44,7 @@ _CHECKS: Final[dict[str, Callable[[Any], bool]]] = {
     "number": lambda value: type(value) is float or type(value) is int,
     "text": _is(str),
     "bytes": _is(bytes),
+    "payload": lambda value: type(value) is bytes or type(value) is Payload,
     "flag": _is(bool),
     "list": _is(list),
     "counts": lambda value: type(value) is list and all(type(item) is int and 0 <= item < 2**63 for item in value),
@@ -47,24 +57,26 @@ _CHECKS: Final[dict[str, Callable[[Any], bool]]] = {
 
 
 class Kind(IntEnum):
-    """What a message is: its number, and what each of its fields holds."""
+    """What a message is: its number, what each of its fields holds, and its longest size in bytes if a client sends it."""
 
     #: Name of each field's check, and the check.
     fields: tuple[tuple[str, Callable[[Any], bool]], ...]
+    limit: int
 
-    def __new__(cls, number: int, fields: str = "") -> Self:
+    def __new__(cls, number: int, fields: str = "", limit: int = CONTROL_BYTES) -> Self:
         kind = int.__new__(cls, number)
         kind._value_ = number
         kind.fields = tuple((name, _CHECKS[name]) for name in fields.split())
+        kind.limit = limit
         return kind
 
     # client -> coordinator
     CONFIGURE = 1, "table"  # settings; the first message to a coordinator that a client has started
     HELLO = 2, "integer"  # version; the first message of every client
-    LOAD = 3, "count table"  # request, graph
+    LOAD = 3, "count text texts payload", GRAPH_BYTES  # request, name, engines, graph (msgpack)
     WRITTEN = 4, "count counts"  # request, numbers of the constants that are in their slots
     RUN = 5, "count count counts counts"  # request, model, input offsets, offsets released
-    CALL = 6, "count bytes"  # request, function and arguments (dill)
+    CALL = 6, "count payload", CALL_BYTES  # request, function and arguments (dill)
     ALLOCATE = 7, "count counts"  # request, sizes in bytes
     RELEASE = 8, "counts"  # offsets, one for each reference given back
     UNLOAD = 9, "count"  # model
@@ -80,30 +92,30 @@ class Kind(IntEnum):
     PROGRESS = 22, "count count count texts"  # request, primitives in all, ready, names of those being created
     LOADED = 23, "count count list list table"  # request, model, inputs, outputs, report
     DONE = 24, "count counts"  # request, output offsets
-    RETURNED = 25, "count bytes"  # request, value (dill)
-    RAISED = 26, "count bytes text"  # request, exception (dill), its text
+    RETURNED = 25, "count payload"  # request, value (dill)
+    RAISED = 26, "count text payload"  # request, the exception's text, the exception (dill)
     ALLOCATED = 27, "count counts"  # request, offsets
     STATUS = 28, "count table"  # request, facts
     FAILED = 29, "count table"  # request, error
-    EXPLAINED = 30, "count list list"  # request, plan, primitive descriptors
+    EXPLAINED = 30, "count bytes list"  # request, plan (msgpack), primitive descriptors
     PONG = 31, ""  # nothing
 
     # coordinator -> worker
-    MODEL = 40, "count list blobs counts"  # model, plan, entries, offsets of the constants
+    MODEL = 40, "count bytes blobs counts"  # model, plan (msgpack), entries, offsets of the constants
     DROP = 41, "count"  # model
     EXECUTE = 42, "count count counts counts"  # token, model, input offsets, output offsets
     REORDER = (
         43,
         "count count count count count",
     )  # token, model, number of the constant, source offset, destination offset
-    APPLY = 44, "count bytes"  # token, function and arguments (dill)
+    APPLY = 44, "count payload"  # token, function and arguments (dill)
     PROBE = 45, "count text"  # token, engine
 
     # worker -> coordinator
     READY = 60, "count count"  # process id, threads of the process
     FINISHED = 61, "count flag"  # token, whether numba is imported
-    ANSWER = 62, "count anything flag"  # token, value, whether numba is imported
-    THREW = 63, "count bytes text"  # token, exception (dill), its text
+    ANSWER = 62, "count flag anything"  # token, whether numba is imported, value
+    THREW = 63, "count text payload"  # token, the exception's text, the exception (dill)
     BROKEN = 64, "count text text text"  # token, type, message, log
 
     # coordinator -> creator, and back
@@ -117,6 +129,12 @@ class Kind(IntEnum):
 
 
 _KINDS: Final[dict[int, Kind]] = {int(kind): kind for kind in Kind}
+
+
+def limit_of(number: int) -> int:
+    """Return the longest message of a kind, in bytes, that a coordinator accepts from a client."""
+    kind = _KINDS.get(number)
+    return CONTROL_BYTES if kind is None else kind.limit
 
 
 def check_message(message: Message) -> Kind:

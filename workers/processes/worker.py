@@ -11,11 +11,11 @@ import socket
 import sys
 import traceback
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from poolrt.cachestore.portable_error import describe_exception, sendable
 
-from ..desc.codec import decode, encode
+from ..desc.codec import encode, unpack
 from ..engines.engine import Engine
 from ..ipc.channel import ESCAPES, MAX_MESSAGE, Channel, ChannelClosed, Message
 from ..ipc.protocol import Kind, check_message
@@ -45,12 +45,16 @@ def main(sock: socket.socket, descriptors: list[int], options: dict[str, Any]) -
         pass
 
 
+#: Characters of an exception's text that are sent, its last ones: it may quote arguments of any size.
+_TEXT: Final = 16 * 1024
+
+
 class _Model:
     """A model as it was sent; its executor is made on first use."""
 
     __slots__ = ("constants", "entries", "executor", "plan")
 
-    def __init__(self, plan: list[Any], entries: list[bytes], constants: list[int]) -> None:
+    def __init__(self, plan: bytes, entries: list[bytes], constants: list[int]) -> None:
         self.plan = plan
         self.entries = entries
         self.constants = constants
@@ -124,7 +128,7 @@ class _Worker:
             model.executor.close()
 
     def _realize(self, model: _Model) -> PlanExecutor:
-        plan = decode(ExecutionPlan, model.plan)
+        plan = unpack(ExecutionPlan, model.plan)
         constants = [self._arena.address + offset for offset in model.constants]
         streams = [self._stream(name, plan, model.entries) for name in plan.engines]
         primitives = realize_all(plan, model.entries, [stream.engine for stream in streams])
@@ -160,7 +164,7 @@ class _Worker:
         _, token, engine = message
         index = _index(engine)
         runtime(self._threads)
-        return [Kind.ANSWER, token, encode(opencl_target(index)), "numba" in sys.modules]
+        return [Kind.ANSWER, token, "numba" in sys.modules, encode(opencl_target(index))]
 
 
 def _index(engine: str) -> int:
@@ -193,12 +197,12 @@ def _apply(message: Message) -> Message:
                 f"the function returned {len(value)} bytes, more than {MAX_MESSAGE // 2}: return less, or use a graph"
             )
     except BaseException as error:  # noqa: BLE001 - SystemExit and KeyboardInterrupt of a user's function too
-        return [Kind.THREW, token, _pickle_exception(error), sendable(traceback.format_exc())]
-    return [Kind.ANSWER, token, value, "numba" in sys.modules]
+        return [Kind.THREW, token, sendable(traceback.format_exc()[-_TEXT:]), _pickle_exception(error)]
+    return [Kind.ANSWER, token, "numba" in sys.modules, value]
 
 
 def _pickle_exception(error: BaseException) -> bytes:
-    """Return a pickled exception, empty if it cannot be pickled."""
+    """Return a pickled exception, empty if it cannot be pickled or is too large to be sent."""
     import dill
 
     try:
@@ -206,4 +210,4 @@ def _pickle_exception(error: BaseException) -> bytes:
         dill.loads(data)
     except Exception:  # noqa: BLE001 - a user's class may fail in any way; only the text is sent then
         return b""
-    return data
+    return data if len(data) <= MAX_MESSAGE // 2 else b""

@@ -10,9 +10,10 @@ import pytest
 
 from poolrt import Graph
 from poolrt.coordinator.background import BackgroundThread
-from poolrt.coordinator.instructions import Lower, LoweredGraph
+from poolrt.coordinator.instructions import Lower, LoweredGraph, PendingGraph
 from poolrt.errors import GraphRefused, PoolError
 from poolrt.graph import layouts
+from poolrt.graph.packed import pack_graph
 
 _BOUND_S = 60.0
 
@@ -26,6 +27,10 @@ def outcome_of(thread: BackgroundThread, task: Lower) -> Any:
     ((name, (load, found)),) = thread.take()
     assert load == task.load
     return name, found
+
+
+def lowering(load: int, wire: dict[str, Any]) -> Lower:
+    return Lower(load, "small", PendingGraph(pack_graph(wire)), {})
 
 
 def wire_of(algorithm: str) -> dict[str, Any]:
@@ -44,7 +49,7 @@ def test_a_bug_in_lowering_is_an_internal_error_and_a_malformed_graph_is_refused
         # Given a bug in one step of lowering, when a sound graph is lowered
         with monkeypatch.context() as patch:
             patch.setitem(layouts._POLICIES, "eltwise", lookup)
-            name, error = outcome_of(thread, Lower(1, wire_of("relu"), {}))
+            name, error = outcome_of(thread, lowering(1, wire_of("relu")))
         # Then it is our fault, not the graph's
         assert (name, type(error)) == ("on_load_failed", PoolError)
         assert "internal error: KeyError: 'planted'" in str(error)
@@ -52,9 +57,9 @@ def test_a_bug_in_lowering_is_an_internal_error_and_a_malformed_graph_is_refused
         # When a malformed graph is lowered, then it is the graph's
         wire = wire_of("relu")
         del wire["nodes"][0][4]["algorithm"]
-        name, error = outcome_of(thread, Lower(2, wire, {}))
+        name, error = outcome_of(thread, lowering(2, wire))
         assert (name, type(error)) == ("on_load_failed", GraphRefused)
         assert "malformed graph: node 'eltwise_0' (eltwise): attributes: algorithm is missing" in str(error)
         # And neither ends the thread
-        name, graph = outcome_of(thread, Lower(3, wire_of("relu"), {}))
+        name, graph = outcome_of(thread, lowering(3, wire_of("relu")))
         assert (name, type(graph)) == ("on_lowered", LoweredGraph)

@@ -212,7 +212,7 @@ class Coordination(RuleBasedStateMachine):
     @rule(number=clients_joined, engine=st.sampled_from(["cpu", "opencl:0"]))
     def load(self, number: int, engine: str) -> None:
         if number in self.clients:
-            self.say(number, Kind.LOAD, "load", {"name": "g", "engine": engine})
+            self.say(number, Kind.LOAD, "load", "g", [engine], b"graph")
 
     @rule(number=clients_joined, runs=st.integers(0, 7))
     def load_in_peace_and_run(self, number: int, runs: int) -> None:
@@ -221,7 +221,7 @@ class Coordination(RuleBasedStateMachine):
         if client is None:
             return
         before = set(client.models)
-        self.say(number, Kind.LOAD, "load", {"name": "g", "engine": "cpu"})
+        self.say(number, Kind.LOAD, "load", "g", ["cpu"], b"graph")
         self.settle()
         for model in set(client.models) - before:
             self.allocate(number, client.models[model])
@@ -307,7 +307,7 @@ class Coordination(RuleBasedStateMachine):
         constants = tuple(PlanConstant(i, n, n, 0 if moves else None) for i, (n, moves) in enumerate(sizes))
         ports = [["x", [4], "f32", inputs]], [["y", [4], "f32", outputs]]
         self.primitives[task.load] = len(primitives)
-        self.carry_out(self.state.on_lowered(task.load, LoweredGraph([], 1, primitives, constants, *ports)))
+        self.carry_out(self.state.on_lowered(task.load, LoweredGraph(b"", 1, primitives, constants, *ports)))
 
     @precondition(lambda self: self.looking)
     @rule(data=st.data())
@@ -339,13 +339,13 @@ class Coordination(RuleBasedStateMachine):
         if not well:
             answer = [Kind.BROKEN, token, "ValueError", "text", "log"]
             if kind == Kind.APPLY:
-                answer = [Kind.THREW, token, b"", "text"]
+                answer = [Kind.THREW, token, "text", b""]
         elif kind == Kind.CREATE:
             answer = [Kind.CREATED, token, b"entry", "created", 0.1]
         elif kind == Kind.PROBE:
-            answer = [Kind.ANSWER, token, ["opencl", "opencl", []], False]
+            answer = [Kind.ANSWER, token, False, ["opencl", "opencl", []]]
         elif kind == Kind.APPLY:
-            answer = [Kind.ANSWER, token, b"value", False]
+            answer = [Kind.ANSWER, token, False, b"value"]
         else:
             answer = [Kind.FINISHED, token, False]
         self.deaths.pop(token, None)

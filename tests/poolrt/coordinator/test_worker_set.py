@@ -43,7 +43,7 @@ class _Bench:
         return out
 
     def model(self, outputs: int = 100) -> Model:
-        return Model(next(self.numbers), 0, "net", 7, [], [], [], [], [outputs])
+        return Model(next(self.numbers), 0, "net", 7, b"", [], [], [], [outputs])
 
     def run(self, model: Model) -> Job:
         job = Job(Kind.EXECUTE, next(self.numbers), model.name, model=model)

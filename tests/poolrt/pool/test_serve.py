@@ -170,6 +170,12 @@ def _relu_wire(dims: list[int], **changes: Any) -> dict[str, Any]:
     return {**wire, "constants": [], "nodes": [node], **changes}
 
 
+def _load_fields(wire: dict[str, Any]) -> list[Any]:
+    """Return the fields of a message that loads a graph: its name and engines beside it."""
+    engine = wire.get("engine", "cpu")
+    return [wire.get("name", "g")[:200], [engine] if isinstance(engine, str) else [""], msgpack.packb(wire)]
+
+
 @pytest.mark.parametrize(
     "graph",
     [
@@ -200,7 +206,7 @@ def test_a_graph_that_makes_no_sense_is_an_answer_and_nothing_else(
 ) -> None:
     _, path = server
     client = _raw(path)
-    client.send(b"\0" + msgpack.packb([Kind.LOAD, 5, graph]))
+    client.send(b"\0" + msgpack.packb([Kind.LOAD, 5, *_load_fields(graph)]))
     answer = msgpack.unpackb(client.recv(65536 + 2)[1:])
     assert answer[:2] == [Kind.FAILED, 5]
     assert len(str(answer)) < 30_000
@@ -234,7 +240,7 @@ def test_a_client_that_dies_in_the_middle_of_writing_constants_leaves_no_memory_
     wire = _relu_wire([rows], values=values, nodes=nodes, constants=constants, outputs=[["y", 16]])
     with poolrt.connect(path) as pool:
         client = _raw(path)
-        _say(client, Kind.LOAD, 1, wire)
+        _say(client, Kind.LOAD, 1, *_load_fields(wire))
         stage = _hear(client, Kind.STAGE)
         assert pool.stats()["arena"]["used"] >= 8 * 4 * rows
         _say(client, Kind.WRITTEN, 1, [stage[2][0][0]])
@@ -250,7 +256,7 @@ def test_a_client_may_have_so_many_loads_under_way_and_the_others_are_not_held_u
     # Loads that wait for ever for their constant
     wire = _relu_wire([4], inputs=[], constants=[[0, 16]])
     for request in range(LOADS_LIMIT + 20):
-        _say(greedy, Kind.LOAD, request, wire)
+        _say(greedy, Kind.LOAD, request, *_load_fields(wire))
     refused = {_hear(greedy, Kind.FAILED)[1] for _ in range(20)}
     assert refused == set(range(LOADS_LIMIT, LOADS_LIMIT + 20))
     with poolrt.connect(path) as pool:

@@ -13,7 +13,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from poolrt.workers.ipc import channel as channels
-from poolrt.workers.ipc.channel import FRAME, Channel, ChannelClosed, ChannelFull, MalformedMessage, pair
+from poolrt.workers.ipc.bounded_decoding import Payload
+from poolrt.workers.ipc.channel import (
+    FRAME,
+    RECEIVED_AT_ONCE,
+    Channel,
+    ChannelClosed,
+    ChannelFull,
+    MalformedMessage,
+    pair,
+)
 
 _VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False) | st.text() | st.binary(),
@@ -187,5 +196,57 @@ def test_a_waiting_receive_returns_when_its_own_side_is_shut_down() -> None:
     channel.shut_down()
     with pytest.raises(ChannelClosed):
         channel.receive(block=True)
+    a.close()
+    channel.close()
+
+
+def test_a_payload_is_forwarded_in_the_pieces_that_arrived() -> None:
+    (a, b), (c, d) = pair(), pair()
+    sender, relay = Channel(a), Channel(b, relays=True)
+    onward, receiver = Channel(c), Channel(d)
+    blob = os.urandom(20 * FRAME)
+    sender.send([6, 1, blob])
+    calls = 0
+    while (message := relay.receive()) is None:
+        assert relay.unfinished <= RECEIVED_AT_ONCE * FRAME * (calls := calls + 1), "a call does bounded work"
+        sender.flush()
+    assert type(message[-1]) is Payload
+    onward.send([44, 2**40, message[-1]])
+    assert _receive(onward, receiver) == [44, 2**40, blob]
+    # A message whose long field is not the last one arrives whole.
+    sender.send([81, 1, blob, "text"])
+    assert _receive(sender, relay) == [81, 1, blob, "text"]
+    for channel in (sender, relay, onward, receiver):
+        channel.close()
+
+
+def _announce(kind: int, nbytes: int) -> bytes:
+    """Return the first frame of a message with a payload of so many bytes."""
+    return (b"\1\x93" + bytes([kind, 1]) + b"\xc6" + nbytes.to_bytes(4, "big")).ljust(FRAME + 1, b"x")
+
+
+@pytest.mark.parametrize(
+    ("frames", "complaint"),
+    [
+        ([_announce(6, 1_000_000)], "of kind 6 of 1000008 bytes, more than 300000"),
+        ([_announce(5, 200_000)], "of kind 5 longer than 65536 bytes"),
+        ([_announce(6, 200_000), b"\1" + b"x" * 100], "100 bytes that others follow"),
+        ([_announce(6, 200_000), b"\0" + b"x" * 100], "does not have the 200008 bytes"),
+        ([_announce(6, 100_000), b"\1" + b"x" * FRAME], "does not have the 100008 bytes"),
+        ([b"\1" + (b"\x93\x06" + b"\x91" * 60_000).ljust(FRAME, b"\x90")], "levels"),
+        ([b"\1" + (b"\x92\x06" + b"\xdb\x00\x0f\x00\x00").ljust(FRAME, b"x")], "without a payload"),
+        ([b"\0\x92\x08\xdc\xff\xff" + b"\x90" * 60_000], "more than 2560 items"),
+    ],
+)
+def test_a_message_that_would_cost_more_than_its_kind_may_is_refused_at_its_first_frame(
+    frames: list[bytes], complaint: str
+) -> None:
+    a, b = pair()
+    channel = Channel(b, relays=True, limit_of=lambda kind: 300_000 if kind == 6 else FRAME)
+    with pytest.raises(MalformedMessage, match=complaint):
+        for frame in frames:
+            a.send(frame)
+            assert channel.receive() is None
+    assert channel.unfinished <= FRAME
     a.close()
     channel.close()

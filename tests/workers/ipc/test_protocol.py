@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from poolrt.workers.ipc.bounded_decoding import Payload
 from poolrt.workers.ipc.channel import MalformedMessage
 from poolrt.workers.ipc.protocol import Kind, check_message
 
@@ -16,9 +17,10 @@ from poolrt.workers.ipc.protocol import Kind, check_message
     "message",
     [
         [5, 1, 2, [0, 128], []],
-        [3, 1, {"name": "g"}],
+        [3, 1, "g", ["cpu"], b"graph"],
+        [6, 1, Payload([memoryview(b"call")], 4)],
         [21, 1, [[0, 3, 4096]]],
-        [62, 7, {"any": ["thing"]}, True],
+        [62, 7, True, {"any": ["thing"]}],
         [81, 1, b"entry", "created", 0.5],
         [11],
     ],
@@ -40,7 +42,9 @@ def test_a_message_as_it_should_be_is_told_by_its_kind(message: list[Any]) -> No
         ([5, 1, 2, [0, "x"], []], "RUN: field 3"),
         ([5, 1, 2, [2**63], []], "RUN: field 3"),
         ([5, 1, 2, [0], None], "RUN: field 4"),
-        ([3, 1, [1]], "LOAD: field 2"),
+        ([3, 1, [1], [], b""], "LOAD: field 2"),
+        ([3, 1, "g", ["cpu", 5], b""], "LOAD: field 3"),
+        ([3, 1, "g", [], {"nodes": []}], "LOAD: field 4"),
         ([21, 1, [[0, 1]]], "STAGE: field 2"),
         ([6, 1, "text"], "CALL: field 2"),
     ],

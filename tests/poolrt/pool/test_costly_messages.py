@@ -1,0 +1,235 @@
+"""No message costs more than its size: what one client sends takes neither time nor memory from the others."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import msgpack
+import numpy as np
+import pytest
+
+import poolrt
+from poolrt import functions
+from poolrt.coordinator.peers import UNFINISHED_BYTES, Peer, find_greedy
+from poolrt.errors import GraphRefused, PoolRefused
+from poolrt.graph.packed import ITEMS_LIMIT, NODES_LIMIT, PORTS_LIMIT
+from poolrt.workers.ipc.channel import FRAME, Channel, pair
+from poolrt.workers.ipc.protocol import Kind
+
+from .attacks import KINDS, Attacker, connect, frames
+from .processes import BOUND_S, relu_graph, wait_until
+
+#: Bytes by which the coordinator's memory may grow for good.
+KEPT: Final = 20 * 1000 * 1000
+#: Seconds of the coordinator's processor time that a message may take here; without bounds, one of 8 MiB took 2.6.
+COST_S: Final = 0.5
+#: Kinds whose graphs are sound, or nearly: the background thread works on each as it would on an honest client's.
+LONG: Final = ("graph of nodes", "graph of names", "graph of shapes", "graph of constants", "graph of values")
+#: Seconds that the attacks of one kind may take in the long form; the last ones are left out then.
+LONG_S: Final = 60.0
+#: Seconds of a processor that the kernel gives to another process at a time: how much later a run may end on busy processors.
+SLICE_S: Final = 0.004
+
+
+@pytest.fixture(scope="module")
+def server(settings: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The path of a server with two workers."""
+    path = tmp_path_factory.mktemp("costly") / "poolrt.sock"
+    words = ["serve", "--workers", "2", "--socket", str(path)]
+    named = {"HOME": settings["home"], "REDIS_URL": settings["redis_url"], "ARENA_BYTES": settings["arena_bytes"]}
+    environ = {**os.environ, "POOLRT_THREADS": "1", **{f"POOLRT_{name}": str(value) for name, value in named.items()}}
+    with open(path.parent / "lines", "wb") as lines:
+        process = subprocess.Popen([sys.executable, "-m", "poolrt", *words], env=environ, stdout=lines, stderr=lines)
+    try:
+        wait_until(lambda: path.exists() or process.poll() is not None, "the server listens")
+        yield str(path)
+        assert process.poll() is None
+        process.terminate()
+        assert process.wait(BOUND_S) == 0
+    finally:
+        process.kill()
+        process.wait()
+
+
+class _Neighbour:
+    """Another client, whose runs are timed in a thread."""
+
+    def __init__(self, path: str) -> None:
+        self._pool = poolrt.connect(path)
+        self._model = self._pool.load(relu_graph())
+        self._x = np.ones((4, 8), np.float32)
+        self._stop = threading.Event()
+        self.pid = int(self._pool.stats()["pid"])
+        self.seconds: list[float] = []
+
+    def run(self) -> None:
+        begin = time.perf_counter()
+        assert self._model.run(x=self._x)["y"].sum() == 32
+        self.seconds.append(time.perf_counter() - begin)
+
+    @contextmanager
+    def running(self) -> Iterator[list[float]]:
+        """Run again and again; the list has the seconds that each run took, in the end."""
+        self.seconds, self._stop = [], threading.Event()
+        thread = threading.Thread(target=self._run_on)
+        thread.start()
+        try:
+            yield self.seconds
+        finally:
+            self._stop.set()
+            thread.join(BOUND_S)
+        assert not thread.is_alive()
+
+    def close(self) -> None:
+        self._pool.close()
+
+    def _run_on(self) -> None:
+        while not self._stop.is_set():
+            self.run()
+
+
+@pytest.fixture(scope="module")
+def neighbour(server: str) -> Iterator[_Neighbour]:
+    found = _Neighbour(server)
+    yield found
+    found.close()
+
+
+def _resident(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGESIZE")
+
+
+def _processor_seconds(pid: int) -> float:
+    """Return the processor time of all threads of a process, to the nanosecond."""
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return sum(int((task / "schedstat").read_text(encoding="ascii").split()[0]) for task in tasks) / 1e9
+
+
+def _p99(seconds: list[float]) -> float:
+    return statistics.quantiles(seconds, n=100)[98]
+
+
+def test_messages_of_every_costly_kind_cost_little_and_leave_no_memory(server: str, neighbour: _Neighbour) -> None:
+    for _ in range(20):
+        neighbour.run()
+    before = _resident(neighbour.pid)
+    cost: dict[str, float] = {}
+    for name in [name for name in KINDS if name not in LONG]:
+        attacker = Attacker(server)
+        began = _processor_seconds(neighbour.pid)
+        for number in range(2):
+            attacker.send(frames(KINDS[name](number)))
+        attacker.leave()
+        neighbour.run()
+        cost[name] = (_processor_seconds(neighbour.pid) - began) / 2
+    assert {name: seconds for name, seconds in cost.items() if seconds > COST_S} == {}
+    assert max(neighbour.seconds) < BOUND_S / 2
+    wait_until(lambda: _resident(neighbour.pid) <= before + KEPT, "the memory is returned")
+
+
+def test_half_messages_of_one_process_are_bounded_together_and_cost_others_nothing(
+    server: str, neighbour: _Neighbour
+) -> None:
+    before = _resident(neighbour.pid)
+    honest = connect(server)
+    whole = [*frames(msgpack.packb([Kind.CALL, 1, b"x" * FRAME]))]
+    honest.send(whole[0])
+    half = b"\1" + msgpack.packb([Kind.CALL, 1, b""])[:3] + b"\xc6" + (100 << 20).to_bytes(4, "big")
+    greedy = [connect(server) for _ in range(5)]
+    try:
+        # Five halves of 60 MiB exceed the limit for all clients, and belong to one process: this one. So does the sixth.
+        with pytest.raises((BrokenPipeError, ConnectionResetError)):
+            for number in range(60 * 16):
+                for sock in greedy:
+                    sock.send(half.ljust(FRAME + 1, b"x") if not number else b"\1" + b"x" * FRAME)
+        neighbour.run()
+        wait_until(lambda: _resident(neighbour.pid) <= before + KEPT, "the memory is returned")
+    finally:
+        for sock in (honest, *greedy):
+            sock.close()
+
+
+def test_the_client_whose_unfinished_messages_are_longest_is_the_greedy_one() -> None:
+    peers: list[Peer] = []
+    for number, (pid, nbytes) in enumerate([(7, 3), (8, 2), (8, 2), (0, 3), (0, 1)], 1):
+        ours, theirs = pair()
+        theirs.close()
+        peers.append(Peer(number, Channel(ours), number, True, True, pid=pid))
+        peers[-1].channel._size = nbytes
+    try:
+        assert find_greedy(peers, 11) == []
+        assert [peer.number for peer in find_greedy(peers, 10)] == [2, 3]
+        assert UNFINISHED_BYTES < 2**30
+    finally:
+        for peer in peers:
+            peer.channel.close()
+
+
+def test_a_graph_beyond_a_limit_is_refused_in_the_process_that_loads_it(pool: poolrt.Pool) -> None:
+    many = poolrt.Graph("many")
+    for number in range(PORTS_LIMIT + 1):
+        many.output(f"y{number}", many.eltwise(many.input(f"x{number}", (1,)), "relu"))
+    with pytest.raises(GraphRefused, match=f"'many' has {PORTS_LIMIT + 1} inputs, more than {PORTS_LIMIT}: load it in"):
+        pool.load(many)
+    named = poolrt.Graph("named")
+    named.output("y", named.eltwise(named.input("x" * 5000, (1,)), "relu"))
+    with pytest.raises(GraphRefused, match="the name of an input or output has more than 4096 bytes: 'xxxx"):
+        pool.load(named)
+    assert min(ITEMS_LIMIT, NODES_LIMIT) > PORTS_LIMIT
+    assert pool.load(relu_graph()).run(x=np.ones((4, 8), np.float32))["y"].sum() == 32
+
+
+def test_functions_wait_in_the_client_for_bytes_and_one_that_is_too_large_is_refused_there(
+    pool: poolrt.Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(functions, "BYTES_IN_FLIGHT", 100_000)
+    sent = pool._functions()
+    most = itertools.accumulate((sent._under_way for _ in pool.map(len, [b"x" * 30_000] * 20)), max)
+    assert max(most) <= 3
+    assert pool.submit(len, b"x" * 200_000).result(BOUND_S) == 200_000
+    monkeypatch.setattr(functions, "CALL_BYTES", 1_000_000)
+    with pytest.raises(PoolRefused, match=r"its arguments have 1\d{6} bytes, more than 934464: split the arguments"):
+        pool.submit(len, b"x" * 1_000_000)
+    assert sent._bytes == 0
+
+
+def test_an_exception_with_a_large_text_or_value_reaches_the_caller(pool: poolrt.Pool) -> None:
+    with pytest.raises(ValueError, match="xxx") as failed:
+        pool.submit(_raise_large).result(BOUND_S)
+    lengths = len(str(failed.value)), len(failed.value.__notes__[0])
+    assert lengths[0] == 3_000_000
+    assert lengths[1] < 20_000
+
+
+def _raise_large() -> None:
+    raise ValueError("x" * 3_000_000)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(LONG_S + 120)
+@pytest.mark.parametrize("name", KINDS)
+def test_a_thousand_messages_of_a_kind_delay_others_little(server: str, neighbour: _Neighbour, name: str) -> None:
+    before = _resident(neighbour.pid)
+    with neighbour.running() as alone:
+        time.sleep(2)
+    attacker = Attacker(server)
+    with neighbour.running() as attacked:
+        until = time.monotonic() + LONG_S
+        sent = 0
+        while sent < 1000 and time.monotonic() < until:
+            attacker.send(frames(KINDS[name](sent)))
+            sent += 1
+    attacker.leave()
+    print(f"{name}: p99 {_p99(alone) * 1e3:.2f} ms alone, {_p99(attacked) * 1e3:.2f} ms under {sent} messages")
+    assert _p99(attacked) <= 2 * _p99(alone) + 2 * SLICE_S
+    wait_until(lambda: _resident(neighbour.pid) <= before + KEPT, "the memory is returned", seconds=2 * BOUND_S)
