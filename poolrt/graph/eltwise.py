@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from poolrt.workers.desc.attributes import ELTWISE_ALGORITHMS
+from poolrt.workers.desc.typed import to_float
 
 #: algorithm -> (alpha, beta); one that is missing has no parameters, 0 for both. None means that there is no default.
 _DEFAULTS: Final[Mapping[str, tuple[float | None, float | None]]] = {
@@ -30,5 +31,5 @@ def complete_parameters(algorithm: str, alpha: float | None, beta: float | None)
         chosen = usual if given is None else given
         if chosen is None:
             raise ValueError(f"{name}: {algorithm} needs it")
-        result.append(float(chosen))
+        result.append(to_float(name, chosen))
     return result[0], result[1]

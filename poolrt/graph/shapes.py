@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+
+from poolrt.workers.desc.typed import to_integer
 
 
 def infer_reshape(dims: tuple[int, ...], wanted: Sequence[int], axes: Sequence[int] = ()) -> tuple[int, ...]:
@@ -31,6 +33,7 @@ def infer_reshape(dims: tuple[int, ...], wanted: Sequence[int], axes: Sequence[i
 
 def normalize_axis(axis: int, ndims: int, name: str = "axis") -> int:
     """Return an axis as 0..ndims-1; negative axes count from the end. Raises ValueError if it is out of range."""
+    axis = to_integer(name, axis)
     if not -ndims <= axis < ndims:
         raise ValueError(f"{name}: expect {-ndims}..{ndims - 1}, got {axis}")
     return axis % ndims
@@ -49,7 +52,7 @@ def broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...]:
 
 def normalize_axes(axes: Sequence[int] | int, ndims: int) -> set[int]:
     """Return distinct axes as 0..ndims-1. Raises ValueError if one is out of range or named twice."""
-    given = [axes] if isinstance(axes, int) else list(axes)
+    given = list(axes) if isinstance(axes, Iterable) else [axes]
     found = {normalize_axis(axis, ndims, "axes") for axis in given}
     if len(found) != len(given):
         raise ValueError(f"axes: expect each axis once, got {tuple(given)}")

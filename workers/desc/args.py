@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Final
 
 
 class Arg(IntEnum):
@@ -34,6 +35,10 @@ class Arg(IntEnum):
     ATTR_SCALES = 4096
     ATTR_ZERO_POINTS = 8192
     POST_OP = 16384
+
+
+#: Sources of a sum or concat: further ones would have the arguments of scales.
+MOST_SOURCES: Final = Arg.ATTR_SCALES - Arg.MULTIPLE_SRC
 
 
 def multiple_src(index: int) -> int:

@@ -10,6 +10,7 @@ from .args import post_op_src
 from .data_type import data_type
 from .memory_desc import MemoryDesc
 from .quantisation import KINDS, Quantisation
+from .typed import Typed, to_float
 
 ELTWISE_ALGORITHMS: Final = (
     "relu", "tanh", "elu", "square", "abs", "sqrt", "linear", "logistic", "exp", "log", "clip", "clip_v2", "gelu_erf",
@@ -30,7 +31,7 @@ def eltwise_algorithm(name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class PostOp:
+class PostOp(Typed):
     """One step of the chain: ``eltwise`` (algorithm, alpha, beta), ``binary`` (algorithm, second source) or ``sum``.
 
     A sum adds alpha * (dst - beta) with dst's former content, read as ``dtype`` if given: see `accumulate`.
@@ -61,7 +62,8 @@ class PostOp:
     @classmethod
     def accumulate(cls, scale: float = 1.0, zero_point: int = 0, dtype: str = "") -> PostOp:
         """Return the sum post-op: add scale * (dst - zero_point) with dst's former content."""
-        return cls("sum", "", float(scale), float(zero_point), None, dtype)
+        numbers = (to_float("scale", scale, "PostOp"), to_float("zero_point", zero_point, "PostOp"))
+        return cls("sum", "", *numbers, None, dtype)
 
     def fields(self) -> dict[str, object]:
         """Return the named fields for a key."""
@@ -76,7 +78,7 @@ class PostOp:
 
 
 @dataclass(frozen=True, slots=True)
-class PrimitiveAttr:
+class PrimitiveAttr(Typed):
     """Attributes of a primitive.
 
     ``post_ops`` are applied in order. ``scales`` multiply sources and divide dst; ``zero_points`` are subtracted from
@@ -95,7 +97,6 @@ class PrimitiveAttr:
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "post_ops", tuple(self.post_ops))
         if len(self.post_ops) > MAX_POST_OPS:
             raise ValueError(f"post_ops: at most {MAX_POST_OPS}, got {len(self.post_ops)}")
         for name in KINDS:
@@ -104,9 +105,6 @@ class PrimitiveAttr:
         for name, known in (("fpmath_mode", FPMATH_MODES), ("scratchpad_mode", SCRATCHPAD_MODES)):
             if getattr(self, name) not in known:
                 raise ValueError(f"{name}: unknown {getattr(self, name)!r}; known: {', '.join(known)}")
-        if not isinstance(self.deterministic, bool):
-            # A value that only compares equal, such as 1, would make another key.
-            raise ValueError(f"deterministic: expect a bool, got {self.deterministic!r}")
         modes = self.fpmath_mode, self.scratchpad_mode, self.deterministic
         object.__setattr__(self, "_hash", hash((self.post_ops, self.scales, self.zero_points, modes)))
 

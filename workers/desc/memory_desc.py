@@ -39,6 +39,8 @@ ALIASES: Final[dict[str, str]] = {
 _TAG: Final = re.compile(r"([A-La-l]+)((?:[0-9]+[a-l])*)")
 _BLOCK: Final = re.compile(r"([0-9]+)([a-l])")
 MAX_DIMS: Final = 12
+#: Numbers in entries are int64.
+MOST_BYTES: Final = (1 << 63) - 1
 #: The tag of a layout that only strides describe.
 STRIDED: Final = "strided"
 
@@ -76,6 +78,8 @@ def parse_tag(tag: str, ndims: int) -> Layout:
     capital = {ord(letter.lower()) - ord("a") for letter in letters if letter.isupper()}
     if capital != {dim for dim, _ in blocks} or any(size < 2 for _, size in blocks):
         raise ValueError(f"format tag {tag!r}: capital letters and inner blocks do not agree")
+    if math.prod(size for _, size in blocks) > MOST_BYTES:
+        raise ValueError(f"format tag {tag!r:.80}: its blocks have more than {MOST_BYTES} elements")
     return Layout(order, blocks)
 
 
@@ -111,9 +115,14 @@ class MemoryDesc:
         cls, dims: Sequence[int], dtype: object, tag: str | Sequence[int] = "", strides: Sequence[int] = ()
     ) -> MemoryDesc:
         """Return the descriptor, the same object for the same arguments while these are in use."""
-        if isinstance(tag, str):
-            return _described(tuple(dims), dtype, tag, tuple(strides))
-        return _described(tuple(dims), dtype, "", tuple(tag))
+        try:
+            if isinstance(tag, str):
+                return _described(tuple(dims), dtype, tag, tuple(strides))
+            return _described(tuple(dims), dtype, "", tuple(tag))
+        except TypeError as error:
+            expected = "dims: expect integers, a data type, and a format tag or integers as strides"
+            given = ", ".join(f"{value!r:.80}" for value in (dims, dtype, tag, strides))
+            raise ValueError(f"{expected}, got {given} (MemoryDesc)") from error
 
     def __hash__(self) -> int:
         return self._hash
@@ -200,13 +209,13 @@ class MemoryDesc:
 @lru_cache(maxsize=4096)
 def _described(given: tuple[int, ...], dtype: object, tag: str, strides: tuple[int, ...]) -> MemoryDesc:
     """Return the normalised descriptor. Kept, because making one takes longer than the rest of a cache hit."""
-    dims = tuple(int(d) for d in given)
+    dims = _integers("dims", given)
     if len(dims) > MAX_DIMS:
         raise ValueError(f"a memory descriptor has at most {MAX_DIMS} dimensions, got {len(dims)}")
     if any(d < 0 for d in dims):
         raise ValueError(f"dimensions must not be negative, got {dims}")
     if strides:
-        tag, strides = _normalised(dims, tag, tuple(int(s) for s in strides))
+        tag, strides = _normalised(dims, tag, _integers("strides", strides))
     else:
         tag = ALIASES.get(tag, tag) or plain_tag(len(dims))
         if tag != "any":
@@ -215,7 +224,21 @@ def _described(given: tuple[int, ...], dtype: object, tag: str, strides: tuple[i
     desc = object.__new__(MemoryDesc)
     for name, value in {**values, "_hash": hash(tuple(values.values()))}.items():
         object.__setattr__(desc, name, value)
+    nbytes = desc.elements * item_size(desc.dtype) if desc.is_any else desc.nbytes
+    if max((nbytes, *dims, *strides)) > MOST_BYTES:
+        raise ValueError(f"dims: {dims} of {desc.dtype} take more than {MOST_BYTES} bytes")
     return desc
+
+
+def _integers(name: str, given: tuple[int, ...]) -> tuple[int, ...]:
+    """Return numbers as integers. Those that compare equal are accepted: `_described` finds the same descriptor for them."""
+    try:
+        found = tuple(map(int, given))
+        if found == given:
+            return found
+    except (ValueError, OverflowError):  # of text, NaN and infinities
+        pass
+    raise ValueError(f"{name}: expect integers, got {given!r:.80} (MemoryDesc)")
 
 
 def _normalised(dims: tuple[int, ...], tag: str, strides: tuple[int, ...]) -> tuple[str, tuple[int, ...]]:

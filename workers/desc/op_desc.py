@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Final
 from .args import Arg
 from .codec import decode, encode
 from .memory_desc import MemoryDesc
+from .typed import Typed
 
 #: Kind, which is also the module's name in `operations` -> class.
 OPERATIONS: Final = {
@@ -52,7 +53,7 @@ _GRADIENTS: Final = frozenset({Arg.DIFF_SRC, Arg.DIFF_WEIGHTS, Arg.DIFF_BIAS, Ar
 
 
 @dataclass(frozen=True, slots=True)
-class OpDesc:
+class OpDesc(Typed):
     """Base of all operation descriptors; `kind` is oneDNN's primitive kind."""
 
     kind: ClassVar[str]
@@ -84,12 +85,12 @@ class OpDesc:
         return [self.kind, *encode(self)]
 
 
-def op_from_wire(wire: list[Any]) -> OpDesc:
+def op_from_wire(wire: object) -> OpDesc:
     """Rebuild an operation descriptor from its wire form. Raises ValueError for an unknown kind or malformed fields."""
-    kind, *values = wire
-    name = OPERATIONS.get(kind) or INTERNAL.get(kind)
+    kind, *values = wire if isinstance(wire, list) and wire else [None]
+    name = (OPERATIONS.get(kind) or INTERNAL.get(kind)) if isinstance(kind, str) else None
     if name is None:
-        raise ValueError(f"unknown operation {kind!r}; known: {', '.join(OPERATIONS)}")
+        raise ValueError(f"unknown operation {kind!r:.60}; known: {', '.join(OPERATIONS)}")
     module = import_module(f".operations.{kind}", __package__)
     op: OpDesc = decode(getattr(module, name), values)
     return op

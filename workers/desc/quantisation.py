@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from .args import Arg, scales_of, zero_points_of
 from .memory_desc import MemoryDesc
+from .typed import Number, Typed
 
 #: Arguments that can be quantised, besides the sources of sum and concat.
 _QUANTISED: Final = (Arg.SRC, Arg.SRC_1, Arg.WEIGHTS, Arg.DST)
@@ -30,7 +31,7 @@ KINDS: Final = {"scales": Kind("f32", scales_of, "f"), "zero_points": Kind("s32"
 
 
 @dataclass(frozen=True, slots=True)
-class Quantisation:
+class Quantisation(Typed):
     """Scales or zero points of one argument: bit d of ``mask`` is set if they vary along its dimension d.
 
     There is one value for all of the tensor (mask 0), or a row-major tensor of the masked dimensions. They are given
@@ -40,7 +41,7 @@ class Quantisation:
 
     arg: int
     mask: int = 0
-    values: tuple[float, ...] = ()
+    values: tuple[Number, ...] = ()
 
     def __post_init__(self) -> None:
         source = Arg.MULTIPLE_SRC <= self.arg < Arg.ATTR_SCALES
@@ -50,8 +51,6 @@ class Quantisation:
             )
         if self.mask < 0:
             raise ValueError(f"mask: must not be negative, got {self.mask}")
-        object.__setattr__(self, "arg", int(self.arg))
-        object.__setattr__(self, "values", tuple(self.values))
 
     def of(self, name: str) -> Quantisation:
         """Return this as ``scales``, with values as float32, or as ``zero_points``, with int32.

@@ -13,7 +13,7 @@ from ..engines.target import Target
 from ..implementations.cost_model import nanoseconds
 from ..implementations.primitive_desc import PrimitiveDesc
 from ..kernels.spec import KernelSpec
-from .entry import pack_entry
+from .entry import MalformedEntry, pack_entry, parse_entry
 from .key import primitive_key
 from .sources import check_kernel
 
@@ -34,15 +34,23 @@ class PrimitiveCreator:
     def create(self, pd: PrimitiveDesc) -> bytes:
         """Return the entry of a primitive descriptor; its nested primitives have entries of their own, not made here.
 
-        Raises the compiler's error if a kernel does not compile, and LookupError if its source is not in the key.
+        Raises the compiler's error if a kernel does not compile, LookupError if its source is not in the key, and
+        MalformedEntry, before anything is compiled, if no process could parse the entry.
         """
         program, kind = pd.program(), pd.target.engine_kind
         for spec in program.kernels:
             check_kernel(kind, pd.op.kind, pd.implementation, spec.generator)
-        binaries = [self._binary(spec, pd.target) for spec in program.kernels]
         names = [spec.name for spec in program.kernels] if kind == "opencl" else []
         nested = [primitive_key(pd).canonical for pd in program.nested]
-        return pack_entry(pd.impl_name(), kind, program, binaries, names, nested, nanoseconds(pd))
+
+        def pack(binaries: list[bytes]) -> bytes:
+            return pack_entry(pd.impl_name(), kind, program, binaries, names, nested, nanoseconds(pd))
+
+        try:
+            parse_entry(pack([b""] * len(program.kernels)))
+        except OverflowError as error:  # msgpack's, for integers beyond 64 bits
+            raise MalformedEntry(f"{pd.impl_name()}: {error}") from error
+        return pack([self._binary(spec, pd.target) for spec in program.kernels])
 
     def _binary(self, spec: KernelSpec, target: Target) -> bytes:
         # By the canonical form: parameters that compare equal, such as 0.0 and -0.0, can make different code. Without the

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final, Unpack
 
 from poolrt.workers.desc import MemoryDesc, data_type
+from poolrt.workers.desc.typed import to_integer, to_integers
 
 from ..shapes import normalize_axes, normalize_axis
 from ..values import NodeOptions, Operand, Value
@@ -29,7 +30,9 @@ class Movement(Family):
         """Transpose an axis seen as (size / group_size, group_size)."""
         with self._build("shuffle", **options) as node:
             value = node.operand("src", src)
-            return node.add([value], axis=normalize_axis(axis, value.ndim), group_size=int(group_size))
+            return node.add(
+                [value], axis=normalize_axis(axis, value.ndim), group_size=to_integer("group_size", group_size)
+            )
 
     def reorder(self, src: Operand, format_tag: str = "", **options: Unpack[NodeOptions]) -> Value:
         """Return the same tensor in another data type (``dtype``), on another engine or in the layout of a tag.
@@ -56,7 +59,7 @@ class Movement(Family):
         One size may be -1 and is then inferred; a size of 0 keeps that of src at its place.
         """
         with self._build("reshape", name) as node:
-            sizes = tuple(int(size) for size in shape)
+            sizes = to_integers("shape", shape)
             kept = tuple(axis if size == 0 else -1 for axis, size in enumerate(sizes))
             return node.view(node.operand("src", src), sizes, kept if 0 in sizes else ())
 
@@ -123,9 +126,9 @@ class Movement(Family):
         """Repeat dimensions of 1 up to a shape, as NumPy broadcasts. It is copied only if a reader needs that."""
         with self._build("expand", name) as node:
             value = node.operand("src", src)
-            wanted = tuple(int(size) for size in shape)
+            wanted = to_integers("shape", shape)
             return node.add([value], shape=wanted)
 
 
 def _to_list(given: Sequence[int] | int) -> list[int]:
-    return [given] if isinstance(given, int) else [int(each) for each in given]
+    return [given] if isinstance(given, int) else list(to_integers("slice", given))

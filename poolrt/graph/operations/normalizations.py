@@ -6,6 +6,8 @@ from typing import Unpack
 
 import numpy as np
 
+from poolrt.workers.desc.typed import to_float, to_integer
+
 from ..ir import Attribute
 from ..node_builder import NodeBuilder
 from ..shapes import normalize_axis
@@ -37,7 +39,7 @@ class Normalizations(Family):
                 channels = value.shape[1:2]
                 scale = np.ones(channels, np.float32) if scale is None else scale
                 shift = np.zeros(channels, np.float32) if shift is None else shift
-            return _normalize(node, value, (mean, variance), (scale, shift), {"epsilon": float(epsilon)})
+            return _normalize(node, value, (mean, variance), (scale, shift), {"epsilon": to_float("epsilon", epsilon)})
 
     def layer_normalization(
         self,
@@ -56,7 +58,7 @@ class Normalizations(Family):
         """
         with self._build("layer_normalization", **options) as node:
             value = node.operand("src", src)
-            return _normalize(node, value, (mean, variance), (scale, shift), {"epsilon": float(epsilon)})
+            return _normalize(node, value, (mean, variance), (scale, shift), {"epsilon": to_float("epsilon", epsilon)})
 
     def group_normalization(
         self,
@@ -76,7 +78,10 @@ class Normalizations(Family):
         """
         with self._build("group_normalization", **options) as node:
             value = node.operand("src", src)
-            attrs: dict[str, Attribute] = {"groups": int(groups), "epsilon": float(epsilon)}
+            attrs: dict[str, Attribute] = {
+                "groups": to_integer("groups", groups),
+                "epsilon": to_float("epsilon", epsilon),
+            }
             return _normalize(node, value, (mean, variance), (scale, shift), attrs)
 
     def lrn(
@@ -96,10 +101,10 @@ class Normalizations(Family):
         """
         with self._build("lrn", **options) as node:
             attrs: dict[str, Attribute] = {
-                "local_size": int(local_size),
-                "alpha": float(alpha),
-                "beta": float(beta),
-                "k": float(k),
+                "local_size": to_integer("local_size", local_size),
+                "alpha": to_float("alpha", alpha),
+                "beta": to_float("beta", beta),
+                "k": to_float("k", k),
                 "algorithm": algorithm,
             }
             return node.add([node.operand("src", src)], **attrs)

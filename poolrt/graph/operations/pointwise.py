@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Unpack
 
+from poolrt.workers.desc.typed import to_float
+
 from ..eltwise import complete_parameters
 from ..shapes import normalize_axes
 from ..values import NodeOptions, Operand, Value
@@ -54,7 +56,11 @@ class Pointwise(Family):
             operands = node.many("srcs", srcs)
             if scales_of_srcs and len(scales_of_srcs) != len(operands):
                 raise ValueError(f"scales_of_srcs: expect {len(operands)} numbers, got {len(scales_of_srcs)}")
-            scaled = {"scales": tuple(float(scale) for scale in scales_of_srcs)} if scales_of_srcs else {}
+            scaled = (
+                {"scales": tuple(to_float("scales_of_srcs", scale) for scale in scales_of_srcs)}
+                if scales_of_srcs
+                else {}
+            )
             return node.add(operands, **scaled)
 
     def prelu(self, src: Operand, weights: Operand, **options: Unpack[NodeOptions]) -> Value:
@@ -83,7 +89,9 @@ class Pointwise(Family):
         with self._build("reduction", **options) as node:
             value = node.operand("src", src)
             reduced = set(range(value.ndim)) if axes is None else normalize_axes(axes, value.ndim)
-            order = (2.0 if algorithm.startswith("norm") else 0.0) if p is None else float(p)
-            result = node.add([value], algorithm=algorithm, p=order, eps=float(eps), axes=tuple(sorted(reduced)))
+            order = (2.0 if algorithm.startswith("norm") else 0.0) if p is None else to_float("p", p)
+            result = node.add(
+                [value], algorithm=algorithm, p=order, eps=to_float("eps", eps), axes=tuple(sorted(reduced))
+            )
             kept = [axis for axis in range(value.ndim) if axis not in reduced]
             return result if keep_dims else node.pick_axes(result, kept)

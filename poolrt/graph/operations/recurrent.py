@@ -7,6 +7,8 @@ from typing import Unpack
 
 import numpy as np
 
+from poolrt.workers.desc.typed import to_float
+
 from ..ir import Attribute
 from ..node_builder import NodeBuilder
 from ..values import NodeOptions, Operand, Value
@@ -39,7 +41,11 @@ class Recurrent(Family):
         G is 1. ``activation`` is tanh, logistic or relu, whose slope below 0 is ``alpha``.
         """
         with self._build("rnn", **options) as node:
-            attrs: dict[str, Attribute] = {"activation": activation, "alpha": float(alpha), "direction": direction}
+            attrs: dict[str, Attribute] = {
+                "activation": activation,
+                "alpha": to_float("alpha", alpha),
+                "direction": direction,
+            }
             dst, state = _add(node, src_layer, weights_layer, weights_iter, bias, [src_iter], attrs, 1)
             return dst, state
 

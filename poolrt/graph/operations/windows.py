@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Unpack
 
+from poolrt.workers.desc.typed import to_float, to_integer
+
 from ..ir import Attribute
 from ..values import NodeOptions, Operand, Padding, Spatial, Value, split_padding, spread_spatial
 from .family import Family
@@ -35,7 +37,9 @@ class Windows(Family):
             dtype = node.type_of(src, weights)
             value = node.operand("src", src, dtype)
             operands = [value, node.operand("weights", weights, dtype), *node.optional("bias", bias, dtype)]
-            return node.add(operands, **_window(value.ndim - 2, strides, padding, dilations), groups=int(groups))
+            return node.add(
+                operands, **_window(value.ndim - 2, strides, padding, dilations), groups=to_integer("groups", groups)
+            )
 
     def deconvolution(
         self,
@@ -61,7 +65,7 @@ class Windows(Family):
             window = _window(value.ndim - 2, strides, padding, dilations)
             extra = spread_spatial("output_padding", output_padding, value.ndim - 2)
             operands = [value, kernel, *node.optional("bias", bias, dtype)]
-            return node.add(operands, **window, groups=int(groups), output_padding=extra)
+            return node.add(operands, **window, groups=to_integer("groups", groups), output_padding=extra)
 
     def pooling(
         self,
@@ -106,7 +110,7 @@ class Windows(Family):
             scaled: tuple[float, ...] = ()
             if factors is not None:
                 each = [factors] * count if isinstance(factors, (int, float)) else factors
-                scaled = tuple(float(factor) for factor in each)
+                scaled = tuple(to_float("factors", factor) for factor in each)
             return node.add([value], algorithm=algorithm, sizes=wanted, factors=scaled)
 
 

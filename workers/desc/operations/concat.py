@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ..args import Arg, multiple_src
+from ..args import MOST_SOURCES, Arg, multiple_src
 from ..memory_desc import MemoryDesc
 from ..op_desc import OpDesc, require
 
@@ -20,7 +20,7 @@ class Concat(OpDesc):
     axis: int
 
     def __post_init__(self) -> None:
-        require(len(self.srcs) >= 1, "srcs", "expect at least one source")
+        require(1 <= len(self.srcs) <= MOST_SOURCES, "srcs", f"expect at least one source, at most {MOST_SOURCES}")
         require(0 <= self.axis < self.dst.ndims, "axis", f"expect 0..{self.dst.ndims - 1}, got {self.axis}")
         total = 0
         for source in self.srcs:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ..args import Arg, multiple_src
+from ..args import MOST_SOURCES, Arg, multiple_src
 from ..memory_desc import MemoryDesc
 from ..op_desc import OpDesc, require
 
@@ -20,7 +20,7 @@ class Sum(OpDesc):
     scales: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        require(len(self.srcs) >= 1, "srcs", "expect at least one source")
+        require(1 <= len(self.srcs) <= MOST_SOURCES, "srcs", f"expect at least one source, at most {MOST_SOURCES}")
         require(all(s.dims == self.dst.dims for s in self.srcs), "srcs", f"expect {self.dst.dims} for each")
         require(len(self.scales) in (0, len(self.srcs)), "scales", f"expect {len(self.srcs)}, got {len(self.scales)}")
         unscaled = all(scale == 1.0 for scale in self.scales)

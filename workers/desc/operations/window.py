@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..op_desc import require
-
 if TYPE_CHECKING:
     from .convolution import Convolution
     from .deconvolution import Deconvolution
@@ -28,8 +26,5 @@ def require_window(op: Convolution | Deconvolution | Pooling, spatial: int) -> N
     """Raise ValueError naming the argument unless the window's arguments fit a number of spatial dimensions."""
     for name, low in (("strides", 1), ("dilations", 0), ("padding_l", 0), ("padding_r", 0)):
         values = getattr(op, name)
-        require(
-            len(values) == spatial and all(v >= low for v in values),
-            name,
-            f"expect {spatial} values >= {low}, got {values}",
-        )
+        if len(values) != spatial or min(values, default=low) < low:
+            raise ValueError(f"{name}: expect {spatial} values >= {low}, got {values}")
