@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import random
 from typing import Any, Final
@@ -37,7 +38,7 @@ def replace_a_part(whole: Any, chance: random.Random) -> None:
     while True:
         place = chance.choice(list(whole) if isinstance(whole, dict) else range(len(whole)))
         if not whole[place] or not isinstance(whole[place], dict | list) or chance.random() < 0.3:
-            whole[place] = chance.choice(_PARTS)
+            whole[place] = copy.deepcopy(chance.choice(_PARTS))
             return
         whole = whole[place]
 

@@ -1,4 +1,4 @@
-"""Run the drills: `python -m tests.drills [--only NAME]... [--rounds N] [--short | --long] [--json] [--list]`.
+"""Run the drills: `python -m tests.drills [--only NAME]... [--rounds N] [--short | --long] [--seed S] [--json] [--list]`.
 
 Progress goes to standard error, the table (or one JSON object) to standard output. Exit status 0: every bound holds; 1: one
 is broken; 2: wrong usage.
@@ -28,6 +28,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.drills", description="Fault drills of store and pool.")
     parser.add_argument("--only", action="append", metavar="NAME", choices=list(DRILLS), help="this drill; repeatable")
     parser.add_argument("--rounds", type=_rounds, metavar="N", help="rounds of the drill without a fault")
+    parser.add_argument("--kills", type=_rounds, metavar="N", help="processes of a pool that are killed")
+    parser.add_argument("--mutations", type=_rounds, metavar="N", help="damaged graphs and model files")
+    parser.add_argument("--seed", type=int, default=0, metavar="S", help="another one draws other kills and damages")
     parser.add_argument("--repeat", type=_rounds, default=1, metavar="N", help="do each drill N times")
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--short", action="store_true", help="the small numbers of the test suite")
@@ -40,8 +43,8 @@ def main(arguments: list[str] | None = None) -> int:
             print(f"{name:26}{describe(name)}")
         return 0
     scale = SHORT if chosen.short else LONG if chosen.long else USUAL
-    if chosen.rounds:
-        scale = replace(scale, rounds=chosen.rounds)
+    numbers = {name: getattr(chosen, name) for name in ("rounds", "kills", "mutations") if getattr(chosen, name)}
+    scale = replace(scale, seed=chosen.seed, **numbers)
     names = [name for name in chosen.only or DRILLS for _ in range(chosen.repeat)]
     outcomes = []
     for number, name in enumerate(names, 1):

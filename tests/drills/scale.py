@@ -13,7 +13,7 @@ class Scale:
     `rounds` is how often the drill without a fault is run, `outage_s` how long a server is away or frozen, `hits` how
     many creators or servers are hit, `pause_s` the time between two calls where a run has to last through an outage.
     `kills` is how many processes of a pool are killed, `mutations` how many damaged graphs it is sent, and how many
-    damaged model files are imported.
+    damaged model files are imported. `seed` chooses what a drill draws.
     """
 
     processes: int
@@ -27,6 +27,7 @@ class Scale:
     pause_s: float
     kills: int
     mutations: int
+    seed: int = 0
 
 
 SHORT: Final = Scale(

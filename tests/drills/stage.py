@@ -62,7 +62,7 @@ class Stage:
         self.scale = scale
         self.outcome = Outcome(drill)
         self.folder = Path()
-        self.random = random.Random(drill)
+        self.random = random.Random(f"{drill} {scale.seed}" if scale.seed else drill)
         self._stack = ExitStack()
         self._stores: list[CacheStore] = []
         self._fork_server: ForkServer | None = None
