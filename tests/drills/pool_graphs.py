@@ -21,6 +21,7 @@ from poolrt.workers.ipc.channel import Channel, ChannelError
 from poolrt.workers.ipc.protocol import VERSION, Kind
 
 from ..mutations import mutated, replace_a_part
+from ..poolrt.graph.every_operation import OPERATIONS, graph_of
 from .pools import check_traffic, served
 from .stage import DrillSkipped, Stage
 from .swarm import DrillFailed
@@ -30,6 +31,8 @@ from .traffic import Traffic
 _ANSWER_S: Final = 60.0
 #: Of so many damaged graphs one is damaged as bytes: its connection ends.
 _AS_BYTES: Final = 8
+#: Of so many damaged graphs one is of an operation that the others do not have.
+_RARELY: Final = 5
 #: So many times fewer graphs are for a device, whose programs take longer to build.
 _FEWER: Final = 10
 #: Descriptors that a coordinator may have more after the drill: idle creators, and clients that it has yet to notice.
@@ -57,6 +60,8 @@ def mutate_for_device(stage: Stage) -> None:
 def _mutate(stage: Stage, engine: str, number: int) -> None:
     chance, found = stage.random, Counter[str]()
     wires = [graph.to_wire()[0] for graph in _graphs(engine)]
+    # Every operation: less often, because their kernels take longer to compile.
+    rarer = [graph_of(name, engine=engine).to_wire()[0] for name in OPERATIONS]
     with served(stage, workers=2, run_timeout_s=20) as path, poolrt.connect(path) as witness:
         mark = witness.empty(1 << 20, "uint8")
         mark[:] = expected = np.random.default_rng(1).integers(0, 256, 1 << 20, np.uint8)
@@ -65,7 +70,7 @@ def _mutate(stage: Stage, engine: str, number: int) -> None:
             begin = len(os.listdir(f"/proc/{pid}/fd"))
             attacker = poolrt.connect(path)
             for turn in range(number):
-                wire = copy.deepcopy(chance.choice(wires))
+                wire = copy.deepcopy(chance.choice(wires if turn % _RARELY else rarer))
                 try:
                     if turn % _AS_BYTES:
                         damage(wire, chance)
