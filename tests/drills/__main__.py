@@ -30,11 +30,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--rounds", type=_rounds, metavar="N", help="rounds of the drill without a fault")
     parser.add_argument("--kills", type=_rounds, metavar="N", help="processes of a pool that are killed")
     parser.add_argument("--mutations", type=_rounds, metavar="N", help="damaged graphs and model files")
+    parser.add_argument("--interrupts", type=_rounds, metavar="N", help="programs that are interrupted")
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="another one draws other kills and damages")
     parser.add_argument("--repeat", type=_rounds, default=1, metavar="N", help="do each drill N times")
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--short", action="store_true", help="the small numbers of the test suite")
-    size.add_argument("--long", action="store_true", help="1,000 kills and 100,000 damaged graphs: hours")
+    size.add_argument("--long", action="store_true", help="1,000 kills, 100,000 damages, 5,000 interrupts: hours")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--list", action="store_true", help="list the drills")
     chosen = parser.parse_args(arguments)
@@ -43,7 +44,9 @@ def main(arguments: list[str] | None = None) -> int:
             print(f"{name:26}{describe(name)}")
         return 0
     scale = SHORT if chosen.short else LONG if chosen.long else USUAL
-    numbers = {name: getattr(chosen, name) for name in ("rounds", "kills", "mutations") if getattr(chosen, name)}
+    numbers = {
+        name: getattr(chosen, name) for name in ("rounds", "kills", "mutations", "interrupts") if getattr(chosen, name)
+    }
     scale = replace(scale, seed=chosen.seed, **numbers)
     names = [name for name in chosen.only or DRILLS for _ in range(chosen.repeat)]
     outcomes = []

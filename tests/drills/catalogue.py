@@ -50,6 +50,7 @@ POOL: Final[dict[str, Callable[[Stage], None]]] = {
     "mutated graphs": pool_graphs.mutate,
     "mutated opencl graphs": pool_graphs.mutate_for_device,
     "mutated model files": standalone.mutated_model_files,
+    "interrupts": standalone.random_interrupts,
 }
 DRILLS: Final = {**STORE, **POOL}
 

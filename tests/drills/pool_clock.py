@@ -23,6 +23,8 @@ _DAY_S: Final = 86_400
 _CALL_S: Final = 30.0
 #: Bound, in seconds, on the start and the end of a host.
 _LIMIT_S: Final = 90.0
+#: Seconds between two looks of a host at its clock.
+_LOOK_S: Final = 0.1
 #: Limits of these pools, in seconds: a clock that jumps by a day exceeds each of them.
 _LIMITS: Final = {"run_timeout_s": 60, "creation_limit_s": 60, "start_timeout_s": 60, "coordinator_timeout_s": 20}
 
@@ -78,6 +80,7 @@ def wall_clock_jumps(stage: Stage) -> None:
 def _check(stage: Stage, number: int, found: dict[str, Any]) -> None:
     """Hold what a host reports against the bounds: nothing fails, waits for long or counts as lost."""
     stage.expect(not found["hanging"], f"host {number}: calls that hang: {found['hanging']}")
+    stage.expect(found["span_s"] > 2.9 * _DAY_S, f"host {number}: its clock moved by {found['span_s']:.0f} s only")
     stage.expect(not found["lost"], f"host {number}: {found['lost']} workers were killed")
     for kind, tally in found["tallies"].items():
         failed = tally["struck"] + sum(tally["refused"].values()) + len(tally["bad"])
@@ -109,11 +112,16 @@ def main(chosen: dict[str, Any]) -> None:
     """Be a host: use a pool from the first line written until the first line read, and report how that went."""
     with poolrt.Pool(workers=2, progress=False, **chosen) as pool, Traffic(pool) as traffic:
         print("{}", flush=True)
-        sys.stdin.readline()
+        seen = [time.time() - time.monotonic()]
+        while not select.select([sys.stdin], [], [], _LOOK_S)[0]:
+            seen.append(time.time() - time.monotonic())
         hanging = traffic.end()
         lost = pool.stats(_LIMIT_S)["workers_lost"]
         tallies = {kind: asdict(tally) for kind, tally in traffic.tallies.items()}
-        print(json.dumps({"hanging": hanging, "lost": lost, "tallies": tallies}), flush=True)
+        print(
+            json.dumps({"hanging": hanging, "lost": lost, "tallies": tallies, "span_s": max(seen) - min(seen)}),
+            flush=True,
+        )
 
 
 if __name__ == "__main__":
