@@ -29,7 +29,7 @@ from .traffic import Traffic
 
 #: Bound, in seconds, on an answer of the coordinator to a damaged message.
 _ANSWER_S: Final = 60.0
-#: Of so many damaged graphs one is damaged as bytes: its connection ends.
+#: Of so many graphs one is in a damaged message, whose connection ends, and one is damaged as bytes in a whole message.
 _AS_BYTES: Final = 8
 #: Of so many damaged graphs one is of an operation that the others do not have.
 _RARELY: Final = 5
@@ -72,11 +72,18 @@ def _mutate(stage: Stage, engine: str, number: int) -> None:
             for turn in range(number):
                 wire = copy.deepcopy(chance.choice(wires if turn % _RARELY else rarer))
                 try:
-                    if turn % _AS_BYTES:
-                        damage(wire, chance)
-                        found[_load(stage, attacker, wire)] += 1
+                    fields: list[Any] = [wire["name"], [engine], msgpack.packb(wire)]
+                    if turn % _AS_BYTES == 0:
+                        whole = _LAST + msgpack.packb([Kind.LOAD, 1, *fields])
+                        found[_send_bytes(path, mutated(whole, chance))] += 1
+                        continue
+                    if turn % _AS_BYTES == 1:
+                        fields[2] = mutated(fields[2], chance)
                     else:
-                        found[_send_bytes(path, mutated(_LAST + msgpack.packb([Kind.LOAD, 1, wire]), chance))] += 1
+                        damage(wire, chance)
+                        # The engines that a client names need not be those of its graph.
+                        fields[1:] = [chance.choice(([engine], [engine], ["cpu"], [])), msgpack.packb(wire)]
+                    found[_load(stage, attacker, fields)] += 1
                 except PoolClosed:
                     found["disconnected"] += 1
                     attacker.close()
@@ -118,11 +125,14 @@ def _leaves(whole: Any) -> list[tuple[Any, Any]]:
     return found
 
 
-def _load(stage: Stage, pool: poolrt.Pool, wire: dict[str, Any]) -> str:
-    """Load a graph and run it once with its memory as it is; return what became of it. Raises PoolClosed."""
+def _load(stage: Stage, pool: poolrt.Pool, fields: list[Any]) -> str:
+    """Load a graph, given as the fields of its message, and run it once with its memory as it is.
+
+    Return what became of it. Raises PoolClosed.
+    """
     session = pool._session
     try:
-        request = session.client.begin(Kind.LOAD, wire, request=Request())
+        request = session.client.begin(Kind.LOAD, *fields, request=Request())
         while (answer := session.client.next_answer(request))[0] != Kind.LOADED:
             if answer[0] == Kind.STAGE:
                 # Constants are any bytes that the slots had before.
@@ -137,7 +147,7 @@ def _load(stage: Stage, pool: poolrt.Pool, wire: dict[str, Any]) -> str:
     except _REFUSALS as error:
         return "refused" if isinstance(error, GraphRefused) else type(error).__name__
     except (PoolError, CreationFailed) as error:
-        stage.expect(False, f"{type(error).__name__}: {str(error)[:200]}, for {wire}"[:600])
+        stage.expect(False, f"{type(error).__name__}: {str(error)[:200]}, for {fields}"[:600])
         return type(error).__name__
     return "run"
 
