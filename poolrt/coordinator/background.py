@@ -163,10 +163,17 @@ class BackgroundThread:
         data = task.graph.take()
         if data is None:
             raise GraphRefused(f"graph {task.name!r}: the load has ended")
+        wire: dict[str, Any] = {}
         try:
-            lowered = lower(parse(unpack_graph(data)), targets, self._threads)
+            wire = unpack_graph(data)
+            lowered = lower(parse(wire), targets, self._threads)
         except GraphError as error:
             raise GraphRefused(f"graph {task.name!r}: {str(error)[:_TEXT]}") from error
+        finally:
+            # Item by item, because the loop waits while a whole list is freed.
+            for items in wire.values():
+                while isinstance(items, list) and items:
+                    items.pop()
         self._keys[task.load] = lowered.keys
         plan = lowered.plan
         if self._with_texts:

@@ -12,8 +12,10 @@ from poolrt.workers.ipc.protocol import GRAPH_BYTES, NUMBERS_LIMIT
 
 from .errors import GraphError
 
-#: Nodes of a graph: lowering this many takes some seconds, while other loads wait.
+#: Nodes of a graph, and constants: lowering this many takes some seconds, while other loads wait.
 NODES_LIMIT: Final = 20_000
+#: Values of a graph: inputs, constants and results of nodes.
+VALUES_LIMIT: Final = 4 * NODES_LIMIT
 #: Inputs of a graph, and outputs: each run names them all in its messages.
 PORTS_LIMIT: Final = NUMBERS_LIMIT
 #: Bytes of a graph; the rest of its message has the name and the engines.
@@ -66,7 +68,8 @@ def unpack_graph(data: bytes | Payload) -> dict[str, Any]:
 def _check_lists(wire: dict[str, Any]) -> str:
     """Return the beginning of a graph's name, quoted. Raises GraphError if one of the graph's lists is too long."""
     name = repr(str(wire.get("name"))[:200])
-    limits = {"nodes": NODES_LIMIT, "inputs": PORTS_LIMIT, "outputs": PORTS_LIMIT}
+    ports = {"inputs": PORTS_LIMIT, "outputs": PORTS_LIMIT}
+    limits = {"nodes": NODES_LIMIT, "constants": NODES_LIMIT, "values": VALUES_LIMIT, **ports}
     for field, limit in limits.items():
         found = wire.get(field)
         if isinstance(found, list) and len(found) > limit:

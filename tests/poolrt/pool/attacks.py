@@ -53,6 +53,21 @@ class Attacker:
             return
         raise ConnectionResetError
 
+    def settle(self) -> None:
+        """Wait until the coordinator has handled every message so far, or has ended the connection."""
+        try:
+            if self._socket is not None:
+                self._socket.send(b"\0" + _pack([Kind.PING]))
+                while True:
+                    answer = self._socket.recv(FRAME + 2)
+                    if not answer:
+                        raise ConnectionResetError
+                    if answer == b"\0" + _pack([Kind.PONG]):
+                        return
+        except OSError:
+            self.thrown_out += 1
+            self.leave()
+
     def leave(self) -> None:
         """Disconnect."""
         if self._socket is not None:
@@ -150,7 +165,7 @@ KINDS: Final[dict[str, Callable[[int], bytes]]] = {
     "graph of lists": lambda i: _load(i, b"\x81\xa5nodes" + _array(b"\x90", 8 * _MIB)),
     "graph of depth": lambda i: _load(i, b"\x91" * (8 * _MIB) + b"\x90"),
     "graph of announced lists": lambda i: _load(i, b"\xdd\x00\x0f\x00\x00" * 100_000),
-    "graph of values": lambda i: _load(i, _pack(_wire(values=[[[4], "f32"]] * 240_000, outputs=[["y", -1]]))),
+    "graph of values": lambda i: _load(i, _pack(_wire(values=[[[4], "f32"]] * 80_000, outputs=[["y", -1]]))),
     "graph of names": lambda i: _load(i, _chain(5000, "n" * 4000)),
     "graph with a long name": lambda i: _load(i, _chain(4, "n" * (8 * _MIB))),
     "graph of nodes": lambda i: _load(i, _chain(20_000, "n")),
