@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Final
 
 #: Fields that are looked at; a message of more is left to the parser, which is faster.
-MOST_FIELDS: Final = 1 << 20
+MOST_FIELDS: Final = 1 << 18
 #: Raw data of fewer bytes stays in the message.
 LEAST_BYTES: Final = 4096
 
@@ -19,10 +19,10 @@ _MODEL_GRAPH: Final = 7
 _GRAPH_INITIALIZER: Final = 5
 _TENSOR_RAW_DATA: Final = 9
 
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_VARINT, _FIXED64, BYTES, _FIXED32 = 0, 1, 2, 5
 
 
-class _Unusual(Exception):
+class UnusualFraming(Exception):
     """The bytes are not framed as expected."""
 
 
@@ -33,7 +33,7 @@ def detach(model: memoryview) -> tuple[bytes | memoryview, dict[int, memoryview]
     """
     try:
         return _model(model)
-    except (_Unusual, IndexError):
+    except (UnusualFraming, IndexError):
         return model, {}
 
 
@@ -41,8 +41,8 @@ def _model(model: memoryview) -> tuple[bytes | memoryview, dict[int, memoryview]
     pieces: list[bytes | memoryview] = []
     detached: dict[int, memoryview] = {}
     graphs = 0
-    for number, kind, start, value, end in _fields(model):
-        if number == _MODEL_GRAPH and kind == _BYTES:
+    for number, kind, start, value, end in read_fields(model):
+        if number == _MODEL_GRAPH and kind == BYTES:
             graphs += 1
             pieces.append(_framed(number, _graph(model[value:end], detached)))
         else:
@@ -54,9 +54,9 @@ def _model(model: memoryview) -> tuple[bytes | memoryview, dict[int, memoryview]
 def _graph(graph: memoryview, detached: dict[int, memoryview]) -> bytes:
     pieces: list[bytes | memoryview] = []
     initializers = 0
-    for number, kind, start, value, end in _fields(graph):
+    for number, kind, start, value, end in read_fields(graph):
         piece: bytes | memoryview = graph[start:end]
-        if number == _GRAPH_INITIALIZER and kind == _BYTES:
+        if number == _GRAPH_INITIALIZER and kind == BYTES:
             if end - value >= LEAST_BYTES:
                 rest, raw = _tensor(graph[value:end])
                 if raw is not None:
@@ -70,17 +70,17 @@ def _graph(graph: memoryview, detached: dict[int, memoryview]) -> bytes:
 def _tensor(tensor: memoryview) -> tuple[bytes, memoryview | None]:
     pieces: list[memoryview] = []
     raw: memoryview | None = None
-    for number, kind, start, value, end in _fields(tensor):
-        if number == _TENSOR_RAW_DATA and kind == _BYTES and end - value >= LEAST_BYTES:
+    for number, kind, start, value, end in read_fields(tensor):
+        if number == _TENSOR_RAW_DATA and kind == BYTES and end - value >= LEAST_BYTES:
             if raw is not None:
-                raise _Unusual
+                raise UnusualFraming
             raw = tensor[value:end]
         else:
             pieces.append(tensor[start:end])
     return b"".join(pieces), raw
 
 
-def _fields(message: memoryview) -> Iterator[tuple[int, int, int, int, int]]:
+def read_fields(message: memoryview) -> Iterator[tuple[int, int, int, int, int]]:
     """Yield the number and wire type of each field, and the positions of its start, of its value and of its end."""
     at, size = 0, len(message)
     for _ in range(MOST_FIELDS):
@@ -94,18 +94,18 @@ def _fields(message: memoryview) -> Iterator[tuple[int, int, int, int, int]]:
             _, at = _varint(message, at)
         elif kind == _FIXED64:
             at += 8
-        elif kind == _BYTES:
+        elif kind == BYTES:
             length, value = _varint(message, at)
             at = value + length
         elif kind == _FIXED32:
             at += 4
         else:
-            raise _Unusual
+            raise UnusualFraming
         if at > size:
-            raise _Unusual
+            raise UnusualFraming
         yield tag >> 3, kind, start, value, at
     if at < size:
-        raise _Unusual
+        raise UnusualFraming
 
 
 def _varint(message: memoryview, at: int) -> tuple[int, int]:
@@ -116,11 +116,11 @@ def _varint(message: memoryview, at: int) -> tuple[int, int]:
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return value, at
-    raise _Unusual
+    raise UnusualFraming
 
 
 def _framed(number: int, value: bytes) -> bytes:
-    header = bytearray([number << 3 | _BYTES])
+    header = bytearray([number << 3 | BYTES])
     length = len(value)
     while length >= 0x80:
         header.append(length & 0x7F | 0x80)

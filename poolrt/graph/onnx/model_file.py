@@ -20,6 +20,7 @@ from poolrt.deferred_interrupts import deferred_interrupts
 
 from ..errors import ModelError
 from .detached import detach
+from .message_count import TooManyMessages, check_messages
 
 Array: TypeAlias = NDArray[Any]
 #: TensorProto.DataType -> little-endian NumPy type of its raw data (onnx.proto, "message TensorProto").
@@ -125,6 +126,10 @@ def _parse(onnx: ModuleType, content: memoryview, label: str, folder: Path | Non
     rest, detached = detach(content)
     if len(rest) > _MOST_BYTES:
         raise ModelError(f"{label}: not an ONNX model: {len(rest)} bytes beside its data, expect {_MOST_BYTES} at most")
+    try:
+        check_messages(memoryview(rest), onnx.ModelProto.DESCRIPTOR)
+    except TooManyMessages as error:
+        raise ModelError(f"{label}: not an ONNX model: {error}") from error
     try:
         model = onnx.ModelProto.FromString(bytes(rest))
     except Exception as error:
