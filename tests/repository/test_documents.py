@@ -14,7 +14,10 @@ from poolrt.cli.command_line import make_parser
 from poolrt.settings import Settings, env_name
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [
+    *(ROOT / f"{name}.md" for name in ("README", "ARCHITECTURE", "CONTRIBUTING", "SECURITY")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 VARIABLES = {env_name(knob.name) for knob in fields(Settings)} | {"POOLRT_CONFIG"}
 
 
@@ -49,3 +52,14 @@ def test_a_page_s_links_lead_to_files(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
         if "://" not in target:
             assert (page.parent / target).exists(), target
+
+
+def test_each_statement_about_security_names_a_test_that_exists() -> None:
+    page = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
+    named = re.findall(r"`([\w/]+\.py)::(test_\w+)`", page)
+    for file, test in named:
+        assert f"def {test}(" in (ROOT / "tests" / file).read_text(encoding="utf-8"), f"{file}::{test}"
+    # Each paragraph of what is checked names at least one
+    checked = page.partition("## What is checked")[2].partition("## Report")[0]
+    for topic in re.split(r"^\*\*", checked, flags=re.MULTILINE)[1:]:
+        assert "::test_" in topic, topic.partition("**")[0]
