@@ -18,6 +18,7 @@ from poolrt.workers.ipc.protocol import Kind
 from poolrt.workers.memory.arena_view import ArenaView
 
 from .client import Client
+from .dropped_interrupts import resend_dropped_interrupts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -39,6 +40,7 @@ class SharedMemory:
             self._view = ArenaView(fd)
         finally:
             os.close(fd)
+        resend_dropped_interrupts()  # slots are released in finalizers
         self._client = client
         self._lock = threading.Lock()
         self._kept: dict[int, list[int]] = {}
