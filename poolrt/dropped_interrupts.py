@@ -10,7 +10,7 @@ import weakref
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from _typeshed import UnraisableHookArgs
+    from sys import UnraisableHookArgs
 
 #: Seconds from a dropped interrupt to the next one: the finalizer has returned by then, or the next one is dropped as well.
 _AGAIN_S: Final = 0.002

@@ -104,8 +104,9 @@ def test_shared_memory_is_not_limited_by_the_size_of_dev_shm(place: Place) -> No
 def test_a_run_without_a_home_that_can_be_written_warns_once_and_works(
     place: Place, tmp_path: Path, read_only: bool
 ) -> None:
-    options = "size=1m,ro" if read_only else "size=16k"
-    mounted = ["unshare", "-m", "sh", "-c", f'mount -t tmpfs -o {options} tmpfs {tmp_path} && exec "$@"', "sh"]
+    options, fill = ("size=1m,ro", "true") if read_only else ("size=4k", f"head -c 4096 /dev/zero > {tmp_path}/fill")
+    script = f'mount -t tmpfs -o {options} tmpfs {tmp_path} && {fill} && exec "$@"'
+    mounted = ["unshare", "-m", "sh", "-c", script, "sh"]
     if subprocess.run([*mounted, "true"], capture_output=True, check=False).returncode:
         pytest.skip("this process may not mount a file system")
     done = _run(place, "--json", before=mounted, POOLRT_HOME=str(tmp_path / "home"))

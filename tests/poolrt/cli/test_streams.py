@@ -52,7 +52,7 @@ def test_closed_standard_output_is_refused_before_the_command_begins(tmp_path: P
     [
         "cache stats --json",
         "--version",
-        *(pytest.param(command, marks=pytest.mark.slow) for command in ("cache list", "doctor", "run --help", "serve")),
+        *(pytest.param(command, marks=pytest.mark.slow) for command in ("doctor", "run --help", "serve")),
     ],
 )
 def test_full_standard_output_ends_with_status_1_and_one_line(tmp_path: Path, command: str) -> None:
