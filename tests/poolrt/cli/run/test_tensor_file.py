@@ -19,7 +19,7 @@ from poolrt.cli.run.tensor_file import Header, read_headers, read_tensor
 from poolrt.cli.run.tensors import Port, read_expected, read_inputs
 
 #: Bytes of zeros that an archive of less than a hundred kilobytes stands for.
-_INFLATED = 64 << 20
+_INFLATED = 32 << 20
 PORT = Port("x", (2, 3), "float32")
 
 
@@ -42,7 +42,7 @@ def _little_memory() -> Iterator[None]:
     tracemalloc.start()
     try:
         yield
-        assert tracemalloc.get_traced_memory()[1] < 16 << 20
+        assert tracemalloc.get_traced_memory()[1] < 8 << 20
     finally:
         tracemalloc.stop()
 
@@ -55,16 +55,16 @@ def bomb(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_an_array_of_another_shape_is_refused_before_it_is_inflated(bomb: Path) -> None:
     assert bomb.stat().st_size < 100_000
     with _little_memory():
-        with pytest.raises(UsageError, match=r"has shape \[16777216\], the model expects \[2, 3\]"):
+        with pytest.raises(UsageError, match=r"has shape \[8388608\], the model expects \[2, 3\]"):
             read_inputs([f"x={bomb}"], None, [PORT])
-        with pytest.raises(JobFailed, match=r"output x has shape \[2, 3\], expected \[16777216\]"):
+        with pytest.raises(JobFailed, match=r"output x has shape \[2, 3\], expected \[8388608\]"):
             read_expected(bomb, ["x"], [], {"x": (2, 3)})
 
 
 def test_a_header_that_is_longer_than_numpys_is_refused_before_it_is_read(tmp_path: Path) -> None:
     begin = b"\x93NUMPY\x02\x00" + (_INFLATED - 100).to_bytes(4, "little")
     path = _archive(tmp_path / "header.npz", begin)
-    with _little_memory(), pytest.raises(UsageError, match="its header has 67108764 bytes, expect at most 10000"):
+    with _little_memory(), pytest.raises(UsageError, match="its header has 33554332 bytes, expect at most 10000"):
         read_inputs([f"x={path}"], None, [PORT])
 
 
@@ -73,12 +73,6 @@ def test_archives_of_methods_that_decompress_all_at_once_are_refused(tmp_path: P
     assert path.stat().st_size < 4096
     with _little_memory(), pytest.raises(UsageError, match=r"x\.npy is compressed in a way that NumPy does not use"):
         read_inputs([f"x={path}"], None, [PORT])
-
-
-def test_data_after_an_array_are_not_inflated(tmp_path: Path) -> None:
-    path = _archive(tmp_path / "tail.npz", _head((2, 3)))
-    with _little_memory():
-        assert read_inputs([f"x={path}"], None, [PORT])["x"].tolist() == [[0.0] * 3] * 2
 
 
 @pytest.mark.parametrize("dims", [(1 << 60,), (-1,), (1 << 30, 1 << 30)])
