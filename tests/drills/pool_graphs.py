@@ -113,7 +113,9 @@ def damage(wire: dict[str, Any], chance: random.Random) -> None:
         elif isinstance(old, bool) or not isinstance(old, int | float):
             whole[place] = chance.choice((None, True, False, 0, 1))
         else:
-            whole[place] = chance.choice((old + 1, old - 1, old * 2, -old, old + 0.5, 0, 1))
+            number = chance.choice((old + 1, old - 1, old * 2, -old, old + 0.5, 0, 1))
+            # A message carries numbers of 64 bits.
+            whole[place] = number if -(1 << 63) <= number < 1 << 64 or isinstance(number, float) else old
 
 
 def _leaves(whole: Any) -> list[tuple[Any, Any]]:

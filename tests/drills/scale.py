@@ -37,7 +37,7 @@ SHORT: Final = Scale(
     kills=8, mutations=40, interrupts=8,
 )  # fmt: skip
 USUAL: Final = Scale(
-    processes=16, keys=200, size=50_000, create_s=0.005, lease_s=2.0, rounds=20, outage_s=5.0, hits=4, pause_s=0.02,
+    processes=16, keys=200, size=50_000, create_s=0.005, lease_s=2.0, rounds=10, outage_s=5.0, hits=4, pause_s=0.02,
     kills=200, mutations=3_000, interrupts=40,
 )  # fmt: skip
-LONG: Final = replace(USUAL, kills=1_000, mutations=100_000, interrupts=5_000)
+LONG: Final = replace(USUAL, rounds=20, kills=1_000, mutations=100_000, interrupts=5_000)

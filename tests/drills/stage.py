@@ -186,8 +186,9 @@ class Stage:
         calls = [call for actor in actors for call in actor.calls()]
         asked = sum(len(actor.job.keys) for actor in actors)
         self.expect(len(calls) == asked, f"{len(calls)} of {asked} calls came back")
-        self.outcome.calls += asked
-        self.outcome.answered += sum(call.good for call in calls)
+        if not errors:
+            self.outcome.calls += asked
+            self.outcome.answered += sum(call.good for call in calls)
         failed = [call for call in calls if call.error is not None]
         bad = [call for call in calls if call.error is None and not call.good]
         self.outcome.bad += len(bad)

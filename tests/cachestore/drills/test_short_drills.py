@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ...drills.catalogue import STORE, play
-from ...drills.scale import SHORT, USUAL
+from ...drills.scale import LONG, SHORT
 
 
 @pytest.mark.parametrize("name", STORE)
@@ -19,8 +19,8 @@ def test_the_short_drill_holds(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", STORE)
-def test_the_usual_drill_holds(name: str) -> None:
-    outcome = play(name, USUAL)
+def test_the_long_drill_holds(name: str) -> None:
+    outcome = play(name, LONG)
     if outcome.skipped:
         pytest.skip(outcome.skipped)
     assert (outcome.broken, outcome.bad) == ([], 0)
