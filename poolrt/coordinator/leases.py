@@ -48,6 +48,10 @@ class Leases:
         """Return whether a holder has a lease on a slot that is large enough for ``nbytes``."""
         return offset in self._held.get(holder, ()) and self.allocator.size(offset) >= nbytes
 
+    def count(self, holder: Hashable) -> int:
+        """Return the number of slots that a holder has leases on."""
+        return len(self._held.get(holder, ()))
+
     def share(self, offset: int, holder: Hashable) -> None:
         """Add a lease on a slot. Raises NotHeld if no holder has one."""
         if offset not in self._references:

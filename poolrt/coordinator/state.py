@@ -29,6 +29,8 @@ from .worker_set import WorkerSet, arena_full
 CLIENT_LIMIT: Final = 4096
 #: Bytes of entries that are kept beside those of loaded models.
 ENTRY_BYTES: Final = 256 * 1024 * 1024
+#: Slots that one client may hold if it asks for more: releasing this many takes some 0.1 s.
+SLOTS_LIMIT: Final = 65_536
 #: Bytes of functions and arguments that one client may have waiting or under way; poolrt's own stays below half of it.
 PAYLOADS_BYTES: Final = 512 * 1024 * 1024
 
@@ -272,6 +274,11 @@ class State:
     def _allocate(self, client: Client, request: int, sizes: list[int]) -> None:
         if len(sizes) > NUMBERS_LIMIT:
             raise PoolRefused(f"a request for {len(sizes)} slots exceeds the limit of {NUMBERS_LIMIT}")
+        held = self.leases.count(("client", client.number))
+        if held + len(sizes) > SLOTS_LIMIT:
+            text = f"a program cannot have more than {SLOTS_LIMIT} tensors in shared memory: {held} are held, {len(sizes)} wanted"
+            self._fail_request(client.number, request, PoolRefused(f"{text}; drop or copy some"))
+            return
         try:
             offsets = self.leases.take(sizes, ("client", client.number))
         except ArenaExhausted as error:

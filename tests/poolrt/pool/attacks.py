@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import socket
 import struct
+import sys
+import time
 from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any, Final
@@ -173,3 +175,22 @@ KINDS: Final[dict[str, Callable[[int], bytes]]] = {
     "graph of constants": lambda i: _load(i, _constants(5000)),
     "small graphs": lambda i: _load(i, _pack(_wire())),
 }
+
+
+def attack(path: str, name: str, count: int, seconds: float) -> int:
+    """Send so many messages of a kind, or as many as the time allows; return their number."""
+    attacker = Attacker(path)
+    until = time.monotonic() + seconds
+    sent = 0
+    while sent < count and time.monotonic() < until:
+        attacker.send(frames(KINDS[name](sent)))
+        if attacker.thrown_out or not sent:
+            attacker.settle()  # messages after one that is refused are not looked at
+        sent += 1
+    attacker.settle()
+    attacker.leave()
+    return sent
+
+
+if __name__ == "__main__":
+    print(attack(sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4])))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import socket
 import statistics
 import subprocess
 import sys
@@ -21,10 +22,11 @@ import pytest
 import poolrt
 from poolrt import functions
 from poolrt.coordinator.peers import UNFINISHED_BYTES, Peer, find_greedy
+from poolrt.coordinator.state import SLOTS_LIMIT
 from poolrt.errors import GraphRefused, PoolRefused
 from poolrt.graph.packed import ITEMS_LIMIT, NODES_LIMIT, PORTS_LIMIT
 from poolrt.workers.ipc.channel import FRAME, Channel, pair
-from poolrt.workers.ipc.protocol import Kind
+from poolrt.workers.ipc.protocol import NUMBERS_LIMIT, Kind
 
 from .attacks import KINDS, Attacker, connect, frames
 from .processes import BOUND_S, relu_graph, wait_until
@@ -39,6 +41,9 @@ LONG: Final = ("graph of nodes", "graph of names", "graph of shapes", "graph of 
 LONG_S: Final = 60.0
 #: Seconds of a processor that the kernel gives to another process at a time: how much later a run may end on busy processors.
 SLICE_S: Final = 0.004
+#: Seconds of work that a run may wait for once: both workers receive functions of 32 MiB, or the thread beside the loop frees a
+#: graph that it has lowered.
+WORK_S: Final = 0.1
 
 
 @pytest.fixture(scope="module")
@@ -138,6 +143,23 @@ def test_messages_of_every_costly_kind_cost_little_and_leave_no_memory(server: s
     wait_until(lambda: _resident(neighbour.pid) <= before + KEPT, "the memory is returned")
 
 
+def test_a_client_has_a_bounded_number_of_slots_and_is_told_so(server: str, neighbour: _Neighbour) -> None:
+    client = connect(server)
+    answer: list[Any] = []
+    for request in range(SLOTS_LIMIT // NUMBERS_LIMIT + 1):
+        assert not answer or answer[0] == Kind.ALLOCATED
+        client.send(b"\0" + msgpack.packb([Kind.ALLOCATE, request, [1] * NUMBERS_LIMIT]))
+        answer = _hear(client)
+    assert "more than 65536 tensors in shared memory: 65536 are held, 1024 wanted" in str(answer)
+    client.close()
+    neighbour.run()
+
+
+def _hear(client: socket.socket) -> list[Any]:
+    answer: list[Any] = msgpack.unpackb(client.recv(FRAME + 2)[1:])
+    return answer
+
+
 def test_half_messages_of_one_process_are_bounded_together_and_cost_others_nothing(
     server: str, neighbour: _Neighbour
 ) -> None:
@@ -223,17 +245,16 @@ def test_a_thousand_messages_of_a_kind_delay_others_little(server: str, neighbou
     before = _resident(neighbour.pid)
     with neighbour.running() as alone:
         time.sleep(2)
-    attacker = Attacker(server)
+    # In a process of its own: threads of one would delay each other.
+    command = [sys.executable, "-m", "tests.poolrt.pool.attacks", server, name, "1000", str(LONG_S)]
     with neighbour.running() as attacked:
-        until = time.monotonic() + LONG_S
-        sent = 0
-        while sent < 1000 and time.monotonic() < until:
-            attacker.send(frames(KINDS[name](sent)))
-            if attacker.thrown_out or not sent:
-                attacker.settle()  # what follows a message that is refused is not looked at
-            sent += 1
-        attacker.settle()
-    attacker.leave()
+        sent = int(subprocess.run(command, check=True, capture_output=True, text=True, timeout=LONG_S + 60).stdout)
+    grown = _resident(neighbour.pid) - before
     print(f"{name}: p99 {_p99(alone) * 1e3:.2f} ms alone, {_p99(attacked) * 1e3:.2f} ms under {sent} messages")
-    assert _p99(attacked) <= 2 * _p99(alone) + 2 * SLICE_S
-    wait_until(lambda: _resident(neighbour.pid) <= before + KEPT, "the memory is returned", seconds=2 * BOUND_S)
+    # The allocator keeps some pages between those of a large graph.
+    kept = 2 * KEPT if name in LONG else KEPT
+    wait_until(
+        lambda: _resident(neighbour.pid) <= before + kept, f"the memory is returned: {grown}", seconds=2 * BOUND_S
+    )
+    works = name in LONG or name.startswith("calls")
+    assert _p99(attacked) <= 2 * _p99(alone) + (WORK_S if works else 2 * SLICE_S)
