@@ -35,14 +35,18 @@ _CLIENT = """
             return sum(result["y"].sum() for result in model.map({"x": x} for _ in range(3))) / 3
         return pool.stats()["workers"] and 32.0
 
+    interrupted = []
+
     def interrupt_after(events):
         left = [events]
+        interrupted.clear()
         def look(frame, event, argument):
             # Futures of the standard library can be left locked by an interruption; that is not ours to mend.
             theirs = "/concurrent/futures/" in frame.f_code.co_filename + str(frame.f_back and frame.f_back.f_code.co_filename)
             left[0] -= event in ("call", "c_return") and not theirs
             if left[0] == 0:
                 sys.setprofile(None)
+                interrupted.append(True)
                 raise KeyboardInterrupt
         return look
 
@@ -56,7 +60,10 @@ _CLIENT = """
         try:
             work(model)
             sys.setprofile(None)
-            break  # there was no such moment: all others have had their turn
+            if not interrupted:
+                break  # there was no such moment: all others have had their turn
+            time.sleep(5)  # a finalizer has dropped it, so it comes again
+            raise AssertionError("an interrupt was swallowed")
         except (KeyboardInterrupt, PoolClosed):
             sys.setprofile(None)
         moments += 1
