@@ -1,4 +1,4 @@
-"""What a case is: an operation with its arguments and the error that its result may have; and values to fill them."""
+"""A case: an operation, its arguments, and the allowed error of its result; values to fill arguments."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Case:
         return {**self.op.memories(), **extra}
 
     def check(self, got: Array, want: Array) -> None:
-        """Raise AssertionError with the worst element where ``got`` is not close to ``want`` (float64)."""
+        """Raise AssertionError with the worst element if ``got`` is not close to ``want`` (float64)."""
         assert got.shape == want.shape, f"{self.name}: shape {got.shape}, expected {want.shape}"
         with np.errstate(all="ignore"):
             narrow = want.astype(np.float32)
@@ -60,7 +60,7 @@ class Case:
 
 
 def blocked(case: Case) -> Case | None:
-    """Return a case with all activations in blocks of 16 channels, or None where its rank has no such layout."""
+    """Return a case with all activations in blocks of 16 channels, or None if its rank has no such layout."""
     dst = case.op.memories()[Arg.DST]
     if dst.ndims < 3:
         return None

@@ -1,4 +1,4 @@
-"""Engines as users name them, and what they keep realized."""
+"""Engines by name, and the binaries that they keep realized."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.workers.own_process import python
 
 
 class Thing:
-    """Something realized."""
+    """A realized object."""
 
 
 def test_there_is_one_cpu_engine_and_it_has_the_target_of_the_host() -> None:
@@ -66,7 +66,7 @@ def test_a_binary_is_realized_once_while_it_is_in_use_or_was_used_lately() -> No
     # When they are asked for again, nothing is realized
     assert [realized.get(b"%d" % i) for i in range(3)] == held
     assert made == [b"0", b"1", b"2"]
-    # When nobody uses them any more, the two that were used last are still there, the other one is gone
+    # When no reference to them is left, the two used last are kept and the other one is freed
     gone = weakref.ref(held[0])
     held.clear()
     gc.collect()

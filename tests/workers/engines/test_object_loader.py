@@ -1,4 +1,4 @@
-"""The object loader: it runs what codegen emits and answers everything else with an ObjectError."""
+"""The object loader runs the output of codegen and raises ObjectError for all else."""
 
 from __future__ import annotations
 

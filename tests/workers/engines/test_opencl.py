@@ -1,4 +1,4 @@
-"""The OpenCL engine: which devices it finds, what identifies them, what it says when there is none."""
+"""The OpenCL engine: the devices that it finds, their identities, and its error if there is none."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ except EngineUnavailable as error:
 
 @pytest.fixture(scope="module")
 def identity(device: str) -> str:
-    """Return the identity of the device in a process that the environment asks nothing of."""
+    """Return the identity of the device in a process without variables of ours."""
     return python(IDENTITY)
 
 

@@ -1,4 +1,4 @@
-"""Targets of the CPU: sets of features, of which a host must have every one before it is asked to run code."""
+"""Targets of the CPU: sets of features, all of which a host must have to run code."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LEVELS = list(ISA_LEVELS)
 
 
 def features(level: str) -> frozenset[str]:
-    """Return what /proc/cpuinfo lists on a host of a level, and something that no level is about."""
+    """Return the features in /proc/cpuinfo of a host of a level, and one that belongs to no level."""
     return frozenset({"fpu"}).union(*(ISA_LEVELS[known] for known in LEVELS[: LEVELS.index(level) + 1]))
 
 
@@ -35,7 +35,7 @@ def test_a_host_has_the_level_whose_features_it_lists(level: str) -> None:
                 host_isa(everything - {missing})
 
 
-def test_code_runs_where_every_feature_is_that_it_was_made_for() -> None:
+def test_code_runs_on_a_host_that_has_each_feature_it_was_made_for() -> None:
     have = {target(level): features(level) for level in LEVELS}
     for count in range(1, len(EXTENSIONS) + 1):
         for some in itertools.combinations(EXTENSIONS, count):
@@ -44,7 +44,7 @@ def test_code_runs_where_every_feature_is_that_it_was_made_for() -> None:
         assert host.serves(needed) == (have[needed] <= have[host]), (host, needed)
 
 
-def test_code_for_a_device_runs_on_none_but_such_a_device() -> None:
+def test_code_for_a_device_runs_only_on_such_a_device() -> None:
     device = Target("opencl", "opencl", (("fp64", "True"), ("name", "a")))
     other = Target("opencl", "opencl", (("fp64", "True"), ("name", "b")))
     assert device.serves(Target("opencl", "opencl", device.device))

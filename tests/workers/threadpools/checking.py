@@ -1,4 +1,4 @@
-"""A threadpool that makes errors show: late, in random order, and with nothing of a region left once it has ended."""
+"""A threadpool that exposes errors: it starts late, in random order, and frees all of a region at its end."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _DELAY_S: Final = 2e-5
 
 @dataclass(slots=True, eq=False)
 class _Region:
-    """A region: its tasks that nobody has taken, how many have not ended, and how many submissions it waits for."""
+    """A region: its untaken tasks, the number that have not ended, and the number of submissions it waits for."""
 
     n: int
     fn: Task | None
@@ -84,7 +84,7 @@ class CheckingPool(ThreadpoolInterface):
             fn(i, n)
 
     def hold_back(self) -> None:
-        """Let nothing that is submitted from now on begin before somebody waits."""
+        """Hold every later region until a thread waits."""
         self.held = range(1 << 30, 1 << 31)
 
     def wait(self) -> None:
@@ -102,7 +102,7 @@ class CheckingPool(ThreadpoolInterface):
             raise error
 
     def close(self) -> None:
-        """Wait for all regions and stop the threads; raise the first error that nobody has waited for."""
+        """Wait for all regions and stop the threads; raise the first error that no wait has raised."""
         try:
             self.wait()
         finally:
@@ -167,7 +167,7 @@ class CheckingPool(ThreadpoolInterface):
 
 
 class CheckingStream(Stream):
-    """A stream on a CPU whose scratch memory is no number at all when a primitive begins."""
+    """A CPU stream whose scratch memory holds NaN when a primitive begins."""
 
     __slots__ = ()
 
@@ -180,7 +180,7 @@ class CheckingStream(Stream):
         def poison(_i: int, _n: int) -> None:
             ctypes.memset(scratchpad.address, POISON, scratchpad.nbytes)
 
-        # In the order of the pool: after the primitive before, before the one that asks. From within a task that is now.
+        # In pool order: between the previous primitive and the asking one. Inside a task, that is now.
         if within:
             poison(0, 1)
         else:

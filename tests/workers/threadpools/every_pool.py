@@ -1,6 +1,6 @@
 """Execute primitives on pools of every kind and size, and require the bytes of a synchronous execution of one part.
 
-One pool runs nothing before somebody waits: there `execute` must return with every result still to come.
+One pool runs nothing before a thread waits: its `execute` must return before any result exists.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .poison import FreedMemory, poisoned
 Array = NDArray[Any]
 
 
-#: What runs nothing before somebody waits.
+#: A pool that runs nothing before a thread waits.
 HELD_BACK: Final = ("checking", 2)
 
 
@@ -51,7 +51,7 @@ class EveryPool:
     def check(
         self, pd: PrimitiveDesc, primitive: RealizedPrimitive, args: Mapping[int, Array], wanted: Mapping[int, Array]
     ) -> None:
-        """Raise AssertionError unless what is written on each pool is what is ``wanted``.
+        """Raise AssertionError unless each pool writes the ``wanted`` bytes.
 
         ``args`` are in logical dimensions, ``wanted`` are whole buffers. Nobody but the pools keeps what they work with.
         """
@@ -81,7 +81,7 @@ class EveryPool:
         written: list[int],
         freed: FreedMemory,
     ) -> dict[int, Array]:
-        """Execute on memories and a stream that are let go of at once; return the bytes of what is written."""
+        """Execute on memories and a stream that are dropped at once; return the written bytes."""
         attr = StreamAttr("cpu")
         attr.set_threadpool(pool)
         blocks = {arg: freed.take(md.nbytes) for arg, md in memories.items()}

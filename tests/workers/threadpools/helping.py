@@ -1,4 +1,4 @@
-"""A pool as users have them: from within a task it does not run regions in place, but helps with whatever there is."""
+"""A typical pool of a user: inside a task it runs no region in place, but helps with any waiting task."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class _Region:
 
 
 class HelpingPool(ThreadpoolInterface):
-    """Runs tasks, those of all regions in one line, on ``threads`` threads, of which whoever submits is one; synchronous.
+    """Runs the tasks of all regions in one queue on ``threads`` threads, the submitting thread included; synchronous.
 
     Whoever waits for a region, a task too, runs tasks of any region meanwhile.
     """
@@ -70,7 +70,7 @@ class HelpingPool(ThreadpoolInterface):
             pass
 
     def _run_one(self, enough: Callable[[], bool]) -> bool:
-        """Run a task, waiting for one; return False without one once it is enough."""
+        """Wait for a task and run it; return False once no more are needed."""
         with self._changed:
             self._changed.wait_for(lambda: enough() or self._tasks)
             if enough():

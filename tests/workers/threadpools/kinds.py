@@ -27,7 +27,7 @@ CASES: Final = [(kind, threads) for kind in KINDS for threads in ((1,) if kind i
 
 
 class OwnPool(ThreadpoolInterface):
-    """What a user may write: three methods, in plain Python."""
+    """A pool as a user may write it: three methods in plain Python."""
 
     def __init__(self) -> None:
         self._inside = False

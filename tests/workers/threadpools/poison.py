@@ -1,4 +1,4 @@
-"""Memory that is overwritten the moment its last owner lets go of it, so that a use after that shows in results.
+"""Memory that is overwritten when its last owner drops it, so that a later use shows in results.
 
 Its pages stay mapped for as long as an area is used: what reads freed memory gets poison and does not crash, and what
 writes to it is found by `FreedMemory.assert_untouched`.
@@ -32,7 +32,7 @@ _BYTES: Final = 1 << 30
 
 
 class FreedMemory:
-    """An area of address space that blocks are cut from, none of them twice; pages that nobody touches cost nothing."""
+    """An address range that hands out each block once; untouched pages take no memory."""
 
     def __init__(self) -> None:
         self._area = mmap.mmap(-1, _BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
@@ -83,7 +83,7 @@ def poisoned() -> Iterator[FreedMemory]:
             return self._block[: self.nbytes].data
 
     class PoisonedBlocks(bound_primitive.ArgumentBlock):
-        """Argument blocks that say, when they are freed, that there is nothing to do: any other range would crash."""
+        """Argument blocks that describe no work once they are freed: any other range would crash."""
 
         def __init__(self, launch: LinkedLaunch[NativeKernel], jobs: Jobs) -> None:
             super().__init__(launch, jobs)

@@ -1,4 +1,4 @@
-"""Programs of what users do with primitives on a threadpool, run for real and, beside it, on arrays of NumPy.
+"""Random programs of primitives on a threadpool, executed on a pool and on NumPy arrays.
 
 A program works on a few slots, each a tensor. Values stay whole numbers of at most 8, so every result is exact.
 """
@@ -94,7 +94,7 @@ def first() -> list[Array]:
 
 
 class Operation(NamedTuple):
-    """A primitive of tensors, and what NumPy makes of the same two sources."""
+    """A primitive, and the same computation in NumPy."""
 
     describe: Callable[[Engine], PrimitiveDescIface]
     model: Callable[[Array, Array], Array]
@@ -150,7 +150,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
 
 @dataclass
 class Setting:
-    """What the programs of one run share."""
+    """State that the programs of one run share."""
 
     engine: Engine
     pool: ThreadpoolInterface
@@ -261,7 +261,7 @@ class Scope:
             self.primitives.clear()
 
     def move(self, slot: int) -> None:
-        """Copy a slot by way of a memory that lies elsewhere at once: what was submitted works on the bytes before."""
+        """Copy a slot through a memory whose buffer changes at once: submitted work uses the earlier buffer."""
         passing, memory = self.setting.tensor(), self.setting.tensor()
         self.compute("copy", [self.slots[slot]], passing)
         self.compute("copy", [passing], memory)

@@ -1,4 +1,4 @@
-"""The checking pool finds what it is there for: each error here is one that other pools may hide."""
+"""The checking pool finds each error that other pools may hide."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_an_argument_block_that_is_used_again_too_early_is_found(
     assert (dst == 0).all() or (other == 0).all()
 
 
-def test_what_a_region_was_given_is_let_go_of_when_it_has_ended(pool: CheckingPool, freed: FreedMemory) -> None:
+def test_the_objects_of_a_region_are_freed_when_it_has_ended(pool: CheckingPool, freed: FreedMemory) -> None:
     given = freed.take(SIZE)
     address = given.ctypes.data
 
@@ -151,7 +151,7 @@ def inside(pool: ThreadpoolInterface, order: list[int]) -> Callable[[int, int], 
 
 
 def test_scratch_memory_is_no_number_when_a_primitive_begins(pool: CheckingPool, store: CacheStore) -> None:
-    # Given a primitive that works in scratch memory, and a stream on which another one has left its own there
+    # Given a primitive that uses scratch memory, on a stream whose scratch memory another one has written
     engine, cache = Engine("cpu"), compiled.cache(8, store)
     src = MemoryDesc((1, 32, 6, 6), "f32", "aBcd16b")
     pd = Convolution.PrimitiveDesc(
@@ -183,5 +183,5 @@ def test_scratch_memory_is_no_number_when_a_primitive_begins(pool: CheckingPool,
         primitive.execute(stream, memories)
     stream.wait()
     assert seen == [True] * 3
-    # Then what it computes does not depend on that
+    # Then its result does not depend on those bytes
     assert (np.frombuffer(memories[Arg.DST].map(), np.float32) == 0).all()

@@ -1,4 +1,4 @@
-"""Primitives are created in the pool that they run in, while others run on it, and nobody waits for himself."""
+"""Primitives are created in the pool that executes them, beside executions, without a deadlock."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def creator() -> PrimitiveCreator:
 
 
 class Bench:
-    """An engine, a stream on a pool, and primitives that nobody has asked for yet."""
+    """An engine, a stream on a pool, and new primitives."""
 
     def __init__(self, pool: ThreadpoolInterface) -> None:
         self.engine = Engine("cpu")
@@ -58,14 +58,14 @@ class Bench:
         return Stream(self.engine, attr)
 
     def describe(self, kernel: bool = False) -> PrimitiveDescIface:
-        """Describe a doubling of some numbers, at most as many as 8; with a ``kernel`` that nobody has compiled either."""
+        """Describe a doubling of at most 8 numbers; ``kernel`` asks for a kernel that is not compiled yet."""
         number = next(_SIZES)
         md = MemoryDesc((number,), "f32")
         attr = PrimitiveAttr((PostOp("eltwise", "clip", -16.0, 16.0 + number),)) if kernel else None
         return Eltwise.PrimitiveDesc(self.engine, md, md, "linear", 2.0, attr=attr)
 
     def described(self, program: Callable[[int, Program], Program]) -> Callable[[PrimitiveCache], Primitive]:
-        """Return what creates a doubling; ``program`` gets the time, from 1, and the right program, and returns one."""
+        """Return a creator of doublings; ``program`` gets the number of the call, from 1, and a program, and returns one."""
         pd = self.describe().pd
         right = pd.program()
         implementation = Described(f"test:{next(_SIZES)}", lambda time: program(time, right))
@@ -80,7 +80,7 @@ class Bench:
 
 
 def after(wait: Callable[[], object]) -> Callable[[PrimitiveDesc], bytes]:
-    """Return what compiles a primitive as usual, but waits before."""
+    """Return a creator that waits before it compiles."""
 
     def create(pd: PrimitiveDesc) -> bytes:
         wait()
@@ -94,7 +94,7 @@ def values(memory: Memory) -> set[float]:
 
 
 def whole(pool: ThreadpoolInterface, n: int, task: Callable[[int, int], None]) -> Callable[[], None]:
-    """Return what runs a region and waits for it."""
+    """Return an action that runs a region and waits for it."""
 
     def run() -> None:
         pool.parallel_for(n, task)
@@ -104,7 +104,7 @@ def whole(pool: ThreadpoolInterface, n: int, task: Callable[[int, int], None]) -
 
 
 def ends(*actions: Callable[[], object]) -> None:
-    """Run each action in a thread of its own; raise AssertionError where one does not end, or what one raises."""
+    """Run each action in a thread of its own; raise an action's error, and AssertionError if one does not end."""
     errors: list[BaseException] = []
 
     def run(action: Callable[[], object]) -> None:
@@ -118,7 +118,7 @@ def ends(*actions: Callable[[], object]) -> None:
         thread.start()
     for thread in threads:
         thread.join(BOUND_S)
-        assert not thread.is_alive(), "somebody waits for himself"
+        assert not thread.is_alive(), "deadlock: a thread has not ended"
     for error in errors:
         raise error
 
@@ -130,7 +130,7 @@ def test_tasks_create_and_execute_in_the_pool_that_runs_them_to_any_depth(
     cache, sources, results = PrimitiveCache(64, store), list[str](), list[set[float]]()
 
     def descend(bench: Bench, depth: int) -> None:
-        # Nobody has this primitive, nor, in the outermost task of one thread, its kernel; the second time it is there
+        # This primitive is new, and in the outermost task of one thread its kernel too; the second time both exist
         pd = bench.describe(kernel=depth == DEPTH and threads == 1)
         for _ in range(2):
             primitive = pd.create(cache)
@@ -161,7 +161,7 @@ def test_two_tasks_that_want_the_same_new_primitive_have_one_creation(
     cache, sources, results = Counting(store, creator), list[str](), list[set[float]]()
     with made(kind, threads, loop) as pool:
         bench = Bench(pool)
-        # Given a creation that goes on until both have asked
+        # Given a creation that ends only after both have asked
         create = bench.described(lambda _, right: cache.after(2, right))
 
         def task(_i: int, _n: int) -> None:
@@ -201,7 +201,7 @@ def test_tasks_execute_while_another_task_of_the_pool_creates(
     kind: str, threads: int, loop: Loop, store: CacheStore
 ) -> None:
     cache, events, executed, creating = PrimitiveCache(64, store), list[str](), threading.Event(), threading.Event()
-    # Given a creation that goes on until others have executed
+    # Given a creation that ends only after others have executed
 
     def wait() -> None:
         creating.set()
@@ -228,7 +228,7 @@ def test_tasks_execute_while_another_task_of_the_pool_creates(
     assert events == ["executed"] * 20 + ["created"]
 
 
-# Not on a pool that gives whoever waits any task to do: a creation, too.
+# Not on a pool whose waiting threads run any task: that may be a creation too.
 @pytest.mark.parametrize("kind", ["threads", "native", "executor"])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_thread_executes_on_a_synchronous_pool_whose_threads_all_create(
@@ -276,7 +276,7 @@ def test_creations_end_while_executions_wait_for_their_turn(
             new = bench.describe().create(cache)
             assert new.source == "created"
             results.append(bench.double(new, 2))
-        # Then nothing has run before its turn, and everything in the end
+        # Then each has run in its turn
         assert all(values(dst) == {0.0} for dst in results)
         gate.set()
         bench.stream.wait()
@@ -284,7 +284,7 @@ def test_creations_end_while_executions_wait_for_their_turn(
 
 
 @pytest.mark.parametrize(("kind", "threads"), CASES)
-def test_the_error_of_a_creation_in_a_task_reaches_whoever_waits_and_the_pool_goes_on(
+def test_the_error_of_a_creation_in_a_task_reaches_the_waiting_thread_and_the_pool_continues(
     kind: str, threads: int, loop: Loop, store: CacheStore, creator: PrimitiveCreator
 ) -> None:
     cache, results = Counting(store, creator), list[set[float]]()

@@ -1,4 +1,4 @@
-"""How pools end: what a region was given goes with its last task, and closed, forked, interrupted and refused use is told."""
+"""How pools end: the last task of a region frees its objects; use of closed, forked, interrupted and refusing pools raises."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ LATER = [kind for kind in KINDS if kind.endswith("asynchronous") or kind == "che
 
 @pytest.fixture
 def no_collector() -> Iterator[None]:
-    """Let nothing be freed but by its last reference."""
+    """Turn the garbage collector off: only the last reference frees an object."""
     gc.disable()
     yield
     gc.enable()
@@ -59,7 +59,7 @@ def until(holds: Callable[[], bool], what: str) -> None:
 
 
 def main_thread_waits() -> bool:
-    """Return whether the main thread waits for others, as far as can be seen from another."""
+    """Return whether the main thread seems to wait for others."""
     frame = sys._current_frames()[threading.main_thread().ident or 0]
     waits = (threading.Condition.wait, NativeQueue._call, _Queue._run_whole)
     return frame.f_code in {function.__code__ for function in waits}
@@ -71,7 +71,7 @@ def nothing(_i: int, _n: int) -> None:
 
 @pytest.mark.usefixtures("no_collector")
 @pytest.mark.parametrize(("kind", "waits"), [*((kind, True) for kind in KINDS), *((kind, False) for kind in LATER[:2])])
-def test_what_tasks_and_primitives_were_given_goes_with_the_last_task(
+def test_the_last_task_frees_the_objects_of_tasks_and_primitives(
     kind: str, waits: bool, loop: Loop, store: CacheStore
 ) -> None:
     md, engine, attr = MemoryDesc((64,), "f32"), Engine("cpu"), StreamAttr("cpu")
@@ -80,27 +80,27 @@ def test_what_tasks_and_primitives_were_given_goes_with_the_last_task(
         attr.set_threadpool(pool)
         stream = Stream(engine, attr)
         for _ in range(3):
-            # Given a callable and memories that nobody else has, on bytes that are the memories' own
+            # Given the only references to a callable and to memories, on bytes that the memories own
             src, dst, given = np.ones(64, np.float32), np.zeros(64, np.float32), np.zeros(1)
             alive = [weakref.ref(array) for array in (src, dst, given)]
             gate = threading.Event()
             if pool.get_flags() & pool.ASYNCHRONOUS:
                 pool.parallel_for(1, lambda _i, _n, gate=gate: (gate.wait(BOUND_S), None)[1])  # type: ignore[misc]
-            # When they are let go of before the tasks have run
+            # When they are dropped before the tasks have run
             pool.parallel_for(2, lambda _i, _n, given=given: None)  # type: ignore[misc]
             doubled.execute(stream, {Arg.SRC: Memory(md, engine, src), Arg.DST: Memory(md, engine, dst)})
             del src, dst, given
             if pool.get_flags() & pool.ASYNCHRONOUS:
                 assert all(array() is not None for array in alive)
             gate.set()
-            # Then nobody has them once all have
+            # Then they are freed once all tasks have run
             if waits:
                 pool.wait()
             until(lambda alive=alive: not any(array() is not None for array in alive), "something is kept")  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("kind", OWN_THREADS)
-def test_what_a_region_lets_go_of_may_use_the_pool(kind: str, loop: Loop) -> None:
+def test_an_object_that_a_region_frees_may_use_the_pool(kind: str, loop: Loop) -> None:
     ran: list[int] = []
 
     class Last:
@@ -124,7 +124,7 @@ def test_what_a_region_lets_go_of_may_use_the_pool(kind: str, loop: Loop) -> Non
     thread = threading.Thread(target=use, daemon=True)
     thread.start()
     thread.join(BOUND_S)
-    assert not thread.is_alive(), "whoever frees holds a lock"
+    assert not thread.is_alive(), "a lock is held while objects are freed"
 
 
 @pytest.mark.parametrize("kind", OWN_THREADS)
@@ -138,10 +138,10 @@ def test_a_closed_pool_says_so(kind: str, loop: Loop) -> None:
 
 
 @pytest.mark.parametrize("kind", OWN_THREADS)
-def test_a_forked_process_is_told_that_the_threads_are_not_there(kind: str, loop: Loop) -> None:
+def test_a_forked_process_gets_an_error_because_it_lacks_the_threads(kind: str, loop: Loop) -> None:
     gate, (reader, writer) = threading.Event(), os.pipe()
     with made(kind, 2, loop) as pool:
-        # Given a region under way where the pool can have one
+        # Given a region under way if the pool can have one
         if pool.get_flags() & pool.ASYNCHRONOUS:
             pool.parallel_for(1, lambda _i, _n: (gate.wait(BOUND_S), None)[1])
         child = os.fork()
@@ -151,7 +151,7 @@ def test_a_forked_process_is_told_that_the_threads_are_not_there(kind: str, loop
                 try:
                     use()
                     os.write(writer, b"nothing.")
-                except BaseException as error:  # noqa: BLE001 - told to the parent
+                except BaseException as error:  # noqa: BLE001 - sent to the parent
                     os.write(writer, str(error).encode() + b".")
             pool.close()  # type: ignore[attr-defined]
             os._exit(0)
@@ -162,20 +162,20 @@ def test_a_forked_process_is_told_that_the_threads_are_not_there(kind: str, loop
         os.close(reader)
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-        # Then the parent's pool is none the worse
+        # Then the parent's pool still works
         gate.set()
         pool.parallel_for(2, nothing)
         pool.wait()
     first, second, _ = said.decode().split(".")
     assert first == "a threadpool cannot be used in a forked process: its threads are in the parent"
-    # A synchronous pool of Python threads has nothing to wait for, wherever it is.
+    # A synchronous pool of Python threads never waits.
     assert second == ("nothing" if kind == "threads" else first)
 
 
 @pytest.mark.parametrize("kind", ["threads", "native", "executor"])
 def test_an_interrupt_of_a_synchronous_region_is_raised_when_its_tasks_have_ended(kind: str, loop: Loop) -> None:
     class Interrupted(Exception):
-        """What the handler of a signal raises."""
+        """Raised by the handler of a signal."""
 
     came, left, ended = threading.Event(), threading.Event(), []
 
@@ -190,13 +190,13 @@ def test_an_interrupt_of_a_synchronous_region_is_raised_when_its_tasks_have_ende
         if threading.current_thread() is threading.main_thread():
             done.set()
         else:
-            # The calling thread is soon out of its task, and waits: what is raised within is an error of that.
+            # The calling thread soon leaves its task and waits: an exception inside the task is that task's error.
             assert done.wait(BOUND_S)
             until(main_thread_waits, "the calling thread does not wait")
             left.wait(0.02)
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
             assert came.wait(BOUND_S)
-            # The calling thread does not go on before this task does.
+            # The calling thread continues only after this task.
             left.wait(0.1)
             ended.append(i)
 
@@ -216,7 +216,7 @@ def test_an_interrupt_of_a_synchronous_region_is_raised_when_its_tasks_have_ende
 @pytest.mark.slow
 def test_an_interrupt_at_any_moment_ends_a_region_of_python_threads_with_all_its_tasks() -> None:
     class Interrupted(Exception):
-        """What the handler of a signal raises."""
+        """Raised by the handler of a signal."""
 
     armed, enough, left, interrupts = False, threading.Event(), 0, 0
 
@@ -329,7 +329,7 @@ print("leaving")
     assert (child.returncode, child.stdout, child.stderr) == (0, "leaving\n", "")
 
 
-def test_what_is_no_executor_of_threads_is_refused() -> None:
+def test_another_object_than_an_executor_of_threads_is_refused() -> None:
     for wrong in (5, None, object()):
         with pytest.raises(TypeError, match=r"executor: expect a concurrent.futures.Executor, got"):
             ExecutorPool(wrong, 2)  # type: ignore[arg-type]
@@ -337,7 +337,7 @@ def test_what_is_no_executor_of_threads_is_refused() -> None:
         ExecutorPool(processes, 2)
 
 
-def test_an_executor_that_refuses_is_left_when_what_it_took_has_ended() -> None:
+def test_an_executor_that_refuses_a_task_is_waited_for_until_its_other_tasks_have_ended() -> None:
     begun, left, ended = threading.Event(), threading.Event(), []
 
     class Refusing(ThreadPoolExecutor):
@@ -363,7 +363,7 @@ def test_an_executor_that_refuses_is_left_when_what_it_took_has_ended() -> None:
     assert seen == 1
 
 
-def test_an_executor_whose_threads_are_all_busy_with_who_waits_is_not_waited_for() -> None:
+def test_an_executor_whose_threads_all_wait_is_not_waited_for() -> None:
     ran: list[int] = []
     executor = ThreadPoolExecutor(1)
     pool = ExecutorPool(executor, 4)

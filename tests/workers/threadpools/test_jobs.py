@@ -36,11 +36,11 @@ def test_there_is_at_least_one_job_and_none_is_empty() -> None:
         (Jobs(7, 1, 10_000), 30_000, 3),  # fewer than threads
     ],
 )
-def test_long_work_makes_as_many_jobs_as_are_worth_it(jobs: Jobs, cost: int, count: int) -> None:
+def test_long_work_is_cut_into_the_best_number_of_jobs(jobs: Jobs, cost: int, count: int) -> None:
     assert jobs.cut(1000, cost) == count
 
 
-def test_a_pool_says_itself_what_a_job_is_worth() -> None:
+def test_a_pool_defines_the_shortest_worthwhile_job() -> None:
     with ThreadsPool(3) as pool:
         pool.least_job_ns = 7
         assert Jobs.on(pool) == Jobs(3, 1, 7)

@@ -1,4 +1,4 @@
-"""Threads of a native pool that sleep are woken, by what is submitted and what they wait for; late ones take no wrong task."""
+"""Sleeping threads of a native pool wake for a new region and for the end of an awaited one; late ones take no wrong task."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from poolrt.workers.threadpools.regions import PackedRegions
 from .kinds import Loop
 
 BOUND_S = 20.0
-#: Attempts, of which the busiest machine disturbs some.
+#: Attempts; a busy machine disturbs some.
 TIMES = 10
 
 
 def until_asleep(pool: NativePool) -> None:
-    """Return when one thread has just gone to sleep: unless woken, it stays there for a slice of time."""
+    """Return when one thread has just gone to sleep; unless woken, it sleeps for a slice of time."""
     end = time.monotonic() + BOUND_S
     while pool._queue._words[SLEEPERS // LINE].value != 1:
-        assert time.monotonic() < end, "nobody sleeps"
+        assert time.monotonic() < end, "no thread sleeps"
         time.sleep(0.001)
 
 
@@ -54,7 +54,7 @@ def awaited(pool: NativePool) -> float:
         ended[0] = time.monotonic()
 
     def let_go() -> None:
-        # The one that sleeps is then the one that waits.
+        # The sleeping thread is then the waiting one.
         assert begun.wait(BOUND_S)
         until_asleep(pool)
         gate.set()
@@ -82,12 +82,12 @@ def test_a_late_thread_takes_no_task_of_a_later_region_in_the_same_place(loop: L
     regions = PackedRegions([python_region(1, lambda i, _: ran.append(i), threading.local())])
     with queue.lock:
         queue.submit(regions, 0, 1)
-    # Given what a thread sees that has looked which region is the first, and was held up until its record was used again
+    # Given the view of a thread that found the first region and paused until its record held another
     place = ctypes.c_int64.from_address(queue._words[RING // LINE].value + NEXT)
     place.value = CAPACITY << 32
     queue.run(1, helps=True)
     assert not ran
-    # When the region is the one that it looked for
+    # When the record holds the same region
     place.value = 0
     queue.run(1, helps=True)
     assert ran == [0]

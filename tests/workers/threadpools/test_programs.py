@@ -1,4 +1,4 @@
-"""Programs drawn at random end with right results on every threadpool, nested ones on pools of one thread too."""
+"""Random programs end with right results on every threadpool, nested ones on pools of one thread too."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from .programs import Program, Scope, Setting, first, outcome, programs, values_
 
 KINDS = ("threads asynchronous", "native", "native asynchronous", "executor", "checking")
 CASES = [(kind, threads) for kind in KINDS for threads in (1, 2)]
-#: Programs that are run on each case, by tier.
+#: Programs for each case, by tier.
 FEW, MANY = 20, 1000
 THOROUGH = [pytest.mark.slow, pytest.mark.timeout(900)]
 #: Programs are drawn in parts, which takes long on a busy machine.
 SLOW = [HealthCheck.too_slow]
-#: Seconds after which a program counts as one that never ends.
+#: Seconds after which a program counts as hanging.
 BOUND_S = 30.0
 
 
@@ -38,7 +38,7 @@ def run(program: Program, kind: str, threads: int, loop: Loop, store: CacheStore
         scope = Scope(setting, [setting.tensor(values) for values in first()], first(), setting.stream())
         scope.run(program)
         slots = scope.slots
-        # When nothing is left but the results, and only the pool is waited for
+        # When only the results are left, and only the pool is awaited
         del scope
         pool.wait()
         for memory, want in zip(slots, outcome(program, first()), strict=True):
@@ -47,7 +47,7 @@ def run(program: Program, kind: str, threads: int, loop: Loop, store: CacheStore
 
 
 def assert_ends(program: Program, kind: str, threads: int, loop: Loop, store: CacheStore, seed: int) -> None:
-    """Run a program in a thread, and raise what it raises; tell what all threads do where it does not end."""
+    """Run a program in a thread and raise its error; if it does not end, print the stacks of all threads."""
     errors: list[BaseException] = []
 
     def guarded() -> None:

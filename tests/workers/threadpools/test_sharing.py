@@ -1,4 +1,4 @@
-"""What threads, tasks and streams share on threadpools: nobody waits for himself, and nothing is freed too early."""
+"""Threads, tasks and streams share threadpools without a deadlock and without freeing anything too early."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_thread_and_a_task_that_it_waits_for_may_share_a_stream(kind: str, loo
                 submitted[0] += 1
 
         def task(_i: int, _n: int) -> None:
-            # When the stream is in the hands of a thread that cannot go on before this task has ended
+            # When the stream belongs to a thread that continues only after this task
             begun.set()
             end, before = time.monotonic() + BOUND_S, -1
             while (
@@ -60,7 +60,7 @@ def test_a_thread_and_a_task_that_it_waits_for_may_share_a_stream(kind: str, loo
             ):
                 before = submitted[0]
                 time.sleep(0.02)
-            # Then the task goes on all the same
+            # Then the task continues
             execute()
 
         thread = threading.Thread(target=outside, daemon=True)
@@ -75,7 +75,7 @@ def test_a_thread_and_a_task_that_it_waits_for_may_share_a_stream(kind: str, loo
 
 @pytest.mark.parametrize("kind", ["threads", "threads asynchronous", "native", "native asynchronous", "executor"])
 def test_tasks_that_share_a_stream_take_turns_with_its_scratch_memory(kind: str, loop: Loop, store: CacheStore) -> None:
-    # How many rows, or columns, of a window of three lie within the tensor
+    # Rows, or columns, of a window of three within the tensor
     inside = np.array([2, 3, 3, 3, 3, 2], np.float32)
     with made(kind, 2, loop) as pool:
         setting = Setting(Engine("cpu"), pool, compiled.cache(4, store))
@@ -94,7 +94,7 @@ def test_tasks_that_share_a_stream_take_turns_with_its_scratch_memory(kind: str,
 
 
 class Between(OwnPool):
-    """Runs a task after each region of a thread outside."""
+    """Runs a task after each region of another thread."""
 
     def __init__(self, task: Callable[[], None]) -> None:
         super().__init__()
@@ -108,7 +108,7 @@ class Between(OwnPool):
 
 
 @pytest.mark.parametrize("where", ["the same stream", "another stream"])
-def test_what_executes_a_primitive_that_is_under_way_has_scratch_memory_and_launches_of_its_own(
+def test_each_of_two_executions_of_one_primitive_has_its_own_scratch_memory_and_launches(
     where: str, store: CacheStore
 ) -> None:
     ran: list[bool] = []
@@ -126,19 +126,19 @@ def test_what_executes_a_primitive_that_is_under_way_has_scratch_memory_and_laun
     src = [setting.tensor(np.full((32, 6, 6), number + 1, np.float32)) for number in range(2)]
     dst = [setting.tensor() for _ in range(2)]
     scope = Scope(setting, [], [], setting.stream())
-    # When a task executes between two regions of what a thread outside executes
+    # When a task executes between two regions of an execution in another thread
     scope.submit("sums", [src[0]], dst[0])
     assert len(ran) > 2
-    # Then neither has come upon what is the other's
+    # Then neither has used the other's memory
     inside = np.array([2, 3, 3, 3, 3, 2], np.float32)
     for number in range(2):
         want = np.broadcast_to((number + 1) * 32 * np.outer(inside, inside), (32, 6, 6))
         np.testing.assert_array_equal(values_of(dst[number]), want)
 
 
-def test_regions_of_a_native_pool_that_is_dropped_run_and_then_are_let_go_of(loop: Loop) -> None:
+def test_regions_of_a_native_pool_that_is_dropped_run_and_are_freed(loop: Loop) -> None:
     class Kept:
-        """What a region keeps."""
+        """An object that a region keeps."""
 
     ran: list[int] = []
 
@@ -154,7 +154,7 @@ def test_regions_of_a_native_pool_that_is_dropped_run_and_then_are_let_go_of(loo
     # Given a region that waits for its turn
     pool.parallel_for(1, lambda _i, _n: (gate.wait(BOUND_S), None)[1])
     pool.run_regions([Region(ctypes.cast(callback, ctypes.c_void_p).value or 0, [0], keep=kept)])
-    # When nobody has the pool any more
+    # When the last reference to the pool is dropped
     del pool, kept
     gc.collect()
     assert alive() is not None

@@ -1,4 +1,4 @@
-"""The contract of a threadpool, kept by every implementation."""
+"""Every implementation keeps the contract of a threadpool."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_tasks_run_side_by_side(pool: ThreadpoolInterface) -> None:
     pool.wait()
 
 
-def test_an_error_reaches_whoever_waits_and_siblings_run(pool: ThreadpoolInterface) -> None:
+def test_an_error_reaches_the_waiting_thread_and_siblings_run(pool: ThreadpoolInterface) -> None:
     seen: list[int] = []
 
     def task(i: int, n: int) -> None:
@@ -96,7 +96,7 @@ def test_an_error_reaches_whoever_waits_and_siblings_run(pool: ThreadpoolInterfa
         pool.wait()
     if not isinstance(pool, (SequentialPool, OwnPool)):
         assert sorted(seen) == [0, 2, 3]
-    # And the next region is none the worse
+    # And the next region runs
     pool.parallel_for(2, lambda i, n: seen.append(10))
     pool.wait()
     assert seen.count(10) == 2
@@ -173,7 +173,7 @@ def test_many_threads_may_submit_to_one_pool(pool: ThreadpoolInterface) -> None:
 
 @pytest.mark.parametrize("kind", SYNCHRONOUS)
 @pytest.mark.parametrize("threads", [1, 2])
-def test_nobody_waits_for_tasks_of_another_thread_on_a_synchronous_pool(kind: str, threads: int, loop: Loop) -> None:
+def test_a_thread_never_waits_for_tasks_of_another_on_a_synchronous_pool(kind: str, threads: int, loop: Loop) -> None:
     gate, begun, seen = threading.Event(), threading.Event(), list[int]()
 
     def native(_ret: Any, _exc: Any, _blob: Any) -> int:
@@ -187,7 +187,7 @@ def test_nobody_waits_for_tasks_of_another_thread_on_a_synchronous_pool(kind: st
     callback = KERNEL_TYPE(native)
     regions = [Region(ctypes.cast(callback, ctypes.c_void_p).value or 0, [0], keep=callback)] * 3
     with made(kind, threads, loop) as pool:
-        # Given tasks of another thread for all threads that there are
+        # Given tasks of another thread on all threads
         other = threading.Thread(target=pool.parallel_for, args=(threads, hold), daemon=True)
         other.start()
         assert begun.wait(SECONDS)
