@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import signal
 import sys
 import threading
@@ -26,23 +27,43 @@ def resend_dropped_interrupts() -> None:
 
 
 def _hook(dropped: UnraisableHookArgs, /) -> None:
-    interrupted = (
-        issubclass(dropped.exc_type, KeyboardInterrupt) and threading.current_thread() is threading.main_thread()
-    )
-    if interrupted and callable(signal.getsignal(signal.SIGINT)):
-        try:
-            threading.Thread(target=_send_again, args=(dropped.object,), name="poolrt-interrupt", daemon=True).start()
+    try:
+        if _is_interrupt(dropped):
+            _thread.start_new_thread(_send_again, (dropped.object,))
             return
-        except RuntimeError:
-            pass  # the interpreter ends, or no thread can be started
+    except KeyboardInterrupt:
+        # Another one; it would be dropped here.
+        _thread.start_new_thread(_send_again, (None,))
+        return
+    except RuntimeError:
+        pass  # the interpreter ends, or no thread can be started
     sys.__unraisablehook__(dropped)
+
+
+def _is_interrupt(dropped: UnraisableHookArgs) -> bool:
+    return (
+        issubclass(dropped.exc_type, KeyboardInterrupt)
+        and threading.current_thread() is threading.main_thread()
+        and callable(signal.getsignal(signal.SIGINT))
+    )
 
 
 def _send_again(finalizer: object) -> None:
     """Call a finalizer that was interrupted before it began, in this thread, which has no interrupts; then interrupt."""
     if isinstance(finalizer, weakref.finalize):
         finalizer()
-    time.sleep(_AGAIN_S)
     main = threading.main_thread().ident
-    if main is not None:
-        signal.pthread_kill(main, signal.SIGINT)
+    if main is None:
+        return
+    time.sleep(_AGAIN_S)
+    while _is_in_hook(main):
+        time.sleep(_AGAIN_S)
+    signal.pthread_kill(main, signal.SIGINT)
+
+
+def _is_in_hook(thread: int) -> bool:
+    """Return whether a thread executes `_hook`, which would drop an interrupt as the finalizer did."""
+    frame = sys._current_frames().get(thread)
+    while frame is not None and frame.f_code is not _hook.__code__:
+        frame = frame.f_back
+    return frame is not None

