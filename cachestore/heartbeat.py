@@ -12,6 +12,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Final, Self
 
+from .deferred_interrupts import deferred_interrupts
+
 #: Beats in one term of a lease.
 BEATS_PER_TERM: Final = 3
 #: Longest wait, in seconds, for the end of the thread. A beat that hangs in Redis ends by itself later: beats carry
@@ -39,14 +41,23 @@ class Heartbeat:
             self._beats.append(beat)
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        try:
+            with deferred_interrupts():
+                self._thread.start()
+        except BaseException:
+            self._over.set()  # `__exit__` is not called
+            raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._over.set()
-        self._thread.join(_JOIN_S)
+        try:
+            with deferred_interrupts():
+                self._over.set()
+                self._thread.join(_JOIN_S)
+        finally:
+            self._over.set()  # an interrupt may come before the block
 
     def _run(self) -> None:
         while not self._over.wait(self._interval) and time.monotonic() < self._deadline:

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
+from .deferred_interrupts import deferred_interrupts
 from .node_state import NodeState
 
 #: Pause, in seconds, between two looks of the thread.
@@ -42,9 +43,7 @@ class WriteBehind:
         if self._bytes > _MOST_BYTES:
             self.drain()
         elif self._thread is None:
-            self._over.clear()
-            self._thread = threading.Thread(target=self._run, name="poolrt-write-behind", daemon=True)
-            self._thread.start()
+            self._start_thread()
 
     def drain(self) -> None:
         """Keep everything that waits now."""
@@ -64,6 +63,18 @@ class WriteBehind:
             self._over.set()
             thread.join(_JOIN_S)
         self.drain()
+
+    def _start_thread(self) -> None:
+        """Start the thread; if none can be started, keep everything now. An interrupt comes before or after it."""
+        self._over.clear()
+        with deferred_interrupts():
+            self._thread = threading.Thread(target=self._run, name="poolrt-write-behind", daemon=True)
+            try:
+                self._thread.start()
+            except RuntimeError:
+                self._thread = None
+        if self._thread is None:
+            self.drain()
 
     def _run(self) -> None:
         waiting = held = idle = 0

@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
+from poolrt.cachestore.deferred_interrupts import deferred_interrupts
 from poolrt.errors import CoordinatorLost, PoolClosed, PoolRefused, error_from_wire
 from poolrt.workers.ipc.channel import Channel, ChannelClosed, ChannelFull, MalformedMessage, Message
 from poolrt.workers.ipc.protocol import NUMBERS_LIMIT, VERSION, Kind, check_message
@@ -117,18 +118,17 @@ class Client:
 
     def begin(self, kind: Kind, *fields: Any, request: Request) -> Request:
         """Send a request, its number before ``fields``. Raises PoolClosed, and PoolRefused for one too large."""
-        with self._lock:
-            self._numbers += 1
-            request.number = self._numbers
-            self._requests[request.number] = request
-            if request.resolve is not None:
-                self._futures += 1
-                if self._thread is None:
-                    self._thread = threading.Thread(target=self._resolve_futures, name="poolrt-futures", daemon=True)
-                    self._thread.start()
-                elif not self._leading:
-                    self._answered.notify_all()
         try:
+            with self._lock:
+                self._numbers += 1
+                request.number = self._numbers
+                self._requests[request.number] = request
+                if request.resolve is not None:
+                    self._futures += 1
+                    if self._thread is None:
+                        self._start_thread()
+                    elif not self._leading:
+                        self._answered.notify_all()
             self._check()
             self._send([kind, request.number, *fields])
         except BaseException:
@@ -388,6 +388,17 @@ class Client:
             self._futures = 0
             self._answered.notify_all()
         self._channel.shut_down()
+
+    def _start_thread(self) -> None:
+        """Start the thread that resolves futures, with the lock held. An interrupt comes before or after it."""
+        with deferred_interrupts():
+            thread = threading.Thread(target=self._resolve_futures, name="poolrt-futures", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError as error:
+                text = f"no thread for futures can be started: {error}"
+                raise PoolRefused(f"{text}; raise the limits of processes and memory (ulimit -u, ulimit -v)") from error
+            self._thread = thread
 
     def _resolve_futures(self) -> None:
         """Read while no other thread waits, and resolve futures, which runs the user's code. Runs in a thread."""

@@ -164,7 +164,10 @@ class Pool:
 
     def _functions(self) -> Functions:
         if self._applied is None:
-            from .functions import Functions
+            from poolrt.cachestore.deferred_interrupts import deferred_interrupts
+
+            with deferred_interrupts():  # dill drops one while it is imported, and fails
+                from .functions import Functions
 
             self._applied = Functions(self._session)
         return self._applied

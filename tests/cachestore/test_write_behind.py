@@ -10,6 +10,7 @@ import pytest
 from poolrt.cachestore import write_behind
 from poolrt.cachestore.node_state import NodeState
 from poolrt.cachestore.write_behind import WriteBehind
+from tests.interrupting import is_interrupted
 
 from .waiting import wait_until
 
@@ -81,3 +82,34 @@ def test_a_burst_that_never_ends_is_kept_all_the_same() -> None:
         assert time.monotonic() < deadline
         time.sleep(0.001)
     behind.close()
+
+
+def test_without_a_thread_entries_are_kept_at_once() -> None:
+    kept: list[str] = []
+    behind = WriteBehind(lambda state, digest, blob: kept.append(digest))
+    usual = threading.stack_size(1 << 46)  # bytes: more than any machine has, so no thread can be started
+    try:
+        behind.put(STATE, "a", b"x")
+    finally:
+        threading.stack_size(usual)
+    assert kept == ["a"]
+    behind.put(STATE, "b", b"x")
+    behind.close()
+    assert kept == ["a", "b"]
+
+
+def test_an_interrupt_comes_before_or_after_the_start_of_the_thread() -> None:
+    kept: list[str] = []
+
+    def put_is_interrupted(moment: int) -> bool:
+        behind = WriteBehind(lambda state, digest, blob: kept.append(digest))
+        interrupted = is_interrupted(lambda: behind.put(STATE, "a", b"x"), moment, "/threading.py")
+        behind.close()
+        return interrupted
+
+    moments = 0
+    while put_is_interrupted(1 + moments):
+        moments += 1
+        assert not threads()
+    assert len(kept) == moments + 1
+    assert moments > 10

@@ -15,8 +15,8 @@ from typing import Any, BinaryIO, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from poolrt.cachestore.deferred_interrupts import deferred_interrupts
 from poolrt.cachestore.portable_error import sendable
-from poolrt.deferred_interrupts import deferred_interrupts
 
 from ..errors import ModelError
 from .detached import detach

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from poolrt.deferred_interrupts import deferred_interrupts
+from poolrt.cachestore.deferred_interrupts import deferred_interrupts
 from tests.drills.interrupts import Place, drill
 
 #: A command that does what a test says.

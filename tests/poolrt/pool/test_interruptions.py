@@ -7,12 +7,21 @@ interruption: there the interpreter looks for signals (and in loops, which do no
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import textwrap
+import threading
+from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
+
+import poolrt
+from poolrt.errors import PoolRefused
+
+from .processes import BOUND_S, relu_graph, wait_until
 
 #: In a process of its own, whose main thread is interrupted in whatever runs there.
 _CLIENT = """
@@ -100,3 +109,67 @@ def test_an_interruption_at_any_moment_neither_hangs_nor_spoils_a_pool(
     assert moments > 20
     assert closed < moments // 2
     assert closing_s < 3
+
+
+#: Interrupts the first future of a new pool in the calls that start its thread, one after the other; then dill's import.
+_FIRST = """
+    import faulthandler, sys
+    import numpy as np
+    import poolrt
+    from tests.interrupting import is_interrupted
+
+    faulthandler.dump_traceback_later(60, exit=True)  # a hang shows where
+    graph = poolrt.Graph("relu")
+    graph.output("y", graph.eltwise(graph.input("x", (4, 8), "float32"), "relu"))
+    x = np.ones((4, 8), np.float32)
+
+    moments = 0
+    while True:
+        with poolrt.connect(sys.argv[1]) as pool:
+            model = pool.load(graph)
+            if not is_interrupted(lambda: model.submit(x=x), 1 + moments, "/threading.py"):
+                break  # there was no such moment: all others have had their turn
+            moments += 1
+            assert model.submit(x=x).result(10)["y"].sum() == 32
+            assert not pool._session.client._requests
+    with poolrt.connect(sys.argv[1]) as pool:
+        assert is_interrupted(lambda: pool.submit(len, [1]), 1, "/dill/__info__.py")
+        assert pool.submit(len, [1]).result(10) == 1
+    print(moments)
+"""
+
+
+@pytest.fixture(scope="module")
+def server(settings: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The path of a server with one worker."""
+    path = tmp_path_factory.mktemp("interruptions") / "poolrt.sock"
+    command = [sys.executable, "-m", "poolrt", "serve", "--workers", "1", "--socket", str(path)]
+    environ = os.environ | {f"POOLRT_{name.upper()}": str(value) for name, value in settings.items()}
+    process = subprocess.Popen(command, env=environ | {"POOLRT_THREADS": "1"}, stdout=subprocess.DEVNULL)
+    try:
+        wait_until(lambda: path.exists() or process.poll() is not None, "the server listens")
+        yield str(path)
+        process.terminate()
+        assert process.wait(BOUND_S) == 0
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_an_interrupt_of_the_first_future_or_function_leaves_a_pool_that_works(server: str) -> None:
+    client = [sys.executable, "-c", textwrap.dedent(_FIRST), server]
+    done = subprocess.run(client, capture_output=True, text=True, timeout=110, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert int(done.stdout) > 10
+
+
+def test_a_future_whose_thread_cannot_be_started_is_refused_and_the_next_one_works(server: str) -> None:
+    with poolrt.connect(server) as pool:
+        model, x = pool.load(relu_graph()), np.ones((4, 8), np.float32)
+        usual = threading.stack_size(1 << 46)  # bytes: more than any machine has
+        try:
+            with pytest.raises(PoolRefused, match="no thread for futures can be started"):
+                model.submit(x=x)
+        finally:
+            threading.stack_size(usual)
+        assert model.submit(x=x).result(BOUND_S)["y"].sum() == 32

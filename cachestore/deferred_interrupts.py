@@ -10,9 +10,11 @@ from contextlib import contextmanager
 
 @contextmanager
 def deferred_interrupts() -> Iterator[None]:
-    """Handle SIGINT at the end of the block: a C library that calls Python may crash if KeyboardInterrupt comes back.
+    """Handle SIGINT at the end of the block.
 
-    Only the main thread of a process handles signals, so in any other thread this does nothing.
+    A C library that calls Python may crash if it gets KeyboardInterrupt, some modules drop it while they are imported, and
+    it leaves open whether a thread has started. Only the main thread of a process handles signals, so in any other thread
+    this does nothing.
     """
     handler = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(handler):
