@@ -40,7 +40,7 @@ from poolrt.workers.execution.primitive import Primitive
 from poolrt.workers.implementations.contract import REFERENCE
 from poolrt.workers.implementations.cost_model import nanoseconds
 from poolrt.workers.implementations.primitive_desc import PrimitiveDesc, primitive_descs
-from poolrt.workers.primitives.cache import PrimitiveCache
+from poolrt.workers.primitives.provider import PrimitiveProvider
 from poolrt.workers.streams.stream import Stream
 
 #: How often a primitive is executed, and nanoseconds after which it is no more.
@@ -92,7 +92,7 @@ def moving(batch: int, size: int) -> list[OpDesc]:
     ]
 
 
-def measured(pd: PrimitiveDesc, engine: Engine, cache: PrimitiveCache) -> float:
+def measured(pd: PrimitiveDesc, engine: Engine, cache: PrimitiveProvider) -> float:
     """Return the least time of an execution on one thread, in nanoseconds."""
     stream, primitive = Stream(engine), Primitive(pd, engine, cache)
     memories = {arg: Memory(md, engine) for arg, md in pd.memories().items()}
@@ -113,7 +113,7 @@ def main() -> None:
     engine, lines = Engine("cpu"), []
     ratios: dict[bool, list[float]] = {True: [], False: []}
     with tempfile.TemporaryDirectory() as home, CacheStore.connect(home=home) as store:
-        cache = PrimitiveCache(256, store)
+        cache = PrimitiveProvider(256, store)
         for op in problems():
             offered = primitive_descs(op, PrimitiveAttr(), engine.target)
             for pd in (offered[0], offered[-1]):

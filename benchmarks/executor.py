@@ -23,7 +23,7 @@ from poolrt.graph.lower import lower
 from poolrt.graph.passes import optimize
 from poolrt.workers.execution.primitive import Primitive
 from poolrt.workers.plans.executor import PlanExecutor
-from poolrt.workers.primitives.cache import PrimitiveCache
+from poolrt.workers.primitives.provider import PrimitiveProvider
 
 ROUNDS: Final = 200
 REPEAT: Final = 20
@@ -49,7 +49,7 @@ def large() -> Graph:
     return g
 
 
-def plan_executor(graph: Graph, stream: Stream, cache: PrimitiveCache) -> Callable[[], object]:
+def plan_executor(graph: Graph, stream: Stream, cache: PrimitiveProvider) -> Callable[[], object]:
     """Return a run as a worker does it: inputs and outputs stay where they are."""
     lowered = lower(optimize(graph.to_ir()), {"cpu": stream.target})
     primitives = {n: Primitive(pd, stream.engine, cache).resource for n, pd in enumerate(lowered.primitives)}
@@ -60,12 +60,12 @@ def plan_executor(graph: Graph, stream: Stream, cache: PrimitiveCache) -> Callab
     return partial(executor.run, *([memory.address for memory in some] for some in ports))
 
 
-def in_process(graph: Graph, dims: tuple[int, ...], cache: PrimitiveCache) -> Callable[[], object]:
+def in_process(graph: Graph, dims: tuple[int, ...], cache: PrimitiveProvider) -> Callable[[], object]:
     """Return a run of the in-process executor on an array."""
     return partial(Executor(graph, cache=cache).run, x=np.zeros(dims, np.float32))
 
 
-def bare(op: Any, dims: tuple[int, ...], steps: int, stream: Stream, cache: PrimitiveCache) -> Callable[[], object]:
+def bare(op: Any, dims: tuple[int, ...], steps: int, stream: Stream, cache: PrimitiveProvider) -> Callable[[], object]:
     """Return executions of one primitive on memories that stay where they are."""
     desc = MemoryDesc(dims, "f32")
     primitive = op(stream.engine, desc, desc).create(cache)
@@ -83,7 +83,7 @@ def main() -> None:
     """Print the microseconds a step, medians, and the ratio to bare primitives."""
     arguments(__doc__)
     with tempfile.TemporaryDirectory() as home, CacheStore.connect(home=home, url=f"unix://{home}/none.sock") as store:
-        cache, engine = PrimitiveCache(64, store), Engine("cpu")
+        cache, engine = PrimitiveProvider(64, store), Engine("cpu")
         stream = Stream(engine)
         softmax = partial(Softmax.PrimitiveDesc, axis=1)
         tanh = partial(Eltwise.PrimitiveDesc, algorithm="tanh")

@@ -22,8 +22,8 @@ from measure import alternate, arguments, record, seconds
 from poolrt import Arg, Convolution, Eltwise, Engine, Memory, MemoryDesc, PostOp, PrimitiveAttr, Stream
 from poolrt.cachestore import CacheStore
 from poolrt.workers.execution.primitive_desc_iface import PrimitiveDescIface
-from poolrt.workers.primitives.cache import primitive_cache
 from poolrt.workers.primitives.key import primitive_key
+from poolrt.workers.primitives.provider import primitive_provider
 
 #: Many short turns: each is over before another process takes the core, as a rule.
 ROUNDS: Final = 200
@@ -67,7 +67,7 @@ def ours(engine: Engine, shape: Shape, relu: bool) -> dict[str, Call]:
     def describe(mds: tuple[MemoryDesc, ...], attr: PrimitiveAttr | None) -> PrimitiveDescIface:
         return Convolution.PrimitiveDesc(engine, *mds, ones, zeros, sides, sides, attr=attr)
 
-    mds, attr, cache = memories(), attributes(), primitive_cache()
+    mds, attr, cache = memories(), attributes(), primitive_provider()
     pd = describe(mds, attr)
     pd.create()
     source = pd.create().source

@@ -23,7 +23,7 @@ from poolrt.cachestore import CacheStore
 from poolrt.workers import set_verbose
 from poolrt.workers.execution.native_execution import CpuExecution
 from poolrt.workers.execution.primitive import Primitive
-from poolrt.workers.primitives.cache import PrimitiveCache
+from poolrt.workers.primitives.provider import PrimitiveProvider
 
 if TYPE_CHECKING:
     from poolrt.workers.execution.native_binding import RealizedPrimitive
@@ -81,7 +81,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as home:
         store = CacheStore.connect(home=home, url=f"unix://{home}/none.sock")
         engine, desc = Engine("cpu"), MemoryDesc((16,), "f32")
-        pd, cache = Eltwise.PrimitiveDesc(engine, desc, desc, "relu").pd, PrimitiveCache(4, store)
+        pd, cache = Eltwise.PrimitiveDesc(engine, desc, desc, "relu").pd, PrimitiveProvider(4, store)
         args, stream = {1: Memory(desc, engine), 17: Memory(desc, engine)}, Stream(engine)
         timed, bare, again = (
             Primitive(pd, engine, cache),

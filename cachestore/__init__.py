@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     )
     from .key import ABSENT, Key
     from .options import StoreOptions
+    from .outcome import Found, Outcome
     from .stats import Stats
-    from .store import CacheStore, Found, Outcome
+from .store import CacheStore
 
 __all__ = [
     "ABSENT", "BundleCorrupt", "BundleForged", "CacheStore", "CreationFailed", "CreationTimeout", "EntryCorrupt",

@@ -57,9 +57,9 @@ class Components:
         self.node = node_type(options, self.verification, self.tally)
         self.limits = Limits(self.link, self.node)
         self.flusher = flusher_type(self.node, self.limits, self.verification, self.tally)
-        self.memory = MemoryTier(
-            options.capacity, options.memory_bytes, self.tally.memory_uses, self.flusher.flush_memory_hits
-        )
+        self._memory_capacity = options.capacity
+        memory_bytes = min(options.memory_bytes, options.capacity_bytes or options.memory_bytes)
+        self.memory = MemoryTier(options.capacity, memory_bytes, self.tally.memory_uses, self.flusher.flush_memory_hits)
 
     @cached_property
     def creator(self) -> SingleCreator:
@@ -176,8 +176,19 @@ class Components:
             self.memory.watch(self.node.watch(state))
             return
         if self._seen != state:
-            self.memory.reset(self.node.capacity(state), state)
+            self.reset_memory(state)
         self._seen = state
+
+    def reset_memory(self, state: NodeState) -> None:
+        """Forget the entries in memory, and keep those of `state` from now on."""
+        with self._lock:
+            self.memory.reset(self._memory_capacity, state)
+
+    def set_memory_capacity(self, capacity: int) -> None:
+        """Hold at most `capacity` entries in memory from now on."""
+        with self._lock:
+            self._memory_capacity = capacity
+            self.memory.set_capacity(capacity)
 
     def close(self) -> None:
         """Close files and connections; they open again on the next need."""

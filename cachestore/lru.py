@@ -8,6 +8,7 @@ long, the cache may hold more than its capacity.
 
 from __future__ import annotations
 
+import operator
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
@@ -15,6 +16,17 @@ from typing import Generic, TypeVar
 
 K = TypeVar("K")
 V = TypeVar("V")
+
+
+def checked_capacity(capacity: object, name: str = "capacity") -> int:
+    """Return a capacity as an int. Raises ValueError, with its name, for less than 0 and for what is no integer."""
+    try:
+        number = operator.index(capacity)  # type: ignore[arg-type] # raises TypeError
+    except TypeError:
+        number = -1
+    if number < 0 or isinstance(capacity, bool):
+        raise ValueError(f"{name}: expect 0 or more, got {capacity!r}")
+    return number
 
 
 def _weightless(value: object) -> int:
@@ -25,7 +37,8 @@ class Lru(Generic[K, V]):
     """Hold at most ``capacity`` values, and values of at most ``max_weight`` together; 0 of either holds none.
 
     ``weigh`` returns a value's weight, such as its bytes; it must not change. ``evictable`` returns False for a value
-    in flight. Neither may use the cache. Safe from many threads.
+    in flight. With ``rank``, the values of the least rank are evicted first, of equal ones the least recently used; an
+    eviction then looks at all values. None of them may use the cache. Safe from many threads.
     """
 
     def __init__(
@@ -34,8 +47,9 @@ class Lru(Generic[K, V]):
         max_weight: int | None = None,
         weigh: Callable[[V], int] = _weightless,
         evictable: Callable[[V], bool] | None = None,
+        rank: Callable[[V], float] | None = None,
     ) -> None:
-        """Raise ValueError for a negative capacity."""
+        """Raise ValueError for a negative capacity, and for one that is no integer."""
         #: The values, the least recently used first. A hit that is too hot for `get` may read them and call
         #: ``move_to_end``, both of which raise KeyError; all else goes through the methods.
         self.values: OrderedDict[K, V] = OrderedDict()
@@ -43,6 +57,7 @@ class Lru(Generic[K, V]):
         self._max_weight = max_weight
         self._weigh = weigh
         self._evictable = evictable
+        self._rank = rank
         self._lock = threading.Lock()
         self.set_capacity(capacity)
 
@@ -96,8 +111,7 @@ class Lru(Generic[K, V]):
 
     def set_capacity(self, capacity: int) -> list[V]:
         """Hold at most ``capacity`` values from now on; return those evicted. Raises ValueError for less than 0."""
-        if capacity < 0:
-            raise ValueError(f"capacity: expect 0 or more, got {capacity}")
+        capacity = checked_capacity(capacity)
         with self._lock:
             self._capacity = capacity
             return self._evict()
@@ -138,10 +152,15 @@ class Lru(Generic[K, V]):
             self.weight -= self._weigh(value)
         return value
 
+    def _fits(self) -> bool:
+        return len(self.values) <= self._capacity and (self._max_weight is None or self.weight <= self._max_weight)
+
     def _evict(self) -> list[V]:
+        if self._rank is not None:
+            return self._evict_by_rank(self._rank)
         evicted: list[V] = []
         for _ in range(len(self.values)):
-            if len(self.values) <= self._capacity and (self._max_weight is None or self.weight <= self._max_weight):
+            if self._fits():
                 break
             key, value = self.values.popitem(last=False)
             if self._evictable is not None and not self._evictable(value):
@@ -149,4 +168,19 @@ class Lru(Generic[K, V]):
                 continue
             self.weight -= self._weigh(value)
             evicted.append(value)
+        return evicted
+
+    def _evict_by_rank(self, rank: Callable[[V], float]) -> list[V]:
+        if self._fits():
+            return []
+        evicted: list[V] = []
+        evictable = self._evictable
+        candidates = [item for item in self.values.copy().items() if evictable is None or evictable(item[1])]
+        candidates.sort(key=lambda item: rank(item[1]))
+        for key, _ in candidates:
+            if self._fits():
+                break
+            value = self._pop(key)
+            if value is not None:
+                evicted.append(value)
         return evicted

@@ -32,7 +32,8 @@ class MemoryTier:
 
     def __init__(self, capacity: int, capacity_bytes: int, uses: list[str], now_and_then: Callable[[], None]) -> None:
         self._lock = threading.Lock()
-        self._entries: Lru[bytes, tuple[bytes, str]] = Lru(capacity, capacity_bytes, lambda entry: len(entry[0]))
+        #: Payload, digest, and the seconds that the creation took.
+        self._entries: Lru[bytes, tuple[bytes, str, float]] = Lru(capacity, capacity_bytes, lambda entry: len(entry[0]))
         self._uses = uses
         self._now_and_then = now_and_then
         self._state = NodeState()
@@ -85,18 +86,28 @@ class MemoryTier:
     def __contains__(self, key: Key) -> bool:
         return key.canonical in self._entries
 
-    def put(self, key: Key, payload: bytes, state: NodeState) -> None:
-        """Keep a payload that was found or made under `state`, dropping the least recently used.
+    def creation_s(self, key: Key) -> float:
+        """Return the seconds that the creation of an entry took; 0 if it is not here."""
+        entry = self._entries.values.get(key.canonical)
+        return entry[2] if entry is not None else 0.0
+
+    def put(self, key: Key, payload: bytes, state: NodeState, creation_s: float = 0.0) -> None:
+        """Keep a payload that was found or made under `state` in `creation_s` seconds, dropping the least recently used.
 
         One of another state is not kept: it may have been cleared. Nor is one larger than the whole tier.
         """
         with self._lock:
             if state == self._state:
-                self._entries.put(key.canonical, (payload, key.digest))
+                self._entries.put(key.canonical, (payload, key.digest, creation_s))
 
     def remove(self, key: Key) -> None:
         """Forget one entry."""
         self._entries.remove(key.canonical)
+
+    def set_capacity(self, capacity: int) -> None:
+        """Hold at most `capacity` entries from now on, dropping the least recently used."""
+        with self._lock:
+            self._entries.set_capacity(capacity)
 
     def reset(self, capacity: int, state: NodeState) -> None:
         """Forget everything, the watch included, and hold at most `capacity` entries of `state` from now on."""

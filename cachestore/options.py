@@ -77,6 +77,11 @@ def default_home() -> str:
     return os.path.join(base, "poolrt")
 
 
+def capacity_from_environment() -> int:
+    """Return `POOLRT_PRIMITIVE_CACHE_CAPACITY`, or the default. Raises ValueError for what is no capacity."""
+    return _number(None, "POOLRT_PRIMITIVE_CACHE_CAPACITY", DEFAULT_CAPACITY)
+
+
 def options_from_environment(
     url: str | None = None,
     namespace: str | None = None,

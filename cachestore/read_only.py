@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from .errors import StoreReadOnly, StoreUnavailable
@@ -113,8 +114,8 @@ class ReadOnlyCreator(SingleCreator):
         entry = self._verification.verify(key, self._blob(key.digest), _leave)
         if entry is not None:
             self._tally.use(key.digest, "redis", entry.meta.seconds)
-            return Obtained(entry.payload, "redis")
-        return Obtained(self.create_uncached(create).payload, "created")
+            return Obtained(entry.payload, "redis", creation_s=entry.meta.seconds)
+        return replace(self.create_uncached(create), keep=True)
 
     def _blob(self, digest: str) -> bytes | None:
         tier = self._limits.tier()
@@ -133,7 +134,7 @@ class KeylessCreator(SingleCreator):
     def obtain(self, key: Key, create: Create, deadline: float) -> Obtained:
         """Return the entry's payload from `create`. Raises CreationFailed."""
         self._tally.add("degraded")
-        return Obtained(self.create_uncached(create).payload, "created")
+        return replace(self.create_uncached(create), keep=True)
 
 
 def _leave(digest: str, bad: bytes) -> None:

@@ -36,11 +36,12 @@ Create = Callable[[], bytes]
 
 @dataclass(frozen=True, slots=True)
 class Obtained:
-    """A payload, where it came from, and whether it may be kept in memory."""
+    """A payload, where it came from, whether it may be kept in memory, and the seconds that its creation took."""
 
     payload: bytes
     source: Source
     keep: bool = True
+    creation_s: float = 0.0
 
 
 @dataclass(slots=True)
@@ -105,8 +106,8 @@ class SingleCreator:
     def create_uncached(self, create: Create) -> Obtained:
         """Create without looking or keeping, as the capacity 0 asks."""
         self._tally.add("misses")
-        payload, _ = self._run(create)
-        return Obtained(payload, "created", keep=False)
+        payload, seconds = self._run(create)
+        return Obtained(payload, "created", False, seconds)
 
     def _with_redis(self, tier: RedisTier, request: _Request) -> Obtained:
         """Raises StoreUnavailable only while nothing has been created."""
@@ -148,7 +149,7 @@ class SingleCreator:
                     entry = self._node.get(self._node.state(), key)
                     if entry is not None:
                         self._tally.add("waits")
-                        return Obtained(entry.payload, "waited")
+                        return Obtained(entry.payload, "waited", creation_s=entry.meta.seconds)
                     continue
                 answer = news
             waited_for = None
@@ -163,9 +164,9 @@ class SingleCreator:
         self._node.put_later(self._node.state(), digest, blob)
         if request.waited:
             self._tally.add("waits")
-            return Obtained(entry.payload, "waited")
+            return Obtained(entry.payload, "waited", creation_s=entry.meta.seconds)
         self._tally.use(digest, "redis", entry.meta.seconds)
-        return Obtained(entry.payload, "redis")
+        return Obtained(entry.payload, "redis", creation_s=entry.meta.seconds)
 
     def _raise_failure(self, key: Key, ended: Ended) -> None:
         if ended.failure is not None:
@@ -223,9 +224,9 @@ class SingleCreator:
                 self._publish(state, lease, blob)
             if request.waited:
                 self._tally.add("waits")
-                return Obtained(entry.payload, "waited")
+                return Obtained(entry.payload, "waited", creation_s=entry.meta.seconds)
             self._tally.use(digest, "files", entry.meta.seconds)
-            return Obtained(entry.payload, "files")
+            return Obtained(entry.payload, "files", creation_s=entry.meta.seconds)
         self._miss(request)
         if file_lease is None and request.left <= 0:
             raise request.timeout()
@@ -243,8 +244,8 @@ class SingleCreator:
         blob = self._codec().pack(key.canonical, payload, meta)
         if lease is None:
             self._node.put(state, digest, blob, unpublished=True)
-            return Obtained(payload, "created")
-        return Obtained(payload, "created", keep=self._publish(state, lease, blob))
+            return Obtained(payload, "created", creation_s=seconds)
+        return Obtained(payload, "created", self._publish(state, lease, blob), seconds)
 
     def _publish(self, state: NodeState, lease: _Lease, blob: bytes) -> bool:
         """Publish an entry in Redis and keep it here; return whether it counts (not after a `clear` meanwhile)."""

@@ -45,6 +45,11 @@ class SharedFuture(Generic[T]):
         self._error = error
         self._completed.set()
 
+    def abandon_in_child(self) -> None:
+        """Have a waiting thread of a forked child lead. The parent's leader may have held the lock of the event."""
+        self._completed = threading.Event()
+        self.set_exception(Abandoned())
+
     def done(self) -> bool:
         """Return whether there is a result or an error."""
         return self._completed.is_set()

@@ -13,14 +13,17 @@ import sys
 import time
 import weakref
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from .components import Components
 from .errors import CreationFailed, CreationTimeout, StoreReadOnly, StoreUnavailable
 from .key import Key
+from .lru import checked_capacity
 from .node_state import NodeState
 from .options import StoreOptions, options_from_environment
+from .outcome import Found, Outcome
 from .single_flight import Abandoned
 from .stats import Batch, Stats, as_stats, merge
 
@@ -30,29 +33,11 @@ if TYPE_CHECKING:
     from .misses import Miss
     from .redis.link import LinkStatus
     from .redis.tier import RedisTier
-    from .single_creator import Obtained, Source
+    from .single_creator import Obtained
     from .transfer import ExportReport, ImportReport, Progress
 
 
 T = TypeVar("T")
-
-
-class Found(NamedTuple):
-    """A payload and its tier: "memory", "files" or "redis"."""
-
-    value: bytes
-    source: Source
-
-
-class Outcome(NamedTuple):
-    """A payload, where it came from, and the seconds that the call took.
-
-    `source` is "memory", "files", "redis", "waited" (for another creator) or "created".
-    """
-
-    value: bytes
-    source: Source
-    seconds: float
 
 
 class CacheStore:
@@ -134,7 +119,7 @@ class CacheStore:
         begin = time.monotonic()
         near = self._memory.hit(key)
         if near is not None:
-            return Outcome(near, "memory", time.monotonic() - begin)
+            return Outcome(near, "memory", time.monotonic() - begin, self._memory.creation_s(key))
         deadline = begin + (self._options.timeout_s if timeout is None else timeout)
         components, state = self._enter()
         if components.node.capacity(state) == 0:
@@ -142,29 +127,30 @@ class CacheStore:
                 obtained = components.creator.create_uncached(create)
             finally:
                 components.flusher.flush_to_journal()
-            return Outcome(obtained.payload, obtained.source, time.monotonic() - begin)
+            return Outcome(obtained.payload, obtained.source, time.monotonic() - begin, obtained.creation_s)
         missed = False
         while True:
             found = self._find_here(components, state, key)
             self._flush_hits(components, [found])
             if found is not None:
-                return Outcome(found.value, found.source, time.monotonic() - begin)
+                seconds = components.memory.creation_s(key)
+                return Outcome(found.value, found.source, time.monotonic() - begin, seconds)
             future, leads = components.single_flight.join(key.canonical)
             if leads:
                 obtained = self._lead(components, state, key, create, deadline)
-                return Outcome(obtained.payload, obtained.source, time.monotonic() - begin)
+                return Outcome(obtained.payload, obtained.source, time.monotonic() - begin, obtained.creation_s)
             if not missed:
                 missed = True
                 components.tally.add("misses")
             try:
-                payload = future.result(deadline - time.monotonic()).payload
+                obtained = future.result(deadline - time.monotonic())
             except (Abandoned, TimeoutError):
                 if time.monotonic() >= deadline:
                     raise CreationTimeout(key.digest, time.monotonic() - begin) from None
                 continue
             components.tally.add("waits")
             components.flusher.flush_look_ups(None)
-            return Outcome(payload, "waited", time.monotonic() - begin)
+            return Outcome(obtained.payload, "waited", time.monotonic() - begin, obtained.creation_s)
 
     def remove(self, key: Key) -> bool:
         """Remove a key everywhere; return whether it was there. Counts nothing."""
@@ -197,15 +183,23 @@ class CacheStore:
         """Keep at most `capacity` entries and `bytes` bytes (0: no limit in bytes) in the namespace, from now on.
 
         None leaves a limit as it is. Lowering drops the least recently used; a capacity of 0 clears the store and
-        turns it off until it is raised again. Comes before every environment variable and `StoreOptions.capacity`.
+        turns it off until it is raised again. No process or node changes it by its own defaults.
         """
-        for value in (capacity, bytes):
-            if value is not None and value < 0:
-                raise ValueError(f"capacity: expect 0 or more, got {value}")
+        capacity = None if capacity is None else checked_capacity(capacity)
+        bytes = None if bytes is None else checked_capacity(bytes)
         self._check_writable("change its capacity")
         components, _ = self._enter()
         components.limits.set_capacity(capacity, bytes)
         self._enter()
+
+    def set_memory_capacity(self, capacity: int) -> None:
+        """Keep at most `capacity` entries in the memory of this process, from now on; 0 empties it at once.
+
+        Concerns no other process, and neither files nor Redis. Raises ValueError for less than 0.
+        """
+        capacity = checked_capacity(capacity)
+        self._options = replace(self._options, capacity=capacity)  # for forked children
+        self._components.set_memory_capacity(capacity)
 
     @property
     def capacity(self) -> int:
@@ -266,7 +260,7 @@ class CacheStore:
     def verify(self) -> VerifyReport:
         """Check every entry in this node's files and in Redis; report bad ones and, unless read-only, remove them."""
         components, state = self._enter()
-        components.memory.reset(components.node.capacity(state), state)
+        components.reset_memory(state)
         report = self._look_at_entries(lambda inspection, tier: inspection.verify(tier))
         components.flusher.flush_to_journal()
         return report
@@ -382,8 +376,9 @@ class CacheStore:
         entry = components.node.get(state, key)
         if entry is None:
             return None
-        components.memory.put(key, entry.payload, state)
-        components.tally.use(key.digest, "files", entry.meta.seconds)
+        seconds = entry.meta.seconds
+        components.memory.put(key, entry.payload, state, seconds)
+        components.tally.use(key.digest, "files", seconds)
         return Found(entry.payload, "files")
 
     def _flush_hits(self, components: Components, found: list[Found | None]) -> None:
@@ -405,8 +400,9 @@ class CacheStore:
                         found.append(None)
                         continue
                     components.node.put_later(state, key.digest, blob)
-                    components.memory.put(key, entry.payload, state)
-                    components.tally.use(key.digest, "redis", entry.meta.seconds)
+                    seconds = entry.meta.seconds
+                    components.memory.put(key, entry.payload, state, seconds)
+                    components.tally.use(key.digest, "redis", seconds)
                     found.append(Found(entry.payload, "redis"))
             except StoreUnavailable:
                 tier = None
@@ -437,7 +433,7 @@ class CacheStore:
 
         near = components.memory.hit(key, current=True)
         if near is not None:  # the last leader has ended between the look and the join
-            return Obtained(near, "memory")
+            return Obtained(near, "memory", creation_s=components.memory.creation_s(key))
         begin = time.monotonic()
         try:
             obtained = components.creator.obtain(key, create, deadline)
@@ -447,7 +443,7 @@ class CacheStore:
         if obtained.source == "created":
             components.node.note_misses([key], time.monotonic() - begin)
         if obtained.keep:
-            components.memory.put(key, obtained.payload, state)
+            components.memory.put(key, obtained.payload, state, obtained.creation_s)
         return obtained
 
     def _look_at_entries(self, look: Callable[[Inspection, RedisTier | None], T]) -> T:

@@ -35,9 +35,13 @@ if TYPE_CHECKING:
     from .operations.shuffle import Shuffle
     from .operations.softmax import Softmax
     from .operations.sum import Sum
-    from .primitives.cache import (
+    from .primitives.cache import PrimitiveCache
+    from .primitives.policies import CostPrimitiveCache, LruPrimitiveCache
+    from .primitives.provider import (
         get_primitive_cache_capacity,
         get_primitive_cache_size,
+        primitive_cache_stats,
+        set_primitive_cache,
         set_primitive_cache_capacity,
     )
     from .streams.attributes import StreamAttr
@@ -50,13 +54,13 @@ if TYPE_CHECKING:
     from .verbose.output import set_verbose
 
 __all__ = [
-    "Arg", "BatchNormalization", "Binary", "Concat", "Convolution", "Deconvolution",
+    "Arg", "BatchNormalization", "Binary", "Concat", "Convolution", "CostPrimitiveCache", "Deconvolution",
     "Eltwise", "Engine", "ExecutorPool", "GroupNormalization", "Gru", "InnerProduct",
-    "LayerNormalization", "Lrn", "Lstm", "Matmul", "Memory", "MemoryDesc", "NativePool", "Pooling", "PostOp", "Prelu",
-    "Primitive", "PrimitiveAttr", "Quantisation", "Reduction", "Reorder", "Resampling", "Rnn", "SequentialPool",
-    "Shuffle", "Softmax", "Stream", "StreamAttr", "Sum", "ThreadpoolInterface", "ThreadsPool", "gemm_s8s8s32",
-    "gemm_u8s8s32", "get_primitive_cache_capacity", "get_primitive_cache_size", "set_primitive_cache_capacity",
-    "set_verbose", "sgemm",
+    "LayerNormalization", "Lrn", "LruPrimitiveCache", "Lstm", "Matmul", "Memory", "MemoryDesc", "NativePool", "Pooling",
+    "PostOp", "Prelu", "Primitive", "PrimitiveAttr", "PrimitiveCache", "Quantisation", "Reduction", "Reorder",
+    "Resampling", "Rnn", "SequentialPool", "Shuffle", "Softmax", "Stream", "StreamAttr", "Sum", "ThreadpoolInterface",
+    "ThreadsPool", "gemm_s8s8s32", "gemm_u8s8s32", "get_primitive_cache_capacity", "get_primitive_cache_size",
+    "primitive_cache_stats", "set_primitive_cache", "set_primitive_cache_capacity", "set_verbose", "sgemm",
 ]  # fmt: skip
 
 #: Name -> the module that has it; operations, which are not listed, have one each. A worker process imports none of them.
@@ -74,9 +78,14 @@ _HOMES: Final = {
     "ThreadsPool": ".threadpools.threads",
     "gemm_s8s8s32": ".gemm",
     "gemm_u8s8s32": ".gemm",
-    "get_primitive_cache_capacity": ".primitives.cache",
-    "get_primitive_cache_size": ".primitives.cache",
-    "set_primitive_cache_capacity": ".primitives.cache",
+    "CostPrimitiveCache": ".primitives.policies",
+    "LruPrimitiveCache": ".primitives.policies",
+    "PrimitiveCache": ".primitives.cache",
+    "get_primitive_cache_capacity": ".primitives.provider",
+    "get_primitive_cache_size": ".primitives.provider",
+    "primitive_cache_stats": ".primitives.provider",
+    "set_primitive_cache": ".primitives.provider",
+    "set_primitive_cache_capacity": ".primitives.provider",
     "set_verbose": ".verbose.output",
     "sgemm": ".gemm",
 }

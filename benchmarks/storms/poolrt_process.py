@@ -21,8 +21,8 @@ def main(job: dict[str, Any]) -> None:
     begin = time.perf_counter()
     from poolrt.cachestore import CacheStore
     from poolrt.workers import Arg, Eltwise, Engine, Memory, MemoryDesc, Stream
-    from poolrt.workers.primitives.cache import PrimitiveCache
     from poolrt.workers.primitives.key import primitive_key
+    from poolrt.workers.primitives.provider import PrimitiveProvider
 
     md = MemoryDesc(expected.SHAPE, "f32")
     engine = Engine("cpu")
@@ -39,7 +39,7 @@ def main(job: dict[str, Any]) -> None:
             found = store.get_many([primitive_key(iface.pd) for iface in pds.values()])
             missing = [iface.pd for iface, item in zip(pds.values(), found, strict=True) if item is None]
             created = create(missing, job["socket"])
-        cache = PrimitiveCache(store=store)
+        cache = PrimitiveProvider(store=store)
         for name, pd in pds.items():
             pd.create(cache).execute(stream, {Arg.SRC: src, Arg.DST: results[name]})
         seconds = time.perf_counter() - begin

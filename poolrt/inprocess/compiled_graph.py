@@ -15,7 +15,7 @@ from poolrt.workers.execution.memory import Memory
 from poolrt.workers.execution.primitive import Primitive
 from poolrt.workers.plans.execution_plan import PlaceKind, Step
 from poolrt.workers.plans.executor import PlanExecutor
-from poolrt.workers.primitives.cache import PrimitiveCache
+from poolrt.workers.primitives.provider import PrimitiveProvider
 from poolrt.workers.streams.stream import Stream
 from poolrt.workers.verbose.text import describe_primitive
 
@@ -33,7 +33,7 @@ class ExecutionContext:
     """
 
     streams: Mapping[str, Stream]
-    cache: PrimitiveCache | None
+    cache: PrimitiveProvider | None
     instances: DeviceContext
     executor: object
     locks: tuple[threading.RLock, threading.RLock]

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from poolrt.graph.ir import GraphIR
     from poolrt.workers.plans.executor import PlanExecutor
-    from poolrt.workers.primitives.cache import PrimitiveCache
+    from poolrt.workers.primitives.provider import PrimitiveProvider
 
     Shapes = tuple[tuple[int, ...], ...]
 
@@ -58,7 +58,7 @@ class Executor:
 
     def __init__(
         self, graph: Graph, engine: Engine | None = None, stream: Stream | None = None, *,
-        context: DeviceContext | None = None, phase: str = "test", cache: PrimitiveCache | None = None,
+        context: DeviceContext | None = None, phase: str = "test", cache: PrimitiveProvider | None = None,
     ) -> None:  # fmt: skip
         """Execute a graph, as it is now, in ``phase`` ``test`` or ``train``.
 

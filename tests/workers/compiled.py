@@ -15,8 +15,8 @@ from poolrt.cachestore import CacheStore, Key
 from poolrt.workers.engines.object_loader import NativeKernel, load_object
 from poolrt.workers.engines.target import Target, cpu_target
 from poolrt.workers.kernels.spec import KernelSpec
-from poolrt.workers.primitives.cache import PrimitiveCache
 from poolrt.workers.primitives.creation import PrimitiveCreator, compile_kernel
+from poolrt.workers.primitives.provider import PrimitiveProvider
 
 #: The variable that names the folder; processes that tests start inherit it. Without it, nothing is shared.
 FOLDER: Final = "KERNELS_OF_TESTS"
@@ -56,9 +56,9 @@ def creator() -> PrimitiveCreator:
     return PrimitiveCreator(compiled)
 
 
-def cache(capacity: int, store: CacheStore) -> PrimitiveCache:
+def cache(capacity: int, store: CacheStore) -> PrimitiveProvider:
     """Return a cache in front of a store that compiles only what no process of this run has compiled."""
-    return PrimitiveCache(capacity, store, creator().create)
+    return PrimitiveProvider(capacity, store, creator().create)
 
 
 def region_loop(*parts: str) -> tuple[NativeKernel, ...]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from poolrt.cachestore import CacheStore
 from poolrt.workers import gemm
 from poolrt.workers.gemm import gemm_s8s8s32, gemm_u8s8s32, sgemm
-from poolrt.workers.primitives.cache import primitive_cache
+from poolrt.workers.primitives.provider import primitive_provider
 from poolrt.workers.threadpools.interface import ThreadpoolInterface
 from tests.workers.threadpools.checking import CheckingPool
 from tests.workers.threadpools.kinds import KINDS, made, region_loop
@@ -34,10 +34,10 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setenv("POOLRT_HOME", place)
         # Thousands of entries that no later test uses.
         patch.setenv("POOLRT_PRIMITIVE_CACHE_CAPACITY", "0")
-        primitive_cache.cache_clear()
+        primitive_provider.cache_clear()
         gemm._products.cache_clear()
         yield
-    primitive_cache.cache_clear()
+    primitive_provider.cache_clear()
     gemm._products.cache_clear()
     CacheStore.connect(home=place).down()
 

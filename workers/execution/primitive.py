@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from ..desc import Arg, MemoryDesc
 from ..engines.engine import Engine
 from ..implementations.primitive_desc import PrimitiveDesc
-from ..primitives.cache import PrimitiveCache, primitive_cache
+from ..primitives.provider import PrimitiveProvider, primitive_provider
 from ..streams.stream import Stream
 from .arguments import check_argument, describe_arguments
 from .native_binding import RealizedPrimitive
@@ -37,7 +37,7 @@ class Primitive:
     ``redis``, ``waited`` (another creator was at work), or ``created``.
     """
 
-    def __init__(self, pd: PrimitiveDesc, engine: Engine, cache: PrimitiveCache | None = None) -> None:
+    def __init__(self, pd: PrimitiveDesc, engine: Engine, cache: PrimitiveProvider | None = None) -> None:
         """Fetch the primitive that ``pd`` describes from a cache, by default that of the process; realize it on an engine.
 
         A primitive from memory is realized by its first execution, so that a hit costs no more than finding it, any other
@@ -49,7 +49,7 @@ class Primitive:
         self.pd = pd
         self.engine = engine
         begin = engine.verbose.now() if engine.verbose.creates else 0
-        cached, self.source = (cache or primitive_cache()).fetch(pd)
+        cached, self.source = (cache or primitive_provider()).fetch(pd)
         #: The resources of this primitive and of those that it is made of.
         self.resources = ResourceMapper(engine)
         self._cached = cached

@@ -14,7 +14,7 @@ from ..streams.stream import Stream
 from .arguments import NO_MEMORY, describe_arguments, describe_scratchpad, scratchpad_nbytes
 
 if TYPE_CHECKING:
-    from ..primitives.cache import PrimitiveCache
+    from ..primitives.provider import PrimitiveProvider
     from .primitive import Primitive
 
 _PLAIN: Final = PrimitiveAttr()
@@ -61,7 +61,7 @@ class PrimitiveDescIface:
         self._position += 1
         return True
 
-    def create(self, cache: PrimitiveCache | None = None) -> Primitive:
+    def create(self, cache: PrimitiveProvider | None = None) -> Primitive:
         """Return the primitive: from ``cache`` (by default that of the process), from the store below, or created now.
 
         Raises CreationFailed with the compiler's type, message and log.

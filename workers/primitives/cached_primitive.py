@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from .entry import Entry
 
 
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class CachedPrimitive:
-    """An entry with its nested primitives, under its identity: the canonical bytes of the key. Immutable."""
+    """An entry with its nested primitives, under its identity: the canonical bytes of the key. Immutable.
 
-    __slots__ = ("entry", "identity", "nested")
+    Its entry has ``nbytes`` bytes, and took ``creation_s`` seconds to create, on this host or another; nested primitives
+    have entries of their own.
+    """
 
-    def __init__(self, identity: bytes, entry: Entry, nested: tuple[CachedPrimitive, ...] = ()) -> None:
-        self.identity = identity
-        self.entry = entry
-        self.nested = nested
+    identity: bytes
+    entry: Entry
+    nested: tuple[CachedPrimitive, ...] = ()
+    creation_s: float = 0.0
+    nbytes: int = 0
 
     def __repr__(self) -> str:
         return f"<cached primitive {self.entry.implementation}>"

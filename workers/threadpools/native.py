@@ -32,7 +32,7 @@ class NativePool(OwnThreads):
     region loop, realized; by default they come from the primitive cache of this process. An interrupt during a synchronous
     region is raised when the region has ended.
 
-    Raises what `PrimitiveCache.fetch` raises, and RuntimeError when used after `close`. What an asynchronous region keeps
+    Raises what `PrimitiveProvider.fetch` raises, and RuntimeError when used after `close`. What an asynchronous region keeps
     is released when it has ended: by the next thread that submits or waits, else by the pool a tenth of a second later.
     """
 
@@ -131,7 +131,7 @@ def _region_loop() -> list[NativeKernel]:
     from ..desc.operations.region_loop import RegionLoop
     from ..engines.target import cpu_target
     from ..implementations.primitive_desc import primitive_desc
-    from ..primitives.cache import primitive_cache
+    from ..primitives.provider import primitive_provider
 
-    cached, _ = primitive_cache().fetch(primitive_desc(RegionLoop(), PrimitiveAttr(), cpu_target()))
+    cached, _ = primitive_provider().fetch(primitive_desc(RegionLoop(), PrimitiveAttr(), cpu_target()))
     return [load_object(binary) for binary in cached.entry.binaries]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from poolrt.cachestore import CacheStore
-from poolrt.workers.primitives.cache import PrimitiveCache
+from poolrt.workers.primitives.provider import PrimitiveProvider
 from tests.workers.compiled import creator
 
 
@@ -19,5 +19,5 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CacheStore]:
 
 
 @pytest.fixture(scope="session")
-def cache(store: CacheStore) -> PrimitiveCache:
-    return PrimitiveCache(256, store, creator().create)
+def cache(store: CacheStore) -> PrimitiveProvider:
+    return PrimitiveProvider(256, store, creator().create)

@@ -10,13 +10,13 @@ import numpy as np
 
 from poolrt import DeviceContext, Executor, Graph
 from poolrt.cachestore import CacheStore
-from poolrt.workers.primitives.cache import PrimitiveCache
+from poolrt.workers.primitives.provider import PrimitiveProvider
 from tests.workers.compiled import creator
 
 from .networks import array, close
 
 
-def interleaved(cache: PrimitiveCache) -> dict[str, Any]:
+def interleaved(cache: PrimitiveProvider) -> dict[str, Any]:
     """Let a graph for the device and one for host and device take turns in one context, and change the shape."""
     context, weights = DeviceContext(), (array(32), array(32, seed=1))
     executors = []
@@ -39,7 +39,7 @@ def interleaved(cache: PrimitiveCache) -> dict[str, Any]:
     return {"right": all(right), "created": context.statistics().created - created}
 
 
-def views(cache: PrimitiveCache, on_host: bool) -> dict[str, Any]:
+def views(cache: PrimitiveProvider, on_host: bool) -> dict[str, Any]:
     """Read parts of what a device computed on both engines of a reorder, in the host's memory or in the device's own."""
     g, weights = Graph("views"), array(32, 32)
     x = g.input("x", (8, 32))
@@ -63,7 +63,7 @@ def views(cache: PrimitiveCache, on_host: bool) -> dict[str, Any]:
 
 def main(home: str) -> None:
     with CacheStore.connect(home=home) as store:
-        cache = PrimitiveCache(256, store, creator().create)
+        cache = PrimitiveProvider(256, store, creator().create)
         told = {
             "interleaved": interleaved(cache),
             "on the host": views(cache, on_host=True),

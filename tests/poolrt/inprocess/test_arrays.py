@@ -14,7 +14,7 @@ import pytest
 
 from poolrt import Executor, Graph, Value
 from poolrt.cachestore import CacheStore
-from poolrt.workers.primitives.cache import PrimitiveCache
+from poolrt.workers.primitives.provider import PrimitiveProvider
 from tests.workers.compiled import creator
 from tests.workers.own_process import ANSWER_S, ROOT
 
@@ -44,7 +44,7 @@ def before_a_guard(shape: tuple[int, ...]) -> Array:
     return np.frombuffer(memory, np.float32).reshape(shape)
 
 
-def run_before_a_guard(cache: PrimitiveCache) -> None:
+def run_before_a_guard(cache: PrimitiveProvider) -> None:
     """Run every operation on an array that ends before a guard page; a read past it ends this process."""
     for name, (shape, operation) in OPERATIONS.items():
         graph = Graph(name)
@@ -64,7 +64,7 @@ def test_nothing_is_read_past_the_page_that_an_input_ends_in(tmp_path: Path) -> 
 
 
 @pytest.fixture
-def doubling(cache: PrimitiveCache) -> Executor:
+def doubling(cache: PrimitiveProvider) -> Executor:
     graph = Graph("doubling")
     graph.output("y", graph.eltwise(graph.input("x", (6, 50), "float32"), "linear", alpha=2.0))
     return Executor(graph, cache=cache)
@@ -98,7 +98,7 @@ def test_an_output_is_the_callers_and_no_later_run_writes_it(doubling: Executor)
         assert np.array_equal(y, 2 * x)
 
 
-def test_an_output_that_is_an_input_is_a_copy_of_it(cache: PrimitiveCache) -> None:
+def test_an_output_that_is_an_input_is_a_copy_of_it(cache: PrimitiveProvider) -> None:
     graph = Graph("identity")
     x = graph.input("x", (4, 5), "float32")
     graph.output("same", x)
@@ -113,5 +113,5 @@ def test_an_output_that_is_an_input_is_a_copy_of_it(cache: PrimitiveCache) -> No
 
 if __name__ == "__main__":
     with CacheStore.connect(home=sys.argv[1]) as store:
-        run_before_a_guard(PrimitiveCache(256, store, creator().create))
+        run_before_a_guard(PrimitiveProvider(256, store, creator().create))
         store.down()

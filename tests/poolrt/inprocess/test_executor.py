@@ -18,7 +18,7 @@ from poolrt.inprocess.compiled_graph import CompiledGraph
 from poolrt.inprocess.device_context import InstanceKey
 from poolrt.workers.execution.memory import Memory
 from poolrt.workers.plans.executor import PlanExecutor
-from poolrt.workers.primitives.cache import PrimitiveCache
+from poolrt.workers.primitives.provider import PrimitiveProvider
 from poolrt.workers.threadpools.interface import KernelFailed, Region
 from poolrt.workers.threadpools.sequential import SequentialPool
 from poolrt.workers.threadpools.threads import ThreadsPool
@@ -28,7 +28,7 @@ from .networks import IMAGE, Network, array, close
 BOUND_S = 60.0
 
 
-def test_the_first_iteration_makes_everything_and_the_others_nothing(cache: PrimitiveCache) -> None:
+def test_the_first_iteration_makes_everything_and_the_others_nothing(cache: PrimitiveProvider) -> None:
     network, context = Network(1), DeviceContext()
     executor = Executor(network.graph, context=context, cache=cache)
     x = array(*IMAGE, seed=9)
@@ -43,7 +43,7 @@ def test_the_first_iteration_makes_everything_and_the_others_nothing(cache: Prim
 
 
 def test_two_graphs_that_look_alike_are_interleaved_a_thousand_times_without_creating_or_mixing(
-    cache: PrimitiveCache,
+    cache: PrimitiveProvider,
 ) -> None:
     # Given two graphs with equal names and shapes and other weights and activations, in one context
     networks, context = (Network(1), Network(2, "tanh")), DeviceContext()
@@ -52,7 +52,7 @@ def test_two_graphs_that_look_alike_are_interleaved_a_thousand_times_without_cre
     expected = [[network.expected(x) for x in inputs] for network in networks]
     for executor in executors:
         executor.run(x=inputs[0])
-    before, created = context.statistics(), cache.get_size()
+    before, created = context.statistics(), cache.cache.get_size()
     kept = {key: id(instance) for key, instance in context.instances().items()}
     # When they take turns
     for turn in range(1000):
@@ -63,10 +63,12 @@ def test_two_graphs_that_look_alike_are_interleaved_a_thousand_times_without_cre
     assert (after.created, after.instances, after.evicted) == (before.created, before.instances, 0)
     assert after.found - before.found == 2000
     assert {key: id(instance) for key, instance in context.instances().items()} == kept
-    assert cache.get_size() == created
+    assert cache.cache.get_size() == created
 
 
-def test_another_shape_makes_instances_once_and_the_first_are_found_when_it_comes_back(cache: PrimitiveCache) -> None:
+def test_another_shape_makes_instances_once_and_the_first_are_found_when_it_comes_back(
+    cache: PrimitiveProvider,
+) -> None:
     network, context = Network(3), DeviceContext()
     executor = Executor(network.graph, context=context, cache=cache)
     shapes = (IMAGE, (1, *IMAGE[1:]), (3, 16, 4, 8))
@@ -86,7 +88,7 @@ def test_another_shape_makes_instances_once_and_the_first_are_found_when_it_come
     assert context.statistics().created == made
 
 
-def test_the_phase_selects_the_propagation_kind_and_back(cache: PrimitiveCache) -> None:
+def test_the_phase_selects_the_propagation_kind_and_back(cache: PrimitiveProvider) -> None:
     network, context = Network(4), DeviceContext()
     executor = Executor(network.graph, context=context, cache=cache)
     x = array(*IMAGE)
@@ -114,7 +116,7 @@ def test_the_phase_selects_the_propagation_kind_and_back(cache: PrimitiveCache) 
     assert context.statistics().created == made
 
 
-def test_a_graph_can_be_executed_in_training_from_the_start(cache: PrimitiveCache) -> None:
+def test_a_graph_can_be_executed_in_training_from_the_start(cache: PrimitiveProvider) -> None:
     network = Network(4)
     x = array(1, *IMAGE[1:], seed=3)
     executor = Executor(network.graph, phase="train", cache=cache)
@@ -122,7 +124,7 @@ def test_a_graph_can_be_executed_in_training_from_the_start(cache: PrimitiveCach
 
 
 @pytest.mark.parametrize("shared", [True, False])
-def test_eight_threads_get_their_own_results(cache: PrimitiveCache, shared: bool) -> None:
+def test_eight_threads_get_their_own_results(cache: PrimitiveProvider, shared: bool) -> None:
     # Given one executor and one context for all of them
     network, context = Network(5), DeviceContext(shared=shared)
     executor = Executor(network.graph, context=context, cache=cache)
@@ -152,7 +154,7 @@ def test_eight_threads_get_their_own_results(cache: PrimitiveCache, shared: bool
         assert {key.thread for key in context.instances()} == {0}
 
 
-def test_what_an_executor_had_is_forgotten_with_it(cache: PrimitiveCache) -> None:
+def test_what_an_executor_had_is_forgotten_with_it(cache: PrimitiveProvider) -> None:
     network, context = Network(6), DeviceContext()
     x = array(*IMAGE)
     staying = Executor(network.graph, context=context, cache=cache)
@@ -180,7 +182,7 @@ def test_what_an_executor_had_is_forgotten_with_it(cache: PrimitiveCache) -> Non
     assert context.statistics().created == made
 
 
-def test_graphs_that_differ_in_one_operation_only_are_told_apart_by_their_executors(cache: PrimitiveCache) -> None:
+def test_graphs_that_differ_in_one_operation_only_are_told_apart_by_their_executors(cache: PrimitiveProvider) -> None:
     context, x = DeviceContext(), array(4, 6)
     functions: dict[str, Any] = {"relu": lambda a: np.maximum(a, 0), "tanh": np.tanh, "abs": np.abs}
     executors = {}
@@ -205,7 +207,7 @@ def test_graphs_that_differ_in_one_operation_only_are_told_apart_by_their_execut
 
 
 @pytest.mark.parametrize("capacity", [1, 5])
-def test_evicted_instances_are_made_again_and_results_stay_right(cache: PrimitiveCache, capacity: int) -> None:
+def test_evicted_instances_are_made_again_and_results_stay_right(cache: PrimitiveProvider, capacity: int) -> None:
     networks, context = (Network(1), Network(2, "tanh")), DeviceContext(capacity)
     executors = [Executor(network.graph, context=context, cache=cache) for network in networks]
     for turn in range(4):
@@ -216,7 +218,7 @@ def test_evicted_instances_are_made_again_and_results_stay_right(cache: Primitiv
     assert context.statistics().evicted > 8
 
 
-def test_an_executor_of_a_plan_keeps_what_is_evicted_before_it(cache: PrimitiveCache) -> None:
+def test_an_executor_of_a_plan_keeps_what_is_evicted_before_it(cache: PrimitiveProvider) -> None:
     network, x = Network(1), array(*IMAGE)
     whole = DeviceContext()
     Executor(network.graph, context=whole, cache=cache).run(x=x)
@@ -236,7 +238,7 @@ def test_an_executor_of_a_plan_keeps_what_is_evicted_before_it(cache: PrimitiveC
         assert made == (0 if evicted < needed else needed)
 
 
-def test_threads_that_evict_each_others_instances_get_right_results(cache: PrimitiveCache) -> None:
+def test_threads_that_evict_each_others_instances_get_right_results(cache: PrimitiveProvider) -> None:
     network, context = Network(5), DeviceContext(3, shared=True)
     executor = Executor(network.graph, context=context, cache=cache)
     inputs = [array(*IMAGE, seed=seed) for seed in range(4)]
@@ -250,7 +252,7 @@ def test_threads_that_evict_each_others_instances_get_right_results(cache: Primi
     assert context.statistics().evicted > 0
 
 
-def test_the_engine_given_is_where_nodes_run_that_name_none(cache: PrimitiveCache) -> None:
+def test_the_engine_given_is_where_nodes_run_that_name_none(cache: PrimitiveProvider) -> None:
     g = Graph("g", "opencl:7")
     g.output("y", g.eltwise(g.input("x", (4, 6)), "relu"))
     x = array(4, 6)
@@ -258,7 +260,7 @@ def test_the_engine_given_is_where_nodes_run_that_name_none(cache: PrimitiveCach
     assert np.array_equal(executor.run(x=x)["y"], np.maximum(x, 0))
 
 
-def test_a_stream_of_the_users_computes_on_its_threadpool(cache: PrimitiveCache) -> None:
+def test_a_stream_of_the_users_computes_on_its_threadpool(cache: PrimitiveProvider) -> None:
     network, engine, x = Network(7), Engine("cpu"), array(*IMAGE)
     pool = ThreadsPool(2)
     attr = StreamAttr("cpu")
@@ -271,7 +273,7 @@ def test_a_stream_of_the_users_computes_on_its_threadpool(cache: PrimitiveCache)
 
 @pytest.mark.parametrize("shared", [False, True])
 def test_a_task_may_run_the_executor_that_a_thread_runs_which_waits_for_the_task(
-    shared: bool, cache: PrimitiveCache
+    shared: bool, cache: PrimitiveProvider
 ) -> None:
     waited_for, results = threading.Event(), list[bool]()
 
@@ -305,7 +307,7 @@ def test_a_task_may_run_the_executor_that_a_thread_runs_which_waits_for_the_task
     assert results == [True, True]
 
 
-def test_data_types_views_and_several_results_come_as_they_are(cache: PrimitiveCache) -> None:
+def test_data_types_views_and_several_results_come_as_they_are(cache: PrimitiveProvider) -> None:
     g = Graph("g")
     x = g.input("x", (3, 8), "int32")
     g.output("same", x)
@@ -327,7 +329,7 @@ def test_data_types_views_and_several_results_come_as_they_are(cache: PrimitiveC
 
 
 def test_inputs_that_need_no_conversion_are_read_where_they_are_and_outputs_are_new_arrays(
-    cache: PrimitiveCache, monkeypatch: pytest.MonkeyPatch
+    cache: PrimitiveProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     addresses: list[tuple[int, int]] = []
     run = PlanExecutor.run
@@ -357,7 +359,7 @@ def test_inputs_that_need_no_conversion_are_read_where_they_are_and_outputs_are_
     assert all(np.allclose(found, np.tanh(values), atol=1e-6) for found, values in zip(results, given, strict=True))
 
 
-def test_an_error_names_the_step_and_the_next_run_is_right(cache: PrimitiveCache) -> None:
+def test_an_error_names_the_step_and_the_next_run_is_right(cache: PrimitiveProvider) -> None:
     class Failing(SequentialPool):
         fails = True
 
@@ -376,7 +378,7 @@ def test_an_error_names_the_step_and_the_next_run_is_right(cache: PrimitiveCache
     assert np.array_equal(executor.run(x=x)["y"], np.abs(x))
 
 
-def test_an_interrupt_is_raised_when_no_task_works_on_the_arrays_any_more(cache: PrimitiveCache) -> None:
+def test_an_interrupt_is_raised_when_no_task_works_on_the_arrays_any_more(cache: PrimitiveProvider) -> None:
     class Interrupted(ThreadsPool):
         """Interrupts the first that waits, and holds tasks back until a second one does."""
 
@@ -408,7 +410,7 @@ def test_an_interrupt_is_raised_when_no_task_works_on_the_arrays_any_more(cache:
     pool.close()
 
 
-def test_a_batch_of_sequences_may_change_in_both_dimensions(cache: PrimitiveCache) -> None:
+def test_a_batch_of_sequences_may_change_in_both_dimensions(cache: PrimitiveProvider) -> None:
     g, weights = Graph("g"), array(6, 4)
     g.output("y", g.reduction(g.matmul(g.input("x", (2, 5, 6)), weights), "sum", 1, keep_dims=False))
     executor = Executor(g, cache=cache)
@@ -417,7 +419,7 @@ def test_a_batch_of_sequences_may_change_in_both_dimensions(cache: PrimitiveCach
         assert np.allclose(executor.run(x=x)["y"], (x @ weights).sum(1), atol=1e-4)
 
 
-def test_what_does_not_go_together_is_refused_by_name(cache: PrimitiveCache) -> None:
+def test_what_does_not_go_together_is_refused_by_name(cache: PrimitiveProvider) -> None:
     network = Network(8)
     executor = Executor(network.graph, cache=cache)
     assert executor.inputs == {"x": IMAGE}

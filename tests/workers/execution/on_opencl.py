@@ -16,7 +16,7 @@ from poolrt.workers import Arg, Engine, Memory, MemoryDesc, PrimitiveAttr, Quant
 from poolrt.workers.engines import opencl_program as realize
 from poolrt.workers.execution.primitive_desc_iface import PrimitiveDescIface
 from poolrt.workers.execution.resource_mapper import ResourceMapper
-from poolrt.workers.primitives.cache import PrimitiveCache
+from poolrt.workers.primitives.provider import PrimitiveProvider
 from tests.workers import compiled
 from tests.workers.execution.data import DATA, kinds_reached
 
@@ -41,7 +41,7 @@ def count_realized() -> Counter[int]:
     return counted
 
 
-def computes(iface: PrimitiveDescIface, cache: PrimitiveCache) -> bool:
+def computes(iface: PrimitiveDescIface, cache: PrimitiveProvider) -> bool:
     """Execute on fresh values, without arguments for the constants; return whether the result is right."""
     values = np.random.default_rng().integers(-20, 20, SRC.dims).astype(np.float32)
     engines = iface.query("reorder_src_engine"), iface.query("reorder_dst_engine")

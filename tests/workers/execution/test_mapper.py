@@ -107,4 +107,4 @@ def test_resources_end_with_the_primitive_that_a_user_holds(store: CacheStore) -
     del primitive
     gc.collect()
     assert (mapper(), resource()) == (None, None)
-    assert cache.get_size() == 1
+    assert cache.cache.get_size() == 1

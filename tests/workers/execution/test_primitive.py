@@ -23,9 +23,9 @@ from poolrt.workers.execution.memory import Memory
 from poolrt.workers.execution.primitive import Primitive
 from poolrt.workers.execution.primitive_desc_iface import PrimitiveDescIface
 from poolrt.workers.implementations.primitive_desc import primitive_desc
-from poolrt.workers.primitives.cache import PrimitiveCache
 from poolrt.workers.primitives.entry import pack_entry
 from poolrt.workers.primitives.key import primitive_key
+from poolrt.workers.primitives.provider import PrimitiveProvider
 from poolrt.workers.streams.attributes import StreamAttr
 from poolrt.workers.streams.stream import Stream
 from poolrt.workers.threadpools.executor import ExecutorPool
@@ -43,7 +43,7 @@ def engine() -> Engine:
 
 
 @pytest.fixture
-def cache(store: CacheStore) -> PrimitiveCache:
+def cache(store: CacheStore) -> PrimitiveProvider:
     return compiled.cache(64, store)
 
 
@@ -105,7 +105,7 @@ def pool(request: pytest.FixtureRequest) -> Iterator[ThreadpoolInterface | None]
 
 
 def test_a_primitive_computes_on_every_kind_of_threadpool(
-    engine: Engine, cache: PrimitiveCache, pool: ThreadpoolInterface | None
+    engine: Engine, cache: PrimitiveProvider, pool: ThreadpoolInterface | None
 ) -> None:
     pd = convolution(engine)
     primitive, problem = pd.create(cache), Problem(pd, 3)
@@ -117,7 +117,7 @@ def test_a_primitive_computes_on_every_kind_of_threadpool(
         problem.assert_right()
 
 
-def test_an_asynchronous_execution_keeps_what_it_works_on(engine: Engine, cache: PrimitiveCache) -> None:
+def test_an_asynchronous_execution_keeps_what_it_works_on(engine: Engine, cache: PrimitiveProvider) -> None:
     pd = convolution(engine)
     with ThreadsPool(1, asynchronous=True) as pool:
         stream = stream_on(engine, pool)
@@ -147,7 +147,7 @@ def test_an_asynchronous_execution_keeps_what_it_works_on(engine: Engine, cache:
 
 
 def test_memory_may_lie_elsewhere_before_an_asynchronous_execution_has_run(
-    engine: Engine, cache: PrimitiveCache
+    engine: Engine, cache: PrimitiveProvider
 ) -> None:
     md = MemoryDesc((4,), "f32")
     primitive = Eltwise.PrimitiveDesc(engine, md, md, "linear", 2.0).create(cache)
@@ -173,7 +173,7 @@ def test_memory_may_lie_elsewhere_before_an_asynchronous_execution_has_run(
 
 
 @pytest.mark.parametrize("mode", ["library", "user"])
-def test_threads_and_streams_share_a_primitive(engine: Engine, cache: PrimitiveCache, mode: str) -> None:
+def test_threads_and_streams_share_a_primitive(engine: Engine, cache: PrimitiveProvider, mode: str) -> None:
     pd = convolution(engine, mode)
     primitive = pd.create(cache)
     wrong: list[BaseException] = []
@@ -206,7 +206,7 @@ def test_threads_and_streams_share_a_primitive(engine: Engine, cache: PrimitiveC
     assert wrong == []
 
 
-def test_scratch_memory_of_the_user_is_used(engine: Engine, cache: PrimitiveCache) -> None:
+def test_scratch_memory_of_the_user_is_used(engine: Engine, cache: PrimitiveProvider) -> None:
     pd = convolution(engine, "user")
     problem, scratchpad = Problem(pd, 1), Memory(pd.scratchpad_desc(), engine)
     args = {**problem.args, Arg.SCRATCHPAD: scratchpad}
@@ -220,7 +220,7 @@ def test_scratch_memory_of_the_user_is_used(engine: Engine, cache: PrimitiveCach
 
 
 def test_the_library_does_not_take_scratch_memory_that_it_has_not_asked_for(
-    engine: Engine, cache: PrimitiveCache
+    engine: Engine, cache: PrimitiveProvider
 ) -> None:
     pd = convolution(engine)
     problem, tiny = Problem(pd, 1), Memory(MemoryDesc((1,), "u8"), engine)
@@ -269,7 +269,7 @@ def test_a_hit_is_realized_by_its_first_execution_and_all_else_at_once(engine: E
         store.down()
 
 
-def test_threads_that_execute_a_hit_first_compute_side_by_side(engine: Engine, cache: PrimitiveCache) -> None:
+def test_threads_that_execute_a_hit_first_compute_side_by_side(engine: Engine, cache: PrimitiveProvider) -> None:
     pd = convolution(engine)
     pd.create(cache)
 
@@ -286,7 +286,7 @@ def test_threads_that_execute_a_hit_first_compute_side_by_side(engine: Engine, c
             list(threads.map(compute, [hit] * 4, [meeting] * 4, range(1, 5), timeout=BOUND_S))
 
 
-def test_an_engine_that_cannot_run_a_primitive_is_refused(cache: PrimitiveCache) -> None:
+def test_an_engine_that_cannot_run_a_primitive_is_refused(cache: PrimitiveProvider) -> None:
     md = MemoryDesc((4,), "f32")
     pd = primitive_desc(Eltwise(md, md, "relu"), PrimitiveAttr(), cpu_target())
     engine = Engine("cpu")
@@ -310,7 +310,7 @@ WRONG: list[tuple[Callable[[Engine, dict[Arg, Memory]], tuple[Stream, dict[Arg, 
 
 
 @pytest.mark.parametrize("number", range(len(WRONG)))
-def test_errors_of_an_execution_name_the_argument(engine: Engine, cache: PrimitiveCache, number: int) -> None:
+def test_errors_of_an_execution_name_the_argument(engine: Engine, cache: PrimitiveProvider, number: int) -> None:
     pd = convolution(engine)
     change, message = WRONG[number]
     stream, args = change(engine, Problem(pd, 1).args)
@@ -318,7 +318,7 @@ def test_errors_of_an_execution_name_the_argument(engine: Engine, cache: Primiti
         pd.create(cache).execute(stream, args)
 
 
-def test_memory_of_the_host_and_of_any_cpu_engine_is_accepted(engine: Engine, cache: PrimitiveCache) -> None:
+def test_memory_of_the_host_and_of_any_cpu_engine_is_accepted(engine: Engine, cache: PrimitiveProvider) -> None:
     pd = convolution(engine)
     problem = Problem(pd, 1)
     for arg, other in ((Arg.SRC, None), (Arg.WEIGHTS, Engine("cpu"))):

@@ -13,7 +13,7 @@ from poolrt.cachestore import CacheStore
 from poolrt.workers.desc import MemoryDesc
 from poolrt.workers.engines.engine import Engine
 from poolrt.workers.execution.memory import Memory
-from poolrt.workers.primitives.cache import primitive_cache
+from poolrt.workers.primitives.provider import primitive_provider
 from poolrt.workers.streams.attributes import StreamAttr
 from poolrt.workers.streams.stream import Stream
 from poolrt.workers.threadpools.threads import ThreadsPool
@@ -30,9 +30,9 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     place = str(tmp_path_factory.mktemp("home"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("POOLRT_HOME", place)
-        primitive_cache.cache_clear()
+        primitive_provider.cache_clear()
         yield place
-    primitive_cache.cache_clear()
+    primitive_provider.cache_clear()
     CacheStore.connect(home=place).down()
 
 

@@ -25,6 +25,8 @@ from poolrt.workers.kernels.spec import KernelSpec
 from poolrt.workers.primitives.cache import Future, PrimitiveCache
 from poolrt.workers.primitives.cached_primitive import CachedPrimitive
 from poolrt.workers.primitives.creation import PrimitiveCreator
+from poolrt.workers.primitives.policies import LruPrimitiveCache
+from poolrt.workers.primitives.provider import PrimitiveProvider
 from tests.workers import compiled
 
 BOUND_S = 60.0
@@ -72,19 +74,48 @@ class _Counted(SharedFuture[CachedPrimitive]):
         return self._of.result(timeout)
 
 
-class Counting(PrimitiveCache):
-    """A cache that counts the threads which have put in a future, or seen that another's is under way and wait for it."""
+class _CountingCache(PrimitiveCache):
+    """A cache in front of another that lets go of a semaphore for each future added, and each wait for one."""
 
-    def __init__(self, store: CacheStore, creator: PrimitiveCreator | None = None) -> None:
-        super().__init__(16, store, (creator or compiled.creator()).create)
-        self.asked = threading.Semaphore(0)
+    def __init__(self, cache: PrimitiveCache, asked: threading.Semaphore) -> None:
+        self._cache = cache
+        self._asked = asked
+
+    def get(self, key: Key) -> Future | None:
+        return self._cache.get(key)
+
+    def add(self, key: Key, future: Future) -> None:
+        self._cache.add(key, future)
 
     def get_or_add(self, key: Key, future: Future) -> Future | None:
-        found = super().get_or_add(key, future)
-        if found is None:
-            self.asked.release()
+        found = self._cache.get_or_add(key, future)
+        if found is None or found is future:
+            self._asked.release()
             return None
-        return _Counted(found, self.asked)
+        return _Counted(found, self._asked)
+
+    def remove_if_invalidated(self, key: Key) -> None:
+        self._cache.remove_if_invalidated(key)
+
+    def set_capacity(self, capacity: int) -> None:
+        self._cache.set_capacity(capacity)
+
+    def get_capacity(self) -> int:
+        return self._cache.get_capacity()
+
+    def get_size(self) -> int:
+        return self._cache.get_size()
+
+
+class Counting(PrimitiveProvider):
+    """A provider that counts the threads which have put in a future, or seen that another's is under way and wait for it."""
+
+    def __init__(
+        self, store: CacheStore, creator: PrimitiveCreator | None = None, cache: PrimitiveCache | None = None
+    ) -> None:
+        self.asked = threading.Semaphore(0)
+        counting = _CountingCache(cache or LruPrimitiveCache(16), self.asked)
+        super().__init__(None, store, (creator or compiled.creator()).create, counting)
 
     def after(self, threads: int, program: Program) -> Program:
         """Return a program when so many threads have asked."""
@@ -93,7 +124,7 @@ class Counting(PrimitiveCache):
         return program
 
 
-def all_at_once(cache: PrimitiveCache, pd: PrimitiveDesc) -> tuple[list[str], list[Exception]]:
+def all_at_once(cache: PrimitiveProvider, pd: PrimitiveDesc) -> tuple[list[str], list[Exception]]:
     """Let many threads ask for a primitive; return the sources they were told, and the errors they got."""
     sources: list[str] = []
     errors: list[Exception] = []

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-import random
+import re
 import subprocess
 import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from poolrt.cachestore import CacheStore, CreationFailed, CreationTimeout, Key
@@ -20,14 +22,15 @@ from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.implementations.primitive_desc import PrimitiveDesc
 from poolrt.workers.implementations.program import Launch, Program
 from poolrt.workers.kernels.spec import KernelSpec
-from poolrt.workers.primitives.cache import Future, PrimitiveCache
-from poolrt.workers.primitives.cached_primitive import CachedPrimitive
-from poolrt.workers.primitives.entry import Entry
+from poolrt.workers.primitives.cache import Future
 from poolrt.workers.primitives.key import primitive_key
+from poolrt.workers.primitives.policies import CostPrimitiveCache, LruPrimitiveCache
+from poolrt.workers.primitives.provider import PrimitiveProvider
 from tests.workers import compiled
 from tests.workers.own_process import ANSWER_S, python
 
 from .crowd import BOUND_S, BROKEN, THREADS, Counting, Described, all_at_once
+from .fifo import Careless, Fifo, Policy, completed
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -47,98 +50,60 @@ def described(describe: Callable[[int], Program]) -> tuple[PrimitiveDesc, Descri
     return PrimitiveDesc(Eltwise(md, md, "relu"), PrimitiveAttr(), cpu_target(), implementation), implementation
 
 
-def completed(name: str) -> tuple[Key, Future]:
-    """Return a key and a future that has its result."""
-    key, future = Key({"primitive": name}), Future()
-    future.set_result(CachedPrimitive(key.canonical, Entry(name, "cpu", (), (), (), b"", 0)))
-    return key, future
-
-
-def test_the_first_to_ask_adds_its_future_and_all_others_share_it(store: CacheStore) -> None:
-    cache = compiled.cache(4, store)
-    key, future = completed("one")
-    assert cache.get_or_add(key, future) is None
-    assert cache.get_or_add(Key({"primitive": "one"}), Future()) is future
-    assert cache.get_size() == 1
-
-
-def test_the_least_recently_used_is_evicted(store: CacheStore) -> None:
-    cache = compiled.cache(2, store)
-    (a, first), (b, second), (c, third) = completed("a"), completed("b"), completed("c")
-    cache.get_or_add(a, first)
-    cache.get_or_add(b, second)
-    assert cache.get_or_add(a, Future()) is first
-    cache.get_or_add(c, third)
-    assert [cache.get(key) for key in (a, b, c)] == [first, None, third]
-    assert cache.get_size() == cache.get_capacity() == 2
-
-
-def test_threads_that_evict_one_another_find_what_they_ask_for(store: CacheStore) -> None:
-    cache, entries = (
-        compiled.cache(4, store),
-        [completed(str(number)) for number in range(8)],
-    )
-
-    def ask(seed: int) -> bool:
-        rng = random.Random(seed)
-        chosen = [rng.choice(entries) for _ in range(500)]
-        found = [(cache.get_or_add(key, future), future) for key, future in chosen]
-        return all(one is None or one is other for one, other in found)
-
-    with ThreadPoolExecutor(THREADS) as threads:
-        assert all(threads.map(ask, range(THREADS), timeout=BOUND_S))
-    assert cache.get_size() == 4
-
-
-def test_what_is_under_way_is_not_evicted(store: CacheStore) -> None:
-    cache = compiled.cache(1, store)
-    key, (other, ready) = Key({"primitive": "under way"}), completed("ready")
-    under_way = Future()
-    cache.get_or_add(key, under_way)
-    cache.get_or_add(other, ready)
-    assert cache.get(key) is under_way
-    cache.set_capacity(0)
-    assert cache.get(key) is under_way
-    # Once it is completed, it is evicted like any other
-    under_way.set_result(ready.result(0))
-    cache.set_capacity(0)
-    assert cache.get_size() == 0
-
-
-def test_only_a_failed_future_is_removed_as_invalidated(store: CacheStore) -> None:
-    cache = compiled.cache(4, store)
-    for end, removed in ((None, False), (ValueError("no"), True)):
-        key, future = Key({"primitive": str(end)}), Future()
-        cache.get_or_add(key, future)
-        cache.remove_if_invalidated(key)
-        assert cache.get(key) is future
-        if end is not None:
-            future.set_exception(end)
-        cache.remove_if_invalidated(key)
-        assert (cache.get(key) is None) == removed
-
-
-def test_a_capacity_of_0_clears_the_cache_and_turns_it_off(store: CacheStore) -> None:
-    cache = compiled.cache(4, store)
-    key, future = completed("kept no more")
-    cache.get_or_add(key, future)
-    cache.set_capacity(0)
-    assert (cache.get_size(), cache.get_capacity()) == (0, 0)
-    assert cache.get_or_add(key, future) is None
-    assert cache.get_size() == 0
+def test_a_primitive_has_the_seconds_of_its_creation_and_its_bytes_from_every_tier(
+    store: CacheStore, near: CacheStore, tmp_path: Path
+) -> None:
     pd, implementation = described(lambda _: SOUND)
-    assert [cache.fetch(pd)[1] for _ in range(2)] == ["created", "memory"]  # of the store
-    assert (implementation.times, cache.get_size()) == (1, 0)
-    with pytest.raises(ValueError, match="capacity: expect 0 or more, got -1"):
-        cache.set_capacity(-1)
+    home = store.options.home
+    url, key_file = f"unix://{home}/redis/redis.sock", f"{home}/signing.key"
+    with CacheStore.connect(url, home=str(tmp_path / "far"), key_file=key_file) as far:
+        created, source = compiled.cache(4, store).fetch(pd)
+        found = [compiled.cache(4, other).fetch(pd) for other in (store, near, far)]
+    assert [source, *(source for _, source in found)] == ["created", "memory", "files", "redis"]
+    assert created.creation_s > 0
+    assert {(one.creation_s, one.nbytes) for one, _ in found} == {(created.creation_s, created.nbytes)}
+    assert created.nbytes > 100
+    assert implementation.times == 1
+
+
+def test_a_capacity_of_0_empties_the_process_at_once_and_nothing_is_called_a_hit(
+    policy: Policy, near: CacheStore
+) -> None:
+    provider = PrimitiveProvider(None, near, compiled.creator().create, policy(4))
+    pd, implementation = described(lambda _: SOUND)
+    before = near.stats()
+    assert [provider.fetch(pd)[1] for _ in range(2)] == ["created", "memory"]
+    provider.set_capacity(0)
+    # The node's files have the entry; the memory of the process has nothing, and gets nothing
+    assert [provider.fetch(pd)[1] for _ in range(3)] == ["files"] * 3
+    assert provider.stats() == {"hits": 1, "misses": 4, "waits": 0, "evictions": 1, "size": 0, "capacity": 0}
+    assert near.stats()["hits"]["memory"] == before["hits"]["memory"]
+    assert (near.stats()["entries"], implementation.times) == (before["entries"] + 1, 1)
+    provider.set_capacity(2)
+    assert [provider.fetch(pd)[1] for _ in range(2)] == ["files", "memory"]
+
+
+def test_each_request_is_counted_once_and_evictions_too(policy: Policy, near: CacheStore) -> None:
+    provider = PrimitiveProvider(None, near, compiled.creator().create, policy(2))
+    pds = [described(lambda _: SOUND)[0] for _ in range(3)]
+    broken, _ = described(lambda _: BROKEN)
+    for pd in (pds[0], pds[0], pds[1], pds[1]):
+        provider.fetch(pd)
+    with pytest.raises(CreationFailed):
+        provider.fetch(broken)
+    provider.fetch(pds[2])
+    found = provider.stats()
+    assert found == {"hits": 2, "misses": 4, "waits": 0, "evictions": 1, "size": 2, "capacity": 2}
+    provider.set_capacity(1)
+    assert (provider.stats()["evictions"], provider.stats()["size"]) == (2, 1)
 
 
 def test_the_api_comes_before_the_environment(monkeypatch: pytest.MonkeyPatch, store: CacheStore) -> None:
     monkeypatch.delenv("POOLRT_PRIMITIVE_CACHE_CAPACITY", raising=False)
-    assert PrimitiveCache().get_capacity() == 1024
+    assert PrimitiveProvider().cache.get_capacity() == LruPrimitiveCache().get_capacity() == 1024
     monkeypatch.setenv("POOLRT_PRIMITIVE_CACHE_CAPACITY", "7")
-    assert PrimitiveCache().get_capacity() == 7
-    assert PrimitiveCache(9).get_capacity() == 9
+    assert PrimitiveProvider().cache.get_capacity() == CostPrimitiveCache().get_capacity() == 7
+    assert PrimitiveProvider(9).cache.get_capacity() == LruPrimitiveCache(9).get_capacity() == 9
 
 
 def test_the_cache_of_the_process_is_set_and_asked_by_name() -> None:
@@ -151,14 +116,98 @@ first = Eltwise.PrimitiveDesc(engine, md, md, "relu").create().source
 print(first, Eltwise.PrimitiveDesc(engine, md, md, "relu").create().source, poolrt.get_primitive_cache_size())
 poolrt.set_primitive_cache_capacity(0)
 print(poolrt.get_primitive_cache_capacity(), poolrt.get_primitive_cache_size())
-from poolrt.workers.primitives.cache import primitive_cache
-primitive_cache()._store.down()
+fifo = Fifo(3)
+poolrt.set_primitive_cache(fifo)
+print(*(Eltwise.PrimitiveDesc(engine, md, md, "relu").create().source for _ in range(2)), fifo.get_size())
+print(*poolrt.primitive_cache_stats().values())
+try:
+    poolrt.set_primitive_cache(Fifo)
+except TypeError as error:
+    print(error)
+poolrt.set_primitive_cache_capacity(0)
+print(fifo.get_capacity(), fifo.get_size(), Eltwise.PrimitiveDesc(engine, md, md, "relu").create().source)
+from poolrt.workers.primitives.provider import primitive_provider
+primitive_provider()._store.down()
 """
-    assert run(code) == ["5 0", "created memory 1", "0 0"]
+    assert run(f"from tests.workers.primitives.fifo import Fifo\n{code}") == [
+        *("5 0", "created memory 1", "0 0", "files memory 1", "1 1 0 0 1 3"),
+        "cache: expect an instance of a subclass of PrimitiveCache, got <class 'tests.workers.primitives.fifo.Fifo'>",
+        "0 0 files",
+    ]
 
 
-def test_many_threads_that_ask_at_once_have_one_creation(store: CacheStore) -> None:
-    cache = Counting(store)
+@pytest.mark.parametrize("value", [-1, True, 1.5, "3", None])
+def test_no_capacity_but_a_number_of_at_least_0_is_accepted(near: CacheStore, value: Any) -> None:
+    provider = PrimitiveProvider(4, near)
+    for cache in (LruPrimitiveCache(4), CostPrimitiveCache(4), provider):
+        with pytest.raises(ValueError, match=f"capacity: expect 0 or more, got {re.escape(repr(value))}"):
+            cache.set_capacity(value)
+    provider.set_capacity(np.int64(3))  # type: ignore[arg-type]
+    assert provider.stats()["capacity"] == 3
+
+
+@pytest.mark.parametrize(
+    ("method", "returned", "error", "text"),
+    [
+        ("get", 5, TypeError, "Wrong.get returned 5; return a future that was added, or None"),
+        ("get_or_add", "text", TypeError, "Wrong.get_or_add returned 'text'; return a future"),
+        ("get_or_add", completed("another"), ValueError, "Wrong returned the future of another key than it was given"),
+        ("get_or_add", ZeroDivisionError("its own"), ZeroDivisionError, "its own"),
+    ],
+)
+def test_a_users_cache_that_goes_wrong_is_named_and_no_other_primitive_is_returned(
+    near: CacheStore, method: str, returned: Any, error: type[Exception], text: str
+) -> None:
+    class Wrong(Fifo):
+        """A policy with a method that does something else."""
+
+    def wrong(*_: object) -> Any:
+        if isinstance(returned, Exception):
+            raise returned
+        return returned[1] if isinstance(returned, tuple) else returned
+
+    setattr(Wrong, method, wrong)
+    provider = PrimitiveProvider(None, near, compiled.creator().create, Wrong())
+    pd, _ = described(lambda _: SOUND)
+    with pytest.raises(error, match=text):
+        provider.fetch(pd)
+    provider.install(Fifo())
+    assert provider.fetch(pd)[1] == "created"
+
+
+def test_a_wrong_key_in_get_is_no_hit(store: CacheStore) -> None:
+    class Wrong(Fifo):
+        """A policy that finds whatever it has."""
+
+        def get(self, key: Key) -> Future | None:
+            return next(iter(self._futures.values()), None)
+
+    provider = PrimitiveProvider(None, store, compiled.creator().create, Wrong())
+    first, second = described(lambda _: SOUND)[0], described(lambda _: SOUND)[0]
+    for pd in (first, second):
+        assert provider.fetch(pd)[0].identity == primitive_key(pd).canonical
+
+
+def test_a_cache_installed_during_a_creation_has_the_next_ones(near: CacheStore) -> None:
+    cache = Counting(near)
+    fifo = Fifo()
+
+    def installed(time: int) -> Program:
+        cache.install(fifo)
+        return SOUND
+
+    pd, implementation = described(installed)
+    assert [cache.fetch(pd)[1] for _ in range(3)] == [
+        "created",
+        "memory",
+        "memory",
+    ]  # first of the near, then of the cache
+    assert (implementation.times, fifo.get_size()) == (1, 1)
+    assert cache.stats() == {"hits": 1, "misses": 1, "waits": 0, "evictions": 0, "size": 1, "capacity": 16}
+
+
+def test_many_threads_that_ask_at_once_have_one_creation(policy: Policy, store: CacheStore) -> None:
+    cache = Counting(store, cache=policy(16))
     # Given a creation that goes on until all threads have asked
     pd, implementation = described(lambda _: cache.after(THREADS, SOUND))
     sources, errors = all_at_once(cache, pd)
@@ -167,10 +216,33 @@ def test_many_threads_that_ask_at_once_have_one_creation(store: CacheStore) -> N
     assert implementation.times == 1
     # And later there is nothing to create or to look up
     assert cache.fetch(pd)[1] == "memory"
+    counts = {"hits": 1, "misses": 1, "waits": THREADS - 1, "evictions": 0, "size": 1, "capacity": 16}
+    assert cache.stats() == counts
 
 
-def test_all_that_wait_for_a_failed_creation_get_an_equal_error_and_the_next_one_tries_again(store: CacheStore) -> None:
-    cache = Counting(store)
+def test_a_cache_that_evicts_what_is_under_way_costs_no_second_creation(store: CacheStore) -> None:
+    # Given a cache of one place, and threads that ask for two primitives by turns
+    provider = PrimitiveProvider(None, store, compiled.creator().create, Careless(1))
+    together = threading.Barrier(THREADS)
+    pds, implementations = zip(*(described(lambda _: SOUND) for _ in range(2)), strict=True)
+
+    def ask(number: int) -> list[bool]:
+        together.wait(BOUND_S)
+        turns = [pds[(number + turn) % 2] for turn in range(10)]
+        return [provider.fetch(pd, BOUND_S)[0].identity == primitive_key(pd).canonical for pd in turns]
+
+    with ThreadPoolExecutor(THREADS) as threads:
+        assert all(right for found in threads.map(ask, range(THREADS), timeout=BOUND_S) for right in found)
+    assert [implementation.times for implementation in implementations] == [1, 1]
+    found = provider.stats()
+    assert found["hits"] + found["misses"] + found["waits"] == THREADS * 10
+    assert (found["size"], found["evictions"] > 0) == (1, True)
+
+
+def test_all_that_wait_for_a_failed_creation_get_an_equal_error_and_the_next_one_tries_again(
+    policy: Policy, store: CacheStore
+) -> None:
+    cache = Counting(store, cache=policy(16))
     pd, implementation = described(lambda time: cache.after(THREADS, BROKEN) if time == 1 else SOUND)
     sources, errors = all_at_once(cache, pd)
     assert sources == []
@@ -179,9 +251,11 @@ def test_all_that_wait_for_a_failed_creation_get_an_equal_error_and_the_next_one
         assert isinstance(error, CreationFailed)
         assert (error.type, error.message, error.log) == (errors[0].type, errors[0].message, errors[0].log)  # type: ignore[attr-defined]
         assert "no_such_kernel" in str(error)
-    assert cache.get_size() == 0
+    assert cache.cache.get_size() == 0
     assert [cache.fetch(pd)[1] for _ in range(2)] == ["created", "memory"]
     assert implementation.times == 2
+    counts = {"hits": 1, "misses": 2, "waits": THREADS - 1, "evictions": 0, "size": 1, "capacity": 16}
+    assert cache.stats() == counts
 
 
 @pytest.mark.parametrize("processes", [2, pytest.param(3, marks=pytest.mark.slow)])
@@ -213,21 +287,23 @@ def test_primitives_of_all_engines_share_one_capacity(device: str, tmp_path: Pat
 from poolrt.cachestore import CacheStore
 from poolrt.workers import Eltwise, Engine, MemoryDesc
 from poolrt.workers.primitives.key import primitive_key
+from poolrt.workers.primitives.policies import CostPrimitiveCache, LruPrimitiveCache
+from poolrt.workers.primitives.provider import PrimitiveProvider
 from tests.workers import compiled
 md = MemoryDesc((64,), "f32")
 cpu, opencl = (Eltwise.PrimitiveDesc(Engine(kind), md, md, "relu") for kind in ("cpu", "opencl"))
 with CacheStore.connect(home={str(tmp_path)!r}) as store:
     cache = compiled.cache(2, store)
-    print(*(pd.create(cache).source for pd in (cpu, opencl, cpu)), cache.get_size())
+    print(*(pd.create(cache).source for pd in (cpu, opencl, cpu)), cache.cache.get_size())
     cache.set_capacity(1)
-    print(*(cache.get(primitive_key(pd.pd)) is not None for pd in (cpu, opencl)), cache.get_size())
+    print(*(cache.cache.get(primitive_key(pd.pd)) is not None for pd in (cpu, opencl)), cache.cache.get_size())
     store.down()
 """
     assert python(code).splitlines() == ["created created memory 2", "True False 1"]
 
 
-def test_an_interrupted_creator_is_replaced_by_one_that_waits(store: CacheStore) -> None:
-    cache = Counting(store)
+def test_an_interrupted_creator_is_replaced_by_one_that_waits(policy: Policy, store: CacheStore) -> None:
+    cache = Counting(store, cache=policy(16))
 
     def interrupted(time: int) -> Program:
         if time == 1:
@@ -259,7 +335,7 @@ def test_waiting_for_another_thread_is_bounded(store: CacheStore) -> None:
     cache = compiled.cache(4, store)
     pd, _ = described(lambda _: SOUND)
     with ThreadPoolExecutor(1) as other:
-        cache.get_or_add(primitive_key(pd), other.submit(Future).result(BOUND_S))
+        cache.cache.add(primitive_key(pd), other.submit(Future).result(BOUND_S))
     with pytest.raises(CreationTimeout, match="no result for entry"):
         cache.fetch(pd, 0.01)
 
@@ -282,22 +358,65 @@ from poolrt.cachestore import CacheStore
 from poolrt.workers import Eltwise, Engine, MemoryDesc
 from poolrt.workers.primitives.cache import Future
 from poolrt.workers.primitives.key import primitive_key
+from poolrt.workers.primitives.policies import CostPrimitiveCache, LruPrimitiveCache
+from poolrt.workers.primitives.provider import PrimitiveProvider
 from tests.workers import compiled
 store = CacheStore.connect(home={str(tmp_path)!r})
 cache = compiled.cache(4, store)
 engine, md = Engine("cpu"), MemoryDesc((64,), "f32")
 pd = Eltwise.PrimitiveDesc(engine, md, md, "relu")
-cache.get_or_add(primitive_key(pd.pd), Future())
+cache.cache.add(primitive_key(pd.pd), Future())
 child = os.fork()
 if child == 0:
     try:
-        print(pd.create(cache).source, cache.get_size(), flush=True)
+        print(pd.create(cache).source, cache.cache.get_size(), flush=True)
     finally:
         os._exit(0)
 assert os.waitpid(child, 0)[1] == 0
 store.down()
 """
     assert run(code) == ["created 1"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [*(pytest.param(f"policies.{one}PrimitiveCache", marks=pytest.mark.slow) for one in ("Lru", "Cost")), "fifo.Fifo"],
+)
+def test_a_forked_child_does_not_wait_for_a_thread_of_its_parent(name: str, tmp_path: Path) -> None:
+    module, _, policy = name.partition(".")
+    home = "tests" if module == "fifo" else "poolrt"
+    code = f"""
+import os, threading
+from poolrt.cachestore import CacheStore
+from poolrt.workers import Eltwise, Engine, MemoryDesc
+from {home}.workers.primitives.{module} import {policy}
+from poolrt.workers.primitives.provider import PrimitiveProvider
+from tests.workers import compiled
+store, begun, forked = CacheStore.connect(home={str(tmp_path)!r}), threading.Event(), threading.Event()
+def create(pd):
+    begun.set()
+    assert forked.wait(60)
+    return compiled.creator().create(pd)
+provider = PrimitiveProvider(None, store, create, {policy}(4))
+pd = Eltwise.PrimitiveDesc(Engine("cpu"), MemoryDesc((64,), "f32"), MemoryDesc((64,), "f32"), "relu").pd
+leader = threading.Thread(target=provider.fetch, args=(pd,))
+leader.start()
+assert begun.wait(60)
+child = os.fork()
+if child == 0:
+    try:
+        # The creation of the parent goes on in the parent: the child waits for that in the store
+        found = provider.fetch(pd, 60)[1]
+        print(found in ("waited", "files", "redis"), provider.fetch(pd)[1], provider.stats()["size"], flush=True)
+    finally:
+        os._exit(0)
+forked.set()
+assert os.waitpid(child, 0)[1] == 0
+leader.join(60)
+print(provider.fetch(pd)[1])
+store.down()
+"""
+    assert run(code) == ["True memory 1", "memory"]
 
 
 def run(code: str) -> list[str]:

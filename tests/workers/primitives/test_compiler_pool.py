@@ -171,15 +171,15 @@ def test_whoever_asks_imports_no_compiler_and_leaves_none_behind(tmp_path: Path)
         from pathlib import Path
         from poolrt.cachestore import CacheStore
         from poolrt.workers import Eltwise, Engine, MemoryDesc
-        from poolrt.workers.primitives.cache import PrimitiveCache
+        from poolrt.workers.primitives.provider import PrimitiveProvider
         store = CacheStore.connect(home=sys.argv[1])
         md = MemoryDesc((64,), "f32")
         sources = []
-        for cache in (PrimitiveCache(4, store), PrimitiveCache(4, store)):
+        for cache in (PrimitiveProvider(4, store), PrimitiveProvider(4, store)):
             sources.append(Eltwise.PrimitiveDesc(Engine("cpu"), md, md, "relu").create(cache).source)
         child = os.fork()
         if child == 0:  # has no compilers of its parent's, and may start its own
-            source = Eltwise.PrimitiveDesc(Engine("cpu"), md, md, "abs").create(PrimitiveCache(4, store)).source
+            source = Eltwise.PrimitiveDesc(Engine("cpu"), md, md, "abs").create(PrimitiveProvider(4, store)).source
             os._exit(source != "created")
         sources.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
         store.down()

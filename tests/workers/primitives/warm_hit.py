@@ -16,14 +16,14 @@ def main(home: str) -> None:
     """Get, realize, execute and check one kernel."""
     from poolrt.cachestore import CacheStore
     from poolrt.workers import Arg, Eltwise, Engine, Memory, MemoryDesc, Stream
-    from poolrt.workers.primitives.cache import PrimitiveCache
+    from poolrt.workers.primitives.provider import PrimitiveProvider
 
     engine = Engine("cpu")
     md = MemoryDesc((64,), "f32")
     values = array.array("f", range(-32, 32))
     result = array.array("f", bytes(md.nbytes))
     with CacheStore.connect(home=home) as store:
-        primitive = Eltwise.PrimitiveDesc(engine, md, md, "relu").create(PrimitiveCache(store=store))
+        primitive = Eltwise.PrimitiveDesc(engine, md, md, "relu").create(PrimitiveProvider(store=store))
         args = {Arg.SRC: Memory(md, engine, values), Arg.DST: Memory(md, engine, result)}
         primitive.execute(Stream(engine), args)
     if list(result) != [max(value, 0.0) for value in values]:

@@ -15,8 +15,8 @@ from poolrt.workers.desc import Arg, MemoryDesc
 from poolrt.workers.engines.engine import Engine
 from poolrt.workers.execution.memory import Memory
 from poolrt.workers.execution.primitive_desc_iface import PrimitiveDescIface
-from poolrt.workers.primitives.cache import PrimitiveCache
 from poolrt.workers.primitives.key import primitive_key
+from poolrt.workers.primitives.provider import PrimitiveProvider
 from poolrt.workers.streams.attributes import StreamAttr
 from poolrt.workers.streams.stream import Stream
 from poolrt.workers.threadpools.interface import ThreadpoolInterface
@@ -33,7 +33,7 @@ class Node:
     """An engine, a cache of its process, and streams on pools of two kinds by their number of threads."""
 
     engine: Engine
-    cache: PrimitiveCache
+    cache: PrimitiveProvider
     streams: dict[int, tuple[Stream, Stream]]
 
     def described(self, stream: Stream | None) -> PrimitiveDescIface:

@@ -19,7 +19,7 @@ from poolrt.workers.engines.engine import Engine
 from poolrt.workers.execution.memory import Memory
 from poolrt.workers.execution.primitive import Primitive
 from poolrt.workers.execution.primitive_desc_iface import PrimitiveDescIface
-from poolrt.workers.primitives.cache import PrimitiveCache
+from poolrt.workers.primitives.provider import PrimitiveProvider
 from poolrt.workers.streams.attributes import StreamAttr
 from poolrt.workers.streams.stream import Stream
 from poolrt.workers.threadpools.interface import ThreadpoolInterface
@@ -154,7 +154,7 @@ class Setting:
 
     engine: Engine
     pool: ThreadpoolInterface
-    cache: PrimitiveCache
+    cache: PrimitiveProvider
 
     def stream(self) -> Stream:
         attr = StreamAttr("cpu")

@@ -20,9 +20,9 @@ from poolrt.workers.execution.primitive import Primitive
 from poolrt.workers.execution.primitive_desc_iface import PrimitiveDescIface
 from poolrt.workers.implementations.primitive_desc import PrimitiveDesc
 from poolrt.workers.implementations.program import Program
-from poolrt.workers.primitives.cache import PrimitiveCache
 from poolrt.workers.primitives.compiler_pool import compiler_pool
 from poolrt.workers.primitives.creation import PrimitiveCreator
+from poolrt.workers.primitives.provider import PrimitiveProvider
 from poolrt.workers.streams.attributes import StreamAttr
 from poolrt.workers.streams.stream import Stream
 from poolrt.workers.threadpools.interface import ThreadpoolInterface
@@ -64,7 +64,7 @@ class Bench:
         attr = PrimitiveAttr((PostOp("eltwise", "clip", -16.0, 16.0 + number),)) if kernel else None
         return Eltwise.PrimitiveDesc(self.engine, md, md, "linear", 2.0, attr=attr)
 
-    def described(self, program: Callable[[int, Program], Program]) -> Callable[[PrimitiveCache], Primitive]:
+    def described(self, program: Callable[[int, Program], Program]) -> Callable[[PrimitiveProvider], Primitive]:
         """Return a creator of doublings; ``program`` gets the number of the call, from 1, and a program, and returns one."""
         pd = self.describe().pd
         right = pd.program()
@@ -127,7 +127,7 @@ def ends(*actions: Callable[[], object]) -> None:
 def test_tasks_create_and_execute_in_the_pool_that_runs_them_to_any_depth(
     kind: str, threads: int, loop: Loop, store: CacheStore
 ) -> None:
-    cache, sources, results = PrimitiveCache(64, store), list[str](), list[set[float]]()
+    cache, sources, results = PrimitiveProvider(64, store), list[str](), list[set[float]]()
 
     def descend(bench: Bench, depth: int) -> None:
         # This primitive is new, and in the outermost task of one thread its kernel too; the second time both exist
@@ -200,14 +200,14 @@ def test_a_task_on_a_pool_of_one_thread_waits_for_a_creation_outside_and_the_oth
 def test_tasks_execute_while_another_task_of_the_pool_creates(
     kind: str, threads: int, loop: Loop, store: CacheStore
 ) -> None:
-    cache, events, executed, creating = PrimitiveCache(64, store), list[str](), threading.Event(), threading.Event()
+    cache, events, executed, creating = PrimitiveProvider(64, store), list[str](), threading.Event(), threading.Event()
     # Given a creation that ends only after others have executed
 
     def wait() -> None:
         creating.set()
         executed.wait(BOUND_S)
 
-    gated = PrimitiveCache(64, store, after(wait))
+    gated = PrimitiveProvider(64, store, after(wait))
     with made(kind, threads, loop) as pool:
         bench = Bench(pool)
         known = bench.describe().create(cache)
@@ -234,9 +234,9 @@ def test_tasks_execute_while_another_task_of_the_pool_creates(
 def test_a_thread_executes_on_a_synchronous_pool_whose_threads_all_create(
     kind: str, threads: int, loop: Loop, store: CacheStore
 ) -> None:
-    cache, events, executed = PrimitiveCache(64, store), list[str](), threading.Event()
+    cache, events, executed = PrimitiveProvider(64, store), list[str](), threading.Event()
     begun = threading.Barrier(threads + 1, timeout=BOUND_S)
-    gated = PrimitiveCache(64, store, after(lambda: (begun.wait(), executed.wait(BOUND_S))))
+    gated = PrimitiveProvider(64, store, after(lambda: (begun.wait(), executed.wait(BOUND_S))))
     with made(kind, threads, loop) as pool:
         bench = Bench(pool)
         known = bench.describe().create(cache)
@@ -260,7 +260,7 @@ def test_a_thread_executes_on_a_synchronous_pool_whose_threads_all_create(
 def test_creations_end_while_executions_wait_for_their_turn(
     kind: str, threads: int, loop: Loop, store: CacheStore
 ) -> None:
-    cache, gate = PrimitiveCache(64, store), threading.Event()
+    cache, gate = PrimitiveProvider(64, store), threading.Event()
     with made(kind, threads, loop) as pool:
         bench = Bench(pool)
         known = bench.describe().create(cache)

@@ -28,8 +28,8 @@ from poolrt.workers.implementations.primitive_desc import PrimitiveDesc
 from poolrt.workers.plans.execution_plan import Step
 from poolrt.workers.plans.executor import PlanExecutor
 from poolrt.workers.plans.realization import realize_all
-from poolrt.workers.primitives.cache import PrimitiveCache
 from poolrt.workers.primitives.key import primitive_key
+from poolrt.workers.primitives.provider import PrimitiveProvider
 from poolrt.workers.threadpools.threads import ThreadsPool
 from poolrt.workers.verbose.output import set_verbose
 from poolrt.workers.verbose.text import describe_primitive
@@ -62,7 +62,7 @@ class OpenClLines:
         self._device = Engine("opencl")
         self._entries: dict[str, bytes] = {}
         self._creator = compiled.creator()
-        self._cache = PrimitiveCache(64, CacheStore.connect(home=home, url=f"unix://{home}/none.sock"), self.created)
+        self._cache = PrimitiveProvider(64, CacheStore.connect(home=home, url=f"unix://{home}/none.sock"), self.created)
 
     def created(self, pd: PrimitiveDesc) -> bytes:
         """Return the entry of a primitive, created once."""

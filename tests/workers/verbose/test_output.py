@@ -15,7 +15,7 @@ from poolrt.workers.desc import MemoryDesc
 from poolrt.workers.engines.engine import Engine
 from poolrt.workers.engines.object_loader import NativeKernel
 from poolrt.workers.execution.primitive import Primitive
-from poolrt.workers.primitives.cache import PrimitiveCache
+from poolrt.workers.primitives.provider import PrimitiveProvider
 from poolrt.workers.threadpools.interface import Region
 from poolrt.workers.threadpools.sequential import SequentialPool
 from poolrt.workers.verbose.output import LEVELS, Verbose, set_verbose
@@ -73,7 +73,7 @@ def test_a_creation_is_a_miss_then_a_hit_of_the_memory_then_one_of_the_files(
     pd = Eltwise.PrimitiveDesc(engine, desc, desc, "relu").pd
     for _ in range(2):
         with CacheStore.connect(**options) as store:
-            cache = PrimitiveCache(4, store)
+            cache = PrimitiveProvider(4, store)
             for _ in range(4):
                 Primitive(pd, engine, cache)
     lines = read_lines()

@@ -12,7 +12,7 @@ from ..primitive_desc_iface import PrimitiveDescIface, describe
 from .engine_pair import EnginePair
 
 if TYPE_CHECKING:
-    from ...primitives.cache import PrimitiveCache
+    from ...primitives.provider import PrimitiveProvider
     from .primitive import CrossEnginePrimitive
 
 
@@ -25,7 +25,7 @@ class CrossEngineDescIface(PrimitiveDescIface):
         super().__init__(engine, found, found.best)
         self.engines = engines
 
-    def create(self, cache: PrimitiveCache | None = None) -> CrossEnginePrimitive:
+    def create(self, cache: PrimitiveProvider | None = None) -> CrossEnginePrimitive:
         """Return the primitive: see `PrimitiveDescIface.create`."""
         from .primitive import CrossEnginePrimitive
 

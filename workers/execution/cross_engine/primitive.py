@@ -15,7 +15,7 @@ from .engine_pair import EnginePair
 from .execution import DeviceCrossEngineExecution, HostCrossEngineExecution
 
 if TYPE_CHECKING:
-    from ...primitives.cache import PrimitiveCache
+    from ...primitives.provider import PrimitiveProvider
     from ..memory import Memory
     from ..opencl_execution import OpenClExecution
 
@@ -29,7 +29,7 @@ class CrossEnginePrimitive(Primitive):
     CPU computes and for copies to another OpenCL engine.
     """
 
-    def __init__(self, pd: PrimitiveDesc, engines: EnginePair, cache: PrimitiveCache | None = None) -> None:
+    def __init__(self, pd: PrimitiveDesc, engines: EnginePair, cache: PrimitiveProvider | None = None) -> None:
         """Fetch the primitive that ``pd`` describes and realize it, as `Primitive` does."""
         super().__init__(pd, engines.compute_engine(pd.target), cache)
         self.engine = engines.stream_engine

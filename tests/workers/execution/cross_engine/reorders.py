@@ -22,8 +22,8 @@ from poolrt.workers import Arg, Engine, Memory, MemoryDesc, PostOp, PrimitiveAtt
 from poolrt.workers.execution.arguments import describe_arguments
 from poolrt.workers.execution.cross_engine.primitive import CrossEnginePrimitive
 from poolrt.workers.execution.primitive_desc_iface import PrimitiveDescIface
-from poolrt.workers.primitives.cache import PrimitiveCache
 from poolrt.workers.primitives.key import primitive_key
+from poolrt.workers.primitives.provider import PrimitiveProvider
 from tests.references import assert_close, results
 from tests.references.layout import between, pack, unpack
 from tests.workers import compiled
@@ -61,7 +61,7 @@ def fill(memory: Memory, content: NDArray[Any] | None) -> None:
         memory.unmap()
 
 
-def compute(iface: PrimitiveDescIface, cache: PrimitiveCache, seed: int) -> str:
+def compute(iface: PrimitiveDescIface, cache: PrimitiveProvider, seed: int) -> str:
     """Execute on fresh values and compare with NumPy; return where the primitive came from."""
     pd = iface.pd
     given = drawn(pd.op, pd.attr, seed)
@@ -97,7 +97,7 @@ def right(
     engines: tuple[Engine, Engine, Engine],
     types: tuple[str, ...],
     parts: int,
-    cache: PrimitiveCache,
+    cache: PrimitiveProvider,
     rng: random.Random,
 ) -> dict[str, list[str]]:
     """Return the implementations that were right for each route and source type; all of them are tried."""
@@ -126,7 +126,7 @@ def right(
     return found
 
 
-def side_by_side(cpu: Engine, gpu: Engine, cache: PrimitiveCache) -> list[str]:
+def side_by_side(cpu: Engine, gpu: Engine, cache: PrimitiveProvider) -> list[str]:
     """Send tensors there and back from many threads, half of them on one stream; return what went wrong.
 
     The threads let the device's memory go before it has been used.
@@ -160,7 +160,7 @@ def side_by_side(cpu: Engine, gpu: Engine, cache: PrimitiveCache) -> list[str]:
     return [*wrong, *(f"{thread.name} has not ended" for thread in threads if thread.is_alive())]
 
 
-def refused(cpu: Engine, gpu: Engine, cache: PrimitiveCache) -> list[str]:
+def refused(cpu: Engine, gpu: Engine, cache: PrimitiveProvider) -> list[str]:
     """Return what wrong uses say."""
     src, dst = MemoryDesc((2, 3), "f32"), MemoryDesc((2, 3), "f32", "ba")
     primitive = Reorder.PrimitiveDesc(cpu, src, gpu, dst).create(cache)
@@ -197,7 +197,7 @@ def queries(cpu: Engine, gpu: Engine) -> dict[str, object]:
     return found
 
 
-def again(cache: PrimitiveCache) -> list[object]:
+def again(cache: PrimitiveProvider) -> list[object]:
     """Create, destroy the engines, and ask for the same with others."""
     src, dst = MemoryDesc((7, 9), "s32"), MemoryDesc((7, 9), "f16", "ba")
     found: list[object] = []

@@ -11,7 +11,7 @@ import numpy as np
 
 from poolrt.workers import Arg, Engine, Memory, MemoryDesc, PostOp, PrimitiveAttr, Reorder, Stream, StreamAttr
 from poolrt.workers.execution.primitive import Primitive
-from poolrt.workers.primitives.cache import PrimitiveCache
+from poolrt.workers.primitives.provider import PrimitiveProvider
 from poolrt.workers.threadpools.interface import KernelFailed, ThreadpoolInterface
 from tests.references.layout import pack, unpack
 from tests.workers.refusals import refusals
@@ -29,7 +29,7 @@ HOST: Final = "native:cross_engine"
 class Crossings:
     """Reorders there and back, and from device to device as a sum, that one of the engines computes."""
 
-    def __init__(self, engines: tuple[Engine, Engine, Engine], cache: PrimitiveCache, name: str) -> None:
+    def __init__(self, engines: tuple[Engine, Engine, Engine], cache: PrimitiveProvider, name: str) -> None:
         self.cpu, self.gpu, self.other = engines
         self.name = name
 
@@ -252,7 +252,7 @@ def offered(engines: tuple[Engine, Engine, Engine]) -> dict[str, list[str]]:
     return found
 
 
-def tried(engines: tuple[Engine, Engine, Engine], cache: PrimitiveCache) -> dict[str, object]:
+def tried(engines: tuple[Engine, Engine, Engine], cache: PrimitiveProvider) -> dict[str, object]:
     """Return what came of everything."""
     host, device = Crossings(engines, cache, HOST), Crossings(engines, cache, DEVICE)
     return {

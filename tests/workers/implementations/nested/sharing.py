@@ -35,8 +35,8 @@ from poolrt.workers.execution.primitive import Primitive
 from poolrt.workers.execution.resource_mapper import ResourceMapper
 from poolrt.workers.implementations.primitive_desc import PrimitiveDesc, primitive_desc, primitive_descs
 from poolrt.workers.implementations.program import NestedLaunch, Program
-from poolrt.workers.primitives.cache import PrimitiveCache
 from poolrt.workers.primitives.key import primitive_key
+from poolrt.workers.primitives.provider import PrimitiveProvider
 from poolrt.workers.threadpools.threads import ThreadsPool
 from tests.references import pack, results, unpack
 from tests.workers import compiled
@@ -112,7 +112,7 @@ def told_of(op: OpDesc, engine: Engine, store: CacheStore) -> dict[str, object]:
     def creations() -> int:
         return int(store.stats()["creations"])
 
-    cache = PrimitiveCache(64, store, compiled.creator().create)
+    cache = PrimitiveProvider(64, store, compiled.creator().create)
     pd = nested_of(op, PrimitiveAttr(), engine.target)
     begin = creations()
     inner = [cache.fetch(one)[0] for one in pd.nested()]
@@ -149,7 +149,7 @@ def brought(pd: PrimitiveDesc, primitive: Primitive, engine: Engine) -> list[boo
 def resources(pd: PrimitiveDesc, other: PrimitiveDesc, engine: Engine, store: CacheStore) -> bool:
     """Return whether nested primitives that two outer ones have in common, parsed twice, are realized once by a mapper."""
     mapper = ResourceMapper(engine)
-    first, second = (PrimitiveCache(64, store, compiled.creator().create).fetch(one)[0] for one in (pd, other))
+    first, second = (PrimitiveProvider(64, store, compiled.creator().create).fetch(one)[0] for one in (pd, other))
     for outer in (first, second):
         mapper.get(outer)
     pairs = list(zip(first.nested, second.nested, strict=True))
@@ -194,7 +194,7 @@ class Nesting(Described):
 
 def failing(engine: Engine, store: CacheStore, name: str) -> dict[str, object]:
     """Ask for a primitive whose nested one fails at first; return the error, and what comes of asking again."""
-    cache, op = PrimitiveCache(8, store, compiled.creator().create), Eltwise(md(25), md(25), "relu")
+    cache, op = PrimitiveProvider(8, store, compiled.creator().create), Eltwise(md(25), md(25), "relu")
     sound = primitive_desc(op, PrimitiveAttr(), engine.target)
     flawed = Described(f"inner:{name}", lambda time: BROKEN if time == 1 else sound.program(), engine.kind)
     inner = replace(sound, implementation=flawed)
@@ -207,7 +207,7 @@ def failing(engine: Engine, store: CacheStore, name: str) -> dict[str, object]:
         said = str(error)
     else:
         said = "nothing"
-    left = [cache.get(primitive_key(one)) is None for one in (outer, inner)]
+    left = [cache.cache.get(primitive_key(one)) is None for one in (outer, inner)]
     primitive = Primitive(outer, engine, cache)
     right = Problem(outer, engine, 3).computes(primitive, Stream(engine))
     return {"said": said, "left": left, "again": [primitive.source, cache.fetch(outer)[1]], "right": right}
