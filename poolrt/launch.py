@@ -67,8 +67,11 @@ class Coordinator:
             pass  # as above
         except BaseException:
             # An interrupt: the kernel ends the coordinator's processes with it.
-            signal.pidfd_send_signal(pidfd, signal.SIGKILL)
-            os.waitpid(self.pid, 0)
+            try:
+                signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+                os.waitpid(self.pid, 0)
+            except (ProcessLookupError, ChildProcessError):
+                pass  # it came after the line that waits, or as above
             raise
         finally:
             self.pid = 0
