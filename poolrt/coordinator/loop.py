@@ -26,6 +26,7 @@ from poolrt.workers.ipc.protocol import VERSION, Kind, check_message, limit_of
 from .background import BackgroundThread
 from .configuration import Configuration
 from .instructions import HangUp, Instruction, Kill, Send, Spawn, TrimMemory
+from .log_lines import LogLines
 from .peers import STRANGER_LIMIT, UNFINISHED_BYTES, UNFINISHED_S, Peer, find_greedy, open_pidfd
 from .processes import Processes
 from .start import open_arena
@@ -55,6 +56,7 @@ class Loop:
         self, configuration: Configuration, fork_server: tuple[int, socket.socket], listener: Listener | None = None
     ) -> None:
         self._listener = listener
+        self._lines = LogLines(sys.stderr)
         self._description = {name: getattr(configuration, name) for name in ("workers", "threads", "engine")}
         self._epoll = select.epoll()
         self._actions: dict[int, Callable[[], object]] = {}
@@ -236,7 +238,8 @@ class Loop:
         if credentials(sock)[1] != os.geteuid():
             sock.close()
         elif sum(peer.client for peer in self._peers.values()) >= CLIENTS_LIMIT:
-            print(f"poolrt: refusing a client: {CLIENTS_LIMIT} are connected, which is the limit", file=sys.stderr)
+            text = f"{CLIENTS_LIMIT} are connected, which is the limit"
+            self._lines.print("refusing a client", text, time.monotonic())
             sock.close()
         else:
             self.add_client(sock)
@@ -251,7 +254,7 @@ class Loop:
                 self._processes.kill(number, reason)  # most often it has exited, which its pidfd reports
             return
         if reason:
-            print(f"poolrt: disconnecting client {number}: {reason[:200]}", file=sys.stderr)
+            self._lines.print(f"disconnecting client {number}", reason[:200], time.monotonic())
         self._perform(self.state.on_client_disconnected(number))
         if self._listener is None and not any(p.client for p in self._peers.values()):
             self.stop()
@@ -275,6 +278,7 @@ class Loop:
     def _tick(self, now: float) -> None:
         self._perform(self.state.on_tick(now))
         self._processes.tick(now)
+        self._lines.tick(now)
         for peer in self._peers.values():
             if not peer.known and now - peer.joined > HELLO_S:
                 self._closings.append((peer.number, f"the client sent no HELLO within {HELLO_S:g} s"))

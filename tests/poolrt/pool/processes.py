@@ -12,8 +12,10 @@ import pytest
 
 import poolrt
 from poolrt.cachestore.files import FilesTier
+from poolrt.errors import CoordinatorLost
 from poolrt.graph.lower import lower
 from poolrt.graph.wire_parser import parse
+from poolrt.server import connect_socket
 from poolrt.workers.engines.target import cpu_target
 
 #: Seconds that anything in these tests may take before it counts as a hang.
@@ -33,6 +35,15 @@ def wait_until(condition: Callable[[], bool], what: str, seconds: float = BOUND_
         if late:
             pytest.fail(f"not within {seconds} s: {what}")
         time.sleep(0.005)
+
+
+def connects(path: Path) -> bool:
+    """Return whether a server listens at a path."""
+    try:
+        connect_socket(path).close()
+    except CoordinatorLost:
+        return False
+    return True
 
 
 def is_alive(pid: int) -> bool:

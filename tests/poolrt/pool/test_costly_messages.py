@@ -20,6 +20,7 @@ import pytest
 
 import poolrt
 from poolrt import functions
+from poolrt.coordinator.log_lines import SAME_LIMIT
 from poolrt.coordinator.peers import UNFINISHED_BYTES, Peer, find_greedy
 from poolrt.coordinator.state import SLOTS_LIMIT
 from poolrt.errors import GraphRefused, PoolRefused
@@ -28,7 +29,7 @@ from poolrt.workers.ipc.channel import FRAME, Channel, pair
 from poolrt.workers.ipc.protocol import NUMBERS_LIMIT, Kind
 
 from .attacks import KINDS, Attacker, connect, frames
-from .processes import BOUND_S, relu_graph, wait_until
+from .processes import BOUND_S, connects, relu_graph, wait_until
 
 #: Bytes by which the coordinator's memory may grow for good.
 KEPT: Final = 20 * 1000 * 1000
@@ -52,7 +53,7 @@ def server(settings: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -
     with open(path.parent / "lines", "wb") as lines:
         process = subprocess.Popen([sys.executable, "-m", "poolrt", *words], env=environ, stdout=lines, stderr=lines)
     try:
-        wait_until(lambda: path.exists() or process.poll() is not None, "the server listens")
+        wait_until(lambda: connects(path) or process.poll() is not None, "the server listens")
         yield str(path)
         assert process.poll() is None
         process.terminate()
@@ -172,6 +173,19 @@ def test_half_messages_of_one_process_are_bounded_together_and_cost_others_nothi
     finally:
         for sock in (honest, *greedy):
             sock.close()
+
+
+def test_clients_that_are_refused_again_and_again_fill_no_disk_with_lines(server: str) -> None:
+    lines = Path(server).parent / "lines"
+    before = lines.stat().st_size
+    for _ in range(200):
+        with connect(server) as client:
+            client.send(b"\0" + msgpack.packb([Kind.HELLO, 0]))
+            assert client.recv(FRAME) == b""
+    found = [line for line in lines.read_bytes()[before:].splitlines() if not line.startswith(b"listening")]
+    # Those of up to three windows, and one line at the end of each
+    assert SAME_LIMIT <= len(found) <= 3 * (SAME_LIMIT + 1), found
+    assert all(b"disconnecting client" in line or b"more lines about clients" in line for line in found), found
 
 
 def test_the_client_whose_unfinished_messages_are_longest_is_the_greedy_one() -> None:

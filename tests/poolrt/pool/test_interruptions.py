@@ -21,7 +21,7 @@ import pytest
 import poolrt
 from poolrt.errors import PoolRefused
 
-from .processes import BOUND_S, relu_graph, wait_until
+from .processes import BOUND_S, connects, relu_graph, wait_until
 
 #: In a process of its own, whose main thread is interrupted in whatever runs there.
 _CLIENT = """
@@ -147,7 +147,7 @@ def server(settings: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -
     environ = os.environ | {f"POOLRT_{name.upper()}": str(value) for name, value in settings.items()}
     process = subprocess.Popen(command, env=environ | {"POOLRT_THREADS": "1"}, stdout=subprocess.DEVNULL)
     try:
-        wait_until(lambda: path.exists() or process.poll() is not None, "the server listens")
+        wait_until(lambda: connects(path) or process.poll() is not None, "the server listens")
         yield str(path)
         process.terminate()
         assert process.wait(BOUND_S) == 0

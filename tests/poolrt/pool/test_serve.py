@@ -24,11 +24,11 @@ from poolrt.coordinator.loads import LOADS_LIMIT
 from poolrt.coordinator.loop import CLIENTS_LIMIT
 from poolrt.coordinator.state import CLIENT_LIMIT
 from poolrt.errors import CoordinatorLost
-from poolrt.server import connect_socket, stop_server
+from poolrt.server import stop_server
 from poolrt.workers.ipc.protocol import VERSION, Kind
 from tests.other_user import needs_root, run_as_other
 
-from .processes import BOUND_S, descendants, is_alive, relu_graph, wait_until
+from .processes import BOUND_S, connects, descendants, is_alive, relu_graph, wait_until
 
 #: Seconds that clients of these tests have for their first message: less than by default, so that one test ends sooner.
 HELLO_S: Final = 2.0
@@ -57,7 +57,7 @@ def server(settings: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -
     command = _command(settings, path)
     process = subprocess.Popen(command)
     try:
-        wait_until(lambda: _connects(path) or process.poll() is not None, "the server listens")
+        wait_until(lambda: connects(path) or process.poll() is not None, "the server listens")
         yield process.pid, path
         assert process.poll() is None, "it is still there"
         below = descendants(process.pid)
@@ -387,7 +387,7 @@ def test_a_server_can_be_stopped_and_a_socket_left_by_a_killed_one_is_replaced(
     killed.wait()
     assert path.exists()
     stopped = subprocess.Popen(command)
-    wait_until(lambda: _connects(path), "another server listens there")
+    wait_until(lambda: connects(path), "another server listens there")
     with poolrt.connect(path) as pool:
         assert _works(pool)
         assert stop_server(path)
@@ -397,14 +397,6 @@ def test_a_server_can_be_stopped_and_a_socket_left_by_a_killed_one_is_replaced(
     assert not path.exists()
     with pytest.raises(CoordinatorLost):
         stop_server(path)
-
-
-def _connects(path: Path) -> bool:
-    try:
-        connect_socket(path).close()
-    except CoordinatorLost:
-        return False
-    return True
 
 
 @needs_root
@@ -423,7 +415,7 @@ def test_a_client_of_another_user_is_disconnected_even_if_it_can_connect(server:
         for place, mode in modes.items():
             place.chmod(mode)
     assert said == "b''\n"
-    assert _connects(path)
+    assert connects(path)
 
 
 def test_where_nobody_listens_there_is_a_clear_error(tmp_path: Path) -> None:
