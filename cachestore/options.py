@@ -7,6 +7,8 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from .lru import checked_capacity
+
 #: Entries that a namespace keeps unless a capacity is set.
 DEFAULT_CAPACITY: Final = 1024
 DEFAULT_NAMESPACE: Final = "default"
@@ -53,8 +55,8 @@ class StoreOptions:
             path = getattr(self, name)
             if path is not None and ("\0" in path or any("\ud800" <= letter <= "\udfff" for letter in path)):
                 raise ValueError(f"{name} {path!r} is not usable: expect UTF-8 text without NUL")
-        if self.capacity < 0 or self.capacity_bytes < 0:
-            raise ValueError(f"capacities: expect 0 or more, got {self.capacity} entries, {self.capacity_bytes} bytes")
+        for name in ("capacity", "capacity_bytes"):
+            object.__setattr__(self, name, checked_capacity(getattr(self, name), name))
         if self.server_idle_s < 0:
             raise ValueError(f"server_idle_s: expect 0 or more, got {self.server_idle_s:g}")
         if min(self.lease_s, self.creation_limit_s, self.timeout_s, self.io_timeout_s) <= 0:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 
-from poolrt.workers.desc.typed import to_integer
+from poolrt.workers.desc.typed import to_integer, to_integers
 
 
 def infer_reshape(dims: tuple[int, ...], wanted: Sequence[int], axes: Sequence[int] = ()) -> tuple[int, ...]:
@@ -52,8 +53,16 @@ def broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...]:
 
 def normalize_axes(axes: Sequence[int] | int, ndims: int) -> set[int]:
     """Return distinct axes as 0..ndims-1. Raises ValueError if one is out of range or named twice."""
-    given = list(axes) if isinstance(axes, Iterable) else [axes]
+    given = one_or_more("axes", tuple(axes) if isinstance(axes, AbstractSet) else axes)
     found = {normalize_axis(axis, ndims, "axes") for axis in given}
     if len(found) != len(given):
-        raise ValueError(f"axes: expect each axis once, got {tuple(given)}")
+        raise ValueError(f"axes: expect each axis once, got {given}")
     return found
+
+
+def one_or_more(name: str, given: object) -> tuple[int, ...]:
+    """Return the integers of an argument that is one or a sequence of them. Raises ValueError naming it."""
+    try:
+        return (to_integer(name, given),)
+    except ValueError:
+        return to_integers(name, given)

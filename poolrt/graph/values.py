@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from poolrt.workers.desc import data_type
+from poolrt.workers.desc.typed import shorten, to_integer, to_integers
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,27 +68,33 @@ def parse_dtype(dtype: DTypeLike | str) -> str:
 
 def spread_spatial(name: str, value: Spatial, count: int) -> tuple[int, ...]:
     """Return one number for each of ``count`` spatial dimensions. Raises ValueError naming the argument."""
-    values = _each(value, count)
-    if len(values) != count or not all(map(_is_int, values)):
-        raise ValueError(f"{name}: expect one integer or {count}, got {value!r}")
-    return tuple(int(v) for v in values)
+    found = _integers(value, count)
+    if found is None or len(found) != count:
+        raise ValueError(f"{name}: expect one integer or {count}, got {shorten(value)}")
+    return found
 
 
 def split_padding(value: Padding, count: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the padding before and after each spatial dimension. Raises ValueError naming the argument."""
-    sides = [(v, v) if _is_int(v) else _each(v, 0) for v in _each(value, count)]
-    if len(sides) != count or not all(len(side) == 2 and all(map(_is_int, side)) for side in sides):
+    one = _integers(value, count)
+    try:
+        sides = [_integers(side, 2) for side in (value if one is None else one)]  # type: ignore[union-attr]
+    except TypeError:  # no sequence, or an array without dimensions
+        sides = []
+    found = [side for side in sides if side is not None and len(side) == 2]
+    if not len(found) == len(sides) == count:
         expected = f"one integer, {count} integers or {count} pairs (before, after)"
-        raise ValueError(f"padding: expect {expected}, got {value!r}")
-    return tuple(int(before) for before, _ in sides), tuple(int(after) for _, after in sides)
+        raise ValueError(f"padding: expect {expected}, got {shorten(value)}")
+    return tuple(before for before, _ in found), tuple(after for _, after in found)
 
 
-def _each(value: Any, count: int) -> tuple[Any, ...]:
-    if _is_int(value):
-        return (value,) * count
-    return tuple(value) if isinstance(value, Iterable) else ()
-
-
-def _is_int(value: object) -> bool:
-    # NumPy's integers are integers; True and False are not.
-    return hasattr(value, "__index__") and not isinstance(value, bool)
+def _integers(value: Any, count: int) -> tuple[int, ...] | None:
+    """Return ``count`` times one integer, or those of a sequence; None for anything else."""
+    try:
+        return (to_integer("", value),) * count
+    except ValueError:
+        pass
+    try:
+        return to_integers("", value)
+    except ValueError:
+        return None

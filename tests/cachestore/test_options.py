@@ -88,3 +88,10 @@ def test_times_and_capacities_must_make_sense() -> None:
         StoreOptions(home="/h", lease_s=0.0)
     with pytest.raises(ValueError, match="expect 0 or more"):
         StoreOptions(home="/h", capacity=-1)
+
+
+def test_a_capacity_that_is_no_integer_is_refused_by_name() -> None:
+    for value in (True, 1.5, "3"):
+        for name in ("capacity", "capacity_bytes"):
+            with pytest.raises(ValueError, match=rf"^{name}: expect 0 or more, got "):
+                StoreOptions("/h", **{name: value})  # type: ignore[arg-type]

@@ -10,7 +10,7 @@ from .args import post_op_src
 from .data_type import data_type
 from .memory_desc import MemoryDesc
 from .quantisation import KINDS, Quantisation
-from .typed import Typed, to_float
+from .typed import Signed, Typed, to_float
 
 ELTWISE_ALGORITHMS: Final = (
     "relu", "tanh", "elu", "square", "abs", "sqrt", "linear", "logistic", "exp", "log", "clip", "clip_v2", "gelu_erf",
@@ -21,6 +21,15 @@ _ALGORITHMS: Final = {"eltwise": ELTWISE_ALGORITHMS, "binary": BINARY_ALGORITHMS
 POST_OP_KINDS: Final = tuple(_ALGORITHMS)
 FPMATH_MODES: Final = ("strict", "bf16", "f16", "any")
 SCRATCHPAD_MODES: Final = ("library", "user")
+#: Kind and algorithm of the operations that compute other results, or other gradients, with -0.0 than with 0.0 -> for which
+#: of alpha and beta. ``swish`` is not among them: its alpha is the factor of an exponent.
+_SIGNED: Final = {
+    **dict.fromkeys([("eltwise", name) for name in ("relu", "elu", "softplus")], ("alpha",)),
+    **dict.fromkeys(
+        [("eltwise", name) for name in ("linear", "clip", "clip_v2", "pow", "hardswish", "hardsigmoid")], ("alpha", "beta")
+    ),
+    ("sum", ""): ("alpha", "beta"),
+}  # fmt: skip
 #: oneDNN's limit for the length of a chain.
 MAX_POST_OPS: Final = 32
 
@@ -28,6 +37,14 @@ MAX_POST_OPS: Final = 32
 def eltwise_algorithm(name: str) -> str:
     """Return an eltwise algorithm's own name: ``softplus`` for oneDNN's ``soft_relu``."""
     return "softplus" if name == "soft_relu" else name
+
+
+def drop_signs(op: Any) -> None:
+    """Drop the sign of a zero from alpha and beta of an operation or post-op if its results do not depend on it."""
+    signed = _SIGNED.get((op.kind, op.algorithm), ())
+    for name in ("alpha", "beta"):
+        if name not in signed and not getattr(op, name):
+            object.__setattr__(op, name, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +56,8 @@ class PostOp(Typed):
 
     kind: str
     algorithm: str
-    alpha: float = 0.0
-    beta: float = 0.0
+    alpha: Signed = 0.0
+    beta: Signed = 0.0
     src1: MemoryDesc | None = None
     dtype: str = ""
 
@@ -52,6 +69,7 @@ class PostOp(Typed):
         known = _ALGORITHMS[self.kind]
         if self.algorithm not in known:
             raise ValueError(f"algorithm: unknown {self.kind} algorithm {self.algorithm!r}; known: {', '.join(known)}")
+        drop_signs(self)
         if (self.src1 is not None) != (self.kind == "binary"):
             raise ValueError("src1: expect one for a binary post-op, none for another")
         if self.dtype:
@@ -70,8 +88,8 @@ class PostOp(Typed):
         return {
             "kind": self.kind,
             "algorithm": self.algorithm,
-            "alpha": float(self.alpha),
-            "beta": float(self.beta),
+            "alpha": self.alpha,
+            "beta": self.beta,
             "src1": self.src1.fields() if self.src1 else None,
             "dtype": self.dtype,
         }

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, final
 
 from .data_type import data_type, item_size
+from .typed import shorten, to_integers
 
 #: The field's names for common layouts.
 ALIASES: Final[dict[str, str]] = {
@@ -116,12 +117,20 @@ class MemoryDesc:
     ) -> MemoryDesc:
         """Return the descriptor, the same object for the same arguments while these are in use."""
         try:
-            if isinstance(tag, str):
-                return _described(tuple(dims), dtype, tag, tuple(strides))
-            return _described(tuple(dims), dtype, "", tuple(tag))
+            sizes = tuple(dims)
+            # A loop in place: equal numbers of other types, True among them, would be found in the cache of `_described`.
+            for size in sizes:
+                if type(size) is not int:
+                    sizes = _integers("dims", sizes)
+                    break
+            if not isinstance(tag, str):
+                return _described(sizes, dtype, "", _integers("strides", tag))
+            return _described(
+                sizes, dtype, tag, _integers("strides", strides) if type(strides) is not tuple or strides else ()
+            )
         except TypeError as error:
             expected = "dims: expect integers, a data type, and a format tag or integers as strides"
-            given = ", ".join(f"{value!r:.80}" for value in (dims, dtype, tag, strides))
+            given = ", ".join(map(shorten, (dims, dtype, tag, strides)))
             raise ValueError(f"{expected}, got {given} (MemoryDesc)") from error
 
     def __hash__(self) -> int:
@@ -207,17 +216,16 @@ class MemoryDesc:
 
 
 @lru_cache(maxsize=4096)
-def _described(given: tuple[int, ...], dtype: object, tag: str, strides: tuple[int, ...]) -> MemoryDesc:
+def _described(dims: tuple[int, ...], dtype: object, tag: str, strides: tuple[int, ...]) -> MemoryDesc:
     """Return the normalised descriptor. Kept, because making one takes longer than the rest of a cache hit."""
-    dims = _integers("dims", given)
     if len(dims) > MAX_DIMS:
         raise ValueError(f"a memory descriptor has at most {MAX_DIMS} dimensions, got {len(dims)}")
     if any(d < 0 for d in dims):
-        raise ValueError(f"dimensions must not be negative, got {dims}")
+        raise ValueError(f"dimensions must not be negative, got {shorten(dims)}")
     if strides:
-        tag, strides = _normalised(dims, tag, _integers("strides", strides))
+        tag, strides = _normalised(dims, tag, strides)
     else:
-        tag = ALIASES.get(tag, tag) or plain_tag(len(dims))
+        tag = ALIASES.get(tag, str.__str__(tag)) or plain_tag(len(dims))
         if tag != "any":
             parse_tag(tag, len(dims))
     values = {"dims": dims, "dtype": data_type(dtype), "tag": tag, "strides": strides}
@@ -225,20 +233,20 @@ def _described(given: tuple[int, ...], dtype: object, tag: str, strides: tuple[i
     for name, value in {**values, "_hash": hash(tuple(values.values()))}.items():
         object.__setattr__(desc, name, value)
     nbytes = desc.elements * item_size(desc.dtype) if desc.is_any else desc.nbytes
-    if max((nbytes, *dims, *strides)) > MOST_BYTES:
-        raise ValueError(f"dims: {dims} of {desc.dtype} take more than {MOST_BYTES} bytes")
+    if max(strides, default=0) > MOST_BYTES:
+        raise ValueError(f"strides: {shorten(strides)} exceed {MOST_BYTES}")
+    if max((nbytes, *dims)) > MOST_BYTES:
+        raise ValueError(f"dims: {shorten(dims)} of {desc.dtype} take more than {MOST_BYTES} bytes")
     return desc
 
 
-def _integers(name: str, given: tuple[int, ...]) -> tuple[int, ...]:
-    """Return numbers as integers. Those that compare equal are accepted: `_described` finds the same descriptor for them."""
+def _integers(name: str, given: Iterable[int]) -> tuple[int, ...]:
+    """Return sizes or strides as Python's integers. Raises TypeError for no sequence, ValueError for what is no integer."""
+    values = tuple(given)
     try:
-        found = tuple(map(int, given))
-        if found == given:
-            return found
-    except (ValueError, OverflowError):  # of text, NaN and infinities
-        pass
-    raise ValueError(f"{name}: expect integers, got {given!r:.80} (MemoryDesc)")
+        return to_integers(name, values, "MemoryDesc")
+    except ValueError:
+        raise ValueError(f"{name}: expect integers, got {shorten(values)} (MemoryDesc)") from None
 
 
 def _normalised(dims: tuple[int, ...], tag: str, strides: tuple[int, ...]) -> tuple[str, tuple[int, ...]]:

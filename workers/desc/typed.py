@@ -1,7 +1,11 @@
 """Data whose fields are checked when it is made: the annotation of a field is what it accepts.
 
-Values of other types that stand for the same, such as NumPy's numbers and lists, are replaced, so that equal data make
-equal keys. Everything else is refused here, before it could become a number of an entry that no process can parse.
+Values of other types that stand for the same are replaced by values of the declared type: NumPy's numbers, arrays without
+dimensions, lists, integers for floats, and floats without a fraction for integers. Everything else is refused here, before it
+could become a number of an entry that no process can parse; truth values are no numbers.
+
+Guarantees: equal data make equal keys, and equal keys come of equal data alone. A zero has no sign in a field of type
+``float``. In one of type `Signed` it keeps its sign, and data that differ in it are not equal.
 """
 
 from __future__ import annotations
@@ -10,12 +14,14 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from inspect import get_annotations
-from math import isinf
-from operator import index
+from math import copysign, isinf
+from operator import attrgetter, index
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 #: Any number: the class checks it itself, when it has the data type that the number is for.
 Number: TypeAlias = float
+#: A float whose operation computes other results with -0.0 than with 0.0.
+Signed: TypeAlias = float
 #: The range of numbers in entries: int64.
 LEAST: Final = -(1 << 63)
 MOST: Final = (1 << 63) - 1
@@ -62,6 +68,8 @@ class Typed:
         # A dataclass with slots is a second class, which is made of the attributes of the first.
         if found and not hasattr(own, "checks_fields"):
             cls.__post_init__ = _checked(cls.__name__, found, own)  # type: ignore[attr-defined]
+        if any(field.kind is _KINDS["Signed"] for field in found):
+            cls.__eq__ = _equality(found)  # type: ignore[method-assign]  # a dataclass keeps it
 
 
 def _checked(owner: str, fields: Sequence[_Field], own: Callable[[Any], None] | None) -> Callable[[Any], None]:
@@ -85,7 +93,7 @@ def _exactness(fields: Sequence[_Field]) -> Callable[[Any], bool]:
     It is compiled from text, as dataclasses compile theirs: a loop over fields would double the time of making a
     descriptor.
     """
-    names: dict[str, Any] = {"LEAST": LEAST, "MOST": MOST, "LARGEST": LARGEST}
+    names: dict[str, Any] = {"LEAST": LEAST, "MOST": MOST, "LARGEST": LARGEST, "copysign": copysign}
     lines = ["def is_exact(data):"]
     for number, (name, kind, many, optional) in enumerate(fields):
         names[f"kind{number}"] = kind.type
@@ -102,6 +110,25 @@ def _exactness(fields: Sequence[_Field]) -> Callable[[Any], bool]:
             lines += [f"    value = data.{name}", f"    if {wrong}:", "        return False"]
     exec("\n".join([*lines, "    return True"]), names)
     return cast("Callable[[Any], bool]", names["is_exact"])
+
+
+def _equality(fields: Sequence[_Field]) -> Callable[[Any, object], bool]:
+    """Return the ``__eq__`` of a class with fields of type `Signed`: of dataclasses, and a zero's sign counts."""
+    values = attrgetter(*[field.name for field in fields])
+    signed = [(field.name, field.many) for field in fields if field.kind is _KINDS["Signed"]]
+
+    def signs(data: Any) -> list[float]:
+        found: list[float] = []
+        for name, many in signed:
+            found += getattr(data, name) if many else (getattr(data, name),)
+        return [copysign(1.0, value) for value in found]
+
+    def are_equal(data: Any, other: object) -> bool:
+        if other.__class__ is not data.__class__:
+            return cast("bool", NotImplemented)
+        return bool(values(data) == values(other)) and signs(data) == signs(other)
+
+    return are_equal
 
 
 def _field(name: str, text: str, module: str) -> _Field:
@@ -131,12 +158,17 @@ def _convert(owner: str, field: _Field, value: Any) -> Any:
     except (TypeError, ValueError, OverflowError):
         expected = f"a tuple of {kind.several}" if many else kind.one
         of = f" ({owner})" if owner else ""
-        raise ValueError(f"{name}: expect {expected}, got {_shown(value)}{of}") from None
+        raise ValueError(f"{name}: expect {expected}, got {shorten(value)}{of}") from None
 
 
 def to_float(name: str, value: object, owner: str = "") -> float:
-    """Return a number as a float. Raises ValueError naming argument and owner for anything else."""
-    return float(_convert(owner, _Field(name, _KINDS["float"], many=False, optional=False), value))
+    """Return a number as a float, which keeps the sign of a zero. Raises ValueError naming argument and owner for others."""
+    return float(_convert(owner, _Field(name, _KINDS["Signed"], many=False, optional=False), value))
+
+
+def to_floats(name: str, values: object, owner: str = "") -> tuple[float, ...]:
+    """Return several numbers as floats. Raises ValueError as `to_float` does."""
+    return tuple(_convert(owner, _Field(name, _KINDS["Signed"], many=True, optional=False), values))
 
 
 def to_integer(name: str, value: object, owner: str = "") -> int:
@@ -149,23 +181,42 @@ def to_integers(name: str, values: object, owner: str = "") -> tuple[int, ...]:
     return tuple(_convert(owner, _Field(name, _KINDS["int"], many=True, optional=False), values))
 
 
-def _shown(value: object) -> str:
+def to_bool(name: str, value: object, owner: str = "") -> bool:
+    """Return a truth value of any type as one of Python's. Raises ValueError as `to_float` does."""
+    return bool(_convert(owner, _Field(name, _KINDS["bool"], many=False, optional=False), value))
+
+
+def shorten(value: object) -> str:
     """Return how a value begins, on one line."""
-    text = f"a {type(value).__name__}" if type(value).__repr__ is object.__repr__ else repr(value)
+    text = f"a {type(value).__name__}"
+    if type(value).__repr__ is not object.__repr__:
+        try:
+            text = repr(value)
+        except ValueError:  # an integer of more digits than Python prints
+            pass
     return " ".join(text[:80].split())
 
 
+def _scalar(value: Any) -> Any:
+    """Return what an array without dimensions holds, and any other value as it is."""
+    # Without NumPy, which workers do not import. Its scalars have no dimensions either; of those, `Real` knows the numbers.
+    if getattr(value, "ndim", None) == 0 and callable(item := getattr(value, "item", None)):
+        return item()
+    return value
+
+
 def _integer(value: Any) -> int:
-    number = index(value)
-    if isinstance(value, bool) or not LEAST <= number <= MOST:
+    number = value if type(value) is int else _number(value)
+    if not (LEAST <= number <= MOST and number == int(number)):
         raise ValueError
-    return number
+    return int(number)
 
 
 def _number(value: Any) -> float:
     """Return any number as an integer or a float."""
     from numbers import Real
 
+    value = _scalar(value)
     if isinstance(value, bool):
         raise TypeError
     if hasattr(value, "__index__"):
@@ -176,12 +227,21 @@ def _number(value: Any) -> float:
     return float(value)
 
 
-def _float(value: Any) -> float:
-    number = _number(value)
+def _signed(value: Any) -> float:
+    number = float(_number(value))
     # NaN does not equal itself: no primitive would be found again.
     if not (abs(number) <= LARGEST or isinf(number)):
         raise ValueError
-    return _integer(number) if isinstance(number, int) else number
+    return number
+
+
+def _float(value: Any) -> float:
+    return without_sign(_signed(value))
+
+
+def without_sign(value: float) -> float:
+    """Return a number; 0.0 for -0.0."""
+    return value + 0.0
 
 
 def _text(value: Any) -> str:
@@ -191,10 +251,10 @@ def _text(value: Any) -> str:
 
 
 def _truth(value: Any) -> bool:
-    kind = type(value)
-    if kind is not bool and (kind.__module__, kind.__name__) not in (("numpy", "bool"), ("numpy", "bool_")):
+    found = _scalar(value)
+    if type(found) is not bool:
         raise TypeError
-    return bool(value)
+    return found
 
 
 def _instances(kind: Any) -> _Kind | None:
@@ -211,15 +271,14 @@ def _instances(kind: Any) -> _Kind | None:
 
 
 _NO_INTEGER: Final = "type(value) is not int or not LEAST <= value <= MOST"
-_NO_FLOAT: Final = "type(value) is not float or not -LARGEST <= value <= LARGEST"
-_HELD: Final = "{} that a float32 holds"
+_NO_SIGNED: Final = "type(value) is not float or not -LARGEST <= value <= LARGEST"
+_NO_FLOAT: Final = f"{_NO_SIGNED} or (value == 0.0 and copysign(1.0, value) < 0.0)"
+_FLOATS: Final = ("a number that a float32 holds", "numbers that a float32 holds", float)
 #: Annotation -> its values.
 _KINDS: Final = {
     "int": _Kind("an integer of 64 bits", "integers of 64 bits", int, _integer, _NO_INTEGER),
-    # An integer may stand for a float, and stays one, as in messages.
-    "float": _Kind(
-        _HELD.format("a number"), _HELD.format("numbers"), float, _float, f"({_NO_FLOAT}) and ({_NO_INTEGER})"
-    ),
+    "float": _Kind(*_FLOATS, _float, _NO_FLOAT),
+    "Signed": _Kind(*_FLOATS, _signed, _NO_SIGNED),
     "Number": _Kind("a number", "numbers", float, _number, "type(value) not in (int, float)"),
     "str": _Kind("a str", "texts", str, _text),
     "bool": _Kind("a bool", "bools", bool, _truth),

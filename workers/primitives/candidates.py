@@ -96,25 +96,19 @@ def find_candidates(
 ) -> ImplementationCandidates:
     """Return the candidates for an operation with these fields, those found before for identical ones.
 
-    Raises ValueError for values that the operation cannot have, TypeError for those that have no hash, and
-    UnsupportedPrimitive.
+    Raises ValueError for values that the operation cannot have, and UnsupportedPrimitive.
     """
     query = (kind, target, attr, hint, *fields)
     try:
         found = _primitive_desc_cache().find(query)
-    except TypeError:  # a list, most likely
-        return find_candidates(kind, target, attr, hint, tuple(_hashable(value) for value in fields))
+    except TypeError:  # a list or an array, which has no hash: the operation has a value of the declared type instead
+        fields = _getter(kind.__match_args__)(kind(*fields))
+        query = (kind, target, attr, hint, *fields)
+        found = _primitive_desc_cache().find(query)
     if found is None:
         found = ImplementationCandidates(kind(*fields), attr, target, hint)
         _primitive_desc_cache().put(query, found)
     return found
-
-
-def _hashable(value: Any) -> Any:
-    if isinstance(value, list):
-        return tuple(_hashable(item) for item in value)
-    hash(value)  # raises TypeError, which names the type
-    return value
 
 
 def identical(one: Any, other: Any) -> bool:

@@ -8,7 +8,7 @@ from typing import Final, Unpack
 from poolrt.workers.desc import MemoryDesc, data_type
 from poolrt.workers.desc.typed import to_integer, to_integers
 
-from ..shapes import normalize_axes, normalize_axis
+from ..shapes import normalize_axes, normalize_axis, one_or_more
 from ..values import NodeOptions, Operand, Value
 from .family import Family
 
@@ -79,8 +79,9 @@ class Movement(Family):
         """Insert dimensions of size 1, which get the ``axes`` of the result."""
         with self._build("unsqueeze", name) as node:
             value = node.operand("src", src)
-            ndims = value.ndim + (1 if isinstance(axes, int) else len(axes))
-            added = normalize_axes(axes, ndims)
+            given = one_or_more("axes", axes)
+            ndims = value.ndim + len(given)
+            added = normalize_axes(given, ndims)
             kept = iter(range(value.ndim))
             return node.pick_axes(value, [-1 if axis in added else next(kept) for axis in range(ndims)])
 
@@ -88,7 +89,7 @@ class Movement(Family):
         """Permute dimensions: dimension i of the result is dimension perm[i] of src; without ``perm``, reverse them."""
         with self._build("transpose", name) as node:
             value = node.operand("src", src)
-            axes = range(value.ndim - 1, -1, -1) if perm is None else perm
+            axes = range(value.ndim - 1, -1, -1) if perm is None else to_integers("perm", perm)
             return node.add([value], perm=tuple(normalize_axis(axis, value.ndim, "perm") for axis in axes))
 
     def slice(
@@ -107,12 +108,10 @@ class Movement(Family):
         """
         with self._build("slice", name) as node:
             value = node.operand("src", src)
-            first, last = _to_list(starts), _to_list(ends)
-            along = [
-                normalize_axis(axis, value.ndim, "axes")
-                for axis in (range(len(first)) if axes is None else _to_list(axes))
-            ]
-            pace = [1] * len(first) if steps is None else _to_list(steps)
+            first, last = one_or_more("starts", starts), one_or_more("ends", ends)
+            chosen = range(len(first)) if axes is None else one_or_more("axes", axes)
+            along = [normalize_axis(axis, value.ndim, "axes") for axis in chosen]
+            pace = (1,) * len(first) if steps is None else one_or_more("steps", steps)
             if not len(first) == len(last) == len(along) == len(pace) == len(set(along)):
                 raise ValueError(
                     f"starts: expect as many starts, ends, axes and steps, got {starts}, {ends}, {axes}, {steps}"
@@ -128,7 +127,3 @@ class Movement(Family):
             value = node.operand("src", src)
             wanted = to_integers("shape", shape)
             return node.add([value], shape=wanted)
-
-
-def _to_list(given: Sequence[int] | int) -> list[int]:
-    return [given] if isinstance(given, int) else list(to_integers("slice", given))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Unpack
 
-from poolrt.workers.desc.typed import to_float
+from poolrt.workers.desc.typed import to_bool, to_float, to_floats
 
 from ..eltwise import complete_parameters
 from ..shapes import normalize_axes
@@ -54,14 +54,10 @@ class Pointwise(Family):
         """Add tensors of one shape, each times its number of ``scales_of_srcs`` if these are given."""
         with self._build("sum", **options) as node:
             operands = node.many("srcs", srcs)
-            if scales_of_srcs and len(scales_of_srcs) != len(operands):
-                raise ValueError(f"scales_of_srcs: expect {len(operands)} numbers, got {len(scales_of_srcs)}")
-            scaled = (
-                {"scales": tuple(to_float("scales_of_srcs", scale) for scale in scales_of_srcs)}
-                if scales_of_srcs
-                else {}
-            )
-            return node.add(operands, **scaled)
+            scales = to_floats("scales_of_srcs", scales_of_srcs)
+            if scales and len(scales) != len(operands):
+                raise ValueError(f"scales_of_srcs: expect {len(operands)} numbers, got {len(scales)}")
+            return node.add(operands, **({"scales": scales} if scales else {}))
 
     def prelu(self, src: Operand, weights: Operand, **options: Unpack[NodeOptions]) -> Value:
         """Multiply negative elements of src by weights, which broadcast to its shape as in NumPy."""
@@ -89,9 +85,10 @@ class Pointwise(Family):
         with self._build("reduction", **options) as node:
             value = node.operand("src", src)
             reduced = set(range(value.ndim)) if axes is None else normalize_axes(axes, value.ndim)
+            keeps = to_bool("keep_dims", keep_dims)
             order = (2.0 if algorithm.startswith("norm") else 0.0) if p is None else to_float("p", p)
             result = node.add(
                 [value], algorithm=algorithm, p=order, eps=to_float("eps", eps), axes=tuple(sorted(reduced))
             )
             kept = [axis for axis in range(value.ndim) if axis not in reduced]
-            return result if keep_dims else node.pick_axes(result, kept)
+            return result if keeps else node.pick_axes(result, kept)

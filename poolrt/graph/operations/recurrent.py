@@ -7,7 +7,7 @@ from typing import Unpack
 
 import numpy as np
 
-from poolrt.workers.desc.typed import to_float
+from poolrt.workers.desc.typed import to_bool, to_float
 
 from ..ir import Attribute
 from ..node_builder import NodeBuilder
@@ -87,8 +87,9 @@ class Recurrent(Family):
         fourth row b''.
         """
         with self._build("gru", **options) as node:
-            attrs: dict[str, Attribute] = {"linear_before_reset": bool(linear_before_reset), "direction": direction}
-            rows = 4 if linear_before_reset else 3
+            linear = to_bool("linear_before_reset", linear_before_reset)
+            attrs: dict[str, Attribute] = {"linear_before_reset": linear, "direction": direction}
+            rows = 4 if linear else 3
             dst, state = _add(node, src_layer, weights_layer, weights_iter, bias, [src_iter], attrs, rows)
             return dst, state
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Unpack
 
-from poolrt.workers.desc.typed import to_float, to_integer
+from poolrt.workers.desc.typed import to_float, to_floats, to_integer
 
 from ..ir import Attribute
 from ..values import NodeOptions, Operand, Padding, Spatial, Value, split_padding, spread_spatial
@@ -109,8 +109,10 @@ class Windows(Family):
             wanted = () if sizes is None else spread_spatial("sizes", sizes, count)
             scaled: tuple[float, ...] = ()
             if factors is not None:
-                each = [factors] * count if isinstance(factors, (int, float)) else factors
-                scaled = tuple(to_float("factors", factor) for factor in each)
+                try:
+                    scaled = (to_float("factors", factors),) * count
+                except ValueError:
+                    scaled = to_floats("factors", factors)
             return node.add([value], algorithm=algorithm, sizes=wanted, factors=scaled)
 
 

@@ -141,7 +141,7 @@ def test_a_descriptor_is_equal_to_its_copies(given: tuple[str | tuple[int, ...],
 
 def test_equal_arguments_of_other_types_make_equal_descriptors() -> None:
     md = MemoryDesc((1, 4), "f32", strides=(6, 1))
-    for twin in (MemoryDesc([True, 4.0], "float32", strides=[6, 1.0]), MemoryDesc((1, 4), "f32", [6, 1])):  # type: ignore[list-item]
+    for twin in (MemoryDesc([1.0, 4], "float32", strides=[6, 1.0]), MemoryDesc((1, 4), "f32", [6, 1])):  # type: ignore[list-item]
         assert twin == md
         assert (twin.dims, twin.strides) == ((1, 4), ())
         assert {type(number) for number in twin.dims} == {int}

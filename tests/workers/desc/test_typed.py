@@ -208,7 +208,7 @@ def test_numbers_of_numpy_and_lists_are_what_they_stand_for() -> None:
     assert made.fields() == CONVOLUTION.fields()
     _check_parts(made)
     relu = Eltwise(MD, MD, np.str_("relu"), np.float32(0.5), np.int64(2), use_dst=np.bool_(True))  # type: ignore[arg-type]
-    assert [type(value) for value in (relu.algorithm, relu.alpha, relu.beta, relu.use_dst)] == [str, float, int, bool]
+    assert [type(value) for value in (relu.algorithm, relu.alpha, relu.beta, relu.use_dst)] == [str, float, float, bool]
     assert Sum([MD, MD], MD, [1, 2]).srcs == (MD, MD)  # type: ignore[arg-type]
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from poolrt.workers import BatchNormalization, Convolution, Eltwise, Matmul, Reorder, Sum
@@ -101,15 +102,25 @@ def test_every_description_is_found_again_without_the_engine(engine: Engine) -> 
     assert convolution(engine, strides=[1, 1]).pd == convolution(engine).pd
 
 
-@pytest.mark.parametrize(("one", "other"), [(0.0, -0.0), (1, 1.0)])
-def test_arguments_that_only_compare_equal_are_told_apart(engine: Engine, one: float, other: float) -> None:
+def test_zeros_of_two_signs_are_told_apart_where_they_compute_other_results(engine: Engine) -> None:
     md = MemoryDesc((2, 16), "f32")
-    first = Eltwise.PrimitiveDesc(engine, md, md, "linear", one)
-    second = Eltwise.PrimitiveDesc(engine, md, md, "linear", other)
-    for given, pd in ((one, first), (other, second)):
+    first = Eltwise.PrimitiveDesc(engine, md, md, "linear", 0.0)
+    second = Eltwise.PrimitiveDesc(engine, md, md, "linear", -0.0)
+    for given, pd in ((0.0, first), (-0.0, second)):
         alpha = pd.query("alpha")
         assert (type(alpha), str(alpha)) == (type(given), str(given))
+    assert first.pd != second.pd
     assert primitive_key(first.pd) != primitive_key(second.pd)
+
+
+def test_a_number_of_another_type_describes_the_same_primitive(engine: Engine) -> None:
+    md = MemoryDesc((2, 16), "f32")
+    first = Eltwise.PrimitiveDesc(engine, md, md, "linear", 1.0)
+    for number in (1, np.float32(1), np.int64(1), np.array(1), np.array(1.0)):
+        second = Eltwise.PrimitiveDesc(engine, md, md, "linear", number)  # type: ignore[arg-type]
+        assert first.pd == second.pd
+        assert primitive_key(first.pd) == primitive_key(second.pd)
+        assert str(second.query("alpha")) == "1.0"
 
 
 def test_an_argument_that_only_compares_equal_to_a_known_one_is_refused(engine: Engine) -> None:
@@ -228,7 +239,7 @@ MD = MemoryDesc((2, 16), "f32")
         (lambda e: convolution(e, hint=convolution(e)), ValueError, "hint: a forward convolution takes none"),
         (lambda e: convolution(e).query("color"), ValueError, "what: unknown query 'color'; known: bias, diff_dst_md"),
         (lambda e: convolution(e).src_desc(-1), ValueError, "index: expect 0 or more, got -1"),
-        (lambda e: Eltwise.PrimitiveDesc(e, MD, {}, "relu"), TypeError, "unhashable type: 'dict'"),  # type: ignore[arg-type]
+        (lambda e: Eltwise.PrimitiveDesc(e, MD, {}, "relu"), ValueError, r"dst: expect a MemoryDesc, got {} \(Eltwise\)"),  # type: ignore[arg-type]
     ],
     ids=[
         "engine", "attr", "hint", "value", "missing", "unknown", "descriptor", "groups", "forward hint", "query", "index",

@@ -50,8 +50,9 @@ def test_threads_that_describe_at_once_get_what_they_ask_for() -> None:
 
 
 def test_only_values_of_one_type_and_sign_are_identical() -> None:
-    attrs = [PrimitiveAttr((PostOp("eltwise", "relu", slope),)) for slope in (0.0, -0.0, 0)]
+    attrs = [PrimitiveAttr((PostOp("eltwise", "relu", slope),)) for slope in (0.0, -0.0, 1)]
     values = [1, 1.0, True, 0.0, -0.0, "1", (1, (2, 0.0)), (1, (2, -0.0)), (1, (2,)), None, MD, *attrs]
     for i, one in enumerate(values):
         assert [identical(one, other) for other in values] == [j == i for j in range(len(values))]
     assert identical((1, (2, 0.0), attrs[1]), (1, (2, 0.0), PrimitiveAttr((PostOp("eltwise", "relu", -0.0),))))
+    assert identical(attrs[0], PrimitiveAttr((PostOp("eltwise", "relu", 0),)))

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from ..args import Arg
-from ..attributes import ELTWISE_ALGORITHMS, eltwise_algorithm
+from ..attributes import ELTWISE_ALGORITHMS, drop_signs, eltwise_algorithm
 from ..memory_desc import MemoryDesc
 from ..op_desc import FORWARD, OpDesc, complete_gradients, one_of, require
+from ..typed import Signed
 
 #: Algorithms whose gradient can be computed from dst.
 FROM_DST: Final = ("relu", "tanh", "elu", "sqrt", "logistic", "exp", "clip_v2")
@@ -25,8 +26,8 @@ class Eltwise(OpDesc):
     src: MemoryDesc
     dst: MemoryDesc
     algorithm: str
-    alpha: float = 0.0
-    beta: float = 0.0
+    alpha: Signed = 0.0
+    beta: Signed = 0.0
     prop: str = "forward_inference"
     diff_src: MemoryDesc | None = None
     diff_dst: MemoryDesc | None = None
@@ -36,6 +37,7 @@ class Eltwise(OpDesc):
         one_of("prop", self.prop, (*FORWARD, "backward_data"))
         object.__setattr__(self, "algorithm", eltwise_algorithm(self.algorithm))
         one_of("algorithm", self.algorithm, ELTWISE_ALGORITHMS)
+        drop_signs(self)
         require(self.src.dims == self.dst.dims, "dst", f"expect {self.src.dims}, got {self.dst.dims}")
         if self.use_dst:
             one_of("algorithm", self.algorithm, FROM_DST)

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from ..memory_desc import MemoryDesc
 from ..op_desc import OpDesc, one_of
+from ..typed import Signed, without_sign
 from .recurrent import recurrent_memories, require_recurrent
 
 
@@ -28,12 +29,14 @@ class Rnn(OpDesc):
     dst_layer: MemoryDesc
     dst_iter: MemoryDesc | None
     activation: str = "tanh"
-    alpha: float = 0.0
+    alpha: Signed = 0.0
     direction: str = "left2right"
     prop: str = "forward_inference"
 
     def __post_init__(self) -> None:
         one_of("activation", self.activation, ("tanh", "relu", "logistic"))
+        if self.activation != "relu":
+            object.__setattr__(self, "alpha", without_sign(self.alpha))
         require_recurrent(self, 1, 1)
 
     def memories(self) -> dict[int, MemoryDesc]:
