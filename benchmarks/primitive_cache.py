@@ -107,8 +107,8 @@ def hits(dnnl: onednn.OneDnn, engine: Engine, name: str, relu: bool) -> list[str
         versus(f"{what}, kept", found["poolrt kept"], found["oneDNN kept"]),
     ]
     for side, parts in sides.items():
-        told = (f"{part} {found[f'{side} {part}']:.2f}" for part in parts if part not in ("anew", "kept"))
-        lines.append(f"{what}, parts in us, {side}: {', '.join(told)}")
+        shares = (f"{part} {found[f'{side} {part}']:.2f}" for part in parts if part not in ("anew", "kept"))
+        lines.append(f"{what}, parts in us, {side}: {', '.join(shares)}")
     return lines
 
 

@@ -115,8 +115,8 @@ def compare(
 def line(what: str, found: dict[str, float], goal: str = "") -> str:
     """Return one line of results: ours first, then each rival with the ratio of our latency to its own."""
     (ours, mine), *rivals = found.items()
-    told = "; ".join(f"{name} {_time(value)}, ratio {mine / value:.2f}" for name, value in rivals)
-    return f"{what}: {ours} {_time(mine)}; {told}{f' (goal: {goal})' if goal else ''}"
+    theirs = "; ".join(f"{name} {_time(value)}, ratio {mine / value:.2f}" for name, value in rivals)
+    return f"{what}: {ours} {_time(mine)}; {theirs}{f' (goal: {goal})' if goal else ''}"
 
 
 def _time(value: float) -> str:

@@ -20,7 +20,7 @@ from .verification import Verification
 class EntryInfo:
     """One stored entry.
 
-    `kind` is the key's field `primitive`, `kind` or `name`, whichever is first there and text; `bytes` the size at
+    `kind` is the key's field `primitive`, `kind` or `name`, the first of them that the key has as text; `bytes` the size at
     rest; `age_s` and `last_use_s` are seconds ago; `seconds` is the time of its creation. `creations` is how often it
     was created since it was last dropped. A bad entry has None for the fields that it does not contain; so has
     `creations` while Redis, which counts them, is away.

@@ -133,7 +133,7 @@ def _check_owner(here: str, status: os.stat_result, path: str) -> None:
 
 
 def _is_unmapped(uid: int) -> bool:
-    """Return whether `uid` stands for users without a number in this process's user namespace, root among them."""
+    """Return whether `uid` is the number of all users that this process's user namespace does not map, root among them."""
     try:
         with open("/proc/sys/kernel/overflowuid", "rb") as file:
             if uid != int(file.read()):

@@ -90,7 +90,7 @@ def _creator(ended: list[float]) -> Callable[[], bytes]:
     return create
 
 
-def _wait_as_told(job: dict[str, str]) -> None:
+def _answer_lines(job: dict[str, str]) -> None:
     """Be one of the processes: answer each line with the times (got the value, ended the creation or null)."""
     region = region_in(job["url"])
     with CacheStore.connect(job["url"], home=job["home"], namespace="waiters") as store:
@@ -110,4 +110,4 @@ def _wait_as_told(job: dict[str, str]) -> None:
 
 
 if __name__ == "__main__":
-    _wait_as_told(json.loads(sys.argv[1]))
+    _answer_lines(json.loads(sys.argv[1]))

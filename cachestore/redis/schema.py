@@ -16,7 +16,7 @@ The braces are a hash tag: one namespace lives in one slot of a cluster, so that
 
 Guarantees: stores with different signing keys share no name. Neither sees, evicts, clears, replaces or waits for
 anything of the other, and capacities and counters are each one's own. All names expire some time after their last use
-(see life.lua), so the part of a key that nobody uses any more disappears by itself.
+(see life.lua), so the names of a key that is no longer used disappear by themselves.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ def _run_program() -> NoReturn:
             status = _run_command(interrupts)
         finally:
             interrupts.over = True
-    except BaseException as error:  # noqa: BLE001 - the process ends here, whatever has been raised
+    except BaseException as error:  # noqa: BLE001 - the process ends here, after any exception
         # An interrupt may have come before the line above, but none is raised while this one is handled.
         interrupts.over = True
         status = _status_of(error)

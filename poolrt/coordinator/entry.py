@@ -58,7 +58,7 @@ def serve_client(sock: socket.socket) -> int:
         loop = Loop(Configuration(**message[1]), fork_server)
     except ChannelError:
         return 1
-    except Exception as error:  # noqa: BLE001 - the client gets the reason, whatever it is
+    except Exception as error:  # noqa: BLE001 - the client gets the reason of any failure
         from .start import report_failure
 
         report_failure(channel, error)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 #: Fork servers that may exit in a row while processes start from them: more than starts that fail by themselves, because
-#: whatever ends a fork server says nothing about what it forks. Another one is there within half a second.
+#: the end of a fork server says nothing about the processes that it forks. Another one starts within half a second.
 LOST_FORK_SERVERS_LIMIT: Final = 10
 
 

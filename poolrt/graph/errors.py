@@ -19,7 +19,7 @@ class LoweringError(GraphError):
 class ModelError(GraphError):
     """A model file is missing, malformed or needs an argument that was not given. Raised by `poolrt.load_onnx`.
 
-    The message is one line of printable characters, whatever names the file contains.
+    The message is one line of printable characters, also if names in the file are not.
     """
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""Whatever is asked for wrongly: one line that says what and what to do, the right exit status, nothing left running."""
+"""Bad input: one line that says what failed and what to do, the right exit status, no process left."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The nine networks on the command line: what they compute is what ONNX Runtime computes, with whatever weights."""
+"""The nine networks on the command line compute the results of ONNX Runtime, with any weights."""
 
 from __future__ import annotations
 

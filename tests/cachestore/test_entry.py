@@ -1,4 +1,4 @@
-"""Entries at rest: whatever is changed, nothing but the genuine payload of the right key comes out."""
+"""Entries at rest: after any change, reading returns the genuine payload of the right key or nothing."""
 
 from __future__ import annotations
 

@@ -299,7 +299,7 @@ def connection(url: str) -> Iterator[ReadOnlyConnection]:
     made.close()
 
 
-def test_its_connection_refuses_whatever_is_not_a_read(
+def test_its_connection_refuses_every_command_but_reads(
     connection: ReadOnlyConnection, url: str, namespace: str, look: Callable[[], object]
 ) -> None:
     tier = ReadOnlyTier(connection, Schema(namespace, "of a test"), Terms(1.0, 1.0), (10, 0))

@@ -177,7 +177,7 @@ def test_rights_for_one_key_exclude_every_other(user: MakeUser, own_server: Redi
 
 
 def test_all_names_of_a_key_expire_unless_they_are_used(user: MakeUser, redis_server: RedisServer) -> None:
-    # Given a store that has done whatever leaves something in Redis
+    # Given a store that has made every kind of name in Redis
     keys = [Key({"n": number}) for number in range(6)]
     with user("one") as store:
         schema = schema_of(store)

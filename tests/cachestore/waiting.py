@@ -26,7 +26,7 @@ def wait_until(condition: Callable[[], bool], seconds: float = SOON_S) -> None:
 def await_all_at(digest: str, processes: Collection[int], client: Any) -> None:
     """Return once each of some processes, and no other, creates an entry or waits for its creator.
 
-    Those with a connection wait for news from Redis, where nobody else may wait for any; `client` asks there. All others
+    Those with a connection wait for news from Redis, where no other client may wait for any; `client` asks there. All others
     have the file of the entry's lease open, as has its creator.
     """
 

@@ -56,7 +56,7 @@ DRILLS: Final = {**STORE, **POOL}
 
 
 def play(name: str, scale: Scale) -> Outcome:
-    """Do one drill; whatever goes wrong is in its outcome."""
+    """Play one drill; its outcome contains every failure."""
     stage = Stage(name, scale)
     try:
         with stage:

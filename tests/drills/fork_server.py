@@ -1,7 +1,7 @@
 """A process that has imported everything and forks actors, so that they start in milliseconds.
 
-Actors belong to its process group, so whatever becomes of them, stopped or forked, one signal ends them all; when the
-process that plays the drill is gone, the fork server gives that signal itself.
+Actors belong to its process group, so one signal ends them all, stopped and forked ones too; if the process that plays the
+drill has exited, the fork server sends that signal itself.
 """
 
 from __future__ import annotations

@@ -61,14 +61,14 @@ def wall_clock_jumps(stage: Stage) -> None:
         fresh.rename(clock)
         stage.outcome.faults += 1
         time.sleep(stage.scale.outage_s)
-    told = []
+    reports = []
     for host in hosts:
         assert host.stdin is not None
         host.stdin.write("end\n")
         host.stdin.flush()
-        told.append(_read(host.stdout))
+        reports.append(_read(host.stdout))
         host.wait(_LIMIT_S)
-    for number, found in enumerate(told):
+    for number, found in enumerate(reports):
         _check(stage, number, found)
     store = stage.store(stage.options(server.url, "host0"))
     stats = store.stats()

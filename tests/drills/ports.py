@@ -14,7 +14,7 @@ _HIGHEST: Final = 65535
 class Port:
     """A TCP port of the loopback device that is kept for a server of ours for as long as this object lives.
 
-    The kernel gives it to nobody who asks for any port, not between two lives of the server either; servers that allow
+    The kernel gives it to no process that asks for any port, not while the server restarts either; servers that allow
     its reuse, as Redis does, can listen on it. ``also`` is the distance of a second one that is kept with it, 0 for none.
     """
 

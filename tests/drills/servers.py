@@ -142,7 +142,7 @@ def full(stage: Stage) -> None:
 
 
 def evicting(stage: Stage) -> None:
-    """Redis that evicts whatever it likes (allkeys-lru), then loses its order, its sizes and its meta hash as a whole."""
+    """Redis that evicts any key (allkeys-lru), then loses its order, its sizes and its meta hash as a whole."""
     server = stage.server()
     keys, size = _too_much(stage, server, "allkeys-lru")
     options = stage.options(server.url)

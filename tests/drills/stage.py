@@ -96,12 +96,12 @@ class Stage:
         return self._stack.enter_context(Proxy(server.url.removeprefix("unix://")))
 
     def later(self, action: Callable[[], object]) -> None:
-        """Do something at the end, whatever happens."""
+        """Do something at the end, after a failure too."""
         self._stack.callback(action)
 
     @property
     def key_file(self) -> Path:
-        """The signing key of all stores of this drill, whatever their home is."""
+        """The signing key of all stores of this drill, of any home."""
         path = self.folder / "signing.key"
         if not path.exists():
             write_key(path)
@@ -113,7 +113,7 @@ class Stage:
         return Schema(NAMESPACE, load_key(str(self.key_file), make=False).fingerprint)
 
     def options(self, url: str | None, home: str = "home", **more: Any) -> dict[str, Any]:
-        """Return options for stores of this drill; all have one signing key, whatever their home is."""
+        """Return options for stores of this drill; all have one signing key, in any home."""
         folder = self.folder / home
         if url is None:
             self._stack.callback(EmbeddedServer(str(folder / "redis")).down)

@@ -83,7 +83,7 @@ def test_a_slot_cannot_be_given_back_twice() -> None:
         allocator.free(offset)
 
 
-def test_nobody_can_change_the_size_of_an_arena() -> None:
+def test_no_process_can_change_the_size_of_an_arena() -> None:
     fd = make_arena(10_000)
     try:
         assert os.fstat(fd).st_size == 12288

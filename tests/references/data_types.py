@@ -26,7 +26,7 @@ def numpy_type(dtype: str) -> np.dtype[Any]:
 def rounded(values: Array, dtype: str) -> Array:
     """Return float64 values rounded once to a data type, as float64.
 
-    To nearest, ties to even; integers are saturated and take NaN as 0; of bool, whatever is not 0 becomes 1.
+    To nearest, ties to even; integers are saturated and take NaN as 0; of bool, any value but 0 becomes 1.
     """
     values = np.asarray(values, np.float64)
     if dtype == "bool":

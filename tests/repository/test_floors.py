@@ -109,7 +109,7 @@ def test_a_permitted_import_breaks_nothing(tmp_path: Path) -> None:
 
 
 def test_no_module_names_a_lower_floor_bare() -> None:
-    # A bare `import workers` works only where nobody else has a folder of that name.
+    # A bare `import workers` works only if no other folder has that name.
     for folder in (*FLOORS, "tests", "examples", "benchmarks"):
         for path in (ROOT / folder).rglob("*.py"):
             assert not _bare(path.read_text(encoding="utf-8")), path

@@ -37,7 +37,7 @@ local function begin(new_run_id)
   known[7] = false
 end
 
--- Each of the three shows the loss of another, whatever has been added since.
+-- Each of the three shows the loss of another, also if names have been added since.
 if not run_id or listed < sized or listed < counted then
   begin(true)
 elseif listed > counted or (not mending and listed > sized) then

@@ -1,4 +1,4 @@
-"""Values read from the socket: whole, whatever pieces they come in; and whatever is not plain is left to the client."""
+"""Values read from the socket: whole, from pieces of any size; the client reads every reply that is not plain."""
 
 from __future__ import annotations
 

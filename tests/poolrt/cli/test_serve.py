@@ -161,7 +161,7 @@ def test_a_server_serves_programs_reports_its_state_and_stops(place: Place) -> N
     stopped = place.call("stop", "--socket", str(place.socket), "--json")
     assert json.loads(stopped.stdout) == {"stopped": True, "socket": str(place.socket)}
     assert not place.socket.exists()
-    assert place.processes() in ([], [server.pid])  # which nobody has waited for yet
+    assert place.processes() in ([], [server.pid])  # a zombie, which this process has not reaped yet
     assert server.communicate(timeout=BOUND_S) == ("", _said(place, 2))
     assert server.returncode == 0
 

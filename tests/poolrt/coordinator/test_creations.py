@@ -110,7 +110,7 @@ def test_creators_that_exit_with_their_fork_server_are_started_again_though_not_
     assert bench.creations.waiting == 0
 
 
-def test_what_nobody_waits_for_any_more_is_not_begun() -> None:
+def test_a_creation_without_a_waiter_is_not_begun() -> None:
     bench = _Bench(1)
     bench.want("a", cost=2.0, load=1)
     bench.want("b", load=1)

@@ -91,7 +91,7 @@ def test_a_path_where_somebody_listens_is_refused_and_left_alone(tmp_path: Path)
     first.close()
 
 
-def test_a_socket_that_nobody_listens_on_any_more_is_replaced(tmp_path: Path) -> None:
+def test_a_socket_without_a_listener_is_replaced(tmp_path: Path) -> None:
     path = str(tmp_path / "s")
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as left_behind:
         left_behind.bind(path)

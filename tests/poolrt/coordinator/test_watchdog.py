@@ -32,7 +32,7 @@ def test_a_limit_of_zero_is_none() -> None:
     assert _looks(Watchdog(), 0.0, 100, UnderWay(1, "run 7", 0.0)) == []
 
 
-def test_time_in_which_nobody_looked_counts_little() -> None:
+def test_time_without_a_look_counts_little() -> None:
     """A machine that was asleep, or a coordinator that was stopped, has let nothing else get on either."""
     dog = Watchdog()
     item = UnderWay(1, "run 7", 60.0)

@@ -35,14 +35,14 @@ def lowered(graph: Graph) -> LoweredPlan:
 
 def story(found: LoweredPlan) -> list[str]:
     """Return the operation and engine of each step, and from where to where each crossing goes."""
-    plan, told = found.plan, []
+    plan, steps = found.plan, []
     for step in plan.steps:
         if isinstance(step, CrossEngineReorder):
-            told.append(f"{plan.engines[step.source_engine]} -> {plan.engines[step.destination_engine]}")
+            steps.append(f"{plan.engines[step.source_engine]} -> {plan.engines[step.destination_engine]}")
         else:
             kind = found.primitives[step.primitive].op.kind
-            told.append(f"{kind} {plan.engines[plan.primitives[step.primitive]]}")
-    return told
+            steps.append(f"{kind} {plan.engines[plan.primitives[step.primitive]]}")
+    return steps
 
 
 def test_a_graph_for_one_engine_crosses_nothing() -> None:
@@ -103,8 +103,8 @@ def test_what_several_nodes_of_another_engine_want_is_reordered_and_crosses_once
     x = g.convolution(g.input("x", (1, 32, 8, 8)), ones(32, 32, 3, 3))
     for number, algorithm in enumerate(("tanh", "exp", "relu")):
         g.output(f"y{number}", g.eltwise(x, algorithm, engine="opencl:0"))
-    told = story(lowered(g))
-    assert told == ["reorder cpu", "convolution cpu", "reorder cpu", "cpu -> opencl:0", *["eltwise opencl:0"] * 3]
+    steps = story(lowered(g))
+    assert steps == ["reorder cpu", "convolution cpu", "reorder cpu", "cpu -> opencl:0", *["eltwise opencl:0"] * 3]
 
 
 def test_weights_that_several_nodes_want_in_one_layout_are_reordered_once_when_loaded() -> None:
@@ -137,7 +137,7 @@ def test_what_crossed_stays_as_long_as_it_is_read_on_the_other_side() -> None:
     g.output("y", y)
     g.output("z", g.binary(early, x, "add", engine="opencl:0"))
     found = lowered(g)
-    # Then nothing is written where it lies on the side that it came from, as long as somebody reads it on the other
+    # Then nothing overwrites its bytes on the source engine while a step on the other engine still reads it
     plan = found.plan
     last = max(n for n, s in enumerate(plan.steps) if isinstance(s, Step) and plan.primitives[s.primitive] == 1)
     crossing = next(s for s in plan.steps if isinstance(s, CrossEngineReorder))
@@ -186,7 +186,7 @@ def test_a_node_may_name_its_implementation() -> None:
         lowered(g)
 
 
-def test_a_node_that_is_told_where_to_run_is_not_folded_into_one_elsewhere() -> None:
+def test_a_node_with_an_engine_of_its_own_is_not_folded_into_one_elsewhere() -> None:
     g = Graph("g")
     x = g.convolution(g.input("x", (1, 32, 8, 8)), ones(32, 32, 3, 3))
     g.output("y", g.binary(x, ones(1, 32, 1, 1), "mul", engine="opencl:0"))

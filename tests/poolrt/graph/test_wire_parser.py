@@ -119,7 +119,7 @@ def places(data: Any) -> list[tuple[Any, Any]]:
 
 
 @pytest.mark.parametrize("examples", [200, pytest.param(600, marks=pytest.mark.slow)])
-def test_whatever_arrives_is_a_graph_or_a_graph_error(examples: int) -> None:
+def test_any_data_are_a_graph_or_a_graph_error(examples: int) -> None:
     @settings(max_examples=examples)
     @given(st.data(), st.sampled_from(sorted(OPERATIONS)), st.integers(1, 3))
     def damage(data: st.DataObject, name: str, faults: int) -> None:

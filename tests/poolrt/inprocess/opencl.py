@@ -64,13 +64,13 @@ def views(cache: PrimitiveProvider, on_host: bool) -> dict[str, Any]:
 def main(home: str) -> None:
     with CacheStore.connect(home=home) as store:
         cache = PrimitiveProvider(256, store, creator().create)
-        told = {
+        found = {
             "interleaved": interleaved(cache),
             "on the host": views(cache, on_host=True),
             "on the device": views(cache, on_host=False),
         }
         store.down()
-    print(json.dumps(told))
+    print(json.dumps(found))
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ def test_an_instance_is_made_once_and_found_from_then_on() -> None:
     ],
     ids=["output", "algorithm", "shape", "executor", "thread", "what"],
 )
-def test_whatever_differs_is_another_instance(other: InstanceKey) -> None:
+def test_any_difference_is_another_instance(other: InstanceKey) -> None:
     context = DeviceContext()
     first, second = object(), object()
     context.add(key(), first)
@@ -98,7 +98,7 @@ def test_executors_that_go_while_an_instance_goes_are_forgotten_too() -> None:
     added = threading.Thread(target=context.add, args=(key("b", executor="another"), "b"), daemon=True)
     added.start()
     added.join(BOUND_S)
-    # Then nothing hangs, and what is left is somebody's
+    # Then nothing hangs, and every instance that is left belongs to a thread
     assert not added.is_alive()
     assert context.statistics().instances == 1
     assert context.find(key("b", executor="another")) == "b"

@@ -77,7 +77,7 @@ def test_another_shape_makes_instances_once_and_the_first_are_found_when_it_come
         x = array(*dims)
         assert close(executor.run(x=x), network.expected(x))
         assert context.statistics().created > before
-    # Weights are brought into their layout once, whatever the shape
+    # Weights are brought into their layout once for all shapes
     weights = [key for key in context.instances() if key.what == "constant" and key.shapes == ((16, 16, 1, 1),)]
     assert len(weights) == 1
     made = context.statistics().created
@@ -182,7 +182,7 @@ def test_what_an_executor_had_is_forgotten_with_it(cache: PrimitiveProvider) -> 
     assert context.statistics().created == made
 
 
-def test_graphs_that_differ_in_one_operation_only_are_told_apart_by_their_executors(cache: PrimitiveProvider) -> None:
+def test_graphs_that_differ_in_one_operation_only_have_instances_of_their_own(cache: PrimitiveProvider) -> None:
     context, x = DeviceContext(), array(4, 6)
     functions: dict[str, Any] = {"relu": lambda a: np.maximum(a, 0), "tanh": np.tanh, "abs": np.abs}
     executors = {}
@@ -278,7 +278,7 @@ def test_a_task_may_run_the_executor_that_a_thread_runs_which_waits_for_the_task
     waited_for, results = threading.Event(), list[bool]()
 
     class Watched(ThreadsPool):
-        """Tells when somebody waits for its tasks."""
+        """Records when a thread waits for its tasks."""
 
         def wait(self) -> None:
             if not self.get_in_parallel():

@@ -26,6 +26,6 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def pool(settings: dict[str, Any]) -> Iterator[poolrt.Pool]:
-    """A pool of two workers for tests that harm nobody."""
+    """A pool of two workers for tests that leave it as it was."""
     with poolrt.Pool(workers=2, threads=1, **settings) as pool:
         yield pool

@@ -136,7 +136,7 @@ def test_messages_of_every_costly_kind_cost_little_and_leave_no_memory(server: s
     wait_until(lambda: _resident(neighbour.pid) <= before + KEPT, "the memory is returned")
 
 
-def test_a_client_has_a_bounded_number_of_slots_and_is_told_so(server: str, neighbour: _Neighbour) -> None:
+def test_a_client_has_a_bounded_number_of_slots_and_gets_an_error_beyond(server: str, neighbour: _Neighbour) -> None:
     client = connect(server)
     answer: list[Any] = []
     for request in range(SLOTS_LIMIT // NUMBERS_LIMIT + 1):

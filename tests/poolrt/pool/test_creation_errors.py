@@ -1,4 +1,4 @@
-"""Creation errors, from a compiler that is broken for real, all the way to whoever loads the graph."""
+"""Creation errors, from a compiler that is broken for real, all the way to the program that loads the graph."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_compiler_that_is_broken_is_an_error_with_its_type_message_log_and_the
     _break(shadow, package, "raise RuntimeError('this installation is broken')")
     other = relu_graph((5, 7), name="other")
     with poolrt.Pool(workers=1, threads=1, **private) as pool:
-        # Then loading what nobody has created says what is wrong
+        # Then loading a graph without entries raises the reason
         with pytest.raises(CreationFailed) as caught:
             pool.load(other)
         error = caught.value

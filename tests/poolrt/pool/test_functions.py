@@ -123,7 +123,7 @@ def test_libraries_in_workers_are_kept_to_the_quota(settings: dict[str, Any]) ->
     assert seen == ["3"] * 4
 
 
-def test_libraries_are_loaded_after_they_were_told(settings: dict[str, Any]) -> None:
+def test_libraries_are_loaded_after_they_were_named(settings: dict[str, Any]) -> None:
     def threads() -> tuple[int, int]:
         import numba
 

@@ -1,4 +1,4 @@
-"""Processes that hang instead of dying: stopped by a signal, or at one thing for too long. Nobody waits for them for ever."""
+"""Processes that hang instead of dying: stopped by a signal, or at one thing for too long. No wait for them lasts for ever."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_creations_that_take_too_long_are_an_error_that_names_primitive_and_sett
 
     def create() -> bytes:
         release.wait(2 * BOUND_S)
-        raise RuntimeError("nobody waits for this any more")
+        raise RuntimeError("no call waits for this any more")
 
     with (
         CacheStore.connect(private["redis_url"], **store_options) as store,

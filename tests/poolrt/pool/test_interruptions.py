@@ -23,7 +23,7 @@ from poolrt.errors import PoolRefused
 
 from .processes import BOUND_S, connects, relu_graph, wait_until
 
-#: In a process of its own, whose main thread is interrupted in whatever runs there.
+#: In a process of its own, whose main thread is interrupted at any moment.
 _CLIENT = """
     import faulthandler, json, sys, time
     import numpy as np
@@ -80,7 +80,7 @@ _CLIENT = """
             assert work(model) == 32
             assert model.run(x=x)["y"].sum() == 32
         except PoolClosed as error:
-            # An answer may have been lost half-way: then everyone is told, instead of waiting for it.
+            # An answer may have been lost half-way: then every wait ends with an error.
             assert "interrupted" in str(error), error
             closed += 1
             pool.close()

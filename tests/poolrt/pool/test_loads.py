@@ -51,7 +51,7 @@ def creating(fresh: dict[str, Any]) -> Iterator[poolrt.Pool]:
         yield pool
 
 
-def test_the_first_load_creates_the_next_pool_finds_files_and_the_second_load_asks_nobody(
+def test_the_first_load_creates_the_next_pool_finds_files_and_the_second_load_asks_none(
     creating: poolrt.Pool, fresh: dict[str, Any]
 ) -> None:
     shape = (3, 5)
@@ -87,21 +87,21 @@ def test_several_loads_at_once_create_each_primitive_once(creating: poolrt.Pool,
     assert all(report["total"] == 1 for report in reports)
 
 
-def test_progress_is_told_while_primitives_are_created_and_not_when_none_is(creating: poolrt.Pool) -> None:
-    told: list[tuple[int, int, list[str]]] = []
+def test_progress_is_reported_while_primitives_are_created_and_not_when_none_is(creating: poolrt.Pool) -> None:
+    reports: list[tuple[int, int, list[str]]] = []
 
     def progress(total: int, ready: int, names: list[str]) -> None:
-        told.append((total, ready, names))
+        reports.append((total, ready, names))
 
     graph, _ = _sum_graph(64, constants=1)
     creating.load(graph, progress=progress)
-    total = told[0][0]
-    assert told[0][1] == 0
-    assert told[-1][:2] == (total, total)
-    assert any("binary" in name for _, _, names in told for name in names)
-    told.clear()
+    total = reports[0][0]
+    assert reports[0][1] == 0
+    assert reports[-1][:2] == (total, total)
+    assert any("binary" in name for _, _, names in reports for name in names)
+    reports.clear()
     creating.load(graph, progress=progress)
-    assert told == []
+    assert reports == []
 
 
 def test_constants_arrive_whole_also_when_they_are_larger_than_a_batch(

@@ -144,7 +144,7 @@ def test_a_killed_clients_memory_is_given_back_and_its_work_ends_unheard(server:
         [b"\1" + b"x" * 65536] * 8 + [b"\0"],
     ],
 )
-def test_a_client_that_breaks_the_rules_loses_its_connection_and_nobody_else_notices(
+def test_a_client_that_breaks_the_rules_loses_its_connection_and_no_other_does(
     server: tuple[int, Path], frames: list[bytes]
 ) -> None:
     _, path = server
@@ -283,7 +283,7 @@ def test_so_many_questions_cost_a_client_its_connection_before_they_cost_the_ser
         assert _works(pool)
 
 
-def test_whoever_says_nothing_is_sent_away_and_no_more_clients_are_taken_than_there_is_room_for(
+def test_a_silent_client_is_disconnected_and_clients_beyond_the_limit_are_refused(
     server: tuple[int, Path],
 ) -> None:
     _, path = server
@@ -359,7 +359,7 @@ def test_a_client_of_another_version_is_sent_away(server: tuple[int, Path]) -> N
     stranger.close()
 
 
-def test_a_client_that_does_not_read_its_answers_holds_nobody_up(server: tuple[int, Path]) -> None:
+def test_a_client_that_does_not_read_its_answers_delays_no_other(server: tuple[int, Path]) -> None:
     _, path = server
     deaf = _raw(path)
     deaf.setblocking(False)
@@ -418,7 +418,7 @@ def test_a_client_of_another_user_is_disconnected_even_if_it_can_connect(server:
     assert connects(path)
 
 
-def test_where_nobody_listens_there_is_a_clear_error(tmp_path: Path) -> None:
+def test_a_path_without_a_listener_is_a_clear_error(tmp_path: Path) -> None:
     with pytest.raises(CoordinatorLost, match="no coordinator listens at"):
         poolrt.connect(tmp_path / "none.sock")
 

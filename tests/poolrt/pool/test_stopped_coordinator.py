@@ -32,7 +32,7 @@ def stoppable(settings: dict[str, Any]) -> Iterator[tuple[poolrt.Pool, poolrt.Mo
     assert set(family()) - before == set()
 
 
-def test_whoever_waits_for_a_stopped_coordinator_gets_an_error_in_time(
+def test_every_wait_for_a_stopped_coordinator_ends_with_an_error_in_time(
     stoppable: tuple[poolrt.Pool, poolrt.Model, int],
 ) -> None:
     pool, model, coordinator = stoppable
@@ -56,7 +56,7 @@ def test_whoever_waits_for_a_stopped_coordinator_gets_an_error_in_time(
 
 
 @pytest.mark.slow
-def test_whoever_sends_more_than_a_stopped_coordinator_reads_gets_it_too(
+def test_sending_more_than_a_stopped_coordinator_reads_ends_with_it_too(
     stoppable: tuple[poolrt.Pool, poolrt.Model, int],
 ) -> None:
     pool, _, coordinator = stoppable

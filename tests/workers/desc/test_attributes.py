@@ -65,5 +65,5 @@ def test_everything_that_is_known_is_taken_and_survives_a_message() -> None:
             for scratchpad in SCRATCHPAD_MODES:
                 attr = PrimitiveAttr(chain, quantised, quantised[:1], fpmath, scratchpad, True)
                 assert decode(PrimitiveAttr, encode(attr)) == attr
-    # In whatever order arguments are named
+    # Arguments may be named in any order
     assert PrimitiveAttr(scales=quantised[::-1]) == PrimitiveAttr(scales=quantised)

@@ -158,7 +158,7 @@ def test_memory_may_lie_elsewhere_before_an_asynchronous_execution_has_run(
         numbers = np.arange(4, dtype=np.float32)
         src, dst = Memory(md, engine, numbers), Memory(md, engine)
         primitive.execute(stream_on(engine, pool), {Arg.SRC: src, Arg.DST: dst})
-        # When its source is told to lie elsewhere, and nobody else has the bytes before
+        # When its source gets another address, and the bytes before have no other owner
         src.set_data_handle(dst.address)
         before = weakref.ref(numbers)
         del numbers
@@ -194,7 +194,7 @@ def test_threads_and_streams_share_a_primitive(engine: Engine, cache: PrimitiveP
                 primitive.execute(stream, args)
                 stream.wait()
                 problem.assert_right()
-        except BaseException as error:  # noqa: BLE001 - told by the test
+        except BaseException as error:  # noqa: BLE001 - reported by the test
             wrong.append(error)
 
     threads = [threading.Thread(target=compute, args=(number,)) for number in range(8)]

@@ -1,4 +1,4 @@
-"""Resources link the launches of nested primitives into those of the outer one, whatever kernels and tables are."""
+"""Resources link the launches of nested primitives into those of the outer one, with any kernels and tables."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from tests.workers.threadpools.kinds import region_loop
 
 @pytest.fixture(scope="session")
 def held_back(native: NativeRunner) -> Iterator[PooledRunner]:
-    """Return a runner with the threadpool that runs nothing before somebody waits."""
+    """Return a runner with the threadpool that runs nothing before a wait."""
     pools = EveryPool(region_loop(), random.SystemRandom().randrange(1 << 32), [HELD_BACK])
     yield PooledRunner(native, pools)
     pools.close()

@@ -102,7 +102,7 @@ def test_every_description_is_found_again_without_the_engine(engine: Engine) -> 
     assert convolution(engine, strides=[1, 1]).pd == convolution(engine).pd
 
 
-def test_zeros_of_two_signs_are_told_apart_where_they_compute_other_results(engine: Engine) -> None:
+def test_zeros_of_two_signs_have_other_keys_if_they_compute_other_results(engine: Engine) -> None:
     md = MemoryDesc((2, 16), "f32")
     first = Eltwise.PrimitiveDesc(engine, md, md, "linear", 0.0)
     second = Eltwise.PrimitiveDesc(engine, md, md, "linear", -0.0)
@@ -130,7 +130,7 @@ def test_an_argument_that_only_compares_equal_to_a_known_one_is_refused(engine: 
         Eltwise.PrimitiveDesc(engine, md, md, "linear", True)
 
 
-def test_attributes_that_only_compare_equal_are_told_apart(engine: Engine) -> None:
+def test_attributes_that_only_compare_equal_differ_in_the_key(engine: Engine) -> None:
     md = MemoryDesc((2, 16), "f32")
     keys = []
     for slope in (0.0, -0.0, 0.0):
@@ -160,7 +160,7 @@ def test_a_name_is_not_taken_for_a_value(engine: Engine) -> None:
 
 
 def described(op: OpDesc, engine: Engine) -> PrimitiveDesc:
-    """Return a primitive descriptor of an operation as it is, whoever may implement it."""
+    """Return a primitive descriptor of an operation as it is, of any implementation."""
 
     class Anything:
         name, engine_kind, general = "anything", "cpu", True
@@ -277,7 +277,7 @@ def test_a_hint_of_something_else_is_refused(engine: Engine, other: str) -> None
         take_hint(backward, described(op, engine))
 
 
-def test_what_nobody_implements_is_refused_with_every_reason(engine: Engine) -> None:
+def test_a_descriptor_without_an_implementation_is_refused_with_every_reason(engine: Engine) -> None:
     message = r"native:nest: post-ops .*; native:cross_engine: .*; ref:reorder: .* broadcast"
     attr = PrimitiveAttr((PostOp("binary", "add", src1=MemoryDesc((7,), "f32")),))
     with pytest.raises(UnsupportedPrimitive, match=message):

@@ -114,7 +114,7 @@ def test_sending_file_descriptors_to_a_peer_that_does_not_read_never_blocks(ends
     assert left.queued
 
 
-def test_file_descriptors_that_nobody_asked_for_are_closed() -> None:
+def test_unexpected_file_descriptors_are_closed() -> None:
     a, b = pair()
     left, right = Channel(a), Channel(b)
     read, write = os.pipe()

@@ -25,7 +25,7 @@ from poolrt.workers.ipc.protocol import Kind, check_message
         [11],
     ],
 )
-def test_a_message_as_it_should_be_is_told_by_its_kind(message: list[Any]) -> None:
+def test_a_well_formed_message_is_of_its_kind(message: list[Any]) -> None:
     assert check_message(message) is Kind(message[0])
 
 
@@ -55,7 +55,7 @@ def test_a_message_that_is_not_as_it_should_be_is_refused_with_the_reason(messag
 
 
 @given(st.lists(st.integers() | st.text() | st.binary() | st.lists(st.integers()) | st.none(), min_size=1))
-def test_whatever_arrives_is_a_kind_or_a_malformed_message(message: list[Any]) -> None:
+def test_any_message_is_a_kind_or_malformed(message: list[Any]) -> None:
     try:
         assert isinstance(check_message(message), Kind)
     except MalformedMessage:

@@ -1,6 +1,6 @@
 """Many threads that ask a primitive cache at once, for programs of a test's own or of an engine.
 
-`python -m tests.workers.primitives.crowd KIND HOME` does so in a process of its own and prints what they were told.
+`python -m tests.workers.primitives.crowd KIND HOME` does so in a process of its own and prints their answers.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Described:
 
 
 class _Counted(SharedFuture[CachedPrimitive]):
-    """A future that lets go of a semaphore when somebody begins to wait for it."""
+    """A future that lets go of a semaphore when a thread begins to wait for it."""
 
     __slots__ = ("_asked", "_of")
 
@@ -125,7 +125,7 @@ class Counting(PrimitiveProvider):
 
 
 def all_at_once(cache: PrimitiveProvider, pd: PrimitiveDesc) -> tuple[list[str], list[Exception]]:
-    """Let many threads ask for a primitive; return the sources they were told, and the errors they got."""
+    """Let many threads ask for a primitive; return the sources that it named, and its errors."""
     sources: list[str] = []
     errors: list[Exception] = []
 
@@ -157,9 +157,9 @@ def main(kind: str, home: str) -> None:
         )
         own = replace(pd, implementation=flawed)
         none, failures = all_at_once(cache, own)
-        told = [(e.type, e.message, e.log) for e in failures if isinstance(e, CreationFailed)]
+        raised = [(e.type, e.message, e.log) for e in failures if isinstance(e, CreationFailed)]
         again = [cache.fetch(own)[1] for _ in range(2)]
-    found = {"sources": sources, "none": none, "failures": len(told), "different": len(set(told)), "again": again}
+    found = {"sources": sources, "none": none, "failures": len(raised), "different": len(set(raised)), "again": again}
     print(json.dumps({**found, "attempts": flawed.times}))
 
 

@@ -61,7 +61,7 @@ def side_by_side(pd: PrimitiveDescIface, primitive: Primitive) -> list[str]:
             stream = Stream(pd.engine) if number % 2 else shared
             problem = Problem(pd, number + 1)
             wrong.extend(f"thread {number}" for _ in range(10) if not problem.computes(primitive, stream))
-        except Exception as error:  # noqa: BLE001 - told by the test
+        except Exception as error:  # noqa: BLE001 - reported by the test
             wrong.append(repr(error))
 
     threads = [threading.Thread(target=compute, args=(number,)) for number in range(6)]
@@ -73,7 +73,7 @@ def side_by_side(pd: PrimitiveDescIface, primitive: Primitive) -> list[str]:
 
 
 def let_go(pd: PrimitiveDescIface, primitive: Primitive) -> bool:
-    """Enqueue on memories that nobody else has, and wait; return whether the stream has let them go only then."""
+    """Enqueue on memories that only the stream refers to, and wait; return whether it has released them only then."""
     stream, problem = Stream(pd.engine), Problem(pd, 1)
     primitive.execute(stream, problem.args)
     kept = weakref.ref(problem.args[Arg.SRC])

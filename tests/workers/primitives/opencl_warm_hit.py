@@ -1,7 +1,7 @@
 """A worker's way from bytes to a running OpenCL kernel: `python -m tests.workers.primitives.opencl_warm_hit HOME [block]`.
 
 Gets one kernel from the store of a home folder, or creates it, runs it, checks the result, and prints where it came from.
-With `block` nobody can import or use a pickle, from before the store is opened. The drivers' wrapper, and NumPy, which
+With `block` no code can import or use a pickle, from before the store is opened. The drivers' wrapper, and NumPy, which
 it needs, import pickle themselves; they do so before, and what they have imported fails when it is called.
 """
 
@@ -45,7 +45,7 @@ def main(home: str, engine: OpenClEngine) -> None:
 
 
 def block() -> None:
-    """Make every import of a pickle an error, and every call of a function or class that somebody has of one."""
+    """Make every import of a pickle an error, and every call of a function or class that is imported from one."""
     pickles = [sys.modules[name] for name in BLOCKED if name in sys.modules]
     theirs = {id(value) for pickle in pickles for value in vars(pickle).values() if _works(value)}
     for module in list(sys.modules.values()):

@@ -44,7 +44,7 @@ NUMBERS = iter(range(1 << 30))
 
 
 def described(describe: Callable[[int], Program]) -> tuple[PrimitiveDesc, Described]:
-    """Return a primitive descriptor that nobody has asked for yet, and its implementation."""
+    """Return a primitive descriptor of which no primitive exists yet, and its implementation."""
     implementation = Described(f"test:{next(NUMBERS)}", describe)
     md = MemoryDesc((25,), "f32")
     return PrimitiveDesc(Eltwise(md, md, "relu"), PrimitiveAttr(), cpu_target(), implementation), implementation
@@ -274,12 +274,12 @@ def test_threads_of_several_processes_have_one_creation_of_an_engine(
             process.kill()
             process.communicate(timeout=BOUND_S)
         CacheStore.connect(home=str(tmp_path)).down()
-    sources = [source for told in found for source in told["sources"]]
+    sources = [source for report in found for source in report["sources"]]
     assert (len(sources), sources.count("created")) == (processes * THREADS, 1)
-    # And the compiler's error comes to all threads of a process; whoever asks next tries again
-    for told in found:
-        assert (told["none"], told["failures"], told["different"]) == ([], THREADS, 1)
-        assert (told["again"], told["attempts"]) == (["created", "memory"], 2)
+    # And the compiler's error comes to all threads of a process; the next request tries again
+    for report in found:
+        assert (report["none"], report["failures"], report["different"]) == ([], THREADS, 1)
+        assert (report["again"], report["attempts"]) == (["created", "memory"], 2)
 
 
 def test_primitives_of_all_engines_share_one_capacity(device: str, tmp_path: Path) -> None:
@@ -312,12 +312,12 @@ def test_an_interrupted_creator_is_replaced_by_one_that_waits(policy: Policy, st
         return SOUND
 
     pd, implementation = described(interrupted)
-    told: list[str] = []
+    sources: list[str] = []
     ends: list[BaseException] = []
 
     def ask() -> None:
         try:
-            told.append(cache.fetch(pd, BOUND_S)[1])
+            sources.append(cache.fetch(pd, BOUND_S)[1])
         except BaseException as end:  # noqa: BLE001 - the interruption itself
             ends.append(end)
 
@@ -327,7 +327,7 @@ def test_an_interrupted_creator_is_replaced_by_one_that_waits(policy: Policy, st
     for thread in threads:
         thread.join(BOUND_S)
     assert [type(end) for end in ends] == [KeyboardInterrupt]
-    assert told == ["created"]
+    assert sources == ["created"]
     assert implementation.times == 2
 
 

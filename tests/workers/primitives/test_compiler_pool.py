@@ -164,7 +164,7 @@ def test_waiting_for_a_free_compiler_is_bounded(compilers: CompilerPool, monkeyp
     assert programs() == []
 
 
-def test_whoever_asks_imports_no_compiler_and_leaves_none_behind(tmp_path: Path) -> None:
+def test_a_process_that_asks_imports_no_compiler_and_leaves_none_behind(tmp_path: Path) -> None:
     code = """
         import json, os, sys
         from contextlib import suppress

@@ -92,7 +92,7 @@ def test_a_list_of_something_else_is_refused(name: str, value: Any) -> None:
 
 
 @pytest.mark.parametrize("value", [-1, 1 << 48, 1.0, True, None, "1"])
-def test_a_scratchpad_that_nobody_has_is_refused(value: Any) -> None:
+def test_a_malformed_size_of_the_scratchpad_is_refused(value: Any) -> None:
     with pytest.raises(MalformedEntry):
         parse_entry(changed(scratchpad=value))
 

@@ -17,7 +17,7 @@ from tests.workers.own_process import python
 from tests.workers.threadpools.kinds import OwnPool
 
 
-def test_a_stream_computes_on_the_calling_thread_unless_it_is_told_otherwise() -> None:
+def test_a_stream_computes_on_the_calling_thread_by_default() -> None:
     stream = Stream(Engine("cpu"))
     assert isinstance(stream.pool, SequentialPool)
     assert stream.attr.get_threadpool() is None

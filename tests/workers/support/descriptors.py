@@ -52,7 +52,7 @@ WINDOWS: Final = (
     (Channels(1, 2, 16, 32), Window((6, 7), (3, 2), (2, 1), (0, 1), (1, 0), (2, 1))),
     (Channels(2, 17, 1, 1), Window((6, 7), (3, 2), (1, 1), (1, 2), (2, 0), (0, 3))),
 )
-#: Counts of elements that averages divide by are powers of two: whatever the order, gradients of integers are exact.
+#: Counts of elements that averages divide by are powers of two: gradients of integers are exact in any order.
 POOLED: Final = (
     ("max", 2, 19, Window((7, 6), (3, 2), (2, 1), (1, 0), (2, 0), (0, 1))),
     ("avg_include_padding", 1, 17, Window((5, 6), (2, 2), (1, 2), (0, 1), (1, 0), (0, 1))),

@@ -1,4 +1,4 @@
-"""Runs primitives of a CPU on the threadpools too: whatever computes them, the bytes are the same."""
+"""Runs primitives of a CPU on the threadpools too: the bytes are the same on each."""
 
 from __future__ import annotations
 

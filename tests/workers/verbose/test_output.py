@@ -1,4 +1,4 @@
-"""Verbose lines: one for each creation and execution, whatever it runs on; none, and nothing imported, when off."""
+"""Verbose lines: one for each creation and execution on any engine; none, and nothing imported, when off."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_lines_of_many_threads_that_execute_in_tasks_of_the_pool_neither_mix_nor
 
 
 @pytest.mark.parametrize("kind", POOLS)
-def test_whoever_sets_the_level_in_mid_run_changes_what_is_executed_from_then_on(
+def test_a_level_set_in_mid_run_holds_for_later_executions(
     kind: str, store: CacheStore, clocked_loop: list[NativeKernel], read_lines: ReadLines
 ) -> None:
     problem, enough = relu(store), threading.Event()

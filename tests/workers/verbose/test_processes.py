@@ -153,7 +153,7 @@ def test_each_line_is_written_by_itself_the_first_of_a_process_too(home: Path) -
     assert run(code, "cpu", home)[0] == "[1, 1]\n"
 
 
-def test_lines_that_nobody_can_read_are_counted_and_harm_no_execution(home: Path) -> None:
+def test_lines_without_a_reader_are_counted_and_harm_no_execution(home: Path) -> None:
     closed = "read, write = os.pipe(); os.dup2(write, 2); os.close(write); os.close(read);"
     code = (
         closed

@@ -74,7 +74,7 @@ def test_pooling_and_inner_product_tell_their_problem_and_its_parameters() -> No
     assert fields(product)[-1] == "mb2ic3ih4iw5oc7"
 
 
-def test_padding_strides_and_all_attributes_are_told() -> None:
+def test_padding_strides_and_all_attributes_are_in_the_line() -> None:
     src = MemoryDesc((2, 6), "f32", (8, 1))
     attr = PrimitiveAttr(
         (PostOp.accumulate(0.5),), (Quantisation(Arg.SRC, 0), Quantisation(Arg.WEIGHTS, 1, (1.0,) * 3)),

@@ -1,8 +1,8 @@
 """Times in verbose lines, against the pool's own: ten seconds of executions, asynchronous and nested, add up.
 
 A watched pool takes, by the same clock, the time of each region of the primitive, the least that a line may tell, and of
-all that an execution submits, the most. However busy the machine is, that holds to the digit: whoever is put aside between
-two stamps is so for all that lie around them.
+all that an execution submits, the most. However busy the machine is, that holds to the digit: a thread that loses its
+processor between two stamps loses it between all stamps around these, too.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ def test_times_of_ten_seconds_on_one_thread_add_up_to_the_time_that_passed(
 
 
 @pytest.mark.parametrize("kind", ASYNCHRONOUS)
-def test_an_execution_that_waits_for_its_turn_is_not_told_to_take_longer(
+def test_waiting_for_other_executions_is_not_part_of_the_time(
     kind: str, store: CacheStore, clocked_loop: list[NativeKernel], read_lines: ReadLines
 ) -> None:
     # Given executions that wait in a pool

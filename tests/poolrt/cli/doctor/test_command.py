@@ -20,7 +20,7 @@ def _doctor(home: Path, *words: str, **environ: str) -> subprocess.CompletedProc
 
 @pytest.fixture(scope="module")
 def healthy(tmp_path_factory: pytest.TempPathFactory) -> subprocess.CompletedProcess[str]:
-    """The checks of a healthy machine where somebody misspelt the name of a variable."""
+    """The checks of a healthy machine on which the name of a variable is misspelt."""
     return _doctor(tmp_path_factory.mktemp("doctor") / "home", "--json", POOLRT_WROKERS="2")
 
 

@@ -248,7 +248,7 @@ def test_a_cast_to_an_unknown_type_is_unsupported() -> None:
         load_onnx(model_of("Cast", {"x": (2,)}, to=4711))
 
 
-def test_messages_are_one_line_whatever_names_a_model_has() -> None:
+def test_messages_are_one_line_with_any_names_in_a_model() -> None:
     for name in ("a\nb\x1b[2J", "n" * 100_000):
         made = model_of("Relu", {"x": (2,)})
         made.graph.node[0].name = made.graph.node[0].op_type = name

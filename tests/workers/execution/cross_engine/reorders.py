@@ -149,7 +149,7 @@ def side_by_side(cpu: Engine, gpu: Engine, cache: PrimitiveProvider) -> list[str
                 stream.wait()
                 if not (dst.numpy() == 10 * number + turn).all():
                     wrong.append(f"thread {number}")
-        except Exception as error:  # noqa: BLE001 - told by the test
+        except Exception as error:  # noqa: BLE001 - reported by the test
             wrong.append(repr(error))
 
     threads = [threading.Thread(target=send, args=(number,)) for number in range(6)]

@@ -1,4 +1,4 @@
-"""On which streams reorders between engines are executed, and that nobody waits who executes: parts of `crossing`."""
+"""On which streams reorders between engines are executed, and that `execute` never waits: parts of `crossing`."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Crossings:
         return memory
 
     def go(self, stream: Stream, number: float, src_block: Any = None, dst_block: Any = None) -> Memory:
-        """Send numbers there and back; nobody but the stream has what they come through."""
+        """Send numbers there and back; only the stream refers to the memories on the way."""
         middle, dst = Memory(BLOCKED, self.gpu), Memory(PLAIN, self.cpu, dst_block)
         self.there.execute(stream, {Arg.SRC: self.source(number, src_block), Arg.DST: middle})
         self.back.execute(stream, {Arg.SRC: middle, Arg.DST: dst})
@@ -123,7 +123,7 @@ def pools(crossings: Crossings) -> list[str]:
 def _rounds(crossings: Crossings, pool: ThreadpoolInterface, freed: FreedMemory) -> bool:
     found = []
     for number in range(6):
-        # Nobody but the pool keeps stream, source and what lies between
+        # Only the pool refers to stream, source and the memories between
         stream = on_cpu(crossings.cpu, pool)
         found.append(crossings.go(stream, number, freed.take(PLAIN.nbytes), freed.take(PLAIN.nbytes)))
         if not pool.get_flags() & pool.ASYNCHRONOUS and not holds(found[-1], number):
@@ -146,7 +146,7 @@ def _nested(crossings: Crossings, pool: ThreadpoolInterface) -> bool:
 
 
 def held_back(crossings: Crossings) -> list[bool]:
-    """Return whether the destination is untouched before somebody waits, and right after that."""
+    """Return whether the destination is untouched before a wait, and right after that."""
     with CheckingPool(2) as pool:
         pool.hold_back()
         stream = on_cpu(crossings.cpu, pool)

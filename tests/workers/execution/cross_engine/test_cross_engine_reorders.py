@@ -1,6 +1,6 @@
-"""Reorders between engines: to a device, back, and to another one; found again whatever engines are asked with.
+"""Reorders between engines: to a device, back, and to another one; found again with any engine objects.
 
-Who executes one waits for nothing, on streams of devices and on those of threadpools.
+`execute` never waits, on streams of devices and on those of threadpools.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def test_tensors_are_reordered_from_engine_to_engine(device: str, parts: int, tm
     assert found["side by side"] == [[], []]
     # The key knows no engine, and no engine is kept
     assert found["again"] == ["created", [True, True, True], "memory", [True, True, True], 1]
-    # Both engines are told, the scratchpad's, and that streams are the device's
+    # A query returns both engines, the scratchpad's, and that streams are the device's
     assert found["queries"] == {
         f"{kind} {name}": [True, name.partition(":")[0].replace("native", "cpu"), True, True]
         for kind in ("cpu", "opencl")
@@ -79,12 +79,12 @@ def test_tensors_are_reordered_from_engine_to_engine(device: str, parts: int, tm
 def assert_streams(found: dict[str, Any]) -> None:
     # Every threadpool, in order with what came before, from its tasks too
     assert found["pools"] == [f"{kind} {threads}" for kind in KINDS for threads in (1, 2)]
-    # Nothing is written before somebody waits, or before the device's stream is free; all is right then
+    # Nothing is written before a wait, or before the device's stream is free; all is right then
     assert found["held back"] == [True, True]
     assert found["held up"] == [[True] * 5] * 2
     # Streams that are let go of come to an end
     assert found["mixed"] == [True] * 4
-    # Failures are raised by whoever waits, or at once by a synchronous pool
+    # Failures are raised by the wait, or at once by a synchronous pool
     assert found["failures"] == [
         "wait: native:cross_engine", "execute: native:cross_engine", "wait: native:cross_engine", "wait: opencl:cross_engine",
     ]  # fmt: skip

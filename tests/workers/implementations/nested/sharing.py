@@ -106,8 +106,8 @@ def nested_of(op: OpDesc, attr: PrimitiveAttr, target: Target) -> PrimitiveDesc:
     return next(pd for pd in primitive_descs(op, attr, target) if pd.impl_name() == "nested:matmul")
 
 
-def told_of(op: OpDesc, engine: Engine, store: CacheStore) -> dict[str, object]:
-    """Create a primitive after those nested in it, compute with it, and return what is to be told."""
+def report_of(op: OpDesc, engine: Engine, store: CacheStore) -> dict[str, object]:
+    """Create a primitive after those nested in it, compute with it, and return facts of all that."""
 
     def creations() -> int:
         return int(store.stats()["creations"])
@@ -174,7 +174,7 @@ def side_by_side(pd: PrimitiveDesc, primitive: Primitive, engine: Engine) -> lis
             meeting.wait()
             for _ in range(TIMES):
                 wrong.extend(f"thread {number}" for stream in streams if not problem.computes(primitive, stream))
-        except Exception as error:  # noqa: BLE001 - told by the test
+        except Exception as error:  # noqa: BLE001 - reported by the test
             wrong.append(repr(error))
 
     threads = [threading.Thread(target=compute, args=(number,)) for number in range(THREADS)]
@@ -217,7 +217,7 @@ def main(kind: str, home: str, name: str) -> None:
     """Tell of every operation, and of a failure; ``name`` is new to the store."""
     engine = Engine(kind)
     with CacheStore.connect(home=home) as store:
-        found: dict[str, object] = {each: told_of(op, engine, store) for each, op in OPERATIONS.items()}
+        found: dict[str, object] = {each: report_of(op, engine, store) for each, op in OPERATIONS.items()}
         found["failing"] = failing(engine, store, name)
     print(json.dumps(found))
 

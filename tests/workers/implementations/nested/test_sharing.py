@@ -36,16 +36,16 @@ def test_nested_primitives_are_cached_realized_and_executed_like_others(
         failing = found.pop("failing")
         assert "no_such_kernel" in failing["said"]
         assert (failing["left"], failing["again"], failing["right"]) == ([True, True], ["created", "memory"], True)
-        for name, told in found.items():
-            assert "matmul" in told["kinds"], name
+        for name, report in found.items():
+            assert "matmul" in report["kinds"], name
             # What is nested was there before: the outer one is created alone, for each mode of scratch memory
-            assert (told["created"], told["source"]) == ([len(told["kinds"]), 1, 1], "created"), name
-            assert all(told["shared"]), name
-            assert told["resources"], name
-            assert told["right"], name
-            assert told["covers"], name
-            assert told["user"] == [True, True, True], name
-            assert told["wrong"] == [], name
+            assert (report["created"], report["source"]) == ([len(report["kinds"]), 1, 1], "created"), name
+            assert all(report["shared"]), name
+            assert report["resources"], name
+            assert report["right"], name
+            assert report["covers"], name
+            assert report["user"] == [True, True, True], name
+            assert report["wrong"] == [], name
         # A new process creates nothing
         again = run(kind, tmp_path, "second")
         assert [again[name]["created"] for name in found] == [[0, 0, 0]] * len(found)

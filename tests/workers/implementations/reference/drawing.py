@@ -38,7 +38,7 @@ _LETTERS: Final = "abcdefghijkl"
 
 
 def examples(count: int) -> settings:
-    """Return the settings of a test on ``count`` drawn problems, others in each run; one that fails is told in full."""
+    """Return the settings of a test on ``count`` drawn problems, others in each run; one that fails is printed in full."""
     shared = [HealthCheck.function_scoped_fixture]
     return settings(max_examples=count, deadline=None, database=None, suppress_health_check=shared)
 
@@ -174,5 +174,5 @@ def check(
     for arg, want in wanted.items():
         dtype = memories[arg].dtype
         limit = LAST_PLACE.get(dtype, 0.0) if threshold is None else threshold
-        told, doubt = f"{op} {attr} argument {int(arg)}", DOUBT.get(op.kind, 0.0)
-        assert_close(got[arg], want, dtype, limit, told, doubt=doubt)
+        case, doubt = f"{op} {attr} argument {int(arg)}", DOUBT.get(op.kind, 0.0)
+        assert_close(got[arg], want, dtype, limit, case, doubt=doubt)

@@ -123,7 +123,7 @@ def test_a_kernel_may_call_the_math_library() -> None:
 
 
 def test_a_last_argument_is_the_place_of_all_that_follow() -> None:
-    """A kernel adds up as many numbers as it is told of."""
+    """A kernel adds up as many numbers as its argument says."""
 
     def add(begin: int, end: int, dst: int, count: int, numbers: object) -> None:
         total = 0

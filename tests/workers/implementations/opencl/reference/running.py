@@ -26,7 +26,7 @@ class Running:
         self._engine = OpenClEngine(threads=2)
 
     def answer(self, request: Any) -> Any:
-        """Run the last of some entries on a file with all arguments, told by (number, bytes).
+        """Run the last of some entries on a file with all arguments, each as (number, bytes).
 
         Each entry comes with the numbers of those that are nested in it. Return how many kernels were compiled.
         The file is written anew. Raises AssertionError where memory behind an argument or the scratchpad was written.
