@@ -1,6 +1,7 @@
 """What one client's costly messages cost another: the 99th percentile of its runs while they come, and without them.
 
-Each kind of message is sent by a process of its own, a thousand times or for some seconds. The two times alternate.
+Each kind of message is sent by a process of its own, a thousand times or for some seconds. The two times alternate. For
+comparison, the same beside processes that send nothing and only compute: that much is the system's scheduler.
 """
 
 from __future__ import annotations
@@ -64,25 +65,39 @@ def attacked(neighbour: Neighbour, path: str, kind: str, seconds: float) -> tupl
     """Return the 99th percentile of runs while messages of a kind come, in seconds, and the number of messages."""
     done, sent = threading.Event(), [0]
     command = [sys.executable, "-m", "tests.poolrt.pool.attacks", path, kind, str(COUNT), str(seconds)]
+    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, cwd=root, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True) as attacker:
+        attacker.stdout.readline()  # it has started, which takes a processor
 
-    def attack() -> None:
-        try:
-            root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-            sent[0] = int(subprocess.run(command, cwd=root, check=True, capture_output=True, text=True).stdout)
-        finally:
-            done.set()
+        def attack() -> None:
+            try:
+                sent[0] = int(attacker.communicate("\n")[0].split()[0])
+            finally:
+                done.set()
 
-    thread = threading.Thread(target=attack)
-    thread.start()
-    times = neighbour.times_until(done)
-    thread.join()
+        thread = threading.Thread(target=attack)
+        thread.start()
+        times = neighbour.times_until(done)
+        thread.join()
     return p99(times), sent[0]
+
+
+def beside_computing(neighbour: Neighbour, count: int, seconds: float) -> float:
+    """Return the 99th percentile of runs beside so many processes that compute, in seconds."""
+    others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    try:
+        return alone(neighbour, seconds)
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
 
 
 def main() -> None:
     """Print and record the ratio for each kind."""
     chosen = arguments(__doc__, tuple(KINDS))
-    rounds, seconds = sized((3, 10.0), (1, 0.5))
+    seconds = sized(20.0, 0.5)
     lines = []
     with tempfile.TemporaryDirectory(prefix="poolrt-messages-") as folder:
         path = os.path.join(folder, "poolrt.sock")
@@ -95,10 +110,15 @@ def main() -> None:
                 time.sleep(0.05)
             neighbour = Neighbour(path)
             with neighbour.pool:
+                for count in (1, 2):
+                    quiet, busy = alone(neighbour, seconds / 4), beside_computing(neighbour, count, seconds / 4)
+                    line = f"for comparison: {quiet * 1e3:.2f} ms alone, {busy * 1e3:.2f} ms beside {count} processes"
+                    lines.append(f"{line} that compute: ratio {busy / quiet:.2f}")
                 for kind in chosen:
-                    pairs = [(alone(neighbour, 1.0), *attacked(neighbour, path, kind, seconds)) for _ in range(rounds)]
-                    quiet, busy, sent = (statistics.median(values) for values in zip(*pairs, strict=True))
-                    line = f"{kind}: {quiet * 1e3:.2f} ms alone, {busy * 1e3:.2f} ms beside {sent:.0f} messages"
+                    before = alone(neighbour, seconds / 8)
+                    busy, sent = attacked(neighbour, path, kind, seconds)
+                    quiet = (before + alone(neighbour, seconds / 8)) / 2
+                    line = f"{kind}: {quiet * 1e3:.2f} ms alone, {busy * 1e3:.2f} ms beside {sent} messages"
                     lines.append(f"{line}: ratio {busy / quiet:.2f} (goal: at most {GOAL:g})")
         finally:
             server.terminate()

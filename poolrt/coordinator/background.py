@@ -3,27 +3,35 @@
 from __future__ import annotations
 
 import gc
+import hashlib
 import os
 import queue
 import sys
 import threading
 import time
 import traceback
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from poolrt.cachestore.errors import StoreError
+from poolrt.cachestore.lru import Lru
 from poolrt.errors import GraphRefused, PoolError
 from poolrt.workers.desc.codec import decode, pack
+from poolrt.workers.ipc.bounded_decoding import Payload
 from poolrt.workers.verbose.output import LEVELS
 
+from .fair_queue import FairQueue
 from .instructions import CollectStatistics, Forget, LookUp, Lower, LoweredGraph, PrimitiveToLoad, TrimMemory
+from .peers import Owner
 from .placement import creation_cost
 
 if TYPE_CHECKING:
     from poolrt.cachestore import CacheStore, Key
-    from poolrt.workers.engines.target import Target
+
+T = TypeVar("T")
 
 #: The outcome of a task: the name of the state machine's handler, and its arguments.
 Outcome: TypeAlias = tuple[str, tuple[Any, ...]]
@@ -32,21 +40,55 @@ Task: TypeAlias = Lower | LookUp | Forget | CollectStatistics | TrimMemory
 _STOP_S: Final = 0.7
 #: Characters of an error about a graph: it may quote a text of the graph.
 _TEXT: Final = 2000
+#: After a graph was refused, its process waits this many times as long as that took until another of its graphs is lowered,
+#: and at most `_DELAY_S` seconds: a client that repeats a mistake costs the others half a percent of a processor.
+_DELAY_FACTOR: Final = 200
+_DELAY_S: Final = 10.0
+#: Lowered graphs that are kept for the next load of the same graph, and bytes of their plans and, roughly, primitives.
+_KEPT_GRAPHS: Final = 64
+_KEPT_BYTES: Final = 16 * 1024 * 1024
+_PRIMITIVE_BYTES: Final = 2048
+
+
+class _Lowered(NamedTuple):
+    """A lowered graph, and the keys of its primitives."""
+
+    graph: LoweredGraph
+    keys: tuple[Key, ...]
+
+    def nbytes(self) -> int:
+        """Return how much memory it takes, roughly, in bytes."""
+        return len(self.graph.plan) + _PRIMITIVE_BYTES * len(self.keys)
 
 
 class BackgroundThread:
-    """Runs tasks in order and keeps their outcomes for `take`; ``store_options`` are `CacheStore.connect`'s.
+    """Runs tasks and keeps their outcomes for `take`; ``store_options`` are `CacheStore.connect`'s.
 
     Graphs are lowered for workers of ``threads`` threads, and for no later ISA level than ``max_isa``. `fileno` is
     readable while there are outcomes. At a ``verbose`` level that prints executions, plans contain their texts.
+
+    ``is_beside_others`` returns whether clients of other owners are active: the thread asks it.
+
+    Short tasks come first. Clients take turns at lowering, and a graph that was lowered a while ago is not lowered again.
     """
 
-    def __init__(self, store_options: Mapping[str, Any], max_isa: str | None, threads: int, verbose: str = "0") -> None:
+    def __init__(
+        self,
+        store_options: Mapping[str, Any],
+        max_isa: str | None,
+        threads: int,
+        verbose: str = "0",
+        is_beside_others: Callable[[Owner], bool] = lambda owner: False,
+    ) -> None:
         self._store_options = dict(store_options)
         self._max_isa = max_isa
         self._threads = threads
         self._with_texts = LEVELS[verbose].executes
-        self._tasks: queue.SimpleQueue[Task | None] = queue.SimpleQueue()
+        self._is_beside_others = is_beside_others
+        self._changed = threading.Condition()
+        self._short_tasks: deque[LookUp | Forget | CollectStatistics | TrimMemory] = deque()
+        self._graphs = FairQueue[Owner, Lower]()
+        self._lowered = Lru[bytes, _Lowered](_KEPT_GRAPHS, _KEPT_BYTES, weigh=_Lowered.nbytes)
         self._outcomes: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
         self._event = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._store: CacheStore | None = None
@@ -60,9 +102,14 @@ class BackgroundThread:
         """Return the descriptor to watch for outcomes."""
         return self._event
 
-    def submit(self, task: Task) -> None:
-        """Queue a task."""
-        self._tasks.put(task)
+    def submit(self, task: Task, owner: Owner = (0, 0)) -> None:
+        """Queue a task; all clients of an ``owner`` have one turn."""
+        with self._changed:
+            if isinstance(task, Lower):
+                self._graphs.put(owner, task)
+            else:
+                self._short_tasks.append(task)
+            self._changed.notify()
 
     def take(self) -> list[Outcome]:
         """Return the outcomes so far."""
@@ -82,8 +129,9 @@ class BackgroundThread:
     def stop(self) -> None:
         """Stop the thread after the current task, without waiting."""
         if not self._until:
-            self._until = time.monotonic() + _STOP_S
-            self._tasks.put(None)
+            with self._changed:
+                self._until = time.monotonic() + _STOP_S
+                self._changed.notify()
 
     def close(self) -> None:
         """Stop the thread and wait for it, at most until `_STOP_S` seconds after the first `stop`."""
@@ -99,42 +147,79 @@ class BackgroundThread:
             prepare("cpu")  # while there is no task yet
         except Exception as error:  # noqa: BLE001 - this thread must go on; the first load raises the same error
             print(f"poolrt: cannot prepare for lowering: {type(error).__name__}: {error}", file=sys.stderr)
-        while (task := self._tasks.get()) is not None and not self._until:
-            if isinstance(task, Forget):
-                self._keys.pop(task.load, None)
-                continue
-            if isinstance(task, TrimMemory):
-                _trim_memory()
-                continue
-            self._outcomes.put(self._outcome(task))
-            os.eventfd_write(self._event, 1)
+        while (found := self._next()) is not None:
+            self._do(*found)
+            del found  # it refers to a graph
         if self._store is not None:
             self._store.close()
 
-    def _outcome(self, task: Lower | LookUp | CollectStatistics) -> Outcome:
+    def _do(self, owner: Owner, task: Task) -> None:
+        if isinstance(task, Forget):
+            self._keys.pop(task.load, None)
+        elif isinstance(task, TrimMemory):
+            _trim_memory()
+        elif isinstance(task, CollectStatistics):
+            self._collect_statistics(task)
+        elif isinstance(task, LookUp):
+            self._put("on_looked_up", task.load, self._attempt(partial(self._look_up, task)))
+        else:
+            begin = time.thread_time()
+            lowered = self._attempt(partial(self._lower, task))
+            if isinstance(lowered, GraphRefused) and self._is_beside_others(owner):
+                pause = min(_DELAY_S, _DELAY_FACTOR * (time.thread_time() - begin))
+                self._graphs.delay(owner, time.monotonic() + pause)
+            self._put("on_lowered", task.load, lowered)
+
+    def _next(self) -> tuple[Owner, Task] | None:
+        """Wait for a task; return it and its owner, None after `stop`."""
+        with self._changed:
+            while not self._until:
+                if self._short_tasks:
+                    return (0, 0), self._short_tasks.popleft()
+                now = time.monotonic()
+                found = self._graphs.take(now)
+                if found is not None:
+                    return found
+                until = self._graphs.next_time()
+                self._changed.wait(None if until is None else until - now)
+        return None
+
+    def _put(self, handler: str, load: int, found: object) -> None:
+        """Keep the outcome of a load's task; ``handler`` takes it unless it is an error."""
+        self._keep("on_load_failed" if isinstance(found, PoolError) else handler, load, found)
+
+    def _keep(self, handler: str, *arguments: object) -> None:
+        self._outcomes.put((handler, arguments))
+        os.eventfd_write(self._event, 1)
+
+    def _attempt(self, action: Callable[[], T]) -> T | PoolError:
+        """Return the result of an action, or its error for the client that it belongs to."""
         try:
-            if isinstance(task, Lower):
-                return "on_lowered", (task.load, self._lower(task))
-            if isinstance(task, LookUp):
-                return "on_looked_up", (task.load, self._look_up(task))
-            facts = {"pid": os.getpid(), **_resident(task.facts)}
-            return "on_statistics", (task.peer, task.request, {**facts, "cache": dict(self._opened().stats())})
+            return action()
         except PoolError as error:
             failed = error
         except (StoreError, OSError) as error:
             failed = PoolError(f"the cache cannot be used: {error}")
-        except Exception as error:  # noqa: BLE001 - the error belongs to one load, whose client gets it
+        except Exception as error:  # noqa: BLE001 - the error belongs to one client, which gets it
             traceback.print_exc()  # the client gets the error without its stack
             failed = PoolError(f"internal error: {type(error).__name__}: {error}")
-        if isinstance(task, CollectStatistics):
-            return "on_statistics", (
-                task.peer,
-                task.request,
-                {**_resident(task.facts), "cache": {"error": str(failed)}},
-            )
         # Its frames refer to the graph, and one of them to the error: only a collection of garbage would free them.
         failed.__traceback__ = failed.__cause__ = failed.__context__ = None
-        return "on_load_failed", (task.load, failed)
+        return failed
+
+    def _collect_statistics(self, task: CollectStatistics) -> None:
+        """Answer all requests for statistics that have come so far with one look at the store and the system."""
+        with self._changed:
+            tasks = [task, *(each for each in self._short_tasks if isinstance(each, CollectStatistics))]
+            self._short_tasks = deque(each for each in self._short_tasks if not isinstance(each, CollectStatistics))
+        found = self._attempt(lambda: dict(self._opened().stats()))
+        cache = {"error": str(found)} if isinstance(found, PoolError) else found
+        resident: dict[int, int] = {}
+        for each in tasks:
+            for worker in each.facts["workers"]:
+                pid = worker["pid"]
+                worker["rss_bytes"] = resident[pid] = resident[pid] if pid in resident else _resident_bytes(pid)
+            self._keep("on_statistics", each.peer, each.request, {"pid": os.getpid(), **each.facts, "cache": cache})
 
     def _opened(self) -> CacheStore:
         if self._store is None:
@@ -144,25 +229,32 @@ class BackgroundThread:
         return self._store
 
     def _lower(self, task: Lower) -> LoweredGraph:
-        from poolrt.workers.engines.target import Target, cpu_target
+        data = task.graph.take()
+        if data is None:
+            raise GraphRefused(f"graph {task.name!r}: the load has ended")
+        digest = hashlib.blake2b(pack(task.targets), digest_size=32)
+        for piece in data.pieces if isinstance(data, Payload) else [data]:
+            digest.update(piece)
+        lowered = self._lowered.get(digest.digest())
+        if lowered is None:
+            gc.disable()  # a collection during this would visit all of the graph's objects, and the loop would wait
+            try:
+                lowered = self._lower_anew(task, data)
+            finally:
+                gc.enable()
+            self._lowered.put(digest.digest(), lowered)
+        self._keys[task.load] = lowered.keys
+        return lowered.graph
 
-        targets = {"cpu": cpu_target(self._max_isa)}
-        targets |= {engine: decode(Target, target) for engine, target in task.targets.items()}
-        gc.disable()  # a collection during this would visit all of the graph's objects, and the loop would wait
-        try:
-            return self._lower_graph(task, targets)
-        finally:
-            gc.enable()
-
-    def _lower_graph(self, task: Lower, targets: Mapping[str, Target]) -> LoweredGraph:
+    def _lower_anew(self, task: Lower, data: bytes | Payload) -> _Lowered:
         from poolrt.graph.errors import GraphError
         from poolrt.graph.lower import lower
         from poolrt.graph.packed import unpack_graph
         from poolrt.graph.wire_parser import parse
+        from poolrt.workers.engines.target import Target, cpu_target
 
-        data = task.graph.take()
-        if data is None:
-            raise GraphRefused(f"graph {task.name!r}: the load has ended")
+        targets = {"cpu": cpu_target(self._max_isa)}
+        targets |= {engine: decode(Target, target) for engine, target in task.targets.items()}
         wire: dict[str, Any] = {}
         try:
             wire = unpack_graph(data)
@@ -174,7 +266,6 @@ class BackgroundThread:
             for items in wire.values():
                 while isinstance(items, list) and items:
                     items.pop()
-        self._keys[task.load] = lowered.keys
         plan = lowered.plan
         if self._with_texts:
             from poolrt.workers.verbose.text import describe_primitive
@@ -192,7 +283,8 @@ class BackgroundThread:
         inputs, outputs = (
             [[p.name, list(p.dims), p.dtype, p.nbytes] for p in ports] for ports in (plan.inputs, plan.outputs)
         )
-        return LoweredGraph(packed, len(plan.steps), primitives, plan.constants, inputs, outputs)
+        graph = LoweredGraph(packed, len(plan.steps), primitives, plan.constants, inputs, outputs)
+        return _Lowered(graph, lowered.keys)
 
     def _look_up(self, task: LookUp) -> dict[int, tuple[bytes, str]]:
         keys = self._keys.get(task.load, ())
@@ -203,7 +295,7 @@ class BackgroundThread:
 
 
 def _trim_memory() -> None:
-    """Return freed memory to the system: the C library keeps what lies between other blocks until it is asked."""
+    """Return freed memory to the system: the C library keeps blocks between others until it is asked."""
     import ctypes
 
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc's
@@ -211,13 +303,10 @@ def _trim_memory() -> None:
         trim(0)
 
 
-def _resident(facts: dict[str, Any]) -> dict[str, Any]:
-    """Add each worker's resident memory, in bytes; 0 for one that does not run."""
-    for worker in facts["workers"]:
-        worker["rss_bytes"] = 0
-        try:
-            with open(f"/proc/{worker['pid']}/statm", encoding="ascii") as file:
-                worker["rss_bytes"] = int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE")
-        except OSError:
-            pass  # it has just exited, or was not forked yet
-    return facts
+def _resident_bytes(pid: int) -> int:
+    """Return the resident memory of a process; 0 for one that does not run."""
+    try:
+        with open(f"/proc/{pid}/statm", encoding="ascii") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE")
+    except OSError:
+        return 0  # it has just exited, or was not forked yet

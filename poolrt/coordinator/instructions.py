@@ -71,6 +71,7 @@ class Lower(NamedTuple):
     """
 
     load: int
+    client: int
     name: str
     graph: PendingGraph
     targets: dict[str, list[Any]]

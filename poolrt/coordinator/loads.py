@@ -249,7 +249,7 @@ class Loads:
         if not load.is_lowering:
             load.is_lowering = True
             targets = {engine: self._targets[engine] for engine in load.engines}
-            self._out.append(Lower(load.number, load.name, load.graph, targets))
+            self._out.append(Lower(load.number, load.client, load.name, load.graph, targets))
 
     def _fill(self, load: Load, index: int, entry: bytes, source: str) -> None:
         if load.entries[index] is None:

@@ -25,8 +25,9 @@ from poolrt.workers.ipc.protocol import VERSION, Kind, check_message, limit_of
 
 from .background import BackgroundThread
 from .configuration import Configuration
-from .instructions import HangUp, Instruction, Kill, Send, Spawn, TrimMemory
+from .instructions import HangUp, Instruction, Kill, Lower, Send, Spawn, TrimMemory
 from .log_lines import LogLines
+from .pacing import Pacing
 from .peers import STRANGER_LIMIT, UNFINISHED_BYTES, UNFINISHED_S, Peer, find_greedy, open_pidfd
 from .processes import Processes
 from .start import open_arena
@@ -66,6 +67,7 @@ class Loop:
         self._performing = False
         self._closings: deque[tuple[int, str]] = deque()
         self._unwatched: set[int] = set()
+        self._pacing = Pacing(self._peers, self._update_events)
         self._stopping = False
         self._trims_due = 0
         self._arena_fd, self._arena = open_arena(configuration.arena_bytes)
@@ -93,7 +95,11 @@ class Loop:
         )
         self._perform(self.state.start())
         self._background = BackgroundThread(
-            configuration.store, configuration.max_cpu_isa or None, configuration.threads, configuration.verbose
+            configuration.store,
+            configuration.max_cpu_isa or None,
+            configuration.threads,
+            configuration.verbose,
+            self._pacing.is_beside_others,
         )
         self._watch(self._background.fileno(), self._take_outcomes)
         if listener is not None:
@@ -107,6 +113,7 @@ class Loop:
         peer.pidfd = open_pidfd(peer.pid)
         if peer.pidfd >= 0:
             self._watch(peer.pidfd, lambda: self._closings.append((peer.number, "")))
+        self._pacing.on_connected(peer)
 
     def run(self) -> None:
         """Serve until there is no client left, or until `stop`; then end every process."""
@@ -116,7 +123,7 @@ class Loop:
         try:
             next_tick = time.monotonic() + TICK_S
             while not self._stopping:
-                events = self._epoll.poll(max(0.0, next_tick - time.monotonic()))
+                events = self._epoll.poll(max(0.0, self._pacing.next_time(next_tick) - time.monotonic()))
                 self._unwatched.clear()
                 for fd, _ in events:
                     # A descriptor closed a moment ago may have been reused by now; epoll reports the new one again.
@@ -125,6 +132,7 @@ class Loop:
                 while self._closings:
                     self._disconnect(*self._closings.popleft())
                 now = time.monotonic()
+                self._pacing.end_pauses(now)
                 if now >= next_tick:
                     next_tick = now + TICK_S
                     self._tick(now)
@@ -154,6 +162,9 @@ class Loop:
                     self._processes.kill(step.peer, step.reason)
                 elif isinstance(step, HangUp):
                     self._closings.append((step.peer, step.reason))
+                elif isinstance(step, Lower):
+                    client = self._peers.get(step.client)
+                    self._background.submit(step, client.owner if client else (0, 0))
                 else:
                     self._background.submit(step)
         finally:
@@ -195,10 +206,13 @@ class Loop:
                 self._trims_due = TRIMS
             if not peer.client:
                 self._perform(self.state.on_process_message(peer.number, kind, message))
-            elif peer.known and kind is not Kind.STOP:
+                return True
+            begin = 0.0 if kind is Kind.RUN else time.thread_time()  # the clock takes half a microsecond
+            if peer.known and kind is not Kind.STOP:
                 self._perform(self.state.on_client_message(peer.number, kind, message))
             else:
                 self._handle_greeting(peer, kind, message)
+            self._pacing.on_message(peer, kind, time.thread_time() - begin if begin else 0.0)
         except ChannelClosed:
             self._closings.append((peer.number, ""))
             return False
@@ -211,6 +225,7 @@ class Loop:
         """Hang up on the process that keeps most bytes of unfinished messages if all together are too many."""
         self._trims_due = TRIMS
         peer.progressed = time.monotonic()
+        self._pacing.on_part(peer)
         greedy = find_greedy(self._peers.values(), UNFINISHED_BYTES)
         self._closings.extend(
             (each.number, f"unfinished messages have more than {UNFINISHED_BYTES} bytes") for each in greedy
@@ -255,6 +270,7 @@ class Loop:
             return
         if reason:
             self._lines.print(f"disconnecting client {number}", reason[:200], time.monotonic())
+            self._pacing.on_refused(peer)
         self._perform(self.state.on_client_disconnected(number))
         if self._listener is None and not any(p.client for p in self._peers.values()):
             self.stop()
@@ -279,6 +295,7 @@ class Loop:
         self._perform(self.state.on_tick(now))
         self._processes.tick(now)
         self._lines.tick(now)
+        self._pacing.tick(now)
         for peer in self._peers.values():
             if not peer.known and now - peer.joined > HELLO_S:
                 self._closings.append((peer.number, f"the client sent no HELLO within {HELLO_S:g} s"))

@@ -7,7 +7,7 @@ import select
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeAlias
 
 from poolrt.workers.ipc.channel import Channel
 from poolrt.workers.ipc.protocol import CALL_BYTES
@@ -20,6 +20,8 @@ STRANGER_LIMIT: Final = 64 * 1024
 UNFINISHED_BYTES: Final = 2 * CALL_BYTES
 #: Seconds that may pass until more of an unfinished message comes.
 UNFINISHED_S: Final = 30.0
+#: What the connections of one process have in common.
+Owner: TypeAlias = tuple[int, int]
 
 
 @dataclass(slots=True, eq=False)
@@ -41,11 +43,20 @@ class Peer:
     joined: float = field(default_factory=time.monotonic)
     #: When the last bytes of an unfinished message came.
     progressed: float = 0.0
+    #: When messages of occasional kinds would have come as often as it may send them.
+    occasional: float = 0.0
+    #: Whether it is not read for a while.
+    paused: bool = False
+
+    @property
+    def owner(self) -> Owner:
+        """Equal for all connections of one process; a process that cannot be seen has an owner for each."""
+        return self.pid, 0 if self.pid else self.number
 
     def wanted_events(self) -> int:
-        """Return the events to watch: room to send while data wait, and messages, unless the peer does not read."""
+        """Return the events to watch: room to send while data wait, and messages, unless the peer does not read or pauses."""
         queued = self.channel.queued
-        listening = 0 if self.client and queued > HIGH_WATER else select.EPOLLIN
+        listening = 0 if self.client and (queued > HIGH_WATER or self.paused) else select.EPOLLIN
         return listening | (select.EPOLLOUT if queued else 0)
 
 
@@ -58,9 +69,9 @@ def find_greedy(peers: Iterable[Peer], limit: int) -> list[Peer]:
     unfinished = [peer for peer in peers if peer.client and peer.channel.unfinished]
     if sum(peer.channel.unfinished for peer in unfinished) <= limit:
         return []
-    clients: dict[tuple[int, int], list[Peer]] = {}
+    clients: dict[Owner, list[Peer]] = {}
     for peer in unfinished:
-        clients.setdefault((peer.pid, 0 if peer.pid else peer.number), []).append(peer)
+        clients.setdefault(peer.owner, []).append(peer)
     return max(clients.values(), key=lambda own: sum(peer.channel.unfinished for peer in own))
 
 

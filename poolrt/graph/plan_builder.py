@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from poolrt.workers.desc import Arg, MemoryDesc
 from poolrt.workers.implementations.primitive_desc import PrimitiveDesc
 from poolrt.workers.plans.execution_plan import PlaceKind, PlanConstant
+
+#: Characters of a node's name that a plan keeps, for people.
+_NAME: Final = 200
 
 
 @dataclass(slots=True)
@@ -85,7 +89,7 @@ class PlanBuilder:
         """Add a step that executes a primitive on an engine; return its results by execution argument."""
         memories = pd.memories()
         results = {int(arg): self._add_result(memories[arg], engine) for arg in pd.op.outputs()}
-        self._append(_Step(self.number_of(pd, engine), {**sources, **results}, name), sources.values())
+        self._append(_Step(self.number_of(pd, engine), {**sources, **results}, name[:_NAME]), sources.values())
         return results
 
     def add_cross_engine_reorder(self, version: Version, engine: str) -> Version:

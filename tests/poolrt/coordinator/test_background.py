@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import selectors
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from poolrt import Graph
+from poolrt.cachestore import CacheStore
 from poolrt.coordinator.background import BackgroundThread
-from poolrt.coordinator.instructions import Lower, LoweredGraph, PendingGraph
+from poolrt.coordinator.instructions import CollectStatistics, Lower, LoweredGraph, PendingGraph
 from poolrt.errors import GraphRefused, PoolError
 from poolrt.graph import layouts
 from poolrt.graph.packed import pack_graph
@@ -29,8 +32,19 @@ def outcome_of(thread: BackgroundThread, task: Lower) -> Any:
     return name, found
 
 
+def outcomes_of(thread: BackgroundThread, count: int) -> list[Any]:
+    """Wait for so many outcomes; return the names and arguments of each."""
+    found: list[Any] = []
+    with selectors.DefaultSelector() as selector:
+        selector.register(thread, selectors.EVENT_READ)
+        while len(found) < count:
+            assert selector.select(_BOUND_S)
+            found += thread.take()
+    return found
+
+
 def lowering(load: int, wire: dict[str, Any]) -> Lower:
-    return Lower(load, "small", PendingGraph(pack_graph(wire)), {})
+    return Lower(load, 1, "small", PendingGraph(pack_graph(wire)), {})
 
 
 def wire_of(algorithm: str) -> dict[str, Any]:
@@ -63,3 +77,55 @@ def test_a_bug_in_lowering_is_an_internal_error_and_a_malformed_graph_is_refused
         # And neither ends the thread
         name, graph = outcome_of(thread, lowering(3, wire_of("relu")))
         assert (name, type(graph)) == ("on_lowered", LoweredGraph)
+
+
+def test_a_graph_that_was_lowered_is_not_lowered_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    with closing(BackgroundThread({}, None, 1)) as thread:
+        _, first = outcome_of(thread, lowering(1, wire_of("relu")))
+        # Given a bug that fails every lowering, when the same graph is loaded again, then it is there
+        with monkeypatch.context() as patch:
+            patch.setitem(layouts._POLICIES, "eltwise", None)
+            assert outcome_of(thread, lowering(2, wire_of("relu"))) == ("on_lowered", first)
+            # And another graph, or the same for another engine's target, is lowered anew
+            assert outcome_of(thread, lowering(3, wire_of("tanh")))[0] == "on_load_failed"
+            other = lowering(4, wire_of("relu"))._replace(targets={"cpu2": []})
+            assert outcome_of(thread, other)[0] == "on_load_failed"
+
+
+def test_a_client_whose_graphs_are_refused_delays_only_its_own_next_graphs() -> None:
+    malformed = wire_of("relu")
+    malformed["nodes"] = [malformed["nodes"][0][:2]] * 5000
+    careless, careful = (1, 0), (2, 0)
+    with closing(BackgroundThread({}, None, 1, "0", lambda owner: True)) as thread:
+        # Given a client that has sent three malformed graphs, when another one loads a sound graph
+        for load in (1, 2, 3):
+            thread.submit(lowering(load, malformed), careless)
+        thread.submit(lowering(4, wire_of("relu")), careful)
+        names = [(name, found[0]) for name, found in outcomes_of(thread, 3)]
+        # Then that one comes second, and the next malformed graph after a while
+        assert names == [("on_load_failed", 1), ("on_lowered", 4), ("on_load_failed", 2)]
+
+
+def test_requests_for_statistics_that_wait_have_one_look_at_the_store(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    looks: list[int] = []
+    stats = CacheStore.stats
+
+    def counted(store: CacheStore) -> Any:
+        looks.append(1)
+        return stats(store)
+
+    monkeypatch.setattr(CacheStore, "stats", counted)
+    with closing(BackgroundThread({"url": f"unix://{tmp_path}/no.sock", "home": str(tmp_path)}, None, 1)) as thread:
+        with thread._changed:  # the thread takes no task meanwhile
+            for request in range(5):
+                workers = [{"pid": os.getpid()}, {"pid": 2**22 + 1}]
+                thread.submit(CollectStatistics(7, request, {"workers": workers}))
+        found = outcomes_of(thread, 5)
+    assert [(name, peer, request) for name, (peer, request, _) in found] == [("on_statistics", 7, i) for i in range(5)]
+    assert len(looks) == 1
+    for _, (_, _, statistics) in found:
+        assert statistics["cache"] == found[0][1][2]["cache"]
+        assert statistics["workers"][0]["rss_bytes"] > 0
+        assert statistics["workers"][1]["rss_bytes"] == 0

@@ -25,7 +25,7 @@ from poolrt.coordinator.instructions import (
     Send,
     Spawn,
 )
-from poolrt.coordinator.state import State
+from poolrt.coordinator.state import CLIENT_LIMIT, State
 from poolrt.coordinator.watchdog import Limits
 from poolrt.errors import GraphRefused
 from poolrt.workers.ipc.protocol import Kind, check_message
@@ -427,3 +427,16 @@ class Coordination(RuleBasedStateMachine):
 
 TestCoordination = Coordination.TestCase
 TestCoordination.settings = settings(max_examples=60, stateful_step_count=60, deadline=None)
+
+
+def test_a_client_has_a_bounded_number_of_unanswered_questions() -> None:
+    state = State(itertools.count(1), _ARENA, 1, 1, _RETRIES, 8, functions=True, limits=_LIMITS)
+    state.on_client_connected(100)
+    for request in range(CLIENT_LIMIT):
+        (asked,) = state.on_client_message(100, Kind.STATISTICS, [Kind.STATISTICS, request])
+        assert isinstance(asked, CollectStatistics)
+    (last,) = state.on_client_message(100, Kind.STATISTICS, [Kind.STATISTICS, CLIENT_LIMIT])
+    assert isinstance(last, HangUp)
+    # An answer makes room
+    state.on_statistics(100, 0, {})
+    assert isinstance(state.on_client_message(100, Kind.STATISTICS, [Kind.STATISTICS, 0])[0], CollectStatistics)

@@ -136,6 +136,12 @@ def _chain(count: int, name: str, *, distinct: bool = False) -> bytes:
 
 
 @cache
+def _values(count: int) -> bytes:
+    """Return a packed graph with so many values and a mistake behind them."""
+    return _pack(_wire(values=[[[4], "f32"]] * count, outputs=[["y", -1]]))
+
+
+@cache
 def _constants(count: int) -> bytes:
     """Return a packed graph of products with so many constants, which a worker would reorder."""
     nodes = [["matmul", "n", [0, 1 + i], [1 + count + i], {}, *_NOTHING] for i in range(count)]
@@ -167,7 +173,7 @@ KINDS: Final[dict[str, Callable[[int], bytes]]] = {
     "graph of lists": lambda i: _load(i, b"\x81\xa5nodes" + _array(b"\x90", 8 * _MIB)),
     "graph of depth": lambda i: _load(i, b"\x91" * (8 * _MIB) + b"\x90"),
     "graph of announced lists": lambda i: _load(i, b"\xdd\x00\x0f\x00\x00" * 100_000),
-    "graph of values": lambda i: _load(i, _pack(_wire(values=[[[4], "f32"]] * 80_000, outputs=[["y", -1]]))),
+    "graph of values": lambda i: _load(i, _values(80_000)),
     "graph of names": lambda i: _load(i, _chain(5000, "n" * 4000)),
     "graph with a long name": lambda i: _load(i, _chain(4, "n" * (8 * _MIB))),
     "graph of nodes": lambda i: _load(i, _chain(20_000, "n")),
@@ -193,4 +199,10 @@ def attack(path: str, name: str, count: int, seconds: float) -> int:
 
 
 if __name__ == "__main__":
-    print(attack(sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4])))
+    # Starting takes a processor: a program that measures waits for this line.
+    KINDS[sys.argv[2]](0)
+    print("ready", flush=True)
+    sys.stdin.readline()
+    begin = time.monotonic()
+    count = attack(sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4]))
+    print(count, time.monotonic() - begin)

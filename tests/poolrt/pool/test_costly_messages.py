@@ -21,6 +21,7 @@ import pytest
 import poolrt
 from poolrt import functions
 from poolrt.coordinator.log_lines import SAME_LIMIT
+from poolrt.coordinator.pacing import LONG_MESSAGE_PAUSE_S, OCCASIONAL_A_SECOND, OCCASIONAL_AT_ONCE, REFUSED_PAUSE_S
 from poolrt.coordinator.peers import UNFINISHED_BYTES, Peer, find_greedy
 from poolrt.coordinator.state import SLOTS_LIMIT
 from poolrt.errors import GraphRefused, PoolRefused
@@ -153,6 +154,27 @@ def _hear(client: socket.socket) -> list[Any]:
     return answer
 
 
+@pytest.mark.parametrize(
+    ("name", "count", "least"),
+    [
+        ("statistics", OCCASIONAL_AT_ONCE + 25, 25 / OCCASIONAL_A_SECOND),
+        ("graph of lists", 4, 4 * 64 * LONG_MESSAGE_PAUSE_S),  # 64 times two frames
+        ("garbage", 5, 4 * REFUSED_PAUSE_S),  # the first is not a second attempt
+    ],
+)
+def test_a_process_that_asks_for_much_is_read_slowly_beside_an_active_one(
+    server: str, neighbour: _Neighbour, name: str, count: int, least: float
+) -> None:
+    command = [sys.executable, "-m", "tests.poolrt.pool.attacks", server, name, str(count), str(BOUND_S)]
+    with neighbour.running() as times:
+        found = subprocess.run(command, input="\n", check=True, capture_output=True, text=True, timeout=2 * BOUND_S)
+    sent, seconds = found.stdout.split()[1:]
+    assert int(sent) == count
+    # Half of it, because the neighbour may be held up by the machine and then counts as idle.
+    assert float(seconds) > least / 2
+    assert len(times) > 100
+
+
 def test_half_messages_of_one_process_are_bounded_together_and_cost_others_nothing(
     server: str, neighbour: _Neighbour
 ) -> None:
@@ -255,7 +277,7 @@ def test_a_thousand_messages_of_a_kind_stop_no_run_and_leave_no_memory(
     # In a process of its own: threads of one would delay each other.
     command = [sys.executable, "-m", "tests.poolrt.pool.attacks", server, name, "1000", str(LONG_S)]
     with neighbour.running() as attacked:
-        subprocess.run(command, check=True, capture_output=True, text=True, timeout=LONG_S + 60)
+        subprocess.run(command, input="\n", check=True, capture_output=True, text=True, timeout=LONG_S + 60)
     grown = _resident(neighbour.pid) - before
     # The allocator keeps some pages between those of a large graph.
     kept = 2 * KEPT if name in LONG else KEPT
