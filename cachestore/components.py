@@ -58,8 +58,9 @@ class Components:
         self.limits = Limits(self.link, self.node)
         self.flusher = flusher_type(self.node, self.limits, self.verification, self.tally)
         self._memory_capacity = options.capacity
-        memory_bytes = min(options.memory_bytes, options.capacity_bytes or options.memory_bytes)
-        self.memory = MemoryTier(options.capacity, memory_bytes, self.tally.memory_uses, self.flusher.flush_memory_hits)
+        self.memory = MemoryTier(
+            options.capacity, options.memory_limit, self.tally.memory_uses, self.flusher.flush_memory_hits
+        )
 
     @cached_property
     def creator(self) -> SingleCreator:

@@ -20,7 +20,7 @@ from .journal import Journal
 from .key import Key
 from .misses import Miss, MissLog
 from .node_state import UNSET, NodeState, NodeStateFile, Watch
-from .options import StoreOptions
+from .options import NAMESPACE_CAPACITY, StoreOptions
 from .stats import Batch, Tally
 from .verification import Verification
 from .write_behind import WriteBehind
@@ -36,6 +36,8 @@ class Node:
 
     def __init__(self, options: StoreOptions, verification: Verification, tally: Tally) -> None:
         self._options = options
+        #: The capacities of the namespace until one is set.
+        self._defaults = options.initial_capacities or (NAMESPACE_CAPACITY, 0)
         self._verification = verification
         self._tally = tally
         self._state_file = NodeStateFile(os.path.join(options.folder, "state"))
@@ -64,12 +66,17 @@ class Node:
         return state
 
     def capacity(self, state: NodeState) -> int:
-        """Return the capacity that holds, in entries."""
-        return self._options.capacity if state.capacity == UNSET else state.capacity
+        """Return the capacity of the namespace, in entries."""
+        return self._defaults[0] if state.capacity == UNSET else state.capacity
 
     def capacity_bytes(self, state: NodeState) -> int:
-        """Return the capacity that holds, in bytes; 0 means no limit."""
-        return self._options.capacity_bytes if state.capacity_bytes == UNSET else state.capacity_bytes
+        """Return the capacity of the namespace, in bytes; 0 means no limit."""
+        return self._defaults[1] if state.capacity_bytes == UNSET else state.capacity_bytes
+
+    def files_capacity(self, state: NodeState) -> int:
+        """Return how many entries the node's files keep: never more than the capacity that the namespace was given."""
+        own = self._options.files_capacity
+        return own if state.capacity == UNSET else min(own, state.capacity)
 
     def get(self, state: NodeState, key: Key) -> Entry | None:
         """Return the verified entry of a key."""
@@ -84,7 +91,7 @@ class Node:
         """Keep an entry; `unpublished` if Redis does not have it."""
         limit = self.capacity_bytes(state)
         if limit == 0 or len(blob) <= limit:
-            capacity = self.capacity(state)
+            capacity = self.files_capacity(state)
             self._or(lambda: self._files.put(state.generation, digest, blob, capacity, unpublished), None)
         if not unpublished:
             self._recent.append((time.monotonic(), digest))
@@ -105,7 +112,7 @@ class Node:
 
     def sweep(self, state: NodeState) -> None:
         """Drop entries that no longer fit or belong to an older generation."""
-        capacity = self.capacity(state)
+        capacity = self.files_capacity(state)
         self._or(lambda: self._files.sweep(state.generation, capacity), None)
 
     def file_lease(self, digest: str) -> FileLeaseWait:

@@ -49,11 +49,11 @@ class NodeState(NamedTuple):
     removals: int = 0
 
     def updated(self, other: NodeState) -> NodeState:
-        """Return this state with the generation and the capacities of `other` where those are newer."""
+        """Return this state with the generation and the capacities of `other`, which is Redis, unless ours are newer."""
         newer = self
         if other.generation > newer.generation:
             newer = newer._replace(generation=other.generation)
-        if other.revision > newer.revision:
+        if other.revision >= newer.revision:
             capacities = {"capacity": other.capacity, "capacity_bytes": other.capacity_bytes}
             newer = newer._replace(revision=other.revision, **capacities)
         return newer

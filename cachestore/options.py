@@ -9,11 +9,18 @@ from typing import Final
 
 from .lru import checked_capacity
 
-#: Entries that a namespace keeps unless a capacity is set.
+#: Entries that a process keeps in memory unless a capacity is set.
 DEFAULT_CAPACITY: Final = 1024
+#: Entries that a namespace keeps until its operator sets a capacity. The same in every process: a client's own default
+#: would evict what others have published.
+NAMESPACE_CAPACITY: Final = 1024
 DEFAULT_NAMESPACE: Final = "default"
 #: Names in the home folder that a namespace cannot have.
 _RESERVED: Final = ("redis", "signing.key")
+_CAPACITIES: Final = (
+    *("capacity", "capacity_bytes", "memory_bytes", "files_bytes", "files_capacity"),
+    *("store_capacity", "store_capacity_bytes"),
+)
 _NAMESPACE: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}", re.ASCII)
 
 
@@ -21,10 +28,12 @@ _NAMESPACE: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}", re.ASCII)
 class StoreOptions:
     """The options of a store; times in seconds.
 
-    `url` None means the embedded server; `key_file` None means `signing.key` in `home`, made on first use. `capacity`
-    (entries) and `capacity_bytes` (0: no limit) hold until `set_capacity` is called in the namespace. A silent creator
-    keeps its lease for `lease_s`, a busy one for `creation_limit_s`; a caller waits `timeout_s` for another creator
-    unless it gives a timeout. An embedded server stops after `server_idle_s` without clients (0: never). Entries
+    `url` None means the embedded server; `key_file` None means `signing.key` in `home`, made on first use. Each owner has
+    a capacity: `capacity` entries, `capacity_bytes` (0: no limit) and `memory_bytes` bound the memory of this process,
+    `files_capacity` and `files_bytes` the node's files. The namespace's own is in Redis; only with `set_store_capacity`,
+    and if nobody has set one yet, `store_capacity` and `store_capacity_bytes` (0: no limit) become the namespace's. A
+    silent creator keeps its lease for `lease_s`, a busy one for `creation_limit_s`; a caller waits `timeout_s` for another
+    creator unless it gives a timeout. An embedded server stops after `server_idle_s` without clients (0: never). Entries
     created here contain `toolchain`. A `read_only` store writes nothing anywhere (see `read_only`).
     """
 
@@ -36,6 +45,10 @@ class StoreOptions:
     capacity_bytes: int = 0
     memory_bytes: int = 256 << 20
     files_bytes: int = 2 << 30
+    files_capacity: int = 16384
+    store_capacity: int = NAMESPACE_CAPACITY
+    store_capacity_bytes: int = 0
+    set_store_capacity: bool = False
     lease_s: float = 4.0
     creation_limit_s: float = 600.0
     timeout_s: float = 600.0
@@ -55,12 +68,24 @@ class StoreOptions:
             path = getattr(self, name)
             if path is not None and ("\0" in path or any("\ud800" <= letter <= "\udfff" for letter in path)):
                 raise ValueError(f"{name} {path!r} is not usable: expect UTF-8 text without NUL")
-        for name in ("capacity", "capacity_bytes"):
+        for name in _CAPACITIES:
             object.__setattr__(self, name, checked_capacity(getattr(self, name), name))
         if self.server_idle_s < 0:
             raise ValueError(f"server_idle_s: expect 0 or more, got {self.server_idle_s:g}")
         if min(self.lease_s, self.creation_limit_s, self.timeout_s, self.io_timeout_s) <= 0:
             raise ValueError("lease_s, creation_limit_s, timeout_s and io_timeout_s: expect more than 0 seconds")
+
+    @property
+    def memory_limit(self) -> int:
+        """The most bytes of entries in the memory of this process."""
+        return min(self.memory_bytes, self.capacity_bytes or self.memory_bytes)
+
+    @property
+    def initial_capacities(self) -> tuple[int, int] | None:
+        """The capacities in entries and bytes that a namespace without any gets from this store, if it may set them."""
+        if self.read_only or not self.set_store_capacity:
+            return None
+        return self.store_capacity, self.store_capacity_bytes
 
     @property
     def folder(self) -> str:

@@ -167,7 +167,7 @@ class Transfer:
     def _that_fit(self, tier: RedisTier | None, missing: list[BundledEntry]) -> list[BundledEntry]:
         """Return those for which there is room, in the order of the bundle; the last used are chosen first."""
         state = self._node.state()
-        room = self._node.capacity(state)
+        room = self._node.capacity(state) if tier is not None else self._node.files_capacity(state)
         limits = [self._node.capacity_bytes(state)]
         if tier is not None:
             used, used_bytes = tier.size()

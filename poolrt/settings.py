@@ -64,14 +64,22 @@ class Settings:
     home: str = _knob("", "cache", _PATH)
     #: File with the secret that entries are signed with; empty: made in the home folder on first use, mode 0600.
     key_file: str = _knob("", "cache", _PATH)
-    #: Most entries kept; 0 clears the cache and turns it off.
+    #: Most primitives that one process keeps in memory; 0: none.
     capacity: int = _knob(1024, "cache", Integer(0), "POOLRT_PRIMITIVE_CACHE_CAPACITY")
-    #: Most bytes kept; 0: no limit in bytes.
+    #: Most bytes of entries that one process keeps in memory, beside `memory_bytes`; 0: no further limit.
     capacity_bytes: int = _knob(0, "cache", Size(0), "POOLRT_PRIMITIVE_CACHE_BYTES")
     #: Bytes that one process keeps in memory.
     memory_bytes: int = _knob(256 * KIB**2, "cache", Size(0))
+    #: Entries that the node keeps in files.
+    files_capacity: int = _knob(16384, "cache", Integer(0))
     #: Bytes that the node keeps in files.
     files_bytes: int = _knob(2 * KIB**3, "cache", Size(0))
+    #: Whether a namespace without a capacity gets `store_capacity`; otherwise `poolrt cache capacity` sets one.
+    set_store_capacity: bool = _knob(False, "cache", Flag())
+    #: Entries that the namespace keeps for all its nodes, if `set_store_capacity`.
+    store_capacity: int = _knob(1024, "cache", Integer(0))
+    #: Bytes that the namespace keeps, if `set_store_capacity`; 0: no limit in bytes.
+    store_capacity_bytes: int = _knob(0, "cache", Size(0))
     #: Term of a creator's lease; a dead creator delays its waiters by this at most.
     lease_s: float = _knob(4.0, "cache", Seconds(0.1, 600))
     #: Longest that one creation may take; then its creator loses the lease, and counts as dead.
@@ -172,14 +180,15 @@ class Settings:
 
     def store_arguments(self) -> dict[str, Any]:
         """Return the arguments of `poolrt.cachestore.CacheStore.connect` that say the same."""
-        same = ("namespace", "read_only", "capacity", "capacity_bytes", "memory_bytes", "files_bytes")
+        same = ("namespace", "read_only", "capacity", "capacity_bytes", "memory_bytes", "files_bytes", "files_capacity")
+        shared = ("store_capacity", "store_capacity_bytes", "set_store_capacity")
         times = ("lease_s", "creation_limit_s", "io_timeout_s", "server_idle_s")
         return {
             "url": self.redis_url or None,
             "home": str(self.home_path),
             "key_file": os.path.expanduser(self.key_file) or None,
             "redis_server": os.path.expanduser(self.redis_server) or None,
-            **{name: getattr(self, name) for name in (*same, *times)},
+            **{name: getattr(self, name) for name in (*same, *shared, *times)},
         }
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from poolrt.cachestore.errors import StoreUnavailable
-from poolrt.cachestore.options import StoreOptions
+from poolrt.cachestore.options import NAMESPACE_CAPACITY, StoreOptions
 from poolrt.cachestore.signing import SigningKey
 from poolrt.cachestore.stats import Tally
 
@@ -157,4 +157,4 @@ class RedisLink:
             own_server=self._url is None,
         )
         terms = Terms(options.lease_s, options.creation_limit_s)
-        return tier_type(connection, schema, terms, (options.capacity, options.capacity_bytes))
+        return tier_type(connection, schema, terms, (NAMESPACE_CAPACITY, 0), options.initial_capacities)

@@ -25,8 +25,8 @@ from typing import Final
 
 #: Commands that open a connection.
 _CONNECT: Final = ("PING", "HELLO", "AUTH")
-#: Commands with which a store reads: all that a read-only one sends.
-READS: Final = ("PING", "GET", "EXISTS", "HGET", "HMGET", "ZCARD", "ZRANGE")
+#: Commands with which a store reads: all that a read-only one sends. INFO shows the eviction policy.
+READS: Final = ("PING", "GET", "EXISTS", "HGET", "HMGET", "ZCARD", "ZRANGE", "INFO")
 #: Every other command that the store, or a script of it, sends.
 _WRITES: Final = (
     "SET", "DEL", "UNLINK", "RENAME", "PEXPIRE", "HSET", "HDEL", "HLEN", "HINCRBY", "STRLEN", "GETRANGE",

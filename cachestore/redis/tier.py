@@ -57,11 +57,20 @@ class Tidied:
 class RedisTier:
     """All operations on the shared tier; `leases` has those on leases. Every method raises StoreUnavailable."""
 
-    def __init__(self, connection: RedisConnection, schema: Schema, terms: Terms, defaults: tuple[int, int]) -> None:
+    def __init__(
+        self,
+        connection: RedisConnection,
+        schema: Schema,
+        terms: Terms,
+        defaults: tuple[int, int],
+        initial: tuple[int, int] | None = None,
+    ) -> None:
+        """Use ``defaults``, in entries and bytes, until the namespace has capacities; `settle` sets ``initial`` ones."""
         self._connection = connection
         self._schema = schema
         self._scripts = Scripts()
         self._defaults = defaults
+        self._initial = ("", "") if initial is None else initial
         self._limits_command = ("HMGET", self._schema.meta, "generation", "revision")
         self._limits: list[bytes | None] = []
         self._seen = Seen(0, 0)
@@ -156,12 +165,21 @@ class RedisTier:
     def settle(self, state: NodeState) -> tuple[NodeState, list[str]]:
         """Send this node's generation and capacities to Redis, and drop entries that no longer fit.
 
+        Capacities that the namespace lacks afterwards become the initial ones, if this tier has any.
         Returns the numbers that hold now, the removals aside, and the digests of the dropped entries.
         """
         dropped: list[str] = []
         clearing = 0
         while True:
-            arguments = (self._schema.prefix, *state[:4], *self._defaults, _DROPS_PER_CALL, clearing)
+            arguments = (
+                self._schema.prefix,
+                *state[:4],
+                *self._defaults,
+                _DROPS_PER_CALL,
+                clearing,
+                "",
+                *self._initial,
+            )
             more, now, gone = self._connection.script(
                 _settled, self._scripts.limits, self._schema.bookkeeping, arguments
             )

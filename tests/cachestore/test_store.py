@@ -358,13 +358,34 @@ def test_the_capacity_that_was_set_comes_before_the_default(store: CacheStore, o
     assert open_store(capacity=500).capacity == 7
 
 
-def test_the_default_capacity_of_one_store_can_turn_it_off(open_store: OpenStore) -> None:
+def test_a_capacity_of_zero_of_one_process_keeps_nothing_in_its_memory(open_store: OpenStore) -> None:
     off = open_store(capacity=0)
     creator = Creator()
-    off.get_or_create(KEYS[0], creator)
-    off.get_or_create(KEYS[0], creator)
-    assert creator.calls == 2
-    assert open_store().get(KEYS[0]) is None
+    found = [off.fetch_or_create(KEYS[0], creator).source for _ in range(3)]
+    assert (found, creator.calls) == (["created", "files", "files"], 1)
+    assert open_store().get(KEYS[0]) == b"payload"
+
+
+def test_the_capacity_of_a_process_changes_at_once_and_in_its_children_too(store: CacheStore) -> None:
+    creator = Creator()
+    for key in KEYS[:3]:
+        store.get_or_create(key, creator)
+    store.set_memory_capacity(2)
+    assert [store.fetch_or_create(key, creator).source for key in reversed(KEYS[:3])] == ["memory", "memory", "files"]
+    store.set_memory_capacity(0)
+    assert [store.fetch_or_create(key, creator).source for key in KEYS[:3]] == ["files"] * 3
+    reading, writing = os.pipe()
+    if os.fork() == 0:
+        os.write(writing, " ".join(store.fetch_or_create(KEYS[0], creator).source for _ in range(2)).encode())
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as told:
+        assert told.read() == "files files"
+    os.wait()
+    assert (store.size, store.capacity, creator.calls) == (3, 1024, 3)
+    for value in (-1, 1.5, True):
+        with pytest.raises(ValueError, match=f"capacity: expect 0 or more, got {value}"):
+            store.set_memory_capacity(value)  # type: ignore[arg-type]
 
 
 def slow() -> bytes:

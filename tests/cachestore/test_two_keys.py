@@ -35,7 +35,8 @@ def create(number):
     return f"{user} {number}".encode() * 50
 print("ready", flush=True)
 sys.stdin.readline()
-with CacheStore.connect(url, namespace=namespace, home=home, key_file=key_file, capacity=int(capacity)) as store:
+with CacheStore.connect(url, namespace=namespace, home=home, key_file=key_file,
+        store_capacity=int(capacity), set_store_capacity=True) as store:
     for number in numbers:
         got = store.get_or_create(Key({"n": number}), lambda: create(number))
         assert got == f"{user} {number}".encode() * 50
@@ -58,7 +59,7 @@ def user(make_store: StoreMaker, tmp_path: Path) -> MakeUser:
 def expect_all_there(user: MakeUser, count: int) -> None:
     """Each user has made each entry once, has lost none, and finds its own on another host."""
     for name in USERS:
-        with user(name, 9, capacity=count) as store:
+        with user(name, 9, store_capacity=count, set_store_capacity=True) as store:
             stats = store.stats()
             assert (stats["creations"], stats["entries"]) == (count, count)
             assert {stats[counter] for counter in ("evictions", "forged", "corrupt", "duplicates", "takeovers")} == {0}
@@ -81,7 +82,9 @@ def test_threads_of_two_users_create_each_entry_once_for_each_and_evict_nothing(
             assert got == f"{name} {number}".encode() * 50
 
     with ThreadPoolExecutor(16) as pool:
-        stores = [(name, user(name, host, capacity=count)) for name in USERS for host in (0, 1)]
+        stores = [
+            (name, user(name, host, store_capacity=count, set_store_capacity=True)) for name in USERS for host in (0, 1)
+        ]
         for call in [pool.submit(work, *each) for each in stores for _ in range(4)]:
             call.result(60)
     for _, store in stores:

@@ -154,5 +154,10 @@ def test_the_server_keeps_more_than_the_store_may_fill(compose: dict[str, Any]) 
     words = compose["services"]["redis"]["command"]
     limit = words[words.index("--maxmemory") + 1]
     assert limit.endswith("gb")
-    stored = Settings.load(ROOT / "configs" / "production.toml", environ={}).capacity_bytes
+    stored = Settings.load(ROOT / "configs" / "production.toml", environ={}).store_capacity_bytes
     assert int(limit.removesuffix("gb")) * 1000**3 > stored > 0
+
+
+def test_the_server_evicts_neither_leases_nor_books(compose: dict[str, Any]) -> None:
+    words = compose["services"]["redis"]["command"]
+    assert words[words.index("--maxmemory-policy") + 1] == "noeviction"

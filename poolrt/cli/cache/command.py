@@ -95,7 +95,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
     action(
         "stats",
-        "show entries, bytes, hits by tier, creations, waits, failures",
+        "show entries, bytes, hits by tier, creations, waits, failures; the store and the processes apart",
         "  poolrt cache stats\n  poolrt cache stats --json | jq .creations",
         _with_store(_stats),
         can_only_read=True,
@@ -132,7 +132,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     capacity = action(
         "capacity",
-        "show or set the capacity; 0 clears the cache and turns it off",
+        "show or set the capacity of the namespace, for all nodes; 0 clears it and turns it off",
         "  poolrt cache capacity\n  poolrt cache capacity 4096 --bytes 2GiB\n  poolrt cache capacity 0",
         _with_store(_capacity),
         ("capacity", "capacity_bytes"),
@@ -211,11 +211,12 @@ def _store(settings: Settings) -> CacheStore:
 def _stats(options: argparse.Namespace, store: CacheStore, report: Report) -> int:
     stats = store.stats()
     limit = bytes_text(stats["capacity_bytes"]) if stats["capacity_bytes"] else "no limit"
-    hits = stats["hits"]
+    hits, settings = stats["hits"], store.options
     rows = [
+        ["store", f"namespace {settings.namespace}, shared by all processes and nodes"],
         ["entries", f"{stats['entries']} of {stats['capacity']}"],
         ["bytes", f"{bytes_text(stats['bytes'])} ({limit})"],
-        ["hits", f"{hits['memory']} in memory, {hits['files']} in files, {hits['redis']} in Redis"],
+        ["hits", f"{hits['files']} in files, {hits['redis']} in Redis"],
         ["misses", str(stats["misses"])],
         ["creations", f"{stats['creations']}, {stats['creation_errors']} failed"],
         ["waits", f"{stats['waits']} for another creator, {stats['takeovers']} creations taken over from a dead one"],
@@ -225,8 +226,17 @@ def _stats(options: argparse.Namespace, store: CacheStore, report: Report) -> in
         ["degraded", f"{stats['degraded']} calls without Redis"],
         ["saved", f"{seconds_text(stats['seconds_saved'])} of compilation"],
     ]
+    process = {"capacity": settings.capacity, "capacity_bytes": settings.memory_limit, "hits": hits["memory"]}
+    names = ("entries", "bytes", "capacity", "capacity_bytes", "evictions")
+    shared = {name: count for name, count in stats.items() if name in names}
+    shared["hits"] = {"files": hits["files"], "redis": hits["redis"]}
+    rows += [
+        ["process", "each has a memory of its own"],
+        ["primitives", f"at most {settings.capacity}, {bytes_text(settings.memory_limit)}, as configured here"],
+        ["hits", f"{hits['memory']} in the memory of all processes"],
+    ]
     report.say_table(rows)
-    report.result(dict(stats))
+    report.result({**stats, "process": process, "store": shared})
     return 0
 
 

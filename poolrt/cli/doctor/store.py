@@ -16,6 +16,7 @@ from poolrt.cachestore.redis.address import public_name
 from poolrt.cachestore.redis.breaker import CircuitBreaker
 from poolrt.cachestore.redis.connection import RedisConnection
 from poolrt.cachestore.redis.embedded import EmbeddedServer
+from poolrt.cachestore.redis.eviction import eviction_policy
 from poolrt.cachestore.redis.replies import unused
 from poolrt.cachestore.redis.schema import Schema
 from poolrt.cachestore.redis.server_binary import find_server
@@ -39,13 +40,14 @@ def findings(settings: Settings) -> Iterator[Finding]:
     if options.read_only:
         yield ok("cache", "read-only: writes neither Redis nor files; each process creates what is missing for itself")
     if options.capacity == 0:
-        yield warn("cache", "turned off: its capacity is 0", "raise POOLRT_PRIMITIVE_CACHE_CAPACITY")
+        seen = "processes keep nothing in memory: their capacity is 0"
+        yield warn("cache", seen, "raise POOLRT_PRIMITIVE_CACHE_CAPACITY")
     yield _home(options)
     yield _key(options)
     if options.url is None:
         yield from _embedded(options)
     else:
-        yield _server(options)
+        yield from _server(options)
 
 
 def _home(options: StoreOptions) -> Finding:
@@ -107,7 +109,7 @@ def _embedded(options: StoreOptions) -> Iterator[Finding]:
         yield ok("embedded redis", "not running (started on first use)")
 
 
-def _server(options: StoreOptions) -> Finding:
+def _server(options: StoreOptions) -> Iterator[Finding]:
     url = str(options.url)
     name = public_name(url)
     connection = None
@@ -117,10 +119,12 @@ def _server(options: StoreOptions) -> Finding:
         begin = time.perf_counter()
         connection.command(unused, "PING")
         answer_s = time.perf_counter() - begin
+        yield ok("redis server", f"{name}, answers in {seconds_text(answer_s)}")
+        yield _eviction(connection)
     except StoreUnavailable as error:
         # A warning: without Redis every node creates its own kernels, and nothing fails.
         reason = " ".join(error.reason.split())
-        return warn(
+        yield warn(
             "redis server",
             f"{name}: {reason}",
             "hosts share nothing until it answers: check the URL, server and password",
@@ -128,4 +132,17 @@ def _server(options: StoreOptions) -> Finding:
     finally:
         if connection is not None:
             connection.close()
-    return ok("redis server", f"{name}, answers in {seconds_text(answer_s)}")
+
+
+def _eviction(connection: RedisConnection) -> Finding:
+    advice = "set maxmemory-policy to noeviction: the cache keeps to its own capacity"
+    try:
+        policy = eviction_policy(connection)
+    except StoreUnavailable as error:
+        seen = f"not known whether the server may drop leases: {' '.join(error.reason.split())}"
+        return warn("redis eviction", seen, f"allow its user +info, as configs/redis-acl.conf does; {advice}")
+    limit = f"at {bytes_text(policy.max_bytes)}" if policy.max_bytes else "without a limit of memory"
+    if policy.spares_leases:
+        return ok("redis eviction", f"{policy.name}, {limit}")
+    seen = f"{policy.name}: {limit} the server drops leases and books as well as entries, and kernels are created twice"
+    return warn("redis eviction", seen, advice)

@@ -57,8 +57,30 @@ def test_stats_count_what_other_stores_did(keys: list[Key], capsys: pytest.Captu
     assert set(answer) == {
         *("entries", "bytes", "capacity", "capacity_bytes", "hits", "misses", "creations", "waits", "takeovers"),
         *("late", "duplicates", "creation_errors", "evictions", "corrupt", "forged", "malformed", "degraded"),
-        "seconds_saved",
+        *("seconds_saved", "process", "store"),
     }
+
+
+def test_stats_keep_the_store_and_the_process_apart(
+    keys: list[Key], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with CacheStore.connect() as store:
+        for _ in range(2):
+            assert store.get(keys[0]) is not None
+        store.set_capacity(7)
+    monkeypatch.setenv("POOLRT_PRIMITIVE_CACHE_CAPACITY", "0")
+    answer = _json(capsys, "stats")
+    assert answer["process"] == {"capacity": 0, "capacity_bytes": 256 << 20, "hits": 1}
+    assert answer["store"] == {
+        **{name: answer[name] for name in ("entries", "bytes", "capacity", "capacity_bytes", "evictions")},
+        "hits": {"files": 1, "redis": 0},
+    }
+    assert (answer["store"]["entries"], answer["store"]["capacity"], answer["capacity"]) == (3, 7, 7)
+    assert main(["cache", "stats"]) == 0
+    rows = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()]
+    names = [row[0] for row in rows]
+    assert names.index("store") < names.index("entries") < names.index("process") < names.index("primitives")
+    assert ["primitives", "at most 0, 256.0 MiB, as configured here"] in rows
 
 
 def test_list_has_the_most_recently_used_first(keys: list[Key], capsys: pytest.CaptureFixture[str]) -> None:

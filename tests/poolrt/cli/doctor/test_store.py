@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import redis
 
 from poolrt.cachestore.redis.embedded import EmbeddedServer
 from poolrt.cachestore.signing import load_key
@@ -126,6 +127,34 @@ def test_a_redis_that_answers_is_timed(settings: Settings) -> None:
         server.down()
     assert finding.state is State.OK
     assert "answers in" in finding.seen
+
+
+def test_a_redis_that_may_evict_leases_or_books_is_a_warning(settings: Settings) -> None:
+    server = EmbeddedServer(os.path.join(settings.home, "redis"))
+    server.ensure()
+    try:
+        client = redis.Redis(unix_socket_path=server.socket_path)
+        known = replace(settings, redis_url=server.url)
+        for limit in (0, 1 << 30):
+            client.config_set("maxmemory", limit)
+            for policy in ("noeviction", "allkeys-lru", "allkeys-random", "volatile-lru", "volatile-ttl"):
+                client.config_set("maxmemory-policy", policy)
+                finding = _found(known)["redis eviction"]
+                assert finding.seen.startswith(policy)
+                if limit and policy != "noeviction":
+                    assert finding.state is State.WARN
+                    assert "at 1.0 GiB the server drops leases and books" in finding.seen
+                    assert finding.advice.startswith("set maxmemory-policy to noeviction")
+                else:
+                    assert finding.state is State.OK
+        client.acl_setuser("limited", enabled=True, nopass=True, commands=["+ping", "+hello", "+auth"], keys=["*"])
+        finding = _found(replace(known, redis_url=f"{server.url}?username=limited&password=any"))["redis eviction"]
+        assert finding.state is State.WARN
+        assert "not known whether the server may drop leases" in finding.seen
+        assert "+info" in finding.advice
+        client.close()
+    finally:
+        server.down()
 
 
 def test_a_namespace_that_the_store_reserves_fails(settings: Settings) -> None:
