@@ -9,10 +9,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from poolrt.workers.desc import Arg, MemoryDesc, data_type
+from poolrt.workers.desc import FORWARD, Arg, MemoryDesc, data_type
 
 from . import shapes
 from .graph_state import GraphState
+from .inference.attributes import attribute_types
 from .inference.operations import infer, is_view, op_desc
 from .ir import Attribute, Node, QuantisationUse
 from .values import Operand, Value
@@ -37,6 +38,7 @@ class NodeBuilder:
     dtype: str
     scales: Mapping[str, Operand]
     zero_points: Mapping[str, Operand]
+    is_test: bool = False
 
     def operand(self, argument: str, given: Operand, dtype: str = "f32") -> Value:
         """Return the value of an operand; data becomes a constant of a type that fits ``dtype``."""
@@ -65,6 +67,8 @@ class NodeBuilder:
     def add_all(self, operands: Sequence[Value], /, **attrs: Attribute) -> tuple[Value, ...]:
         """Add the node itself and return all its results."""
         sources = [self.state.descs[operand.id] for operand in operands]
+        if self.is_test and "prop" in attribute_types(self.kind):
+            attrs["prop"] = FORWARD[0]
         dtype = self.dtype
         if not dtype and self.scales and sources[0].dtype not in _FLOATS:
             dtype = "f32"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
+from poolrt.workers.desc import FORWARD
 from poolrt.workers.desc.args import argument_name
 
 from .errors import GraphError
@@ -20,13 +21,14 @@ _GIVEN: Final = "use_global_stats"
 def to_training(ir: GraphIR) -> GraphIR:
     """Return a graph as it was built with every operation that has a propagation kind as ``forward_training``.
 
-    Batch normalizations use the statistics of the batch instead of given ones. Operations keep mean, variance and
-    workspace as outputs named ``<node>.<argument>``. Raises GraphError if the graph has such an output.
+    Operations that were built with ``is_test`` remain as they are. Batch normalizations use the statistics of the batch instead
+    of given ones. Operations keep mean, variance and workspace as outputs named ``<node>.<argument>``. Raises GraphError if the
+    graph has such an output.
     """
     new = Rewriter(ir)
     outputs = dict(ir.outputs)
     for node in ir.nodes:
-        if "prop" not in attribute_types(node.kind):
+        if "prop" not in attribute_types(node.kind) or node.attrs.get("prop") == FORWARD[0]:
             new.nodes.append(node)
             continue
         node = replace(

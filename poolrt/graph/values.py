@@ -47,7 +47,8 @@ class NodeOptions(TypedDict, total=False):
     and slow one. ``dtype`` is the data type of its result. ``scales`` and ``zero_points`` name arguments
     (``src``, ``src1``, ``weights``, ``dst``): one number, or an array of the argument's rank with a size of 1 along
     dimensions that share one; one for each output channel of weights may be a row. Sources are read as scale * (value -
-    zero point), and the result is stored as value / scale + zero point.
+    zero point), and the result is stored as value / scale + zero point. ``is_test`` computes the node as in phase ``test`` in
+    each phase of an `Executor`; by default the phase decides.
     """
 
     name: str | None
@@ -56,6 +57,7 @@ class NodeOptions(TypedDict, total=False):
     dtype: DTypeLike | str | None
     scales: Mapping[str, Operand] | None
     zero_points: Mapping[str, Operand] | None
+    is_test: bool
 
 
 def parse_dtype(dtype: DTypeLike | str) -> str:

@@ -74,11 +74,19 @@ class CompiledGraph:
         self._descs = lowered.primitives
         used = dict.fromkeys(step.primitive for step in plan.steps if isinstance(step, Step))
         self._primitives = {number: self._primitive(number) for number in used}
+        # Before this graph is an instance, which may evict the last plan that holds the same constants.
+        self._memories = [self._constant(number) for number in range(len(plan.constants))]
+        self._uploads = {place: self._upload(*place) for place in self._read_elsewhere()}
 
     @property
     def primitives(self) -> tuple[Primitive, ...]:
         """The primitives of the steps, each once, in the order of their first use."""
         return tuple(self._primitives.values())
+
+    def parts(self) -> list[tuple[object, int]]:
+        """Return constants, and the resources of the primitives, with their bytes."""
+        resources = [part for primitive in self._primitives.values() for part in primitive.resource.parts()]
+        return [*self._constant_parts(), *resources]
 
     def executor(self, within: bool, verbose: bool) -> PlanExecutor:
         """Return an executor of the plan for one thread, ``within`` tasks of a threadpool or not; ``verbose`` writes lines."""
@@ -86,17 +94,18 @@ class CompiledGraph:
         if verbose:
             engines = [self._streams[engine].engine.index for engine in plan.primitives]
             plan = replace(plan, texts=tuple(map(describe_primitive, self._descs, engines)))
-        constants = [self._constant(number) for number in range(len(plan.constants))]
-        uploads = {place: self._upload(*place) for place in self._read_elsewhere()}
         return PlanExecutor(
             plan,
             {number: primitive.resource for number, primitive in self._primitives.items()},
             self._streams,
-            [memory.address for memory in constants],
-            uploads={place: memory.device_buffer for place, memory in uploads.items()},
+            [memory.address for memory in self._memories],
+            uploads={place: memory.device_buffer for place, memory in self._uploads.items()},
             within=within,
-            keep=(constants, uploads),
+            keep=self._constant_parts(),
         )
+
+    def _constant_parts(self) -> list[tuple[object, int]]:
+        return [(memory, memory.desc.nbytes) for memory in (*self._memories, *self._uploads.values())]
 
     def _primitive(self, number: int) -> Primitive:
         engine = self._streams[self._plan.primitives[number]].engine

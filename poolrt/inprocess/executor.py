@@ -19,7 +19,7 @@ from poolrt.graph.engine_name import require_engine
 from poolrt.graph.lower import lower
 from poolrt.graph.reshaping import infer_for_inputs
 from poolrt.graph.training import to_training
-from poolrt.inprocess.device_context import DeviceContext, InstanceKey
+from poolrt.inprocess.device_context import DeviceContext, ExecutorIdentity, InstanceKey
 from poolrt.workers.desc import type_name
 from poolrt.workers.engines.engine import Engine
 from poolrt.workers.memory.buffer import SLACK
@@ -76,18 +76,20 @@ class Executor:
         ):
             if given is not None and not isinstance(given, kind):
                 raise TypeError(f"{name}: expect {kind.__name__}, got {type(given).__name__}")
+        if stream is None and context is not None and context.given_stream is not None:
+            stream = context.given_stream if engine in (None, context.engine) else None
         if engine is None:
             engine = stream.engine if stream is not None else _open(require_engine(graph.engine))
         if stream is not None and stream.engine is not engine:
             raise ValueError(f"stream: expect one on {engine}, got one on {stream.engine}")
         self.graph = graph.name
         self.engine = engine
-        self.context = DeviceContext() if context is None else context
+        self.context = DeviceContext(stream=stream) if context is None else context
         self.phase = phase
         self._built: Final = replace(graph.to_ir(), engine=_name(engine))
         self._constant_keys = ConstantKeys(self._built.constants.values())
         # An object of its own: the address of this executor may come to be another's.
-        identity = object()
+        identity = ExecutorIdentity(graph.name)
         locks = threading.RLock(), threading.RLock()
         self._context = ExecutionContext(self._open_streams(stream), cache, self.context, identity, locks)
         #: The second is for tasks of a threadpool: the holder of the first may be waiting for such a task.

@@ -41,6 +41,11 @@ class CpuBackend:
         self._scratchpad = Buffer(max((p.entry.scratchpad for p in primitives.values()), default=0))
         self._moving: dict[tuple[PlaceKind, int], list[tuple[ArgumentBlock, int, int]]] = {}
 
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the scratchpad."""
+        return self._scratchpad.nbytes
+
     def bind(self, name: str, primitive: int, locations: Mapping[int, Location]) -> list[Region]:
         """Return the regions of a step."""
         bound = self._bound(primitive, {arg: self._memory.address(at) for arg, at in locations.items()})

@@ -25,6 +25,11 @@ if TYPE_CHECKING:
 class Backend(Protocol):
     """The part of one engine."""
 
+    @property
+    def nbytes(self) -> int:
+        """The bytes of memory that it owns beside the host's workspaces."""
+        ...
+
     def bind(self, name: str, primitive: int, locations: Mapping[int, Location]) -> list[Any]:
         """Return the parts of a step."""
         ...
@@ -56,7 +61,7 @@ class PlanExecutor:
     ``primitives`` are realized, by number; ``streams`` has one for each engine of the plan; ``constants`` are addresses
     of constants in their final layout. ``uploads`` are constants in the memory of devices that do not work on the host's,
     by engine and constant; unless given, the first run uploads them. ``within`` a task of a threadpool, CPU steps run
-    on the calling thread. ``keep`` lives as long as the executor.
+    on the calling thread. The objects of ``keep``, each with its bytes, live as long as the executor.
     """
 
     def __init__(
@@ -68,7 +73,7 @@ class PlanExecutor:
         *,
         uploads: Mapping[tuple[int, int], pyopencl.Buffer] | None = None,
         within: bool = False,
-        keep: object = None,
+        keep: Sequence[tuple[object, int]] = (),
     ) -> None:
         if len(constants) != len(plan.constants):
             raise ValueError(f"expect one address for each of {len(plan.constants)} constants, got {len(constants)}")
@@ -77,10 +82,11 @@ class PlanExecutor:
         self.plan = plan
         #: How many reorders between engines copy.
         self.copies = 0
-        self._keep = keep
         on_host = [stream.works_on_host for stream in streams]
         spaces = {n: Buffer(plan.workspaces[n]) for n, is_host in enumerate(on_host) if is_host}
         memory = HostMemory(constants, spaces)
+        self._keep = [*keep, *((space, space.nbytes) for space in spaces.values())]
+        self._keep += (part for primitive in primitives.values() for part in primitive.parts())
         self._backends: list[Backend] = []
         self._devices: dict[int, OpenClBackend] = {}
         for number, stream in enumerate(streams):
@@ -95,6 +101,11 @@ class PlanExecutor:
             if not on_host[number]:
                 self._devices[number] = backend
         self._batches = [(self._backends[n], self._backends[n].batch(parts)) for n, parts in self._bind()]
+        self._keep += ((backend, backend.nbytes) for backend in self._backends)
+
+    def parts(self) -> list[tuple[object, int]]:
+        """Return what this keeps alive, with its bytes: workspaces, scratchpads, resources, and what it was given."""
+        return self._keep
 
     def run(self, inputs: Sequence[int], outputs: Sequence[int]) -> None:
         """Execute all steps on row-major inputs and outputs given by address. Raises KernelFailed naming the step."""

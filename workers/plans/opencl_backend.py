@@ -65,6 +65,13 @@ class OpenClBackend:
         self._ports: dict[tuple[PlaceKind, int], pyopencl.Buffer] = {}
         self._moving: dict[tuple[PlaceKind, int], list[tuple[BoundLaunch, int]]] = {}
 
+    @property
+    def nbytes(self) -> int:
+        """The bytes of scratchpad, workspace and ports on the device."""
+        own = 0 if self._on_host else self._plan.workspaces[self._number]
+        ports = 0 if self._on_host else sum(map(self._nbytes, self._moving))
+        return own + ports + max((p.entry.scratchpad for p in self._primitives.values()), default=0)
+
     def bind(self, name: str, primitive: int, locations: Mapping[int, Location]) -> list[_Part]:
         """Return the launches of a step."""
         launches = self._launches(primitive, {arg: self._place(at) for arg, at in locations.items()})

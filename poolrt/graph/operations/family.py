@@ -7,6 +7,8 @@ from contextlib import contextmanager
 
 from numpy.typing import DTypeLike
 
+from poolrt.workers.desc.typed import to_bool
+
 from ..engine_name import require_engine
 from ..errors import GraphError
 from ..graph_state import GraphState
@@ -29,6 +31,7 @@ class Family:
         dtype: DTypeLike | str | None = None,
         scales: Mapping[str, Operand] | None = None,
         zero_points: Mapping[str, Operand] | None = None,
+        is_test: bool = False,
     ) -> Iterator[NodeBuilder]:
         """Yield the builder of a node; a ValueError in the block becomes a GraphError that names the node."""
         chosen = self._state.make_name(kind) if name is None else name
@@ -44,6 +47,7 @@ class Family:
                 "" if dtype is None else parse_dtype(dtype),
                 scales or {},
                 zero_points or {},
+                to_bool("is_test", is_test),
             )
         except GraphError:
             raise

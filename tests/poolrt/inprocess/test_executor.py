@@ -230,7 +230,7 @@ def test_an_executor_of_a_plan_keeps_what_is_evicted_before_it(cache: PrimitiveP
         executor.run(x=x)
         for number in range(evicted):
             context.add(InstanceKey("other", (number,), (), "another"), number)
-        context._instances.set_capacity(10 * needed)
+        context.set_capacity(10 * needed)
         # Then it finds all that it needs, or all is made again
         again = array(*IMAGE, seed=evicted)
         assert close(executor.run(x=again), network.expected(again))
