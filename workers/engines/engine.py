@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ..verbose.output import writer
 from .cpu import CpuEngine
+from .realized import InUse
 from .target import Target, cpu_target
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ class Engine:
     other engine of an equal target, in this process or another. Any number of threads may use it.
     """
 
-    __slots__ = ("__weakref__", "_device", "index", "kind", "target", "verbose")
+    __slots__ = ("__weakref__", "_device", "index", "kind", "resources", "target", "verbose")
 
     def __init__(self, kind: str, index: int = 0, *, kept: int = _KEPT) -> None:
         """Open device ``index`` of a kind: ``cpu``, of which there is one, or ``opencl``.
@@ -45,6 +46,8 @@ class Engine:
         self.index = index
         #: The writer of verbose lines, kept here because every hit in the primitive cache needs it.
         self.verbose = writer()
+        #: The resources of primitives, which equal primitives share. Released with their last user.
+        self.resources: InUse[Any] = InUse()
         self._device: CpuEngine | OpenClEngine
         if kind == "cpu":
             if index != 0:

@@ -1,15 +1,38 @@
-"""The binaries that an engine has realized: each once while it is in use, and the last used ones for longer."""
+"""What an engine has once for all its users: realized binaries, the last used ones for longer, and resources."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 from weakref import WeakValueDictionary
 
 from poolrt.cachestore.lru import Lru
 
 T = TypeVar("T")
+
+
+class InUse(Generic[T]):
+    """Values that their users share: each is made once while it is in use, and released with its last user."""
+
+    def __init__(self) -> None:
+        #: Held while a value is made, which may need others.
+        self._lock = threading.RLock()
+        self._alive: WeakValueDictionary[Hashable, T] = WeakValueDictionary()
+
+    def get(self, key: Hashable, make: Callable[[], T]) -> T:
+        """Return the value of a key, made now if nothing uses one. Raises what making it raises."""
+        found = self._alive.get(key)
+        if found is None:
+            with self._lock:
+                found = self._alive.get(key)
+                if found is None:
+                    found = self._alive[key] = make()
+        return found
+
+    def values(self) -> list[T]:
+        """Return the values in use."""
+        return list(self._alive.values())
 
 
 class Realized(Generic[T]):

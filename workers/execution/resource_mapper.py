@@ -14,10 +14,11 @@ from .resource import Resource
 
 
 class ResourceMapper:
-    """Realizes each cached primitive on one engine, once for all that are equal, and keeps the resource.
+    """Maps cached primitives to their resources on one engine, and keeps these.
 
-    Nested primitives use the same mapper. The primitive that a user holds owns it, as in oneDNN: resources end with that
-    primitive, cached primitives do not. Safe from many threads.
+    Nested primitives use the same mapper. The primitive that a user holds owns it, as in oneDNN. Equal primitives of an
+    engine share one resource: it is realized for the first, and released with the last one that a user holds. Cached
+    primitives have none. Safe from many threads.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -39,7 +40,11 @@ class ResourceMapper:
         return found
 
     def _realize(self, primitive: CachedPrimitive) -> Resource[Any, Any]:
-        return realize(primitive.entry, self.engine, [self.get(inner) for inner in primitive.nested])
+        def make() -> Resource[Any, Any]:
+            return realize(primitive.entry, self.engine, [self.get(inner) for inner in primitive.nested])
+
+        found: Resource[Any, Any] = self.engine.resources.get(primitive.identity, make)
+        return found
 
 
 def realize(entry: Entry, engine: Engine, nested: Sequence[Any]) -> Resource[Any, Any]:

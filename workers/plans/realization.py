@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from typing import Any
 
 from ..engines.engine import Engine
 from ..execution.resource import Resource
 from ..execution.resource_mapper import realize
-from ..primitives.entry import MalformedEntry, parse_entry
+from ..primitives.entry import Entry, MalformedEntry, parse_entry
 from .execution_plan import ExecutionPlan
 
 
@@ -26,5 +27,13 @@ def realize_all(
         entry = parse_entry(data)
         if entry.copies_in or entry.copies_out:
             raise MalformedEntry(f"{entry.implementation} copies between engines; in a plan only its reorders do")
-        found[number] = realize(entry, engines[engine], [found[inner] for inner in plan.nested_in(number)])
+        found[number] = _share(data, entry, engines[engine], [found[inner] for inner in plan.nested_in(number)])
+    return found
+
+
+def _share(data: bytes, entry: Entry, engine: Engine, nested: list[Resource[Any, Any]]) -> Resource[Any, Any]:
+    """Return the resource that plans of this process have for equal entries, realized now if there is none."""
+    # A resource keeps its nested ones, so their numbers are nobody else's while it lives.
+    key = hashlib.sha256(data).digest(), *map(id, nested)
+    found: Resource[Any, Any] = engine.resources.get(key, lambda: realize(entry, engine, nested))
     return found

@@ -18,6 +18,7 @@ from poolrt.workers.execution.primitive_desc_iface import PrimitiveDescIface
 from poolrt.workers.execution.resource_mapper import ResourceMapper
 from poolrt.workers.primitives.provider import PrimitiveProvider
 from tests.workers import compiled
+from tests.workers.execution import constants
 from tests.workers.execution.data import DATA, kinds_reached
 
 if TYPE_CHECKING:
@@ -88,6 +89,13 @@ def main(home: str) -> None:
         del mappers
         gc.collect()
         found["gone"] = resource() is None
+        made = constants.convolutions(engines[0], cache)
+        stream = Stream(engines[0])
+        computed = [constants.compute(primitive, stream) for primitive in (made[0], made[-1])]
+        found["convolutions"] = [*computed, *constants.constant_bytes(made)]
+        del made
+        gc.collect()
+        found["released"] = [len(each.resources.values()) for each in engines]
     print(json.dumps(found))
 
 

@@ -26,6 +26,8 @@ from poolrt.workers.primitives.key import primitive_key
 from poolrt.workers.streams.stream import Stream
 from tests.workers import compiled
 
+from . import constants
+
 SRC, DST = MemoryDesc((2, 3), "f32"), MemoryDesc((2, 3), "s8", "ba")
 SCALES, POINT = (0.5, 2.0, 0.25), 7
 ATTR = PrimitiveAttr(scales=(Quantisation(Arg.SRC, 2, SCALES),), zero_points=(Quantisation(Arg.DST, 0, (POINT,)),))
@@ -62,6 +64,22 @@ def test_constants_lie_once_in_the_memory_of_each_engine_for_all_equal_primitive
     here, there = (tables(mapper, first) | tables(mapper, second) for mapper in mappers)
     assert len(here) == len(there) == 1
     assert here != there
+
+
+def test_100_equal_convolutions_have_one_set_of_constants(store: CacheStore) -> None:
+    engine, cache = Engine("cpu"), compiled.cache(4, store)
+    made = constants.convolutions(engine, cache)
+    stream = Stream(engine)
+    assert all(constants.compute(primitive, stream) for primitive in (made[0], made[-1]))
+    places, nbytes = constants.constant_bytes(made)
+    assert places == 1
+    assert 4 * constants.CHANNELS < nbytes < 8 * constants.CHANNELS
+    # They are there for as long as one of the primitives is
+    del made[1:]
+    assert len(engine.resources.values()) == 1
+    assert constants.compute(made[0], stream)
+    made.clear()
+    assert engine.resources.values() == []
 
 
 def test_constants_are_in_the_key() -> None:

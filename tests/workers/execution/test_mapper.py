@@ -37,10 +37,36 @@ def test_equal_primitives_share_one_resource_within_a_mapper(store: CacheStore, 
     twin = compiled.cache(4, store).fetch(Eltwise.PrimitiveDesc(engine, MD, MD, "abs").pd)[0]
     assert twin is not cached
     assert mapper.get(cached) is mapper.get(twin)
-    # Another mapper has one of its own, of the same mapped kernels
-    other = ResourceMapper(engine).get(cached)
+    # Another mapper of the engine shares it; one of another engine has one of its own
+    assert ResourceMapper(engine).get(cached) is mapper.get(cached)
+    other = ResourceMapper(Engine("cpu")).get(cached)
     assert other is not mapper.get(cached)
-    assert [launch.kernel for launch in other.launches] == [launch.kernel for launch in mapper.get(cached).launches]
+    assert owners(other).isdisjoint(owners(mapper.get(cached)))
+
+
+def test_a_shared_resource_is_released_with_its_last_user(store: CacheStore, cached: CachedPrimitive) -> None:
+    engine = Engine("cpu")
+    mappers = [ResourceMapper(engine) for _ in range(3)]
+    resource = weakref.ref(mappers[0].get(cached))
+    assert all(mapper.get(cached) is resource() for mapper in mappers)
+    while mappers:
+        assert engine.resources.values() == [resource()]
+        mappers.pop()
+    assert (resource(), engine.resources.values()) == (None, [])
+    # The next user has it realized again
+    assert ResourceMapper(engine).get(cached).entry is cached.entry
+
+
+def test_a_resource_that_cannot_be_realized_is_tried_again(cached: CachedPrimitive) -> None:
+    engine, failed = Engine("cpu"), MemoryError("no room")
+
+    def fail() -> Resource[Any, Any]:
+        raise failed
+
+    with pytest.raises(MemoryError, match="no room"):
+        engine.resources.get(cached.identity, fail)
+    assert engine.resources.values() == []
+    assert ResourceMapper(engine).get(cached).entry is cached.entry
 
 
 def owners(resource: Resource[Any, Any]) -> set[int]:
@@ -81,12 +107,13 @@ def test_a_cached_primitive_is_data_alone_even_while_it_is_executed(store: Cache
 
 
 def test_threads_that_need_a_resource_at_once_get_one(cached: CachedPrimitive) -> None:
-    mapper, found = ResourceMapper(Engine("cpu")), list[Resource[object, object]]()
+    engine, found = Engine("cpu"), list[Resource[object, object]]()
+    mappers = [ResourceMapper(engine) for _ in range(4)]
     meeting = threading.Barrier(8, timeout=30)
 
     def ask() -> None:
-        meeting.wait()
-        found.append(mapper.get(cached))
+        place = meeting.wait()
+        found.append(mappers[place // 2].get(cached))
 
     threads = [threading.Thread(target=ask) for _ in range(8)]
     for thread in threads:

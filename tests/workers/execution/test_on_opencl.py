@@ -11,6 +11,7 @@ from typing import Any
 from poolrt.cachestore import CacheStore
 
 from ..own_process import ANSWER_S, ROOT
+from .constants import CHANNELS
 
 
 def test_what_belongs_to_an_engine_is_made_once_for_it_and_is_never_cached(device: str, tmp_path: Path) -> None:
@@ -32,5 +33,10 @@ def test_what_belongs_to_an_engine_is_made_once_for_it_and_is_never_cached(devic
     # Alone and nested it has one resource within a mapper, with constants in a buffer of each engine
     assert found["shared"] == [True, 1, True]
     assert found["gone"]
+    # 100 equal convolutions have one set of constants on the device, released with the last of them
+    *right, places, nbytes = found["convolutions"]
+    assert (right, places) == ([True, True], 1)
+    assert 4 * CHANNELS < nbytes < 8 * CHANNELS
+    assert found["released"] == [0, 0]
     # What is cached leads to nothing but data
     assert found["data"]

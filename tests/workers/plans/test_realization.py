@@ -26,19 +26,36 @@ def plan(*nested: tuple[int, ...]) -> ExecutionPlan:
     return ExecutionPlan(("cpu",), (), (), (), (), (0,), (0,) * len(nested), nested)
 
 
+class Text(str):
+    """Stands for a resource; weak references to it may be made."""
+
+
 def test_what_is_nested_is_realized_before_and_once(monkeypatch: pytest.MonkeyPatch) -> None:
     realized: list[str] = []
 
-    def realize(parsed: Entry, engine: str, nested: Sequence[str]) -> str:
+    def realize(parsed: Entry, engine: Engine, nested: Sequence[str]) -> Text:
         realized.append(parsed.implementation)
-        return f"{parsed.implementation} on {engine}({', '.join(nested)})"
+        return Text(f"{parsed.implementation} on {engine.kind}({', '.join(nested)})")
 
     monkeypatch.setattr(realization, "realize", realize)
     entries = [entry(name, Program((), ())) for name in "abc"]
-    engine: Any = "cpu"
-    found: Any = realize_all(plan((), (0,), (1, 0)), entries, [engine])
+    found: Any = realize_all(plan((), (0,), (1, 0)), entries, [Engine("cpu")])
     assert found[2] == "c on cpu(b on cpu(a on cpu()), a on cpu())"
     assert realized == ["a", "b", "c"]
+
+
+def test_plans_share_the_resources_of_equal_entries_on_one_engine() -> None:
+    engine, other = Engine("cpu"), Engine("cpu")
+    entries = [entry(name, Program((), (), tables=b"constants of " + name.encode())) for name in "ab"]
+    first, second = (realize_all(plan((), ()), entries, [engine]) for _ in range(2))
+    assert [first[n] is second[n] for n in (0, 1)] == [True, True]
+    assert first[0] is not first[1]
+    assert realize_all(plan((), ()), entries, [other])[0] is not first[0]
+    # They are there for as long as one of the plans
+    first.clear()
+    assert len(engine.resources.values()) == 2
+    second.clear()
+    assert engine.resources.values() == []
 
 
 def test_a_plan_needs_one_entry_for_each_primitive() -> None:
