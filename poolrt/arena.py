@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import bisect
 import fcntl
+import math
 import os
 from typing import Final
 
@@ -115,6 +116,11 @@ class Allocator:
             self._keep_hole(offset, size)
         return retired
 
+    def compact(self) -> None:
+        """Return the memory of tables that have been much larger, and join small free slots that lie side by side."""
+        self._sizes = dict(self._sizes)
+        self._consolidate(PAGED)
+
     def _find(self, size: int) -> int | None:
         free = self._free.get(size)
         if free:
@@ -142,10 +148,10 @@ class Allocator:
         if length:
             bisect.insort(self._holes, (offset, length))
 
-    def _consolidate(self) -> None:
-        """Turn free slots into holes, and neighbours into one."""
-        pieces = sorted(self._holes + [(o, size) for size, offsets in self._free.items() for o in offsets])
-        self._free.clear()
+    def _consolidate(self, below: float = math.inf) -> None:
+        """Turn free slots of sizes below a limit into holes, and neighbours into one."""
+        free = {size: self._free.pop(size) for size in [*self._free] if size < below}
+        pieces = sorted(self._holes + [(offset, size) for size, offsets in free.items() for offset in offsets])
         self._holes = []
         for offset, length in pieces:
             if self._holes and sum(self._holes[-1]) == offset:

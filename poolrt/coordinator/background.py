@@ -298,6 +298,7 @@ def _trim_memory() -> None:
     """Return freed memory to the system: the C library keeps blocks between others until it is asked."""
     import ctypes
 
+    gc.collect()  # what is left of a graph lies in many pages
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc's
     if trim is not None:
         trim(0)

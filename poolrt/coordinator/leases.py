@@ -85,6 +85,12 @@ class Leases:
         for offset, count in self._held.pop(holder, {}).items():
             self._drop(offset, count)
 
+    def compact(self) -> None:
+        """Return the memory of tables that have been much larger: a table does not shrink by itself."""
+        self._references = dict(self._references)
+        self._held = dict(self._held)
+        self.allocator.compact()
+
     def holders(self) -> list[Hashable]:
         """Return the holders that have a lease."""
         return list(self._held)

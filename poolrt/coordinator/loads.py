@@ -32,6 +32,8 @@ from .worker_set import WorkerSet, arena_full
 LOADS_LIMIT: Final = 64
 #: Bytes of graphs that one client may have waiting until they are lowered.
 GRAPHS_BYTES: Final = 128 * 1024 * 1024
+#: Constants that the loads of one client that are under way may have, if there are several.
+CONSTANTS_LIMIT: Final = 20_000
 #: Characters of a graph's name that are kept, for errors.
 NAME_LIMIT: Final = 200
 #: Sources of an entry in reports. An entry that another process was just creating counts as redis.
@@ -125,6 +127,11 @@ class Loads:
             self._out.append(Forget(number))
             return
         load.lowered, load.aside = graph, True
+        constants = sum(len(other.final) for other in self.under_way.values() if other.client == load.client)
+        if constants and constants + len(graph.constants) > CONSTANTS_LIMIT:
+            text = f"the loads of one client that are under way have more than {CONSTANTS_LIMIT} constants"
+            self.fail(number, PoolRefused(f"{text}: load fewer models at a time"))
+            return
         try:
             load.final = self._leases.take([c.nbytes for c in graph.constants], ("model", number))
         except ArenaExhausted as error:

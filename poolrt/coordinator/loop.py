@@ -30,7 +30,7 @@ from .log_lines import LogLines
 from .pacing import Pacing
 from .peers import STRANGER_LIMIT, UNFINISHED_BYTES, UNFINISHED_S, Peer, find_greedy, open_pidfd
 from .processes import Processes
-from .start import open_arena
+from .start import open_arena, use_one_heap
 from .state import State
 from .watchdog import Limits
 
@@ -94,6 +94,7 @@ class Loop:
             limits=Limits(configuration.start_timeout_s, configuration.run_timeout_s, configuration.creation_limit_s),
         )
         self._perform(self.state.start())
+        use_one_heap()
         self._background = BackgroundThread(
             configuration.store,
             configuration.max_cpu_isa or None,
@@ -303,6 +304,7 @@ class Loop:
                 self._closings.append((peer.number, f"the rest of a message did not come within {UNFINISHED_S:g} s"))
         if self._trims_due and not self.state.has_payloads:
             self._trims_due -= 1
+            self.state.compact()
             self._background.submit(TrimMemory())
         for offset, nbytes in self.state.trim(RESIDENT):
             self._arena.madvise(mmap.MADV_REMOVE, offset, nbytes)

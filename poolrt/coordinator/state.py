@@ -176,6 +176,10 @@ class State:
         busy = any(w.jobs for w in self.worker_set.workers.values()) or self.loads.under_way
         return [] if busy else self.leases.allocator.trim(keep)
 
+    def compact(self) -> None:
+        """Return the memory of tables that have been much larger."""
+        self.leases.compact()
+
     @property
     def has_payloads(self) -> bool:
         """Whether graphs or functions of clients are kept."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import sys
 
 import pytest
 from hypothesis import given
@@ -22,7 +23,9 @@ def test_a_slot_holds_its_tensor_and_the_padding_and_wastes_at_most_an_eighth(nb
         assert size % PAGE == 0
 
 
-@given(st.lists(st.one_of(st.integers(0, 300_000), st.sampled_from(["free", "trim"])), max_size=80), st.data())
+@given(
+    st.lists(st.one_of(st.integers(0, 300_000), st.sampled_from(["free", "trim", "compact"])), max_size=80), st.data()
+)
 def test_slots_never_overlap_and_all_comes_back(steps: list[int | str], data: st.DataObject) -> None:
     allocator = Allocator(2_000_000)
     live: dict[int, int] = {}
@@ -32,6 +35,8 @@ def test_slots_never_overlap_and_all_comes_back(steps: list[int | str], data: st
                 assert offset % PAGE == 0
                 assert size % PAGE == 0
                 assert all(offset + size <= o or o + s <= offset for o, s in live.items())
+        elif step == "compact":
+            allocator.compact()
         elif step == "free":
             if live:
                 offset = data.draw(st.sampled_from(sorted(live)))
@@ -63,6 +68,21 @@ def test_the_slot_freed_last_is_the_first_to_be_used_again() -> None:
     allocator.free(first)
     allocator.free(second)
     assert [allocator.take(5000), allocator.take(5000)] == [second, first]
+
+
+def test_small_slots_that_were_freed_take_no_memory_of_this_process_after_compaction() -> None:
+    allocator = Allocator(1 << 30)
+    large = [allocator.take(PAGED) for _ in range(3)]
+    small = [allocator.take(1) for _ in range(100_000)]
+    for offset in (*small, large[1]):
+        allocator.free(offset)
+    tables = allocator._sizes, allocator._free
+    before = sum(map(sys.getsizeof, (tables[0], *tables[1].values())))
+    allocator.compact()
+    assert before > 1_000_000
+    assert sum(map(sys.getsizeof, (allocator._sizes, *allocator._free.values(), allocator._holes))) < 2000
+    # A large slot stays warm
+    assert allocator.take(PAGED) == large[1]
 
 
 def test_an_exhausted_arena_says_what_is_needed_what_is_there_and_which_setting_to_raise() -> None:

@@ -25,6 +25,7 @@ from poolrt.coordinator.instructions import (
     Send,
     Spawn,
 )
+from poolrt.coordinator.loads import CONSTANTS_LIMIT
 from poolrt.coordinator.state import CLIENT_LIMIT, State
 from poolrt.coordinator.watchdog import Limits
 from poolrt.errors import GraphRefused
@@ -440,3 +441,20 @@ def test_a_client_has_a_bounded_number_of_unanswered_questions() -> None:
     # An answer makes room
     state.on_statistics(100, 0, {})
     assert isinstance(state.on_client_message(100, Kind.STATISTICS, [Kind.STATISTICS, 0])[0], CollectStatistics)
+
+
+def test_loads_of_one_client_that_are_under_way_have_a_bounded_number_of_constants_unless_it_is_one() -> None:
+    state = State(itertools.count(1), 1 << 30, 1, 1, _RETRIES, 8, functions=True, limits=_LIMITS)
+    state.on_client_connected(100)
+    state.on_client_connected(200)
+
+    def failed(client: int, request: int, constants: int) -> bool:
+        (lower,) = state.on_client_message(client, Kind.LOAD, [Kind.LOAD, request, "g", ["cpu"], b""])
+        assert isinstance(lower, Lower)
+        graph = LoweredGraph(b"", 0, (), (PlanConstant(0, 4, 4, None),) * constants, [], [])
+        sent = [each.message for each in state.on_lowered(lower.load, graph) if isinstance(each, Send)]
+        return any(message[0] == Kind.FAILED for message in sent)
+
+    assert not failed(100, 1, CONSTANTS_LIMIT + 1)
+    assert failed(100, 2, 1)
+    assert not failed(200, 1, CONSTANTS_LIMIT)
