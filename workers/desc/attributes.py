@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import copysign
 from typing import Any, Final
 
 from .args import post_op_src
 from .data_type import data_type
 from .memory_desc import MemoryDesc
 from .quantisation import KINDS, Quantisation
-from .typed import Signed, Typed, to_float
+from .typed import Signed, Typed, to_float, without_sign
 
 ELTWISE_ALGORITHMS: Final = (
     "relu", "tanh", "elu", "square", "abs", "sqrt", "linear", "logistic", "exp", "log", "clip", "clip_v2", "gelu_erf",
@@ -41,10 +42,12 @@ def eltwise_algorithm(name: str) -> str:
 
 def drop_signs(op: Any) -> None:
     """Drop the sign of a zero from alpha and beta of an operation or post-op if its results do not depend on it."""
-    signed = _SIGNED.get((op.kind, op.algorithm), ())
-    for name in ("alpha", "beta"):
-        if name not in signed and not getattr(op, name):
-            object.__setattr__(op, name, 0.0)
+    alpha, beta = op.alpha, op.beta
+    if (alpha == 0.0 and copysign(1.0, alpha) < 0.0) or (beta == 0.0 and copysign(1.0, beta) < 0.0):
+        signed = _SIGNED.get((op.kind, op.algorithm), ())
+        for name, value in (("alpha", alpha), ("beta", beta)):
+            if name not in signed:
+                object.__setattr__(op, name, without_sign(value))
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from inspect import get_annotations
 from math import copysign, isinf
-from operator import attrgetter, index
+from operator import index
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 #: Any number: the class checks it itself, when it has the data type that the number is for.
@@ -113,22 +113,33 @@ def _exactness(fields: Sequence[_Field]) -> Callable[[Any], bool]:
 
 
 def _equality(fields: Sequence[_Field]) -> Callable[[Any, object], bool]:
-    """Return the ``__eq__`` of a class with fields of type `Signed`: of dataclasses, and a zero's sign counts."""
-    values = attrgetter(*[field.name for field in fields])
-    signed = [(field.name, field.many) for field in fields if field.kind is _KINDS["Signed"]]
+    """Return the ``__eq__`` of a class with fields of type `Signed`: of dataclasses, and a zero's sign counts.
 
-    def signs(data: Any) -> list[float]:
-        found: list[float] = []
-        for name, many in signed:
-            found += getattr(data, name) if many else (getattr(data, name),)
-        return [copysign(1.0, value) for value in found]
-
-    def are_equal(data: Any, other: object) -> bool:
-        if other.__class__ is not data.__class__:
-            return cast("bool", NotImplemented)
-        return bool(values(data) == values(other)) and signs(data) == signs(other)
-
-    return are_equal
+    It is compiled as `_exactness` is: attributes with post-ops are compared at each hit in the cache of descriptors.
+    """
+    one, other = (", ".join(f"{data}.{field.name}" for field in fields) for data in ("data", "other"))
+    lines = [
+        "def are_equal(data, other):",
+        "    if other.__class__ is not data.__class__:",
+        "        return NotImplemented",
+        f"    if ({one},) != ({other},):",
+        "        return False",
+    ]
+    for name in [field.name for field in fields if field.kind is _KINDS["Signed"] and not field.many]:
+        lines += [
+            f"    one, two = data.{name}, other.{name}",
+            "    if one is not two and one == 0.0 and copysign(1.0, one) != copysign(1.0, two):",
+            "        return False",
+        ]
+    for name in [field.name for field in fields if field.kind is _KINDS["Signed"] and field.many]:
+        lines += [
+            f"    for one, two in zip(data.{name}, other.{name}):",
+            "        if copysign(1.0, one) != copysign(1.0, two):",
+            "            return False",
+        ]
+    names: dict[str, Any] = {"copysign": copysign}
+    exec("\n".join([*lines, "    return True"]), names)
+    return cast("Callable[[Any, object], bool]", names["are_equal"])
 
 
 def _field(name: str, text: str, module: str) -> _Field:
