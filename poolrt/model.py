@@ -53,7 +53,7 @@ class Model:
     """A loaded graph. Made by `Pool.load`; its memory on the pool is freed when it is closed or no longer referred to.
 
     ``inputs`` and ``outputs`` describe its tensors, ``report`` the sources of its primitives:
-    ``{"primitives": {"total", "created", "memory", "files", "redis"}, "load_s"}``.
+    ``{"primitives": {"total", "created", "waited", "memory", "files", "redis"}, "load_s"}``.
     """
 
     def __init__(

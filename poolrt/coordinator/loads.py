@@ -36,8 +36,9 @@ GRAPHS_BYTES: Final = 128 * 1024 * 1024
 CONSTANTS_LIMIT: Final = 20_000
 #: Characters of a graph's name that are kept, for errors.
 NAME_LIMIT: Final = 200
-#: Sources of an entry in reports. An entry that another process was just creating counts as redis.
-SOURCES: Final = ("created", "memory", "files", "redis")
+#: Sources of an entry in reports. Of several loads that wait for one creation, the first has its source, the others
+#: "waited", as has a load for which another pool was just creating: over all reports, "created" counts each creation once.
+SOURCES: Final = ("created", "waited", "memory", "files", "redis")
 
 
 @dataclass(slots=True, eq=False)
@@ -172,6 +173,7 @@ class Loads:
         for number, index in creation.waiting:
             if number in self.under_way:
                 self._fill(self.under_way[number], index, entry, source)
+                source = "waited"
         self.report_progress(list(loads))
         for number in loads:
             if number in self.under_way:

@@ -54,7 +54,7 @@ def run_at_once(places: list[Surroundings], words: tuple[str, ...]) -> tuple[lis
     totals = {each["total"] for each in found}
     assert len(totals) == 1
     for each in found:
-        assert each["created"] + each["memory"] + each["files"] + each["redis"] == each["total"]
+        assert sum(count for source, count in each.items() if source != "total") == each["total"]
     return [each["created"] for each in found], totals.pop()
 
 

@@ -174,7 +174,8 @@ def _reach_redis(settings: Settings) -> None:
 
 def _print_result(found: Mapping[str, Any], options: argparse.Namespace, report: Report) -> None:
     made = found["primitives"]
-    reused = ", ".join(f"{made[tier]} from {tier}" for tier in ("memory", "files", "redis") if made[tier])
+    ways = {"waited": "created for others meanwhile", **{tier: f"from {tier}" for tier in ("memory", "files", "redis")}}
+    reused = ", ".join(f"{made[source]} {way}" for source, way in ways.items() if made[source])
     report.say(f"{found['model']}: {found['nodes']} nodes on {found['engine']}, {len(found['workers'])} workers")
     report.say(f"primitives  {made['total']}: {made['created']} created{', ' + reused if reused else ''}")
     report.say(f"load        {seconds_text(found['load_s'])}")

@@ -77,6 +77,8 @@ class Coordination(RuleBasedStateMachine):
         self.lowering: list[Lower] = []
         self.looking: list[LookUp] = []
         self.forgotten: set[int] = set()
+        #: Creations that creators have finished, and those that reports of loads call created.
+        self.creations = self.reported = 0
         self.primitives: dict[int, int] = {}
         self.now = 0.0
         self.deaths: dict[int, int] = {}
@@ -175,7 +177,9 @@ class Coordination(RuleBasedStateMachine):
             client.models[message[2]] = [port[3] for port in message[3]]
             client.output_sizes[message[2]] = [port[3] for port in message[4]]
             counts = message[5]["primitives"]
-            assert counts["total"] == sum(counts[name] for name in ("created", "memory", "files", "redis"))
+            assert counts["total"] == sum(counts[name] for name in ("created", "waited", "memory", "files", "redis"))
+            self.reported += counts["created"]
+            assert self.reported <= self.creations, "a creation is reported as one load's"
         elif kind == Kind.DONE:
             assert wanted == "run"
             client.slots += zip(message[2], client.wanted_sizes.pop(request), strict=True)
@@ -343,6 +347,7 @@ class Coordination(RuleBasedStateMachine):
                 answer = [Kind.THREW, token, "text", b""]
         elif kind == Kind.CREATE:
             answer = [Kind.CREATED, token, b"entry", "created", 0.1]
+            self.creations += 1
         elif kind == Kind.PROBE:
             answer = [Kind.ANSWER, token, False, ["opencl", "opencl", []]]
         elif kind == Kind.APPLY:

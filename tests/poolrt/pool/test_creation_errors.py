@@ -73,7 +73,14 @@ def test_a_compiler_that_is_broken_is_an_error_with_its_type_message_log_and_the
             pool.load(other)
         # And what has been created before still loads and runs
         model = pool.load(relu_graph())
-        assert model.report["primitives"] == {"total": 1, "created": 0, "memory": 0, "files": 1, "redis": 0}
+        assert model.report["primitives"] == {
+            "total": 1,
+            "created": 0,
+            "waited": 0,
+            "memory": 0,
+            "files": 1,
+            "redis": 0,
+        }
         np.testing.assert_array_equal(model.run(x=_X)["y"], np.maximum(_X, 0))
         assert pool.stats()["workers_lost"] == 0
         # And when the compiler is in order again, the same pool creates
