@@ -89,7 +89,8 @@ def main() -> None:
             BarePrimitive(pd, engine, cache),
         )
         for primitive in (bare, again):
-            primitive._execution = BareExecution(cast("RealizedPrimitive", primitive.resources.get(primitive._cached)))
+            bare_execution = BareExecution(cast("RealizedPrimitive", primitive.resources.get(primitive._cached)))
+            vars(primitive)["_execution"] = bare_execution
         set_verbose(0)
         lines = [
             *compared(

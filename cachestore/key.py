@@ -24,6 +24,8 @@ from typing import Any, Final
 
 import msgpack
 
+from .immutable import Immutable
+
 #: The values of a field. Dictionaries may have any of the scalars as keys.
 Value = None | bool | int | float | str | bytes | tuple["Value", ...] | list["Value"] | Mapping[Any, "Value"]
 
@@ -56,8 +58,8 @@ class _Absent:
 ABSENT: Final = _Absent()
 
 
-class Key:
-    """The identity of a cached object: the fields that it was made from.
+class Key(Immutable):
+    """The identity of a cached object: the fields that it was made from. Immutable.
 
     `fields` maps names to None, bool, int, float, str, bytes, and tuples, lists and dictionaries of these.
     Raises TypeError for any other type (the message names the field) and ValueError for text that is not valid Unicode
@@ -66,13 +68,16 @@ class Key:
 
     __slots__ = ("_digest", "canonical")
 
+    #: The canonical bytes; equal keys have equal bytes and the other way round.
+    canonical: bytes
+    _digest: str | None
+
     def __init__(self, fields: Mapping[str, Any]) -> None:
         for name in fields:
             if not isinstance(name, str):
                 raise TypeError(f"a key's field names are text, not {type(name).__name__}: {name!r}")
-        #: The canonical bytes; equal keys have equal bytes and the other way round.
-        self.canonical: Final[bytes] = _pack(fields)
-        self._digest: str | None = None
+        object.__setattr__(self, "canonical", _pack(fields))
+        object.__setattr__(self, "_digest", None)
 
     @classmethod
     def from_canonical(cls, canonical: bytes) -> Key:
@@ -95,9 +100,11 @@ class Key:
     @property
     def digest(self) -> str:
         """SHA-256 of the canonical bytes, 64 hexadecimal characters."""
-        if self._digest is None:
-            self._digest = hashlib.sha256(self.canonical).hexdigest()
-        return self._digest
+        digest = self._digest
+        if digest is None:
+            digest = hashlib.sha256(self.canonical).hexdigest()
+            object.__setattr__(self, "_digest", digest)
+        return digest
 
     @property
     def fields(self) -> dict[str, Any]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Final
 
-from ..verbose.output import writer
+from poolrt.cachestore.immutable import Immutable
+
+from ..verbose.output import Verbose, writer
 from .cpu import CpuEngine
 from .realized import InUse
 from .target import Target, cpu_target
@@ -25,14 +27,23 @@ def engine_kind(kind: str) -> str:
     return kind
 
 
-class Engine:
+class Engine(Immutable):
     """One device, with this process's objects on it: mapped kernels, or an OpenCL context and its programs.
 
     Descriptors, keys and cached primitives know only its `target`, so a primitive created through one engine serves every
-    other engine of an equal target, in this process or another. Any number of threads may use it.
+    other engine of an equal target, in this process or another. Any number of threads may use it; it refuses assignment.
     """
 
     __slots__ = ("__weakref__", "_device", "index", "kind", "resources", "target", "verbose")
+
+    kind: str
+    index: int
+    target: Target
+    #: The writer of verbose lines, kept here because every hit in the primitive cache needs it.
+    verbose: Verbose
+    #: The resources of primitives, which equal primitives share. Released with their last user.
+    resources: InUse[Any]
+    _device: CpuEngine | OpenClEngine
 
     def __init__(self, kind: str, index: int = 0, *, kept: int = _KEPT) -> None:
         """Open device ``index`` of a kind: ``cpu``, of which there is one, or ``opencl``.
@@ -42,23 +53,27 @@ class Engine:
         The first OpenCL engine of a process starts the drivers, their CPU devices with as many threads as this process
         may use cores. Raises ValueError naming the argument, and EngineUnavailable if there is no such device.
         """
-        self.kind = engine_kind(kind)
-        self.index = index
-        #: The writer of verbose lines, kept here because every hit in the primitive cache needs it.
-        self.verbose = writer()
-        #: The resources of primitives, which equal primitives share. Released with their last user.
-        self.resources: InUse[Any] = InUse()
-        self._device: CpuEngine | OpenClEngine
+        device: CpuEngine | OpenClEngine
+        engine_kind(kind)
         if kind == "cpu":
             if index != 0:
                 raise ValueError(f"index: there is one engine of kind cpu, with index 0, got {index}")
-            self._device = CpuEngine(kept)
-            self.target: Target = cpu_target()
+            device, target = CpuEngine(kept), cpu_target()
         else:
             from .opencl import OpenClEngine
 
-            self._device = OpenClEngine(index, _cores(), kept)
-            self.target = self._device.target
+            device = OpenClEngine(index, _cores(), kept)
+            target = device.target
+        own = {
+            "kind": kind,
+            "index": index,
+            "target": target,
+            "verbose": writer(),
+            "_device": device,
+            "resources": InUse(),
+        }
+        for name, value in own.items():
+            object.__setattr__(self, name, value)
 
     @staticmethod
     def count(kind: str) -> int:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from poolrt.cachestore.immutable import Immutable
+
 from ..desc import Arg, MemoryDesc
 from ..engines.engine import Engine
 from ..implementations.primitive_desc import PrimitiveDesc
+from ..primitives.cached_primitive import CachedPrimitive
 from ..primitives.provider import PrimitiveProvider, primitive_provider
 from ..streams.stream import Stream
 from .arguments import check_argument, describe_arguments
@@ -29,13 +32,23 @@ class Execution(Protocol):
         ...
 
 
-class Primitive:
+class Primitive(Immutable):
     """A created primitive with its resources on one engine. Any number of threads and streams may execute it at once.
 
     Scratch memory belongs to the stream, or is an argument: see `PrimitiveAttr.scratchpad_mode`.
     `source` is where the primitive came from: ``memory`` (the cache of this process or the store's), ``files``,
-    ``redis``, ``waited`` (another creator was at work), or ``created``.
+    ``redis``, ``waited`` (another creator was at work), or ``created``. Immutable.
     """
+
+    pd: PrimitiveDesc
+    engine: Engine
+    source: str
+    #: The resources of this primitive and of those that it is made of.
+    resources: ResourceMapper
+    _cached: CachedPrimitive
+    _execution: Execution | None
+    _wanted: dict[int, MemoryDesc] | None
+    _text: str | None
 
     def __init__(self, pd: PrimitiveDesc, engine: Engine, cache: PrimitiveProvider | None = None) -> None:
         """Fetch the primitive that ``pd`` describes from a cache, by default that of the process; realize it on an engine.
@@ -46,16 +59,13 @@ class Primitive:
         """
         if not engine.target.serves(pd.target):
             raise ValueError(f"engine: {engine} cannot run code made for {pd.target}")
-        self.pd = pd
-        self.engine = engine
         begin = engine.verbose.now() if engine.verbose.creates else 0
-        cached, self.source = (cache or primitive_provider()).fetch(pd)
-        #: The resources of this primitive and of those that it is made of.
-        self.resources = ResourceMapper(engine)
-        self._cached = cached
-        self._execution: Execution | None = None if self.source == "memory" else self._realized()
-        self._wanted: dict[int, MemoryDesc] | None = None
-        self._text: str | None = None
+        cached, source = (cache or primitive_provider()).fetch(pd)
+        own = self.__dict__
+        own["pd"], own["engine"], own["source"], own["_cached"] = pd, engine, source, cached
+        own["resources"] = ResourceMapper(engine)
+        own["_execution"] = None if source == "memory" else self._realized()
+        own["_wanted"] = own["_text"] = None
         if begin:
             engine.verbose.created(self._described(), self.source, engine.verbose.now() - begin)
 
@@ -77,7 +87,8 @@ class Primitive:
         given: Mapping[Any, Memory] = args
         wanted = self._wanted
         if wanted is None:
-            wanted = self._wanted = describe_arguments(self.pd)
+            wanted = describe_arguments(self.pd)
+            self.__dict__["_wanted"] = wanted
         used: dict[int, Memory] = {}
         for arg, desc in wanted.items():
             memory = given.get(arg)
@@ -90,7 +101,8 @@ class Primitive:
         execution = self._execution
         if execution is None:
             # Several threads may each make one here, of the same resource: any of them will do.
-            execution = self._execution = self._realized()
+            execution = self._realized()
+            self.__dict__["_execution"] = execution
         if self.engine.verbose.executes:
             execution.execute(stream, args, self._described())
         else:
@@ -98,11 +110,13 @@ class Primitive:
 
     def _described(self) -> str:
         """Return what verbose lines say of this primitive."""
-        if self._text is None:
+        text = self._text
+        if text is None:
             from ..verbose.text import describe_primitive
 
-            self._text = describe_primitive(self.pd, self.engine.index)
-        return self._text
+            text = describe_primitive(self.pd, self.engine.index)
+            self.__dict__["_text"] = text
+        return text
 
     def _realized(self) -> Execution:
         resource = self.resource

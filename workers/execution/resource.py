@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
+from poolrt.cachestore.immutable import Immutable
+
 from ..implementations.program import Launch, NestedLaunch
 from ..primitives.entry import Entry, MalformedEntry
 
@@ -29,22 +31,24 @@ class LinkedLaunch(NamedTuple, Generic[Kernel]):
     nanoseconds: int
 
 
-class Resource(Generic[Kernel, Tables]):
+class Resource(Immutable, Generic[Kernel, Tables]):
     """The kernels and tables of one primitive on one engine. Immutable, so that threads and streams can share it.
 
     ``nested`` are the resources of its nested primitives, in the order of the entry. Raises MalformedEntry if their number
     is not that of the entry.
     """
 
+    entry: Entry
+    _kernels: list[Kernel]
+    _tables: Tables
+    _nested: tuple[Resource[Kernel, Tables], ...]
+
     def __init__(
         self, entry: Entry, kernels: list[Kernel], tables: Tables, nested: Sequence[Resource[Kernel, Tables]]
     ) -> None:
         if len(nested) != len(entry.nested):
             raise MalformedEntry(f"{len(nested)} nested primitives instead of {len(entry.nested)}")
-        self.entry = entry
-        self._kernels = kernels
-        self._tables = tables
-        self._nested = tuple(nested)
+        vars(self).update(entry=entry, _kernels=kernels, _tables=tables, _nested=tuple(nested))
 
     def parts(self) -> list[tuple[object, int]]:
         """Return this and the nested resources with the bytes of their binaries and tables."""

@@ -28,12 +28,20 @@ class LruPrimitiveCache(PrimitiveCache):
         self._futures: Lru[bytes, Future] = Lru(
             capacity_from_environment() if capacity is None else capacity, evictable=Future.done, rank=self._rank()
         )
+        self._values = self._futures.values
         futures = weakref.ref(self._futures)
         os.register_at_fork(after_in_child=lambda: _begin_in_child(futures))
 
     def get(self, key: Key) -> Future | None:
         """Return a key's future, from now on the most recently used; None if there is none."""
-        return self._futures.get(key.canonical)
+        # As `Lru.get` does, without the call: each hit in the cache comes here.
+        futures, canonical = self._values, key.canonical
+        try:
+            future = futures[canonical]
+            futures.move_to_end(canonical)
+        except KeyError:  # not there, or evicted at this moment by another thread
+            return None
+        return future
 
     def add(self, key: Key, future: Future) -> None:
         """Hold a future, the most recently used, in the place of the key's former one; nothing with a capacity of 0."""

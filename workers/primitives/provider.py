@@ -67,11 +67,12 @@ class _Counter:
 class _Installed:
     """A cache with the counts since it was installed."""
 
-    __slots__ = ("cache", "hits", "misses", "placed", "size_before", "waits", "withdrawn")
+    __slots__ = ("cache", "count_hit", "hits", "misses", "placed", "size_before", "waits", "withdrawn")
 
     def __init__(self, cache: PrimitiveCache) -> None:
         self.cache = cache
         self.hits, self.misses, self.waits = _Counter(), _Counter(), _Counter()
+        self.count_hit = self.hits.add
         #: Futures added, and those of them that were removed as failed.
         self.placed, self.withdrawn = _Counter(), _Counter()
         self.size_before = cache.get_size()
@@ -160,7 +161,7 @@ class PrimitiveProvider:
         if isinstance(found, SharedFuture):
             primitive = found.result_if_done()
             if primitive is not None and primitive.identity == key.canonical:
-                installed.hits.add()
+                installed.count_hit()
                 return primitive, "memory"
         elif found is not None:
             raise _no_future(installed.cache, "get", found)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from ...desc import Arg
+from ...desc import Arg, MemoryDesc
+from ...engines.engine import Engine
 from ...implementations.primitive_desc import PrimitiveDesc
 from ...streams.stream import Stream
 from ..arguments import check_argument, describe_arguments
@@ -29,14 +30,15 @@ class CrossEnginePrimitive(Primitive):
     CPU computes and for copies to another OpenCL engine.
     """
 
+    _engines: EnginePair
+    _places: dict[int, tuple[MemoryDesc, Engine]]
+
     def __init__(self, pd: PrimitiveDesc, engines: EnginePair, cache: PrimitiveProvider | None = None) -> None:
         """Fetch the primitive that ``pd`` describes and realize it, as `Primitive` does."""
         super().__init__(pd, engines.compute_engine(pd.target), cache)
-        self.engine = engines.stream_engine
-        self._engines = engines
-        self._places = {
-            arg: (desc, engines.engine_of(arg, self.resources.engine)) for arg, desc in describe_arguments(pd).items()
-        }
+        compute = self.resources.engine
+        places = {arg: (desc, engines.engine_of(arg, compute)) for arg, desc in describe_arguments(pd).items()}
+        vars(self).update(engine=engines.stream_engine, _engines=engines, _places=places)
 
     def execute(self, stream: Stream, args: Mapping[int, Memory] | Mapping[Arg, Memory]) -> None:
         """Compute on memories under their arguments, those of attributes on the OpenCL engine: see `Primitive.execute`."""
