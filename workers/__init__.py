@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from .streams.stream import Stream
     from .threadpools.executor import ExecutorPool
     from .threadpools.interface import ThreadpoolInterface
+    from .threadpools.jobs import get_default_jobs, set_default_jobs
     from .threadpools.native import NativePool
     from .threadpools.sequential import SequentialPool
     from .threadpools.threads import ThreadsPool
@@ -59,8 +60,9 @@ __all__ = [
     "LayerNormalization", "Lrn", "LruPrimitiveCache", "Lstm", "Matmul", "Memory", "MemoryDesc", "NativePool", "Pooling",
     "PostOp", "Prelu", "Primitive", "PrimitiveAttr", "PrimitiveCache", "Quantisation", "Reduction", "Reorder",
     "Resampling", "Rnn", "SequentialPool", "Shuffle", "Softmax", "Stream", "StreamAttr", "Sum", "ThreadpoolInterface",
-    "ThreadsPool", "gemm_s8s8s32", "gemm_u8s8s32", "get_primitive_cache_capacity", "get_primitive_cache_size",
-    "primitive_cache_stats", "set_primitive_cache", "set_primitive_cache_capacity", "set_verbose", "sgemm",
+    "ThreadsPool", "gemm_s8s8s32", "gemm_u8s8s32", "get_default_jobs", "get_primitive_cache_capacity",
+    "get_primitive_cache_size", "primitive_cache_stats", "set_default_jobs", "set_primitive_cache",
+    "set_primitive_cache_capacity", "set_verbose", "sgemm",
 ]  # fmt: skip
 
 #: Name -> the module that has it; operations, which are not listed, have one each. A worker process imports none of them.
@@ -75,6 +77,8 @@ _HOMES: Final = {
     "Stream": ".streams.stream",
     "StreamAttr": ".streams.attributes",
     "ThreadpoolInterface": ".threadpools.interface",
+    "get_default_jobs": ".threadpools.jobs",
+    "set_default_jobs": ".threadpools.jobs",
     "ThreadsPool": ".threadpools.threads",
     "gemm_s8s8s32": ".gemm",
     "gemm_u8s8s32": ".gemm",

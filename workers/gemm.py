@@ -17,6 +17,7 @@ from .operations.matmul import Matmul
 from .streams.attributes import StreamAttr
 from .streams.stream import Stream
 from .threadpools.interface import ThreadpoolInterface
+from .threadpools.nesting import can_wait
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -43,7 +44,8 @@ def sgemm(
     """Return alpha * op(a) @ op(b) + beta * c in float32; op transposes where asked for.
 
     op(a) is (M, K), op(b) (K, N), both float32; ``c`` (M, N) float32, if given, takes the result. Without a threadpool
-    the calling thread computes; an asynchronous pool is waited for. Raises ValueError naming the argument.
+    the calling thread computes, and also in a task of an asynchronous pool; outside of its tasks, that is waited for.
+    Raises ValueError naming the argument.
     """
     import numpy
 
@@ -184,6 +186,8 @@ def _multiply(
     memories = {arg: products.memory(_desc(array), array) for arg, array in arrays.items()}
     attributes = StreamAttr("cpu")
     attributes.set_threadpool(threadpool)
+    if threadpool is not None and not can_wait(threadpool):
+        attributes.set_threadpool(None)
     stream = Stream(products.engine, attributes)
     primitive.execute(stream, memories)
     stream.wait()

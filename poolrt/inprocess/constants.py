@@ -15,6 +15,7 @@ from poolrt.workers.engines.engine import Engine
 from poolrt.workers.execution.memory import Memory
 from poolrt.workers.execution.primitive import Primitive
 from poolrt.workers.streams.stream import Stream
+from poolrt.workers.threadpools.nesting import can_wait
 
 
 class ConstantKeys:
@@ -50,6 +51,8 @@ def reorder_constant(constant: Constant, reorder: Primitive, stream: Stream) -> 
     source, destination = (Memory(forms[arg], stream.engine) for arg in (Arg.SRC, Arg.DST))
     constant.write_into(np.frombuffer(source.map(), np.uint8))
     source.unmap()
+    if stream.engine.kind == "cpu" and not can_wait(stream.pool):
+        stream = Stream(stream.engine)  # in a task of the stream's pool: on its thread
     reorder.execute(stream, {Arg.SRC: source, Arg.DST: destination})
     stream.wait()
     return _copy(destination, None)

@@ -173,3 +173,18 @@ def test_empty_products_are_zeros_and_offsets() -> None:
 def test_what_does_not_fit_is_refused(call: Callable[[], object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_a_task_multiplies_at_once_on_every_pool(pools: list[ThreadpoolInterface | None]) -> None:
+    a, b = np.full((40, 30), 2, np.float32), np.full((30, 20), 3, np.float32)
+    found: list[Array] = []
+
+    def task(pool: ThreadpoolInterface) -> None:
+        found.append(sgemm(a, b, threadpool=pool).copy())
+
+    for pool in filter(None, pools):
+        pool.parallel_for(1, lambda _i, _n, pool=pool: task(pool))  # type: ignore[misc]
+        pool.wait()
+    assert len(found) == len(pools) - 1
+    for product in found:
+        np.testing.assert_array_equal(product, np.full((40, 20), 180, np.float32))

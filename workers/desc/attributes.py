@@ -31,6 +31,8 @@ _SIGNED: Final = {
     ),
     ("sum", ""): ("alpha", "beta"),
 }  # fmt: skip
+#: Most jobs of a parallel region that a user may ask for.
+MAX_JOBS: Final = 4096
 #: oneDNN's limit for the length of a chain.
 MAX_POST_OPS: Final = 32
 
@@ -105,7 +107,8 @@ class PrimitiveAttr(Typed):
     ``post_ops`` are applied in order. ``scales`` multiply sources and divide dst; ``zero_points`` are subtracted from
     sources and added to dst. ``fpmath_mode`` names the data types that f32 may be computed in, ``scratchpad_mode`` the
     provider of scratch memory (``user``: the argument `Arg.SCRATCHPAD`); ``deterministic`` requires equal results of
-    equal runs. Raises ValueError naming the argument.
+    equal runs. ``jobs`` is the number of jobs that a parallel region is cut into on a CPU, unless its work is short; 0: the
+    number of the process, or else the threadpool's. Raises ValueError naming the argument.
     """
 
     post_ops: tuple[PostOp, ...] = ()
@@ -114,6 +117,7 @@ class PrimitiveAttr(Typed):
     fpmath_mode: str = "strict"
     scratchpad_mode: str = "library"
     deterministic: bool = False
+    jobs: int = 0
     #: Computed once: users often keep attributes and describe an operation with them many times.
     _hash: int = field(init=False, repr=False, compare=False)
 
@@ -126,7 +130,9 @@ class PrimitiveAttr(Typed):
         for name, known in (("fpmath_mode", FPMATH_MODES), ("scratchpad_mode", SCRATCHPAD_MODES)):
             if getattr(self, name) not in known:
                 raise ValueError(f"{name}: unknown {getattr(self, name)!r}; known: {', '.join(known)}")
-        modes = self.fpmath_mode, self.scratchpad_mode, self.deterministic
+        if not 0 <= self.jobs <= MAX_JOBS:
+            raise ValueError(f"jobs: expect 0 to {MAX_JOBS}, got {self.jobs}")
+        modes = self.fpmath_mode, self.scratchpad_mode, self.deterministic, self.jobs
         object.__setattr__(self, "_hash", hash((self.post_ops, self.scales, self.zero_points, modes)))
 
     def __hash__(self) -> int:
@@ -171,6 +177,7 @@ class PrimitiveAttr(Typed):
             "fpmath_mode": self.fpmath_mode,
             "scratchpad_mode": self.scratchpad_mode,
             "deterministic": self.deterministic,
+            "jobs": self.jobs,
         }
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Final
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ..desc import Arg
 from ..memory.buffer import Buffer
-from ..streams.stream import Stream
-from ..threadpools.interface import Region, ThreadpoolInterface
+from ..streams.stream import Stream, TakenScratchpad
+from ..threadpools.interface import Region
 from ..threadpools.jobs import Jobs
+from ..threadpools.nesting import Computing
 from ..threadpools.regions import PackedRegions
-from ..threadpools.sequential import SequentialPool
 from .native_binding import BoundPrimitive, RealizedPrimitive
 from .stamps import stamp
 
@@ -22,28 +23,38 @@ if TYPE_CHECKING:
 _SCRATCHPAD: Final = int(Arg.SCRATCHPAD)
 
 
-class CpuExecution:
-    """Executes one primitive from any number of threads at once: each execution has its own launches."""
+#: Memory of an argument, with an address.
+Addressed: TypeAlias = "Memory | Buffer | TakenScratchpad"
+_UNLOCKED: Final[AbstractContextManager[object]] = nullcontext()
 
-    def __init__(self, primitive: RealizedPrimitive) -> None:
+
+class CpuExecution:
+    """Executes one primitive from any number of threads at once: each execution has its own launches.
+
+    ``jobs`` is its attribute.
+    """
+
+    def __init__(self, primitive: RealizedPrimitive, jobs: int = 0) -> None:
         self._primitive = primitive
+        #: The number of jobs that its attribute asks for, 0 for none.
+        self.jobs = jobs
         #: Launches that no execution uses now, by how they are cut into jobs.
         self._idle: dict[Jobs, list[_Launches]] = {}
 
     def execute(self, stream: Stream, args: Mapping[int, Memory], text: str | None = None) -> None:
         """Run on a stream, or submit to its asynchronous threadpool; ``text`` is for its verbose line. Raises KernelFailed.
 
-        Within a task of the threadpool it runs in place, as oneDNN's primitives do: while a task waits for others, a user's
-        pool may let its thread run any other task, which may wait for this stream.
+        Within a task of the threadpool it does the same if the pool takes regions of tasks, and otherwise runs in place.
         """
-        within = stream.pool.get_in_parallel()
-        pool = SequentialPool() if within else stream.pool
-        jobs = Jobs.on(pool)
-        with stream.order_within if within else stream.order:
-            used: dict[int, Memory | Buffer] = {**args}
+        pool, within, asynchronous = Computing.on(stream.pool)
+        jobs = Jobs.on(pool, self.jobs)
+        # Within a task without the lock: the pool may let this thread run another task of the stream meanwhile.
+        with _UNLOCKED if within else stream.order:
+            used: dict[int, Addressed] = {**args}
             if _SCRATCHPAD not in used:
-                used[_SCRATCHPAD] = stream.scratchpad(self._primitive.entry.scratchpad, within)
-            if pool.get_flags() & ThreadpoolInterface.ASYNCHRONOUS:
+                nbytes = self._primitive.entry.scratchpad
+                used[_SCRATCHPAD] = stream.take_scratchpad(nbytes) if within else stream.scratchpad(nbytes)
+            if asynchronous:
                 # The bytes too: the memory may get others before the tasks have run.
                 keep = (used, [memory.owner for memory in args.values()])
                 regions = self.regions(used, jobs, keep)
@@ -58,7 +69,7 @@ class CpuExecution:
             pool.run_regions(regions if text is None else stamp(regions, text, stream.pool))
             idle.append(launches)
 
-    def regions(self, used: Mapping[int, Memory | Buffer], jobs: Jobs, keep: object) -> PackedRegions:
+    def regions(self, used: Mapping[int, Addressed], jobs: Jobs, keep: object) -> PackedRegions:
         """Return new launches on memory by argument, the scratchpad included; they keep ``keep``."""
         return _Launches(self._primitive, used, jobs, keep).move(used)
 
@@ -75,7 +86,7 @@ class _Launches:
         )
         self._move = bound.move
 
-    def move(self, used: Mapping[int, Memory | Buffer]) -> PackedRegions:
+    def move(self, used: Mapping[int, Addressed]) -> PackedRegions:
         """Return the regions, on other memory."""
         for arg, memory in used.items():
             self._move(arg, memory.address)

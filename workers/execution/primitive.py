@@ -121,7 +121,7 @@ class Primitive(Immutable):
     def _realized(self) -> Execution:
         resource = self.resource
         if isinstance(resource, RealizedPrimitive):
-            return CpuExecution(resource)
+            return CpuExecution(resource, self.pd.attr.jobs)
         from .opencl_execution import OpenClExecution
 
         return OpenClExecution(cast("RealizedOpenClPrimitive", resource))

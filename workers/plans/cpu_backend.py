@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 from ..desc.args import Arg
@@ -37,7 +38,8 @@ class CpuBackend:
         self._memory = memory
         self._within = within
         self._pool = SequentialPool() if within else stream.pool
-        self._order = stream.order_within if within else stream.order
+        # Within a task the regions run at once on its thread, in memory that no other one uses.
+        self._order: AbstractContextManager[object] = nullcontext() if within else stream.order
         self._scratchpad = Buffer(max((p.entry.scratchpad for p in primitives.values()), default=0))
         self._moving: dict[tuple[PlaceKind, int], list[tuple[ArgumentBlock, int, int]]] = {}
 

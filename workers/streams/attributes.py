@@ -52,7 +52,8 @@ def _check(threadpool: ThreadpoolInterface) -> None:
             raise TypeError(f"threadpool: {name}.{method}() must return an int, got {number!r}")
     if threads < 1:
         raise ValueError(f"threadpool: {name}.get_num_threads() must be at least 1, got {threads}")
-    if flags & ~(ThreadpoolInterface.ASYNCHRONOUS | ThreadpoolInterface.AUTO_BALANCING):
+    known = ThreadpoolInterface.ASYNCHRONOUS | ThreadpoolInterface.AUTO_BALANCING | ThreadpoolInterface.NESTED
+    if flags & ~known:
         raise ValueError(f"threadpool: {name}.get_flags() has unknown flags: {flags:#x}")
     if flags & ThreadpoolInterface.ASYNCHRONOUS and type(threadpool).wait is ThreadpoolInterface.wait:
         raise TypeError(f"threadpool: {name} is asynchronous and must have a method wait()")

@@ -11,6 +11,7 @@ from ..engines.engine import Engine
 from ..engines.target import Target
 from ..memory.buffer import Buffer
 from ..threadpools.interface import KernelFailed, ThreadpoolInterface
+from ..threadpools.nesting import WAIT_WITHIN, can_wait
 from ..threadpools.sequential import SequentialPool
 from ..verbose.output import verbose
 from .attributes import StreamAttr
@@ -22,6 +23,24 @@ if TYPE_CHECKING:
 
 #: Executions on OpenCL that may run at once: more of them would hold too much memory.
 _HELD: Final = 256
+#: Scratch memories of executions in tasks that a stream keeps for later ones.
+_SPARE: Final = 16
+
+
+class TakenScratchpad:
+    """Scratch memory of one execution; it goes back to its stream when the execution has ended."""
+
+    __slots__ = ("_buffer", "_spare", "address", "nbytes")
+
+    def __init__(self, buffer: Buffer, spare: list[Buffer]) -> None:
+        self._buffer = buffer
+        self._spare = spare
+        self.address = buffer.address
+        self.nbytes = buffer.nbytes
+
+    def __del__(self) -> None:
+        if len(self._spare) < _SPARE:
+            self._spare.append(self._buffer)
 
 
 class Stream:
@@ -30,7 +49,7 @@ class Stream:
     Threads may share a stream: it executes whole primitives one after the other, in the order in which their threads
     acquire it. Streams of one engine run side by side. On a CPU a primitive has ended when ``execute`` returns, unless
     the stream computes on an asynchronous threadpool; on OpenCL it is enqueued in a queue owned by the stream.
-    Primitives that tasks of the threadpool execute run in place, in an order of their own, and never wait for threads that
+    Tasks of the threadpool may execute on the stream too: see `ThreadpoolInterface.NESTED`. They never wait for threads that
     wait for tasks.
     `wait` returns when everything executed has ended, and on OpenCL writes its verbose lines. Streams do not synchronise
     with one another: before a stream uses memory of another one, that other one must have been waited for.
@@ -43,12 +62,12 @@ class Stream:
         "_pool",
         "_queue",
         "_scratch",
-        "_scratchpads",
+        "_scratchpad",
+        "_spare",
         "_target",
         "_timed",
         "engine",
         "order",
-        "order_within",
     )
 
     def __init__(self, engine: Engine, attr: StreamAttr | None = None) -> None:
@@ -59,15 +78,16 @@ class Stream:
             raise ValueError(f"attr: made for engines of kind {attr.kind}, the engine's is {engine.kind}")
         self.engine = engine
         self._attr = attr.copy() if attr is not None else StreamAttr(engine.kind)
-        #: Held during the execution or submission of a primitive.
+        #: Held during the execution or submission of a primitive, unless a task of the threadpool executes it: the holder
+        #: may be waiting for that task.
         self.order = threading.Lock()
-        #: The same within tasks of the threadpool: the holder of `order` may be waiting for such a task.
-        self.order_within = threading.Lock()
         self._held: list[object] = []
         self._host: HostWork | None = None
         #: Texts of verbose lines, each with the markers before and after its execution.
         self._timed: list[tuple[str, pyopencl.Event, pyopencl.Event]] = []
-        self._scratchpads: list[Buffer | None] = [None, None]
+        self._scratchpad: Buffer | None = None
+        #: Scratch memory of executions in tasks that none uses now.
+        self._spare: list[Buffer] = []
         self._scratch: pyopencl.Buffer | None = None
         self._queue: pyopencl.CommandQueue | None = None
         self._pool: ThreadpoolInterface | None = None
@@ -112,12 +132,20 @@ class Stream:
 
         return shares_host_memory(self.engine.opencl)
 
-    def scratchpad(self, nbytes: int, within: bool = False) -> Buffer:
-        """Return scratch memory on the host; its user holds `order`, or `order_within`."""
-        scratchpad = self._scratchpads[within]
+    def scratchpad(self, nbytes: int) -> Buffer:
+        """Return scratch memory on the host; its user holds `order`."""
+        scratchpad = self._scratchpad
         if scratchpad is None or scratchpad.nbytes < nbytes:
-            scratchpad = self._scratchpads[within] = Buffer(nbytes)
+            scratchpad = self._scratchpad = Buffer(nbytes)
         return scratchpad
+
+    def take_scratchpad(self, nbytes: int) -> TakenScratchpad:
+        """Return scratch memory that one execution in a task has to itself, as long as it keeps the object."""
+        try:
+            buffer = self._spare.pop()
+        except IndexError:
+            buffer = Buffer(nbytes)
+        return TakenScratchpad(buffer if buffer.nbytes >= nbytes else Buffer(nbytes), self._spare)
 
     def device_scratchpad(self, nbytes: int) -> pyopencl.Buffer:
         """Return scratch memory of a stream on OpenCL; the thread that enqueues launches on it holds `order`.
@@ -163,11 +191,17 @@ class Stream:
         self._timed.append((text, begin, self.stamp()))
 
     def wait(self) -> None:
-        """Return when everything executed so far has ended. Raises KernelFailed if a primitive failed."""
+        """Return when everything executed so far has ended. Raises KernelFailed if a primitive failed.
+
+        Raises RuntimeError in a task of the stream's threadpool if the task's executions run after it, as on an asynchronous
+        pool that takes regions of tasks.
+        """
         if self._queue is not None:
             with self.order:
                 self._finish()
         elif self._pool is not None:
+            if not can_wait(self._pool):
+                raise RuntimeError(WAIT_WITHIN)
             self._pool.wait()
 
     def __del__(self) -> None:

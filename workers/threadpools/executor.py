@@ -14,7 +14,7 @@ class ExecutorPool(ThreadpoolInterface):
     """Runs tasks on ``executor``, up to ``threads`` of them at a time; synchronous. The pool does not shut the executor down.
 
     The executor must run callables in threads of this process. The calling thread runs the first task, and every other
-    one that the executor has not begun by then, so that an executor whose threads all wait, as in nested use, cannot
+    one that the executor has not begun by then. So an executor whose threads all wait, for nested regions too, cannot
     deadlock. If the executor refuses a task, as after its shutdown, its error is raised when the accepted tasks have
     ended; so is an interrupt. Raises TypeError for another object or an executor of processes, and ValueError for less
     than one thread.
@@ -39,11 +39,10 @@ class ExecutorPool(ThreadpoolInterface):
     def get_in_parallel(self) -> bool:
         return getattr(self._inside, "depth", 0) > 0
 
+    def get_flags(self) -> int:
+        return self.NESTED
+
     def parallel_for(self, n: int, fn: Callable[[int, int], None]) -> None:
-        if self.get_in_parallel():
-            for i in range(n):
-                fn(i, n)
-            return
         futures: list[Future[None]] = []
         errors: list[BaseException | None] = []
         try:
@@ -68,11 +67,11 @@ class ExecutorPool(ThreadpoolInterface):
         return None
 
     def _run(self, fn: Callable[[int, int], None], i: int, n: int) -> None:
-        self._inside.depth = 1
+        self._inside.depth = getattr(self._inside, "depth", 0) + 1
         try:
             fn(i, n)
         finally:
-            self._inside.depth = 0
+            self._inside.depth -= 1
 
 
 def _error_of(future: Future[None]) -> BaseException | None:

@@ -45,13 +45,16 @@ class ThreadpoolInterface(ABC):
     A pool with the flag `ASYNCHRONOUS` returns from `parallel_for` at once; its regions run in the order of their
     submission, each after the last task of the one before, and `wait` returns when all have ended. The pool keeps
     ``fn`` until its last task has run. Primitives never wait for a region and never use a barrier within one. Those that
-    a task executes run on its thread alone.
+    a task executes use the pool if it has the flag `NESTED`, and otherwise run on the task's thread alone.
     """
 
     #: `parallel_for` may return before its tasks have run; consecutive regions run in order.
     ASYNCHRONOUS: ClassVar[int] = 1
     #: Many small tasks are welcome: the pool balances them.
     AUTO_BALANCING: ClassVar[int] = 2
+    #: Tasks may call `parallel_for`. An asynchronous pool appends such a region without waiting, also for room in a queue.
+    #: A synchronous one returns when the region has ended, whatever other threads do: the calling thread runs its tasks.
+    NESTED: ClassVar[int] = 4
     #: Kernel that writes the monotonic time (int64 seconds, nanoseconds) to an address; None: time is taken in Python.
     clock: NativeKernel | None = None
     #: The shortest job, in nanoseconds, that is worth a thread of its own; shorter work is cut into fewer jobs.
@@ -67,7 +70,7 @@ class ThreadpoolInterface(ABC):
 
     @abstractmethod
     def parallel_for(self, n: int, fn: Callable[[int, int], None]) -> None:
-        """Run ``fn(i, n)`` for each i below n. Called from within a task, a pool may run them in place, one by one.
+        """Run ``fn(i, n)`` for each i below n. Tasks call it too: a pool without the flag `NESTED` may run those in place.
 
         A synchronous pool returns when all have ended, and raises the first error of one.
         """
@@ -77,7 +80,10 @@ class ThreadpoolInterface(ABC):
         return 0
 
     def wait(self) -> None:  # noqa: B027 - a synchronous pool has nothing to wait for
-        """Return when every region submitted so far has ended; raise the first error. Nothing to do where synchronous."""
+        """Return when every region submitted so far, and by their tasks, has ended; raise the first error.
+
+        A synchronous pool has nothing to do. An asynchronous one with the flag `NESTED` raises RuntimeError in its tasks.
+        """
 
     def run_regions(self, regions: Sequence[Region]) -> None:
         """Run regions of native tasks, one after the other, as `parallel_for` does; raise KernelFailed as it raises errors."""

@@ -2,13 +2,16 @@
 
 Each thread has one job, or fewer threads have one if the work is short. On a pool that balances jobs each thread has
 several, so that the other threads can take those of a thread that is held up. If possible, the number of jobs is a
-multiple of the threads.
+multiple of the threads. A primitive's attribute `jobs`, or else the number that is set for the process, is used
+instead of what follows from the pool; short work still gets fewer.
 """
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final, NamedTuple
 
+from ..desc.attributes import PrimitiveAttr
 from .interface import ThreadpoolInterface
 
 #: Jobs for each thread of a pool that balances them.
@@ -16,21 +19,56 @@ _BALANCED: Final = 4
 
 
 class Jobs(NamedTuple):
-    """The number of threads, the most jobs for each, and the shortest job that is worth a thread of its own."""
+    """The number of threads, the most jobs for each, and the shortest job that is worth a thread of its own.
+
+    ``number``, if it is not 0, is used instead of the first two.
+    """
 
     threads: int
     each: int = 1
     least_ns: int = 0
+    number: int = 0
 
     @classmethod
-    def on(cls, pool: ThreadpoolInterface) -> Jobs:
-        """Return how to divide work for a pool."""
+    def on(cls, pool: ThreadpoolInterface, number: int = 0) -> Jobs:
+        """Return how to divide work for a pool; ``number`` is a primitive's own, 0 if it has none."""
         balances = pool.get_flags() & ThreadpoolInterface.AUTO_BALANCING
-        return cls(pool.get_num_threads(), _BALANCED if balances else 1, pool.least_job_ns)
+        number = number or get_default_jobs()
+        return cls(pool.get_num_threads(), _BALANCED if balances else 1, pool.least_job_ns, number)
 
     def cut(self, work: int, nanoseconds: int) -> int:
         """Return the number of jobs, at least 1, for ``work`` items that take ``nanoseconds`` together."""
         worth = max(1, nanoseconds // self.least_ns) if self.least_ns else work
-        if worth >= self.threads:
+        if self.number:
+            worth = min(worth, self.number)
+        elif worth >= self.threads:
             worth = self.threads * min(self.each, worth // self.threads)
         return max(1, min(work, worth))
+
+
+class _Default:
+    """The number of jobs that is set for this process, 0 if none is."""
+
+    __slots__ = ("number",)
+
+    def __init__(self) -> None:
+        self.number = 0
+
+
+@lru_cache(maxsize=1)
+def _default() -> _Default:
+    return _Default()
+
+
+def set_default_jobs(jobs: int) -> None:
+    """Cut each parallel region of this process into at most ``jobs`` jobs from now on; 0 leaves it to the threadpool.
+
+    A primitive's attribute ``jobs`` takes precedence. Short work gets fewer jobs: see `ThreadpoolInterface.least_job_ns`.
+    Raises ValueError for another value than an integer from 0 to 4096.
+    """
+    _default().number = PrimitiveAttr(jobs=jobs).jobs
+
+
+def get_default_jobs() -> int:
+    """Return the number of jobs that is set for this process, 0 if none is."""
+    return _default().number

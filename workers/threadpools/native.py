@@ -12,11 +12,10 @@ from typing import Final
 
 from ..engines.object_loader import NativeKernel, load_object
 from .interface import Region
-from .native_queue import CAPACITY, NativeQueue
+from .native_queue import CAPACITY, IN_PLACE, OF_RING, NativeQueue
 from .own_threads import OwnThreads
 from .python_tasks import python_region
 from .regions import PackedRegions
-from .sequential import SequentialPool
 
 #: Regions that a thread submits at once to a synchronous pool.
 _SHARE: Final = CAPACITY // 4
@@ -25,15 +24,17 @@ _SHARE: Final = CAPACITY // 4
 class NativePool(OwnThreads):
     """A pool of ``threads`` threads that run native tasks without the interpreter.
 
-    The calling thread is one of them unless ``asynchronous``. Called from within a task, regions run in place, so nesting
-    of any depth cannot deadlock. Any number of threads may submit. An asynchronous pool runs all regions in one order, a
-    synchronous one each thread's in that thread's order; while its threads run another caller's regions, a caller runs
-    its own in place, so that it does not wait for tasks that take long or wait themselves. ``kernels`` are those of a
-    region loop, realized; by default they come from the primitive cache of this process. An interrupt during a synchronous
-    region is raised when the region has ended.
+    The calling thread is one of them unless ``asynchronous``. Any number of threads and tasks may submit, to any
+    depth. An asynchronous pool runs all regions in one order, those of tasks as if the tasks' region contained
+    them, and `wait` raises RuntimeError in a task. A synchronous one runs each thread's regions in that thread's
+    order. It runs a task's on the task's thread and idle ones; while its threads run another caller's regions, a
+    caller runs its own in place, so that it does not wait for tasks that take long or wait themselves. ``kernels``
+    are those of a region loop, realized; by default they come from the primitive cache of this process. An
+    interrupt during a synchronous region is raised when the region has ended.
 
-    Raises what `PrimitiveProvider.fetch` raises, and RuntimeError when used after `close`. What an asynchronous region keeps
-    is released when it has ended: by the next thread that submits or waits, else by the pool a tenth of a second later.
+    Raises what `PrimitiveProvider.fetch` raises, and RuntimeError when used after `close`. What an asynchronous region
+    keeps is released when it has ended: by the next thread that submits or waits, else by the pool a tenth of a
+    second later.
     """
 
     #: A region of two jobs takes 5 us more than calling them.
@@ -41,9 +42,9 @@ class NativePool(OwnThreads):
 
     def __init__(self, threads: int, asynchronous: bool = False, kernels: Sequence[NativeKernel] | None = None) -> None:
         super().__init__(threads, asynchronous)
-        loop, submit, *clock = _region_loop() if kernels is None else kernels
-        self.clock = clock[0] if clock else None
-        self._queue = NativeQueue(loop, submit)
+        loop, submit, nest, clock = _region_loop() if kernels is None else kernels
+        self.clock = clock
+        self._queue = NativeQueue(loop, submit, nest, clock)
         #: Held by the thread whose regions a synchronous pool's threads run.
         self._occupied = threading.Lock()
         self._inside = threading.local()
@@ -53,43 +54,66 @@ class NativePool(OwnThreads):
         return getattr(self._inside, "depth", 0) > 0
 
     def get_flags(self) -> int:
-        return self.AUTO_BALANCING | (self.ASYNCHRONOUS if self._asynchronous else 0)
+        return self.NESTED | self.AUTO_BALANCING | (self.ASYNCHRONOUS if self._asynchronous else 0)
 
     def parallel_for(self, n: int, fn: Callable[[int, int], None]) -> None:
-        if self.get_in_parallel():
-            SequentialPool().parallel_for(n, fn)
-        elif n > 0:
+        self._require_own()
+        if n <= 0:
+            return
+        if self._asynchronous or not self.get_in_parallel():
             self._submit(PackedRegions([python_region(n, fn, self._inside)]))
+            return
+        with self._queue.slot() as slot:
+            self._nest(PackedRegions([python_region(n, fn, self._inside, slot)]), slot)
 
     def run_regions(self, regions: Sequence[Region]) -> None:
-        if self.get_in_parallel():
-            SequentialPool().run_regions(regions)
-        else:
-            self._submit(regions if isinstance(regions, PackedRegions) else PackedRegions(regions))
+        self._require_own()
+        packed = regions if isinstance(regions, PackedRegions) else PackedRegions(regions)
+        if self._asynchronous or not self.get_in_parallel():
+            self._submit(packed)
+            return
+        with self._queue.slot() as slot:
+            self._nest(packed, slot)
 
     def wait(self) -> None:
-        if self.get_in_parallel():
-            return  # a region submitted from within a task has run in place
         self._require_own()
         if not self._asynchronous:
             return  # submitting waited
-        end = self._queue.submitted
-        while self._queue.ended < end:
-            self._queue.run(end, helps=False)
+        self._require_outside()
+        self._queue.wait()
         error = self._queue.release()
         if error is not None:
             raise error
 
+    def _nest(self, regions: PackedRegions, slot: int) -> None:
+        """Run regions of a task, one after the other, in a slot of the queue; in place if that is 0."""
+        parent = getattr(self._inside, "slot", 0) or OF_RING
+        for number in range(len(regions)):
+            if slot:
+                self._queue.nest(slot, regions, number, parent)
+            else:
+                regions.run(number)
+        error = regions.take_failure()
+        if error is not None:
+            raise error
+
     def _submit(self, regions: PackedRegions) -> None:
-        self._require_own()
-        if self._closed:
+        within = self.get_in_parallel()
+        if self._closed and not within:  # closing waits for tasks
             raise RuntimeError("the threadpool is closed")
         if self._asynchronous:
-            self._queue.submit_and_keep(regions)
+            if within:
+                self._queue.submit_within(regions)
+            else:
+                self._queue.submit_and_keep(regions)
             return
         begin = 0
         while begin < len(regions) and not self._occupied.acquire(blocking=False):
-            regions.run(begin)
+            self._inside.slot = IN_PLACE
+            try:
+                regions.run(begin)
+            finally:
+                self._inside.slot = 0
             begin += 1
         if begin < len(regions):
             try:
@@ -117,7 +141,7 @@ class NativePool(OwnThreads):
         while True:
             try:
                 while self._queue.ended < end:
-                    self._queue.run(end, helps=True)
+                    self._queue.run(end, helps=1)
                 break
             except BaseException as error:  # noqa: BLE001 - raised below
                 interrupt = error

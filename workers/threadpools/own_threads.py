@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from .interface import ThreadpoolInterface
+from .nesting import WAIT_WITHIN
 
 
 class Queue(Protocol):
@@ -74,6 +75,10 @@ class OwnThreads(ThreadpoolInterface):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _require_outside(self) -> None:
+        if self.get_in_parallel():
+            raise RuntimeError(WAIT_WITHIN)
 
     def _require_own(self) -> None:
         if os.getpid() != self._process:

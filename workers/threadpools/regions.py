@@ -18,6 +18,8 @@ class PackedRegions(Sequence[Region]):
 
     def __init__(self, regions: Sequence[Region]) -> None:
         self._regions = tuple(region for region in regions if region.blobs)
+        #: The number of the region behind the last one that is in a native queue's ring.
+        self.last = 0
         count = len(self._regions)
         self._blobs = [(ctypes.c_int64 * len(region.blobs))(*region.blobs) for region in self._regions]
         self._failed = (ctypes.c_int64 * count)()

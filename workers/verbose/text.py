@@ -109,6 +109,8 @@ def _attributes(attr: PrimitiveAttr, op: OpDesc) -> list[str]:
         parts.append(f"attr-fpmath:{attr.fpmath_mode}")
     if attr.deterministic:
         parts.append("attr-deterministic:1")
+    if attr.jobs:
+        parts.append(f"attr-jobs:{attr.jobs}")
     for name, chosen in (("scales", attr.scales), ("zero_points", attr.zero_points)):
         if chosen:
             items = "+".join(_quantisation(item, KINDS[name].dtype) for item in chosen)

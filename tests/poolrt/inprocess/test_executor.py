@@ -307,6 +307,18 @@ def test_a_task_may_run_the_executor_that_a_thread_runs_which_waits_for_the_task
     assert results == [True, True]
 
 
+def test_the_first_iteration_may_be_in_a_task_of_an_asynchronous_pool(cache: PrimitiveProvider) -> None:
+    network, engine, x = Network(1), Engine("cpu"), array(*IMAGE, seed=8)
+    results: list[bool] = []
+    with ThreadsPool(1, asynchronous=True) as pool:
+        attr = StreamAttr("cpu")
+        attr.set_threadpool(pool)
+        executor = Executor(network.graph, engine, Stream(engine, attr), cache=cache)
+        pool.parallel_for(1, lambda _i, _n: results.append(close(executor.run(x=x), network.expected(x))))
+        pool.wait()
+    assert results == [True]
+
+
 def test_data_types_views_and_several_results_come_as_they_are(cache: PrimitiveProvider) -> None:
     g = Graph("g")
     x = g.input("x", (3, 8), "int32")

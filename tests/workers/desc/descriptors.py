@@ -314,8 +314,9 @@ def attributes(rng: Random, op: OpDesc) -> PrimitiveAttr:
         return tuple(dataclasses.replace(item, values=constants(rng, item, described[item.arg])) for item in chosen)
 
     return PrimitiveAttr(
-        tuple(chain), some(), some(), rng.choice(FPMATH_MODES), rng.choice(SCRATCHPAD_MODES), rng.random() < 0.5
-    )
+        tuple(chain), some(), some(), rng.choice(FPMATH_MODES), rng.choice(SCRATCHPAD_MODES), rng.random() < 0.5,
+        rng.choice((0, 0, 3)),
+    )  # fmt: skip
 
 
 def rebuilt(op: OpDesc) -> OpDesc:

@@ -64,7 +64,7 @@ def test_errors_name_the_argument(wrong: Callable[[], object], error: type[Excep
         ("get_num_threads", None, TypeError, r"Wrong.get_num_threads\(\) must return an int, got None"),
         ("get_num_threads", 2.0, TypeError, r"Wrong.get_num_threads\(\) must return an int, got 2.0"),
         ("get_flags", None, TypeError, r"Wrong.get_flags\(\) must return an int, got None"),
-        ("get_flags", 6, ValueError, r"Wrong.get_flags\(\) has unknown flags: 0x6"),
+        ("get_flags", 10, ValueError, r"Wrong.get_flags\(\) has unknown flags: 0xa"),
         ("get_flags", ThreadpoolInterface.ASYNCHRONOUS, TypeError, r"Wrong is asynchronous and must have a method wait\(\)"),
     ],
 )  # fmt: skip

@@ -13,8 +13,9 @@ from types import TracebackType
 from typing import Final
 
 from poolrt.workers.memory.buffer import Buffer
-from poolrt.workers.streams.stream import Stream
+from poolrt.workers.streams.stream import Stream, TakenScratchpad
 from poolrt.workers.threadpools.interface import ThreadpoolInterface
+from poolrt.workers.threadpools.nesting import WAIT_WITHIN
 
 from .poison import POISON
 
@@ -40,7 +41,7 @@ class CheckingPool(ThreadpoolInterface):
     """Runs regions one after the other on ``threads`` threads of its own, their tasks in random order.
 
     A region begins only after some more have been submitted, or when somebody waits. What it was given is let go of as
-    soon as its last task has ended. From within a task, `parallel_for` runs its tasks in place, in random order too.
+    soon as its last task has ended. What a task submits runs as if the task's region contained it.
     """
 
     def __init__(self, threads: int, seed: int = 0) -> None:
@@ -50,6 +51,8 @@ class CheckingPool(ThreadpoolInterface):
         self._chance = random.Random(seed)
         self._changed = threading.Condition()
         self._regions: deque[_Region] = deque()
+        #: Regions that tasks of the first one have submitted.
+        self._fresh = 0
         self._waiting = 0
         self._closed = False
         self._error: BaseException | None = None
@@ -67,21 +70,21 @@ class CheckingPool(ThreadpoolInterface):
         return getattr(self._inside, "depth", 0) > 0
 
     def get_flags(self) -> int:
-        return self.ASYNCHRONOUS
+        return self.ASYNCHRONOUS | self.NESTED
 
     def parallel_for(self, n: int, fn: Task) -> None:
         if n < 1:
             return
         with self._changed:
-            order = self._chance.sample(range(n), n)
-            if not self.get_in_parallel():
-                for region in self._regions:
-                    region.held -= 1
-                self._regions.append(_Region(n, fn, order, n, self._chance.choice(self.held)))
-                self._changed.notify_all()
-                return
-        for i in order:
-            fn(i, n)
+            for region in self._regions:
+                region.held -= 1
+            new = _Region(n, fn, self._chance.sample(range(n), n), n, self._chance.choice(self.held))
+            if self.get_in_parallel():
+                self._fresh += 1
+                self._regions.insert(self._fresh, new)
+            else:
+                self._regions.append(new)
+            self._changed.notify_all()
 
     def hold_back(self) -> None:
         """Hold every later region until a thread waits."""
@@ -89,7 +92,7 @@ class CheckingPool(ThreadpoolInterface):
 
     def wait(self) -> None:
         if self.get_in_parallel():
-            return
+            raise RuntimeError(WAIT_WITHIN)
         with self._changed:
             self._waiting += 1
             self._changed.notify_all()
@@ -145,6 +148,7 @@ class CheckingPool(ThreadpoolInterface):
         region.fn = None
         with self._changed:
             self._regions.popleft()
+            self._fresh = 0
             self._changed.notify_all()
         return True
 
@@ -171,8 +175,8 @@ class CheckingStream(Stream):
 
     __slots__ = ()
 
-    def scratchpad(self, nbytes: int, within: bool = False) -> Buffer:
-        scratchpad = super().scratchpad(nbytes, within)
+    def scratchpad(self, nbytes: int) -> Buffer:
+        scratchpad = super().scratchpad(nbytes)
 
         if not nbytes:
             return scratchpad
@@ -180,9 +184,11 @@ class CheckingStream(Stream):
         def poison(_i: int, _n: int) -> None:
             ctypes.memset(scratchpad.address, POISON, scratchpad.nbytes)
 
-        # In pool order: between the previous primitive and the asking one. Inside a task, that is now.
-        if within:
-            poison(0, 1)
-        else:
-            self.pool.parallel_for(1, poison)
+        # In pool order: between the previous primitive and the asking one.
+        self.pool.parallel_for(1, poison)
+        return scratchpad
+
+    def take_scratchpad(self, nbytes: int) -> TakenScratchpad:
+        scratchpad = super().take_scratchpad(nbytes)
+        ctypes.memset(scratchpad.address, POISON, scratchpad.nbytes)
         return scratchpad

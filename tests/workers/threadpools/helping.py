@@ -1,4 +1,4 @@
-"""A typical pool of a user: inside a task it runs no region in place, but helps with any waiting task."""
+"""A typical pool of a user: it takes regions of tasks, and a thread that waits helps with any task."""
 
 from __future__ import annotations
 
@@ -42,6 +42,9 @@ class HelpingPool(ThreadpoolInterface):
 
     def get_in_parallel(self) -> bool:
         return getattr(self._inside, "depth", 0) > 0
+
+    def get_flags(self) -> int:
+        return self.NESTED
 
     def parallel_for(self, n: int, fn: Task) -> None:
         region = _Region(n)

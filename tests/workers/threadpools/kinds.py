@@ -17,8 +17,9 @@ from tests.workers import compiled
 
 from .checking import CheckingPool
 from .helping import HelpingPool
+from .own_asynchronous import OwnAsynchronousPool
 
-Loop = tuple[NativeKernel, NativeKernel]
+Loop = tuple[NativeKernel, NativeKernel, NativeKernel, NativeKernel]
 KINDS: Final = (
     "sequential", "threads", "threads asynchronous", "native", "native asynchronous", "executor", "own", "checking",
 )  # fmt: skip
@@ -48,14 +49,14 @@ class OwnPool(ThreadpoolInterface):
 
 
 def region_loop() -> Loop:
-    """Return the two kernels of native pools."""
-    loop, submit = compiled.region_loop("loop", "submit")
-    return loop, submit
+    """Return the kernels of native pools."""
+    loop, submit, nest, clock = compiled.region_loop("loop", "submit", "nest", "clock")
+    return loop, submit, nest, clock
 
 
 @contextmanager
 def made(kind: str, threads: int, loop: Loop, seed: int = 0) -> Iterator[ThreadpoolInterface]:
-    """Open a pool of a kind, or a ``helping`` one; ``seed`` is that of a checking one."""
+    """Open a pool of a kind, a ``helping`` or an ``own asynchronous`` one; ``seed`` is that of a checking one."""
     asynchronous = kind.endswith("asynchronous")
     if kind.startswith("native"):
         with NativePool(threads, asynchronous, loop) as native:
@@ -69,6 +70,9 @@ def made(kind: str, threads: int, loop: Loop, seed: int = 0) -> Iterator[Threadp
     elif kind == "helping":
         with HelpingPool(threads) as helping:
             yield helping
+    elif kind == "own asynchronous":
+        with OwnAsynchronousPool(threads) as own:
+            yield own
     elif kind == "executor":
         with ThreadPoolExecutor(threads) as executor:
             yield ExecutorPool(executor, threads)

@@ -167,8 +167,8 @@ def test_scratch_memory_is_no_number_when_a_primitive_begins(pool: CheckingPool,
 
         __slots__ = ()
 
-        def scratchpad(self, nbytes: int, within: bool = False) -> Any:
-            scratchpad = super().scratchpad(nbytes, within)
+        def scratchpad(self, nbytes: int) -> Any:
+            scratchpad = super().scratchpad(nbytes)
             self.pool.parallel_for(
                 1, lambda _i, _n: seen.append(bool(np.isnan(np.frombuffer(scratchpad.view, np.float32)).all()))
             )

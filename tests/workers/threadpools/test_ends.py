@@ -309,7 +309,7 @@ def test_the_threads_of_a_pool_that_is_dropped_run_its_regions_and_end() -> None
 
 
 def test_a_process_may_end_while_its_pools_have_work(tmp_path: Path) -> None:
-    parts = ("loop", "submit")
+    parts = ("loop", "submit", "nest", "clock")
     for part in parts:
         binary = compiled.compiled(KernelSpec.of("region_loop", part=part), cpu_target())
         (tmp_path / part).write_bytes(binary)

@@ -1,17 +1,28 @@
-"""Cutting work into jobs: none is empty or too short, and a pool that balances gets several a thread."""
+"""Cutting work into jobs: none is empty or too short; a pool that balances gets several a thread; users may set a number."""
 
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pytest
 
-from poolrt.workers.desc import Convolution, MemoryDesc, PrimitiveAttr
+from poolrt.cachestore import CacheStore
+from poolrt.workers import Eltwise
+from poolrt.workers.desc import Arg, Convolution, MemoryDesc, PrimitiveAttr
+from poolrt.workers.engines.engine import Engine
 from poolrt.workers.engines.target import cpu_target
+from poolrt.workers.execution.memory import Memory
 from poolrt.workers.implementations.cost_model import nanoseconds
 from poolrt.workers.implementations.primitive_desc import PrimitiveDesc, primitive_descs
-from poolrt.workers.threadpools.jobs import Jobs
+from poolrt.workers.streams.attributes import StreamAttr
+from poolrt.workers.streams.stream import Stream
+from poolrt.workers.threadpools.interface import Region
+from poolrt.workers.threadpools.jobs import Jobs, _default, get_default_jobs, set_default_jobs
+from poolrt.workers.threadpools.sequential import SequentialPool
 from poolrt.workers.threadpools.threads import ThreadsPool
+from tests.workers import compiled
 
 
 def test_there_is_at_least_one_job_and_none_is_empty() -> None:
@@ -34,6 +45,10 @@ def test_there_is_at_least_one_job_and_none_is_empty() -> None:
         (Jobs(2, 4, 10_000), 70_000, 6),  # as many as are worth it, the same for each thread
         (Jobs(2, 4, 10_000), 10**9, 8),
         (Jobs(7, 1, 10_000), 30_000, 3),  # fewer than threads
+        (Jobs(2, 4, 10_000, 5), 10**9, 5),  # the number that was asked for, whatever the pool has
+        (Jobs(7, 1, 0, 20), 100, 20),
+        (Jobs(2, 1, 10_000, 5), 30_000, 3),  # unless jobs would be too short
+        (Jobs(2, 1, 0, 4096), 10**9, 1000),  # or empty
     ],
 )
 def test_long_work_is_cut_into_the_best_number_of_jobs(jobs: Jobs, cost: int, count: int) -> None:
@@ -44,6 +59,65 @@ def test_a_pool_defines_the_shortest_worthwhile_job() -> None:
     with ThreadsPool(3) as pool:
         pool.least_job_ns = 7
         assert Jobs.on(pool) == Jobs(3, 1, 7)
+
+
+@pytest.fixture
+def no_default() -> Iterator[None]:
+    """Forget the number of this process before the test and after it."""
+    _default.cache_clear()
+    yield
+    _default.cache_clear()
+
+
+class Counting(SequentialPool):
+    """Counts the tasks of regions."""
+
+    least_job_ns = 0
+
+    def __init__(self) -> None:
+        self.tasks: list[int] = []
+
+    def run_regions(self, regions: Sequence[Region]) -> None:
+        self.tasks += [len(region.blobs) for region in regions]
+        super().run_regions(regions)
+
+
+@pytest.mark.usefixtures("no_default")
+def test_an_attribute_comes_before_the_number_of_the_process_and_that_before_the_pools(
+    store: CacheStore,
+) -> None:
+    set_default_jobs(3)
+    engine, pool, md = Engine("cpu"), Counting(), MemoryDesc((256, 1024), "f32")
+    attributes = StreamAttr("cpu")
+    attributes.set_threadpool(pool)
+    stream = Stream(engine, attributes)
+    args = {arg: Memory(md, engine) for arg in (Arg.SRC, Arg.DST)}
+    args[Arg.SRC].numpy()[:] = 2
+
+    def executed(attr: PrimitiveAttr | None = None) -> int:
+        args[Arg.DST].numpy()[:] = 0
+        pd = Eltwise.PrimitiveDesc(engine, md, md, "linear", 2.0, attr=attr)
+        pd.create(compiled.cache(4, store)).execute(stream, args)
+        assert (args[Arg.DST].numpy() == 4).all()
+        return pool.tasks.pop()
+
+    assert get_default_jobs() == 3
+    assert executed() == 3
+    assert executed(PrimitiveAttr(jobs=7)) == 7
+    set_default_jobs(5)
+    assert (executed(), executed(PrimitiveAttr(jobs=2))) == (5, 2)
+    set_default_jobs(0)
+    assert executed() == 1
+
+
+@pytest.mark.usefixtures("no_default")
+@pytest.mark.parametrize("wrong", [-1, 4097, True, 2.5, "2", None])
+def test_another_number_of_jobs_is_refused(wrong: Any) -> None:
+    with pytest.raises(ValueError, match="jobs: expect"):
+        PrimitiveAttr(jobs=wrong)
+    with pytest.raises(ValueError, match="jobs: expect"):
+        set_default_jobs(wrong)
+    assert get_default_jobs() == 0
 
 
 def convolutions(size: int) -> list[PrimitiveDesc]:

@@ -18,10 +18,10 @@ from .kinds import Loop, made
 from .poison import poisoned
 from .programs import Program, Scope, Setting, first, outcome, programs, values_of
 
-KINDS = ("threads asynchronous", "native", "native asynchronous", "executor", "checking")
+KINDS = ("threads", "threads asynchronous", "native", "native asynchronous", "executor", "checking", "own asynchronous")
 CASES = [(kind, threads) for kind in KINDS for threads in (1, 2)]
-#: Programs for each case, by tier.
-FEW, MANY = 20, 1000
+#: Programs for each case, by tier: in the thorough one more than 10,000 together.
+FEW, MANY = 15, 500
 THOROUGH = [pytest.mark.slow, pytest.mark.timeout(900)]
 #: Programs are drawn in parts, which takes long on a busy machine.
 SLOW = [HealthCheck.too_slow]
@@ -70,7 +70,7 @@ def assert_ends(program: Program, kind: str, threads: int, loop: Loop, store: Ca
     ("kind", "threads", "count"),
     [
         *((*case, FEW) for case in CASES),
-        *(pytest.param(*case, MANY, marks=THOROUGH) for case in (*CASES, ("helping", 1), ("helping", 2))),
+        *(pytest.param(kind, threads, MANY, marks=THOROUGH) for kind in (*KINDS, "helping") for threads in (1, 2, 7)),
     ],
 )
 def test_drawn_programs_end_with_right_results(

@@ -17,6 +17,7 @@ from poolrt.workers.kernels.native.codegen import compile_function
 from poolrt.workers.kernels.native.integers import load_s32, store_s32
 from poolrt.workers.threadpools.interface import KERNEL_TYPE, KernelFailed, Region, ThreadpoolInterface
 from poolrt.workers.threadpools.native import NativePool
+from poolrt.workers.threadpools.nesting import can_wait
 from poolrt.workers.threadpools.sequential import SequentialPool
 from poolrt.workers.threadpools.threads import ThreadsPool
 
@@ -61,7 +62,11 @@ def test_a_task_may_submit_and_wait_to_any_depth(pool: ThreadpoolInterface) -> N
             seen.append(depth)
             if depth < 4:
                 pool.parallel_for(2, task(depth + 1))
-                pool.wait()
+                if can_wait(pool):
+                    pool.wait()
+                else:
+                    with pytest.raises(RuntimeError, match="cannot wait"):
+                        pool.wait()
 
         return run
 

@@ -24,7 +24,6 @@ from poolrt.workers.engines.engine import Engine
 from poolrt.workers.engines.object_loader import NativeKernel
 from poolrt.workers.threadpools.interface import Region
 from poolrt.workers.threadpools.native import NativePool
-from poolrt.workers.threadpools.sequential import SequentialPool
 from poolrt.workers.verbose.output import set_verbose
 
 from .lines import ASYNCHRONOUS, Problem, ReadLines, made, relu
@@ -77,16 +76,13 @@ class Execution:
 
 
 class WatchedPool(NativePool):
-    """An asynchronous native pool that takes the times of executions of an implementation; ``within`` those in tasks.
+    """A native pool that takes the times of executions of an implementation; ``within`` those in tasks."""
 
-    These run in place: `watch` has their regions watched too.
-    """
-
-    def __init__(self, threads: int, loop: list[NativeKernel], implementation: str) -> None:
+    def __init__(self, threads: int, loop: list[NativeKernel], implementation: str, asynchronous: bool = True) -> None:
         self._implementation = implementation
         self.submitted: list[Execution] = []
         self.within: list[Execution] = []
-        super().__init__(threads, asynchronous=True, kernels=loop)
+        super().__init__(threads, asynchronous, loop)
 
     def span(self) -> Span:
         """Return a span on this pool's clock."""
@@ -102,16 +98,7 @@ class WatchedPool(NativePool):
         super().run_regions([region])
 
     def run_regions(self, regions: Sequence[Region]) -> None:
-        super().run_regions(self._watched(regions, self.submitted))
-
-    def watch(self, patched: pytest.MonkeyPatch) -> None:
-        """Watch what runs in place."""
-        given = SequentialPool.run_regions
-
-        def run_regions(pool: SequentialPool, regions: Sequence[Region]) -> None:
-            given(pool, self._watched(regions, self.within))
-
-        patched.setattr(SequentialPool, "run_regions", run_regions)
+        super().run_regions(self._watched(regions, self.within if self.get_in_parallel() else self.submitted))
 
     def _watched(self, regions: Sequence[Region], executions: list[Execution]) -> list[Region]:
         whole, computing, watched = self.span(), [], []
@@ -200,8 +187,7 @@ def test_executions_side_by_side_keep_times_of_their_own(
     short = relu(store, engine=problem.primitive.engine)
     set_verbose("profile_exec")
     name = problem.primitive.pd.impl_name()
-    with WatchedPool(2, clocked_loop, name) as pool, pytest.MonkeyPatch.context() as patched:
-        pool.watch(patched)
+    with WatchedPool(2, clocked_loop, name, asynchronous=False) as pool:
 
         def nested(i: int, n: int) -> None:
             for _ in range(40 if i else 1):
@@ -226,8 +212,7 @@ def _rounds(
     Each execution has one line; lines tell no less than what computes has taken, and no more than all of the execution.
     """
     set_verbose("profile")
-    with WatchedPool(threads, loop, problem.primitive.pd.impl_name()) as pool, pytest.MonkeyPatch.context() as patched:
-        pool.watch(patched)
+    with WatchedPool(threads, loop, problem.primitive.pd.impl_name()) as pool:
         spans = _submit(problem, pool, seconds, read_lines)
         pool.wait()
     lines = read_lines()

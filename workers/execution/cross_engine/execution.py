@@ -10,21 +10,21 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from ...desc import Arg
 from ...engines.engine import Engine
 from ...implementations.program import Transfer
-from ...memory.buffer import Buffer
 from ...primitives.entry import Entry
 from ...streams.stream import Stream
 from ...threadpools.interface import KernelFailed, Region
 from ...threadpools.jobs import Jobs
+from ...threadpools.nesting import Computing
 from ...threadpools.python_tasks import python_region
 from ...threadpools.sequential import SequentialPool
-from ..native_execution import CpuExecution
+from ..native_execution import Addressed, CpuExecution
 from ..opencl_execution import OpenClExecution
 from ..stamps import stamp
 from .copies import copy_across, copy_to_device, copy_to_host
@@ -100,21 +100,28 @@ class HostCrossEngineExecution:
 
         Raises KernelFailed.
         """
-        on_cpu = stream.engine.kind == "cpu"
-        within = on_cpu and stream.pool.get_in_parallel()
-        pool = stream.pool if on_cpu and not within else SequentialPool()
-        with stream.order_within if within else stream.order:
-            used: dict[int, Memory | Buffer] = {int(arg): memory for arg, memory in args.items() if memory.is_on_host}
-            if _SCRATCHPAD not in used:
-                used[_SCRATCHPAD] = stream.scratchpad(self._entry.scratchpad, within)
-            regions = stamp(self._regions(args, used, Jobs.on(pool)), text, stream.pool if on_cpu else pool)
-            if on_cpu:
-                pool.run_regions(regions)
-            else:
-                stream.on_host(partial(pool.run_regions, regions))
+        if stream.engine.kind != "cpu":
+            with stream.order:
+                pool = SequentialPool()
+                regions = self._regions(
+                    args, stream.scratchpad(self._entry.scratchpad), Jobs.on(pool, self._inner.jobs)
+                )
+                stream.on_host(partial(pool.run_regions, stamp(regions, text, pool)))
+            return
+        computing, within, _ = Computing.on(stream.pool)
+        jobs, nbytes = Jobs.on(computing, self._inner.jobs), self._entry.scratchpad
+        # As in `CpuExecution`.
+        with nullcontext() if within else stream.order:
+            scratchpad = stream.take_scratchpad(nbytes) if within else stream.scratchpad(nbytes)
+            computing.run_regions(stamp(self._regions(args, scratchpad, jobs), text, stream.pool))
 
-    def _regions(self, args: Mapping[int, Memory], used: Mapping[int, Memory | Buffer], jobs: Jobs) -> Sequence[Region]:
-        """Return the launches on the host's memory between two regions of one task each: the copies in and the copies out."""
+    def _regions(self, args: Mapping[int, Memory], scratchpad: Addressed, jobs: Jobs) -> Sequence[Region]:
+        """Return the launches on the host's memory between two regions of one task each: the copies in and the copies out.
+
+        They work in a scratchpad unless it is an argument.
+        """
+        used: dict[int, Addressed] = {int(arg): memory for arg, memory in args.items() if memory.is_on_host}
+        used.setdefault(_SCRATCHPAD, scratchpad)
         addresses = {arg: memory.address for arg, memory in used.items()}
         # The bytes too: the memory may get others before the tasks have run.
         keep = used, [memory.owner for memory in args.values()]

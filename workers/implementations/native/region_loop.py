@@ -11,7 +11,7 @@ from ...kernels.spec import KernelSpec
 from ..program import Program
 
 #: The parts of a native pool, each a kernel, in the order of its arguments.
-PARTS: Final = ("loop", "submit", "clock")
+PARTS: Final = ("loop", "submit", "nest", "clock")
 
 
 class NativeRegionLoop:
