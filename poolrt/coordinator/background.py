@@ -232,7 +232,7 @@ class BackgroundThread:
         data = task.graph.take()
         if data is None:
             raise GraphRefused(f"graph {task.name!r}: the load has ended")
-        digest = hashlib.blake2b(pack(task.targets), digest_size=32)
+        digest = hashlib.sha256(pack(task.targets))
         for piece in data.pieces if isinstance(data, Payload) else [data]:
             digest.update(piece)
         lowered = self._lowered.get(digest.digest())

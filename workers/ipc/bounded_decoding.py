@@ -30,6 +30,13 @@ class Payload:
         return self.nbytes
 
 
+class Truncated(ValueError):
+    """The bytes end before the items do."""
+
+    def __str__(self) -> str:
+        return "the message is truncated"
+
+
 def _item_sizes() -> list[int]:
     """Return the bytes of an item by its first byte; 0 for one whose size or items follow, -1 for none of ours."""
     sizes = [1] * 128 + [0] * 32 + [1 + length for length in range(32)] + [-1] * 32 + [1] * 32
@@ -61,7 +68,7 @@ def skip_items(data: bytes | bytearray | memoryview, at: int, count: int, limit:
             while not left:
                 if not outer:
                     if at > len(data):
-                        raise ValueError("the message is truncated")
+                        raise Truncated
                     return at
                 left = outer.pop()
             left -= 1
@@ -91,7 +98,7 @@ def skip_items(data: bytes | bytearray | memoryview, at: int, count: int, limit:
             outer.append(left)
             left = inside
     except IndexError:
-        raise ValueError("the message is truncated") from None
+        raise Truncated from None
 
 
 def unpack_bounded(data: bytes | memoryview | Payload, limit: int, text_bytes: int) -> Any:
@@ -100,6 +107,11 @@ def unpack_bounded(data: bytes | memoryview | Payload, limit: int, text_bytes: i
     Other threads run between two pieces of it. Raises ValueError.
     """
     pieces = data.pieces if isinstance(data, Payload) else [memoryview(data)]
+    if len(pieces) > 1:
+        try:
+            skip_items(pieces[0], 0, 1, limit)  # before the pieces are joined, which takes a while if they are many
+        except Truncated:
+            pass
     whole = bytearray(sum(map(len, pieces)))
     at = 0
     for piece in pieces:

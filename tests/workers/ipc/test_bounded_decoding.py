@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import msgpack
@@ -99,3 +100,17 @@ def test_the_last_field_of_a_message_is_found_if_it_is_long_bytes() -> None:
         assert find_last_field(packed, 10) is None
     with pytest.raises(ValueError, match="more than 10 items"):
         find_last_field(msgpack.packb([6, [1] * 20, b"x" * 70_000]), 10)
+
+
+def test_a_long_payload_whose_first_piece_breaks_a_limit_is_not_joined() -> None:
+    rest = memoryview(bytes(64 << 20))
+    for first in (b"\x91" * 100, b"\xdd\x7f\xff\xff\xff"):
+        tracemalloc.start()
+        with pytest.raises(ValueError, match="more than"):
+            unpack_bounded(Payload([memoryview(first), rest], len(first) + len(rest)), 1000, 1000)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 1 << 20
+    # A first piece that ends inside an item says nothing yet
+    parts = [memoryview(b"\x92\xa3a"), memoryview(b"bc\x01")]
+    assert unpack_bounded(Payload(parts, 6), 1000, 1000) == ["abc", 1]
