@@ -50,7 +50,7 @@ def test_data_come_back_equal(value: object) -> None:
         (MemoryDesc, {"dims": [2]}, "expected list, got"),
         (Target, ["cpu", "native", [["isa"]], 0], r"Target\.device: expected item 0, item 1, got 1 values"),
         (Target, ["cpu", "native", [], -1], "threads must be 0 or more"),
-        (PrimitiveAttr, [[], [], [], "strict", "library", 1], r"PrimitiveAttr\.deterministic: expected bool, got 1"),
+        (PrimitiveAttr, [[], [], [], "strict", "library", 1, 0], r"PrimitiveAttr\.deterministic: expected bool, got 1"),
         (Step, [0, [[1, [9, 0, 0]]], "relu"], r"Step\.args: item 1: Place\.kind: 9 is not a valid PlaceKind"),
         (
             ExecutionPlan,
