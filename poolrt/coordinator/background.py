@@ -12,21 +12,21 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from poolrt.cachestore.errors import StoreError
 from poolrt.cachestore.lru import Lru
 from poolrt.errors import GraphRefused, PoolError
-from poolrt.workers.desc.codec import decode, pack
+from poolrt.workers.desc.codec import pack
 from poolrt.workers.ipc.bounded_decoding import Payload
 from poolrt.workers.verbose.output import LEVELS
 
 from .fair_queue import FairQueue
-from .instructions import CollectStatistics, Forget, LookUp, Lower, LoweredGraph, PrimitiveToLoad, TrimMemory
+from .instructions import CollectStatistics, Forget, LookUp, Lower, LoweredGraph, TrimMemory
+from .lowering import Lowered, LoweringRequest, lower_here
+from .lowering_process import lower_in_process
 from .peers import Owner
-from .placement import creation_cost
 
 if TYPE_CHECKING:
     from poolrt.cachestore import CacheStore, Key
@@ -38,8 +38,6 @@ Outcome: TypeAlias = tuple[str, tuple[Any, ...]]
 Task: TypeAlias = Lower | LookUp | Forget | CollectStatistics | TrimMemory
 #: Seconds that the current task may take to end after `stop`: a coordinator exits within a second.
 _STOP_S: Final = 0.7
-#: Characters of an error about a graph: it may quote a text of the graph.
-_TEXT: Final = 2000
 #: After a graph was refused, its process waits this many times as long as that took until another of its graphs is lowered,
 #: and at most `_DELAY_S` seconds: a client that repeats a mistake costs the others half a percent of a processor.
 _DELAY_FACTOR: Final = 200
@@ -47,18 +45,8 @@ _DELAY_S: Final = 10.0
 #: Lowered graphs that are kept for the next load of the same graph, and bytes of their plans and, roughly, primitives.
 _KEPT_GRAPHS: Final = 64
 _KEPT_BYTES: Final = 16 * 1024 * 1024
-_PRIMITIVE_BYTES: Final = 2048
-
-
-class _Lowered(NamedTuple):
-    """A lowered graph, and the keys of its primitives."""
-
-    graph: LoweredGraph
-    keys: tuple[Key, ...]
-
-    def nbytes(self) -> int:
-        """Return how much memory it takes, roughly, in bytes."""
-        return len(self.graph.plan) + _PRIMITIVE_BYTES * len(self.keys)
+#: Bytes of a graph from which on it is lowered in a process of its own: that takes a while, and much memory.
+_LARGE_BYTES: Final = 256 * 1024
 
 
 class BackgroundThread:
@@ -88,7 +76,7 @@ class BackgroundThread:
         self._changed = threading.Condition()
         self._short_tasks: deque[LookUp | Forget | CollectStatistics | TrimMemory] = deque()
         self._graphs = FairQueue[Owner, Lower]()
-        self._lowered = Lru[bytes, _Lowered](_KEPT_GRAPHS, _KEPT_BYTES, weigh=_Lowered.nbytes)
+        self._lowered = Lru[bytes, Lowered](_KEPT_GRAPHS, _KEPT_BYTES, weigh=Lowered.nbytes)
         self._outcomes: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
         self._event = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._store: CacheStore | None = None
@@ -163,10 +151,10 @@ class BackgroundThread:
         elif isinstance(task, LookUp):
             self._put("on_looked_up", task.load, self._attempt(partial(self._look_up, task)))
         else:
-            begin = time.thread_time()
+            begin = time.monotonic()
             lowered = self._attempt(partial(self._lower, task))
             if isinstance(lowered, GraphRefused) and self._is_beside_others(owner):
-                pause = min(_DELAY_S, _DELAY_FACTOR * (time.thread_time() - begin))
+                pause = min(_DELAY_S, _DELAY_FACTOR * (time.monotonic() - begin))
                 self._graphs.delay(owner, time.monotonic() + pause)
             self._put("on_lowered", task.load, lowered)
 
@@ -237,54 +225,19 @@ class BackgroundThread:
             digest.update(piece)
         lowered = self._lowered.get(digest.digest())
         if lowered is None:
-            gc.disable()  # a collection during this would visit all of the graph's objects, and the loop would wait
-            try:
-                lowered = self._lower_anew(task, data)
-            finally:
-                gc.enable()
+            lowered = self._lower_anew(task, data)
             self._lowered.put(digest.digest(), lowered)
         self._keys[task.load] = lowered.keys
         return lowered.graph
 
-    def _lower_anew(self, task: Lower, data: bytes | Payload) -> _Lowered:
-        from poolrt.graph.errors import GraphError
-        from poolrt.graph.lower import lower
-        from poolrt.graph.packed import unpack_graph
-        from poolrt.graph.wire_parser import parse
-        from poolrt.workers.engines.target import Target, cpu_target
-
-        targets = {"cpu": cpu_target(self._max_isa)}
-        targets |= {engine: decode(Target, target) for engine, target in task.targets.items()}
-        wire: dict[str, Any] = {}
+    def _lower_anew(self, task: Lower, data: bytes | Payload) -> Lowered:
+        request = LoweringRequest(task.name, task.targets, self._max_isa, self._threads, self._with_texts)
+        if len(data) < _LARGE_BYTES:
+            return lower_here(request, data)
         try:
-            wire = unpack_graph(data)
-            lowered = lower(parse(wire), targets, self._threads)
-        except GraphError as error:
-            raise GraphRefused(f"graph {task.name!r}: {str(error)[:_TEXT]}") from error
-        finally:
-            # Item by item, because the loop waits while a whole list is freed.
-            for items in wire.values():
-                while isinstance(items, list) and items:
-                    items.pop()
-        plan = lowered.plan
-        if self._with_texts:
-            from poolrt.workers.verbose.text import describe_primitive
-
-            indices = [int(name.partition(":")[2] or 0) for name in plan.engines]
-            texts = (
-                describe_primitive(pd, indices[n]) for pd, n in zip(lowered.primitives, plan.primitives, strict=True)
-            )
-            plan = replace(plan, texts=tuple(texts))
-        packed = pack(plan)
-        primitives = tuple(
-            PrimitiveToLoad(key.digest, f"{pd.op.kind} ({pd.impl_name()})", pd.to_wire(), creation_cost(pd.op.kind))
-            for pd, key in zip(lowered.primitives, lowered.keys, strict=True)
-        )
-        inputs, outputs = (
-            [[p.name, list(p.dims), p.dtype, p.nbytes] for p in ports] for ports in (plan.inputs, plan.outputs)
-        )
-        graph = LoweredGraph(packed, len(plan.steps), primitives, plan.constants, inputs, outputs)
-        return _Lowered(graph, lowered.keys)
+            return lower_in_process(request, data, lambda: bool(self._until))
+        except OSError:
+            return lower_here(request, data)  # no process can be started
 
     def _look_up(self, task: LookUp) -> dict[int, tuple[bytes, str]]:
         keys = self._keys.get(task.load, ())

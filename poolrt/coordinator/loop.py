@@ -46,6 +46,8 @@ CLIENTS_LIMIT: Final = 256
 HELLO_S: Final = 5.0
 #: Times that freed memory is returned to the system after long messages, one a second: workers receive some a while later.
 TRIMS: Final = 3
+#: Seconds without a long message before that: it takes some milliseconds, which runs wait.
+TRIM_AFTER_S: Final = 1.0
 #: Bytes of free slots that stay resident; more is returned to the system while nothing runs.
 RESIDENT: Final = 256 * 1024 * 1024
 
@@ -69,7 +71,7 @@ class Loop:
         self._unwatched: set[int] = set()
         self._pacing = Pacing(self._peers, self._update_events)
         self._stopping = False
-        self._trims_due = 0
+        self._trims_due, self._trims_from = 0, 0.0
         self._arena_fd, self._arena = open_arena(configuration.arena_bytes)
         self._processes = Processes(
             fork_server,
@@ -204,7 +206,7 @@ class Loop:
                 return channel.has_more
             kind = check_message(message)
             if type(message[-1]) is Payload:
-                self._trims_due = TRIMS
+                self._note_long_message()
             if not peer.client:
                 self._perform(self.state.on_process_message(peer.number, kind, message))
                 return True
@@ -222,9 +224,12 @@ class Loop:
             return False
         return True
 
+    def _note_long_message(self) -> None:
+        self._trims_due, self._trims_from = TRIMS, time.monotonic() + TRIM_AFTER_S
+
     def _bound_unfinished(self, peer: Peer) -> None:
         """Hang up on the process that keeps most bytes of unfinished messages if all together are too many."""
-        self._trims_due = TRIMS
+        self._note_long_message()
         peer.progressed = time.monotonic()
         self._pacing.on_part(peer)
         greedy = find_greedy(self._peers.values(), UNFINISHED_BYTES)
@@ -302,7 +307,7 @@ class Loop:
                 self._closings.append((peer.number, f"the client sent no HELLO within {HELLO_S:g} s"))
             if peer.client and peer.channel.unfinished and now - peer.progressed > UNFINISHED_S:
                 self._closings.append((peer.number, f"the rest of a message did not come within {UNFINISHED_S:g} s"))
-        if self._trims_due and not self.state.has_payloads:
+        if self._trims_due and now >= self._trims_from and not self.state.has_payloads:
             self._trims_due -= 1
             self.state.compact()
             self._background.submit(TrimMemory())

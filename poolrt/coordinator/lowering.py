@@ -1,0 +1,94 @@
+"""Lowering of a graph as a client sent it: to the plan for workers, and to what loading needs."""
+
+from __future__ import annotations
+
+import gc
+from dataclasses import dataclass, replace
+from typing import Any, Final, NamedTuple
+
+from poolrt.cachestore import Key
+from poolrt.errors import GraphRefused
+from poolrt.workers.desc.codec import decode, pack
+from poolrt.workers.ipc.bounded_decoding import Payload
+
+from .instructions import LoweredGraph, PrimitiveToLoad
+from .placement import creation_cost
+
+#: Characters of an error about a graph: it may quote a text of the graph.
+_TEXT: Final = 2000
+#: Bytes of memory for a primitive, roughly.
+_PRIMITIVE_BYTES: Final = 2048
+
+
+@dataclass(frozen=True, slots=True)
+class LoweringRequest:
+    """How a graph is lowered.
+
+    For the ``targets`` of engines beside the host, for no later ISA level than ``max_isa``, and for workers of ``threads``
+    threads; ``with_texts`` for verbose lines.
+    """
+
+    name: str
+    targets: dict[str, Any]
+    max_isa: str | None
+    threads: int
+    with_texts: bool
+
+
+class Lowered(NamedTuple):
+    """A lowered graph, and the keys of its primitives."""
+
+    graph: LoweredGraph
+    keys: tuple[Key, ...]
+
+    def nbytes(self) -> int:
+        """Return how much memory it takes, roughly, in bytes."""
+        return len(self.graph.plan) + _PRIMITIVE_BYTES * len(self.keys)
+
+
+def lower_here(request: LoweringRequest, data: bytes | Payload) -> Lowered:
+    """Lower a graph in this process. Raises GraphRefused."""
+    gc.disable()  # a collection during this would visit all of the graph's objects, and other threads would wait
+    try:
+        return _lower(request, data)
+    finally:
+        gc.enable()
+
+
+def _lower(request: LoweringRequest, data: bytes | Payload) -> Lowered:
+    from poolrt.graph.errors import GraphError
+    from poolrt.graph.lower import lower
+    from poolrt.graph.packed import unpack_graph
+    from poolrt.graph.wire_parser import parse
+    from poolrt.workers.engines.target import Target, cpu_target
+
+    targets = {"cpu": cpu_target(request.max_isa)}
+    targets |= {engine: decode(Target, target) for engine, target in request.targets.items()}
+    try:
+        wire = unpack_graph(data)
+        try:
+            graph = parse(wire)
+        finally:
+            # Item by item, because other threads wait while a whole list is freed; before lowering, which needs memory too.
+            for items in wire.values():
+                while isinstance(items, list) and items:
+                    items.pop()
+        lowered = lower(graph, targets, request.threads)
+    except GraphError as error:
+        raise GraphRefused(f"graph {request.name!r}: {str(error)[:_TEXT]}") from error
+    plan = lowered.plan
+    if request.with_texts:
+        from poolrt.workers.verbose.text import describe_primitive
+
+        indices = [int(name.partition(":")[2] or 0) for name in plan.engines]
+        texts = (describe_primitive(pd, indices[n]) for pd, n in zip(lowered.primitives, plan.primitives, strict=True))
+        plan = replace(plan, texts=tuple(texts))
+    primitives = tuple(
+        PrimitiveToLoad(key.digest, f"{pd.op.kind} ({pd.impl_name()})", pd.to_wire(), creation_cost(pd.op.kind))
+        for pd, key in zip(lowered.primitives, lowered.keys, strict=True)
+    )
+    inputs, outputs = (
+        [[p.name, list(p.dims), p.dtype, p.nbytes] for p in ports] for ports in (plan.inputs, plan.outputs)
+    )
+    found = LoweredGraph(pack(plan), len(plan.steps), primitives, plan.constants, inputs, outputs)
+    return Lowered(found, lowered.keys)

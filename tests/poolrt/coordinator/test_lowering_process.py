@@ -1,0 +1,127 @@
+"""A large graph is lowered in a process of its own, with the same result, and that process may end at any time."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from poolrt.coordinator.background import _LARGE_BYTES, BackgroundThread
+from poolrt.coordinator.instructions import Lower, PendingGraph
+from poolrt.coordinator.lowering import LoweringRequest, lower_here
+from poolrt.coordinator.lowering_process import TRIES, lower_in_process
+from poolrt.errors import GraphRefused, PoolError
+from tests.poolrt.pool.attacks import _chain, _constants
+
+_BOUND_S = 60.0
+_REQUEST = LoweringRequest("g", {}, None, 2, with_texts=True)
+
+
+def processes() -> list[int]:
+    """Return the processes of this one that lower a graph."""
+    found = []
+    for task in Path("/proc/self/task").iterdir():
+        for pid in map(int, (task / "children").read_text(encoding="ascii").split()):
+            with suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
+                if b"lowering_process" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                    found.append(pid)
+    return found
+
+
+def wait_for_process() -> int:
+    until = time.monotonic() + _BOUND_S
+    while not (found := processes()):
+        assert time.monotonic() < until
+        time.sleep(0.001)
+    return found[0]
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left() -> Iterator[None]:
+    yield
+    assert processes() == []
+
+
+@pytest.mark.parametrize("graph", [_chain(50, "n"), _constants(20)])
+def test_a_process_lowers_a_graph_as_this_one_does(graph: bytes) -> None:
+    assert lower_in_process(_REQUEST, graph, lambda: False) == lower_here(_REQUEST, graph)
+
+
+def test_a_graph_is_refused_with_the_same_words() -> None:
+    words = []
+    for lower in (lower_here, lambda request, data: lower_in_process(request, data, lambda: False)):
+        with pytest.raises(GraphRefused) as refused:
+            lower(_REQUEST, b"\x81\xa5nodes\x07")
+        words.append(str(refused.value))
+    assert words[0] == words[1]
+    assert words[0].startswith("graph 'g': malformed graph")
+
+
+def test_a_bug_in_a_process_is_an_internal_error() -> None:
+    broken = LoweringRequest("g", {"opencl:0": ["no", "target"]}, None, 1, with_texts=False)
+    with pytest.raises(PoolError, match="internal error: ValueError: "):
+        lower_in_process(broken, _chain(1, "n"), lambda: False)
+
+
+@pytest.mark.parametrize("kills", [TRIES - 1, TRIES])
+def test_a_process_that_is_killed_is_replaced_a_few_times(kills: int) -> None:
+    outcomes: list[object] = []
+
+    def lower() -> None:
+        try:
+            outcomes.append(lower_in_process(_REQUEST, _chain(5000, "n"), lambda: False))
+        except PoolError as error:
+            outcomes.append(error)
+
+    thread = threading.Thread(target=lower)
+    thread.start()
+    killed: set[int] = set()
+    while len(killed) < kills:
+        pid = wait_for_process()
+        if pid not in killed:
+            killed.add(pid)
+            os.kill(pid, signal.SIGSEGV)
+    thread.join(_BOUND_S)
+    (outcome,) = outcomes
+    if kills < TRIES:
+        assert outcome == lower_here(_REQUEST, _chain(5000, "n"))
+    else:
+        assert f"graph 'g': {TRIES} processes that lowered it were ended, the last one by SIGSEGV" in str(outcome)
+
+
+def test_a_background_thread_that_is_stopped_ends_its_process_at_once() -> None:
+    graph = _chain(20_000, "n")
+    assert len(graph) > _LARGE_BYTES
+    thread = BackgroundThread({}, None, 1)
+    thread.submit(Lower(1, 1, "g", PendingGraph(graph), {}))
+    wait_for_process()
+    begin = time.monotonic()
+    thread.close()
+    assert time.monotonic() - begin < _BOUND_S / 2
+    assert not thread._thread.is_alive()
+
+
+def test_a_coordinator_without_a_process_for_it_lowers_a_large_graph_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> Any:
+        raise BlockingIOError("no more processes")
+
+    monkeypatch.setattr("poolrt.coordinator.lowering_process.start_program", refuse)
+    graph = _chain(3000, "n" * 100)
+    thread = BackgroundThread({}, None, 1)
+    try:
+        thread.submit(Lower(1, 1, "g", PendingGraph(graph), {}))
+        until = time.monotonic() + _BOUND_S
+        while not (found := thread.take()):
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        assert found[0][0] == "on_lowered"
+        assert found[0][1][1] == lower_here(LoweringRequest("g", {}, None, 1, with_texts=False), graph).graph
+    finally:
+        thread.close()
