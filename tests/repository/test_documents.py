@@ -54,12 +54,73 @@ def test_a_page_s_links_lead_to_files(page: Path) -> None:
             assert (page.parent / target).exists(), target
 
 
+def _tests_named(text: str) -> list[tuple[str, str]]:
+    """Return file, below ``tests/``, and name of each test that a text names."""
+    return re.findall(r"`([\w/]+\.py)::(test_\w+)`", text)
+
+
+def _missing_tests(text: str) -> list[str]:
+    """Return the tests that a text names and that do not exist."""
+    return [f"{file}::{test}" for file, test in _tests_named(text) if not _is_defined(ROOT / "tests" / file, test)]
+
+
+def _is_defined(file: Path, test: str) -> bool:
+    return file.is_file() and f"def {test}(" in file.read_text(encoding="utf-8")
+
+
 def test_each_statement_about_security_names_a_test_that_exists() -> None:
     page = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
-    named = re.findall(r"`([\w/]+\.py)::(test_\w+)`", page)
-    for file, test in named:
-        assert f"def {test}(" in (ROOT / "tests" / file).read_text(encoding="utf-8"), f"{file}::{test}"
+    assert not _missing_tests(page)
     # Each paragraph of what is checked names at least one
     checked = page.partition("## What is checked")[2].partition("## Report")[0]
     for topic in re.split(r"^\*\*", checked, flags=re.MULTILINE)[1:]:
         assert "::test_" in topic, topic.partition("**")[0]
+
+
+#: The columns of each table about the designs that poolrt follows.
+COLUMNS = ["statement", "where it is", "test", "what differs, and why"]
+
+
+def _wrong_rows(page: str) -> list[str]:
+    """Return the rows about statements of designs that name no test, one that does not exist, or no reason to have none."""
+    wrong = []
+    for line in (line for line in page.splitlines() if line.startswith("|")):
+        cells = [cell.strip() for cell in line.removeprefix("|").removesuffix("|").split("|")]
+        if cells == COLUMNS or set(line) <= set("|- "):
+            continue
+        statement, place, proof, differs = cells if len(cells) == len(COLUMNS) else ("", "", "", "")
+        if proof == "not done":
+            right = bool(statement and differs)
+        else:
+            named = [f"`{file}::{test}`" for file, test in _tests_named(proof)]
+            right = (
+                bool(statement and "](" in place and named) and proof == ", ".join(named) and not _missing_tests(proof)
+            )
+        if not right:
+            wrong.append(line)
+    return wrong
+
+
+def test_each_statement_of_the_designs_names_tests_that_exist_or_says_not_done_and_why() -> None:
+    page = (ROOT / "docs" / "design-sources.md").read_text(encoding="utf-8")
+    designs = page.split("\n## ")[1:]
+    assert len(designs) == 5
+    assert all(design.count("::test_") > 10 for design in designs)
+    assert not _wrong_rows(page)
+
+
+def test_a_row_without_a_test_that_exists_and_without_a_reason_is_found() -> None:
+    place, known = "[a](a.py)", "`repository/test_documents.py::test_some_pages_have_commands`"
+    right = f"| a | {place} | {known} | |\n| a | | not done | a reason |"
+    assert not _wrong_rows(right)
+    for row in (
+        f"| a | {place} | {known.replace('some', 'no')} | b |",
+        f"| a | {place} | {known.replace('documents', 'nothing')} | b |",
+        f"| a | {place} | {known}, and others | b |",
+        f"| a | {place} | | b |",
+        f"| a | | {known} | b |",
+        f"| | {place} | {known} | b |",
+        "| a | | not done | |",
+        f"| a | {place} | {known} |",
+    ):
+        assert _wrong_rows(f"{right}\n{row}") == [row]
