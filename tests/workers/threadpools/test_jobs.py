@@ -36,6 +36,16 @@ def test_there_is_at_least_one_job_and_none_is_empty() -> None:
         assert count == 1 or cost // count >= jobs.least_ns or not jobs.least_ns, (seed, jobs, work, cost)
 
 
+def test_a_pool_that_balances_gets_four_jobs_a_thread() -> None:
+    class Balancing(SequentialPool):
+        def get_flags(self) -> int:
+            return self.AUTO_BALANCING
+
+    found = Jobs.on(Balancing()), Jobs.on(SequentialPool())
+    assert [jobs.each for jobs in found] == [4, 1]
+    assert Jobs(2, found[0].each, 0).cut(100, 10**9) == 8
+
+
 @pytest.mark.parametrize(
     ("jobs", "cost", "count"),
     [
