@@ -13,6 +13,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from contextvars import Context
 from typing import Any, Final
 
 from poolrt.cachestore.deferred_interrupts import deferred_interrupts
@@ -20,8 +21,10 @@ from poolrt.errors import CoordinatorLost, PoolClosed, PoolRefused, error_from_w
 from poolrt.workers.ipc.channel import Channel, ChannelClosed, ChannelFull, MalformedMessage, Message
 from poolrt.workers.ipc.protocol import NUMBERS_LIMIT, VERSION, Kind, check_message
 
+from .printed_text import PrintedText
+
 #: Kinds of answers that others follow.
-_INTERIM: Final = frozenset({Kind.STAGE, Kind.PROGRESS})
+_INTERIM: Final = frozenset({Kind.STAGE, Kind.PROGRESS, Kind.TEXT})
 #: Seconds between checks whether another thread reads, while a message cannot be sent.
 _SEND_POLL_S: Final = 0.02
 #: Seconds between checks whether the leader still reads: an interruption may end it before it notifies the others.
@@ -32,9 +35,10 @@ class Request:
     """A request and its answers so far. The thread that reads the last answer calls ``settle(answer)`` once.
 
     `settle` must be short and must not wait. ``resolve`` is for futures: the connection's own thread then calls it.
+    What a function prints is written in ``context``, that of the call: notebooks find the cell in it.
     """
 
-    __slots__ = ("answers", "done", "number", "resolve", "settle")
+    __slots__ = ("answers", "context", "done", "number", "resolve", "settle")
 
     def __init__(
         self, settle: Callable[[Message], None] | None = None, resolve: Callable[[Message], None] | None = None
@@ -44,6 +48,7 @@ class Request:
         self.done = False
         self.settle = settle
         self.resolve = resolve
+        self.context: Context | None = None
 
 
 class Client:
@@ -87,6 +92,7 @@ class Client:
         self._followers = 0
         self._futures = 0
         self._resolvable: deque[tuple[Request, Message]] = deque()
+        self._printed = PrintedText()
         self._thread: threading.Thread | None = None
         self._lost: PoolClosed | None = None
         for message in (*greeting, [Kind.HELLO, VERSION]):
@@ -358,6 +364,10 @@ class Client:
         if kind is Kind.PONG:
             return
         request = self._requests.get(message[1])
+        if kind is Kind.TEXT:
+            if self._printed.accept(message):
+                self._resolvable.append((request or Request(), message))
+            return
         if request is None:
             if kind is Kind.FAILED and self._welcome is None:
                 # The coordinator could not start; it has numbered no request so.
@@ -422,5 +432,7 @@ class Client:
     def _resolve_next(self) -> None:
         """Resolve a future, and keep no reference to it: its result is memory of the arena."""
         request, message = self._resolvable.popleft()
-        if request.resolve is not None:
+        if message[0] == Kind.TEXT:
+            self._printed.write(message, request.context)
+        elif request.resolve is not None:
             request.resolve(message)

@@ -8,6 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
+from contextvars import copy_context
 from itertools import islice
 from typing import Any, Final, TypeVar
 
@@ -52,6 +53,7 @@ class Functions:
         future: Future[T] = Future()
         future.set_running_or_notify_cancel()
         request = Request(lambda _: self._count(-1, -nbytes), lambda answer: _resolve(future, answer))
+        request.context = copy_context()
         self._count(1, nbytes)
         try:
             client.begin(Kind.CALL, payload, request=request)

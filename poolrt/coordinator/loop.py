@@ -177,6 +177,11 @@ class Loop:
         peer = self._peers.get(number)
         if peer is None:
             return
+        if message[0] == Kind.TEXT:
+            bounded = peer.bound_text(message)
+            if bounded is None:
+                return
+            message = bounded
         try:
             peer.channel.send(message, fds)
         except ChannelClosed:
@@ -307,6 +312,8 @@ class Loop:
                 self._closings.append((peer.number, f"the client sent no HELLO within {HELLO_S:g} s"))
             if peer.client and peer.channel.unfinished and now - peer.progressed > UNFINISHED_S:
                 self._closings.append((peer.number, f"the rest of a message did not come within {UNFINISHED_S:g} s"))
+            if peer.left_out and not peer.channel.queued:
+                self._send(peer.number, [Kind.TEXT, 0, 2, 0, ""])
         if self._trims_due and now >= self._trims_from and not self.state.has_payloads:
             self._trims_due -= 1
             self.state.compact()

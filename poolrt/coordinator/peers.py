@@ -9,11 +9,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from poolrt.workers.ipc.channel import Channel
+from poolrt.workers.ipc.channel import Channel, Message
 from poolrt.workers.ipc.protocol import CALL_BYTES
 
 #: Bytes that wait for a client that does not read; beyond, the coordinator does not read its messages either.
 HIGH_WATER: Final = 4 * 1024 * 1024
+#: Bytes that wait for a client that does not read; beyond, what its functions print is left out.
+TEXT_QUEUED: Final = 1024 * 1024
 #: Longest message, in bytes, of a client that has not sent HELLO.
 STRANGER_LIMIT: Final = 64 * 1024
 #: Bytes of unfinished messages that all clients together may have: two of the longest.
@@ -47,11 +49,23 @@ class Peer:
     occasional: float = 0.0
     #: Whether it is not read for a while.
     paused: bool = False
+    #: Characters printed by its functions that were left out since the last ones that were sent.
+    left_out: int = 0
 
     @property
     def owner(self) -> Owner:
         """Equal for all connections of one process; a process that cannot be seen has an owner for each."""
         return self.pid, 0 if self.pid else self.number
+
+    def bound_text(self, message: Message) -> Message | None:
+        """Return a TEXT with what was left out before it, or None if the client does not read: then it is left out itself."""
+        kind, request, stream, left_out, text = message
+        self.left_out += left_out
+        if self.channel.queued > TEXT_QUEUED:
+            self.left_out += len(text)
+            return None
+        left_out, self.left_out = self.left_out, 0
+        return [kind, request, stream, left_out, text]
 
     def wanted_events(self) -> int:
         """Return the events to watch: room to send while data wait, and messages, unless the peer does not read or pauses."""

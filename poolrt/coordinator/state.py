@@ -302,6 +302,9 @@ class State:
     def _on_worker_message(self, number: int, kind: Kind, message: Message) -> None:
         if kind is Kind.READY:
             self.worker_set.mark_ready(number, message[1])
+        elif kind is Kind.PRINTED:
+            self._forward_text(number, *message[1:])
+            return
         elif kind in (Kind.FINISHED, Kind.ANSWER, Kind.THREW, Kind.BROKEN):
             job = self.worker_set.finish(number, message[1])
             if job is None:
@@ -312,6 +315,14 @@ class State:
         else:
             raise MalformedMessage(f"workers must not send {kind.name}")
         self.worker_set.dispatch()
+
+    def _forward_text(self, number: int, token: int, stream: int, left_out: int, text: str) -> None:
+        """Send what a function prints to the client that called it, if that is still connected."""
+        job = self.worker_set.workers[number].jobs.get(token)
+        if job is None or job.kind is not Kind.APPLY:
+            raise MalformedMessage(f"a worker printed for job {token}, which is no function that it was given")
+        if job.client in self.clients:
+            self._out.append(Send(job.client, [Kind.TEXT, job.request, stream, left_out, text]))
 
     def _on_creator_message(self, number: int, kind: Kind, message: Message) -> None:
         if kind is Kind.READY:

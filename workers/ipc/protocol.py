@@ -15,7 +15,7 @@ from .bounded_decoding import Payload
 from .channel import FRAME, MAX_MESSAGE, MalformedMessage, Message
 
 #: Changes with any change of a message; a client and a coordinator of different versions refuse each other.
-VERSION: Final = 6
+VERSION: Final = 7
 #: Longest message of a client, in bytes, with a graph, with a function, and of any other kind.
 GRAPH_BYTES: Final = 32 * 1024 * 1024
 CALL_BYTES: Final = MAX_MESSAGE // 2
@@ -99,6 +99,10 @@ class Kind(IntEnum):
     FAILED = 29, "count table"  # request, error
     EXPLAINED = 30, "count bytes list"  # request, plan (msgpack), primitive descriptors
     PONG = 31, ""  # nothing
+    TEXT = (
+        32,
+        "count count count text",
+    )  # request, 1 for standard output or 2 for error, characters left out before it, text
 
     # coordinator -> worker
     MODEL = 40, "count bytes blobs counts"  # model, plan (msgpack), entries, offsets of the constants
@@ -117,6 +121,7 @@ class Kind(IntEnum):
     ANSWER = 62, "count flag anything"  # token, whether numba is imported, value
     THREW = 63, "count text payload"  # token, the exception's text, the exception (dill)
     BROKEN = 64, "count text text text"  # token, type, message, log
+    PRINTED = 65, "count count count text"  # token, the rest as in TEXT
 
     # coordinator -> creator, and back
     CREATE = 80, "count list"  # token, primitive descriptor

@@ -27,6 +27,7 @@ from ..primitives.entry import parse_entry
 from ..streams.attributes import StreamAttr
 from ..streams.stream import Stream
 from ..verbose.output import set_verbose
+from .prints import Prints
 
 if TYPE_CHECKING:
     from ..threadpools.interface import ThreadpoolInterface
@@ -70,10 +71,11 @@ class _Worker:
         self._pool: ThreadpoolInterface | None = None
         self._opencl_streams: dict[int, Stream] = {}
         self._models: dict[int, _Model] = {}
+        self._prints = Prints(channel)
         self._actions: dict[Kind, Callable[[Message], Message | None]] = {
             Kind.EXECUTE: self._execute,
             Kind.REORDER: self._reorder,
-            Kind.APPLY: _apply,
+            Kind.APPLY: self._apply,
             Kind.PROBE: self._probe,
             Kind.MODEL: self._take_model,
             Kind.DROP: self._drop_model,
@@ -88,11 +90,7 @@ class _Worker:
                 continue
             answer = self._answer(check_message(message), message)
             if answer is not None:
-                channel.send(answer)
-                while channel.queued:
-                    # The coordinator never waits for a worker, so it reads this.
-                    channel.wait(None, to_receive=False, to_send=True)
-                    channel.flush()
+                self._prints.send(answer)
 
     def _answer(self, kind: Kind, message: Message) -> Message | None:
         action = self._actions.get(kind)
@@ -157,6 +155,13 @@ class _Worker:
             kernels = [self._engine.cpu.realize(binary) for binary in parse_entry(entries[plan.loop]).binaries]
             self._pool = NativePool(self._threads, kernels=kernels)
         return self._pool
+
+    def _apply(self, message: Message) -> Message:
+        self._prints.begin(message[1])
+        try:
+            return _apply(message)
+        finally:
+            self._prints.end()
 
     def _probe(self, message: Message) -> Message:
         from ..engines.opencl import opencl_target, runtime

@@ -448,6 +448,25 @@ def test_a_client_has_a_bounded_number_of_unanswered_questions() -> None:
     assert isinstance(state.on_client_message(100, Kind.STATISTICS, [Kind.STATISTICS, 0])[0], CollectStatistics)
 
 
+def test_text_of_a_function_goes_to_its_client_and_any_other_text_ends_the_worker() -> None:
+    state = State(itertools.count(1), _ARENA, 1, 1, _RETRIES, 8, functions=True, limits=_LIMITS)
+    (spawn,) = state.start()
+    assert isinstance(spawn, Spawn)
+    state.on_process_message(spawn.peer, Kind.READY, [Kind.READY, 1, 1])
+    state.on_client_connected(100)
+    (apply,) = state.on_client_message(100, Kind.CALL, [Kind.CALL, 5, b""])
+    assert isinstance(apply, Send)
+    token = apply.message[1]
+
+    def printed(token: int) -> list[Instruction]:
+        return state.on_process_message(spawn.peer, Kind.PRINTED, [Kind.PRINTED, token, 1, 0, "text"])
+
+    assert printed(token) == [Send(100, [Kind.TEXT, 5, 1, 0, "text"])]
+    assert isinstance(printed(token + 1)[0], Kill)
+    state.on_client_disconnected(100)
+    assert printed(token) == []
+
+
 def test_loads_of_one_client_that_are_under_way_have_a_bounded_number_of_constants_unless_it_is_one() -> None:
     state = State(itertools.count(1), 1 << 30, 1, 1, _RETRIES, 8, functions=True, limits=_LIMITS)
     state.on_client_connected(100)

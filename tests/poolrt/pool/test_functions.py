@@ -103,12 +103,12 @@ def test_functions_and_runs_do_not_hold_each_other_up(pool: poolrt.Pool, tmp_pat
     assert all(future.exception() is None for future in done)
 
 
-def test_prints_of_a_function_do_not_reach_standard_output(
+def test_programs_that_a_function_starts_do_not_write_to_standard_output(
     pool: poolrt.Pool, capfd: pytest.CaptureFixture[str]
 ) -> None:
     def shout() -> str:
-        print("to nobody", flush=True)
-        os.system("echo to nobody either")
+        os.system("echo to standard error")
+        os.write(1, b"there too\n")
         return sys.stdin.read()
 
     assert pool.submit(shout).result(BOUND_S) == ""

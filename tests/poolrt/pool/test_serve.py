@@ -106,6 +106,27 @@ def test_clients_share_workers_and_kernels_and_leave_without_a_trace(server: tup
         assert _works(third)
 
 
+def test_what_functions_print_reaches_the_client_that_called_them_and_no_other(server: tuple[int, Path]) -> None:
+    program = """
+import poolrt, sys
+with poolrt.connect(sys.argv[1]) as pool:
+    list(pool.map(exec, [f"import sys; print({sys.argv[2]!r}); print('why', file=sys.stderr)"] * 20))
+"""
+    clients = [
+        subprocess.Popen(
+            [sys.executable, "-c", program, str(server[1]), name],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for name in ("first", "second")
+    ]
+    assert [client.communicate(timeout=BOUND_S) for client in clients] == [
+        ("first\n" * 20, "why\n" * 20),
+        ("second\n" * 20, "why\n" * 20),
+    ]
+
+
 def test_a_killed_clients_memory_is_given_back_and_its_work_ends_unheard(server: tuple[int, Path]) -> None:
     _, path = server
     script = """

@@ -1,0 +1,234 @@
+"""The prints of functions in a worker: standard output and error of `sys`, sent to the client that called the function.
+
+Guarantees: a print never waits for another process, and never raises because of one. The texts of a function arrive in
+order, those of both streams together, before its result. At most `HELD` characters are held; further ones are left out,
+and their number is sent in their place. Limitation: programs that a function starts, and code that writes to descriptors
+1 and 2 itself, write to the standard error of the program that started the pool.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+from ..ipc.channel import Channel, ChannelClosed, Message
+from ..ipc.protocol import Kind
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+#: Characters that are held until they can be sent.
+HELD: Final = 1024 * 1024
+#: Characters of one message: fewer than a frame, also if each has four bytes.
+_CHUNK: Final = 15 * 1024
+#: Messages that are sent at once, and those a second after that: a message costs the coordinator some 20 us.
+_BURST: Final = 64
+_RATE: Final = 100.0
+#: Seconds between attempts to send what is held.
+_RETRY_S: Final = 0.02
+#: Seconds to wait for a thread that sends: one never waits itself. An exception of a signal handler may leave the lock locked.
+_SENDING_S: Final = 2.0
+
+
+class _Text:
+    """Text of a stream, by descriptor; without ``text``, a number of characters left out."""
+
+    __slots__ = ("left_out", "stream", "text")
+
+    def __init__(self, stream: int, text: str, left_out: int = 0) -> None:
+        self.stream = stream
+        self.text = text
+        self.left_out = left_out
+
+
+class Prints:
+    """What the function under way prints. All messages of the worker are sent with `send`, from any thread."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._process = os.getpid()
+        self._token = 0
+        #: Signal handlers and finalizers print too, so `add` only appends, and never waits for this lock.
+        self._sending = threading.Lock()
+        self._held: deque[_Text] = deque()
+        self._size = 0
+        self._full = False
+        self._credit, self._counted = float(_BURST), 0.0
+        self._retrying = False
+        self._streams: dict[str, io.TextIOWrapper] = {}
+        self._before: dict[str, object] = {}
+        #: Writes to the worker's own descriptors that failed.
+        self.lost = 0
+
+    def send(self, message: Message) -> None:
+        """Send a message and wait until the coordinator, which never waits for a worker, has read it."""
+        with self._lock():
+            self._send(message)
+
+    def begin(self, token: int) -> None:
+        """Replace ``sys.stdout`` and ``sys.stderr`` until `end`."""
+        self._token = token
+        self._before = {"stdout": sys.stdout, "stderr": sys.stderr}
+        for number, name in enumerate(self._before, 1):
+            setattr(sys, name, self._stream(name, number))
+
+    def end(self) -> None:
+        """Send what is held and restore the streams."""
+        for name, stream in self._before.items():
+            try:
+                self._streams[name].flush()
+            except ValueError:
+                pass  # the function has detached it
+            setattr(sys, name, stream)
+        with self._lock():
+            while self._held:
+                self._send(self._next())
+            self._token = 0
+
+    def add(self, stream: int, data: bytes) -> None:
+        """Send the text of a stream soon. In a process that the function has forked, write it to the descriptor."""
+        if not self._token or os.getpid() != self._process:
+            self._write(stream, data)
+            return
+        # Once full, half of it is sent before more is held: a few large gaps are better than many small ones.
+        self._full = self._full and self._size > HELD // 2
+        room = 0 if self._full else HELD - self._size
+        if room > 0:
+            text = data[:room].decode("utf-8", "replace")
+            self._size += len(text)
+            self._held.extend(_Text(stream, text[start : start + _CHUNK]) for start in range(0, len(text), _CHUNK))
+        if len(data) > room:
+            self._full = True
+            last = self._held[-1] if self._held else None
+            if last is None or not last.left_out:
+                self._held.append(last := _Text(stream, ""))
+            last.left_out += len(data) - max(0, room)
+        self._send_held()
+
+    def _send_held(self) -> None:
+        sending = self._sending
+        while self._held and sending.acquire(blocking=False):
+            try:
+                while self._held and self._may_send():
+                    self._send(self._next())
+            except ChannelClosed:
+                return  # the worker notices it when the function has ended
+            finally:
+                sending.release()
+            if self._held:
+                self._retry()
+                return
+
+    @contextmanager
+    def _lock(self) -> Iterator[None]:
+        if not self._sending.acquire(timeout=_SENDING_S):
+            self._sending = threading.Lock()
+            self._sending.acquire()
+        sending = self._sending
+        try:
+            yield
+        finally:
+            sending.release()
+
+    def _may_send(self) -> bool:
+        """Return whether a message can be sent at once, without being queued, and take it off the credit."""
+        now = time.monotonic()
+        self._credit = min(_BURST, self._credit + (now - self._counted) * _RATE)
+        self._counted = now
+        if self._credit < 1 or not self._channel.wait(0, to_receive=False, to_send=True):
+            return False
+        self._credit -= 1
+        return True
+
+    def _next(self) -> Message:
+        """Return the message of the first texts held, as many as one stream has in a row."""
+        first = self._held.popleft()
+        if first.left_out:
+            return [Kind.PRINTED, self._token, first.stream, first.left_out, ""]
+        texts, size = [first.text], len(first.text)
+        while self._held:
+            after = self._held[0]
+            if after.left_out or after.stream != first.stream or size + len(after.text) > _CHUNK:
+                break
+            texts.append(self._held.popleft().text)
+            size += len(after.text)
+        self._size = self._size - size if self._held else 0
+        return [Kind.PRINTED, self._token, first.stream, 0, "".join(texts)]
+
+    def _send(self, message: Message) -> None:
+        channel = self._channel
+        channel.send(message)
+        while channel.queued:
+            channel.wait(None, to_receive=False, to_send=True)
+            channel.flush()
+
+    def _retry(self) -> None:
+        """Send the rest from a thread, which exists only while text is held; without one, it is sent by the next print."""
+        if self._retrying:
+            return
+        self._retrying = True
+        try:
+            threading.Thread(target=self._retry_until_sent, name="poolrt-prints", daemon=True).start()
+        except RuntimeError:
+            self._retrying = False  # no thread can be started
+
+    def _retry_until_sent(self) -> None:
+        try:
+            while self._held:
+                time.sleep(_RETRY_S)
+                self._send_held()
+        finally:
+            self._retrying = False
+        if self._held:
+            self._send_held()
+
+    def _stream(self, name: str, number: int) -> io.TextIOWrapper:
+        found = self._streams.get(name)
+        try:
+            if found is not None and found.buffer is not None:
+                return found
+        except ValueError:
+            pass  # a function has detached it
+        errors = "strict" if number == 1 else "backslashreplace"
+        raw = _Descriptor(self, number)
+        found = io.TextIOWrapper(raw, encoding="utf-8", errors=errors, line_buffering=True)
+        self._streams[name] = found
+        return found
+
+    def _write(self, stream: int, data: bytes) -> None:
+        try:
+            os.write(stream, data)
+        except OSError:
+            self.lost += 1
+
+
+class _Descriptor(io.RawIOBase):
+    """The bytes of one of the streams. Closing it has no effect, because the next function prints too."""
+
+    def __init__(self, prints: Prints, number: int) -> None:
+        super().__init__()
+        self.name = "<stdout>" if number == 1 else "<stderr>"
+        self.mode = "w"
+        self._prints = prints
+        self._number = number
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        found = bytes(data)
+        self._prints.add(self._number, found)
+        return len(found)
+
+    def fileno(self) -> int:
+        return self._number
+
+    def close(self) -> None:
+        pass
