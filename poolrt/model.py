@@ -153,6 +153,17 @@ class Model:
         outputs = ", ".join(f"{s.name}: {s.dtype}{list(s.shape)}" for s in self.outputs)
         return f"<poolrt.Model {self.name} ({inputs}) -> ({outputs})>"
 
+    def _repr_html_(self) -> str:
+        """Return a table of inputs and outputs, and the sources of the primitives, for notebooks."""
+        from .html_table import shape_of, table
+
+        specs = [(kind, s) for kind, specs in (("input", self.inputs), ("output", self.outputs)) for s in specs]
+        rows = [(s.name, kind, shape_of(s.shape), s.dtype) for kind, s in specs]
+        sources = ", ".join(f"{name} {count}" for name, count in self.report["primitives"].items())
+        state = "" if self._unload.alive else " (closed)"
+        caption = f"Model {self.name}{state}, loaded in {self.report['load_s']:.2f} s; primitives: {sources}"
+        return table(caption, ("name", "kind", "shape", "dtype"), rows)
+
     def _check(self, inputs: Mapping[str, Any]) -> list[NDArray[Any]]:
         """Return the inputs in order, as arrays of the right shape and data type."""
         import numpy

@@ -73,7 +73,8 @@ class Pool:
         """Load a graph and return it as a model.
 
         Primitives that the cache does not have are created, spread over the cores. ``progress(total, ready, names)`` is
-        called as creations finish; True shows a bar, False none, None a bar if standard error is a terminal. A graph for the
+        called as creations finish; True shows a bar, False none, None a bar if standard error is a terminal. In a
+        notebook, the bar is a line below the cell. A graph for the
         engine ``cpu`` runs on the pool's own engine if that is another one. Raises the errors of `poolrt.errors`:
         GraphRefused, ArenaFull, CreationFailed, CreatorLost, WorkerLost, PoolClosed.
         """
@@ -101,7 +102,8 @@ class Pool:
         """Call a function in a worker process and return a future of its result, as `concurrent.futures.Executor` does.
 
         Function, arguments and result travel by dill. The future raises the function's exceptions, and
-        WorkerLost if the worker is lost: a function is not called twice, because it may have had effects. Waits while
+        WorkerLost if the worker is lost: a function is not called twice, because it may have had effects. What it prints
+        is printed here, in order and before its result. Waits while
         256 functions, or 256 MiB of them and their arguments, are in flight. Raises PoolRefused for more than 128 MiB.
         """
         return self._functions().submit(fn, args, kwargs)
@@ -133,6 +135,16 @@ class Pool:
         deadline = None if timeout is None else time.monotonic() + timeout
         facts: dict[str, Any] = client.ask(Kind.STATISTICS, deadline=deadline)[2]
         return facts
+
+    def _repr_html_(self) -> str:
+        """Return tables of workers, queue, arena and cache for notebooks. Waits for 2 s at most."""
+        from .errors import PoolError
+        from .pool_tables import closed, tables
+
+        try:
+            return tables(self.stats(2.0))
+        except (PoolError, TimeoutError) as error:
+            return closed(error)
 
     @property
     def workers(self) -> int:

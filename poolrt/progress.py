@@ -1,10 +1,12 @@
-"""The progress of a load, as a bar on a terminal or as calls of a function."""
+"""The progress of a load, as a bar on a terminal, a line in a notebook, or calls of a function."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+
+from .notebook_progress import NotebookProgress, find_displays
 
 
 @contextmanager
@@ -13,19 +15,23 @@ def watch(
 ) -> Iterator[Callable[[int, int, list[str]], None]]:
     """Yield the function that shows progress: primitives in all, ready, and the names of those being created.
 
-    A bar appears with the first creation only, because hits of the cache are too fast to see. It is drawn on standard
-    error if that is a terminal, or anywhere if ``forced``.
+    It appears with the first creation only, because hits of the cache are too fast to see: below the cell of a notebook, else
+    on standard error if that is a terminal, or anywhere if ``forced``.
     """
     if callable(progress):
         yield progress
-    elif not progress or not (forced or sys.stderr.isatty()):
+        return
+    displays = find_displays() if progress else None
+    if not progress or not (displays or forced or sys.stderr.isatty()):
         yield lambda total, ready, names: None
-    else:
-        bar = _Bar(name)
-        try:
-            yield bar.show
-        finally:
-            bar.close()
+        return
+    bar = NotebookProgress(name, displays) if displays else _Bar(name)
+    loaded = False
+    try:
+        yield bar.show
+        loaded = True
+    finally:
+        bar.close(loaded=loaded)
 
 
 class _Bar:
@@ -44,8 +50,8 @@ class _Bar:
             more = f" and {len(names) - 1} more" if len(names) > 1 else ""
             self._update(total, ready, names[0] + more if names else "")
 
-    def close(self) -> None:
-        """Remove the bar."""
+    def close(self, *, loaded: bool) -> None:
+        """End the bar: it shows how far the load has come."""
         if self._close is not None:
             self._close()
 

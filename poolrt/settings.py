@@ -114,7 +114,7 @@ class Settings:
     #: Whether plain functions may be sent to the workers, pickled, besides graphs.
     functions: bool = _knob(True, "pool", Flag())
 
-    #: Whether loading shows a progress bar on a terminal.
+    #: Whether loading shows its progress on a terminal or in a notebook.
     progress: bool = _knob(True, "log", Flag())
     #: Which lines about primitives are written to standard error: 1 executions, 2 creations too; see `poolrt.set_verbose`.
     verbose: str = _knob("0", "log", Choice(("0", "1", "2", "profile", "profile_create", "profile_exec")))

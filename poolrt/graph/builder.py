@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from numpy.typing import ArrayLike, DTypeLike
 
 from poolrt.workers.desc import MemoryDesc, type_name
 
+from ..html_table import shape_of, table
 from . import passes
 from .constant import Constant
 from .engine_name import require_engine
@@ -54,6 +55,19 @@ class Graph(Windows, Products, Pointwise, Normalizations, Recurrent, Movement):
     def __repr__(self) -> str:
         counts = f"{len(self._inputs)} inputs, {len(self._state.nodes)} nodes, {len(self._outputs)} outputs"
         return f"<poolrt.Graph {self.name!r}: {counts}>"
+
+    def _repr_html_(self) -> str:
+        """Return a table of inputs, nodes and outputs for notebooks."""
+        descs = self._state.descs
+
+        def row(name: str, operation: str, values: Iterable[int]) -> tuple[str, ...]:
+            shapes = ", ".join(shape_of(descs[value].dims) for value in values)
+            return name, operation, shapes, ", ".join(dict.fromkeys(type_name(descs[v].dtype) for v in values))
+
+        rows = [row(name, "input", (value,)) for name, value in self._inputs.items()]
+        rows += [row(node.name, node.kind, node.outputs) for node in self._state.nodes]
+        rows += [row(name, "output", (value,)) for name, value in self._outputs.items()]
+        return table(f"Graph {self.name}, engine {self.engine}", ("name", "operation", "shape", "dtype"), rows)
 
     @property
     def engine(self) -> str:

@@ -1,0 +1,195 @@
+"""Notebooks: a kernel of IPython that runs cells, and the messages that its frontend gets.
+
+The package ipywidgets is not needed, and is not installed where these tests run.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .processes import BOUND_S
+
+manager = pytest.importorskip("jupyter_client.manager", reason="ipykernel is not installed", exc_type=ImportError)
+pytest.importorskip("ipykernel", reason="ipykernel is not installed")
+
+pytestmark = pytest.mark.slow
+
+_GRAPH = """
+import os, sys, time
+import numpy as np
+import poolrt
+
+def graph(rows, name="net"):
+    g = poolrt.Graph(name)
+    x = g.input("x", (rows, 32))
+    h = g.eltwise(g.matmul(x, np.ones((32, 16), np.float32)), "tanh")
+    g.output("y", g.softmax(h, axis=-1))
+    return g
+"""
+
+
+class Kernel:
+    """A kernel, and the messages that it has published, as a frontend gets them."""
+
+    def __init__(self, kernel: Any, client: Any) -> None:
+        self._kernel = kernel
+        self._client = client
+        self.messages: list[dict[str, Any]] = []
+
+    def begin(self, code: str) -> str:
+        """Execute a cell; return its number. The answer comes later."""
+        return str(self._client.execute(code))
+
+    def read(self, ready: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """Read messages until one is ``ready``, and return that."""
+        until = time.monotonic() + 3 * BOUND_S
+        while True:
+            message: dict[str, Any] = self._client.get_iopub_msg(timeout=max(0.1, until - time.monotonic()))
+            self.messages.append(message)
+            if ready(message):
+                return message
+
+    def run(self, code: str) -> list[dict[str, Any]]:
+        """Execute a cell and return the messages below it; fails if it raises."""
+        return self.finish(self.begin(code))
+
+    def finish(self, cell: str) -> list[dict[str, Any]]:
+        """Wait for a cell's end and return the messages below it; fails if it raises."""
+        self.read(lambda m: m["parent_header"].get("msg_id") == cell and m["content"].get("execution_state") == "idle")
+        found = self.below(cell)
+        assert not [m["content"]["traceback"] for m in found if m["msg_type"] == "error"]
+        return found
+
+    def below(self, cell: str) -> list[dict[str, Any]]:
+        """Return the messages below a cell so far."""
+        return [message for message in self.messages if message["parent_header"].get("msg_id") == cell]
+
+    def interrupt(self) -> None:
+        """Interrupt the cell that is executed, as the button of a notebook does."""
+        self._kernel.interrupt_kernel()
+
+
+@pytest.fixture(scope="module")
+def kernel(settings: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
+    """A kernel with a pool of two workers and an empty cache."""
+    home: Path = tmp_path_factory.mktemp("kernel")
+    own = {"POOLRT_HOME": str(home / "poolrt"), "POOLRT_REDIS_URL": settings["redis_url"], "IPYTHONDIR": str(home)}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("PYTEST_CURRENT_TEST", raising=False)  # with it, the kernel does not watch its descriptors
+        for name, value in {**own, "JUPYTER_RUNTIME_DIR": str(home), "POOLRT_THREADS": "1"}.items():
+            patch.setenv(name, value)
+        running, client = manager.start_new_kernel(kernel_name="python3", startup_timeout=3 * BOUND_S)
+    try:
+        found = Kernel(running, client)
+        found.run(_GRAPH + "pool = poolrt.Pool(workers=2, arena_bytes=1 << 26)")
+        yield found
+        found.run("pool.close()")
+    finally:
+        client.stop_channels()
+        running.shutdown_kernel(now=True)
+        running.cleanup_resources()
+
+
+def texts(messages: list[dict[str, Any]], name: str) -> str:
+    """Return what a stream shows."""
+    return "".join(m["content"]["text"] for m in messages if m["msg_type"] == "stream" and m["content"]["name"] == name)
+
+
+def test_a_cold_load_shows_one_line_that_is_updated_and_a_warm_one_none(kernel: Kernel) -> None:
+    messages = kernel.run("model = pool.load(graph(3, '<net>'))")
+    shown = [m for m in messages if m["msg_type"] in ("display_data", "update_display_data")]
+    assert shown[0]["msg_type"] == "display_data"
+    assert len(shown) > 1
+    assert {m["msg_type"] for m in shown[1:]} == {"update_display_data"}
+    assert len({m["content"]["transient"]["display_id"] for m in shown}) == 1
+    first, last = (m["content"]["data"] for m in (shown[0], shown[-1]))
+    assert first["text/plain"].startswith("kernels of <net>: 0 of ")
+    total = first["text/plain"].split()[5].rstrip(",")
+    assert last["text/plain"].startswith(f"kernels of <net>: {total} of {total}, ")
+    assert "&lt;net&gt;" in last["text/html"]
+    assert f'<progress value="{total}" max="{total}">' in last["text/html"]
+    # Nothing else is shown, and nothing of rich or its widgets was needed
+    assert not [m for m in messages if m["msg_type"] == "stream"]
+    kernel.run("assert not {'rich', 'ipywidgets'} & set(sys.modules)")
+    warm = kernel.run("pool.load(graph(3, '<net>')); pool.load(graph(4), progress=False);")
+    assert not [m for m in warm if m["msg_type"] not in ("status", "execute_input")]
+
+
+def test_prints_of_workers_are_prints_of_the_cell_that_called(kernel: Kernel) -> None:
+    function = """
+def speak(n, path):
+    import os, sys, time
+    print("begun", n)
+    print("trouble", n, file=sys.stderr)
+    while path and not os.path.exists(path):
+        time.sleep(0.01)
+    print("ended", n)
+"""
+    messages = kernel.run(function + "list(pool.map(speak, [5], ['']))")
+    assert texts(messages, "stdout") == "begun 5\nended 5\n"
+    assert texts(messages, "stderr") == "trouble 5\n"
+    # Given a function that goes on after its cell
+    path = "os.environ['POOLRT_HOME'] + '/end'"
+    called = kernel.begin(f"future = pool.submit(speak, 6, {path})")
+    kernel.finish(called)
+    other = kernel.run(f"open({path}, 'w').close(); future.result()")
+    assert texts(kernel.below(called), "stdout") == "begun 6\nended 6\n"
+    assert texts(other, "stdout") == ""
+    # And what another program writes is shown too
+    assert texts(kernel.run("pool.submit(os.system, 'echo program').result();"), "stderr") == "program\n"
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ("graph(3)", ["matmul_0", "eltwise", "3x16", "float32"]),
+        ("pool.load(graph(3), progress=False)", ["loaded in", "input", "3x32", "total"]),
+        ("pool", ["Pool", "idle", "queue", "arena", "cache"]),
+    ],
+)
+def test_graphs_models_and_pools_are_shown_as_tables(kernel: Kernel, value: str, words: list[str]) -> None:
+    (shown,) = [m["content"]["data"] for m in kernel.run(value) if m["msg_type"] == "execute_result"]
+    assert [word for word in words if word not in shown["text/html"]] == []
+
+
+def test_an_interrupted_load_leaves_a_pool_that_works(kernel: Kernel) -> None:
+    cell = kernel.begin("pool.load(graph(5))")
+    kernel.read(lambda m: m["msg_type"] == "display_data")
+    kernel.interrupt()
+    kernel.read(lambda m: m["msg_type"] == "error" and m["content"]["ename"] == "KeyboardInterrupt")
+    last = [m for m in kernel.below(cell) if m["msg_type"] == "update_display_data"][-1]
+    assert last["content"]["data"]["text/plain"].endswith(", stopped")
+    kernel.run("assert pool.load(graph(5)).run(x=np.ones((5, 32), np.float32))['y'].shape == (5, 16)")
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        "while True: model.run(x=np.ones((3, 32), np.float32))",
+        "while True: list(model.map({'x': np.ones((3, 32), np.float32)} for _ in range(100)))",
+        "while True: list(pool.map(abs, range(100)))",
+        "pool.submit(time.sleep, 1).result()",
+    ],
+)
+def test_an_interrupted_run_leaves_a_pool_that_works_or_says_that_it_is_closed(kernel: Kernel, work: str) -> None:
+    kernel.run("model = pool.load(graph(3), progress=False)")
+    kernel.begin(f"print('begun')\n{work}")
+    kernel.read(lambda m: m["msg_type"] == "stream" and m["content"]["text"] == "begun\n")
+    time.sleep(0.2)  # at a moment that no test chooses
+    kernel.interrupt()
+    kernel.read(lambda m: m["msg_type"] == "error" and m["content"]["ename"] == "KeyboardInterrupt")
+    kernel.run("""
+try:
+    y = model.run(x=np.ones((3, 32), np.float32))["y"]
+except poolrt.errors.PoolClosed as error:
+    assert "interrupted" in str(error)
+    pool.close()
+    pool = poolrt.Pool(workers=2, arena_bytes=1 << 26)
+    y = pool.load(graph(3)).run(x=np.ones((3, 32), np.float32))["y"]
+assert y.shape == (3, 16) and pool.submit(abs, -1).result() == 1
+""")
