@@ -14,7 +14,9 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # A stamp is written only after its step has succeeded: an interrupted installation is repeated, and a changed
 # pyproject.toml installs again.
+# An archive without symbolic links has files in their places.
 $(VENV)/.made:
+	@for floor in workers cachestore; do [ -d poolrt/$$floor ] || ln -sfT ../$$floor poolrt/$$floor; done
 	@$(PY) -m pip --version >/dev/null 2>&1 || { echo "making $(VENV)/" >&2; $(PYTHON) -m venv --clear $(VENV); }
 	@touch $@
 

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
+
+if not os.path.isdir(os.path.join(__path__[0], "workers")):
+    from .unlinked import add_floors
+
+    add_floors(__path__)
 
 from . import workers
 

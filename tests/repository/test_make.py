@@ -82,6 +82,31 @@ def test_a_virtual_environment_that_was_not_finished_is_made_anew(tree: Path) ->
     assert "-m venv --clear .venv" in _plan(tree, "test")
 
 
+@pytest.mark.parametrize("place", ["file", "nothing", "link that leads nowhere", "link", "copy"])
+def test_a_checkout_without_links_gets_them(tree: Path, place: str) -> None:
+    # Given an archive's substitute for a link
+    (tree / ".venv" / ".made").unlink()
+    (tree / ".venv" / "bin").mkdir()
+    (tree / ".venv" / "bin" / "python").symlink_to(sys.executable)
+    (tree / "poolrt").mkdir()
+    for floor in ("workers", "cachestore"):
+        (tree / floor).mkdir()
+        link = tree / "poolrt" / floor
+        if place == "file":
+            link.write_text(f"../{floor}")
+        elif place.startswith("link"):
+            link.symlink_to(f"../{floor}" if place == "link" else "nowhere")
+        elif place == "copy":
+            link.mkdir()
+    # When the environment is made
+    done = _make(tree, ".venv/.made")
+    # Then it is a link; a folder is left alone
+    assert done.returncode == 0, done.stderr
+    for floor in ("workers", "cachestore"):
+        link = tree / "poolrt" / floor
+        assert not link.is_symlink() if place == "copy" else os.readlink(link) == f"../{floor}"
+
+
 @pytest.mark.parametrize("wrong", ["together", "alone"])
 def test_both_parts_of_the_suite_run_and_either_fails_it(tree: Path, wrong: str) -> None:
     # Given a tree with a right test in each place that the suite is made of, and a wrong one in one part of it
