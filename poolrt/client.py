@@ -8,6 +8,7 @@ which a client that waits asks for a sign of life if it is silent: it may be sto
 
 from __future__ import annotations
 
+import atexit
 import os
 import threading
 import time
@@ -222,6 +223,7 @@ class Client:
         if self._process != os.getpid():
             return  # this process is a fork of the owner, which keeps the connection
         self._lose(reason or PoolClosed("the pool is closed"))
+        atexit.unregister(self._printed.stop)
         thread = self._thread
         if thread is not None and thread is not threading.current_thread():
             thread.join(1.0)
@@ -409,6 +411,7 @@ class Client:
                 text = f"no thread for futures can be started: {error}"
                 raise PoolRefused(f"{text}; raise the limits of processes and memory (ulimit -u, ulimit -v)") from error
             self._thread = thread
+            atexit.register(self._printed.stop)
 
     def _resolve_futures(self) -> None:
         """Read while no other thread waits, and resolve futures, which runs the user's code. Runs in a thread."""

@@ -76,8 +76,12 @@ class Prints:
         """Replace ``sys.stdout`` and ``sys.stderr`` until `end`."""
         self._token = token
         self._before = {"stdout": sys.stdout, "stderr": sys.stderr}
+        # New ones for each function: another may have closed, detached or reconfigured them.
         for number, name in enumerate(self._before, 1):
-            setattr(sys, name, self._stream(name, number))
+            errors = "strict" if number == 1 else "backslashreplace"
+            raw = _Descriptor(self, number)
+            self._streams[name] = stream = io.TextIOWrapper(raw, encoding="utf-8", errors=errors, line_buffering=True)
+            setattr(sys, name, stream)
 
     def end(self) -> None:
         """Send what is held and restore the streams."""
@@ -189,19 +193,6 @@ class Prints:
         if self._held:
             self._send_held()
 
-    def _stream(self, name: str, number: int) -> io.TextIOWrapper:
-        found = self._streams.get(name)
-        try:
-            if found is not None and found.buffer is not None:
-                return found
-        except ValueError:
-            pass  # a function has detached it
-        errors = "strict" if number == 1 else "backslashreplace"
-        raw = _Descriptor(self, number)
-        found = io.TextIOWrapper(raw, encoding="utf-8", errors=errors, line_buffering=True)
-        self._streams[name] = found
-        return found
-
     def _write(self, stream: int, data: bytes) -> None:
         try:
             os.write(stream, data)
@@ -210,7 +201,7 @@ class Prints:
 
 
 class _Descriptor(io.RawIOBase):
-    """The bytes of one of the streams. Closing it has no effect, because the next function prints too."""
+    """The bytes of one of the streams. Closing it has no effect: a stream that is no longer referred to closes it."""
 
     def __init__(self, prints: Prints, number: int) -> None:
         super().__init__()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import json
 import re
+import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -94,6 +96,7 @@ def test_a_flood_is_bounded_delays_no_function_and_says_how_much_is_left_out(poo
     [
         "sys.stdout.close(); sys.stderr.close()",
         "sys.stdout.detach(); sys.stderr.detach()",
+        "sys.stdout.reconfigure(encoding='utf-16', line_buffering=False)",
         "sys.stdout = sys.stderr = None",
         "sys.stdout = sys.stderr = open(os.devnull, 'w')",
     ],
@@ -127,6 +130,40 @@ def _closed() -> io.StringIO:
     stream = io.StringIO()
     stream.close()
     return stream
+
+
+#: A program whose standard output is slow, and which exits while texts are written, with its pool open.
+_EXIT = """
+import json, os, sys, time
+import poolrt
+
+class Slow:
+    begun = 0
+
+    def write(self, text):
+        Slow.begun += 1
+        os.write(2, b"(")
+        time.sleep(0.3)
+        os.write(2, b")")
+
+    def isatty(self):
+        return False
+
+    def flush(self):
+        pass
+
+sys.stdout = Slow()
+pool = poolrt.Pool(workers=1, threads=1, **json.loads(sys.argv[1]))
+future = pool.submit(exec, "import time\\nfor n in range(5): print(n); time.sleep(0.1)")
+while not Slow.begun:
+    time.sleep(0.005)
+"""
+
+
+def test_no_thread_is_stopped_in_the_middle_of_a_text_when_a_program_exits(settings: dict[str, Any]) -> None:
+    command = [sys.executable, "-c", _EXIT, json.dumps(settings)]
+    done = subprocess.run(command, stderr=subprocess.PIPE, text=True, timeout=3 * BOUND_S, check=True)
+    assert re.fullmatch(r"(\(\))+", done.stderr)
 
 
 def test_a_client_that_does_not_read_gets_the_number_of_what_is_left_out() -> None:
