@@ -10,6 +10,7 @@ its own slot on, so that a kernel can take any number of them.
 Numba's own target follows the host and keeps the host's features even when another processor is named, so each level
 has a target context with its own LLVM target machine. It replaces the process's CPU target only while a kernel is
 compiled, under Numba's compiler lock, because functions that a kernel calls find their target through that singleton.
+Such a function has one list of what was compiled for it, whatever the target; so each level has functions of its own.
 """
 
 from __future__ import annotations
@@ -21,10 +22,12 @@ from contextlib import contextmanager
 from functools import lru_cache
 from importlib import import_module
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 import llvmlite.binding as llvm
 from numba.core import codegen, compiler, cpu, registry, types
 from numba.core.compiler_lock import global_compiler_lock
+from numba.core.dispatcher import Dispatcher
 from numba.core.errors import NumbaError
 from numba.core.runtime.nrt import rtsys
 from numba.core.typing.context import Context
@@ -104,6 +107,29 @@ class _LevelCodegen(codegen.AOTCPUCodegen):
         return self._more
 
 
+class _LevelTyping(Context):
+    """A typing context that takes a level's own dispatcher for each one that a kernel, or what it calls, names.
+
+    The named one may have been compiled for another level or for this process, and would not be compiled again.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._own: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+
+    def resolve_value_type(self, val: Any) -> Any:
+        """Return the type of a constant."""
+        if isinstance(val, Dispatcher) and val.typingctx is not self:
+            own = self._own.get(val)
+            if own is None:
+                named: Any = val
+                pipeline = named._compiler.pipeline_class
+                own = type(named)(named.py_func, named.locals, named.targetoptions, pipeline_class=pipeline)
+                self._own[val] = own
+            val = own
+        return super().resolve_value_type(val)
+
+
 class _LevelContext(cpu.CPUContext):
     """A CPU target context that lowers for an ISA level and never makes executable code in this process."""
 
@@ -139,7 +165,7 @@ def _level(isa: str) -> _LevelContext:
     llvm.initialize_native_asmparser()  # for system calls, which are written in assembly
     # The runtime must be set up by a context that can run code, whichever context asks first.
     rtsys.initialize(registry.cpu_target.target_context)
-    context = _LevelContext(Context(), isa)
+    context = _LevelContext(_LevelTyping(), isa)
     with _as_cpu_target(context):
         context.refresh()
     return context

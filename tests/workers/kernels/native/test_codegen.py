@@ -69,6 +69,36 @@ def test_functions_that_a_kernel_calls_are_compiled_for_its_level_too() -> None:
         assert compile_function("k", make(), SIGNATURE, isa)
 
 
+@numba.njit
+def halve(x: float) -> float:
+    return x / 2
+
+
+@numba.njit
+def quarter(x: float) -> float:
+    return halve(halve(x))
+
+
+def halving(begin: int, end: int, src: int, dst: int) -> None:
+    for i in range(begin, end):
+        vec.fstore(dst + i * 4, quarter(vec.fload(src + i * 4)))
+
+
+def test_a_function_of_a_module_is_compiled_for_each_level_and_for_the_process() -> None:
+    # Given functions that call each other, compiled for this process first
+    assert quarter(8.0) == 2.0
+    # When several kernels call them at several levels, in any order
+    found = [compile_function("k", halving, SIGNATURE, isa) for isa in ("x86-64-v4", "x86-64", "x86-64-v4")]
+    # Then each level has them with its own instructions, and the process has what it had
+    assert found[0] == found[2]
+    assert "vmul" in disassemble(found[0])
+    assert "vmul" not in disassemble(found[1])
+    assert quarter(4.0) == 1.0
+    # And so have the kernels of this package
+    for level in ("x86-64-v3", "x86-64-v4"):
+        assert compile_kernel(KernelSpec.of("region_loop", part="loop"), level)
+
+
 def test_the_process_keeps_its_own_cpu_target() -> None:
     before = numba.core.registry.cpu_target.target_context
     compile_function("k", square, SIGNATURE, "x86-64-v3")
