@@ -9,10 +9,11 @@ if TYPE_CHECKING:
 
 
 class Found(NamedTuple):
-    """A payload and its tier: "memory", "files" or "redis"."""
+    """A payload, its tier ("memory", "files" or "redis"), and the seconds that its creation took."""
 
     value: bytes
     source: Source
+    creation_s: float = 0.0
 
 
 class Outcome(NamedTuple):

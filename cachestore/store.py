@@ -108,13 +108,16 @@ class CacheStore:
             return payload
         return self.fetch_or_create(key, create, timeout).value
 
-    def fetch_or_create(self, key: Key, create: Callable[[], bytes], timeout: float | None = None) -> Outcome:
+    def fetch_or_create(
+        self, key: Key, create: Callable[[], bytes], timeout: float | None = None, *, keep_in_memory: bool = True
+    ) -> Outcome:
         """Return the payload of a key and its source; `create()` makes it unless it exists or is under creation.
 
         Guarantees: over all threads, processes and hosts one `create` runs per key while nothing fails. `timeout`
         bounds the wait for another creator, in seconds (None: the store's `timeout_s`); our own `create` is not
         interrupted. Raises CreationFailed with the creator's type, message and log, in every caller that waited for it,
-        and CreationTimeout. A slow or dead Redis raises nothing: the payload is then created on this node.
+        and CreationTimeout. A slow or dead Redis raises nothing: the payload is then created on this node. A caller that
+        keeps what it makes of a payload says False for `keep_in_memory`.
         """
         begin = time.monotonic()
         near = self._memory.hit(key)
@@ -130,14 +133,13 @@ class CacheStore:
             return Outcome(obtained.payload, obtained.source, time.monotonic() - begin, obtained.creation_s)
         missed = False
         while True:
-            found = self._find_here(components, state, key)
+            found = self._find_here(components, state, key, keep_in_memory)
             self._flush_hits(components, [found])
             if found is not None:
-                seconds = components.memory.creation_s(key)
-                return Outcome(found.value, found.source, time.monotonic() - begin, seconds)
+                return Outcome(found.value, found.source, time.monotonic() - begin, found.creation_s)
             future, leads = components.single_flight.join(key.canonical)
             if leads:
-                obtained = self._lead(components, state, key, create, deadline)
+                obtained = self._lead(components, state, key, create, deadline, keep_in_memory)
                 return Outcome(obtained.payload, obtained.source, time.monotonic() - begin, obtained.creation_s)
             if not missed:
                 missed = True
@@ -369,17 +371,18 @@ class CacheStore:
             components.flusher.flush_look_ups(None)
         return found
 
-    def _find_here(self, components: Components, state: NodeState, key: Key) -> Found | None:
+    def _find_here(self, components: Components, state: NodeState, key: Key, keep: bool = True) -> Found | None:
         payload = components.memory.hit(key, current=True)
         if payload is not None:
-            return Found(payload, "memory")
+            return Found(payload, "memory", components.memory.creation_s(key))
         entry = components.node.get(state, key)
         if entry is None:
             return None
         seconds = entry.meta.seconds
-        components.memory.put(key, entry.payload, state, seconds)
+        if keep:
+            components.memory.put(key, entry.payload, state, seconds)
         components.tally.use(key.digest, "files", seconds)
-        return Found(entry.payload, "files")
+        return Found(entry.payload, "files", seconds)
 
     def _flush_hits(self, components: Components, found: list[Found | None]) -> None:
         """Flush hits in files; the memory tier has its hits flushed from time to time."""
@@ -403,7 +406,7 @@ class CacheStore:
                     seconds = entry.meta.seconds
                     components.memory.put(key, entry.payload, state, seconds)
                     components.tally.use(key.digest, "redis", seconds)
-                    found.append(Found(entry.payload, "redis"))
+                    found.append(Found(entry.payload, "redis", seconds))
             except StoreUnavailable:
                 tier = None
         if tier is None:
@@ -416,18 +419,30 @@ class CacheStore:
         return found
 
     def _lead(
-        self, components: Components, state: NodeState, key: Key, create: Callable[[], bytes], deadline: float
+        self,
+        components: Components,
+        state: NodeState,
+        key: Key,
+        create: Callable[[], bytes],
+        deadline: float,
+        keep: bool,
     ) -> Obtained:
         """Get the payload for this thread and all that wait for it."""
         try:
             return components.single_flight.lead(
-                key.canonical, lambda: self._obtain(components, state, key, create, deadline), CreationFailed
+                key.canonical, lambda: self._obtain(components, state, key, create, deadline, keep), CreationFailed
             )
         finally:
             components.flusher.flush(components.tier_if_connected())
 
     def _obtain(
-        self, components: Components, state: NodeState, key: Key, create: Callable[[], bytes], deadline: float
+        self,
+        components: Components,
+        state: NodeState,
+        key: Key,
+        create: Callable[[], bytes],
+        deadline: float,
+        keep: bool,
     ) -> Obtained:
         from .single_creator import Obtained
 
@@ -442,7 +457,7 @@ class CacheStore:
             raise
         if obtained.source == "created":
             components.node.note_misses([key], time.monotonic() - begin)
-        if obtained.keep:
+        if obtained.keep and keep:
             components.memory.put(key, obtained.payload, state, obtained.creation_s)
         return obtained
 

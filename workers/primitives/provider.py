@@ -21,7 +21,7 @@ from poolrt.cachestore.single_flight import Abandoned, SharedFuture
 
 from ..implementations.primitive_desc import PrimitiveDesc
 from .cache import Future, PrimitiveCache
-from .cached_primitive import CachedPrimitive
+from .cached_primitive import BinaryTable, CachedPrimitive
 from .entry import Entry, MalformedEntry, parse_entry
 from .key import primitive_key
 from .policies import LruPrimitiveCache
@@ -114,6 +114,7 @@ class PrimitiveProvider:
         self._store = CacheStore.connect() if store is None else store
         capacity = self._store.options.capacity if capacity is None else capacity
         self._installed = _Installed(LruPrimitiveCache(capacity) if cache is None else cache)
+        self._binaries = BinaryTable()
         #: Futures that threads of this process may have to complete, and whether they are counted as added.
         self._under_way: dict[Future, bool] = {}
         provider: weakref.ref[PrimitiveProvider] = weakref.ref(self)
@@ -213,8 +214,8 @@ class PrimitiveProvider:
 
         def fetch() -> CachedPrimitive:
             try:
-                outcome = self._store.fetch_or_create(key, lambda: self._create(pd), limit)
-                entry = self._parse(pd, key, outcome.value)
+                outcome = self._store.fetch_or_create(key, lambda: self._create(pd), limit, keep_in_memory=False)
+                entry = self._binaries.share(self._parse(pd, key, outcome.value))
                 # After the outer one, which needs only their keys: no creation waits for another.
                 nested = [self.fetch(inner, limit) for inner in pd.nested()]
             except StoreError:
@@ -223,7 +224,9 @@ class PrimitiveProvider:
                 raise CreationFailed(*describe_exception(error)) from error
             sources.extend([outcome.source, *(source for _, source in nested)])
             inner = tuple(primitive for primitive, _ in nested)
-            return CachedPrimitive(key.canonical, entry, inner, outcome.creation_s, len(outcome.value))
+            primitive = CachedPrimitive(key.canonical, entry, inner, outcome.creation_s, len(outcome.value))
+            self._binaries.add(primitive)
+            return primitive
 
         installed.misses.add()
         held = installed.cache.get_capacity() > 0

@@ -11,11 +11,8 @@ import numpy as np
 from poolrt import DeviceContext, Executor, Graph
 from poolrt.cachestore import CacheStore
 from poolrt.workers.primitives.provider import PrimitiveProvider
-from tests.workers.compiled import creator
 
 COLUMNS = 256
-#: Primitives that the cache of the process keeps. It has a bound of its own, which is not the context's.
-PRIMITIVES = 8
 
 
 def resident() -> int:
@@ -32,7 +29,7 @@ def measure(home: str, shapes: int, bound: int, rows: int) -> dict[str, int]:
     graph.output("y", graph.eltwise(graph.matmul(graph.input("x", (rows, COLUMNS)), weights), "tanh"))
     with CacheStore.connect(home=home) as store:
         context = DeviceContext(capacity_bytes=bound)
-        cache = PrimitiveProvider(PRIMITIVES, store, creator().create)
+        cache = PrimitiveProvider(store=store)
         executor = Executor(graph, context=context, cache=cache)
         executor.run(x=np.zeros((rows, COLUMNS), np.float32))
         gc.collect()

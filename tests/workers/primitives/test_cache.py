@@ -57,13 +57,26 @@ def test_a_primitive_has_the_seconds_of_its_creation_and_its_bytes_from_every_ti
     home = store.options.home
     url, key_file = f"unix://{home}/redis/redis.sock", f"{home}/signing.key"
     with CacheStore.connect(url, home=str(tmp_path / "far"), key_file=key_file) as far:
-        created, source = compiled.cache(4, store).fetch(pd)
-        found = [compiled.cache(4, other).fetch(pd) for other in (store, near, far)]
+        first = compiled.cache(4, store)
+        created, source = first.fetch(pd)
+        found = [cache.fetch(pd) for cache in (first, compiled.cache(4, near), compiled.cache(4, far))]
     assert [source, *(source for _, source in found)] == ["created", "memory", "files", "redis"]
     assert created.creation_s > 0
     assert {(one.creation_s, one.nbytes) for one, _ in found} == {(created.creation_s, created.nbytes)}
     assert created.nbytes > 100
     assert implementation.times == 1
+
+
+def test_equal_binaries_are_in_memory_once(store: CacheStore) -> None:
+    # Given primitives that differ and have the same kernel, of a process whose cache holds two
+    cache = compiled.cache(2, store)
+    pds = [described(lambda _: SOUND)[0] for _ in range(4)]
+    one, two, three, again = (cache.fetch(pd)[0] for pd in (*pds[:3], pds[0]))
+    assert one is not again
+    # Then they share its bytes, evicted or not, and the store keeps no copy of their entries in memory
+    assert one.entry.binaries[0]
+    assert all(each.entry.binaries[0] is one.entry.binaries[0] for each in (two, three, again))
+    assert not any(primitive_key(pd) in store._components.memory for pd in pds)
 
 
 def test_a_capacity_of_0_empties_the_process_at_once_and_nothing_is_called_a_hit(
@@ -197,11 +210,7 @@ def test_a_cache_installed_during_a_creation_has_the_next_ones(near: CacheStore)
         return SOUND
 
     pd, implementation = described(installed)
-    assert [cache.fetch(pd)[1] for _ in range(3)] == [
-        "created",
-        "memory",
-        "memory",
-    ]  # first of the near, then of the cache
+    assert [cache.fetch(pd)[1] for _ in range(3)] == ["created", "files", "memory"]
     assert (implementation.times, fifo.get_size()) == (1, 1)
     assert cache.stats() == {"hits": 1, "misses": 1, "waits": 0, "evictions": 0, "size": 1, "capacity": 16}
 

@@ -24,6 +24,7 @@ from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.implementations.primitive_desc import primitive_desc
 from poolrt.workers.implementations.program import Program
 from poolrt.workers.primitives.entry import pack_entry
+from poolrt.workers.primitives.key import primitive_key
 from poolrt.workers.primitives.provider import PrimitiveProvider, primitive_provider
 
 def described(number):
@@ -37,6 +38,9 @@ provider = primitive_provider()
 provider._create = create
 begin, end = map(int, sys.argv[1:3])
 sources = [provider.fetch(described(number))[1] for number in range(begin, end)]
+# Another user of the store, which keeps in memory what it is asked for
+for number in range(begin, end):
+    assert provider._store.get(primitive_key(described(number)))
 print(*sorted(set(sources)), *poolrt.primitive_cache_stats().values(), len(provider._store._memory))
 sys.stdin.readline()
 if sys.argv[3:]:

@@ -195,7 +195,7 @@ def test_a_process_that_asks_imports_no_compiler_and_leaves_none_behind(tmp_path
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     found: list[Any] = json.loads(done.stdout)
-    assert found[0] == ["created", "memory", 0]
+    assert found[0] == ["created", "files", 0]
     assert found[1] == []
     # What it left running has ended with it
     wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in found[2]))
