@@ -5,6 +5,7 @@ The package ipywidgets is not needed, and is not installed where these tests run
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -42,8 +43,8 @@ class Kernel:
         self.messages: list[dict[str, Any]] = []
 
     def begin(self, code: str) -> str:
-        """Execute a cell; return its number. The answer comes later."""
-        return str(self._client.execute(code))
+        """Execute a cell; return its number. The answer comes later. An error does not skip the next cell."""
+        return str(self._client.execute(code, stop_on_error=False))
 
     def read(self, ready: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         """Read messages until one is ``ready``, and return that."""
@@ -60,18 +61,24 @@ class Kernel:
 
     def finish(self, cell: str) -> list[dict[str, Any]]:
         """Wait for a cell's end and return the messages below it; fails if it raises."""
-        self.read(lambda m: m["parent_header"].get("msg_id") == cell and m["content"].get("execution_state") == "idle")
-        found = self.below(cell)
-        assert not [m["content"]["traceback"] for m in found if m["msg_type"] == "error"]
+        found = self.wait_for(cell)
+        assert [f"{m['content']['ename']}: {m['content']['evalue']}" for m in found if m["msg_type"] == "error"] == []
         return found
+
+    def wait_for(self, cell: str) -> list[dict[str, Any]]:
+        """Wait for a cell's end and return the messages below it."""
+        self.read(lambda m: m["parent_header"].get("msg_id") == cell and m["content"].get("execution_state") == "idle")
+        return self.below(cell)
 
     def below(self, cell: str) -> list[dict[str, Any]]:
         """Return the messages below a cell so far."""
         return [message for message in self.messages if message["parent_header"].get("msg_id") == cell]
 
-    def interrupt(self) -> None:
-        """Interrupt the cell that is executed, as the button of a notebook does."""
+    def interrupt(self, cell: str) -> None:
+        """Interrupt the cell that is executed, as the button of a notebook does; fails if that does not end it."""
         self._kernel.interrupt_kernel()
+        errors = [m["content"]["ename"] for m in self.wait_for(cell) if m["msg_type"] == "error"]
+        assert errors == ["KeyboardInterrupt"]
 
 
 @pytest.fixture(scope="module")
@@ -141,7 +148,28 @@ def speak(n, path):
     assert texts(kernel.below(called), "stdout") == "begun 6\nended 6\n"
     assert texts(other, "stdout") == ""
     # And what another program writes is shown too
-    assert texts(kernel.run("pool.submit(os.system, 'echo program').result();"), "stderr") == "program\n"
+    kernel.begin("pool.submit(os.system, 'echo program').result();")
+    shown = kernel.read(lambda m: m["msg_type"] == "stream")
+    assert shown["content"] == {"name": "stderr", "text": "program\n"}
+
+
+def test_the_example_runs_from_top_to_bottom(kernel: Kernel) -> None:
+    example = Path(__file__).parents[3] / "examples" / "first_steps.ipynb"
+    cells = json.loads(example.read_text("utf-8"))["cells"]
+    assert not any(cell.get("outputs") for cell in cells), "the example has no outputs of some machine"
+    # The kernel has a pool, which the example replaces
+    kernel.run("pool.close()")
+    below = [kernel.run("".join(cell["source"])) for cell in cells if cell["cell_type"] == "code"]
+    kernel.run("pool = poolrt.Pool(workers=2, arena_bytes=1 << 26)")
+    results = [[m["content"]["data"] for m in messages if m["msg_type"] == "execute_result"] for messages in below]
+    assert [len(each) for each in results] == [1, 1, 1, 1, 1, 0]
+    assert (results[2][0]["text/plain"], results[3][0]["text/plain"]) == ("((64, 10), True)", "3.1")
+    assert sorted(texts(below[3], "stdout").splitlines())[0].startswith("seed 0: 3.1")
+    assert len(texts(below[3], "stdout").splitlines()) == 4
+    assert [m["msg_type"] for m in below[1] if m["msg_type"].endswith("display_data")][:2] == [
+        "display_data",
+        "update_display_data",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -160,8 +188,7 @@ def test_graphs_models_and_pools_are_shown_as_tables(kernel: Kernel, value: str,
 def test_an_interrupted_load_leaves_a_pool_that_works(kernel: Kernel) -> None:
     cell = kernel.begin("pool.load(graph(5))")
     kernel.read(lambda m: m["msg_type"] == "display_data")
-    kernel.interrupt()
-    kernel.read(lambda m: m["msg_type"] == "error" and m["content"]["ename"] == "KeyboardInterrupt")
+    kernel.interrupt(cell)
     last = [m for m in kernel.below(cell) if m["msg_type"] == "update_display_data"][-1]
     assert last["content"]["data"]["text/plain"].endswith(", stopped")
     kernel.run("assert pool.load(graph(5)).run(x=np.ones((5, 32), np.float32))['y'].shape == (5, 16)")
@@ -178,11 +205,10 @@ def test_an_interrupted_load_leaves_a_pool_that_works(kernel: Kernel) -> None:
 )
 def test_an_interrupted_run_leaves_a_pool_that_works_or_says_that_it_is_closed(kernel: Kernel, work: str) -> None:
     kernel.run("model = pool.load(graph(3), progress=False)")
-    kernel.begin(f"print('begun')\n{work}")
+    cell = kernel.begin(f"print('begun')\n{work}")
     kernel.read(lambda m: m["msg_type"] == "stream" and m["content"]["text"] == "begun\n")
     time.sleep(0.2)  # at a moment that no test chooses
-    kernel.interrupt()
-    kernel.read(lambda m: m["msg_type"] == "error" and m["content"]["ename"] == "KeyboardInterrupt")
+    kernel.interrupt(cell)
     kernel.run("""
 try:
     y = model.run(x=np.ones((3, 32), np.float32))["y"]
