@@ -96,6 +96,8 @@ class Client:
         self._printed = PrintedText()
         self._thread: threading.Thread | None = None
         self._lost: PoolClosed | None = None
+        #: Whether this is a forked process's copy of its parent's connection.
+        self.inherited = False
         for message in (*greeting, [Kind.HELLO, VERSION]):
             self._send(message)
 
@@ -117,6 +119,11 @@ class Client:
     def closed(self) -> bool:
         """Whether the connection has ended."""
         return self._lost is not None
+
+    @property
+    def lost(self) -> PoolClosed | None:
+        """Why the connection has ended; None if it has not."""
+        return self._lost
 
     @property
     def in_own_thread(self) -> bool:
@@ -233,8 +240,34 @@ class Client:
                 pass
         self._channel.close()
 
+    def dispose(self) -> bool:
+        """Close the socket of a connection that has ended, unless a thread still uses it; return whether it is closed."""
+        if self._sending.acquire(blocking=False):
+            try:
+                with self._lock:
+                    if self._lost is not None and not self._leading:
+                        self._channel.close()
+                        return True
+            finally:
+                self._sending.release()
+        return False
+
+    def leave_to_parent(self) -> None:
+        """Give up a forked process's copy of the connection, without a message: the parent goes on with it.
+
+        Call it in the forked process, before any other thread is started: the parent's threads may have held the locks.
+        """
+        self.inherited = True
+        self._lost = PoolClosed("this connection belongs to the parent of this forked process")
+        self._sending = threading.RLock()
+        self._lock = threading.Lock()
+        self._answered = threading.Condition(self._lock)
+        self._thread = None
+        # Not shut down: that would end the parent's connection too. Open, it would keep the parent's pool alive.
+        self._channel.close()
+
     def _check(self) -> None:
-        if self._process != os.getpid():
+        if self._process != os.getpid() and not self.inherited:
             raise PoolClosed("this pool belongs to the parent of this forked process: make another pool here")
         if self._lost is not None:
             raise self._lost.copy()

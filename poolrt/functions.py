@@ -18,9 +18,8 @@ import msgpack
 from poolrt.workers.ipc.channel import ESCAPES, FRAME, Message
 from poolrt.workers.ipc.protocol import CALL_BYTES, Kind
 
-from .client import Request
-from .errors import FunctionFailed, PoolError, PoolRefused, error_from_wire
-from .session import Session
+from .client import Client, Request
+from .errors import CoordinatorLost, FunctionFailed, PoolError, PoolRefused, error_from_wire
 
 T = TypeVar("T")
 #: Functions in flight; one more waits until one of them ends.
@@ -30,17 +29,17 @@ BYTES_IN_FLIGHT: Final = 256 * 1024 * 1024
 
 
 class Functions:
-    """Sends functions and arguments by dill, and resolves futures with the results."""
+    """Sends functions and arguments by dill on one connection, and resolves futures with the results."""
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(self, client: Client) -> None:
+        self.client = client
         self._under_way = 0
         self._bytes = 0
         self._counting = threading.Lock()
 
     def submit(self, fn: Callable[..., T], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Future[T]:
         """Call a function in a worker; see `Pool.submit`."""
-        client = self._session.client
+        client = self.client
         payload = msgpack.packb(
             [[place for place in sys.path if place], dill.dumps((fn, args, dict(kwargs)))], unicode_errors=ESCAPES
         )
@@ -76,7 +75,7 @@ class Functions:
     def wait_for_all(self) -> None:
         """Wait until no function is in flight, or the pool is closed."""
         try:
-            self._session.client.wait_while(lambda: self._under_way > 0)
+            self.client.wait_while(lambda: self._under_way > 0)
         except PoolError:
             pass  # then no function is in flight either
 
@@ -111,7 +110,10 @@ def _left(deadline: float | None) -> float | None:
 def _resolve(future: Future[Any], answer: Message) -> None:
     """Resolve a future with a function's outcome."""
     if answer[0] == Kind.FAILED:
-        future.set_exception(error_from_wire(answer[2]))
+        error = error_from_wire(answer[2])
+        if isinstance(error, CoordinatorLost):
+            error = CoordinatorLost(f"{error}; a function is not called twice: submit it again if that does no harm")
+        future.set_exception(error)
         return
     try:
         value = dill.loads(answer[-1]) if answer[-1] else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from poolrt.workers.ipc.channel import Message
@@ -13,9 +14,11 @@ from .client import Client, Request
 from .errors import GraphRefused
 from .graph.engine_name import engines_of
 from .graph.packed import pack_graph
+from .link import Link
 from .model import Model
 from .progress import watch
 from .session import Session
+from .shared_memory import SharedMemory
 
 if TYPE_CHECKING:
     from .graph.builder import Graph
@@ -38,21 +41,36 @@ def load(session: Session, graph: Graph, progress: bool | Callable[[int, int, li
     except ValueError as error:
         raise GraphRefused(str(error)) from error
     by_value = {value: constant for (value, _), constant in zip(wire["constants"], constants, strict=True)}
-    client, memory = session.client, session.memory
-    request = client.begin(Kind.LOAD, str(wire["name"])[:NAME_LIMIT], engines, packed, request=Request())
+    name = wire["name"]
+    load_on = partial(_load_on, str(name)[:NAME_LIMIT], engines, packed, by_value)
     wanted = session.settings.progress if progress is None else progress
+    with watch(name, wanted, forced=progress is True) as show:
+        link, answer = session.repeat(lambda link: (link, load_on(link, show)))
+    report = {**answer[5], "load_s": time.perf_counter() - started}
+    return Model(session, load_on if session.settings.keep_graphs else None, link, answer, report, name)
+
+
+def _load_on(
+    name: str,
+    engines: list[str],
+    packed: bytes,
+    by_value: Mapping[int, Constant],
+    link: Link,
+    show: Callable[[int, int, list[str]], None] = lambda total, ready, names: None,
+) -> Message:
+    """Load a graph on a connection and return the answer."""
+    client, memory = link.client, link.memory
+    request = client.begin(Kind.LOAD, name, engines, packed, request=Request())
     try:
-        with watch(wire["name"], wanted, forced=progress is True) as show:
-            while (answer := client.next_answer(request))[0] != Kind.LOADED:
-                if answer[0] == Kind.PROGRESS:
-                    show(*answer[2:])
-                else:
-                    _write(session, request, answer, by_value)
+        while (answer := client.next_answer(request))[0] != Kind.LOADED:
+            if answer[0] == Kind.PROGRESS:
+                show(*answer[2:])
+            else:
+                _write(client, memory, request, answer, by_value)
     except BaseException:
         _cancel(client, request)
         raise
-    report = {**answer[5], "load_s": time.perf_counter() - started}
-    return Model(client, memory, wire["name"], answer, report)
+    return answer
 
 
 def _cancel(client: Client, request: Request) -> None:
@@ -68,17 +86,19 @@ def _cancel(client: Client, request: Request) -> None:
         client.send_nowait([Kind.CANCEL, request.number])
 
 
-def _write(session: Session, request: Request, answer: Message, by_value: Mapping[int, Constant]) -> None:
+def _write(
+    client: Client, memory: SharedMemory, request: Request, answer: Message, by_value: Mapping[int, Constant]
+) -> None:
     """Write the constants that have slots."""
     written: list[int] = []
     nbytes = 0
     for number, value, offset in answer[2]:
         constant = by_value[value]
-        constant.write_into(session.memory.bytes_at(offset, constant.nbytes))
+        constant.write_into(memory.bytes_at(offset, constant.nbytes))
         written.append(number)
         nbytes += constant.nbytes
         if nbytes >= _BATCH or len(written) == NUMBERS_LIMIT:
-            session.client.tell(Kind.WRITTEN, request.number, written)
+            client.tell(Kind.WRITTEN, request.number, written)
             written, nbytes = [], 0
     if written:
-        session.client.tell(Kind.WRITTEN, request.number, written)
+        client.tell(Kind.WRITTEN, request.number, written)

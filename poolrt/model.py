@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import threading
-import weakref
+import itertools
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from poolrt.errors import ArenaFull, PoolClosed, error_from_wire
+from poolrt.errors import CoordinatorLost, PoolClosed, error_from_wire
 from poolrt.workers.ipc.channel import Message
 from poolrt.workers.ipc.protocol import Kind
 
 from .client import Client, Request
-from .shared_memory import SharedMemory
+from .link import Link
+from .loaded_model import LoadedModel
+from .session import Session
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from concurrent.futures import Future
 
     from numpy.typing import NDArray
@@ -26,8 +28,8 @@ if TYPE_CHECKING:
 
 #: Runs of one model in flight; `submit` waits for one to end before it starts another.
 IN_FLIGHT: Final = 256
-#: Views on input slots that one model keeps.
-_VIEWS: Final = 512
+#: A number for each model of this process.
+_NUMBERS: Final = itertools.count()
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,25 +56,30 @@ class Model:
 
     ``inputs`` and ``outputs`` describe its tensors, ``report`` the sources of its primitives:
     ``{"primitives": {"total", "created", "waited", "memory", "files", "redis"}, "load_s"}``.
+
+    It keeps its graph (see the setting ``keep_graphs``): in a forked process, and after a restart of the server, the next
+    call loads it again.
     """
 
     def __init__(
-        self, client: Client, memory: SharedMemory, name: str, loaded: Message, report: dict[str, Any]
+        self,
+        session: Session,
+        load: Callable[[Link], Message] | None,
+        link: Link,
+        loaded: Message,
+        report: dict[str, Any],
+        name: str,
     ) -> None:
+        """Take what a connection has answered; ``load`` loads the graph on another one."""
         _, _, number, inputs, outputs, _ = loaded
         self.name = name
         self.inputs = tuple(_spec(port) for port in inputs)
         self.outputs = tuple(_spec(port) for port in outputs)
         self.report = report
-        self._client = client
-        self._memory = memory
-        self._number: int = number
-        self._running = 0
-        self._input_views: dict[tuple[int, int], NDArray[Any]] = {}
-        self._counting = threading.Lock()
-        # Runs in flight refer to the model, so it is never unloaded while in use.
-        self._unload = weakref.finalize(self, _unload, client, number)
-        self._unload.atexit = False
+        self._session = session
+        self._load = load
+        self._number = next(_NUMBERS)
+        self._loaded = LoadedModel(link, number, self.inputs)
 
     def run(self, /, **inputs: Any) -> dict[str, NDArray[Any]]:
         """Run on one array for each input and return the outputs by name.
@@ -83,13 +90,7 @@ class Model:
         data type, and the errors of `poolrt.errors`.
         """
         run = _Run(self, inputs)
-        request = run.begin(future=None)
-        try:
-            answer = self._client.next_answer(request)
-        except BaseException:
-            run.abandon()  # interrupted: its outputs have no use
-            raise
-        return run.results(answer)
+        return self._session.repeat(run.perform)
 
     def submit(self, /, **inputs: Any) -> Future[dict[str, NDArray[Any]]]:
         """Start a run and return a future of what `run` returns. Waits while `IN_FLIGHT` runs are in flight.
@@ -99,11 +100,16 @@ class Model:
         from concurrent.futures import Future
 
         run = _Run(self, inputs)
-        if not self._client.in_own_thread:
-            self._client.wait_while(partial(self._has_running, IN_FLIGHT))
         future: Future[dict[str, NDArray[Any]]] = Future()
         future.set_running_or_notify_cancel()
-        run.begin(future)
+
+        def begin(link: Link) -> None:
+            loaded = self._loaded_on(link)
+            if not link.client.in_own_thread:
+                link.client.wait_while(partial(loaded.has_running, IN_FLIGHT))
+            run.begin(link, future)
+
+        self._session.repeat(begin)
         return future
 
     def map(
@@ -120,17 +126,11 @@ class Model:
         try:
             for inputs in batches:
                 if len(under_way) >= limit:
-                    run, request = under_way[0]
-                    answer = self._client.next_answer(request)
-                    under_way.popleft()
-                    yield run.results(answer)
+                    yield self._finish(under_way)
                 run = _Run(self, inputs)
-                under_way.append((run, run.begin(future=None)))
+                under_way.append((run, self._session.repeat(run.begin)))
             while under_way:
-                run, request = under_way[0]
-                answer = self._client.next_answer(request)
-                under_way.popleft()
-                yield run.results(answer)
+                yield self._finish(under_way)
         finally:
             for run, _ in under_way:
                 run.abandon()
@@ -139,14 +139,17 @@ class Model:
         """Return the steps of every run: operations, implementations, engines, layouts, and inserted reorders."""
         from .plan_listing import PlanListing
 
-        if not self._unload.alive:
-            raise PoolClosed(f"model {self.name} is closed")
-        _, _, plan, descriptors = self._client.ask(Kind.EXPLAIN, self._number)
+        def ask(link: Link) -> Message:
+            return link.client.ask(Kind.EXPLAIN, self._loaded_on(link).number)
+
+        self._require_open()
+        _, _, plan, descriptors = self._session.repeat(ask)
         return PlanListing.from_wire(plan, descriptors)
 
     def close(self) -> None:
         """Free the model's memory on the pool. Runs in flight end as usual; further ones raise PoolClosed."""
-        self._unload()
+        self._load = None
+        self._loaded.close()
 
     def __repr__(self) -> str:
         inputs = ", ".join(f"{s.name}: {s.dtype}{list(s.shape)}" for s in self.inputs)
@@ -160,7 +163,7 @@ class Model:
         specs = [(kind, s) for kind, specs in (("input", self.inputs), ("output", self.outputs)) for s in specs]
         rows = [(s.name, kind, shape_of(s.shape), s.dtype) for kind, s in specs]
         sources = ", ".join(f"{name} {count}" for name, count in self.report["primitives"].items())
-        state = "" if self._unload.alive else " (closed)"
+        state = "" if not self._loaded.closed else " (closed)"
         caption = f"Model {self.name}{state}, loaded in {self.report['load_s']:.2f} s; primitives: {sources}"
         return table(caption, ("name", "kind", "shape", "dtype"), rows)
 
@@ -168,8 +171,7 @@ class Model:
         """Return the inputs in order, as arrays of the right shape and data type."""
         import numpy
 
-        if not self._unload.alive:
-            raise PoolClosed(f"model {self.name} is closed")
+        self._require_open()
         if len(inputs) != len(self.inputs) or any(spec.name not in inputs for spec in self.inputs):
             wanted = ", ".join(f"{s.name} {s.dtype}{list(s.shape)}" for s in self.inputs)
             given = ", ".join(inputs) or "none"
@@ -192,43 +194,61 @@ class Model:
             arrays.append(array)
         return arrays
 
-    def _input_at(self, number: int, offset: int) -> NDArray[Any]:
-        """Return a view on a slot as input ``number``; views are kept, because slots are used again and again."""
-        view = self._input_views.get((number, offset))
-        if view is None:
-            if len(self._input_views) >= _VIEWS:
-                self._input_views.clear()
-            spec = self.inputs[number]
-            view = self._memory.bytes_at(offset, spec.nbytes).view(spec.array_dtype).reshape(spec.shape)
-            self._input_views[number, offset] = view
-        return view
+    def _require_open(self) -> None:
+        if self._loaded.closed:
+            raise PoolClosed(f"model {self.name} is closed")
 
-    def _has_running(self, count: int) -> bool:
-        return self._running >= count
+    def _loaded_on(self, link: Link) -> LoadedModel:
+        """Return the model on a connection; load it there first if it is of an earlier one. Raises what loading raises."""
+        loaded = self._loaded
+        if loaded.link is link:
+            return loaded
+        with link.loading(self._number):
+            loaded = self._loaded
+            if loaded.link is not link:
+                self._require_open()
+                load = self._load
+                if load is None:
+                    text = f"model {self.name} is of a connection that has ended, and its graph was not kept"
+                    raise PoolClosed(f"{text} (the setting keep_graphs): load it again")
+                self._loaded, former = LoadedModel(link, load(link)[2], self.inputs), loaded
+                if former.closed:
+                    self._loaded.close()  # another thread has closed the model meanwhile
+            return self._loaded
 
-    def _count(self, difference: int) -> None:
-        with self._counting:
-            self._running += difference
-
-    def _take_slots(self, sizes: list[int]) -> list[int]:
-        """Return slots for inputs; if memory is short, wait for runs in flight first."""
-        while True:
-            running = self._running
-            try:
-                return self._memory.take(sizes)
-            except ArenaFull:
-                if not running or self._client.in_own_thread:
-                    raise
-                self._client.wait_while(partial(self._has_running, running))
+    def _finish(self, under_way: deque[tuple[_Run, Request]]) -> dict[str, NDArray[Any]]:
+        """Wait for the first run and return its outputs; do it again if its server has exited."""
+        run, request = under_way[0]
+        try:
+            answer = run.client.next_answer(request)
+        except CoordinatorLost:
+            under_way.popleft()
+            if not run.may_repeat():
+                raise
+            return self._session.repeat(run.perform)
+        under_way.popleft()
+        return run.results(answer)
 
 
 class _Run:
     """One run: its input slots until it has ended, and its outputs until the caller has them."""
 
-    __slots__ = ("_abandoned", "_arrays", "_borrowed", "_ended", "_future", "_model", "_unclaimed")
+    __slots__ = (
+        "_abandoned",
+        "_arrays",
+        "_borrowed",
+        "_ended",
+        "_future",
+        "_loaded",
+        "_model",
+        "_repeated",
+        "_unclaimed",
+    )
 
     def __init__(self, model: Model, inputs: Mapping[str, Any]) -> None:
         self._model: Model | None = model
+        self._loaded = model._loaded
+        #: Inputs that were copied are replaced by their copies: the caller may change them before the run is repeated.
         self._arrays = model._check(inputs)
         self._borrowed: list[tuple[int, int]] = []
         self._future: Future[dict[str, NDArray[Any]]] | None = None
@@ -236,38 +256,65 @@ class _Run:
         self._unclaimed: deque[list[int]] = deque()
         self._ended = False
         self._abandoned = False
+        #: How often the run of a future was begun again.
+        self._repeated = 0
 
-    def begin(self, future: Future[dict[str, NDArray[Any]]] | None) -> Request:
+    @property
+    def client(self) -> Client:
+        """The client of the connection on which it was begun."""
+        return self._loaded.client
+
+    def perform(self, link: Link) -> dict[str, NDArray[Any]]:
+        """Run on a connection and return the outputs."""
+        request = self.begin(link)
+        try:
+            answer = self.client.next_answer(request)
+        except CoordinatorLost:
+            raise
+        except BaseException:
+            self.abandon()  # interrupted: its outputs have no use
+            raise
+        return self.results(answer)
+
+    def begin(self, link: Link, future: Future[dict[str, NDArray[Any]]] | None = None) -> Request:
         """Copy inputs to shared memory where needed, and send the run."""
-        model = self._owner()
-        client, memory = model._client, model._memory
+        loaded = self._owner()._loaded_on(link)
+        self._loaded = loaded
+        memory = loaded.memory
         places = [memory.offset_of(a) if a.flags.c_contiguous else None for a in self._arrays]
         copied = [number for number, place in enumerate(places) if place is None]
         sizes = [self._arrays[number].nbytes for number in copied]
-        slots = model._take_slots(sizes) if sizes else []
+        slots = loaded.take_slots(sizes) if sizes else []
         self._borrowed = list(zip(slots, sizes, strict=True))
         self._future = future
-        model._count(1)
+        loaded.count(1)
         try:
             for number, offset in zip(copied, slots, strict=True):
-                model._input_at(number, offset)[...] = self._arrays[number]
+                view = loaded.input_at(number, offset)
+                view[...] = self._arrays[number]
+                self._arrays[number] = view
                 places[number] = offset
             request = Request(self._settle, self._resolve if future is not None else None)
-            return client.begin(Kind.RUN, model._number, places, client.released(), request=request)
+            return loaded.client.begin(Kind.RUN, loaded.number, places, loaded.client.released(), request=request)
         except BaseException:
             if not self._ended:
-                model._count(-1)
+                loaded.count(-1)
                 # After an interruption it is unknown whether the run was sent, so its slots are not used again.
                 self._borrowed = []
             raise
 
+    def may_repeat(self) -> bool:
+        """Return whether the run may be done again on another connection."""
+        return self._owner()._session.may_repeat(self._loaded.link)
+
     def results(self, answer: Message) -> dict[str, NDArray[Any]]:
         """Return the outputs of a successful run."""
         model = self._owner()
+        memory = self._loaded.memory
         self._unclaimed.pop()
         self._model = None
         return {
-            spec.name: model._memory.array(offset, spec.shape, spec.array_dtype)
+            spec.name: memory.array(offset, spec.shape, spec.array_dtype)
             for spec, offset in zip(model.outputs, answer[2], strict=True)
         }
 
@@ -278,13 +325,12 @@ class _Run:
 
     def _settle(self, answer: Message) -> None:
         """Free the inputs of a run that has ended. The thread that reads the answer calls this once."""
-        model = self._owner()
         self._ended = True
-        model._count(-1)
+        self._loaded.count(-1)
         if answer[0] == Kind.DONE:
             self._unclaimed.append(answer[2])
         for offset, nbytes in self._borrowed:
-            model._memory.give(offset, nbytes)
+            self._loaded.memory.give(offset, nbytes)
         self._borrowed = []
         self._arrays = []
         if self._abandoned:
@@ -294,19 +340,28 @@ class _Run:
         future = self._future
         if future is None:
             return
-        if answer[0] == Kind.FAILED:
-            future.set_exception(error_from_wire(answer[2]))
-        else:
+        if answer[0] != Kind.FAILED:
             future.set_result(self.results(answer))
+            return
+        error: Exception = error_from_wire(answer[2])
+        session = self._owner()._session
+        if isinstance(error, CoordinatorLost) and self._repeated < session.settings.retries and self.may_repeat():
+            self._repeated += 1
+            try:
+                # In the thread of the connection that was lost, which resolves futures that need the same.
+                session.repeat(partial(self.begin, future=future))
+                return
+            except Exception as failure:  # noqa: BLE001 - the future gets any error
+                error = failure
+        future.set_exception(error)
 
     def _discard(self) -> None:
-        model = self._owner()
         try:
             offsets = self._unclaimed.pop()
         except IndexError:
             return
         for offset in offsets:
-            model._memory.release(offset)
+            self._loaded.memory.release(offset)
 
     def _owner(self) -> Model:
         if self._model is None:
@@ -319,8 +374,3 @@ def _spec(port: list[Any]) -> TensorSpec:
 
     name, dims, dtype, nbytes = port
     return TensorSpec(name, tuple(dims), type_name(dtype), nbytes)
-
-
-def _unload(client: Client, number: int) -> None:
-    """Unload a model. Runs in finalizers, so it must not wait, nor fail for a closed pool."""
-    client.send_nowait([Kind.UNLOAD, number])

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from .functions import Functions
     from .graph.builder import Graph
+    from .link import Link
     from .model import Model
     from .session import Session
 
@@ -31,6 +32,9 @@ class Pool:
     before the configuration file ``config``; ``settings`` are any others of `poolrt.settings.Settings`. The constructor
     does not wait: the processes start while the caller goes on. Several threads may call all methods. Raises
     SettingsError, and CoordinatorLost if no process can be started.
+
+    In a forked process the first call starts processes of its own, with the same settings, and models are loaded again as
+    they are used; the parent's go on. Futures that are not done at the fork are the parent's.
     """
 
     def __init__(
@@ -95,8 +99,11 @@ class Pool:
         nbytes = kind.itemsize
         for extent in dims:
             nbytes *= extent
-        memory = self._session.memory
-        return memory.array(memory.take([nbytes])[0], dims, kind.str, keep=True)
+
+        def take(link: Link) -> NDArray[Any]:
+            return link.memory.array(link.memory.take([nbytes])[0], dims, kind.str, keep=True)
+
+        return self._session.repeat(take)
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Call a function in a worker process and return a future of its result, as `concurrent.futures.Executor` does.
@@ -106,7 +113,8 @@ class Pool:
         is printed here, in order and before its result. Waits while
         256 functions, or 256 MiB of them and their arguments, are in flight. Raises PoolRefused for more than 128 MiB.
         """
-        return self._functions().submit(fn, args, kwargs)
+        # If the server has exited before it has all of the message, no worker has begun the function.
+        return self._session.repeat(lambda link: self._functions(link).submit(fn, args, kwargs))
 
     def map(
         self, fn: Callable[..., T], *iterables: Iterable[Any], timeout: float | None = None, chunksize: int = 1
@@ -116,7 +124,7 @@ class Pool:
         At most 256 calls are in flight; ``chunksize`` items share one call. Raises TimeoutError if a result is missing
         ``timeout`` seconds after this call.
         """
-        return self._functions().map(fn, iterables, timeout, chunksize)
+        return self._functions(self._session.link).map(fn, iterables, timeout, chunksize)
 
     def stats(self, timeout: float | None = None) -> dict[str, Any]:
         """Return what the pool is doing now.
@@ -130,11 +138,14 @@ class Pool:
 
         from poolrt.workers.ipc.protocol import Kind
 
-        client = self._session.client
-        client.flush()  # memory of dropped arrays counts as free
         deadline = None if timeout is None else time.monotonic() + timeout
-        facts: dict[str, Any] = client.ask(Kind.STATISTICS, deadline=deadline)[2]
-        return facts
+
+        def ask(link: Link) -> dict[str, Any]:
+            link.client.flush()  # memory of dropped arrays counts as free
+            facts: dict[str, Any] = link.client.ask(Kind.STATISTICS, deadline=deadline)[2]
+            return facts
+
+        return self._session.repeat(ask, deadline)
 
     def _repr_html_(self) -> str:
         """Return tables of workers, queue, arena and cache for notebooks. Waits for 2 s at most."""
@@ -174,28 +185,39 @@ class Pool:
     ) -> None:
         self.close()
 
-    def _functions(self) -> Functions:
-        if self._applied is None:
+    def _functions(self, link: Link) -> Functions:
+        """Return what sends functions on a connection; those in flight on an earlier one are lost."""
+        found = self._applied
+        if found is None or found.client is not link.client:
             from poolrt.cachestore.deferred_interrupts import deferred_interrupts
 
             with deferred_interrupts():  # dill drops one while it is imported, and fails
                 from .functions import Functions
 
-            self._applied = Functions(self._session)
-        return self._applied
+            found = self._applied = Functions(link.client)
+        return found
 
 
-def connect(path: str | os.PathLike[str], *, config: str | os.PathLike[str] | None = None, **settings: Any) -> Pool:
+def connect(
+    path: str | os.PathLike[str] | None = None, *, config: str | os.PathLike[str] | None = None, **settings: Any
+) -> Pool:
     """Return a pool on a coordinator that listens at ``path`` (see ``poolrt serve``). Closing it leaves that one running.
 
-    Only the settings of a client apply: ``engine``, ``progress``, ``start_timeout_s`` and ``coordinator_timeout_s``. Raises
-    CoordinatorLost if no coordinator listens there, or one of another user.
+    Without a path, it is the setting ``socket`` (``POOLRT_SOCKET``), as for the commands. Only the settings of a client
+    apply: ``engine``, ``progress``, ``keep_graphs``, ``retries``, ``start_timeout_s``, ``coordinator_timeout_s`` and
+    ``reconnect_timeout_s``. Raises CoordinatorLost if no coordinator listens there, or one of another user.
+
+    If the server is restarted, the next call connects again, waits ``reconnect_timeout_s`` seconds at most, and writes
+    one line to the log ``poolrt``. Models are loaded again as they are used, and runs and loads that were lost are done
+    again, ``retries`` times at most. A function that was lost is not: its future raises CoordinatorLost. Arrays in the
+    memory of a server that has exited keep their values, and are copied when they are inputs.
     """
-    from .server import connect_socket
+    from .server import connect_socket, lasting_path
     from .session import Session
     from .settings import Settings
 
     chosen = Settings.load(config, **settings)
+    place = str(chosen.socket_path) if path is None else lasting_path(path)
     pool = Pool.__new__(Pool)
-    pool._open(Session(connect_socket(path), chosen, None))
+    pool._open(Session(connect_socket(place), chosen, None, place))
     return pool

@@ -17,6 +17,14 @@ from .errors import CoordinatorLost
 
 #: Seconds that a coordinator may take to accept a connection, between two messages.
 _CONNECT_S: Final = 10
+#: Longest path that the address of a socket has room for, its final zero not counted (unix(7)).
+_ADDRESS_BYTES: Final = 107
+
+
+def lasting_path(path: str | os.PathLike[str]) -> str:
+    """Return the absolute path if the address of a socket has room for it, so that it outlasts a change of the folder."""
+    absolute = os.path.abspath(os.fspath(path))
+    return absolute if len(os.fsencode(absolute)) <= _ADDRESS_BYTES else os.fspath(path)
 
 
 def connect_socket(path: str | os.PathLike[str]) -> socket.socket:

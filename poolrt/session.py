@@ -1,65 +1,174 @@
-"""The session of a pool: the connection, shared memory, settings, and the coordinator if it is the pool's own."""
+"""The session of a pool: its settings, and its connection, which is opened again after a fork or a server's restart."""
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
+import time
+import weakref
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final, TypeVar
 
 from poolrt.settings import Settings
-from poolrt.workers.ipc.channel import Channel
-from poolrt.workers.ipc.protocol import Kind
 
 from .client import Client
-from .coordinator.configuration import Configuration
-from .launch import Coordinator
+from .errors import CoordinatorLost
+from .launch import Coordinator, start_coordinator
+from .link import Link
+from .server import connect_socket
 from .shared_memory import SharedMemory
+
+T = TypeVar("T")
+#: Seconds between the first two attempts to connect, doubled up to the longest.
+_FIRST_PAUSE_S: Final = 0.02
+_LONGEST_PAUSE_S: Final = 0.25
 
 
 class Session:
-    """A connection to a coordinator, over ``sock``. It does not wait until an answer is needed."""
+    """A session over ``sock``: with the pool's own ``coordinator``, or with the server that listens at ``path``.
 
-    def __init__(self, sock: socket.socket, settings: Settings, coordinator: Coordinator | None) -> None:
+    In a forked process the first call opens a connection of its own: to the same server, or to a coordinator that it
+    starts. If a server is lost, the next call connects to the one that listens at the path by then; it waits
+    ``reconnect_timeout_s`` seconds for it, counted once for each loss.
+    """
+
+    def __init__(
+        self, sock: socket.socket, settings: Settings, coordinator: Coordinator | None, path: str = ""
+    ) -> None:
         """Greet the coordinator; the pool's own coordinator gets its configuration first."""
         self.settings = settings
-        self._coordinator = coordinator
-        self._memory: SharedMemory | None = None
-        self._mapping = threading.Lock()
-        self._facts: Mapping[str, Any] = {}
-        greeting = [[Kind.CONFIGURE, Configuration.of(settings)._asdict()]] if coordinator is not None else []
-        try:
-            bounds = settings.start_timeout_s, settings.coordinator_timeout_s
-            ending = str if coordinator is None else coordinator.ending
-            self.client = Client(Channel(sock, accepts_fds=True), greeting, *bounds, ending)
-        except BaseException:
-            sock.close()
-            if coordinator is not None:
-                coordinator.end()
-            raise
+        self.path = path
+        self._closed = False
+        #: Held by the thread that opens a connection; an RLock, so that a signal's handler may use the session too.
+        self._opening = threading.RLock()
+        #: When the first call noticed that the connection has ended; 0 while it has not.
+        self._missed_at = 0.0
+        self._link = Link(sock, settings, coordinator, settings.start_timeout_s)
+        #: Connections that were lost, until no thread uses their sockets.
+        self._former: list[Link] = []
+        this: weakref.ref[Session] = weakref.ref(self)
+        os.register_at_fork(after_in_child=lambda: _leave_to_parent(this))
+
+    @property
+    def link(self) -> Link:
+        """The connection; another one if it has ended and can be opened again. Raises CoordinatorLost."""
+        link = self._link
+        return self._reopen(link, None) if link.client.closed else link
+
+    @property
+    def client(self) -> Client:
+        """The client of `link`."""
+        return self.link.client
 
     @property
     def memory(self) -> SharedMemory:
-        """The arena; the first use waits until the coordinator has started. Raises CoordinatorLost."""
-        with self._mapping:
-            if self._memory is None:
-                fd, _, self._facts = self.client.welcome()
-                self._memory = SharedMemory(self.client, fd)
-            return self._memory
+        """The arena of `link`; the first use waits until the coordinator has started. Raises CoordinatorLost."""
+        return self.link.memory
 
     @property
     def facts(self) -> Mapping[str, Any]:
         """The coordinator's numbers of workers and threads, and its engine."""
-        self.memory  # noqa: B018 - waits for them
-        return self._facts
+        return self.link.facts
+
+    def repeat(self, act: Callable[[Link], T], deadline: float | None = None) -> T:
+        """Return ``act(link)``; repeat it on another connection if the server exits meanwhile, ``retries`` times at most.
+
+        ``act`` must have no effect beyond its result. Raises what it raises, and TimeoutError if there is no connection
+        by ``deadline``.
+        """
+        repeated = 0
+        while True:
+            link = self._link
+            if link.client.closed:
+                link = self._reopen(link, deadline)
+            try:
+                return act(link)
+            except CoordinatorLost:
+                if repeated == self.settings.retries or not self.may_repeat(link):
+                    raise
+                repeated += 1
+
+    def may_repeat(self, link: Link) -> bool:
+        """Return whether work that was lost with a connection may be done again: its server has exited."""
+        return not self._closed and link.client.closed and self._reconnects and link.has_exited()
 
     def close(self) -> None:
         """End the connection and the pool's own coordinator. May be repeated."""
+        self._closed = True
+        for link in (*self._former, self._link):
+            link.close()
+
+    @property
+    def _reconnects(self) -> bool:
+        return self.path != "" and self.settings.reconnect_timeout_s > 0
+
+    def _reopen(self, link: Link, deadline: float | None) -> Link:
+        """Return the connection that replaces ``link``, or ``link`` if none does: its calls then raise why it has ended."""
+        client = link.client
+        if self._closed or not (client.inherited or (self._reconnects and isinstance(client.lost, CoordinatorLost))):
+            return link
+        limit_s = self.settings.reconnect_timeout_s
+        pause_s = _FIRST_PAUSE_S
+        while True:
+            with self._opening:
+                if self._link is not link or self._closed:
+                    return self._link
+                self._missed_at = self._missed_at or time.monotonic()
+                until = self._missed_at + limit_s
+                if deadline is not None:
+                    until = min(until, deadline)
+                try:
+                    self._link = opened = self._open(until)
+                except CoordinatorLost as error:
+                    failure = error
+                else:
+                    if not client.inherited:
+                        self._report(client)
+                    self._missed_at = 0.0
+                    self._former = [each for each in (*self._former, link) if not each.client.dispose()]
+                    self._close_if_closed(opened)
+                    return opened
+            if not self.path:
+                raise failure
+            if time.monotonic() >= until:
+                if deadline is not None and deadline == until:
+                    raise TimeoutError("the coordinator did not answer within the timeout")
+                reason = "" if client.inherited else f"{client.lost}; "
+                text = f"{reason}within {limit_s:g} s (the setting reconnect_timeout_s) no connection could be made: {failure}"
+                raise CoordinatorLost(text) from failure
+            time.sleep(max(0.0, min(pause_s, until - time.monotonic())))
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+    def _open(self, until: float) -> Link:
+        """Return a new connection. Raises CoordinatorLost, also if the server has not answered by ``until``."""
+        settings = self.settings
+        if not self.path:
+            try:
+                sock, coordinator = start_coordinator()
+            except OSError as error:
+                raise CoordinatorLost(f"the coordinator cannot be started: {error}") from error
+            return Link(sock, settings, coordinator, settings.start_timeout_s)
+        wait_s = min(settings.start_timeout_s, max(1.0, until - time.monotonic()))
+        link = Link(connect_socket(self.path), settings, None, wait_s)
         try:
-            self.client.close()
-        finally:
-            if self._coordinator is not None:
-                self._coordinator.end()
+            link.memory  # noqa: B018 - waits for the server
+        except BaseException:
+            link.close()
+            raise
+        return link
+
+    def _close_if_closed(self, opened: Link) -> None:
+        """Close a connection that was opened while another thread closed the session."""
+        if self._closed:
+            opened.close()
+
+    def _report(self, lost: Client) -> None:
+        """Write one line about a server that was lost and the connection to its successor."""
+        import logging
+
+        text = "poolrt: %s; connected to the server at %s again after %.1f s"
+        logging.getLogger("poolrt").warning(text, lost.lost, self.path, time.monotonic() - self._missed_at)
 
 
 def settings_for(sock: socket.socket, coordinator: Coordinator, load: Callable[[], Settings]) -> Settings:
@@ -70,3 +179,13 @@ def settings_for(sock: socket.socket, coordinator: Coordinator, load: Callable[[
         sock.close()
         coordinator.end()
         raise
+
+
+def _leave_to_parent(session: weakref.ref[Session]) -> None:
+    """Give up a forked process's copy of the connection, which is the parent's; locks may be those of its threads."""
+    found = session()
+    if found is not None:
+        found._opening = threading.RLock()
+        found._missed_at = 0.0
+        for link in (*found._former, found._link):
+            link.client.leave_to_parent()

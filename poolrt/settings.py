@@ -103,6 +103,10 @@ class Settings:
     start_timeout_s: float = _knob(60.0, "pool", Seconds(1, 3600))
     #: Longest that a coordinator may give no sign of life to a client that waits; then it counts as lost.
     coordinator_timeout_s: float = _knob(10.0, "pool", Seconds(0.1, 3600))
+    #: Longest that a client waits for a server that was lost to listen again, counted once for each loss. 0: not at all.
+    reconnect_timeout_s: float = _knob(10.0, "pool", Seconds(0, 3600))
+    #: Whether models keep their graph and constants, to load them again after a fork or a restart of the server.
+    keep_graphs: bool = _knob(True, "pool", Flag())
     #: Longest that one run may take; then its worker counts as dead. 0: as long as it likes.
     run_timeout_s: float = _knob(3600.0, "pool", Seconds(0, 31536000))
     #: Times that a run is repeated after its worker died, before it is given up.

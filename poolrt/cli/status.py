@@ -48,7 +48,7 @@ def _execute(options: argparse.Namespace, settings: Settings, report: Report) ->
     except CoordinatorLost as error:
         raise no_server(path) from error
     try:
-        with connect(path, start_timeout_s=_ANSWER_S) as pool:
+        with connect(path, start_timeout_s=_ANSWER_S, reconnect_timeout_s=0) as pool:
             stats = pool.stats(timeout=_ANSWER_S)
             threads = pool.threads
     except (CoordinatorLost, TimeoutError) as error:

@@ -136,13 +136,14 @@ def _load(stage: Stage, pool: poolrt.Pool, fields: list[Any]) -> str:
     Return what became of it. Raises PoolClosed.
     """
     session = pool._session
+    link = session.link
     try:
-        request = session.client.begin(Kind.LOAD, *fields, request=Request())
-        while (answer := session.client.next_answer(request))[0] != Kind.LOADED:
+        request = link.client.begin(Kind.LOAD, *fields, request=Request())
+        while (answer := link.client.next_answer(request))[0] != Kind.LOADED:
             if answer[0] == Kind.STAGE:
                 # Constants are any bytes that the slots had before.
-                session.client.tell(Kind.WRITTEN, request.number, [grant[0] for grant in answer[2]])
-        model = Model(session.client, session.memory, "damaged", answer, answer[5])
+                link.client.tell(Kind.WRITTEN, request.number, [grant[0] for grant in answer[2]])
+        model = Model(session, None, link, answer, answer[5], "damaged")
         try:
             model.run(**{spec.name: np.zeros(spec.shape, spec.array_dtype) for spec in model.inputs})
         finally:

@@ -244,7 +244,7 @@ def test_functions_wait_in_the_client_for_bytes_and_one_that_is_too_large_is_ref
     pool: poolrt.Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(functions, "BYTES_IN_FLIGHT", 100_000)
-    sent = pool._functions()
+    sent = pool._functions(pool._session.link)
     most = itertools.accumulate((sent._under_way for _ in pool.map(len, [b"x" * 30_000] * 20)), max)
     assert max(most) <= 3
     assert pool.submit(len, b"x" * 200_000).result(BOUND_S) == 200_000

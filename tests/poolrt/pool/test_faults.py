@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import poolrt
-from poolrt.errors import PoolClosed, WorkerLost
+from poolrt.errors import WorkerLost
 from poolrt.settings import SettingsError
 
 from .processes import (
@@ -149,25 +149,6 @@ def test_an_interruption_of_a_wait_leaves_the_pool_usable(own: poolrt.Pool, tmp_
         future.result(BOUND_S)
     assert model.run(x=x)["y"].sum() == 32
     wait_until(lambda: own.stats()["arena"]["used"] <= before + 1024, "what the interrupted run gave is free")
-
-
-def test_a_fork_of_the_client_cannot_use_the_pool_and_does_not_disturb_it(own: poolrt.Pool) -> None:
-    model = own.load(relu_graph())
-    x = np.ones((4, 8), np.float32)
-    y = model.run(x=x)["y"]
-    pid = os.fork()
-    if pid == 0:
-        code = 1
-        try:
-            try:
-                model.run(x=x)
-            except PoolClosed:
-                code = 0 if y.sum() == 32 else 2
-            own.close()
-        finally:
-            os._exit(code)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-    assert model.run(x=x)["y"].sum() == 32
 
 
 def test_wrong_settings_are_refused_and_start_nothing(settings: dict[str, Any]) -> None:

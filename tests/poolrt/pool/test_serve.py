@@ -411,7 +411,7 @@ def test_a_server_can_be_stopped_and_a_socket_left_by_a_killed_one_is_replaced(
     assert path.exists()
     stopped = subprocess.Popen(command)
     wait_until(lambda: connects(path), "another server listens there")
-    with poolrt.connect(path) as pool:
+    with poolrt.connect(path, reconnect_timeout_s=0.2) as pool:
         assert _works(pool)
         assert stop_server(path)
         with pytest.raises(CoordinatorLost):

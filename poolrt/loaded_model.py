@@ -1,0 +1,85 @@
+"""A model as one connection has it: its number there, its input slots, and how many of its runs are in flight."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from poolrt.errors import ArenaFull
+from poolrt.workers.ipc.protocol import Kind
+
+from .client import Client
+from .link import Link
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from .model import TensorSpec
+
+#: Views on input slots that one model keeps.
+_VIEWS: Final = 512
+
+
+class LoadedModel:
+    """Model ``number`` of a connection, unloaded when it is dropped or closed. Runs in flight refer to it."""
+
+    def __init__(self, link: Link, number: int, inputs: Sequence[TensorSpec]) -> None:
+        self.link = link
+        self.client = link.client
+        self.memory = link.memory
+        self.number = number
+        #: Runs in flight.
+        self.running = 0
+        self._inputs = inputs
+        self._input_views: dict[tuple[int, int], NDArray[Any]] = {}
+        self._counting = threading.Lock()
+        self._unload = weakref.finalize(self, _unload, link.client, number)
+        self._unload.atexit = False
+
+    @property
+    def closed(self) -> bool:
+        """Whether it has been unloaded."""
+        return not self._unload.alive
+
+    def close(self) -> None:
+        """Unload it. Runs in flight end as usual. May be repeated."""
+        self._unload()
+
+    def input_at(self, number: int, offset: int) -> NDArray[Any]:
+        """Return a view on a slot as input ``number``; views are kept, because slots are used again and again."""
+        view = self._input_views.get((number, offset))
+        if view is None:
+            if len(self._input_views) >= _VIEWS:
+                self._input_views.clear()
+            spec = self._inputs[number]
+            view = self.memory.bytes_at(offset, spec.nbytes).view(spec.array_dtype).reshape(spec.shape)
+            self._input_views[number, offset] = view
+        return view
+
+    def has_running(self, count: int) -> bool:
+        """Return whether at least so many runs are in flight."""
+        return self.running >= count
+
+    def count(self, difference: int) -> None:
+        """Note that a run has begun (1) or ended (-1)."""
+        with self._counting:
+            self.running += difference
+
+    def take_slots(self, sizes: list[int]) -> list[int]:
+        """Return slots for inputs; if memory is short, wait for runs in flight first. Raises ArenaFull."""
+        while True:
+            running = self.running
+            try:
+                return self.memory.take(sizes)
+            except ArenaFull:
+                if not running or self.client.in_own_thread:
+                    raise
+                self.client.wait_while(partial(self.has_running, running))
+
+
+def _unload(client: Client, number: int) -> None:
+    """Unload a model. Runs in finalizers, so it must not wait, nor fail for a closed pool."""
+    client.send_nowait([Kind.UNLOAD, number])
