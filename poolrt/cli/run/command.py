@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from poolrt.cli.command_line import add_common
 from poolrt.cli.numbers import finite, natural, positive
 from poolrt.cli.reach import reach
-from poolrt.cli.report import Report, UsageError, bytes_text, seconds_text
+from poolrt.cli.report import JobFailed, Report, UsageError, bytes_text, seconds_text
 from poolrt.settings import Settings
 
 if TYPE_CHECKING:
@@ -76,7 +76,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     pool.add_argument("--workers", type=positive, metavar="N", help="worker processes (default: one for each core)")
     pool.add_argument("--threads", type=positive, metavar="N", help="threads of one worker (default: cores / workers)")
     pool.add_argument("--engine", metavar="ENGINE", help="cpu, opencl or opencl:INDEX (default: cpu)")
-    pool.add_argument("--socket", metavar="PATH", help="use the pool of the `poolrt serve` that listens there")
+    pool.add_argument(
+        "--socket",
+        metavar="PATH",
+        help="use the pool of the `poolrt serve` that listens there; '' for a pool of this command (default: POOLRT_SOCKET)",
+    )
     pool.add_argument(
         "--repeat",
         type=positive,
@@ -90,7 +94,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default=None,
         help="read the cache and write nothing to it: missing kernels are created for this run alone",
     )
-    add_common(parser, _execute, overrides=("workers", "threads", "engine", "read_only"))
+    add_common(parser, _execute, overrides=("workers", "threads", "engine", "read_only", "socket"))
 
 
 def _execute(options: argparse.Namespace, settings: Settings, report: Report) -> int:
@@ -99,16 +103,17 @@ def _execute(options: argparse.Namespace, settings: Settings, report: Report) ->
         raise UsageError(f"{options.model}: {'not a file' if options.model.exists() else 'no such file'}")
     if options.save and not options.save.parent.is_dir():
         raise UsageError(f"--save {options.save}: there is no folder {options.save.parent}")
-    if options.socket and (options.workers or options.threads or options.read_only):
-        raise UsageError("--socket: the server decides workers, threads and cache: give their options to poolrt serve")
+    if settings.socket and (options.workers or options.threads or options.read_only):
+        text = f"the server at {settings.socket_path} decides workers, threads and cache: give their options to poolrt serve"
+        raise UsageError(f"{_socket_source(options)}: {text}, or --socket '' for a pool of this command")
 
     # The pool's processes start while this one imports and reads; an error from here on ends them again.
-    with _pool(options) as pool:
+    with _pool(options, settings) as pool:
         from poolrt import load_onnx
 
         from . import measure, tensors
 
-        if settings.redis_url and not options.socket:
+        if settings.redis_url and not settings.socket:
             _reach_redis(settings)
         graph = load_onnx(
             options.model,
@@ -155,11 +160,20 @@ def _execute(options: argparse.Namespace, settings: Settings, report: Report) ->
     return 0
 
 
-def _pool(options: argparse.Namespace) -> Pool:
+def _socket_source(options: argparse.Namespace) -> str:
+    return "--socket" if options.socket else "POOLRT_SOCKET (the setting socket)"
+
+
+def _pool(options: argparse.Namespace, settings: Settings) -> Pool:
+    from poolrt.errors import CoordinatorLost
     from poolrt.pool import Pool, connect
 
-    if options.socket:
-        return connect(options.socket, config=options.config, engine=options.engine)
+    if settings.socket:
+        try:
+            return connect(config=options.config, socket=settings.socket, engine=options.engine)
+        except CoordinatorLost as error:
+            remedy = f"start one with poolrt serve --socket {settings.socket_path}, or use --socket '' for a pool of this command"
+            raise JobFailed(f"{_socket_source(options)}: {error}: {remedy}") from error
     given = {"config": options.config, "read_only": options.read_only}
     return Pool(options.workers, options.threads, options.engine, **given)
 

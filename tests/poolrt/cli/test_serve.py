@@ -181,7 +181,25 @@ def test_a_model_runs_on_a_server_and_a_second_load_creates_nothing(place: Place
     refused = place.call(*words, "--workers", "3")
     assert refused.returncode == 2
     assert "give their options to poolrt serve" in refused.stderr
-    assert server.poll() is None
+    # POOLRT_SOCKET means the same; an empty option means none.
+    variable = {"POOLRT_SOCKET": str(place.socket)}
+    third = json.loads(place.call(*words[:-2], **variable).stdout)
+    assert third["workers"][0]["pid"] == first["workers"][0]["pid"]
+    refused = place.call(*words[:-2], "--workers", "3", **variable)
+    assert refused.returncode == 2
+    assert refused.stderr.startswith(
+        f"poolrt: POOLRT_SOCKET (the setting socket): the server at {place.socket} decides workers"
+    )
+    own = place.call(*words[:-2], "--socket", "", **variable)
+    assert "none.sock" in own.stderr  # a pool of the command needs the Redis that is named, and there is none
+    assert json.loads(place.call("status", "--json", **variable).stdout)["pid"] == server.pid
+    assert place.call("stop", **variable).returncode == 0
+    missing = place.call(*words[:-2], **variable)
+    assert (missing.returncode, missing.stderr.count("\n")) == (1, 1)
+    assert missing.stderr.startswith(
+        f"poolrt: POOLRT_SOCKET (the setting socket): no coordinator listens at {place.socket}"
+    )
+    assert f"start one with poolrt serve --socket {place.socket}" in missing.stderr
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
