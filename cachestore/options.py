@@ -122,13 +122,15 @@ def options_from_environment(
 ) -> StoreOptions:
     """Return options with arguments first, then the environment, then the defaults.
 
+    In the home folder's path, `{uid}` stands for the number of the process's user.
     Reads `POOLRT_REDIS_URL`, `POOLRT_NAMESPACE`, `POOLRT_HOME`, `POOLRT_KEY_FILE`, `POOLRT_PRIMITIVE_CACHE_CAPACITY`,
     `POOLRT_PRIMITIVE_CACHE_BYTES`, `POOLRT_REDIS_SERVER` and `POOLRT_READ_ONLY`. `more` are other fields of
     StoreOptions. Raises ValueError for values that cannot be used, naming the variable.
     """
     environ = os.environ
+    folder = os.fspath(home or environ.get("POOLRT_HOME") or default_home()).replace("{uid}", str(os.getuid()))
     return StoreOptions(
-        home=os.path.abspath(home or environ.get("POOLRT_HOME") or default_home()),
+        home=os.path.abspath(folder),
         url=url or environ.get("POOLRT_REDIS_URL") or None,
         namespace=namespace or environ.get("POOLRT_NAMESPACE") or DEFAULT_NAMESPACE,
         key_file=key_file or environ.get("POOLRT_KEY_FILE") or None,

@@ -61,6 +61,7 @@ class Settings:
     #: Whether to read and verify only: nothing is written to Redis or to files, and what is missing stays in the process.
     read_only: bool = _knob(False, "cache", Flag())
     #: Folder of the key file, the embedded server and the node's files; empty: $XDG_CACHE_HOME/poolrt, ~/.cache/poolrt.
+    #: ``{uid}`` stands for the number of the process's user.
     home: str = _knob("", "cache", _PATH)
     #: File with the secret that entries are signed with; empty: made in the home folder on first use, mode 0600.
     key_file: str = _knob("", "cache", _PATH)
@@ -133,7 +134,8 @@ class Settings:
     ) -> Settings:
         """Return the settings from arguments, environment, configuration file and defaults, in this order.
 
-        An argument that is None counts as not given. ``config`` defaults to ``POOLRT_CONFIG``. Raises SettingsError,
+        An argument that is None counts as not given. An empty variable unsets the file's value: the setting has its
+        default, and an empty ``POOLRT_CONFIG`` names no file. ``config`` defaults to ``POOLRT_CONFIG``. Raises SettingsError,
         naming source and key, for an unknown, ill-typed or out-of-range value, for an unreadable file, and if the user's
         home folder is unknown or its path is not UTF-8.
         """
@@ -146,6 +148,8 @@ class Settings:
             variable = env_name(name)
             if env.get(variable):
                 values[name] = _parse(knob.metadata["kind"], env[variable], variable, "")
+            elif variable in env:
+                values.pop(name, None)
         for name, value in arguments.items():
             if name not in _KNOBS:
                 raise SettingsError("argument", name, f"no such setting; known: {', '.join(sorted(_KNOBS))}")
@@ -170,7 +174,7 @@ class Settings:
     def home_path(self) -> Path:
         """The folder that holds the key file, the embedded server and the node's files (not created here)."""
         if self.home:
-            return Path(self.home).expanduser()
+            return Path(self.home.replace("{uid}", str(os.getuid()))).expanduser()
         return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "poolrt"
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tomllib
@@ -34,6 +35,28 @@ def test_an_argument_wins_over_the_environment_which_wins_over_the_file_which_wi
     assert Settings.load(config, environ={}).capacity == 3
     assert Settings.load(config, environ=env).capacity == 2
     assert Settings.load(config, environ=env, capacity=1).capacity == 1
+
+
+def test_an_empty_variable_unsets_the_file_s_value(tmp_path: Path) -> None:
+    config = _write(tmp_path, "[cache]\nredis_url = 'redis://redis:6379/0'\ncapacity = 3\n[pool]\nfunctions = false\n")
+    empty = {"POOLRT_REDIS_URL": "", "POOLRT_PRIMITIVE_CACHE_CAPACITY": "", "POOLRT_FUNCTIONS": ""}
+    assert Settings.load(config, environ=empty) == Settings.load(environ={})
+    assert Settings.load(config, environ=empty, capacity=1).capacity == 1
+    # A file that is named by a variable is unset as a whole
+    assert Settings.load(environ={"POOLRT_CONFIG": ""}) == Settings.load(environ={})
+
+
+def test_the_home_folder_may_name_the_user_s_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = tmp_path / str(os.getuid())
+    for settings in (
+        Settings.load(environ={"POOLRT_HOME": f"{tmp_path}/{{uid}}"}),
+        Settings.load(home=f"{tmp_path}/{{uid}}"),
+    ):
+        assert settings.home_path == own
+        assert settings.store_arguments()["home"] == str(own)
+    # And so in a program that opens the store without settings
+    monkeypatch.setenv("POOLRT_HOME", f"{tmp_path}/{{uid}}")
+    assert options_from_environment().home == str(own)
 
 
 def test_an_argument_of_none_and_an_empty_variable_count_as_not_given() -> None:
