@@ -50,6 +50,9 @@ def test_the_key_comes_where_the_image_looks_for_it_readable_by_its_user_alone(s
     (secret,) = [mount for mount in mounts if mount["type"] == "secret"]
     settings = Settings.load(ROOT / "configs" / "production.toml", environ={})
     assert settings.key_file == f"/run/secrets/{secret['id']}"
+    # Both stages read them, so that a container finds the kernels under the namespace of their import.
+    said = [rest for name, rest in _instructions("Dockerfile.kernels") if name == "ENV"]
+    assert said == ["POOLRT_CONFIG=/etc/poolrt/production.toml"] * 2
     uid = re.search(r"useradd .*--uid (\d+)", (DOCKER / "Dockerfile").read_text(encoding="utf-8"))
     assert uid is not None
     assert (secret["uid"], secret["mode"], secret["required"]) == (uid[1], "0400", "true")
@@ -61,7 +64,7 @@ def test_what_is_copied_is_the_image_s_home_and_the_bundle_that_the_builder_gets
     copies = [shlex.split(rest) for name, rest in _instructions("Dockerfile.kernels") if name == "COPY"]
     bundle, home = ([word for word in copy if not word.startswith("--")] for copy in copies)
     (environment,) = [rest for name, rest in _instructions("Dockerfile") if name == "ENV"]
-    assert home == [re.findall(r"POOLRT_HOME=(\S+)", environment)[0]] * 2
+    assert home == [re.findall(r"POOLRT_HOME=(\S+)", environment)[0].replace("{uid}", "1000")] * 2
     assert bundle[1] in command
     rules = (DOCKER / "Dockerfile.kernels.dockerignore").read_text(encoding="utf-8").splitlines()
     assert [rule for rule in rules if rule.startswith("!")] == [f"!{bundle[0]}"]
