@@ -230,7 +230,6 @@ class Client:
         if self._process != os.getpid():
             return  # this process is a fork of the owner, which keeps the connection
         self._lose(reason or PoolClosed("the pool is closed"))
-        atexit.unregister(self._printed.stop)
         thread = self._thread
         if thread is not None and thread is not threading.current_thread():
             thread.join(1.0)
@@ -444,14 +443,15 @@ class Client:
                 text = f"no thread for futures can be started: {error}"
                 raise PoolRefused(f"{text}; raise the limits of processes and memory (ulimit -u, ulimit -v)") from error
             self._thread = thread
-            atexit.register(self._printed.stop)
 
     def _resolve_futures(self) -> None:
         """Read while no other thread waits, and resolve futures, which runs the user's code. Runs in a thread."""
+        atexit.register(self._printed.stop)
         while True:
             with self._lock:
                 while not self._resolvable and (self._leading or not self._futures):
                     if self._lost is not None:
+                        atexit.unregister(self._printed.stop)
                         return
                     self._answered.wait(_FOLLOW_POLL_S if self._futures else None)
                 leads = not self._resolvable

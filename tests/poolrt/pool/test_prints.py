@@ -106,6 +106,18 @@ def test_a_function_that_spoils_its_streams_spoils_them_for_no_other(pool: poolr
     assert printed(lambda: list(pool.map(print, "ab"))) in ("a\nb\n", "b\na\n")
 
 
+def test_a_stream_that_a_function_keeps_is_that_of_later_functions(pool: poolrt.Pool) -> None:
+    code = """
+import logging, sys
+logger = logging.getLogger("kept")
+if not logger.handlers:
+    logger.addHandler(logging.StreamHandler(sys.stdout))
+logger.error("x")
+"""
+    for _ in range(4):
+        assert printed(lambda: pool.submit(exec, code).result(BOUND_S)) == "x\n"
+
+
 def test_a_stream_of_the_program_that_fails_costs_its_text_only(
     pool: poolrt.Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
