@@ -177,7 +177,7 @@ class Loop:
         peer = self._peers.get(number)
         if peer is None:
             return
-        if message[0] == Kind.TEXT:
+        if message[0] is Kind.TEXT:
             bounded = peer.bound_text(message)
             if bounded is None:
                 return

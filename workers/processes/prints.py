@@ -14,8 +14,6 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from ..ipc.channel import Channel, ChannelClosed, Message
@@ -24,8 +22,9 @@ from ..ipc.protocol import Kind
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-#: Characters that are held until they can be sent.
+#: Characters that are held until they can be sent. A text counts as so many more, because an object keeps it.
 HELD: Final = 1024 * 1024
+_OBJECT: Final = 64
 #: Characters of one message: fewer than a frame, also if each has four bytes.
 _CHUNK: Final = 15 * 1024
 #: Messages that are sent at once, and those a second after that: a message costs the coordinator some 20 us.
@@ -69,8 +68,11 @@ class Prints:
 
     def send(self, message: Message) -> None:
         """Send a message and wait until the coordinator, which never waits for a worker, has read it."""
-        with self._lock():
+        sending = self._lock()
+        try:
             self._send(message)
+        finally:
+            sending.release()
 
     def begin(self, token: int) -> None:
         """Replace ``sys.stdout`` and ``sys.stderr`` until `end`."""
@@ -91,10 +93,13 @@ class Prints:
             except ValueError:
                 pass  # the function has detached it
             setattr(sys, name, stream)
-        with self._lock():
+        sending = self._lock()
+        try:
             while self._held:
                 self._send(self._next())
+        finally:
             self._token = 0
+            sending.release()
 
     def add(self, stream: int, data: bytes) -> None:
         """Send the text of a stream soon. In a process that the function has forked, write it to the descriptor."""
@@ -106,15 +111,18 @@ class Prints:
         room = 0 if self._full else HELD - self._size
         if room > 0:
             text = data[:room].decode("utf-8", "replace")
-            self._size += len(text)
-            self._held.extend(_Text(stream, text[start : start + _CHUNK]) for start in range(0, len(text), _CHUNK))
+            for start in range(0, len(text), _CHUNK):
+                part = text[start : start + _CHUNK]
+                self._size += len(part) + _OBJECT
+                self._held.append(_Text(stream, part))
         if len(data) > room:
             self._full = True
             last = self._held[-1] if self._held else None
             if last is None or not last.left_out:
                 self._held.append(last := _Text(stream, ""))
             last.left_out += len(data) - max(0, room)
-        self._send_held()
+        if not self._retrying:
+            self._send_held()
 
     def _send_held(self) -> None:
         sending = self._sending
@@ -130,16 +138,13 @@ class Prints:
                 self._retry()
                 return
 
-    @contextmanager
-    def _lock(self) -> Iterator[None]:
-        if not self._sending.acquire(timeout=_SENDING_S):
-            self._sending = threading.Lock()
-            self._sending.acquire()
+    def _lock(self) -> threading.Lock:
+        """Return the lock, acquired; another one if it stays locked."""
         sending = self._sending
-        try:
-            yield
-        finally:
-            sending.release()
+        if not sending.acquire(timeout=_SENDING_S):
+            sending = self._sending = threading.Lock()
+            sending.acquire()
+        return sending
 
     def _may_send(self) -> bool:
         """Return whether a message can be sent at once, without being queued, and take it off the credit."""
@@ -156,14 +161,15 @@ class Prints:
         first = self._held.popleft()
         if first.left_out:
             return [Kind.PRINTED, self._token, first.stream, first.left_out, ""]
-        texts, size = [first.text], len(first.text)
+        texts, size, cost = [first.text], len(first.text), len(first.text) + _OBJECT
         while self._held:
             after = self._held[0]
             if after.left_out or after.stream != first.stream or size + len(after.text) > _CHUNK:
                 break
             texts.append(self._held.popleft().text)
             size += len(after.text)
-        self._size = self._size - size if self._held else 0
+            cost += len(after.text) + _OBJECT
+        self._size = self._size - cost if self._held else 0
         return [Kind.PRINTED, self._token, first.stream, 0, "".join(texts)]
 
     def _send(self, message: Message) -> None:
