@@ -107,15 +107,18 @@ class Containers:
         self.buildah("umount", container)
         self.buildah("commit", "--rm", "--quiet", container, name)
 
-    def build(self, dockerfile: Path, context: Path, tag: str, **arguments: str) -> None:
-        """Build an image; pip gets this machine's configuration as a secret, so no layer has it."""
+    def build(self, dockerfile: Path, context: Path, tag: str, *more: str, **arguments: str) -> None:
+        """Build an image; pip gets this machine's configuration as a secret, so no layer has it.
+
+        ``more`` are further options, ``arguments`` the values of the file's ARGs.
+        """
         configuration = self.folder / "pip.conf"
         lines = (f"{name} = {value}" for name, value in _pip_options().items())
         configuration.write_text("\n".join(["[global]", *lines, ""]), encoding="utf-8")
         given = [word for name, value in arguments.items() for word in ("--build-arg", f"{name}={value}")]
         ignored = ("--ignorefile", str(dockerfile.with_name(f"{dockerfile.name}.dockerignore")))
         self.buildah(
-            "bud", "--isolation", "chroot", "--format", "docker", "--layers=false", *given, *ignored,
+            "bud", "--isolation", "chroot", "--format", "docker", "--layers=false", *given, *ignored, *more,
             "--secret", f"id=pip_conf,src={configuration}", "--file", str(dockerfile), "--tag", tag, str(context),
         )  # fmt: skip
 

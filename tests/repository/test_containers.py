@@ -126,6 +126,48 @@ def test_variables_override_the_image_s_settings_and_empty_ones_unset_them(
         assert "embedded redis" in done.stdout
 
 
+def test_the_image_with_a_compiler_creates_opencl_kernels(containers: Containers) -> None:
+    containers.build(DOCKER / "Dockerfile.opencl", DOCKER, "poolrt-opencl", POOLRT="poolrt")
+    container = containers.create("poolrt-opencl")
+    done = containers.run(container, "poolrt", "doctor")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(r"^ok +opencl:0 ", done.stdout, re.MULTILINE), done.stdout
+    assert containers.configuration("poolrt-opencl")["User"] == "1000:1000"
+    containers.buildah("rm", container)
+
+
+def test_the_image_with_kernels_creates_nothing_with_the_key_of_their_export(
+    containers: Containers, container: str, models: Path
+) -> None:
+    # Given a bundle of a model's kernels, and the key that they are signed with
+    exchange, context = containers.folder / "exchange", containers.folder / "kernels"
+    for folder in (exchange, context):
+        folder.mkdir()
+    key = exchange / "poolrt.key"
+    key.write_text(os.urandom(32).hex())
+    for path, mode in ((exchange, 0o700), (key, 0o600)):
+        path.chmod(mode)
+        os.chown(path, 1000, 1000)
+    how: dict[str, Any] = {
+        "environment": {"POOLRT_CONFIG": "/etc/poolrt/production.toml", "POOLRT_REDIS_URL": ""},
+        "volumes": [f"{models}:/models:ro", f"{key}:/run/secrets/poolrt_key:ro", f"{exchange}:/exchange"],
+    }
+    run = ("poolrt", "run", "/models/model.onnx", "--random-inputs", "0", "--json")
+    assert _created(containers.run(container, *run, **how)) > 0
+    exported = containers.run(container, "poolrt", "cache", "export", "/exchange/kernels.bundle", **how)
+    assert exported.returncode == 0, exported.stderr
+    shutil.move(exchange / "kernels.bundle", context)
+    # When an image is built with it
+    secret = ("--secret", f"id=poolrt_key,src={key}")
+    containers.build(DOCKER / "Dockerfile.kernels", context, "poolrt-with-kernels", *secret)
+    # Then its containers create nothing
+    other = containers.create("poolrt-with-kernels")
+    how["environment"] = {"POOLRT_REDIS_URL": ""}
+    assert _created(containers.run(other, *run, **how)) == 0
+    containers.end_processes()
+    containers.buildah("rm", other)
+
+
 class Composition:
     """What `docker compose up` would start for one user: its variables, mounts and commands, from docker/compose.yaml."""
 

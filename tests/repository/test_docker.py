@@ -239,6 +239,17 @@ def test_the_preparation_makes_a_key_once_and_names_the_user(tmp_path: Path) -> 
     assert "/docker/.env" in (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to another user")
+def test_the_preparation_refuses_the_key_of_another_user(tmp_path: Path) -> None:
+    shutil.copy(DOCKER / "prepare", tmp_path)
+    (tmp_path / "poolrt.key").touch()
+    os.chown(tmp_path / "poolrt.key", 4242, 4242)
+    done = subprocess.run([tmp_path / "prepare"], capture_output=True, text=True, timeout=30, check=False)
+    said = "docker/poolrt.key belongs to another user than 0: run docker/prepare as that user, or remove the file\n"
+    assert (done.returncode, done.stderr) == (1, said)
+    assert not (tmp_path / ".env").exists()
+
+
 def test_the_server_keeps_more_than_the_store_may_fill(compose: dict[str, Any]) -> None:
     words = compose["services"]["redis"]["command"]
     limit = words[words.index("--maxmemory") + 1]

@@ -82,7 +82,7 @@ def test_a_virtual_environment_that_was_not_finished_is_made_anew(tree: Path) ->
     assert "-m venv --clear .venv" in _plan(tree, "test")
 
 
-@pytest.mark.parametrize("place", ["file", "nothing", "link that leads nowhere", "link", "copy"])
+@pytest.mark.parametrize("place", ["file", "link that leads nowhere", "copy"])
 def test_a_checkout_without_links_gets_them(tree: Path, place: str) -> None:
     # Given an archive's substitute for a link
     (tree / ".venv" / ".made").unlink()
@@ -94,10 +94,10 @@ def test_a_checkout_without_links_gets_them(tree: Path, place: str) -> None:
         link = tree / "poolrt" / floor
         if place == "file":
             link.write_text(f"../{floor}")
-        elif place.startswith("link"):
-            link.symlink_to(f"../{floor}" if place == "link" else "nowhere")
         elif place == "copy":
             link.mkdir()
+        else:
+            link.symlink_to("nowhere")
     # When the environment is made
     done = _make(tree, ".venv/.made")
     # Then it is a link; a folder is left alone

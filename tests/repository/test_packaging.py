@@ -129,16 +129,14 @@ def test_a_package_without_its_floors_takes_no_other_folder_for_them(tmp_path: P
 
 
 @pytest.mark.parametrize(
-    "lost",
+    ("kind", "lost"),
     [
-        "workers/kernels/native/softmax.py",
-        "cachestore/redis/lua/evict.lua",
-        "poolrt/py.typed",
-        "workers",
-        "MANIFEST.files",
+        ("sdist", "workers/kernels/native/softmax.py"),
+        ("wheel", "cachestore/redis/lua/evict.lua"),
+        ("wheel", "workers"),
+        ("wheel", "MANIFEST.files"),
     ],
 )
-@pytest.mark.parametrize("kind", ["sdist", "wheel"])
 def test_a_build_without_one_of_its_files_fails_and_names_it(
     unlinked: Path, tmp_path: Path, lost: str, kind: str
 ) -> None:
