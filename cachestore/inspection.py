@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+from .asks import AskedBy
 from .errors import EntryCorrupt, EntryForged
 from .explain import Explainer, Known, kind_of
 from .key import Key
@@ -22,8 +23,9 @@ class EntryInfo:
 
     `kind` is the key's field `primitive`, `kind` or `name`, the first of them that the key has as text; `bytes` the size at
     rest; `age_s` and `last_use_s` are seconds ago; `seconds` is the time of its creation. `creations` is how often it
-    was created since it was last dropped. A bad entry has None for the fields that it does not contain; so has
-    `creations` while Redis, which counts them, is away.
+    was created since it was last dropped. `asked_by` is the name that last needed it on this node, such as a model's; None
+    if none is known, as after a while. A bad entry has None for the fields that it does not contain; so has `creations`
+    while Redis, which counts them, is away.
     """
 
     digest: str
@@ -35,10 +37,12 @@ class EntryInfo:
     creator: str | None
     toolchain: str | None
     creations: int | None
+    asked_by: str | None = None
+    key: Key | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the fields as a dictionary."""
-        return asdict(self)
+        """Return the fields except the key as a dictionary."""
+        return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "key"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +84,8 @@ class Inspection:
             tier.listing() if tier is not None else [Listed(file.digest, file.bytes, file.last_use) for file in files]
         )
         blobs = self._blobs(state, tier, [item.digest for item in listed], {file.digest for file in files})
-        found = [self._info(item, blob, now) for item, blob in zip(listed, blobs, strict=True)]
+        asked = self._node.asked_by()
+        found = [self._info(item, blob, now, asked) for item, blob in zip(listed, blobs, strict=True)]
         found.reverse()
         return found
 
@@ -138,12 +143,13 @@ class Inspection:
         for digest in digests:
             yield self._node.get_blob(state, digest, use=False) if digest in in_files else from_redis.get(digest)
 
-    def _info(self, item: Listed, blob: bytes | None, now: float) -> EntryInfo:
+    def _info(self, item: Listed, blob: bytes | None, now: float, asked: AskedBy) -> EntryInfo:
         entry = self._sound_entry(item.digest, blob)
         meta = entry.meta if entry is not None else None
+        key = Key.from_canonical(entry.key) if entry is not None else None
         return EntryInfo(
             digest=item.digest,
-            kind=kind_of(Key.from_canonical(entry.key).fields) if entry is not None else None,
+            kind=kind_of(key.fields) if key is not None else None,
             bytes=item.bytes,
             age_s=max(0.0, now - meta.created) if meta is not None else None,
             last_use_s=max(0.0, now - item.last_use),
@@ -151,6 +157,8 @@ class Inspection:
             creator=meta.creator if meta is not None else None,
             toolchain=meta.toolchain if meta is not None else None,
             creations=item.creations,
+            asked_by=asked.get(item.digest),
+            key=key,
         )
 
     def _problem(self, digest: str, tier: str, blob: bytes | None) -> Problem | None:

@@ -10,17 +10,14 @@ whole are left out.
 from __future__ import annotations
 
 import binascii
-import os
 import threading
 import time
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from .file_lock import open_locked
+from .bounded_log import BoundedLog
 from .key import Key
 
-#: Size, in bytes, at which the older half of the file is dropped.
-_MAX_BYTES: Final = 512 * 1024
 #: Largest key, in bytes, that is noted.
 _MAX_KEY: Final = 32 * 1024
 #: Longest time, in seconds, between two requests for a key that count as one miss.
@@ -42,7 +39,7 @@ class MissLog:
     """Note misses, and return the latest. Both methods raise OSError when the file cannot be used."""
 
     def __init__(self, path: str) -> None:
-        self._path = path
+        self._log = BoundedLog(path)
         self._lock = threading.Lock()
         self._noted: dict[bytes, float] = {}
 
@@ -58,18 +55,13 @@ class MissLog:
             b"%.6f %b" % (now, binascii.b2a_base64(canonical)) for canonical in fresh if len(canonical) <= _MAX_KEY
         )
         if data:
-            self._append(data)
+            self._log.append(data)
 
     def latest(self, count: int) -> list[Miss]:
         """Return the latest misses, the latest one last, each key once."""
-        try:
-            with open(self._path, "rb") as file:
-                lines = file.read(2 * _MAX_BYTES).splitlines()
-        except FileNotFoundError:
-            return []
         first: dict[bytes, float] = {}
         last: dict[bytes, float] = {}
-        for line in lines:
+        for line in self._log.lines():
             try:
                 stamp, encoded = line.split(b" ")
                 when, canonical = float(stamp), binascii.a2b_base64(encoded, strict_mode=True)
@@ -91,16 +83,3 @@ class MissLog:
                 continue
         found.reverse()
         return found
-
-    def _append(self, data: bytes) -> None:
-        with open_locked(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT) as descriptor:
-            size = os.fstat(descriptor).st_size
-            if size + len(data) > _MAX_BYTES:
-                self._shorten(descriptor, size)
-            os.write(descriptor, data[-_MAX_BYTES:])
-
-    def _shorten(self, descriptor: int, size: int) -> None:
-        """Keep the newer half, from the beginning of a line on."""
-        kept = os.pread(descriptor, _MAX_BYTES // 2, max(0, size - _MAX_BYTES // 2))
-        os.ftruncate(descriptor, 0)
-        os.write(descriptor, kept[kept.find(b"\n") + 1 :])

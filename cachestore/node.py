@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
+from .asks import AskedBy, AskLog
 from .entry import Entry
 from .file_lease import FileLeaseWait
 from .files import FileStatus, FilesTier, Mark
@@ -44,6 +45,7 @@ class Node:
         self._files = FilesTier(options.folder, options.files_bytes)
         self._journal = Journal(os.path.join(options.folder, "journal"))
         self._misses = MissLog(os.path.join(options.folder, "misses"))
+        self._asks = AskLog(os.path.join(options.folder, "asks"))
         #: The state of this process while the file cannot be used.
         self._alone = NodeState()
         #: Entries that are in Redis too, and the times they were put.
@@ -187,6 +189,14 @@ class Node:
     def latest_misses(self, count: int) -> list[Miss]:
         """Return the latest misses of this node, the latest one last."""
         return self._or(lambda: self._misses.latest(count), [])
+
+    def note_asked(self, name: str, keys: Sequence[Key]) -> None:
+        """Note which name needs keys."""
+        self._or(lambda: self._asks.note(name, keys), None)
+
+    def asked_by(self) -> AskedBy:
+        """Return the names that have asked for keys on this node."""
+        return self._or(self._asks.names, AskedBy({}))
 
     def close(self) -> None:
         """Write the waiting entries and close the state file."""

@@ -54,6 +54,7 @@ class _Request:
     deadline: float
     missed: bool = False
     waited: bool = False
+    asked_redis: bool = False
     file_lease: FileLeaseWait | None = None
 
     @property
@@ -119,6 +120,7 @@ class SingleCreator:
             found = self._get(tier, request)
             if found is not None:
                 return found
+            request.asked_redis = True
             answer = tier.leases.acquire(digest, nonce, self._identity, waited_for)
             if isinstance(answer, Off):
                 self._limits.settle(tier)
@@ -289,7 +291,7 @@ class SingleCreator:
     def _miss(self, request: _Request) -> None:
         if not request.missed:
             request.missed = True
-            self._tally.add("misses")
+            self._tally.add_miss(asked_redis=request.asked_redis)
 
 
 @dataclass(frozen=True, slots=True)

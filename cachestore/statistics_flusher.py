@@ -111,6 +111,20 @@ class StatisticsFlusher:
         if self._tally.pending:
             self.flush_to_journal()
 
+    def counts_of_all(self, tier: RedisTier | None) -> tuple[RedisTier | None, dict[str, int]]:
+        """Return the counts of all processes, and the tier unless it has gone away: then those in the node's journal."""
+        counts: dict[str, int] | None = None
+        if tier is not None:
+            try:
+                self.flush_node(tier)
+                counts = tier.counts()
+            except StoreUnavailable:
+                tier = None
+        if counts is None:
+            self.flush_to_journal()
+            counts = self._node.journal_read().counts
+        return tier, merge([Batch(counts, ()), Batch(self.own_counts(), ())]).counts
+
     def own_counts(self) -> dict[str, int]:
         """Return the counts that never leave this process: none."""
         return {}

@@ -1,7 +1,7 @@
 """The store's counters: their names and meanings, and the tally that one process keeps until it can flush it.
 
 hits.memory/files/redis  look-ups answered by that tier
-misses                   look-ups that no tier could answer
+misses                   look-ups that no tier could answer; of those, misses.redis asked Redis (it may be away)
 creations                results created, with Redis or without
 waits                    callers that got the result of another creator that was already at work
 takeovers                leases taken from a creator that died, hung or stopped renewing
@@ -30,6 +30,7 @@ COUNTERS: Final = (
     "hits.files",
     "hits.redis",
     "misses",
+    "misses.redis",
     "creations",
     "waits",
     "takeovers",
@@ -53,8 +54,27 @@ class Hits(TypedDict):
     redis: int
 
 
+class TierCounts(TypedDict):
+    """Look-ups that one tier could answer, and those that it was asked for and could not."""
+
+    hits: int
+    misses: int
+
+
+class Tiers(TypedDict):
+    """Counts by tier: the memories of all processes, files, and Redis."""
+
+    process: TierCounts
+    files: TierCounts
+    redis: TierCounts
+
+
 class Stats(TypedDict):
-    """The result of `CacheStore.stats()`; a `capacity_bytes` of 0 means no limit in bytes."""
+    """The result of `CacheStore.stats()`; a `capacity_bytes` of 0 means no limit in bytes.
+
+    Each look-up is one hit, in the tier that answered, or one of `misses`, however many tiers and processes took part. A
+    tier is asked if no nearer one has answered: so `tiers.process.misses` are all other hits, and `misses`.
+    """
 
     entries: int
     bytes: int
@@ -62,6 +82,7 @@ class Stats(TypedDict):
     capacity_bytes: int
     hits: Hits
     misses: int
+    tiers: Tiers
     creations: int
     waits: int
     takeovers: int
@@ -110,9 +131,18 @@ class Tally:
 
     def add(self, name: str, count: int = 1) -> None:
         """Count `name`, one of `COUNTERS`."""
+        if not count:
+            return
         with self._lock:
             self._counts[name] = self._counts.get(name, 0) + count
             self._pending += 1
+
+    def add_miss(self, *, asked_redis: bool, count: bool = True) -> None:
+        """Count a look-up that no tier could answer, unless another process counts it."""
+        if count:
+            self.add("misses")
+            if asked_redis:
+                self.add("misses.redis")
 
     def use(self, digest: str, tier: str, saved_s: float = 0.0) -> None:
         """Count a hit of `tier` and remember the entry as the most recently used."""
@@ -188,5 +218,11 @@ def as_stats(counts: dict[str, int], entries: int, bytes_: int, capacity: int, c
     count = {name: counts.get(name, 0) for name in COUNTERS}
     sizes = {"entries": entries, "bytes": bytes_, "capacity": capacity, "capacity_bytes": capacity_bytes}
     hits = {tier: count.pop(f"hits.{tier}") for tier in TIERS}
+    beyond_files = hits["redis"] + count["misses"]
+    tiers = {
+        "process": {"hits": hits["memory"], "misses": hits["files"] + beyond_files},
+        "files": {"hits": hits["files"], "misses": beyond_files},
+        "redis": {"hits": hits["redis"], "misses": count.pop("misses.redis")},
+    }
     seconds_saved = count.pop("saved_us") / 1e6
-    return cast(Stats, {**sizes, "hits": hits, **count, "seconds_saved": seconds_saved})
+    return cast(Stats, {**sizes, "hits": hits, "tiers": tiers, **count, "seconds_saved": seconds_saved})

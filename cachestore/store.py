@@ -25,7 +25,7 @@ from .node_state import NodeState
 from .options import StoreOptions, options_from_environment
 from .outcome import Found, Outcome
 from .single_flight import Abandoned
-from .stats import Batch, Stats, as_stats, merge
+from .stats import Stats, as_stats
 
 if TYPE_CHECKING:
     from .explain import Explanation
@@ -81,11 +81,14 @@ class CacheStore:
         payload = self._memory.hit(key)
         return payload if payload is not None else self._get_elsewhere(key)
 
-    def get_many(self, keys: Sequence[Key]) -> list[Found | None]:
-        """Return the payloads of several keys in order, asking Redis once for all that are not on this node."""
+    def get_many(self, keys: Sequence[Key], *, creates: bool = False) -> list[Found | None]:
+        """Return the payloads of several keys in order, asking Redis once for all that are not on this node.
+
+        With `creates`, `fetch_or_create` follows for each key that is missing, in any process: the miss is counted there.
+        """
         components, state = self._enter()
         if components.node.capacity(state) == 0:
-            components.tally.add("misses", len(keys))
+            components.tally.add("misses", 0 if creates else len(keys))
             components.flusher.flush_to_journal()
             return [None] * len(keys)
         found: list[Found | None] = []
@@ -98,7 +101,7 @@ class CacheStore:
         if not rest:
             self._flush_hits(components, found)
             return found
-        there = iter(self._find_there(components, state, rest))
+        there = iter(self._find_there(components, state, rest, creates))
         return [item if item is not None else next(there) for item in found]
 
     def get_or_create(self, key: Key, create: Callable[[], bytes], timeout: float | None = None) -> bytes:
@@ -222,18 +225,7 @@ class CacheStore:
         """
         components, _ = self._enter()
         state = self._settle(components)
-        tier = components.limits.tier()
-        counts: dict[str, int] | None = None
-        if tier is not None:
-            try:
-                components.flusher.flush_node(tier)
-                counts = tier.counts()
-            except StoreUnavailable:
-                tier = None
-        if counts is None:
-            components.flusher.flush_to_journal()
-            counts = components.node.journal_read().counts
-        counts = merge([Batch(counts, ()), Batch(components.flusher.own_counts(), ())]).counts
+        tier, counts = components.flusher.counts_of_all(components.limits.tier())
         entries, total = self._sizes(components, tier)
         return as_stats(counts, entries, total, components.node.capacity(state), components.node.capacity_bytes(state))
 
@@ -254,6 +246,10 @@ class CacheStore:
         missed = {miss.key: miss.time for miss in self.misses()}
         explainer = self._look_at_entries(lambda inspection, tier: inspection.explainer(tier))
         return [explainer.explain(key, missed.get(key)) for key in keys]
+
+    def note_asked(self, name: str, keys: Sequence[Key]) -> None:
+        """Note the name of what needs these keys, such as a model, on this node: see `EntryInfo.asked_by`."""
+        self._enter()[0].node.note_asked(name, keys)
 
     def misses(self, count: int = sys.maxsize) -> list[Miss]:
         """Return the keys that this node has last missed, at most `count`, the latest one last."""
@@ -389,7 +385,9 @@ class CacheStore:
         if any(item is not None and item.source == "files" for item in found):
             components.flusher.flush_look_ups(None)
 
-    def _find_there(self, components: Components, state: NodeState, keys: Sequence[Key]) -> list[Found | None]:
+    def _find_there(
+        self, components: Components, state: NodeState, keys: Sequence[Key], creates: bool = False
+    ) -> list[Found | None]:
         tier = components.limits.tier()
         found: list[Found | None] = []
         if tier is not None:
@@ -399,7 +397,7 @@ class CacheStore:
                 for key, blob in zip(keys, blobs, strict=True):
                     entry = components.verification.verify(key, blob, tier.remove)
                     if entry is None or blob is None:
-                        components.tally.add("misses")
+                        components.tally.add_miss(asked_redis=True, count=not creates)
                         found.append(None)
                         continue
                     components.node.put_later(state, key.digest, blob)
@@ -411,7 +409,7 @@ class CacheStore:
                 tier = None
         if tier is None:
             components.tally.add("degraded")
-            components.tally.add("misses", len(keys) - len(found))
+            components.tally.add("misses", 0 if creates else len(keys) - len(found))
             found += [None] * (len(keys) - len(found))
         components.flusher.flush_look_ups(tier)
         if None in found:

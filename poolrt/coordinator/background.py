@@ -228,6 +228,7 @@ class BackgroundThread:
             lowered = self._lower_anew(task, data)
             self._lowered.put(digest.digest(), lowered)
         self._keys[task.load] = lowered.keys
+        self._opened().note_asked(task.name, lowered.keys)
         return lowered.graph
 
     def _lower_anew(self, task: Lower, data: bytes | Payload) -> Lowered:
@@ -241,7 +242,7 @@ class BackgroundThread:
 
     def _look_up(self, task: LookUp) -> dict[int, tuple[bytes, str]]:
         keys = self._keys.get(task.load, ())
-        found = self._opened().get_many([keys[i] for i in task.primitives])
+        found = self._opened().get_many([keys[i] for i in task.primitives], creates=True)
         if None in found:
             self._opened().keeps_nothing()  # prints the warning once; the creators, which find the same, do not
         return {i: (hit.value, hit.source) for i, hit in zip(task.primitives, found, strict=True) if hit is not None}

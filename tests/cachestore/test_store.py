@@ -148,6 +148,25 @@ def test_hits_of_every_tier_are_counted_once(store: CacheStore, open_store: Open
     assert stats["misses"] == 2
 
 
+def test_a_look_up_for_creators_counts_each_key_once_in_the_tiers_that_were_asked(
+    store: CacheStore, open_store: OpenStore, backend: str
+) -> None:
+    assert store.get_many(KEYS[:2], creates=True) == [None, None]
+    with open_store() as creator:
+        for key in KEYS[:2]:
+            creator.get_or_create(key, Creator())
+    with open_store() as other:
+        assert None not in other.get_many(KEYS[:2], creates=True)
+        other.get(KEYS[0])
+    stats = store.stats()
+    assert (stats["misses"], stats["creations"], stats["waits"]) == (2, 2, 0)
+    assert stats["tiers"] == {
+        "process": {"hits": 1, "misses": 4},
+        "files": {"hits": 2, "misses": 2},
+        "redis": {"hits": 0, "misses": 0 if backend == "away" else 2},
+    }
+
+
 def test_what_is_being_created_during_a_clear_is_not_kept(store: CacheStore, open_store: OpenStore) -> None:
     def create() -> bytes:
         open_store().clear()

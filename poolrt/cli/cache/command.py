@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from poolrt.cli.cache import bundles
+from poolrt.cli.cache.described import described, dtypes_text, name_text, shapes_text
 from poolrt.cli.cache.explain import LAST, explain
 from poolrt.cli.cache.values import age_text, find_digest, readable, stored_key
 from poolrt.cli.command_line import add_common
@@ -102,7 +103,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     listing = action(
         "list",
-        "list the entries, most recently used first",
+        "list the entries, most recently used first: operation, shapes, data types, implementation, model that last asked",
         "  poolrt cache list --limit 20\n  poolrt cache list --json | jq '.entries[].digest'",
         _with_store(_list),
         can_only_read=True,
@@ -211,13 +212,16 @@ def _store(settings: Settings) -> CacheStore:
 def _stats(options: argparse.Namespace, store: CacheStore, report: Report) -> int:
     stats = store.stats()
     limit = bytes_text(stats["capacity_bytes"]) if stats["capacity_bytes"] else "no limit"
-    hits, settings = stats["hits"], store.options
+    hits, tiers, settings = stats["hits"], stats["tiers"], store.options
     rows = [
         ["store", f"namespace {settings.namespace}, shared by all processes and nodes"],
         ["entries", f"{stats['entries']} of {stats['capacity']}"],
         ["bytes", f"{bytes_text(stats['bytes'])} ({limit})"],
         ["hits", f"{hits['files']} in files, {hits['redis']} in Redis"],
-        ["misses", str(stats["misses"])],
+        [
+            "misses",
+            f"{stats['misses']} in no tier; {tiers['files']['misses']} in files, {tiers['redis']['misses']} in Redis",
+        ],
         ["creations", f"{stats['creations']}, {stats['creation_errors']} failed"],
         ["waits", f"{stats['waits']} for another creator, {stats['takeovers']} creations taken over from a dead one"],
         ["repeated", f"{stats['duplicates']} results that existed already, {stats['late']} published without a lease"],
@@ -234,6 +238,7 @@ def _stats(options: argparse.Namespace, store: CacheStore, report: Report) -> in
         ["process", "each has a memory of its own"],
         ["primitives", f"at most {settings.capacity}, {bytes_text(settings.memory_limit)}, as configured here"],
         ["hits", f"{hits['memory']} in the memory of all processes"],
+        ["misses", f"{tiers['process']['misses']} there"],
     ]
     report.say_table(rows)
     report.result({**stats, "process": process, "store": shared})
@@ -243,15 +248,18 @@ def _stats(options: argparse.Namespace, store: CacheStore, report: Report) -> in
 def _list(options: argparse.Namespace, store: CacheStore, report: Report) -> int:
     entries = store.entries()
     shown = entries[: options.limit]
-    rows = [["digest", "kind", "size", "last used", "created in", "times", "created by"]]
-    for entry in shown:
+    facts = [described(entry) for entry in shown]
+    heads = ["digest", "operation", "shapes", "types", "implementation", "size", "last used", "created in", "times"]
+    rows = [[*heads, "asked by"]]
+    for entry, fact in zip(shown, facts, strict=True):
         made_in = seconds_text(entry.seconds) if entry.seconds is not None else "?"
         last_use = f"{age_text(entry.last_use_s)} ago"
         size, times = bytes_text(entry.bytes), "?" if entry.creations is None else str(entry.creations)
-        rows.append([entry.digest[:16], entry.kind or "?", size, last_use, made_in, times, entry.creator or "?"])
-    report.say_table(rows, right=frozenset({2, 3, 4, 5}))
+        what = [name_text(entry.kind or "?"), shapes_text(fact), dtypes_text(fact), fact["implementation"] or "?"]
+        rows.append([entry.digest[:16], *what, size, last_use, made_in, times, name_text(entry.asked_by)])
+    report.say_table(rows, right=frozenset({5, 6, 7, 8}))
     report.say(f"{len(shown)} of {len(entries)} entries")
-    report.result({"count": len(entries), "entries": [entry.as_dict() for entry in shown]})
+    report.result({"count": len(entries), "entries": facts})
     return 0
 
 
@@ -260,10 +268,11 @@ def _show(options: argparse.Namespace, store: CacheStore, report: Report) -> int
     entry = entries[find_digest(entries, options.key, "entry")]
     key = stored_key(store, entry.digest)
     fields = {name: readable(value) for name, value in key.fields.items()}
-    report.say_table([[name, str(value)] for name, value in entry.as_dict().items()])
+    facts = described(entry)
+    report.say_table([[name, name_text(str(value))] for name, value in facts.items()])
     report.say("\nkey")
     report.say_table([[name, str(value)] for name, value in fields.items()], indent="  ")
-    report.result({**entry.as_dict(), "key": fields})
+    report.result({**facts, "key": fields})
     return 0
 
 

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import poolrt
+from poolrt.cachestore import CacheStore
 from poolrt.errors import ArenaFull, CreatorLost, GraphRefused
 from poolrt.workers.desc.codec import encode
 from poolrt.workers.engines.target import cpu_target
@@ -55,14 +56,23 @@ def test_the_first_load_creates_the_next_pool_finds_files_and_the_second_load_as
     creating: poolrt.Pool, fresh: dict[str, Any]
 ) -> None:
     shape = (3, 5)
-    report = creating.load(relu_graph(shape)).report
+    before = creating.stats()["cache"]
+    report = creating.load(relu_graph(shape, name="first")).report
     assert report["primitives"] == {"total": 1, "created": 1, "waited": 0, "memory": 0, "files": 0, "redis": 0}
     assert report["load_s"] > 0
+    # One creation is one miss, although the coordinator and a creator have looked for it.
+    cache = creating.stats()["cache"]
+    assert [cache[name] - before[name] for name in ("misses", "creations", "waits")] == [1, 1, 0]
+    with CacheStore.connect(fresh["redis_url"], home=fresh["home"]) as store:
+        assert "first" in {entry.asked_by for entry in store.entries()}
     again = creating.load(relu_graph(shape, name="again")).report
     assert again["primitives"] == {"total": 1, "created": 0, "waited": 0, "memory": 1, "files": 0, "redis": 0}
     with poolrt.Pool(workers=1, threads=1, **fresh) as pool:
         report = pool.load(relu_graph(shape)).report
         assert report["primitives"] == {"total": 1, "created": 0, "waited": 0, "memory": 0, "files": 1, "redis": 0}
+        files, redis = (pool.stats()["cache"]["tiers"][tier] for tier in ("files", "redis"))
+        assert {name: files[name] - before["tiers"]["files"][name] for name in files} == {"hits": 1, "misses": 1}
+        assert redis == {"hits": 0, "misses": 0}  # there is none to ask
 
 
 def test_several_loads_at_once_create_each_primitive_once(creating: poolrt.Pool, fresh: dict[str, Any]) -> None:

@@ -9,10 +9,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+import poolrt
 from poolrt.cachestore import CacheStore, Key
 from poolrt.cli import main
+from poolrt.graph.lower import lower
+from poolrt.graph.wire_parser import parse
+from poolrt.workers.engines.target import cpu_target
 
 ACTIONS = ("stats", "list", "show", "explain", "capacity", "clear", "verify", "export", "import", "down")
 
@@ -57,7 +62,7 @@ def test_stats_count_what_other_stores_did(keys: list[Key], capsys: pytest.Captu
     assert set(answer) == {
         *("entries", "bytes", "capacity", "capacity_bytes", "hits", "misses", "creations", "waits", "takeovers"),
         *("late", "duplicates", "creation_errors", "evictions", "corrupt", "forged", "malformed", "degraded"),
-        *("seconds_saved", "process", "store"),
+        *("seconds_saved", "process", "store", "tiers"),
     }
 
 
@@ -96,9 +101,39 @@ def test_list_has_the_most_recently_used_first(keys: list[Key], capsys: pytest.C
 def test_list_is_a_table_for_people(keys: list[Key], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["cache", "list"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].split()[:3] == ["digest", "kind", "size"]
+    assert lines[0].split()[:6] == ["digest", "operation", "shapes", "types", "implementation", "size"]
     assert lines[1].startswith(keys[2].digest[:16])
     assert lines[-1] == "3 of 3 entries"
+
+
+def test_list_shows_what_a_primitive_computes_and_the_model_that_last_asked(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    graph = poolrt.Graph("g")
+    x = graph.input("x", (2, 3), "float32")
+    graph.output("y", graph.matmul(x, np.ones((3, 4), np.float32)))
+    lowered = lower(parse(graph.to_wire()[0]), {"cpu": cpu_target()})
+    (key,) = (key for key in lowered.keys if key.fields["primitive"] in ("matmul", "inner_product"))
+    with CacheStore.connect() as store:
+        store.get_or_create(key, lambda: b"entry")
+        store.note_asked("first", [key])
+        store.note_asked("second \x1b[31m\n", [key])
+        assert store.stats()["creations"] == 1  # and Redis has it
+    (entry,) = _json(capsys, "list")["entries"]
+    assert entry["operation"] == entry["kind"] == key.fields["primitive"]
+    assert entry["implementation"] == key.fields["implementation"]
+    assert (entry["shapes"]["src"], entry["shapes"]["dst"]) == ([2, 3], [2, 4])
+    assert set(entry["dtypes"].values()) == {"f32"}
+    assert entry["asked_by"] == "second \x1b[31m\n"
+    assert main(["cache", "list"]) == 0
+    head, line, _ = capsys.readouterr().out.splitlines()
+    # Control characters of a name do not reach the terminal.
+    assert line.endswith("  second ?[31m?")
+    assert head.endswith("asked by")
+    assert "2x3" in line
+    assert "-> 2x4" in line
+    assert " f32 " in line
+    assert key.fields["implementation"] in line
 
 
 def test_show_prints_every_field_of_the_key(keys: list[Key], capsys: pytest.CaptureFixture[str]) -> None:
