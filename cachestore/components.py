@@ -127,7 +127,8 @@ class Components:
                         self._signing = load_key(path, make and not options.read_only)
                     except KeyFileNotMade as error:
                         if options.key_file is not None:
-                            raise
+                            remedy = "name a file that can be read, or made, with POOLRT_KEY_FILE"
+                            raise KeyFileNotMade(path, f"{error.reason}; {remedy}") from error
                         self._keeps_nothing = True
                         self._signing = process_key()
                         text = (

@@ -129,7 +129,7 @@ def load_key(path: str, make: bool) -> SigningKey:
 
 def _check_file(path: str, status: os.stat_result) -> None:
     if not stat.S_ISREG(status.st_mode):
-        raise KeyFileRefused(path, "it is not a regular file")
+        raise KeyFileRefused(path, "it is not a regular file; name another one with POOLRT_KEY_FILE")
     if status.st_uid not in (os.geteuid(), 0):
         raise KeyFileRefused(path, f"it belongs to user {status.st_uid}, not to user {os.geteuid()} or root")
     if status.st_mode & 0o077:

@@ -49,11 +49,13 @@ def _run_program() -> NoReturn:
 def _run_command(interrupts: Interrupts) -> int:
     import faulthandler
     import os
+    import warnings
 
-    from .streams import open_missing_streams, say
+    from .streams import open_missing_streams, say, say_warning
 
     has_output = open_missing_streams()
     faulthandler.enable(2)
+    warnings.showwarning = say_warning
     if not has_output:
         say("poolrt: standard output is closed: redirect it to a file, or to /dev/null")
         return 1

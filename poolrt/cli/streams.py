@@ -42,6 +42,11 @@ def say(text: str, end: str = "\n") -> None:
         pass
 
 
+def say_warning(message: Warning | str, *_: object, **__: object) -> None:
+    """Print a warning as one line, without the place in the code. The arguments are those of `warnings.showwarning`."""
+    say(f"poolrt: warning: {message}")
+
+
 def flush_output(status: int) -> int:
     """Write what standard output still holds; return ``status``, or 1 if that cannot be written and it was 0."""
     try:

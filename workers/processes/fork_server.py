@@ -23,6 +23,7 @@ import time
 from importlib import import_module
 from typing import Any, Final
 
+from poolrt.cachestore.errors import StoreError
 from poolrt.cachestore.portable_error import describe_exception
 
 from ..ipc.channel import Channel, ChannelClosed, Message, pair
@@ -64,7 +65,7 @@ def start_fork_server(*private: socket.socket) -> tuple[int, socket.socket]:
         serve(theirs)
         code = 0
     finally:
-        _exit_process(code)
+        _exit_process(code, "fork server")
     raise AssertionError  # not reached: _exit_process ends the process
 
 
@@ -165,13 +166,19 @@ def _run_role(role: str, descriptors: list[int], options: Options, parent: int, 
         import_module(_ROLES[role], __package__).main(sock, descriptors[1:], options)
         code = 0
     finally:
-        _exit_process(code)
+        _exit_process(code, role)
 
 
-def _exit_process(code: int) -> None:
-    """Exit without waiting for threads that are still running."""
+def _exit_process(code: int, role: str) -> None:
+    """Exit without waiting for threads that are still running.
+
+    What the system or the store refuses is one line, as all lines of a pool are. Anything else is a bug, with its stack.
+    """
     kind, error, trace = sys.exc_info()
-    if kind is not None and error is not None:
+    if isinstance(error, OSError | MemoryError | StoreError):
+        text = " ".join(f"{error}".split())
+        print(f"poolrt: {role} {os.getpid()} cannot go on: {type(error).__name__}: {text}", file=sys.stderr)
+    elif kind is not None and error is not None:
         sys.excepthook(kind, error, trace)
     atexit._run_exitfuncs()
     sys.stderr.flush()
