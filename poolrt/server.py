@@ -44,7 +44,8 @@ def connect_socket(path: str | os.PathLike[str]) -> socket.socket:
     except (OSError, ValueError) as error:
         sock.close()
         reason = getattr(error, "strerror", None) or error
-        raise CoordinatorLost(f"no coordinator listens at {place}: {reason}") from error
+        remedy = f"start one with poolrt serve --socket {place}"
+        raise CoordinatorLost(f"no coordinator listens at {place}: {reason}; {remedy}") from error
     except CoordinatorLost:
         sock.close()
         raise

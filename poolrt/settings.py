@@ -8,7 +8,7 @@ Nothing heavy is imported: every warm start imports this module.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final
@@ -152,7 +152,7 @@ class Settings:
                 values.pop(name, None)
         for name, value in arguments.items():
             if name not in _KNOBS:
-                raise SettingsError("argument", name, f"no such setting; known: {', '.join(sorted(_KNOBS))}")
+                raise SettingsError("argument", name, _unknown("setting", name, sorted(_KNOBS)))
             if value is not None:
                 plain = os.fspath(value) if isinstance(value, os.PathLike) else value
                 values[name] = _parse(_KNOBS[name].metadata["kind"], plain, "argument", name)
@@ -229,6 +229,13 @@ def unknown_variables(environ: Mapping[str, str] | None = None) -> list[str]:
     )
 
 
+def _unknown(kind: str, name: str, known: Sequence[str]) -> str:
+    """Return the reason why a name is refused: the names that exist, and the nearest of them."""
+    from .spelling import hint
+
+    return f"no such {kind}; known: {', '.join(known)}{hint(name, known)}"
+
+
 def _parse(kind: Kind, value: object, source: str, key: str) -> Any:
     try:
         return kind.parse(value)
@@ -252,13 +259,13 @@ def _from_file(path: Path) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for table, entries in tables.items():
         if table not in sections:
-            raise SettingsError(str(path), f"[{table}]", f"no such table; known: {', '.join(sections)}")
+            raise SettingsError(str(path), f"[{table}]", _unknown("table", table, sections))
         if not isinstance(entries, dict):
             raise SettingsError(str(path), table, f"expected a table [{table}], got {entries!r}")
         known = [name for name in _KNOBS if section(name) == table]
         for key, value in entries.items():
             if key not in known:
-                raise SettingsError(str(path), f"[{table}] {key}", f"no such setting; known: {', '.join(known)}")
+                raise SettingsError(str(path), f"[{table}] {key}", _unknown("setting", key, known))
             kind: Kind = _KNOBS[key].metadata["kind"]
             if isinstance(value, str) and not isinstance(kind, Text | Choice | Size):
                 raise SettingsError(str(path), f"[{table}] {key}", f"expected {kind.expected}, got {value!r}")

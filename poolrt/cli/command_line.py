@@ -16,12 +16,14 @@ from typing import Any, Final, NoReturn, cast
 from poolrt.settings import Settings, SettingsError
 from poolrt.version import VERSION
 
+from .options import describe_choice, describe_rest, require_options
 from .report import JobFailed, OutputFailed, Report, UsageError
 from .streams import discard_output, say
 
 #: Command -> (module of this package, one line for the list). Each module offers `configure(parser)` and `execute`.
 COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "run": ("run.command", "run an ONNX model on a pool of workers"),
+    "check": ("check", "show whether and how an ONNX model will run, and all operators that are missing"),
     "serve": ("serve", "keep a pool running that many programs share"),
     "status": ("status", "show the workers, queue, memory and cache of a running pool"),
     "stop": ("stop", "stop a running pool"),
@@ -65,7 +67,11 @@ def run(words: Sequence[str], interrupted: Callable[[], bool] = lambda: False) -
 
 
 def _run_command(words: Sequence[str], report: Report) -> int:
-    options = make_parser(words).parse_args(words)
+    parser = make_parser(words)
+    require_options(parser, words)
+    options, rest = parser.parse_known_args(words)
+    if rest:
+        raise UsageError(describe_rest(parser, words, rest))
     settings = Settings.load(options.config, **{name: getattr(options, name) for name in options.overrides})
     return cast("Execute", options.execute)(options, settings, report)
 
@@ -92,6 +98,12 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message} (see {self.prog} --help)")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Raise UsageError for a word that is no command; argparse would name none that is near."""
+        if isinstance(action, argparse._SubParsersAction) and value not in action.choices:
+            raise UsageError(describe_choice(action, value, self.prog))
+        super()._check_value(action, value)
 
     def _print_message(self, message: str, file: Any = None) -> None:
         """Print the help or the version; argparse would ignore that they cannot be written."""

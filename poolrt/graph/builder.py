@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from numpy.typing import ArrayLike, DTypeLike
 
+from poolrt.spelling import describe_type
 from poolrt.workers.desc import MemoryDesc, type_name
+from poolrt.workers.desc.typed import shorten
 
 from ..html_table import shape_of, table
 from . import passes
@@ -46,11 +48,24 @@ class Graph(Windows, Products, Pointwise, Normalizations, Recurrent, Movement):
 
         ``implementation`` holds for every operation that is not given its own: see `NodeOptions`.
         """
+        if not isinstance(name, str):
+            raise GraphError(f"name: expect text, got {shorten(name)}; write Graph(name, engine)")
         self.name = name
         self.engine = engine
         self._state = GraphState(implementation)
         self._inputs: dict[str, int] = {}
         self._outputs: dict[str, int] = {}
+
+    if not TYPE_CHECKING:  # type checkers refuse unknown names themselves
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Raise AttributeError that says what an operation is called here."""
+            text = f"{type(self).__name__!r} object has no attribute {name!r}"
+            if not name.startswith("_"):
+                from .foreign_names import describe_operation
+
+                text = describe_operation(name, [each for each in dir(type(self)) if not each.startswith("_")])
+            raise AttributeError(text, name=name)
 
     def __repr__(self) -> str:
         counts = f"{len(self._inputs)} inputs, {len(self._state.nodes)} nodes, {len(self._outputs)} outputs"
@@ -97,16 +112,23 @@ class Graph(Windows, Products, Pointwise, Normalizations, Recurrent, Movement):
         """The data type of each input by name: NumPy's name of it, or ``bfloat16``."""
         return {name: type_name(self._state.descs[value].dtype) for name, value in self._inputs.items()}
 
+    @property
+    def output_types(self) -> dict[str, str]:
+        """The data type of each output by name: NumPy's name of it, or ``bfloat16``."""
+        return {name: type_name(self._state.descs[value].dtype) for name, value in self._outputs.items()}
+
     def input(self, name: str, shape: Sequence[int], dtype: DTypeLike | str = "float32") -> Value:
         """Add an input that every run gives by this name, of a fixed shape and data type.
 
         Types are float64, float32, float16, bfloat16 (given to runs as the uint16 of its bits), int64, int32, int8,
         uint8 and bool.
         """
+        if not isinstance(name, str):
+            raise GraphError(f"input: name: expect text, got {shorten(name)}; write input(name, shape, dtype)")
         if name in self._inputs:
             raise GraphError(f"input {name!r}: there is an input of this name already")
         try:
-            desc = MemoryDesc(tuple(shape), "f32")
+            desc = MemoryDesc(_fixed_sizes(shape), "f32")
             if min(desc.dims, default=1) < 1:
                 raise ValueError(f"expect sizes of at least 1, got {desc.dims}")
         except (TypeError, ValueError) as error:
@@ -128,10 +150,12 @@ class Graph(Windows, Products, Pointwise, Normalizations, Recurrent, Movement):
 
     def output(self, name: str, value: Value) -> None:
         """Name a value as a result of every run."""
+        if not isinstance(name, str):
+            raise GraphError(f"output: name: expect text, got {shorten(name)}; write output(name, value)")
         if name in self._outputs:
             raise GraphError(f"output {name!r}: there is an output of this name already")
         if getattr(value, "owner", None) is not self._state:
-            raise GraphError(f"output {name!r}: value: expect a value of this graph")
+            raise GraphError(f"output {name!r}: value: expect a value of this graph, got {_describe_value(value)}")
         self._outputs[name] = value.id
 
     def to_ir(self) -> GraphIR:
@@ -144,3 +168,21 @@ class Graph(Windows, Products, Pointwise, Normalizations, Recurrent, Movement):
         """Return the graph as plain data for a message, and its constants in the order of the wire's ``constants``."""
         ir = self.to_ir()
         return to_wire(passes.optimize(ir) if optimize else ir)
+
+
+def _fixed_sizes(shape: object) -> tuple[int, ...]:
+    """Return a shape as a tuple. Raises ValueError that says what is possible if a size is left open."""
+    if isinstance(shape, str) or not isinstance(shape, Iterable):
+        raise ValueError(f"expect a sequence of sizes, such as (64, 784), got {shorten(shape)}")
+    sizes: tuple[Any, ...] = tuple(shape)
+    for place, size in enumerate(sizes):
+        if size is None or isinstance(size, str) or size == -1:
+            raise ValueError(
+                f"dimension {place} of {shorten(sizes)} is open, and a graph has fixed sizes: build a graph for each size, or "
+                "pad inputs to the largest; an Executor, without a pool, runs one graph on inputs of any size"
+            )
+    return sizes
+
+
+def _describe_value(value: object) -> str:
+    return "a value of another graph" if isinstance(value, Value) else f"{describe_type(value)}"

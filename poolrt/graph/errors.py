@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 #: Most characters of a message about a file: names in a file may have any length.
@@ -26,21 +27,54 @@ class ModelError(GraphError):
         return _one_line(super().__str__())
 
 
-class UnsupportedNode(ModelError):
-    """A model uses an operator, or an option of one, that poolrt does not support. Raised by `poolrt.load_onnx`.
+@dataclass(frozen=True, slots=True)
+class UnsupportedUse:
+    """Nodes of a model that poolrt does not support for one reason: their operator, their number, the first one's name.
 
-    ``node`` is the node's name, ``operator`` its type, ``opset`` the version of its operator set.
+    ``missing`` says whether poolrt has no such operator at all.
     """
 
-    def __init__(self, node: str, operator: str, opset: int, reason: str) -> None:
-        super().__init__(node, operator, opset, reason)
+    operator: str
+    reason: str
+    node: str
+    count: int = 1
+    missing: bool = False
+
+
+class UnsupportedNode(ModelError):
+    """A model uses operators, or options of them, that poolrt does not support. Raised by `poolrt.load_onnx`.
+
+    ``node`` is the first such node's name, ``operator`` its type, ``opset`` the version of its operator set, ``reason`` the
+    reason. ``uses`` holds all that is unsupported, as far as it can be known: a node is left out if its operator exists and it
+    reads the result of an unsupported one.
+    """
+
+    def __init__(
+        self, node: str, operator: str, opset: int, reason: str, uses: tuple[UnsupportedUse, ...] = ()
+    ) -> None:
+        super().__init__(node, operator, opset, reason, uses)
         self.node = node
         self.operator = operator
         self.opset = opset
         self.reason = reason
+        self.uses = uses
 
     def __str__(self) -> str:
-        return _one_line(f"node {self.node!r} ({self.operator}, opset {self.opset}): {self.reason}")
+        parts = [f"node {self.node!r} ({self.operator}, opset {self.opset}): {self.reason}"]
+        missing = [use for use in self.uses if use.missing]
+        if len(missing) > 1:
+            parts.append(f"{len(missing)} operators are missing: {', '.join(map(_count, missing))}")
+        parts += [f"{_count(use)}: {use.reason}" for use in self.uses if not (use.missing or self._is_first(use))]
+        if missing:
+            parts.append("docs/onnx.md lists the operators that exist, and so does poolrt check --operators")
+        return _one_line("; ".join(parts))
+
+    def _is_first(self, use: UnsupportedUse) -> bool:
+        return (use.node, use.operator, use.reason) == (self.node, self.operator, self.reason)
+
+
+def _count(use: UnsupportedUse) -> str:
+    return f"{use.operator} ({use.count} node{'s' * (use.count > 1)})"
 
 
 def _one_line(text: str) -> str:

@@ -87,7 +87,7 @@ CASES: list[tuple[tuple[str, ...], dict[str, str], int, tuple[str, ...]]] = [
     ((*RUN, "--workers", "0"), {}, 2, ("--workers: expected an integer of at least 1, got 0",)),
     ((*RUN, "--workers", "many"), {}, 2, ("--workers: expected an integer of at least 1, got many",)),
     ((*RUN, "--workers", "100000"), {}, 2, ("workers: expected integer from 0 to 1024, got 100000",)),
-    ((*RUN, "--nonsense"), {}, 2, ("unrecognized arguments: --nonsense", "poolrt --help")),
+    ((*RUN, "--nonsense"), {}, 2, ("unrecognized arguments: --nonsense", "poolrt run --help")),
     ((*RUN, "--engine", "cuda"), {}, 2, ("engine: expected 'cpu', 'opencl' or 'opencl:INDEX', got 'cuda'",)),
     ((*RUN, "--engine", "opencl:99"), {}, 1, ("there is no engine opencl:99; there is opencl:0 ",)),
     (

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from poolrt.cli.command_line import add_common
+from poolrt.cli.model_option import add_shapes, model_path, require_file
 from poolrt.cli.numbers import finite, natural, positive
 from poolrt.cli.reach import reach
 from poolrt.cli.report import JobFailed, Report, UsageError, bytes_text, seconds_text
@@ -42,7 +43,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Describe the command's options."""
     parser.description = _DESCRIPTION
     parser.epilog = _EPILOG
-    parser.add_argument("model", type=Path, metavar="MODEL.onnx", help="the model")
+    parser.add_argument("model", type=model_path, metavar="MODEL.onnx", help="the model")
     values = parser.add_argument_group("inputs and outputs")
     values.add_argument(
         "--input",
@@ -52,10 +53,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="value of one input, a .npy, .npz or .pb file; repeat for more",
     )
     values.add_argument("--random-inputs", type=natural, metavar="SEED", help="random values for the inputs not given")
-    values.add_argument("--batch", type=positive, metavar="N", help="size of a first dimension left open (default: 1)")
-    values.add_argument(
-        "--shape", type=_shape, action="append", default=[], metavar="NAME=D,D,...", help="shape of an input left open"
-    )
+    add_shapes(values)
     values.add_argument(
         "--expect",
         type=Path,
@@ -99,8 +97,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def _execute(options: argparse.Namespace, settings: Settings, report: Report) -> int:
     # Errors that need no process come before one is started.
-    if not options.model.is_file():
-        raise UsageError(f"{options.model}: {'not a file' if options.model.exists() else 'no such file'}")
+    require_file(options.model)
     if options.save and not options.save.parent.is_dir():
         raise UsageError(f"--save {options.save}: there is no folder {options.save.parent}")
     if settings.socket and (options.workers or options.threads or options.read_only):
@@ -231,10 +228,3 @@ def _plan(plan: PlanListing) -> dict[str, Any]:
 def _step(step: PlannedStep) -> dict[str, Any]:
     names = {name: getattr(step, name) for name in ("name", "operation", "implementation", "engine")}
     return {**names, "operands": list(map(str, step.operands)), "results": list(map(str, step.results))}
-
-
-def _shape(text: str) -> tuple[str, tuple[int, ...]]:
-    name, separator, dims = text.rpartition("=")
-    if not separator or not all(size.isdecimal() for size in dims.split(",")):
-        raise argparse.ArgumentTypeError(f"expected NAME=D,D,..., got {text}")
-    return name, tuple(int(size) for size in dims.split(","))

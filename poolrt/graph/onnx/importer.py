@@ -7,14 +7,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from poolrt.settings import Settings
+from poolrt.spelling import hint
 
 from ..builder import Graph
 from ..errors import GraphError, ModelError, UnsupportedNode
 from ..values import Value
-from .call import NodeCall, Operand
+from .call import NodeCall, Operand, Operator
 from .folding import Folding
 from .model_file import FLOAT, ModelFile, onnx_package, read_model
 from .operators import OPERATORS
+from .unsupported import Unsupported
 
 _DOMAINS = ("", "ai.onnx")
 #: What the message of an error says that only the last resort caught.
@@ -38,9 +40,10 @@ def load_onnx(
     overwrite it in place before. ``constant_bytes`` bounds all that nodes compute from constants, beside the file's
     own data; by default it is the setting of this name (768 MiB).
 
-    Raises ModelError if the model cannot be read, needs ``shapes`` or exceeds ``constant_bytes``, and UnsupportedNode
-    (a ModelError) that names the first node that poolrt cannot compute. Guarantees: no content of a model raises any
-    other error. Needs the ``onnx`` extra: ``pip install 'poolrt[onnx]'``.
+    Raises ModelError if the model cannot be read, needs ``shapes`` or exceeds ``constant_bytes``, UnsupportedNode (a
+    ModelError) that names the first node that poolrt cannot compute, and all missing operators, and TypeError for a
+    ``model`` of another type. Guarantees: no content of a model raises any other error. Needs the ``onnx`` extra:
+    ``pip install 'poolrt[onnx]'``.
     """
     folding = Folding(Settings.load(constant_bytes=constant_bytes).constant_bytes)
     file = read_model(model)
@@ -66,6 +69,7 @@ class _Import:
         self.found: dict[str, Operand] = {}
         self.names: set[str] = set()
         self.repeated: dict[str, int] = {}
+        self.unsupported = Unsupported()
 
     def run(self, batch: int | None, shapes: dict[str, Sequence[int]]) -> Graph:
         if self.proto.sparse_initializer:
@@ -81,31 +85,55 @@ class _Import:
                 dims = _input_shape(declared, batch, shapes.pop(declared.name, None))
                 self.found[declared.name] = self.graph.input(declared.name, dims)
         if shapes:
-            raise ModelError(f"shapes: the model has no input {next(iter(shapes))!r}")
+            name, known = next(iter(shapes)), list(self.graph.inputs)
+            raise ModelError(f"shapes: the model has no input {name!r}; it has {', '.join(known)}{hint(name, known)}")
         read = {each for node in self.proto.node for each in node.input} | {each.name for each in self.proto.output}
-        for node in self.proto.node:
-            self._node(node, read)
+        nodes = iter(self.proto.node)
+        try:
+            for node in nodes:
+                self._node(node, read)
+        except Exception:
+            if self.unsupported.found:  # these nodes come first
+                for node in nodes:
+                    if _operator(node) is None:
+                        self._add_missing(node)
+            self.unsupported.raise_if_found()
+            raise
+        self.unsupported.raise_if_found()
         for declared in self.proto.output:
             self.graph.output(declared.name, self._output(declared.name))
         return self.graph
 
     def _node(self, node: Any, read: set[str]) -> None:
-        call = self._call(node, read)
-        if not node.output:
+        operator = _operator(node)
+        skipped = self.unsupported.skips(node.input, node.output)
+        if skipped and operator is not None:
+            return
+        call = None if skipped else self._call(node, read)
+        if call is not None and not node.output:
             raise call.malformed("it has no output")
-        operator = OPERATORS.get(node.op_type) if node.domain in _DOMAINS else None
-        if operator is None:
-            where = "" if node.domain in _DOMAINS else f" of domain {node.domain}"
-            raise call.unsupported(f"poolrt has no such operator{where}")
+        if call is None or operator is None:
+            self._add_missing(node)
+            return
         try:
             self.found[node.output[0]] = operator(call)
+        except UnsupportedNode as error:
+            self.unsupported.add(error, node.output)
         except ModelError:
             raise
         except (ArithmeticError, GraphError, ValueError, TypeError, IndexError) as error:
             raise call.malformed(str(error)) from error
 
+    def _add_missing(self, node: Any) -> None:
+        """Note a node whose operator poolrt does not have."""
+        where, name = "", node.op_type
+        if node.domain not in _DOMAINS:
+            where, name = f" of domain {node.domain}", f"{node.domain}.{node.op_type}"
+        error = UnsupportedNode(_label(node), node.op_type, self.opset, f"poolrt has no such operator{where}")
+        self.unsupported.add(error, node.output, missing=name)
+
     def _call(self, node: Any, read: set[str]) -> NodeCall:
-        label = node.name or (node.output[0] if node.output else node.op_type)
+        label = _label(node)
         operands: list[Operand | None] = []
         for name in node.input:
             if name and name not in self.found:
@@ -132,6 +160,15 @@ class _Import:
             raise ModelError(f"output {name!r}: no node computes it")
         # The output may be a known array; it still has to be a tensor of the graph.
         return found if isinstance(found, Value) else self.graph.eltwise(found, "linear", name=self._unique(name))
+
+
+def _operator(node: Any) -> Operator | None:
+    return OPERATORS.get(node.op_type) if node.domain in _DOMAINS else None
+
+
+def _label(node: Any) -> str:
+    """Return a node's name in messages: its own, else its result's."""
+    return str(node.name or (node.output[0] if node.output else node.op_type))
 
 
 def _names(graph: Any) -> Iterator[object]:
@@ -162,7 +199,7 @@ def _input_shape(declared: Any, batch: int | None, given: Sequence[int] | None) 
     if given is not None:
         return tuple(int(size) for size in given)
     if not kind.HasField("shape"):
-        raise ModelError(f"input {declared.name!r}: the model gives no shape; pass shapes={{{declared.name!r}: ...}}")
+        raise ModelError(f"input {declared.name!r}: the model gives no shape; {_ask_for_shape(declared.name)}")
     sizes: list[int] = []
     symbols: dict[str, int] = {}
     for axis, dim in enumerate(kind.shape.dim):
@@ -173,9 +210,12 @@ def _input_shape(declared: Any, batch: int | None, given: Sequence[int] | None) 
             symbols = {dim.dim_param: sizes[-1]} if dim.dim_param else symbols
         else:
             which = dim.dim_param or "unnamed"
-            raise ModelError(
-                f"input {declared.name!r}: dimension {axis} ({which}) is open; pass shapes={{{declared.name!r}: ...}}"
-            )
+            reason = f"dimension {axis} ({which}) is open; {_ask_for_shape(declared.name)}"
+            raise ModelError(f"input {declared.name!r}: {reason}")
     if batch is not None and sizes and sizes[0] != batch:
         raise ModelError(f"input {declared.name!r}: the model fixes its batch at {sizes[0]}; got batch={batch}")
     return tuple(sizes)
+
+
+def _ask_for_shape(name: str) -> str:
+    return f"pass shapes={{{name!r}: ...}}, or --shape {name}=... on the command line"

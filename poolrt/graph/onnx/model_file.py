@@ -17,9 +17,11 @@ from numpy.typing import NDArray
 
 from poolrt.cachestore.deferred_interrupts import deferred_interrupts
 from poolrt.cachestore.portable_error import sendable
+from poolrt.spelling import describe_type
 
 from ..errors import ModelError
 from .detached import detach
+from .foreign_format import describe_format
 from .message_count import TooManyMessages, check_messages
 
 Array: TypeAlias = NDArray[Any]
@@ -85,6 +87,10 @@ def read_model(source: str | os.PathLike[str] | bytes | Any) -> ModelFile:
         return ModelFile(source, "model")
     if isinstance(source, (bytes, bytearray, memoryview)):
         return _parse(onnx, memoryview(source), "model", None)
+    if not isinstance(source, str | os.PathLike):
+        raise TypeError(
+            f"model: expect a path, the bytes of a model or an onnx.ModelProto, got {describe_type(source)}"
+        )
     path = Path(source)
     try:
         with _open(path) as file:
@@ -129,14 +135,20 @@ def _parse(onnx: ModuleType, content: memoryview, label: str, folder: Path | Non
     try:
         check_messages(memoryview(rest), onnx.ModelProto.DESCRIPTOR)
     except TooManyMessages as error:
-        raise ModelError(f"{label}: not an ONNX model: {error}") from error
+        raise _no_model(label, content, str(error)) from error
     try:
         model = onnx.ModelProto.FromString(bytes(rest))
     except Exception as error:
-        raise ModelError(f"{label}: not an ONNX model: {error}") from error
+        raise _no_model(label, content, str(error)) from error
     if not model.HasField("graph"):
-        raise ModelError(f"{label}: not an ONNX model: it holds no graph")
+        raise _no_model(label, content, "it holds no graph")
     return ModelFile(model, label, folder, detached)
+
+
+def _no_model(label: str, content: memoryview, reason: str) -> ModelError:
+    return ModelError(
+        f"{label}: not an ONNX model: {describe_format(content) or f'{reason}; export or download it again'}"
+    )
 
 
 def _dims(proto: Any) -> tuple[int, ...]:
