@@ -61,9 +61,19 @@ def __getattr__(name: str) -> Any:
     elif name in workers.__all__:
         found = getattr(workers, name)
     else:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise AttributeError(_describe_missing(name), name=name)
     globals()[name] = found
     return found
+
+
+def _describe_missing(name: str) -> str:
+    """Return the message for a name that this module does not have. Other programs look for names with underscores."""
+    text = f"module {__name__!r} has no attribute {name!r}"
+    if name.startswith("_"):
+        return text
+    from .spelling import hint
+
+    return f"{text}{hint(name, __all__)}"
 
 
 def __dir__() -> list[str]:

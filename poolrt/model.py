@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Never, NoReturn
 
 from poolrt.errors import CoordinatorLost, PoolClosed, error_from_wire
 from poolrt.workers.ipc.channel import Message
@@ -16,7 +16,9 @@ from poolrt.workers.ipc.protocol import Kind
 from .client import Client, Request
 from .link import Link
 from .loaded_model import LoadedModel
+from .run_inputs import check_inputs, refuse_unnamed
 from .session import Session
+from .spelling import hint
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,6 +53,15 @@ class TensorSpec:
         return "uint16" if self.dtype == "bfloat16" else self.dtype
 
 
+class Outputs(dict[str, Any]):
+    """The outputs of a run by name; an unknown name raises KeyError that lists those that exist."""
+
+    __slots__ = ()
+
+    def __missing__(self, name: str) -> NoReturn:
+        raise KeyError(f"there is no output {name!r}; there are: {', '.join(self)}{hint(name, self)}")
+
+
 class Model:
     """A loaded graph. Made by `Pool.load`; its memory on the pool is freed when it is closed or no longer referred to.
 
@@ -81,7 +92,7 @@ class Model:
         self._number = next(_NUMBERS)
         self._loaded = LoadedModel(link, number, self.inputs)
 
-    def run(self, /, **inputs: Any) -> dict[str, NDArray[Any]]:
+    def run(self, /, *unnamed: Never, **inputs: Any) -> dict[str, NDArray[Any]]:
         """Run on one array for each input and return the outputs by name.
 
         Inputs are arrays of exactly the shape and data type of `inputs`; one made by `Pool.empty`, or an output of a run,
@@ -89,16 +100,18 @@ class Model:
         are dropped; copy outputs that you keep for long. Raises ValueError for a wrong name or shape, TypeError for a wrong
         data type, and the errors of `poolrt.errors`.
         """
+        refuse_unnamed(self.name, self.inputs, unnamed)
         run = _Run(self, inputs)
         return self._session.repeat(run.perform)
 
-    def submit(self, /, **inputs: Any) -> Future[dict[str, NDArray[Any]]]:
+    def submit(self, /, *unnamed: Never, **inputs: Any) -> Future[dict[str, NDArray[Any]]]:
         """Start a run and return a future of what `run` returns. Waits while `IN_FLIGHT` runs are in flight.
 
         An input that is used in place must not change until the future is done.
         """
         from concurrent.futures import Future
 
+        refuse_unnamed(self.name, self.inputs, unnamed)
         run = _Run(self, inputs)
         future: Future[dict[str, NDArray[Any]]] = Future()
         future.set_running_or_notify_cancel()
@@ -169,34 +182,12 @@ class Model:
 
     def _check(self, inputs: Mapping[str, Any]) -> list[NDArray[Any]]:
         """Return the inputs in order, as arrays of the right shape and data type."""
-        import numpy
-
         self._require_open()
-        if len(inputs) != len(self.inputs) or any(spec.name not in inputs for spec in self.inputs):
-            wanted = ", ".join(f"{s.name} {s.dtype}{list(s.shape)}" for s in self.inputs)
-            given = ", ".join(inputs) or "none"
-            raise ValueError(f"model {self.name} takes the inputs {wanted}; given: {given}")
-        arrays = []
-        for spec in self.inputs:
-            value = inputs[spec.name]
-            array = value if isinstance(value, numpy.ndarray) else numpy.asarray(value, spec.array_dtype)
-            if array.dtype != spec.array_dtype:
-                if array.dtype.name != spec.dtype:
-                    wanted = spec.dtype if spec.dtype == spec.array_dtype else f"{spec.dtype} or {spec.array_dtype}"
-                    raise TypeError(
-                        f"input {spec.name} of model {self.name} must be of dtype {wanted}, got {array.dtype}"
-                    )
-                array = array.view(spec.array_dtype)
-            if array.shape != spec.shape:
-                raise ValueError(
-                    f"input {spec.name} of model {self.name} must be of shape {spec.shape}, got {array.shape}"
-                )
-            arrays.append(array)
-        return arrays
+        return check_inputs(self.name, self.inputs, inputs)
 
     def _require_open(self) -> None:
         if self._loaded.closed:
-            raise PoolClosed(f"model {self.name} is closed")
+            raise PoolClosed(f"model {self.name} is closed: load its graph again")
 
     def _loaded_on(self, link: Link) -> LoadedModel:
         """Return the model on a connection; load it there first if it is of an earlier one. Raises what loading raises."""
@@ -313,10 +304,11 @@ class _Run:
         memory = self._loaded.memory
         self._unclaimed.pop()
         self._model = None
-        return {
-            spec.name: memory.array(offset, spec.shape, spec.array_dtype)
+        arrays = (
+            memory.array(offset, spec.shape, spec.array_dtype)
             for spec, offset in zip(model.outputs, answer[2], strict=True)
-        }
+        )
+        return Outputs(zip((spec.name for spec in model.outputs), arrays, strict=True))
 
     def abandon(self) -> None:
         """Release the outputs as soon as they exist."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from concurrent.futures import Future
     from types import TracebackType
 
@@ -73,8 +73,18 @@ class Pool:
         self._session = session
         self._applied: Functions | None = None
 
-    def load(self, graph: Graph, progress: bool | Callable[[int, int, list[str]], None] | None = None) -> Model:
-        """Load a graph and return it as a model.
+    def load(
+        self,
+        graph: Graph | str | os.PathLike[str] | bytes | Any,
+        progress: bool | Callable[[int, int, list[str]], None] | None = None,
+        *,
+        batch: int | None = None,
+        shapes: Mapping[str, Sequence[int]] | None = None,
+    ) -> Model:
+        """Load a graph, or an ONNX model, and return it as a model.
+
+        An ONNX model is a path, the bytes of a file or an ``onnx.ModelProto``; ``batch`` and ``shapes`` are for sizes that it
+        leaves open, as in `poolrt.load_onnx`, whose errors this raises too.
 
         Primitives that the cache does not have are created, spread over the cores. ``progress(total, ready, names)`` is
         called as creations finish; True shows a bar, False none, None a bar if standard error is a terminal. In a
@@ -83,19 +93,21 @@ class Pool:
         GraphRefused, ArenaFull, CreationFailed, CreatorLost, WorkerLost, PoolClosed.
         """
         from .loading import load
+        from .model_source import to_graph
 
-        return load(self._session, graph, progress)
+        session = self._session
+        return load(session, to_graph(graph, batch, shapes, session.settings), progress)
 
     def empty(self, shape: int | Sequence[int], dtype: Any = "float32") -> NDArray[Any]:
         """Return an array, uninitialised and row-major, in shared memory: as an input it is not copied. Raises ArenaFull."""
         import numpy
 
-        dims = (shape,) if isinstance(shape, int) else tuple(shape)
+        from .array_shape import shape_of
+
+        dims = shape_of(shape)
         kind = numpy.dtype(dtype)
         if kind.hasobject:
             raise TypeError("shared memory holds no Python objects")
-        if any(extent < 0 for extent in dims):
-            raise ValueError(f"negative dimensions are not allowed: {dims}")
         nbytes = kind.itemsize
         for extent in dims:
             nbytes *= extent

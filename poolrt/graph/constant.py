@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from poolrt.spelling import describe_type
 from poolrt.workers.desc import MemoryDesc, data_type, item_size, type_name
 
 from .bfloat16 import from_bfloat16, to_bfloat16
@@ -119,7 +120,7 @@ def make_constant(value: object, dtype: str | None = "f32") -> Constant:
     """
     try:
         array = np.asarray(value)
-    except ValueError as error:
+    except (ValueError, TypeError) as error:
         raise ValueError(f"expect an array of numbers, got {type(value).__name__} ({error})") from error
     if dtype is None:
         dtype = data_type(array.dtype) if isinstance(value, np.ndarray) else _NUMBER_TYPES.get(array.dtype.kind, "f32")
@@ -130,10 +131,17 @@ def make_constant(value: object, dtype: str | None = "f32") -> Constant:
     if array.dtype.kind in "biu":
         return Constant(_exact(array, dtype), None, dtype)
     if array.dtype.kind != "f":
-        raise ValueError(f"expect an array of floating point numbers, got dtype {array.dtype}")
+        raise ValueError(f"expect an array of floating point numbers, got {_describe(value, array)}")
     if dtype not in _FLOATS:
         raise ValueError(f"expect an array of integers for {type_name(dtype)}, got dtype {array.dtype}")
     return Constant(_rounded(array, dtype), None, dtype)
+
+
+def _describe(value: object, array: NDArray[Any]) -> str:
+    """Return what a value is that is no array of numbers."""
+    if isinstance(value, np.ndarray | list | tuple | np.generic) or array.dtype.kind == "c":
+        return f"dtype {array.dtype}"
+    return f"{describe_type(value)} (dtype {array.dtype})"
 
 
 def _exact(array: NDArray[Any], dtype: str) -> NDArray[Any]:

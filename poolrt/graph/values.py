@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, TypedDict
+from typing import Any, Final, TypeAlias, TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
+from poolrt.spelling import hint
 from poolrt.workers.desc import data_type
 from poolrt.workers.desc.typed import shorten, to_integer, to_integers
 
+from .value_operators import ValueOperators
+
+#: Names of data types that users write.
+_DTYPES: Final = ("float64", "float32", "float16", "bfloat16", "int64", "int32", "int8", "uint8", "bool")
+
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Value:
+class Value(ValueOperators):
     """A tensor in a graph, made by `Graph.input` or an operation; it holds no data.
 
     ``shape`` is its shape, ``dtype`` NumPy's name of its data type, or ``bfloat16``; ``owner`` identifies its graph.
@@ -65,7 +71,7 @@ def parse_dtype(dtype: DTypeLike | str) -> str:
     try:
         return data_type(dtype if isinstance(dtype, str) else np.dtype(dtype))
     except (TypeError, ValueError) as error:
-        raise ValueError(f"dtype: {error}") from error
+        raise ValueError(f"dtype: {error}{hint(dtype, _DTYPES)}") from error
 
 
 def spread_spatial(name: str, value: Spatial, count: int) -> tuple[int, ...]:

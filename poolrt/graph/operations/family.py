@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Final
 
 from numpy.typing import DTypeLike
 
+from poolrt.spelling import hint
 from poolrt.workers.desc.typed import to_bool
 
 from ..engine_name import require_engine
 from ..errors import GraphError
 from ..graph_state import GraphState
 from ..node_builder import NodeBuilder
-from ..values import Operand, parse_dtype
+from ..values import NodeOptions, Operand, parse_dtype
+
+#: The end of a message about a word that is none of a few.
+_UNKNOWN: Final = re.compile(r"unknown (?:\w+ algorithm )?'([^']*)'; known: (.*)$")
 
 
 class Family:
@@ -32,8 +39,14 @@ class Family:
         scales: Mapping[str, Operand] | None = None,
         zero_points: Mapping[str, Operand] | None = None,
         is_test: bool = False,
+        **unknown: object,
     ) -> Iterator[NodeBuilder]:
-        """Yield the builder of a node; a ValueError in the block becomes a GraphError that names the node."""
+        """Yield the builder of a node; a ValueError in the block becomes a GraphError that names the node.
+
+        Raises TypeError for ``unknown`` options.
+        """
+        for option in unknown:
+            raise TypeError(f"{kind}: there is no option {option!r}{_suggest(type(self), kind, option)}")
         chosen = self._state.make_name(kind) if name is None else name
         try:
             if chosen in self._state.names:
@@ -52,4 +65,22 @@ class Family:
         except GraphError:
             raise
         except ValueError as error:
-            raise GraphError(f"{kind} {chosen!r}: {error}") from error
+            raise GraphError(f"{kind} {chosen!r}: {error}{_suggest_algorithm(str(error))}") from error
+
+
+def _suggest(family: type, kind: str, option: str) -> str:
+    """Return the end of the message for an unknown option: the nearest one, or all of them."""
+    operation = inspect.signature(getattr(family, kind)).parameters.values()
+    names = [each.name for each in operation if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)][1:]
+    known = [*names, *NodeOptions.__annotations__]
+    return hint(option, known) or f"; known: {', '.join(known)}"
+
+
+def _suggest_algorithm(text: str) -> str:
+    """Return the end of a message that lists algorithms: the one that was meant."""
+    found = _UNKNOWN.search(text)
+    if found is None:
+        return ""
+    from ..foreign_names import suggest_algorithm
+
+    return suggest_algorithm(found[1], found[2].split(", "))

@@ -1,0 +1,46 @@
+"""What `Pool.load` takes: a graph, or an ONNX model as a path, as bytes or as an ``onnx.ModelProto``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from .graph.builder import Graph
+from .settings import Settings
+from .spelling import describe_type
+
+
+def to_graph(
+    source: object, batch: int | None, shapes: Mapping[str, Sequence[int]] | None, settings: Settings
+) -> Graph:
+    """Return the graph of ``source``; ``batch`` and ``shapes`` are those of `poolrt.load_onnx`.
+
+    Raises TypeError if it is nothing of these, or for sizes beside a graph, and ModelError as `load_onnx` does.
+    """
+    if isinstance(source, Graph):
+        if batch is not None or shapes:
+            raise TypeError(
+                "batch and shapes are for ONNX models: the shapes of a Graph are those that it was built with"
+            )
+        return source
+    if isinstance(source, str | bytes | bytearray | memoryview | os.PathLike) or _is_proto(source):
+        from .graph.onnx.importer import load_onnx
+
+        return load_onnx(source, batch=batch, shapes=shapes, constant_bytes=settings.constant_bytes)
+    raise TypeError(f"graph: expect a Graph, or the path or the bytes of an ONNX model, got {_describe(source)}")
+
+
+def _is_proto(source: object) -> bool:
+    """Return whether an object is an ``onnx.ModelProto``, without importing onnx."""
+    return type(source).__name__ == "ModelProto"
+
+
+def _describe(source: Any) -> str:
+    if source is Graph:
+        return "the class Graph: make one with Graph()"
+    if type(source).__name__ == "Model":
+        return "a Model, which is loaded already: run it"
+    if callable(source) and not isinstance(source, type):
+        return f"{describe_type(source)}: functions are called with pool.submit(function, ...)"
+    return describe_type(source)
