@@ -29,6 +29,7 @@ def wide(rows: int = 4) -> Graph:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(420)
 @pytest.mark.parametrize(("shapes", "bound", "rows"), [(500, 64, 8), (500, 64, 4096)])
 def test_memory_grows_by_the_bound_and_one_iteration(tmp_path: Path, shapes: int, bound: int, rows: int) -> None:
     command = [

@@ -91,6 +91,7 @@ def test_descriptors_of_mixed_numeric_types_are_equal_exactly_when_their_keys_ar
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(420)
 def test_20_000_pairs_of_mixed_numeric_types_are_equal_exactly_when_their_keys_are() -> None:
     seed = random.SystemRandom().randrange(1 << 32)
     rng = random.Random(seed)
