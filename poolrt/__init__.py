@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from poolrt.workers import *  # noqa: F403 - what `__all__` there lists, as below
 
-    from . import errors
+    from . import errors, opencl
     from .graph.builder import Graph
     from .graph.errors import GraphError, ModelError, UnsupportedNode
     from .graph.onnx.importer import load_onnx
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ContextStatistics", "DeviceContext", "Executor", "Graph", "GraphError", "Model", "ModelError", "Pool", "TensorSpec",
-    "UnsupportedNode", "Value", "connect", "errors", "load_onnx",
+    "UnsupportedNode", "Value", "connect", "errors", "load_onnx", "opencl",
 ]  # fmt: skip
 __all__ += workers.__all__
 
@@ -54,8 +54,8 @@ _HOMES: Final = {
 
 
 def __getattr__(name: str) -> Any:
-    if name == "errors":
-        return import_module(".errors", __name__)
+    if name in ("errors", "opencl"):
+        return import_module(f".{name}", __name__)
     if name in _HOMES:
         found = getattr(import_module(_HOMES[name], __name__), name)
     elif name in workers.__all__:

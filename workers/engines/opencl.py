@@ -17,7 +17,7 @@ from ..verbose.output import verbose
 from .opencl_drivers import announce_drivers
 from .opencl_identity import device_identity, processor_flags
 from .pocl import PLATFORM as POCL
-from .pocl import is_wrong, name_processor, private_cache, processor_name
+from .pocl import is_wrong, private_cache, processor_names
 from .realized import Realized
 from .target import Target
 
@@ -177,16 +177,28 @@ def _devices() -> tuple[tuple[Device, ...], tuple[str, ...]]:
     return tuple(found), tuple(refused)
 
 
+def device_target(handle: pyopencl.Device) -> Target:
+    """Return the target of any device of this process, also one that `runtime` did not start.
+
+    A PoCL device whose processor has no right name in its LLVM gets one. Such a name is part of the target.
+    """
+    return Target("opencl", "opencl", device_identity(handle, _given_processor(handle)[1]))
+
+
+def _given_processor(handle: pyopencl.Device) -> tuple[bool, str | None]:
+    """Return whether LLVM's name for a device's processor is wrong, and the name that the device got in its place."""
+    found, flags = handle.version.rstrip().rpartition("-")[2], processor_flags()
+    if handle.platform.name != POCL or not is_wrong(found, flags):
+        return False, None
+    return True, processor_names().give(handle.int_ptr, found, flags)
+
+
 def _usable(handle: pyopencl.Device) -> Device:
     if not handle.available or not handle.compiler_available:
         raise EngineUnavailable("the device or its compiler is not available")
-    processor = None
-    found, flags = handle.version.rstrip().rpartition("-")[2], processor_flags()
-    if handle.platform.name == POCL and is_wrong(found, flags):
-        processor = processor_name(flags)
-        if processor is None or not name_processor(handle.int_ptr, found, processor):
-            processor = None
-            _try_compiler(handle)
+    wrong, processor = _given_processor(handle)
+    if wrong and processor is None:
+        _try_compiler(handle)
     return Device(handle, Target("opencl", "opencl", device_identity(handle, processor)))
 
 

@@ -21,7 +21,9 @@ import shutil
 import stat
 import struct
 import tempfile
+import threading
 from collections.abc import Callable
+from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
@@ -72,6 +74,29 @@ def processor_name(flags: frozenset[str]) -> str | None:
         if feature in flags:
             return name if needed <= flags else None
     return None
+
+
+class ProcessorNames:
+    """Holds the names that devices of this process were given: a record does not say whether it was changed before."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._given: dict[int, str | None] = {}
+
+    def give(self, device: int, wrong: str, flags: frozenset[str]) -> str | None:
+        """Return the name that the PoCL device at address ``device`` has now in place of a ``wrong`` one, None if none."""
+        with self._lock:
+            if device not in self._given:
+                name = processor_name(flags)
+                given = name is not None and name_processor(device, wrong, name)
+                self._given[device] = name if given else None
+            return self._given[device]
+
+
+@lru_cache(maxsize=1)
+def processor_names() -> ProcessorNames:
+    """Return the names given in this process."""
+    return ProcessorNames()
 
 
 def name_processor(device: int, wrong: str, name: str) -> bool:

@@ -1,0 +1,107 @@
+"""A process that builds programs with `poolrt.opencl` and launches them, with a PoCL cache of its own.
+
+Arguments: the folder of PoCL's cache. Requests are ``[function, arguments]``.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+from tests.workers.own_process import serve
+
+CACHE = Path(sys.argv[1] if len(sys.argv) > 1 else "/nonexistent")
+os.environ["POCL_CACHE_DIR"] = str(CACHE)
+
+import numpy  # noqa: E402
+import pyopencl as cl  # noqa: E402
+
+import poolrt  # noqa: E402
+from poolrt.opencl.binaries import default_binaries  # noqa: E402
+
+
+class Programs:
+    """The requests that the process answers."""
+
+    def __init__(self) -> None:
+        name = os.environ.get("POOLRT_TEST_PLATFORM", "Portable")
+        platform = next(platform for platform in cl.get_platforms() if name in platform.name)
+        self.context = cl.Context(platform.get_devices()[:1])
+        self.queue = cl.CommandQueue(self.context)
+
+    def build(self, source: str, options: Any = None, local: int = 0, **more: Any) -> dict[str, Any]:
+        """Build a program; with ``local``, launch its kernel ``f(float *, int)`` on 1024 items. Return what happened."""
+        before = poolrt.opencl.stats()
+        begin = time.monotonic()
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            try:
+                program = poolrt.opencl.Program(self.context, source).build(options, **more)
+            except cl.RuntimeError as error:
+                return {"code": error.code, "error": str(error), "counts": self._since(before)}
+        answer = {
+            "seconds": time.monotonic() - begin,
+            "counts": self._since(before),
+            "warnings": [f"{warning.category.__name__}: {warning.message}" for warning in warned],
+            "log": program.get_build_info(self.context.devices[0], cl.program_build_info.LOG),
+            "same": program.source == source == program.get_info(cl.program_info.SOURCE),
+            "kernels": [kernel.function_name for kernel in program.all_kernels()],
+        }
+        if local:
+            compiled = self._libraries()
+            values = numpy.arange(1024, dtype=numpy.float32)
+            buffer = cl.Buffer(self.context, cl.mem_flags.COPY_HOST_PTR, hostbuf=values)
+            program.f(self.queue, (1024,), (local,), buffer, numpy.int32(3))
+            cl.enqueue_copy(self.queue, values, buffer)
+            answer |= {"values": values[:3].tolist(), "late": len(self._libraries() - compiled)}
+        return answer
+
+    def publish(self) -> int:
+        """Publish the launches so far."""
+        return poolrt.opencl.publish_launches()
+
+    def corrupt(self) -> int:
+        """Return how many entries the store has found corrupt or forged."""
+        stats = default_binaries()._store.stats()
+        return stats["corrupt"] + stats["forged"]
+
+    def used_before_its_build(self, source: str) -> list[str]:
+        """Return the warnings if a program is asked for something and then built."""
+        program = poolrt.opencl.Program(self.context, source)
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            assert program.reference_count == 1
+            program.build()
+        assert program.num_kernels == 1
+        return [warning.category.__name__ for warning in warned]
+
+    def other_forms(self, source: str) -> list[list[str]]:
+        """Return the kernels of a program made from binaries, and of one made from pyopencl's own program."""
+        built = poolrt.opencl.Program(self.context, source).build()
+        devices = self.context.devices
+        again = poolrt.opencl.Program(self.context, devices, built.binaries).build()
+        wrapped = poolrt.opencl.Program(cl.Program(self.context, source).build(cache_dir=False)._get_prg())  # type: ignore[arg-type]
+        assert isinstance(built, cl.Program)
+        assert built == built.build("-DUNUSED") or built.num_devices == len(devices)
+        return [[cl.Kernel(one, "f").function_name] for one in (again, wrapped, built)]
+
+    def _since(self, before: dict[str, int]) -> dict[str, int]:
+        now = poolrt.opencl.stats()
+        return {name: now[name] - before.get(name, 0) for name in now if now[name] != before.get(name, 0)}
+
+    def _libraries(self) -> set[str]:
+        return {str(path) for path in CACHE.rglob("*.so")}
+
+
+def main() -> None:
+    """Serve until standard input closes."""
+    programs = Programs()
+    serve(lambda request: getattr(programs, request[0])(**request[1]))
+
+
+if __name__ == "__main__":
+    main()

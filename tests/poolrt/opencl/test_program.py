@@ -1,0 +1,150 @@
+"""Programs of `poolrt.opencl`, in processes of their own: each is built once, and launched elsewhere without a compiler."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from poolrt.cachestore import CacheStore
+from tests.workers.own_process import Server, python
+
+MODULE = "tests.poolrt.opencl.program_server"
+SOURCE = (
+    '#include "h.h"\n__kernel void f(__global float *x, int n) { int i = get_global_id(0); x[i] = x[i] * n + H; }\n'
+)
+PLAIN = "__kernel void f(__global float *x) { x[0] = 1; }\n"
+
+
+class Process:
+    """A process that builds programs in one home."""
+
+    def __init__(self, cache: Path) -> None:
+        self._server = Server(MODULE, str(cache))
+
+    def __call__(self, function: str, **arguments: Any) -> Any:
+        return self._server.ask([function, arguments])
+
+    def close(self) -> None:
+        self._server.close()
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory, device: str) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("programs")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("POOLRT_HOME", str(folder / "home"))
+        patch.delenv("POOLRT_REDIS_URL", raising=False)
+        yield folder
+        CacheStore.connect(home=str(folder / "home")).down()
+
+
+@pytest.fixture(scope="module")
+def creator(home: Path) -> Iterator[Process]:
+    process = Process(home / "pocl-1")
+    yield process
+    process.close()
+
+
+@pytest.fixture(scope="module")
+def other(home: Path) -> Iterator[Process]:
+    process = Process(home / "pocl-2")
+    yield process
+    process.close()
+
+
+@pytest.fixture(scope="module")
+def includes(home: Path, creator: Process) -> Path:
+    """Return a folder of includes; `SOURCE` was built with it, launched and published."""
+    folder = home / "include"
+    folder.mkdir()
+    (folder / "h.h").write_text("#define H 7\n")
+    built = creator("build", source=SOURCE, options=["-I", str(folder)], local=64)
+    assert built["counts"] == {"created": 1}
+    assert built["values"] == [7.0, 10.0, 13.0]
+    assert built["late"] == 1  # PoCL compiles at the first launch
+    assert creator("publish") == 1
+    assert creator("publish") == 0  # nothing new
+    return folder
+
+
+def test_another_process_builds_nothing_and_its_launches_compile_nothing(other: Process, includes: Path) -> None:
+    built = other("build", source=SOURCE, options=f"-I {includes}", local=64)
+    assert built["counts"] == {"files": 1}
+    assert built["values"] == [7.0, 10.0, 13.0]
+    assert built["late"] == 0
+    assert built["same"]
+    assert built["kernels"] == ["f"]
+    assert built["warnings"] == []
+
+
+def test_a_changed_include_and_a_damaged_entry_are_built_again(
+    home: Path, creator: Process, other: Process, includes: Path
+) -> None:
+    # Given a changed include
+    (includes / "h.h").write_text("#define H 9\n")
+    built = creator("build", source=SOURCE, options=["-I", str(includes)], local=64)
+    assert (built["counts"], built["values"]) == ({"created": 1}, [9.0, 12.0, 15.0])
+    # The former content has its entry still
+    (includes / "h.h").write_text("#define H 7\n")
+    assert creator("build", source=SOURCE, options=["-I", str(includes)])["counts"] == {"files": 1}
+    # Given entries that were changed by a byte in their binaries, and no Redis
+    CacheStore.connect(home=str(home / "home")).clear()
+    assert creator("build", source=PLAIN)["counts"] == {"created": 1}
+    store = CacheStore.connect(home=str(home / "home"), read_only=True)
+    files = [path for path in (home / "home").rglob("*") if path.is_file() and path.stat().st_size > 10_000]
+    digest = store.entries()[0].digest
+    damaged = [path for path in files if digest in path.name or digest[2:] in path.name]
+    assert damaged
+    for path in damaged:
+        content = bytearray(path.read_bytes())
+        content[len(content) // 2] ^= 1
+        path.chmod(0o600)
+        path.write_bytes(bytes(content))
+    # Then the binary comes from Redis, or is built, and nothing parses the damaged one
+    found = other("build", source=PLAIN)
+    assert found["counts"] in ({"redis": 1}, {"created": 1})
+    assert other("corrupt") >= 1
+
+
+def test_an_error_of_the_compiler_is_pyopencls_own_with_the_log_and_the_options(creator: Process) -> None:
+    for _ in range(2):  # the next request tries again
+        failed = creator("build", source="__kernel void f() { nonsense_here; }", options="-DA=1")
+        assert failed["code"] == -11
+        assert "use of undeclared identifier 'nonsense_here'" in failed["error"]
+        assert "(options: -DA=1" in failed["error"]
+        assert failed["error"].startswith("clBuildProgram failed: BUILD_PROGRAM_FAILURE")
+        assert failed["counts"] == {}
+
+
+@pytest.mark.parametrize(
+    ("source", "options", "reason"),
+    [
+        ("#define N <h.h>\n#include N\n" + PLAIN, "-I {includes}", "names no file"),
+        (PLAIN, "-cl-kernel-arg-info", "-cl-kernel-arg-info"),
+    ],
+)
+def test_an_unusual_program_is_built_by_pyopencl_with_one_warning_and_counted(
+    creator: Process, includes: Path, source: str, options: str, reason: str
+) -> None:
+    built = creator("build", source=source, options=options.format(includes=includes))
+    assert built["counts"] == {"fallbacks": 1}
+    assert [reason in text for text in built["warnings"] if text.startswith("FallbackWarning")] == [True]
+
+
+def test_a_program_that_was_used_before_its_build_and_one_without_caches_are_pyopencls(creator: Process) -> None:
+    assert "FallbackWarning" in creator("used_before_its_build", source=PLAIN)
+    built = creator("build", source=PLAIN, cache_dir=False)
+    assert (built["counts"], built["warnings"]) == ({}, [])
+
+
+def test_programs_from_binaries_and_from_programs_are_taken(creator: Process) -> None:
+    assert creator("other_forms", source=PLAIN) == [["f"]] * 3
+
+
+def test_importing_poolrt_and_its_door_loads_no_pyopencl() -> None:
+    code = "import sys, poolrt; poolrt.opencl; print('pyopencl' in sys.modules, 'msgpack' in sys.modules)"
+    assert python(code).split() == ["False", "False"]
+    assert python(f"{code}; poolrt.opencl.Program; print('pyopencl' in sys.modules)").split()[2] == "True"
