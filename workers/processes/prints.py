@@ -8,6 +8,7 @@ and their number is sent in their place. Limitation: programs that a function st
 
 from __future__ import annotations
 
+import _thread
 import io
 import os
 import sys
@@ -185,9 +186,12 @@ class Prints:
             return
         self._retrying = True
         try:
-            threading.Thread(target=self._retry_until_sent, name="poolrt-prints", daemon=True).start()
-        except RuntimeError:
-            self._retrying = False  # no thread can be started
+            # Not threading.Thread, whose start an exception of a signal handler breaks.
+            _thread.start_new_thread(self._retry_until_sent, ())
+        except BaseException as error:
+            self._retrying = False
+            if not isinstance(error, RuntimeError):
+                raise  # it is one of a signal handler; the other says that no thread can be started
 
     def _retry_until_sent(self) -> None:
         try:

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -20,6 +21,7 @@ from poolrt.coordinator.peers import TEXT_QUEUED, Peer
 from poolrt.workers.ipc.channel import Channel, pair
 from poolrt.workers.ipc.protocol import Kind
 from poolrt.workers.processes.prints import HELD, Prints
+from tests.interrupting import is_interrupted
 
 from .processes import BOUND_S, until_there, wait_until
 
@@ -223,3 +225,30 @@ def test_a_lock_that_a_signal_handler_has_left_locked_loses_nothing() -> None:
     ]
     channel.close()
     coordinator.close()
+
+
+def test_an_exception_of_a_signal_handler_at_any_moment_of_a_print_breaks_no_later_one() -> None:
+    moment = 0
+    interrupted = True
+    while interrupted:
+        moment += 1
+        ours, theirs = pair()
+        channel, coordinator = Channel(ours), Channel(theirs)
+        prints = Prints(channel)
+        prints.begin(7)
+        try:
+            # Given a print that cannot be sent at once
+            prints._credit, prints._counted = 0.0, time.monotonic()
+            interrupted = is_interrupted(lambda prints=prints: prints.add(1, b"one\n"), moment, "")  # type: ignore[misc]
+            # Then the next one is sent, without the end of the function unless the lock was left locked
+            prints.add(1, b"two\n")
+            wait_until(lambda prints=prints: not prints._held or prints._sending.locked(), "it is sent")  # type: ignore[misc]
+        finally:
+            prints.end()
+        texts = []
+        while coordinator.wait(0):
+            texts.append((coordinator.receive() or [""])[-1])
+        assert "".join(texts).endswith("two\n")
+        channel.close()
+        coordinator.close()
+    assert moment > 8
