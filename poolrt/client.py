@@ -229,7 +229,7 @@ class Client:
         """End the connection; every wait raises ``reason``, or PoolClosed. May be repeated."""
         if self._process != os.getpid():
             return  # this process is a fork of the owner, which keeps the connection
-        self._lose(reason or PoolClosed("the pool is closed"))
+        self._lose(reason or PoolClosed("the pool is closed: make a new one"))
         thread = self._thread
         if thread is not None and thread is not threading.current_thread():
             thread.join(1.0)

@@ -16,7 +16,7 @@ from poolrt.workers.ipc.protocol import Kind
 from .client import Client, Request
 from .link import Link
 from .loaded_model import LoadedModel
-from .run_inputs import check_inputs, refuse_unnamed
+from .run_inputs import check_inputs, refuse_unnamed, suggest_method
 from .session import Session
 from .spelling import hint
 
@@ -163,6 +163,12 @@ class Model:
         """Free the model's memory on the pool. Runs in flight end as usual; further ones raise PoolClosed."""
         self._load = None
         self._loaded.close()
+
+    if not TYPE_CHECKING:  # type checkers refuse unknown names themselves
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Raise AttributeError that says what a method of another library is called here."""
+            raise AttributeError(f"a Model has no {name!r}{suggest_method(name, type(self))}", name=name)
 
     def __repr__(self) -> str:
         inputs = ", ".join(f"{s.name}: {s.dtype}{list(s.shape)}" for s in self.inputs)

@@ -125,6 +125,9 @@ class Pool:
         is printed here, in order and before its result. Waits while
         256 functions, or 256 MiB of them and their arguments, are in flight. Raises PoolRefused for more than 128 MiB.
         """
+        from .called_function import require_function
+
+        require_function("submit", fn)
         # If the server has exited before it has all of the message, no worker has begun the function.
         return self._session.repeat(lambda link: self._functions(link).submit(fn, args, kwargs))
 
@@ -136,6 +139,9 @@ class Pool:
         At most 256 calls are in flight; ``chunksize`` items share one call. Raises TimeoutError if a result is missing
         ``timeout`` seconds after this call.
         """
+        from .called_function import require_function
+
+        require_function("map", fn)
         return self._functions(self._session.link).map(fn, iterables, timeout, chunksize)
 
     def stats(self, timeout: float | None = None) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from .spelling import describe_type, hint
 
@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from .model import TensorSpec
+
+#: What other libraries call `run`.
+_RUNS: Final = frozenset(("predict", "forward", "infer", "evaluate", "execute", "call", "apply"))
 
 
 def check_inputs(model: str, specs: Sequence[TensorSpec], inputs: object) -> list[NDArray[Any]]:
@@ -50,6 +53,17 @@ def refuse_unnamed(model: str, specs: Sequence[TensorSpec], unnamed: Sequence[ob
         if isinstance(unnamed[0], Mapping) or not all(name.isidentifier() for name in names):
             call = "**inputs"
         raise TypeError(f"model {model} takes its inputs by name: {', '.join(names)}; write run({call})")
+
+
+def suggest_method(name: str, kind: type) -> str:
+    """Return the end of a message about an attribute that a model does not have."""
+    if name.startswith("_"):
+        return ""
+    if name in _RUNS:
+        return "; write run(x=...), with its inputs by name"
+    return hint(
+        name, [*(each for each in dir(kind) if not each.startswith("_")), "inputs", "outputs", "name", "report"]
+    )
 
 
 def _to_array(model: str, spec: TensorSpec, value: object) -> NDArray[Any]:

@@ -17,7 +17,8 @@ _NAME: Final = re.compile(r"cpu|opencl(:[0-9]{1,4})?", re.ASCII)
 def require_engine(engine: object) -> str:
     """Return the name of an engine. Raises ValueError for anything else."""
     if not isinstance(engine, str) or _NAME.fullmatch(engine) is None:
-        raise ValueError(f"engine: expect cpu, opencl or opencl:<index>, got {shorten(engine)}")
+        text = f"engine: expect cpu, opencl or opencl:<index>, got {shorten(engine)}"
+        raise ValueError(f"{text}; GPUs are opencl:<index> too: poolrt doctor lists the devices")
     return "opencl:0" if engine == "opencl" else engine
 
 

@@ -57,7 +57,8 @@ GRAPHS: Final[list[tuple[Callable[[Any, Any], object], str]]] = [
     (lambda g, x: type(g)(3), "GraphError: name: expect text, got 3; write Graph(name, engine)"),
     (
         lambda g, x: Graph("m", "gpu"),
-        "GraphError: graph 'm': engine: expect cpu, opencl or opencl:<index>, got 'gpu'",
+        "GraphError: graph 'm': engine: expect cpu, opencl or opencl:<index>, got 'gpu'; GPUs are opencl:<index> too: poolrt "
+        "doctor lists the devices",
     ),
     (lambda g, x: g.relu(x), "AttributeError: a Graph has no 'relu'; write eltwise(x, 'relu')"),
     (lambda g, x: g.sigmoid(x), "AttributeError: a Graph has no 'sigmoid'; write eltwise(x, 'logistic')"),
@@ -152,6 +153,20 @@ POOLS: Final[list[tuple[Callable[[Any, Any], object], str]]] = [
         lambda p, m: p.load(_graph(), batch=3),
         "TypeError: batch and shapes are for ONNX models: the shapes of a Graph are those that it was built with",
     ),
+    (
+        lambda p, m: p.load("none.onnx", shapes=[(1, 3)]),
+        "TypeError: shapes: expect a dict of shapes by input, such as {'x': (1, 3)}, got list",
+    ),
+    (
+        lambda p, m: p.submit(len([])),
+        "TypeError: submit: expect a function, got int; give the function and its arguments apart: pool.submit(f, x), not "
+        "pool.submit(f(x))",
+    ),
+    (
+        lambda p, m: p.map([1, 2], len),
+        "TypeError: map: expect a function, got list; give the function and its arguments apart: pool.map(f, x), not "
+        "pool.map(f(x))",
+    ),
     (lambda p, m: p.load("none.onnx"), "ModelError: none.onnx: cannot be read: No such file or directory"),
     (lambda p, m: p.load(Graph("e")), "GraphError: graph 'e' has no output; name one with output()"),
     (lambda p, m: m.run(), f"ValueError: {_TAKES}; given: none; missing: x, image"),
@@ -166,6 +181,8 @@ POOLS: Final[list[tuple[Callable[[Any, Any], object], str]]] = [
         lambda p, m: m.run({"x": X, "image": X}),
         "TypeError: model m takes its inputs by name: x, image; write run(**inputs)",
     ),
+    (lambda p, m: m.predict(X), "AttributeError: a Model has no 'predict'; write run(x=...), with its inputs by name"),
+    (lambda p, m: m.input, "AttributeError: a Model has no 'input'; the nearest is 'inputs'"),
     (lambda p, m: m.submit(X), "TypeError: model m takes its inputs by name: x, image; write run(x=..., image=...)"),
     (lambda p, m: list(m.map([X])), "TypeError: model m takes a dict of inputs by name for each run, got ndarray"),
     (lambda p, m: m.run(x=X[:1], image=X), "ValueError: input x of model m must be of shape (2, 3), got (1, 3)"),
@@ -227,6 +244,13 @@ def test_a_mistake_with_a_pool_says_what_to_write(
     mistake: Callable[[Any, Any], object], expected: str, loaded: tuple[poolrt.Pool, poolrt.Model]
 ) -> None:
     assert _error_of(lambda: mistake(*loaded)) == expected
+
+
+def test_a_closed_pool_says_what_to_do() -> None:
+    pool = poolrt.Pool(workers=1, threads=1)
+    pool.close()
+    assert _error_of(pool.stats) == "PoolClosed: the pool is closed: make a new one"
+    assert _error_of(lambda: pool.load(_graph())) == "PoolClosed: the pool is closed: make a new one"
 
 
 def test_an_unknown_setting_of_a_pool_names_the_nearest() -> None:

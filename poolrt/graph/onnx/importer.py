@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from poolrt.settings import Settings
-from poolrt.spelling import hint
+from poolrt.spelling import describe_type, hint
 
 from ..builder import Graph
 from ..errors import GraphError, ModelError, UnsupportedNode
@@ -41,10 +41,14 @@ def load_onnx(
     own data; by default it is the setting of this name (768 MiB).
 
     Raises ModelError if the model cannot be read, needs ``shapes`` or exceeds ``constant_bytes``, UnsupportedNode (a
-    ModelError) that names the first node that poolrt cannot compute, and all missing operators, and TypeError for a
-    ``model`` of another type. Guarantees: no content of a model raises any other error. Needs the ``onnx`` extra:
+    ModelError) that names the first node that poolrt cannot compute, and all missing operators, and TypeError for
+    arguments of other types. Guarantees: no content of a model raises any other error. Needs the ``onnx`` extra:
     ``pip install 'poolrt[onnx]'``.
     """
+    if shapes is not None and not isinstance(shapes, Mapping):
+        raise TypeError(
+            f"shapes: expect a dict of shapes by input, such as {{'x': (1, 3)}}, got {describe_type(shapes)}"
+        )
     folding = Folding(Settings.load(constant_bytes=constant_bytes).constant_bytes)
     file = read_model(model)
     try:

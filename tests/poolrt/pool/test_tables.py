@@ -32,4 +32,4 @@ def test_a_pool_and_its_models_are_shown_in_every_state(settings: dict[str, Any]
         assert "<table>" in pool._repr_html_()
         model.close()
         assert "relu (closed), " in model._repr_html_()
-    assert pool._repr_html_() == "<div>Pool: the pool is closed</div>"
+    assert pool._repr_html_() == "<div>Pool: the pool is closed: make a new one</div>"
