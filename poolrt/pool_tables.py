@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from .html_table import table, text
@@ -14,7 +14,7 @@ _WORKER: Final = {"pid": "pid", "state": "state", "runs": "runs", "memory": "rss
 def tables(facts: Mapping[str, Any]) -> str:
     """Return the tables of what `Pool.stats` returns: workers, then queue, arena and cache."""
     workers = [[_amount(name, worker.get(name, "")) for name in _WORKER.values()] for worker in facts["workers"]]
-    rows = [(part, _listing(facts[part])) for part in ("queue", "arena", "cache")]
+    rows = [row for part in ("queue", "arena", "cache") for row in _rows(part, facts[part])]
     counts = f"workers: {len(workers)}, lost before: {facts['workers_lost']}, clients: {facts['clients']}"
     return table(f"Pool, {counts}", tuple(_WORKER), workers) + table("", ("part", "now"), rows)
 
@@ -24,14 +24,15 @@ def closed(error: Exception) -> str:
     return f"<div>Pool: {text(error)}</div>"
 
 
-def _listing(facts: Mapping[str, Any]) -> str:
-    """Return the counters that are not 0, those inside others with their names joined."""
-    found = [
-        f"{name} ({_listing(value)})" if isinstance(value, Mapping) else f"{name} {_amount(name, value)}"
-        for name, value in facts.items()
-        if value
+def _rows(part: str, facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield a row with the numbers of a part that are not 0, then one for each table inside it that has such numbers."""
+    numbers = [
+        f"{name} {_amount(name, value)}" for name, value in facts.items() if value and not isinstance(value, Mapping)
     ]
-    return ", ".join(found) or "empty"
+    yield part, ", ".join(numbers) or "empty"
+    for name, value in facts.items():
+        if isinstance(value, Mapping):
+            yield from (row for row in _rows(f"{part}, {name}", value) if row[1] != "empty")
 
 
 def _amount(name: str, value: Any) -> Any:

@@ -73,7 +73,13 @@ def test_the_statistics_of_a_pool_are_readable() -> None:
         "workers": [{"pid": 7, "state": "busy", "runs": 3, "rss_bytes": 3 << 20, "numba_imported": False}],
         "queue": {"waiting": 0, "in_flight": 0, "creating": 0},
         "arena": {"bytes": 64 << 20, "used": 1 << 20},
-        "cache": {"hits": {"files": 6, "redis": 0}, "misses": 2, "late": 0, "seconds_saved": 8.138926},
+        "cache": {
+            "hits": {"files": 6, "redis": 0},
+            "misses": 2,
+            "late": 0,
+            "seconds_saved": 8.138926,
+            "tiers": {"files": {"hits": 6, "misses": 3}, "redis": {"hits": 0}},
+        },
         "clients": 1,
         "workers_lost": 2,
     }
@@ -90,5 +96,5 @@ def test_the_statistics_of_a_pool_are_readable() -> None:
             "3.0 MiB",
         ),
         *("part", "now", "queue", "empty", "arena", "bytes 64.0 MiB, used 1.0 MiB"),
-        *("cache", "hits (files 6), misses 2, seconds_saved 8.1"),
+        *("cache", "misses 2, seconds_saved 8.1", "cache, hits", "files 6", "cache, tiers, files", "hits 6, misses 3"),
     ]
