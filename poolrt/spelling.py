@@ -16,14 +16,16 @@ _NEAR: Final = 0.6
 def nearest(word: object, known: Iterable[str]) -> str | None:
     """Return the known word that is nearest to ``word``, or None if none is near.
 
-    The case of letters and the dashes of options do not count.
+    A word is near the only one that it begins, too. The case of letters and the dashes of options do not count. Names that
+    a terminal cannot show are left out.
     """
     if not isinstance(word, str) or not 0 < len(word) <= _MOST_CHARACTERS:
         return None
     from difflib import get_close_matches
 
-    words = {_plain(each): each for each in islice(known, _MOST_WORDS) if len(each) <= _MOST_CHARACTERS}
-    found = get_close_matches(_plain(word), words, 1, _NEAR)
+    words = {_plain(each): each for each in islice(known, _MOST_WORDS) if _is_shown(each)}
+    longer = [each for each in words if len(word) > 1 and each.startswith(_plain(word))]
+    found = longer if len(longer) == 1 else get_close_matches(_plain(word), words, 1, _NEAR)
     return words[found[0]] if found else None
 
 
@@ -32,6 +34,10 @@ def describe_type(value: object) -> str:
     if isinstance(value, type):
         return f"the class {value.__name__}"
     return "None" if value is None else type(value).__name__
+
+
+def _is_shown(word: str) -> bool:
+    return len(word) <= _MOST_CHARACTERS and word.isprintable()
 
 
 def _plain(word: str) -> str:

@@ -34,6 +34,9 @@ examples:
 inputs, outputs, steps: [{operation, implementation, engine, count}]
 """
 
+#: Most characters of a name in a table.
+_CELL: Final = 80
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Describe the command's options."""
@@ -113,6 +116,8 @@ def _steps(graph: Graph, settings: Settings) -> Counter[tuple[str, str, str]]:
 
 
 def _report_steps(model: str, graph: Graph, steps: Counter[tuple[str, str, str]], report: Report) -> None:
+    from poolrt.graph.errors import one_line
+
     types = {**graph.input_types, **graph.output_types}
     inputs, outputs = (
         [{"name": name, "dtype": types[name], "shape": list(dims)} for name, dims in ports.items()]
@@ -122,7 +127,7 @@ def _report_steps(model: str, graph: Graph, steps: Counter[tuple[str, str, str]]
     report.say(f"{model}: it runs on {graph.engine}: {nodes} nodes, {steps.total()} steps a run")
     for title, ports in (("input", inputs), ("output", outputs)):
         for port in ports:
-            report.say(f"{title:<8}{port['name']} {port['dtype']}{port['shape']}")
+            report.say(one_line(f"{title:<8}{port['name']} {port['dtype']}{port['shape']}"))
     rows = [["steps", "operation", "implementation", "engine"]]
     rows += [[str(count), *names] for names, count in steps.most_common()]
     report.say_table(rows, right=frozenset({0}))
@@ -137,8 +142,14 @@ def _report_steps(model: str, graph: Graph, steps: Counter[tuple[str, str, str]]
 def _report_unsupported(model: str, error: UnsupportedNode, report: Report) -> int:
     from dataclasses import asdict
 
+    from poolrt.graph.errors import one_line
+
     rows = [["nodes", "operator", "first node", "reason"]]
-    rows += [[str(use.count), use.operator, use.node, use.reason] for use in error.uses]
+    # Names in a file may have any length, and characters that control a terminal.
+    rows += [
+        [str(use.count), *(one_line(f"{cell:.{_CELL}}") for cell in (use.operator, use.node, use.reason))]
+        for use in error.uses
+    ]
     report.say_table(rows, right=frozenset({0}))
     report.result({"model": model, "runs": False, "unsupported": [asdict(use) for use in error.uses]})
     say(f"poolrt: {model}: {error}")

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, cast
 
-from poolrt.spelling import hint
+from poolrt.spelling import hint, nearest
 
 from .report import UsageError
 
@@ -57,7 +57,7 @@ def _describe(parser: argparse.ArgumentParser, name: str, rest: Sequence[str]) -
         if _knows(deepest, name):
             return f"the option {name} goes behind the command: {deepest.prog} {name} (see {deepest.prog} --help)"
     text = f"unrecognized arguments: {name}"
-    if commands and inner is None:
+    if commands and inner is None and not nearest(name, _options(parser)):
         return f"{text}; a command comes first: {', '.join(commands)} (see {parser.prog} --help)"
     place = parser if inner is None else inner
     return f"{text}{hint(name, _options(place))} (see {place.prog} --help)"
@@ -75,8 +75,7 @@ def _is_option(word: str) -> bool:
 
 
 def _knows(parser: argparse.ArgumentParser, name: str) -> bool:
-    # Letters may follow a short option: -hx.
-    return any(name == option or (len(option) == 2 and name[:2] == option) for option in _options(parser))
+    return name in _options(parser)
 
 
 def _options(parser: argparse.ArgumentParser) -> list[str]:

@@ -24,7 +24,7 @@ class ModelError(GraphError):
     """
 
     def __str__(self) -> str:
-        return _one_line(super().__str__())
+        return one_line(super().__str__())
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class UnsupportedNode(ModelError):
         parts += [f"{_count(use)}: {use.reason}" for use in self.uses if not (use.missing or self._is_first(use))]
         if missing:
             parts.append("docs/onnx.md lists the operators that exist, and so does poolrt check --operators")
-        return _one_line("; ".join(parts))
+        return one_line("; ".join(parts))
 
     def _is_first(self, use: UnsupportedUse) -> bool:
         return (use.node, use.operator, use.reason) == (self.node, self.operator, self.reason)
@@ -77,7 +77,7 @@ def _count(use: UnsupportedUse) -> str:
     return f"{use.operator} ({use.count} node{'s' * (use.count > 1)})"
 
 
-def _one_line(text: str) -> str:
+def one_line(text: str) -> str:
     """Return text without control characters, and without its middle if it is long."""
     return _shorten("".join(each if each.isprintable() else ascii(each)[1:-1] for each in _shorten(text)))
 

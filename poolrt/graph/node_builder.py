@@ -50,6 +50,8 @@ class NodeBuilder:
 
     def many(self, argument: str, given: Sequence[Operand]) -> list[Value]:
         """Return the values of a list of operands."""
+        if isinstance(given, Value):
+            raise ValueError(f"{argument}: expect a list of tensors, got one: write [a, b]")
         dtype = self.type_of(*given)
         return [self.operand(f"{argument}[{index}]", each, dtype) for index, each in enumerate(given)]
 

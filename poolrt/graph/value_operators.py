@@ -29,6 +29,8 @@ class ValueOperators:
     __slots__ = ()
 
     if not TYPE_CHECKING:
+        #: Otherwise `__getitem__` would make it iterable.
+        __iter__ = None
 
         def __array__(self, *_: object, **__: object) -> NoReturn:
             raise TypeError(f"{_NO_DATA}: load the graph, run the model and use its outputs")

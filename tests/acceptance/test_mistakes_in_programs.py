@@ -113,6 +113,12 @@ GRAPHS: Final[list[tuple[Callable[[Any, Any], object], str]]] = [
         "GraphError: output: name: expect text, got Value(shape=(2, 3), dtype='float32'); write output(name, value)",
     ),
     (lambda g, x: g.to_ir(), "GraphError: graph 'm' has no output; name one with output()"),
+    (
+        lambda g, x: g.concat(x, 0),
+        "GraphError: concat 'concat_0': srcs: expect a list of tensors, got one: write [a, b]",
+    ),
+    (lambda g, x: list(x), "TypeError: 'Value' object is not iterable"),
+    (lambda g, x: sum([x, x]), "TypeError: a Value has no operator +: write g.binary(a, b, 'add') on its graph g"),
     (lambda g, x: x + 1, "TypeError: a Value has no operator +: write g.binary(a, b, 'add') on its graph g"),
     (lambda g, x: 2 * x, "TypeError: a Value has no operator *: write g.binary(a, b, 'mul') on its graph g"),
     (lambda g, x: x @ X.T, "TypeError: a Value has no operator @: write g.matmul(a, b) on its graph g"),

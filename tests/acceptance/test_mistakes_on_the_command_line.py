@@ -141,6 +141,16 @@ def test_check_and_run_name_all_missing_operators_at_once(capsys: pytest.Capture
     ]
 
 
+def test_names_of_a_model_cannot_control_the_terminal(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    nodes = [helper.make_node("Odd\x1b[31m", ["x"], [f"h{number}"], name="\x1b]0;" + "n" * 500) for number in range(3)]
+    _save(place / "odd.onnx", *nodes, helper.make_node("Relu", ["x"], ["y"]))
+    assert main(["check", "odd.onnx"]) == 1
+    shown = capsys.readouterr()
+    assert "\x1b" not in shown.out + shown.err
+    assert "Odd\\x1b[31m" in shown.out
+    assert max(map(len, shown.out.splitlines())) < 300
+
+
 def test_check_says_how_a_model_will_run(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", "open.onnx", "--shape", "x=2,4", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)

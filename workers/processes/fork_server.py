@@ -21,6 +21,7 @@ import socket
 import sys
 import time
 from importlib import import_module
+from types import TracebackType
 from typing import Any, Final
 
 from poolrt.cachestore.errors import StoreError
@@ -177,12 +178,20 @@ def _exit_process(code: int, role: str) -> None:
     kind, error, trace = sys.exc_info()
     if isinstance(error, OSError | MemoryError | StoreError):
         text = " ".join(f"{error}".split())
-        print(f"poolrt: {role} {os.getpid()} cannot go on: {type(error).__name__}: {text}", file=sys.stderr)
+        place = _place_of(trace)
+        print(f"poolrt: {role} {os.getpid()} cannot go on: {type(error).__name__}: {text} ({place})", file=sys.stderr)
     elif kind is not None and error is not None:
         sys.excepthook(kind, error, trace)
     atexit._run_exitfuncs()
     sys.stderr.flush()
     os._exit(code)
+
+
+def _place_of(trace: TracebackType | None) -> str:
+    """Return the file and line that have raised an error."""
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return "" if trace is None else f"{os.path.basename(trace.tb_frame.f_code.co_filename)}:{trace.tb_lineno}"
 
 
 def _end_children(children: list[Any]) -> None:
