@@ -23,7 +23,7 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 BUILD_S: Final = 900.0
 RUN_S: Final = 120.0
 _STOP_S: Final = 20.0
-#: By this variable, whose value is the folder, the processes of containers are found again.
+#: By this variable, whose value is the folder, and by their root, the processes of containers are found again.
 _MARK: Final = "CONTAINERS_OF_TEST"
 
 
@@ -64,6 +64,8 @@ class Containers:
         self.folder = Path(tempfile.mkdtemp(prefix="poolrt-containers-", dir="/var/tmp"))
         self.folder.chmod(0o755)
         self._options: tuple[str, ...] = ()
+        #: Container -> device and inode of its root.
+        self._roots: dict[str, tuple[int, int]] = {}
 
     def __enter__(self) -> Self:
         try:
@@ -125,8 +127,15 @@ class Containers:
     def create(self, image: str) -> str:
         """Return a new container, with its files mounted so that all its commands see the same ones."""
         container = self.buildah("from", image)
-        self.buildah("mount", container)
+        root = Path(self.buildah("mount", container)).stat()
+        self._roots[container] = root.st_dev, root.st_ino
         return container
+
+    def remove(self, container: str) -> None:
+        """End a container's processes and remove it."""
+        self.end_processes()
+        self.buildah("rm", container)
+        del self._roots[container]
 
     def command(
         self,
@@ -163,7 +172,7 @@ class Containers:
     def end_processes(self) -> None:
         """Kill the processes of containers, and wait for their end."""
         deadline = time.monotonic() + _STOP_S
-        while (left := self._processes()) and time.monotonic() < deadline:
+        while (left := self.processes()) and time.monotonic() < deadline:
             for process in left:
                 try:
                     os.kill(process, signal.SIGKILL)
@@ -171,15 +180,18 @@ class Containers:
                     continue
             time.sleep(0.05)
 
-    def _processes(self) -> list[int]:
+    def processes(self) -> list[int]:
+        """Return the processes that run in containers, by their numbers on this machine."""
         mark = f"{_MARK}={self.folder}".encode()
         found = []
         for place in Path("/proc").glob("[0-9]*"):
             try:
                 variables = (place / "environ").read_bytes().split(b"\0")
+                root = (place / "root").stat()
             except OSError:
                 continue
-            if mark in variables:
+            # A daemon has no variables of the command that started it.
+            if mark in variables or (root.st_dev, root.st_ino) in self._roots.values():
                 found.append(int(place.name))
         return found
 
