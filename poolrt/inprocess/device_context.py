@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeVar
 
+from poolrt.cachestore.forked_locks import freed_in_children
 from poolrt.cachestore.lru import checked_capacity
 from poolrt.workers.desc import Arg
 from poolrt.workers.engines.engine import Engine
@@ -116,7 +117,7 @@ class DeviceContext:
         self.given_stream = stream
         self._stream = stream
         #: For counters too, and so that no finalizer waits for the lock of the instances.
-        self._lock = threading.Lock()
+        self._lock = freed_in_children(threading.Lock())
         #: The least recently used first.
         self._instances: OrderedDict[InstanceKey, Any] = OrderedDict()
         self._parts: dict[InstanceKey, Sequence[tuple[object, int]]] = {}

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from poolrt.cachestore.forked_locks import freed_in_children
 from poolrt.graph import passes
 from poolrt.graph.builder import Graph
 from poolrt.graph.constant import storage_type
@@ -90,10 +91,10 @@ class Executor:
         self._constant_keys = ConstantKeys(self._built.constants.values())
         # An object of its own: the address of this executor may come to be another's.
         identity = ExecutorIdentity(graph.name)
-        locks = threading.RLock(), threading.RLock()
+        locks = freed_in_children(threading.RLock()), freed_in_children(threading.RLock())
         self._context = ExecutionContext(self._open_streams(stream), cache, self.context, identity, locks)
         #: The second is for tasks of a threadpool: the holder of the first may be waiting for such a task.
-        self._turns = threading.Lock(), threading.Lock()
+        self._turns = freed_in_children(threading.Lock()), freed_in_children(threading.Lock())
         self._training: GraphIR | None = None
         weakref.finalize(self, self.context.forget, identity).atexit = False
 

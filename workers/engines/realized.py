@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 from weakref import WeakValueDictionary
 
+from poolrt.cachestore.forked_locks import freed_in_children
 from poolrt.cachestore.lru import Lru
 
 T = TypeVar("T")
@@ -17,7 +18,7 @@ class InUse(Generic[T]):
 
     def __init__(self) -> None:
         #: Held while a value is made, which may need others.
-        self._lock = threading.RLock()
+        self._lock = freed_in_children(threading.RLock())
         self._alive: WeakValueDictionary[Hashable, T] = WeakValueDictionary()
 
     def get(self, key: Hashable, make: Callable[[], T]) -> T:
@@ -43,7 +44,7 @@ class Realized(Generic[T]):
 
     def __init__(self, realize: Callable[[bytes], T], kept: int) -> None:
         self._realize = realize
-        self._lock = threading.Lock()
+        self._lock = freed_in_children(threading.Lock())
         self._alive: WeakValueDictionary[bytes, T] = WeakValueDictionary()
         self._latest: Lru[bytes, T] = Lru(kept)
 

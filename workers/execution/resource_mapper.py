@@ -6,6 +6,8 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
+from poolrt.cachestore.forked_locks import freed_in_children
+
 from ..engines.engine import Engine
 from ..primitives.cached_primitive import CachedPrimitive
 from ..primitives.entry import Entry
@@ -23,7 +25,7 @@ class ResourceMapper:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        self._lock = threading.RLock()
+        self._lock = freed_in_children(threading.RLock())
         self._resources: dict[bytes, Resource[Any, Any]] = {}
 
     def get(self, primitive: CachedPrimitive) -> Resource[Any, Any]:

@@ -7,6 +7,8 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from poolrt.cachestore.forked_locks import freed_in_children
+
 from ..engines.engine import Engine
 from ..engines.target import Target
 from ..memory.buffer import Buffer
@@ -80,7 +82,7 @@ class Stream:
         self._attr = attr.copy() if attr is not None else StreamAttr(engine.kind)
         #: Held during the execution or submission of a primitive, unless a task of the threadpool executes it: the holder
         #: may be waiting for that task.
-        self.order = threading.Lock()
+        self.order = freed_in_children(threading.Lock())
         self._held: list[object] = []
         self._host: HostWork | None = None
         #: Texts of verbose lines, each with the markers before and after its execution.

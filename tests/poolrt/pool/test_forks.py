@@ -136,6 +136,27 @@ def test_a_child_that_closes_or_forgets_its_copy_leaves_the_parents_pool_alone(s
         wait_until(lambda: pool.stats()["arena"]["used"] < used, "the parent's array was in use until now")
 
 
+_PENDING = """
+    import os, sys, time
+    import poolrt
+    pool = poolrt.Pool(workers=1, home=sys.argv[1], redis_url="unix:///nowhere/none.sock", arena_bytes=64 << 20)
+    pending = pool.submit(time.sleep, 3600)
+    child = os.fork()
+    if child == 0:
+        sys.exit(7)  # the whole end of an interpreter, which does not wait for the parent's futures
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    assert not pending.done()
+    queue = pool.stats()["queue"]
+    assert queue["in_flight"] + queue["waiting"] == 1
+    pool.close()
+"""
+
+
+def test_a_child_that_exits_does_not_wait_for_the_parents_futures(settings: dict[str, Any]) -> None:
+    command = [sys.executable, "-W", "ignore", "-c", textwrap.dedent(_PENDING), settings["home"]]
+    assert subprocess.run(command, timeout=3 * BOUND_S, check=False).returncode == 0
+
+
 def _sockets() -> set[str]:
     """Return the names of the sockets that this process has open."""
     found = set()
