@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from poolrt.workers import *  # noqa: F403 - what `__all__` there lists, as below
 
-    from . import errors, opencl
+    from . import errors, numba, opencl
     from .graph.builder import Graph
     from .graph.errors import GraphError, ModelError, UnsupportedNode
     from .graph.onnx.importer import load_onnx
@@ -27,11 +27,13 @@ if TYPE_CHECKING:
     from .inprocess.device_context import ContextStatistics, DeviceContext
     from .inprocess.executor import Executor
     from .model import Model, TensorSpec
+    from .numba.door import guvectorize, njit, share, vectorize
     from .pool import Pool, connect
 
 __all__ = [
     "ContextStatistics", "DeviceContext", "Executor", "Graph", "GraphError", "Model", "ModelError", "Pool", "TensorSpec",
-    "UnsupportedNode", "Value", "connect", "errors", "load_onnx", "opencl",
+    "UnsupportedNode", "Value", "connect", "errors", "guvectorize", "load_onnx", "njit", "numba", "opencl", "share",
+    "vectorize",
 ]  # fmt: skip
 __all__ += workers.__all__
 
@@ -49,12 +51,16 @@ _HOMES: Final = {
     "UnsupportedNode": ".graph.errors",
     "Value": ".graph.values",
     "connect": ".pool",
+    "guvectorize": ".numba.door",
     "load_onnx": ".graph.onnx.importer",
+    "njit": ".numba.door",
+    "share": ".numba.door",
+    "vectorize": ".numba.door",
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("errors", "opencl"):
+    if name in ("errors", "numba", "opencl"):
         return import_module(f".{name}", __name__)
     if name in _HOMES:
         found = getattr(import_module(_HOMES[name], __name__), name)

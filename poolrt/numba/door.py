@@ -1,0 +1,232 @@
+"""Functions that share the store: `njit`, `vectorize` and `guvectorize` as Numba's, `share`, and `install`.
+
+Numba's decorators ask for a cache if ``cache=True``, and make it by `enable_caching`. That is the door: within the
+decorators of this module, and after `install` everywhere, the cache is one of `shared_cache`.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import lru_cache
+from types import FunctionType
+from typing import Any, Final
+
+from poolrt.cachestore import CacheStore
+
+from .counters import counters
+from .gufunc_wrapper import wrapper_library
+from .internals import Internals, Unsupported, internals
+from .shared_cache import Process, SharedCache, UfuncCache
+
+#: Whether the calling code is within a decorator of this module.
+_within: Final[ContextVar[bool]] = ContextVar("poolrt.numba.within", default=False)
+
+
+class Door:
+    """The one place where Numba's caches are replaced."""
+
+    def __init__(self, numba: Internals) -> None:
+        self._numba = numba
+        self._installed = False
+        self._process = process = Process(numba, _store)
+        for kind, share in (
+            (numba.dispatcher.Dispatcher, self.share_dispatcher),
+            (numba.ufuncbuilder.UFuncDispatcher, self._share_ufunc),
+            (numba.ccallback.CFunc, self._share_cfunc),
+        ):
+            kind.enable_caching = _replaced(kind.enable_caching, share, self.is_open)
+        wrapper, plain_cache = numba.wrappers._GufuncWrapper, numba.wrappers.GufWrapperCache
+
+        def wrapper_cache(py_func: FunctionType) -> Any:
+            """Return Numba's cache of files for a function that does not share the store."""
+            return numba.caching.NullCache() if py_func in process.functions else plain_cache(py_func=py_func)
+
+        numba.wrappers.GufWrapperCache = wrapper_cache
+        wrapper._compile_wrapper = _wrapping(wrapper._compile_wrapper, process)
+        numba.make_names_unique()
+        os.register_at_fork(after_in_child=numba.make_names_unique)
+
+    def is_open(self) -> bool:
+        """Return whether a function that asks for a cache gets a shared one."""
+        return self._installed or _within.get()
+
+    def install(self) -> None:
+        """Keep the door open for all."""
+        self._installed = True
+
+    def uninstall(self) -> None:
+        """Keep the door open for the decorators of this module only."""
+        self._installed = False
+
+    def share_dispatcher(self, dispatcher: Any) -> None:
+        """Give a dispatcher of Numba's for the processor a shared cache."""
+        if not isinstance(dispatcher, self._numba.registry.CPUDispatcher):
+            raise TypeError(f"expect a function of numba.njit for the CPU, got {dispatcher!r}")
+        if isinstance(dispatcher._cache, SharedCache):
+            return
+        compiler = dispatcher._compiler
+        cache = SharedCache(self._process, dispatcher, dispatcher.py_func, compiler.compile)
+        compiler.compile = cache.compile
+        dispatcher._cache = cache
+
+    def _share_ufunc(self, ufunc: Any) -> None:
+        numba = self._numba
+
+        def compile_overload(args: Any, return_type: Any) -> Any:
+            descriptor, flags = ufunc.targetdescr, numba.targetconfig.ConfigStack.top_or_none()
+            return numba.compiler.compile_extra(
+                descriptor.typing_context, descriptor.target_context, ufunc.py_func,
+                args=args, return_type=return_type, flags=flags, locals={},
+            )  # fmt: skip
+
+        self._process.functions.add(ufunc.py_func)
+        ufunc.cache = UfuncCache(self._process, ufunc, ufunc.py_func, compile_overload)
+
+    def _share_cfunc(self, cfunc: Any) -> None:
+        compiler = cfunc._compiler
+        cache = SharedCache(self._process, cfunc, cfunc._pyfunc, compiler.compile)
+        compiler.compile = cache.compile
+        cfunc._cache = cache
+
+
+def _replaced(plain: Any, share: Callable[[Any], None], is_open: Callable[[], bool]) -> Any:
+    def enable_caching(self: Any) -> None:
+        """Give a function a cache: poolrt's within poolrt's decorators and after `poolrt.numba.install`, else Numba's."""
+        if is_open():
+            try:
+                share(self)
+            except TypeError:
+                plain(self)  # another target
+        else:
+            plain(self)
+
+    return enable_caching
+
+
+def _wrapping(plain: Any, process: Process) -> Any:
+    def compile_wrapper(self: Any, wrapper_name: str) -> Any:
+        """Return a wrapper's library: from the store, or put there, if its function is there."""
+        if self.is_parfors or self.cres.library not in process.libraries:
+            return plain(self, wrapper_name)
+        return wrapper_library(process, self, wrapper_name)
+
+    return compile_wrapper
+
+
+@lru_cache(maxsize=1)
+def _door() -> Door | Unsupported:
+    try:
+        return Door(internals())
+    except Unsupported as error:
+        return error
+
+
+@lru_cache(maxsize=1)
+def _making() -> threading.Lock:
+    return threading.Lock()
+
+
+def _open_door() -> Door | None:
+    """Return the door; None, counted and with one warning, if this Numba is not supported."""
+    with _making():
+        door = _door()
+    if isinstance(door, Door):
+        return door
+    counters().fall_back(str(door))
+    return None
+
+
+@lru_cache(maxsize=1)
+def _store() -> CacheStore:
+    return CacheStore.connect()
+
+
+@contextmanager
+def _opened() -> Iterator[None]:
+    token = _within.set(True)
+    try:
+        yield
+    finally:
+        _within.reset(token)
+
+
+def _decorate(plain: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    """Call a decorator of Numba's, and the decorator that this may return, with the door open."""
+    if _open_door() is None:
+        options.pop("cache", None)
+        return plain(*args, **options)
+    options["cache"] = True
+    with _opened():
+        made = plain(*args, **options)
+    if not isinstance(made, FunctionType):
+        return made
+
+    def decorator(function: Any) -> Any:
+        with _opened():
+            return made(function)
+
+    return decorator
+
+
+def njit(*args: Any, **options: Any) -> Any:
+    """Compile a function with Numba, each overload once for all processes and hosts that share the store.
+
+    Takes what `numba.njit` takes and returns what it returns; ``cache`` has no meaning. Raises what Numba raises: a process
+    that waited for another one's compilation gets an equal error.
+    """
+    import numba
+
+    return _decorate(numba.njit, args, options)
+
+
+def vectorize(*args: Any, **options: Any) -> Any:
+    """Make a NumPy ufunc with Numba, each loop compiled once for all. Takes and returns what `numba.vectorize` does."""
+    import numba
+
+    return _decorate(numba.vectorize, args, options)
+
+
+def guvectorize(*args: Any, **options: Any) -> Any:
+    """Make a generalized ufunc with Numba, each loop compiled once for all. Takes and returns what `numba.guvectorize` does."""
+    import numba
+
+    return _decorate(numba.guvectorize, args, options)
+
+
+def share(dispatcher: Any) -> Any:
+    """Let a function that `numba.njit` has made share the store from now on, and return it.
+
+    Overloads that are compiled already stay as they are. Raises TypeError for what is no such function.
+    """
+    door = _open_door()
+    if door is not None:
+        door.share_dispatcher(dispatcher)
+    return dispatcher
+
+
+def install() -> None:
+    """Let every function of this process that asks for ``cache=True`` from now on share the store, those of libraries too."""
+    door = _open_door()
+    if door is not None:
+        door.install()
+
+
+def uninstall() -> None:
+    """Undo `install` for functions that are made from now on."""
+    door = _open_door()
+    if door is not None:
+        door.uninstall()
+
+
+def stats() -> dict[str, int]:
+    """Return how many overloads of this process were hits, created, waited for, failed, unshared, and fell back to Numba."""
+    return counters().counts()
+
+
+def not_shared() -> dict[str, str]:
+    """Return the functions that this process did not share, each with the reason."""
+    return counters().reasons()

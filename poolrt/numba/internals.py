@@ -1,0 +1,198 @@
+"""All of Numba's names that are private, in one place, and the check that they are what poolrt expects.
+
+`internals` raises `Unsupported` if a name is missing or has another form; functions are then plain Numba's.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import inspect
+import itertools
+import os
+import pickle
+import re
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from typing import Any, Final
+
+import llvmlite.binding
+
+#: Function -> the parameters that it must have, in order.
+_PARAMETERS: Final = {
+    "dispatcher.Dispatcher.enable_caching": ("self",),
+    "dispatcher.Dispatcher.compile": ("self", "sig"),
+    "dispatcher._FunctionCompiler.compile": ("self", "args", "return_type"),
+    "dispatcher._FunctionCompiler._customize_flags": ("self", "flags"),
+    "ufuncbuilder.UFuncDispatcher.enable_caching": ("self",),
+    "ufuncbuilder.UFuncDispatcher._compile_core": ("self", "sig", "flags", "locals"),
+    "ccallback.CFunc.enable_caching": ("self",),
+    "ccallback.CFunc._compile_uncached": ("self",),
+    "compiler.CompileResult._reduce": ("self",),
+    "caching._Cache.load_overload": ("self", "sig", "target_context"),
+    "caching._Cache.save_overload": ("self", "sig", "data"),
+    "wrappers._GufuncWrapper._compile_wrapper": ("self", "wrapper_name"),
+    "wrappers._GufuncWrapper._build_wrapper": ("self", "library", "name"),
+    "serialize.dumps": ("obj",),
+    "sigutils.normalize_signature": ("sig",),
+}
+#: What must be there, whatever its form.
+_PRESENT: Final = (
+    "wrappers.GufWrapperCache",
+    "caching.NullCache",
+    "compiler.CompileResult._rebuild",
+    "codegen.CPUCodegen.magic_tuple",
+    "codegen.CodeLibrary.has_dynamic_globals",
+    "codegen.CPUCodeLibrary.serialize_using_object_code",
+    "targetconfig.ConfigStack.top_or_none",
+    "targetconfig.TargetConfig.values",
+    "compiler.Compiler",
+    "compiler.compile_extra",
+    "errors.NumbaError",
+    "errors.ForceLiteralArg",
+    "registry.CPUDispatcher",
+    "bytecode.FunctionIdentity._unique_ids",
+    "codegen.RuntimeLinker",
+)
+#: Settings that change no generated code: where to print, to cache, and to run.
+_HARMLESS: Final = re.compile(
+    r"(CACHE|CUDA|DUMP|DEBUG_(?!NRT)|GDB|THREADING|SHOW_|ROCM|HSA|DISABLE_CUDA|DISABLE_PERF|ENABLE_CUDA|FORCE_CUDA)|"
+    r"NUM_THREADS|COLOR|TRACE$|^TRACE|^DEBUG$|WARN|HTML|ANNOTATE|FULL_TRACEBACKS|DEVELOPER|FUNCTION_CACHE|DIFF_IR|"
+    r"LLVM_PASS_TIMINGS|HIGHLIGHT|PARALLEL_DIAGNOSTICS|TYPEINFER_FAIL|JIT_COVERAGE|^DISABLE_JIT$|VERSION|PYVERSION"
+)
+
+
+#: Numba's prefix of a variable with the address of a function that was not compiled yet: functions that call each other.
+_UNRESOLVED: Final = ".numba.unresolved$"
+
+
+class Unsupported(Exception):
+    """This version of Numba is not the one that poolrt's contract describes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Internals:
+    """Numba's modules that poolrt reaches into."""
+
+    bytecode: Any
+    caching: Any
+    ccallback: Any
+    codegen: Any
+    compiler: Any
+    config: Any
+    dispatcher: Any
+    errors: Any
+    registry: Any
+    serialize: Any
+    sigutils: Any
+    targetconfig: Any
+    types: Any
+    ufuncbuilder: Any
+    wrappers: Any
+
+    def settings(self) -> dict[str, Any]:
+        """Return the settings that may change generated code. One that is not known to be harmless counts as such."""
+        found = {}
+        for name, value in sorted(vars(self.config).items()):
+            if name.isupper() and not name.startswith("_") and not _HARMLESS.search(name):
+                found[name] = value if value is None or type(value) in (bool, int, float, str) else repr(value)
+        return {name: value for name, value in found.items() if not re.search(r" at 0x", str(value))}
+
+    def dump_result(self, result: Any) -> bytes | None:
+        """Return a compile result as bytes; None if it holds addresses of this process."""
+        library = result.library
+        if any(not lifted.can_cache for lifted in result.lifted) or library.has_dynamic_globals:
+            return None
+        module = library._final_module
+        wanted = {v.name.removeprefix(_UNRESOLVED) for v in module.global_variables if v.name.startswith(_UNRESOLVED)}
+        if wanted and not wanted <= {f.name for f in module.functions if not f.is_declaration}:
+            return None
+        dumped: bytes = self.serialize.dumps(result._reduce())
+        return dumped
+
+    def load_result(self, target_context: Any, verified: bytes) -> Any:
+        """Return the compile result in the bytes of an entry that the store has verified."""
+        reduced = pickle.loads(verified)
+        wanted = _unresolved_names(reduced[0][2][0])
+        for name in wanted:
+            llvmlite.binding.add_symbol(_UNRESOLVED + name, ctypes.addressof(_cell(name)))
+        result = self.compiler.CompileResult._rebuild(target_context, *reduced)
+        for name in wanted:
+            address = result.library.get_pointer_to_function(name)
+            if not address:
+                raise LookupError(f"the entry does not define {name}")
+            _cell(name).value = address
+        return result
+
+    def make_names_unique(self) -> None:
+        """Number the symbols of this process's functions from a random begin.
+
+        Code is found by its symbol. Numba numbers from 1, so that two versions of a function, from two processes, would
+        have the same symbol in a third that loads both.
+        """
+        self.bytecode.FunctionIdentity._unique_ids = itertools.count(int.from_bytes(os.urandom(6), "big") + 1)
+
+    def dump_library(self, library: Any) -> bytes:
+        """Return a code library as bytes."""
+        dumped: bytes = self.serialize.dumps(library.serialize_using_object_code())
+        return dumped
+
+    def load_library(self, target_context: Any, verified: bytes) -> Any:
+        """Return the code library in the bytes of an entry that the store has verified."""
+        return target_context.codegen().unserialize_library(pickle.loads(verified))
+
+
+@lru_cache(maxsize=1)
+def internals() -> Internals:
+    """Return Numba's internals. Raises Unsupported if they are not as expected."""
+    try:
+        from numba.core import (
+            bytecode,
+            caching,
+            ccallback,
+            codegen,
+            compiler,
+            config,
+            dispatcher,
+            errors,
+            registry,
+            serialize,
+            sigutils,
+            targetconfig,
+            types,
+        )
+        from numba.np.ufunc import ufuncbuilder, wrappers
+    except ImportError as error:
+        raise Unsupported(str(error)) from None
+    found = Internals(
+        bytecode, caching, ccallback, codegen, compiler, config, dispatcher, errors, registry, serialize, sigutils,
+        targetconfig, types, ufuncbuilder, wrappers,
+    )  # fmt: skip
+    check_contract(found)
+    return found
+
+
+def check_contract(found: Internals) -> None:
+    """Raise Unsupported, with the name, unless each private name has the form that poolrt relies on."""
+    for path in (*_PRESENT, *_PARAMETERS):
+        value: Any = found
+        for part in path.split("."):
+            value = getattr(value, part, None)
+        if value is None:
+            raise Unsupported(f"numba has no {path}")
+        wanted = _PARAMETERS.get(path)
+        if wanted is not None and tuple(inspect.signature(value).parameters) != wanted:
+            raise Unsupported(f"numba's {path} takes {tuple(inspect.signature(value).parameters)}, not {wanted}")
+    if found.codegen.RuntimeLinker.PREFIX != _UNRESOLVED:
+        raise Unsupported(f"numba's RuntimeLinker.PREFIX is {found.codegen.RuntimeLinker.PREFIX!r}")
+
+
+def _unresolved_names(binary: bytes) -> list[str]:
+    """Return the functions whose addresses an object expects in variables; numba loads them for new code only."""
+    pattern = re.escape(_UNRESOLVED.encode()) + rb"([^\0]+)\0"
+    return sorted({name.decode() for name in re.findall(pattern, binary)})
+
+
+@cache
+def _cell(name: str) -> ctypes.c_void_p:
+    """Return the variable with a function's address. Loaded code reads it for as long as the process lives."""
+    return ctypes.c_void_p()

@@ -1,0 +1,214 @@
+"""The key of a compiled overload: the function with all that it reaches, signature, flags, processor and toolchain.
+
+Guarantees: nothing in a key depends on the process, so equal functions have equal keys on all hosts with the same
+processor and the same versions. What cannot be described by content raises NotShareable, and is never stored.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections.abc import Iterable
+from functools import lru_cache
+from importlib.metadata import version
+from types import FunctionType
+from typing import Any, Final
+
+from poolrt.cachestore import Key
+
+from .fingerprint import Fingerprint, NotShareable
+from .internals import Internals
+
+#: Raise it when payloads of before can no longer be read.
+SCHEMA: Final = 1
+#: The field `kind` of all keys of this package.
+KIND: Final = "numba"
+_ADDRESS: Final = re.compile(r"0x[0-9a-f]{5,}|#[0-9a-f]{6,}")
+
+
+class Describer:
+    """Describes values and types of Numba for fingerprints."""
+
+    def __init__(self, numba: Internals) -> None:
+        self._numba = numba
+
+    def __call__(self, value: Any, fingerprint: Fingerprint) -> Any:
+        """Describe a value of Numba's, or a function with its overloads. Raises NotShareable."""
+        numba, types = self._numba, self._numba.types
+        if isinstance(value, numba.registry.CPUDispatcher):
+            return self.dispatcher(value, fingerprint)
+        if isinstance(value, types.Type):
+            return self.type(value, fingerprint)
+        inner: Any = getattr(value, "_dispatcher", None) or getattr(value, "nb_func", None)
+        if isinstance(inner, numba.ufuncbuilder.UFuncDispatcher):
+            options = fingerprint.value(inner.targetoptions)
+            layout = fingerprint.value(getattr(getattr(value, "gufunc_builder", None), "signature", None))
+            return ["ufunc", fingerprint.add(inner.py_func, options), layout]
+        definition = getattr(value, "_defn", None)
+        if isinstance(definition, FunctionType) and type(value).__name__ == "_Intrinsic":
+            return ["intrinsic", fingerprint.add(definition)]
+        if isinstance(getattr(value, "class_type", None), types.ClassType):
+            raise NotShareable(f"the compiled class {value.__qualname__} has no identity outside of its process")
+        found = self._overloads(value, fingerprint)
+        if found is NotImplemented and not isinstance(value, (FunctionType, type)) and self._is_unusable(value):
+            # Numba cannot compile it either: only Python code beside the compiled one can mean it.
+            return ["unusable", type(value).__module__, type(value).__qualname__]
+        return found
+
+    def dispatcher(self, dispatcher: Any, fingerprint: Fingerprint) -> Any:
+        """Describe a compiled function by its Python function and its options."""
+        if dispatcher._compiler.pipeline_class is not self._numba.compiler.Compiler:
+            raise NotShareable(f"{dispatcher.py_func.__qualname__} has a compiler pipeline of its own")
+        options = [fingerprint.value(dict(sorted(dispatcher.targetoptions.items())))]
+        if dispatcher.locals:
+            options.append([[name, self.type(kind, fingerprint)] for name, kind in sorted(dispatcher.locals.items())])
+        return ["compiled", type(dispatcher).__name__, fingerprint.add(dispatcher.py_func, options)]
+
+    def type(self, kind: Any, fingerprint: Fingerprint) -> Any:
+        """Describe a type of Numba's by its class and its identity. Raises NotShareable."""
+        types = self._numba.types
+        name = type(kind).__name__
+        if isinstance(kind, types.Dispatcher):
+            return [name, fingerprint.value(kind.dispatcher)]
+        if isinstance(kind, (types.Literal, types.Omitted)):
+            value = kind.literal_value if isinstance(kind, types.Literal) else kind.value
+            return [name, self._identity(value, fingerprint)]
+        if isinstance(kind, (types.ClassInstanceType, types.ClassType, types.DeferredType)):
+            raise NotShareable(f"{name} has no identity outside of its process")
+        if not type(kind).__module__.startswith("numba."):
+            raise NotShareable(f"{name} is a type that Numba was extended with")
+        return [name, self._identity(kind.key, fingerprint)]
+
+    def _identity(self, key: Any, fingerprint: Fingerprint) -> Any:
+        if isinstance(key, self._numba.types.Type):
+            return self.type(key, fingerprint)
+        signature: Any = key
+        if hasattr(key, "return_type") and hasattr(key, "args"):
+            return [
+                "signature",
+                *(self._identity(kind, fingerprint) for kind in (signature.return_type, *signature.args)),
+            ]
+        if isinstance(key, (tuple, list)) and not hasattr(key, "_fields"):
+            return [self._identity(item, fingerprint) for item in key]
+        if isinstance(key, dict):
+            return [
+                [self._identity(name, fingerprint), self._identity(item, fingerprint)] for name, item in key.items()
+            ]
+        if isinstance(key, self._numba.compiler.Flags):
+            raise NotShareable("flags are part of a type")
+        if isinstance(key, str) and _ADDRESS.search(key):
+            raise NotShareable(f"the type {key} is named by an address")
+        return fingerprint.value(key)
+
+    def _overloads(self, function: Any, fingerprint: Fingerprint) -> Any:
+        """Describe the overloads that Numba was given for a function or class by others."""
+        context = self._numba.registry.cpu_target.typing_context
+        try:
+            templates = getattr(context._get_global_type(function), "templates", ())
+        except Exception as error:  # noqa: BLE001 - other libraries add what is asked here
+            raise NotShareable(f"{function!r}: {error}") from None
+        return self._added(templates, fingerprint) or NotImplemented
+
+    def methods(self, fingerprint: Fingerprint) -> list[str]:
+        """Describe the methods and attributes that Numba was given by others, of the names in what was described."""
+        templates = [
+            template
+            for several in self._numba.registry.cpu_target.typing_context._attributes.values()
+            for template in several
+            if getattr(template, "_attr", None) in fingerprint.names
+        ]
+        return self._added(templates, fingerprint)
+
+    def _added(self, templates: Iterable[Any], fingerprint: Fingerprint) -> list[str]:
+        """Describe the functions of templates that are not Numba's own, and return their names."""
+        found = set()
+        for template in templates:
+            for attribute in ("_overload_func", "_definition_func"):
+                function = getattr(template, attribute, None)
+                if isinstance(function, FunctionType) and not (function.__module__ or "").startswith("numba."):
+                    found.add(fingerprint.add(function))
+        return sorted(found)
+
+    def _is_unusable(self, value: Any) -> bool:
+        try:
+            self._numba.registry.cpu_target.typing_context.resolve_value_type(value)
+        except Exception:  # noqa: BLE001 - of any type: it is what compiling the value would raise
+            return True
+        return False
+
+
+def overload_key(
+    numba: Internals, subject: Any, function: FunctionType, signature: Any, flags: Any, target_context: Any
+) -> tuple[Key, frozenset[FunctionType]]:
+    """Return the key of one overload and all functions that its function can reach. Raises NotShareable.
+
+    ``subject`` is the compiled function: a dispatcher of Numba, or a ufunc's. ``flags`` are those that its compiler
+    would have now: a callee inherits some of its caller's.
+    """
+    describe = Describer(numba)
+    fingerprint = Fingerprint(function, describe)
+    arguments, result = numba.sigutils.normalize_signature(signature)
+    if isinstance(subject, numba.registry.CPUDispatcher):
+        describe.dispatcher(subject, fingerprint)  # refuses what cannot be described
+    options = dict(sorted(getattr(subject, "targetoptions", {}).items()))
+    types = [describe.type(kind, fingerprint) for kind in arguments]
+    returned = None if result is None else describe.type(result, fingerprint)
+    described_options = {name: fingerprint.value(value) for name, value in options.items()}
+    locals_ = {name: describe.type(kind, fingerprint) for name, kind in sorted(getattr(subject, "locals", {}).items())}
+    fingerprint.describe_waiting()
+    methods: list[str] = []
+    while len(found := describe.methods(fingerprint)) > len(methods):
+        methods = found
+        fingerprint.describe_waiting()
+    triple, processor, features = target_context.codegen().magic_tuple()
+    key = Key(
+        {
+            "schema": SCHEMA,
+            "kind": KIND,
+            "function": fingerprint.name,
+            "compiled": type(subject).__name__,
+            "signature": signature_text(arguments, result),
+            "types": [types, returned],
+            **fingerprint.own,
+            "callees": fingerprint.callees,
+            "methods": methods,
+            "options": described_options,
+            "locals": locals_,
+            "flags": _flags(flags),
+            "target": {"triple": triple, "processor": processor, "features": features},
+            "toolchain": toolchain(),
+            "settings": numba.settings(),
+        }
+    )
+    return key, frozenset(fingerprint.functions)
+
+
+def signature_text(arguments: Iterable[Any], result: Any) -> str:
+    """Return a signature for people, without addresses."""
+    text = f"({', '.join(map(str, arguments))})" + (f" -> {result}" if result is not None else "")
+    return _ADDRESS.sub("...", text)
+
+
+def _flags(flags: Any) -> dict[str, str]:
+    found = {name: str(value) for name, value in sorted(flags.values().items())}
+    if any(_ADDRESS.search(text) for text in found.values()):
+        found = {name: _option_text(value) for name, value in sorted(flags.values().items())}
+    return found
+
+
+def _option_text(value: Any) -> str:
+    """Return an option's text: of an object without one of its own, its class and fields; of a function, its place."""
+    text = str(value)
+    if not _ADDRESS.search(text):
+        return text
+    if inspect.isfunction(getattr(value, "_cost_model_func", None)):
+        return f"{type(value).__name__} with a cost model"  # the function itself is in the options
+    raise NotShareable(f"an option's value is {text}")
+
+
+@lru_cache(maxsize=1)
+def toolchain() -> dict[str, str]:
+    """Return the versions of what generates code and of what compiled code calls."""
+    python = f"{sys.implementation.name} {'.'.join(map(str, sys.version_info[:3]))}"
+    return {"python": python, **{name: version(name) for name in ("numba", "llvmlite", "numpy")}}

@@ -1,0 +1,285 @@
+"""The cache objects that Numba's dispatchers ask: overloads from the store, each compiled once, by one process.
+
+Numba asks its cache for an overload, compiles, and gives the result to the cache, all under its compiler lock. Here the
+compilation runs within the question, as the `create` of the store: leases, heartbeats, takeovers and errors are the
+store's. Numba's own next step, to compile, gets the result or the error that is there already, so that its events,
+counts and errors are as ever.
+
+No process waits for one that waits for it. A process creates with the compiler lock held, so its waits are one stack, and
+a callee never needs the key of its caller; a callee that can reach a function under creation is compiled without the
+store. Every wait is bounded by the store's `timeout_s`; after it, plain Numba compiles.
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any, Final
+from weakref import WeakSet
+
+from poolrt.cachestore import CacheStore, CreationFailed, CreationTimeout, Key, StoreError
+
+from .counters import counters
+from .fingerprint import NotShareable
+from .internals import Internals
+from .key import overload_key
+from .payload import Header, Payload, PayloadKind, pack_payload, unpack_payload
+
+#: What `stats.cache_path` of a dispatcher says.
+CACHE_PATH: Final = "poolrt"
+_LOCAL: Final = "as it uses lifted code or dynamic globals (such as ctypes pointers and large global arrays)"
+
+
+class Process:
+    """What all caches of a process have in common."""
+
+    def __init__(self, numba: Internals, store: Callable[[], CacheStore]) -> None:
+        self.numba = numba
+        #: Return the store, connected on first use.
+        self.store = store
+        #: Code libraries that are in the store, too.
+        self.libraries: WeakSet[Any] = WeakSet()
+        #: Functions of ufuncs that share the store.
+        self.functions: WeakSet[FunctionType] = WeakSet()
+        self._creating = threading.local()
+
+    def under_way(self) -> list[FunctionType]:
+        """Return the functions whose overloads this thread is creating, outermost first."""
+        found: list[FunctionType] = self._creating.__dict__.setdefault("functions", [])
+        return found
+
+
+class SharedCache:
+    """Numba's cache interface for one function, in front of a store."""
+
+    cache_path: Final = CACHE_PATH
+
+    def __init__(
+        self,
+        process: Process,
+        subject: Any,
+        function: FunctionType,
+        compile_overload: Callable[[Any, Any], Any],
+    ) -> None:
+        """Cache overloads of ``subject``. ``compile_overload(args, return_type)`` compiles one and returns Numba's result."""
+        # Numba finds the globals of a loaded function by its module's name, which text that is executed may lack.
+        function.__module__ = getattr(function, "__module__", None) or "__main__"
+        self._process = process
+        self._numba = process.numba
+        self._store = process.store
+        self._subject = subject
+        self._function = function
+        self._compile = compile_overload
+        self._enabled = True
+        #: Results and errors of compilations within `load_overload`, which Numba asks for next, by arguments and result.
+        self._compiled: dict[Any, Any] = {}
+        self._keys: set[Key] = set()
+
+    def enable(self) -> None:
+        """Ask the store again."""
+        self._enabled = True
+
+    def disable(self) -> None:
+        """Ask the store no longer."""
+        self._enabled = False
+
+    def flush(self) -> None:
+        """Remove from the store what this object has found or created."""
+        keys, self._keys = self._keys, set()
+        for key in keys:
+            try:
+                self._store().remove(key)
+            except (StoreError, OSError) as error:
+                counters().fall_back(str(error))
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Do nothing: `load_overload` has stored what it compiled."""
+
+    def compile(self, args: Any, return_type: Any) -> Any:
+        """Return, or raise, what `load_overload` has compiled; compile if it has not."""
+        done = self._compiled.pop((tuple(args), return_type), None)
+        if done is None:
+            return self._compile(args, return_type)
+        if isinstance(done, BaseException):
+            raise done
+        return done
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Return the overload if another process has compiled it, else compile it and return None.
+
+        Raises nothing of the store: plain Numba compiles what the store cannot give.
+        """
+        if not self._enabled:
+            return None
+        target_context.refresh()
+        args, return_type = self._numba.sigutils.normalize_signature(sig)
+        try:
+            key, reached = overload_key(self._numba, self._subject, self._function, sig, self._flags(), target_context)
+        except NotShareable as error:
+            self._warn(str(error))
+            return None
+        except Exception as error:  # noqa: BLE001 - Numba's internals are not as expected, in whatever way
+            counters().fall_back(f"no key for {self._function.__qualname__}: {type(error).__name__}: {error}")
+            return None
+        if not reached.isdisjoint(self._process.under_way()):
+            return None
+        done = _Creation(self, args, return_type)
+        try:
+            outcome = self._store().fetch_or_create(key, done.create, keep_in_memory=False)
+        except CreationFailed as failure:
+            counters().add("failed")
+            self._compiled[tuple(args), return_type] = done.error or self._error(failure)
+            return None
+        except (StoreError, OSError) as error:
+            name = self._function.__qualname__
+            late = isinstance(error, CreationTimeout)
+            counters().fall_back(f"{name}: {'another creator takes too long' if late else error}")
+            if done.result is not None:
+                self._compiled[tuple(args), return_type] = done.result
+            return None
+        self._keys.add(key)
+        if done.result is not None or done.error is not None:
+            counters().add("created")
+            if done.local:
+                self._warn(_LOCAL)
+            elif done.result is not None:
+                self._process.libraries.add(done.result.library)
+            self._compiled[tuple(args), return_type] = done.result if done.error is None else done.error
+            return None
+        found = self._load(key, outcome.value, target_context, args, return_type)
+        if found is not None:
+            self._process.libraries.add(found.library)
+            counters().add("waited" if outcome.source == "waited" else "hits")
+        return found
+
+    def pack(self, result: Any) -> tuple[PayloadKind, bytes]:
+        """Return the kind and the payload of a compiled overload."""
+        dumped = self._numba.dump_result(result)
+        kind = PayloadKind.LOCAL if dumped is None else PayloadKind.RESULT
+        return kind, pack_payload(Payload(kind, self._header(), dumped or b""))
+
+    def pack_literals(self, requested: frozenset[int]) -> bytes:
+        """Return the payload of an overload that needs some arguments as literals."""
+        return pack_payload(Payload(PayloadKind.LITERALS, self._header(), bytes(sorted(requested))))
+
+    def creating(self) -> list[FunctionType]:
+        """Return the functions under creation in this thread."""
+        return self._process.under_way()
+
+    def python_function(self) -> FunctionType:
+        """Return the Python function."""
+        return self._function
+
+    def compile_now(self, args: Any, return_type: Any) -> Any:
+        """Compile without the store."""
+        return self._compile(args, return_type)
+
+    @property
+    def numba(self) -> Internals:
+        """Numba's internals."""
+        return self._numba
+
+    def _flags(self) -> Any:
+        """Return the flags that Numba's compiler would have for an overload now."""
+        compiler = self._subject._compiler
+        flags = self._numba.compiler.Flags()
+        compiler.targetdescr.options.parse_as_flags(flags, compiler.targetoptions)
+        return compiler._customize_flags(flags)
+
+    def _load(self, key: Key, value: bytes, target_context: Any, args: Any, return_type: Any) -> Any:
+        try:
+            payload = unpack_payload(value)
+            if payload.kind is PayloadKind.LOCAL:
+                self._warn(_LOCAL)
+                return None
+            if payload.kind is PayloadKind.LITERALS:
+                self._compiled[tuple(args), return_type] = self._numba.errors.ForceLiteralArg(payload.body)
+                return None
+            return self._numba.load_result(target_context, payload.body)
+        except Exception as error:  # noqa: BLE001 - of whatever type: the function is compiled again
+            counters().fall_back(f"{self._function.__qualname__} cannot be loaded: {type(error).__name__}: {error}")
+            try:
+                self._store().remove(key)
+            except (StoreError, OSError):
+                counters().fall_back(f"{self._function.__qualname__} cannot be removed")
+            return None
+
+    def _error(self, failure: CreationFailed) -> Exception:
+        """Return the creator's error as the exception that Numba would have raised here."""
+        errors = self._numba.errors
+        kind = getattr(errors, failure.type, None)
+        if isinstance(kind, type) and issubclass(kind, errors.NumbaError):
+            try:
+                raised: Exception = kind(failure.message)
+            except TypeError:
+                raised = errors.NumbaError(failure.message)
+            return raised
+        if failure.type in ("TypeError", "ValueError", "NotImplementedError", "AssertionError", "KeyError"):
+            return {
+                "TypeError": TypeError, "ValueError": ValueError, "NotImplementedError": NotImplementedError,
+                "AssertionError": AssertionError, "KeyError": KeyError,
+            }[failure.type](failure.message)  # fmt: skip
+        return failure
+
+    def _warn(self, reason: str) -> None:
+        """Count a function that is not shared, with Numba's own warning of it."""
+        name = self._function.__qualname__
+        counters().explain(name, reason)
+        code, category = self._function.__code__, self._numba.errors.NumbaWarning
+        text = f'Cannot cache compiled function "{self._function.__name__}": {reason}'
+        warnings.warn_explicit(text, category, code.co_filename, code.co_firstlineno)
+
+    def _header(self) -> Header:
+        code = self._function.__code__
+        return Header(code.co_filename, code.co_firstlineno)
+
+
+class UfuncCache(SharedCache):
+    """The cache of a ufunc's element-wise functions: Numba enters their flags before it asks."""
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Return the overload, compiled here or elsewhere; None if plain Numba is to compile it."""
+        found = super().load_overload(sig, target_context)
+        if found is not None:
+            return found
+        args, return_type = self._numba.sigutils.normalize_signature(sig)
+        done = self._compiled.pop((tuple(args), return_type), None)
+        if isinstance(done, BaseException):
+            raise done
+        return done
+
+    def _flags(self) -> Any:
+        return self._numba.targetconfig.ConfigStack.top_or_none()
+
+
+class _Creation:
+    """One compilation as the `create` of a store, with its result for Numba."""
+
+    def __init__(self, cache: SharedCache, args: Any, return_type: Any) -> None:
+        self._cache = cache
+        self._args = args
+        self._return_type = return_type
+        self.result: Any = None
+        self.error: Exception | None = None
+        self.local = False
+
+    def create(self) -> bytes:
+        """Compile, and return the payload. Raises the compiler's error."""
+        cache = self._cache
+        under_way = cache.creating()
+        under_way.append(cache.python_function())
+        try:
+            self.result = cache.compile_now(self._args, self._return_type)
+        except cache.numba.errors.ForceLiteralArg as error:
+            self.error = error
+            return cache.pack_literals(error.requested_args)
+        except Exception as error:
+            self.error = error
+            raise
+        finally:
+            under_way.pop()
+        kind, payload = cache.pack(self.result)
+        self.local = kind is PayloadKind.LOCAL
+        return payload
