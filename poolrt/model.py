@@ -16,9 +16,8 @@ from poolrt.workers.ipc.protocol import Kind
 from .client import Client, Request
 from .link import Link
 from .loaded_model import LoadedModel
-from .run_inputs import check_inputs, refuse_unnamed, suggest_method
+from .run_inputs import Outputs, check_inputs, refuse_unnamed, suggest_method
 from .session import Session
-from .spelling import hint
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,15 +50,6 @@ class TensorSpec:
     def array_dtype(self) -> str:
         """The data type of the arrays that runs take and return."""
         return "uint16" if self.dtype == "bfloat16" else self.dtype
-
-
-class Outputs(dict[str, Any]):
-    """The outputs of a run by name; an unknown name raises KeyError that lists those that exist."""
-
-    __slots__ = ()
-
-    def __missing__(self, name: str) -> NoReturn:
-        raise KeyError(f"there is no output {name!r}; there are: {', '.join(self)}{hint(name, self)}")
 
 
 class Model:
@@ -100,7 +90,7 @@ class Model:
         are dropped; copy outputs that you keep for long. Raises ValueError for a wrong name or shape, TypeError for a wrong
         data type, and the errors of `poolrt.errors`.
         """
-        refuse_unnamed(self.name, self.inputs, unnamed)
+        self._refuse_unnamed(unnamed)
         run = _Run(self, inputs)
         return self._session.repeat(run.perform)
 
@@ -111,7 +101,7 @@ class Model:
         """
         from concurrent.futures import Future
 
-        refuse_unnamed(self.name, self.inputs, unnamed)
+        self._refuse_unnamed(unnamed)
         run = _Run(self, inputs)
         future: Future[dict[str, NDArray[Any]]] = Future()
         future.set_running_or_notify_cancel()
@@ -185,6 +175,10 @@ class Model:
         state = "" if not self._loaded.closed else " (closed)"
         caption = f"Model {self.name}{state}, loaded in {self.report['load_s']:.2f} s; primitives: {sources}"
         return table(caption, ("name", "kind", "shape", "dtype"), rows)
+
+    def _refuse_unnamed(self, unnamed: tuple[object, ...]) -> None:
+        if unnamed:
+            refuse_unnamed(f"model {self.name}", [spec.name for spec in self.inputs], unnamed)
 
     def _check(self, inputs: Mapping[str, Any]) -> list[NDArray[Any]]:
         """Return the inputs in order, as arrays of the right shape and data type."""

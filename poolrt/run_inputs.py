@@ -1,9 +1,9 @@
-"""The inputs of a run: each is checked against its input of the model, and an error says what the model takes."""
+"""The inputs and outputs of a run by name: an error says which there are, and what each takes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from .spelling import describe_type, hint
 
@@ -26,11 +26,16 @@ def check_inputs(model: str, specs: Sequence[TensorSpec], inputs: object) -> lis
     if not isinstance(inputs, Mapping):
         raise TypeError(f"model {model} takes a dict of inputs by name for each run, got {describe_type(inputs)}")
     if len(inputs) != len(specs) or any(spec.name not in inputs for spec in specs):
-        raise ValueError(_describe_names(model, specs, inputs))
+        ports = {spec.name: f"{spec.name} {spec.dtype}{list(spec.shape)}" for spec in specs}
+        raise ValueError(describe_names(f"model {model}", ports, inputs))
     arrays = []
     for spec in specs:
         value = inputs[spec.name]
-        array = value if isinstance(value, numpy.ndarray) else _to_array(model, spec, value)
+        array = (
+            value
+            if isinstance(value, numpy.ndarray)
+            else to_array(f"{spec.name} of model {model}", value, spec.array_dtype, spec.shape)
+        )
         if array.dtype != spec.array_dtype:
             if array.dtype.name != spec.dtype:
                 wanted = spec.dtype if spec.dtype == spec.array_dtype else f"{spec.dtype} or {spec.array_dtype}"
@@ -45,14 +50,51 @@ def check_inputs(model: str, specs: Sequence[TensorSpec], inputs: object) -> lis
     return arrays
 
 
-def refuse_unnamed(model: str, specs: Sequence[TensorSpec], unnamed: Sequence[object]) -> None:
-    """Raise TypeError if there are inputs without names."""
+def refuse_unnamed(taker: str, names: Collection[str], unnamed: Sequence[object]) -> None:
+    """Raise TypeError if there are inputs without names; ``taker`` is what takes them: ``model m``."""
     if unnamed:
-        names = [spec.name for spec in specs]
         call = ", ".join(f"{name}=..." for name in names)
         if isinstance(unnamed[0], Mapping) or not all(name.isidentifier() for name in names):
             call = "**inputs"
-        raise TypeError(f"model {model} takes its inputs by name: {', '.join(names)}; write run({call})")
+        raise TypeError(f"{taker} takes its inputs by name: {', '.join(names)}; write run({call})")
+
+
+def describe_names(taker: str, ports: Mapping[str, str], given: Iterable[object]) -> str:
+    """Return the message for inputs of wrong names; ``ports`` holds a description of each input by name."""
+    names = list(given)
+    text = f"{taker} takes the inputs {', '.join(ports.values())}; given: {', '.join(map(str, names)) or 'none'}"
+    missing = [name for name in ports if name not in names]
+    unknown = [name for name in names if name not in ports]
+    if missing:
+        text += f"; missing: {', '.join(missing)}"
+    if unknown:
+        text += f"; unknown: {', '.join(map(str, unknown))}{hint(unknown[0], missing)}"
+    return text
+
+
+def to_array(port: str, value: object, dtype: str, shape: tuple[int, ...] | None = None) -> NDArray[Any]:
+    """Return a value that is no array as one; ``port`` names the input. Raises ValueError and TypeError that say so."""
+    import numpy
+
+    try:
+        if value is None:
+            raise TypeError
+        array: NDArray[Any] = numpy.asarray(value, dtype)
+    except (TypeError, ValueError, OverflowError) as error:
+        kind = ValueError if isinstance(error, ValueError) else TypeError
+        expected = f"an array of dtype {dtype}{'' if shape is None else f' and shape {shape}'}"
+        reason = f" ({error})" if str(error) else ""
+        raise kind(f"input {port} must be {expected}, got {describe_type(value)}{reason}") from error
+    return array
+
+
+class Outputs(dict[str, Any]):
+    """The outputs of a run by name; an unknown name raises KeyError that lists those that exist."""
+
+    __slots__ = ()
+
+    def __missing__(self, name: str) -> NoReturn:
+        raise KeyError(f"there is no output {name!r}; there are: {', '.join(self)}{hint(name, self)}")
 
 
 def suggest_method(name: str, kind: type) -> str:
@@ -64,31 +106,3 @@ def suggest_method(name: str, kind: type) -> str:
     return hint(
         name, [*(each for each in dir(kind) if not each.startswith("_")), "inputs", "outputs", "name", "report"]
     )
-
-
-def _to_array(model: str, spec: TensorSpec, value: object) -> NDArray[Any]:
-    import numpy
-
-    try:
-        if value is None:
-            raise TypeError
-        array: NDArray[Any] = numpy.asarray(value, spec.array_dtype)
-    except (TypeError, ValueError, OverflowError) as error:
-        kind = ValueError if isinstance(error, ValueError) else TypeError
-        raise kind(
-            f"input {spec.name} of model {model} must be an array of dtype {spec.array_dtype} and shape {spec.shape}, "
-            f"got {describe_type(value)}{f' ({error})' if str(error) else ''}"
-        ) from error
-    return array
-
-
-def _describe_names(model: str, specs: Sequence[TensorSpec], inputs: Mapping[str, Any]) -> str:
-    wanted = ", ".join(f"{spec.name} {spec.dtype}{list(spec.shape)}" for spec in specs)
-    text = f"model {model} takes the inputs {wanted}; given: {', '.join(map(str, inputs)) or 'none'}"
-    missing = [spec.name for spec in specs if spec.name not in inputs]
-    unknown = [name for name in inputs if name not in {spec.name for spec in specs}]
-    if missing:
-        text += f"; missing: {', '.join(missing)}"
-    if unknown:
-        text += f"; unknown: {', '.join(map(str, unknown))}{hint(unknown[0], missing)}"
-    return text

@@ -8,7 +8,7 @@ import threading
 import weakref
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Never
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from poolrt.graph.lower import lower
 from poolrt.graph.reshaping import infer_for_inputs
 from poolrt.graph.training import to_training
 from poolrt.inprocess.device_context import DeviceContext, ExecutorIdentity, InstanceKey
+from poolrt.run_inputs import Outputs, describe_names, refuse_unnamed, to_array
 from poolrt.workers.desc import type_name
 from poolrt.workers.engines.engine import Engine
 from poolrt.workers.memory.buffer import SLACK
@@ -119,7 +120,7 @@ class Executor:
         """The shape of each input by name, as the graph was built."""
         return {name: self._built.values[value].dims for name, value in self._built.inputs}
 
-    def run(self, /, **inputs: Any) -> dict[str, NDArray[Any]]:
+    def run(self, /, *unnamed: Never, **inputs: Any) -> dict[str, NDArray[Any]]:
         """Execute the graph on one array for each input and return the outputs by name, as new arrays.
 
         An input has the data type that the graph says (bfloat16 as the uint16 of its bits, or as another library's
@@ -129,6 +130,8 @@ class Executor:
         Raises ValueError for a wrong name, TypeError for a wrong data type, GraphError where shapes do not go together,
         LoweringError where no implementation takes them, CreationFailed, KernelFailed naming the step.
         """
+        if unnamed:
+            refuse_unnamed(f"graph {self.graph}", self.inputs, unnamed)
         arrays = self._check(inputs)
         within = self._context.within()
         if self.context.shared:
@@ -140,7 +143,7 @@ class Executor:
         executor = self._find_executor(tuple(array.shape for array in arrays), self._phase, within)
         outputs = [_new_array(port.dims, storage_type(port.dtype)) for port in executor.plan.outputs]
         executor.run([array.ctypes.data for array in arrays], [array.ctypes.data for array in outputs])
-        return {port.name: array for port, array in zip(executor.plan.outputs, outputs, strict=True)}
+        return Outputs(zip((port.name for port in executor.plan.outputs), outputs, strict=True))
 
     def _find_executor(self, shapes: Shapes, phase: str, within: bool) -> PlanExecutor:
         """Return the executor of a plan that the calling thread has to itself, made now if there is none."""
@@ -171,8 +174,8 @@ class Executor:
         """Return the inputs in order, as arrays of the right data type, side by side in memory."""
         wanted = [(name, self._built.values[value]) for name, value in self._built.inputs]
         if len(inputs) != len(wanted) or any(name not in inputs for name, _ in wanted):
-            known = ", ".join(f"{name} {type_name(desc.dtype)}{list(desc.dims)}" for name, desc in wanted)
-            raise ValueError(f"graph {self.graph} takes the inputs {known}; given: {', '.join(inputs) or 'none'}")
+            ports = {name: f"{name} {type_name(desc.dtype)}{list(desc.dims)}" for name, desc in wanted}
+            raise ValueError(describe_names(f"graph {self.graph}", ports, inputs))
         return [_array(name, inputs[name], desc.dtype) for name, desc in wanted]
 
     def _open_streams(self, stream: Stream | None) -> dict[str, Stream]:
@@ -186,10 +189,11 @@ class Executor:
 
 def _array(name: str, value: Any, dtype: str) -> NDArray[Any]:
     kind = storage_type(dtype)
-    array = value if isinstance(value, np.ndarray) else np.asarray(value, kind)
+    array = value if isinstance(value, np.ndarray) else to_array(name, value, kind.name)
     if array.dtype != kind:
         if dtype != "bf16" or array.dtype.name != "bfloat16":
-            raise TypeError(f"input {name}: expect dtype {type_name(dtype)}, got {array.dtype}")
+            text = f"input {name}: expect dtype {type_name(dtype)}, got {array.dtype}"
+            raise TypeError(f"{text}; convert it: array.astype({kind.name!r})")
         array = array.view(kind)
     if 0 in array.shape:
         raise ValueError(f"input {name}: expect sizes of at least 1, got {array.shape}")

@@ -218,6 +218,28 @@ POOLS: Final[list[tuple[Callable[[Any, Any], object], str]]] = [
 ]
 
 
+#: With an executor of the same graph.
+EXECUTORS: Final[list[tuple[Callable[[Any], object], str]]] = [
+    (lambda e: e.run(X, X), "TypeError: graph m takes its inputs by name: x, image; write run(x=..., image=...)"),
+    (
+        lambda e: e.run(x=X, imgae=X),
+        "ValueError: graph m takes the inputs x float32[2, 3], image float32[2, 3]; given: x, imgae; missing: image; unknown: "
+        "imgae; the nearest is 'image'",
+    ),
+    (
+        lambda e: e.run(x=X.astype("f8"), image=X),
+        "TypeError: input x: expect dtype float32, got float64; convert it: array.astype('float32')",
+    ),
+    (lambda e: e.run(x=None, image=X), "TypeError: input x must be an array of dtype float32, got None"),
+    (
+        lambda e: e.run(x="hello", image=X),
+        "ValueError: input x must be an array of dtype float32, got str (could not convert string to float: 'hello')",
+    ),
+    (lambda e: e.run(x=X, image=X)["out"], "KeyError: \"there is no output 'out'; there are: y, w\""),
+    (lambda e: type(e)("m.onnx"), "TypeError: graph: expect a Graph, got str"),
+]
+
+
 @pytest.fixture(scope="module")
 def loaded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[poolrt.Pool, poolrt.Model]]:
     """A pool and a model of two inputs and two outputs."""
@@ -250,6 +272,12 @@ def test_a_mistake_with_a_pool_says_what_to_write(
     mistake: Callable[[Any, Any], object], expected: str, loaded: tuple[poolrt.Pool, poolrt.Model]
 ) -> None:
     assert _error_of(lambda: mistake(*loaded)) == expected
+
+
+@pytest.mark.parametrize(("mistake", "expected"), EXECUTORS, ids=[expected[:60] for _, expected in EXECUTORS])
+def test_a_mistake_with_an_executor_says_what_to_write(mistake: Callable[[Any], object], expected: str) -> None:
+    executor = poolrt.Executor(_graph())
+    assert _error_of(lambda: mistake(executor)) == expected
 
 
 def test_a_closed_pool_says_what_to_do() -> None:
