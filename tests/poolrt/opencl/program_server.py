@@ -60,6 +60,13 @@ class Programs:
             answer |= {"values": values[:3].tolist(), "late": len(self._libraries() - compiled)}
         return answer
 
+    def storm(self, programs: int, begin: float) -> list[dict[str, Any]]:
+        """Build and launch many programs, and one that does not compile, all from a wall-clock time on."""
+        time.sleep(max(0.0, begin - time.time()))
+        body = "__kernel void f(__global float *x, int n) { int i = get_global_id(0); x[i] = x[i] * n + %d; }"
+        built = [self.build(body % number, local=32) for number in range(programs)]
+        return [*built, self.build("__kernel void f() { nonsense_here; }")]
+
     def publish(self) -> int:
         """Publish the launches so far."""
         return poolrt.opencl.publish_launches()
