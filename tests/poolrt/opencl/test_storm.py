@@ -99,3 +99,42 @@ def test_the_tests_of_pyopencl_pass_with_our_program(tmp_path: Path, device: str
     CacheStore.connect(home=str(tmp_path / "home")).down()
     assert done.returncode == 0, done.stdout[-5000:]
     assert "'created': " in done.stdout
+
+
+#: Its examples that end within seconds and need neither a screen nor a package that is not installed here.
+EXAMPLES: Final = (
+    "demo.py",
+    "demo_array.py",
+    "demo_array_svm.py",
+    "svm.py",
+    "narray.py",
+    "n-body.py",
+    "pi-monte-carlo.py",
+)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_examples_of_pyopencl_run_with_our_program(tmp_path: Path, device: str) -> None:
+    if SOURCES not in os.environ:
+        pytest.skip(f"{SOURCES} does not name the folder of pyopencl's source distribution")
+    variables = {"POOLRT_HOME": str(tmp_path / "home"), "POCL_CACHE_DIR": str(tmp_path), "PYOPENCL_CTX": "0"}
+    for example in EXAMPLES:
+        path = Path(os.environ[SOURCES]) / "examples" / example
+        code = f"""
+import runpy, pyopencl, poolrt
+pyopencl.Program = poolrt.opencl.Program
+runpy.run_path({str(path)!r}, run_name="__main__")
+stats = poolrt.opencl.stats()
+assert stats and "fallbacks" not in stats, stats
+"""
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, **variables},
+            capture_output=True,
+            text=True,
+            timeout=100,
+            check=False,
+        )
+        assert done.returncode == 0, f"{example}: {done.stderr}"
+    CacheStore.connect(home=str(tmp_path / "home")).down()
