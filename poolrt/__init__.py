@@ -10,7 +10,7 @@ if not os.path.isdir(os.path.join(__path__[0], "workers")):
 
     add_floors(__path__)
 
-from . import workers
+from . import joblib_hook, workers
 
 # `typing` would take most of the time of importing this module.
 TYPE_CHECKING = False
@@ -57,6 +57,9 @@ _HOMES: Final = {
     "share": ".numba.door",
     "vectorize": ".numba.door",
 }
+
+
+joblib_hook.install()
 
 
 def __getattr__(name: str) -> Any:

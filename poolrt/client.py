@@ -8,21 +8,22 @@ which a client that waits asks for a sign of life if it is silent: it may be sto
 
 from __future__ import annotations
 
-import atexit
+import logging
 import os
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from contextvars import Context
 from typing import Any, Final
 
 from poolrt.cachestore.deferred_interrupts import deferred_interrupts
-from poolrt.errors import CoordinatorLost, PoolClosed, PoolRefused, error_from_wire
+from poolrt.errors import PoolClosed, PoolRefused, coordinator_lost, error_from_wire
 from poolrt.workers.ipc.channel import Channel, ChannelClosed, ChannelFull, MalformedMessage, Message
 from poolrt.workers.ipc.protocol import NUMBERS_LIMIT, VERSION, Kind, check_message
 
+from .open_futures import OpenFutures
 from .printed_text import PrintedText
+from .request import Request as Request
 
 #: Kinds of answers that others follow.
 _INTERIM: Final = frozenset({Kind.STAGE, Kind.PROGRESS, Kind.TEXT})
@@ -30,26 +31,6 @@ _INTERIM: Final = frozenset({Kind.STAGE, Kind.PROGRESS, Kind.TEXT})
 _SEND_POLL_S: Final = 0.02
 #: Seconds between checks whether the leader still reads: an interruption may end it before it notifies the others.
 _FOLLOW_POLL_S: Final = 0.25
-
-
-class Request:
-    """A request and its answers so far. The thread that reads the last answer calls ``settle(answer)`` once.
-
-    `settle` must be short and must not wait. ``resolve`` is for futures: the connection's own thread then calls it.
-    What a function prints is written in ``context``, that of the call: notebooks find the cell in it.
-    """
-
-    __slots__ = ("answers", "context", "done", "number", "resolve", "settle")
-
-    def __init__(
-        self, settle: Callable[[Message], None] | None = None, resolve: Callable[[Message], None] | None = None
-    ) -> None:
-        self.number = 0
-        self.answers: deque[Message] = deque()
-        self.done = False
-        self.settle = settle
-        self.resolve = resolve
-        self.context: Context | None = None
 
 
 class Client:
@@ -94,7 +75,7 @@ class Client:
         self._futures = 0
         self._resolvable: deque[tuple[Request, Message]] = deque()
         self._printed = PrintedText()
-        self._thread: threading.Thread | None = None
+        self.open_futures = OpenFutures(self._lock, self._answered, self._printed.stop)
         self._lost: PoolClosed | None = None
         #: Whether this is a forked process's copy of its parent's connection.
         self.inherited = False
@@ -105,13 +86,13 @@ class Client:
         """Wait for the coordinator's start; return the arena's descriptor (the caller closes it), bytes, and facts."""
         if not self._until(lambda: self._welcome is not None, self._deadline):
             self.close(
-                CoordinatorLost(
+                coordinator_lost(
                     "the coordinator did not start in time: raise the setting start_timeout_s, or see standard error"
                 )
             )
         self._check()
         if self._welcome is None or self._welcome[1] != VERSION:
-            raise CoordinatorLost("the coordinator is of another version of poolrt: start it again with this one")
+            raise coordinator_lost("the coordinator is of another version of poolrt: start it again with this one")
         self._channel.accepts_fds = False
         return self._channel.take_fd(), self._welcome[2], self._welcome[3]
 
@@ -128,7 +109,7 @@ class Client:
     @property
     def in_own_thread(self) -> bool:
         """Whether the caller is the thread that resolves futures, which must not wait for futures."""
-        return threading.current_thread() is self._thread
+        return threading.current_thread() is self.open_futures.thread
 
     def begin(self, kind: Kind, *fields: Any, request: Request) -> Request:
         """Send a request, its number before ``fields``. Raises PoolClosed, and PoolRefused for one too large."""
@@ -139,7 +120,7 @@ class Client:
                 self._requests[request.number] = request
                 if request.resolve is not None:
                     self._futures += 1
-                    if self._thread is None:
+                    if self.open_futures.thread is None:
                         self._start_thread()
                     elif not self._leading:
                         self._answered.notify_all()
@@ -171,6 +152,24 @@ class Client:
     def ask(self, kind: Kind, *fields: Any, deadline: float | None = None) -> Message:
         """Send a request that has one answer and wait for it. Raises what `next_answer` raises."""
         return self.next_answer(self.begin(kind, *fields, request=Request()), deadline)
+
+    def withdraw(self, request: Request) -> bool:
+        """Withdraw a run or call that has not begun; return whether it never will. Its ``settle`` is called then."""
+        if request.done:
+            return False
+
+        def settle(answer: Message) -> None:
+            # With the lock held, by the thread that reads the answer: an interrupt of the caller changes nothing.
+            if answer[0] == Kind.WITHDRAWN and answer[2] and self._requests.pop(request.number, None) is not None:
+                self._end_request(request, answer)
+
+        number = request.number
+        return bool(self.next_answer(self.begin(Kind.WITHDRAW, number, request=Request(settle)))[2])
+
+    def check_open(self) -> None:
+        """Raise PoolClosed if the connection has ended, and what `OpenFutures.check` raises."""
+        self._check()
+        self.open_futures.check()
 
     def wait_while(self, holds: Callable[[], bool]) -> None:
         """Wait until answers have made ``holds()`` false. Raises PoolClosed."""
@@ -230,9 +229,11 @@ class Client:
         if self._process != os.getpid():
             return  # this process is a fork of the owner, which keeps the connection
         self._lose(reason or PoolClosed("the pool is closed: make a new one"))
-        thread = self._thread
+        thread = self.open_futures.thread
         if thread is not None and thread is not threading.current_thread():
             thread.join(1.0)
+        if thread is None:
+            self.open_futures.close()  # else the thread does, once it writes no more
         with self._lock:
             until = time.monotonic() + 1.0
             while self._leading and self._follow(until):
@@ -261,7 +262,7 @@ class Client:
         self._sending = threading.RLock()
         self._lock = threading.Lock()
         self._answered = threading.Condition(self._lock)
-        self._thread = None
+        self.open_futures = OpenFutures(self._lock, self._answered, self._printed.stop)
         # Not shut down: that would end the parent's connection too. Open, it would keep the parent's pool alive.
         self._channel.close()
 
@@ -281,7 +282,7 @@ class Client:
                     self._make_room()
                     self._channel.flush()
             except ChannelClosed as error:
-                self._lose(CoordinatorLost(f"the coordinator has exited ({self._ending() or error})"))
+                self._lose(coordinator_lost(f"the coordinator has exited ({self._ending() or error})"))
                 self._check()
             except (ValueError, TypeError, OverflowError, ChannelFull) as error:
                 raise PoolRefused(f"a request cannot be sent: {error}") from error
@@ -366,7 +367,7 @@ class Client:
                 self._take(message)
         except (ChannelClosed, MalformedMessage) as error:
             how = self._ending() or str(error)
-            self._lose(CoordinatorLost(f"the coordinator has exited ({how}); its lines on standard error say why"))
+            self._lose(coordinator_lost(f"the coordinator has exited ({how}); its lines on standard error say why"))
         except BaseException:
             if not channel.untouched:
                 # The interruption may have lost a message, and the thread that waits for it would wait for ever.
@@ -388,7 +389,7 @@ class Client:
             self.send_nowait(None)  # the PING, if another thread was sending
         else:
             text = f"the coordinator has given no sign of life for {self._silence_s:g} s (the setting coordinator_timeout_s)"
-            self._lose(CoordinatorLost(f"{text}: it is stopped, or this machine is overloaded"))
+            self._lose(coordinator_lost(f"{text}: it is stopped, or this machine is overloaded"))
 
     def _take(self, message: Message) -> None:
         kind = check_message(message)
@@ -396,6 +397,11 @@ class Client:
             self._welcome = message
             return
         if kind is Kind.PONG:
+            return
+        if kind is Kind.BEGUN:
+            begun = self._requests.get(message[1])
+            if begun is not None and begun.begin is not None:
+                begun.begin()
             return
         request = self._requests.get(message[1])
         if kind is Kind.TEXT:
@@ -406,18 +412,22 @@ class Client:
             if kind is Kind.FAILED and self._welcome is None:
                 # The coordinator could not start; it has numbered no request so.
                 reason = error_from_wire(message[2])
-                self._lose(reason if isinstance(reason, PoolClosed) else CoordinatorLost(str(reason)))
+                self._lose(reason if isinstance(reason, PoolClosed) else coordinator_lost(str(reason)))
             return
         if kind not in _INTERIM:
             with self._lock:
                 del self._requests[message[1]]
-                request.done = True
-                if request.settle is not None:
-                    request.settle(message)
-                if request.resolve is not None:
-                    self._futures -= 1
-                    self._resolvable.append((request, message))
+                self._end_request(request, message)
         request.answers.append(message)
+
+    def _end_request(self, request: Request, answer: Message) -> None:
+        """Note the last answer to a request, with the lock held."""
+        request.done = True
+        if request.settle is not None:
+            request.settle(answer)
+        if request.resolve is not None:
+            self._futures -= 1
+            self._resolvable.append((request, answer))
 
     def _lose(self, reason: PoolClosed) -> None:
         with self._lock:
@@ -442,16 +452,15 @@ class Client:
             except RuntimeError as error:
                 text = f"no thread for futures can be started: {error}"
                 raise PoolRefused(f"{text}; raise the limits of processes and memory (ulimit -u, ulimit -v)") from error
-            self._thread = thread
+            self.open_futures.thread = thread
 
     def _resolve_futures(self) -> None:
         """Read while no other thread waits, and resolve futures, which runs the user's code. Runs in a thread."""
-        atexit.register(self._printed.stop)
         while True:
             with self._lock:
                 while not self._resolvable and (self._leading or not self._futures):
                     if self._lost is not None:
-                        atexit.unregister(self._printed.stop)
+                        self.open_futures.close()
                         return
                     self._answered.wait(_FOLLOW_POLL_S if self._futures else None)
                 leads = not self._resolvable
@@ -463,12 +472,17 @@ class Client:
                     self._leading = False
                     self._call_followers()
             while self._resolvable:
+                self.open_futures.resolving = True
                 self._resolve_next()
+            self.open_futures.end_if_done()
 
     def _resolve_next(self) -> None:
         """Resolve a future, and keep no reference to it: its result is memory of the arena."""
         request, message = self._resolvable.popleft()
-        if message[0] == Kind.TEXT:
-            self._printed.write(message, request.context)
-        elif request.resolve is not None:
-            request.resolve(message)
+        try:
+            if message[0] == Kind.TEXT:
+                self._printed.write(message, request.context)
+            elif request.resolve is not None:
+                request.resolve(message)
+        except BaseException:
+            logging.getLogger("concurrent.futures").exception("exception calling callback of a future")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Never, NoReturn
 
-from poolrt.errors import CoordinatorLost, PoolClosed, error_from_wire
+from poolrt.errors import CoordinatorLoss, PoolClosed, error_from_wire
 from poolrt.workers.ipc.channel import Message
 from poolrt.workers.ipc.protocol import Kind
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from .futures import PoolFuture
     from .plan_listing import PlanListing
 
 #: Runs of one model in flight; `submit` waits for one to end before it starts another.
@@ -97,17 +98,20 @@ class Model:
     def submit(self, /, *unnamed: Never, **inputs: Any) -> Future[dict[str, NDArray[Any]]]:
         """Start a run and return a future of what `run` returns. Waits while `IN_FLIGHT` runs are in flight.
 
+        `cancel` works until a worker begins. Raises RuntimeError after `Pool.shutdown` (PoolClosed).
+
         An input that is used in place must not change until the future is done.
         """
-        from concurrent.futures import Future
+        from .futures import PoolFuture
 
         self._refuse_unnamed(unnamed)
         run = _Run(self, inputs)
-        future: Future[dict[str, NDArray[Any]]] = Future()
-        future.set_running_or_notify_cancel()
+        future: PoolFuture[dict[str, NDArray[Any]]] = PoolFuture()
+        future.withdraw = run.withdraw
 
         def begin(link: Link) -> None:
             loaded = self._loaded_on(link)
+            link.client.check_open()
             if not link.client.in_own_thread:
                 link.client.wait_while(partial(loaded.has_running, IN_FLIGHT))
             run.begin(link, future)
@@ -212,7 +216,7 @@ class Model:
         run, request = under_way[0]
         try:
             answer = run.client.next_answer(request)
-        except CoordinatorLost:
+        except CoordinatorLoss:
             under_way.popleft()
             if not run.may_repeat():
                 raise
@@ -233,6 +237,7 @@ class _Run:
         "_loaded",
         "_model",
         "_repeated",
+        "_request",
         "_unclaimed",
     )
 
@@ -242,7 +247,8 @@ class _Run:
         #: Inputs that were copied are replaced by their copies: the caller may change them before the run is repeated.
         self._arrays = model._check(inputs)
         self._borrowed: list[tuple[int, int]] = []
-        self._future: Future[dict[str, NDArray[Any]]] | None = None
+        self._future: PoolFuture[dict[str, NDArray[Any]]] | None = None
+        self._request: Request | None = None
         #: The offsets of the outputs until they are claimed: `results` or `abandon` pops them, once.
         self._unclaimed: deque[list[int]] = deque()
         self._ended = False
@@ -260,14 +266,14 @@ class _Run:
         request = self.begin(link)
         try:
             answer = self.client.next_answer(request)
-        except CoordinatorLost:
+        except CoordinatorLoss:
             raise
         except BaseException:
             self.abandon()  # interrupted: its outputs have no use
             raise
         return self.results(answer)
 
-    def begin(self, link: Link, future: Future[dict[str, NDArray[Any]]] | None = None) -> Request:
+    def begin(self, link: Link, future: PoolFuture[dict[str, NDArray[Any]]] | None = None) -> Request:
         """Copy inputs to shared memory where needed, and send the run."""
         loaded = self._owner()._loaded_on(link)
         self._loaded = loaded
@@ -286,13 +292,24 @@ class _Run:
                 self._arrays[number] = view
                 places[number] = offset
             request = Request(self._settle, self._resolve if future is not None else None)
+            if future is not None:
+                request.begin = future.note_begun
+                loaded.client.open_futures.add(future)
+                self._request = request
             return loaded.client.begin(Kind.RUN, loaded.number, places, loaded.client.released(), request=request)
         except BaseException:
             if not self._ended:
                 loaded.count(-1)
                 # After an interruption it is unknown whether the run was sent, so its slots are not used again.
                 self._borrowed = []
+            if future is not None:
+                loaded.client.open_futures.forget(future)
             raise
+
+    def withdraw(self) -> bool:
+        """Withdraw the run of a future; return whether no worker has begun it or will."""
+        request = self._request
+        return request is not None and self.client.withdraw(request)
 
     def may_repeat(self) -> bool:
         """Return whether the run may be done again on another connection."""
@@ -332,12 +349,17 @@ class _Run:
         future = self._future
         if future is None:
             return
+        self._future = self._request = None  # no cycle keeps the outputs
+        if answer[0] == Kind.WITHDRAWN:
+            future.note_cancelled()
+            return
         if answer[0] != Kind.FAILED:
+            future.note_begun()
             future.set_result(self.results(answer))
             return
         error: Exception = error_from_wire(answer[2])
         session = self._owner()._session
-        if isinstance(error, CoordinatorLost) and self._repeated < session.settings.retries and self.may_repeat():
+        if isinstance(error, CoordinatorLoss) and self._repeated < session.settings.retries and self.may_repeat():
             self._repeated += 1
             try:
                 # In the thread of the connection that was lost, which resolves futures that need the same.
@@ -345,6 +367,7 @@ class _Run:
                 return
             except Exception as failure:  # noqa: BLE001 - the future gets any error
                 error = failure
+        future.note_begun()
         future.set_exception(error)
 
     def _discard(self) -> None:

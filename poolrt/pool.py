@@ -5,6 +5,7 @@ This module imports almost nothing, so that the coordinator starts before anythi
 
 from __future__ import annotations
 
+from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
@@ -25,13 +26,18 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Pool:
+class Pool(Executor):
     """Worker processes and their own coordinator, which all end with this pool, or with this process.
 
-    Use it in a ``with`` block. ``workers``, ``threads`` (of each worker) and ``engine`` come before the environment, this
+    It is an executor of `concurrent.futures`. Use it in a ``with`` block, whose end waits for the futures that are not done;
+    an interrupt ends the wait. ``workers``, ``threads`` (of each worker) and ``engine`` come before the environment, this
     before the configuration file ``config``; ``settings`` are any others of `poolrt.settings.Settings`. The constructor
     does not wait: the processes start while the caller goes on. Several threads may call all methods. Raises
     SettingsError, and CoordinatorLost if no process can be started.
+
+    The arguments of `concurrent.futures.ProcessPoolExecutor`: ``max_workers`` is ``workers``. ``initializer(*initargs)`` is
+    called in each worker before its first function; if it raises, all functions of this pool do (InitializerFailed). A
+    worker that has called ``max_tasks_per_child`` functions is replaced by a new one.
 
     In a forked process the first call starts processes of its own, with the same settings, and models are loaded again as
     they are used; the parent's go on. Futures that are not done at the fork are the parent's.
@@ -44,8 +50,13 @@ class Pool:
         engine: str | None = None,
         *,
         config: str | os.PathLike[str] | None = None,
+        max_workers: int | None = None,
+        initializer: Callable[..., object] | None = None,
+        initargs: tuple[Any, ...] = (),
+        max_tasks_per_child: int | None = None,
         **settings: Any,
     ) -> None:
+        _check_arguments(workers, max_workers, initializer, max_tasks_per_child)
         from .launch import start_coordinator
 
         try:
@@ -61,16 +72,25 @@ class Pool:
         from .session import Session, settings_for
         from .settings import Settings
 
+        count = workers if max_workers is None else max_workers
+        settings = {"max_tasks_per_child": max_tasks_per_child, **settings}
+
         def load() -> Settings:
-            chosen = Settings.load(config, workers=workers, threads=threads, engine=engine, **settings)
+            chosen = Settings.load(config, workers=count, threads=threads, engine=engine, **settings)
             if settings.get("verbose") is None and verbose().chosen:
                 chosen = replace(chosen, verbose=verbose().level)
             return chosen
 
-        self._open(Session(sock, settings_for(sock, coordinator, load), coordinator))
+        self._open(Session(sock, settings_for(sock, coordinator, load), coordinator), initializer, tuple(initargs))
 
-    def _open(self, session: Session) -> None:
+    def _open(
+        self,
+        session: Session,
+        initializer: Callable[..., object] | None = None,
+        initargs: tuple[Any, ...] = (),
+    ) -> None:
         self._session = session
+        self._initializer = initializer, initargs
         self._applied: Functions | None = None
 
     def load(
@@ -120,10 +140,13 @@ class Pool:
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Call a function in a worker process and return a future of its result, as `concurrent.futures.Executor` does.
 
-        Function, arguments and result travel by dill. The future raises the function's exceptions, and
-        WorkerLost if the worker is lost: a function is not called twice, because it may have had effects. What it prints
-        is printed here, in order and before its result. Waits while
-        256 functions, or 256 MiB of them and their arguments, are in flight. Raises PoolRefused for more than 128 MiB.
+        Functions of a script, of standard input or a notebook, lambdas and closures travel by value, with the globals that
+        they use now, and to each worker once; functions of modules travel by name. The future raises the function's
+        exceptions, caused by the traceback of the worker, and WorkerLost if the worker is lost: a function is not called
+        twice, because it may have had effects. What it prints is printed here, in order and before its result.
+        `cancel` works until a worker begins. This never waits: 256 calls, or 256 MiB
+        of them, are sent to the coordinator, and further ones wait in this process, pickled. Raises PoolRefused if the
+        function, or its arguments, have more than 128 MiB, and RuntimeError after `shutdown` (PoolClosed).
         """
         from .called_function import require_function
 
@@ -136,8 +159,9 @@ class Pool:
     ) -> Iterator[T]:
         """Call ``fn(*items)`` in worker processes for the items of the iterables side by side, and yield results in order.
 
-        At most 256 calls are in flight; ``chunksize`` items share one call. Raises TimeoutError if a result is missing
-        ``timeout`` seconds after this call.
+        All calls are submitted at once; the function is pickled once. ``chunksize`` items share one call. Raises TimeoutError
+        if a result is missing ``timeout`` seconds after this call. Calls that have not begun are cancelled when the iterator
+        ends early.
         """
         from .called_function import require_function
 
@@ -186,13 +210,32 @@ class Pool:
         return int(self._session.facts["threads"])
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Close the pool, as `concurrent.futures.Executor` does. With ``wait``, wait for functions in flight first."""
-        if self._applied is not None and wait and not cancel_futures:
-            self._applied.wait_for_all()
-        self.close()
+        """Close the pool, as `concurrent.futures.Executor` does: futures of functions and runs are completed.
+
+        With ``wait``, this returns once they are; without, the processes end once they are. ``cancel_futures`` cancels those
+        that have not begun. Further calls raise PoolClosed, a RuntimeError. May be repeated. An interrupt closes the pool.
+        """
+        futures = self._session.open_futures
+        futures.refuse()
+        try:
+            if cancel_futures:
+                for future in futures.all():
+                    future.cancel()
+            if wait:
+                futures.wait()
+        except BaseException:
+            self.close()
+            raise
+        if wait:
+            self.close()
+        else:
+            futures.end_after(self._session.close)
 
     def close(self) -> None:
-        """End the connection, and the pool's own processes if it has any. Runs in flight are lost. May be repeated."""
+        """End the connection, and the pool's own processes if it has any, without waiting. May be repeated.
+
+        Runs and functions in flight are lost: their futures raise PoolClosed.
+        """
         self._session.close()
 
     def __enter__(self) -> Pool:
@@ -201,7 +244,10 @@ class Pool:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.close()
+        if isinstance(error, KeyboardInterrupt):
+            self.close()  # an interrupt does not reach the workers, so functions would go on for as long as they take
+        else:
+            self.shutdown()
 
     def _functions(self, link: Link) -> Functions:
         """Return what sends functions on a connection; those in flight on an earlier one are lost."""
@@ -209,11 +255,29 @@ class Pool:
         if found is None or found.client is not link.client:
             from poolrt.cachestore.deferred_interrupts import deferred_interrupts
 
-            with deferred_interrupts():  # dill drops one while it is imported, and fails
+            with deferred_interrupts():  # one while a library is imported may be dropped
                 from .functions import Functions
 
-            found = self._applied = Functions(link.client)
+            found = self._applied = Functions(link.client, *self._initializer)
         return found
+
+
+def _check_arguments(workers: object, max_workers: object, initializer: object, max_tasks_per_child: object) -> None:
+    """Check the arguments that are those of `ProcessPoolExecutor`, and raise what it raises."""
+    if max_workers is not None:
+        if workers is not None:
+            raise TypeError("workers and max_workers are the same: pass one of them")
+        if not isinstance(max_workers, int):
+            raise TypeError(f"max_workers must be an integer, got {max_workers!r}")
+        if max_workers <= 0:
+            raise ValueError(f"max_workers must be greater than 0, got {max_workers}")
+    if initializer is not None and not callable(initializer):
+        raise TypeError(f"initializer must be a callable, got {initializer!r}")
+    if max_tasks_per_child is not None:
+        if not isinstance(max_tasks_per_child, int):
+            raise TypeError(f"max_tasks_per_child must be an integer, got {max_tasks_per_child!r}")
+        if max_tasks_per_child <= 0:
+            raise ValueError(f"max_tasks_per_child must be >= 1, got {max_tasks_per_child}")
 
 
 def connect(

@@ -13,7 +13,7 @@ from poolrt.workers.ipc.channel import Channel
 from poolrt.workers.ipc.protocol import Kind
 
 from .coordinator.peers import open_pidfd
-from .errors import CoordinatorLost
+from .errors import CoordinatorLoss, coordinator_lost
 
 #: Seconds that a coordinator may take to accept a connection, between two messages.
 _CONNECT_S: Final = 10
@@ -40,13 +40,13 @@ def connect_socket(path: str | os.PathLike[str]) -> socket.socket:
         sock.connect(place)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", 0, 0))
         if credentials(sock)[1] != os.geteuid():
-            raise CoordinatorLost(f"the coordinator at {place} belongs to another user: choose another socket")
+            raise coordinator_lost(f"the coordinator at {place} belongs to another user: choose another socket")
     except (OSError, ValueError) as error:
         sock.close()
         reason = getattr(error, "strerror", None) or error
         remedy = f"start one with poolrt serve --socket {place}"
-        raise CoordinatorLost(f"no coordinator listens at {place}: {reason}; {remedy}") from error
-    except CoordinatorLost:
+        raise coordinator_lost(f"no coordinator listens at {place}: {reason}; {remedy}") from error
+    except CoordinatorLoss:
         sock.close()
         raise
     return sock

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import os
 import socket
 import threading
@@ -13,9 +14,10 @@ from typing import Any, Final, TypeVar
 from poolrt.settings import Settings
 
 from .client import Client
-from .errors import CoordinatorLost
+from .errors import CoordinatorLoss, coordinator_lost
 from .launch import Coordinator, start_coordinator
 from .link import Link
+from .open_futures import OpenFutures
 from .server import connect_socket
 from .shared_memory import SharedMemory
 
@@ -45,6 +47,9 @@ class Session:
         #: When the first call noticed that the connection has ended; 0 while it has not.
         self._missed_at = 0.0
         self._link = Link(sock, settings, coordinator, settings.start_timeout_s)
+        #: The present connection, which ends when this session is dropped: with its last future.
+        self._ends = [self._link]
+        weakref.finalize(self, _end_dropped, self._ends).atexit = False
         #: Connections that were lost, until no thread uses their sockets.
         self._former: list[Link] = []
         this: weakref.ref[Session] = weakref.ref(self)
@@ -55,6 +60,11 @@ class Session:
         """The connection; another one if it has ended and can be opened again. Raises CoordinatorLost."""
         link = self._link
         return self._reopen(link, None) if link.client.closed else link
+
+    @property
+    def open_futures(self) -> OpenFutures:
+        """The futures of the present connection that are not done; no other one is opened for them."""
+        return self._link.client.open_futures
 
     @property
     def client(self) -> Client:
@@ -84,7 +94,7 @@ class Session:
                 link = self._reopen(link, deadline)
             try:
                 return act(link)
-            except CoordinatorLost:
+            except CoordinatorLoss:
                 if repeated == self.settings.retries or not self.may_repeat(link):
                     raise
                 repeated += 1
@@ -106,7 +116,7 @@ class Session:
     def _reopen(self, link: Link, deadline: float | None) -> Link:
         """Return the connection that replaces ``link``, or ``link`` if none does: its calls then raise why it has ended."""
         client = link.client
-        if self._closed or not (client.inherited or (self._reconnects and isinstance(client.lost, CoordinatorLost))):
+        if self._closed or not (client.inherited or (self._reconnects and isinstance(client.lost, CoordinatorLoss))):
             return link
         limit_s = self.settings.reconnect_timeout_s
         pause_s = _FIRST_PAUSE_S
@@ -119,8 +129,8 @@ class Session:
                 if deadline is not None:
                     until = min(until, deadline)
                 try:
-                    self._link = opened = self._open(until)
-                except CoordinatorLost as error:
+                    self._link = self._ends[0] = opened = self._open(until)
+                except CoordinatorLoss as error:
                     failure = error
                 else:
                     if not client.inherited:
@@ -136,7 +146,7 @@ class Session:
                     raise TimeoutError("the coordinator did not answer within the timeout")
                 reason = "" if client.inherited else f"{client.lost}; "
                 text = f"{reason}within {limit_s:g} s (the setting reconnect_timeout_s) no connection could be made: {failure}"
-                raise CoordinatorLost(text) from failure
+                raise coordinator_lost(text) from failure
             time.sleep(max(0.0, min(pause_s, until - time.monotonic())))
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
@@ -147,7 +157,7 @@ class Session:
             try:
                 sock, coordinator = start_coordinator()
             except OSError as error:
-                raise CoordinatorLost(f"the coordinator cannot be started: {error}") from error
+                raise coordinator_lost(f"the coordinator cannot be started: {error}") from error
             return Link(sock, settings, coordinator, settings.start_timeout_s)
         wait_s = min(settings.start_timeout_s, max(1.0, until - time.monotonic()))
         link = Link(connect_socket(self.path), settings, None, wait_s)
@@ -179,6 +189,16 @@ def settings_for(sock: socket.socket, coordinator: Coordinator, load: Callable[[
         sock.close()
         coordinator.end()
         raise
+
+
+def _end_dropped(links: list[Link]) -> None:
+    """End the connection of a session that is no longer referred to. A finalizer: it must not wait."""
+    link = links[0]
+    if not link.client.closed:
+        try:
+            _thread.start_new_thread(link.client.open_futures.end_after, (link.close,))
+        except RuntimeError:
+            pass  # no thread can be started: the end of this process ends the connection
 
 
 def _leave_to_parent(session: weakref.ref[Session]) -> None:

@@ -116,6 +116,8 @@ class Settings:
     max_cpu_isa: str = _knob(
         "", "pool", Text("'x86-64', 'x86-64-v2', 'x86-64-v3', 'x86-64-v4' or ''", r"(x86-64(-v[234])?)?")
     )
+    #: Functions that a worker calls before it is replaced by a new one; 0: as many as come.
+    max_tasks_per_child: int = _knob(0, "pool", Integer(0))
     #: Whether plain functions may be sent to the workers, pickled, besides graphs.
     functions: bool = _knob(True, "pool", Flag())
 

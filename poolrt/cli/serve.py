@@ -83,12 +83,12 @@ def _print_address(path: Path, configuration: Configuration, report: Report) -> 
 def _explain(path: Path, error: OSError) -> str:
     """Return why no server can listen at a path, and what to do."""
     if error.errno == errno.EADDRINUSE:
-        from poolrt.errors import CoordinatorLost
+        from poolrt.errors import CoordinatorLoss
         from poolrt.server import connect_socket
 
         try:
             connect_socket(path).close()
-        except CoordinatorLost:
+        except CoordinatorLoss:
             return f"{path} exists and is not the socket of a server: choose another --socket"
         return f"a server already listens at {path}: see it with poolrt status, end it with poolrt stop"
     return f"cannot listen at {path}: {error.strerror or error}; choose another --socket"

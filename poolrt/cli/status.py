@@ -38,20 +38,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _execute(options: argparse.Namespace, settings: Settings, report: Report) -> int:
-    from poolrt.errors import CoordinatorLost
+    from poolrt.errors import CoordinatorLoss
     from poolrt.pool import connect
     from poolrt.server import connect_socket
 
     path = settings.socket_path
     try:
         connect_socket(path).close()
-    except CoordinatorLost as error:
+    except CoordinatorLoss as error:
         raise no_server(path) from error
     try:
         with connect(path, start_timeout_s=_ANSWER_S, reconnect_timeout_s=0) as pool:
             stats = pool.stats(timeout=_ANSWER_S)
             threads = pool.threads
-    except (CoordinatorLost, TimeoutError) as error:
+    except (CoordinatorLoss, TimeoutError) as error:
         raise JobFailed(f"the server at {path} does not answer: {error}") from error
     found = {"socket": str(path), "threads": threads, **stats, "clients": stats["clients"] - 1}  # without this command
     _print_state(path, found, report)

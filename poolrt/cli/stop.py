@@ -33,13 +33,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _execute(options: argparse.Namespace, settings: Settings, report: Report) -> int:
-    from poolrt.errors import CoordinatorLost
+    from poolrt.errors import CoordinatorLoss
     from poolrt.server import stop_server
 
     path = settings.socket_path
     try:
         gone = stop_server(path)
-    except CoordinatorLost as error:
+    except CoordinatorLoss as error:
         raise no_server(path) from error
     if not gone:
         raise JobFailed(f"the server at {path} got the request to stop and has not exited yet: see poolrt status")

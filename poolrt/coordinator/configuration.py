@@ -37,6 +37,7 @@ class Configuration(NamedTuple):
     creation_limit_s: float
     capacity: int
     functions: bool
+    max_tasks_per_child: int
     max_cpu_isa: str
     verbose: str
     store: dict[str, Any]

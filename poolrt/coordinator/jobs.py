@@ -9,6 +9,8 @@ from typing import Any
 from poolrt.workers.ipc.bounded_decoding import Payload
 from poolrt.workers.ipc.protocol import Kind
 
+from .functions import Function
+
 
 @dataclass(slots=True, eq=False)
 class Model:
@@ -47,6 +49,10 @@ class Job:
     #: Number of the constant to reorder.
     constant: int = 0
     payload: bytes | Payload = b""
+    #: The function to call; None if the payload has it.
+    function: Function | None = None
+    #: Whether its client knows that a worker executes it.
+    begun: bool = False
     engine: str = ""
     #: Workers lost while they executed the job, and how many of them were killed because they took too long.
     lost: int = 0

@@ -93,6 +93,7 @@ class Loop:
             retries=configuration.retries,
             capacity=configuration.capacity,
             functions=configuration.functions,
+            max_tasks_per_child=configuration.max_tasks_per_child,
             limits=Limits(configuration.start_timeout_s, configuration.run_timeout_s, configuration.creation_limit_s),
         )
         self._perform(self.state.start())

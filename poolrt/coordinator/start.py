@@ -10,7 +10,7 @@ import resource
 from typing import Final
 
 from poolrt.arena import make_arena
-from poolrt.errors import CoordinatorLost, PoolClosed
+from poolrt.errors import CoordinatorLoss, PoolClosed
 from poolrt.workers.ipc.channel import Channel, ChannelError
 from poolrt.workers.ipc.protocol import Kind
 
@@ -26,7 +26,7 @@ _LIMITS: Final = {
 
 
 def open_arena(nbytes: int) -> tuple[int, mmap.mmap]:
-    """Make an arena and map it; return its descriptor and the mapping. Raises CoordinatorLost if the system refuses."""
+    """Make an arena and map it; return its descriptor and the mapping. Raises CoordinatorLoss if the system refuses."""
     fd = -1
     try:
         fd = make_arena(nbytes)
@@ -37,7 +37,7 @@ def open_arena(nbytes: int) -> tuple[int, mmap.mmap]:
         if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
             raise _describe(error) from error
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise CoordinatorLost(
+        raise CoordinatorLoss(
             f"the coordinator could not start: {nbytes} bytes of shared memory are refused: {reason}{_limits()}; "
             "lower the setting arena_bytes (POOLRT_ARENA_BYTES)"
         ) from error
@@ -76,9 +76,9 @@ def report_failure(channel: Channel, error: Exception) -> None:
         pass  # the client has disconnected
 
 
-def _describe(error: Exception) -> CoordinatorLost:
+def _describe(error: Exception) -> CoordinatorLoss:
     reason = str(error) or type(error).__name__
     remedy = "processes, threads, open files or memory of this user are at their limit: see ulimit -a"
     if not isinstance(error, OSError | MemoryError | RuntimeError):
         reason, remedy = f"{type(error).__name__}: {reason}", "the installation may be damaged: see poolrt doctor"
-    return CoordinatorLost(f"the coordinator could not start: {reason}; {remedy}")
+    return CoordinatorLoss(f"the coordinator could not start: {reason}; {remedy}")

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from poolrt.arena import Allocator, ArenaExhausted
 from poolrt.cachestore.lru import Lru
-from poolrt.errors import CreationFailed, FunctionFailed, PoolError, PoolRefused, RunFailed
+from poolrt.errors import CreationFailed, FunctionFailed, PoolError, PoolRefused, RunFailed, unfit_error
 from poolrt.workers.ipc.bounded_decoding import Payload
 from poolrt.workers.ipc.channel import MalformedMessage, Message
 from poolrt.workers.ipc.protocol import NUMBERS_LIMIT, Kind
@@ -59,6 +59,7 @@ class State:
         capacity: int,
         functions: bool,
         limits: Limits,
+        max_tasks_per_child: int = 0,
     ) -> None:
         self.clients: dict[int, Client] = {}
         self.leases = Leases(Allocator(arena_bytes))
@@ -67,6 +68,7 @@ class State:
         self._numbers = numbers
         self._watchdog = Watchdog()
         self.worker_set = WorkerSet(workers, retries, limits, self.leases, numbers, self._out, self._job_failed)
+        self.worker_set.max_tasks_per_child = max_tasks_per_child
         self.creations = Creations(creators, limits, numbers, self._out)
         # A second load of a graph asks the store for nothing.
         memory = Lru[str, bytes](capacity, ENTRY_BYTES, weigh=len)
@@ -88,8 +90,9 @@ class State:
         client = self.clients.pop(number, None)
         if client is not None:
             for job in self.worker_set.withdraw(number):
-                self._forget_if_unused(job.model)
+                self._release(job)
             self.loads.withdraw(number)
+            self.worker_set.functions.withdraw(number)
             for model in client.models.values():
                 self._drop(model)
             self.leases.end(("client", number))
@@ -182,7 +185,7 @@ class State:
 
     @property
     def has_payloads(self) -> bool:
-        """Whether graphs or functions of clients are kept."""
+        """Whether graphs or calls of clients are kept."""
         return bool(self.loads.under_way) or any(client.payload_bytes for client in self.clients.values())
 
     def statistics(self) -> dict[str, Any]:
@@ -213,7 +216,7 @@ class State:
         if kind is Kind.RUN:
             self._run(client, *message[1:])
         elif kind is Kind.RELEASE:
-            self._release(client, message[1])
+            self._release_slots(client, message[1])
         elif kind is Kind.ALLOCATE:
             self._allocate(client, *message[1:])
         elif kind is Kind.CALL:
@@ -228,6 +231,10 @@ class State:
             model = client.models.pop(message[1], None)
             if model is not None:
                 self._drop(model)
+        elif kind in (Kind.FUNCTION, Kind.DISCARD, Kind.INITIALIZER):
+            self._keep_function(client, kind, message)
+        elif kind is Kind.WITHDRAW:
+            self._withdraw(client, *message[1:])
         elif kind is Kind.PING:
             self._out.append(Send(client.number, [Kind.PONG]))
         elif kind is Kind.EXPLAIN:
@@ -240,7 +247,7 @@ class State:
         self.worker_set.dispatch()
 
     def _run(self, client: Client, request: int, number: int, inputs: list[int], released: list[int]) -> None:
-        self._release(client, released)
+        self._release_slots(client, released)
         model = client.models.get(number)
         if model is None:
             raise PoolRefused(f"cannot run model {number}: it is not loaded")
@@ -262,7 +269,28 @@ class State:
             raise PoolRefused(f"cannot explain model {number}: it is not loaded")
         self._out.append(Send(client.number, [Kind.EXPLAINED, request, model.plan, model.descriptors]))
 
-    def _call(self, client: Client, request: int, payload: bytes | Payload) -> None:
+    def _keep_function(self, client: Client, kind: Kind, message: Message) -> None:
+        """Keep or discard a function. Without functions, calls are refused, not what comes before them."""
+        functions = self.worker_set.functions
+        if not self._functions:
+            return
+        if kind is Kind.FUNCTION:
+            functions.add(client.number, *message[1:])
+        elif kind is Kind.DISCARD:
+            functions.discard(client.number, message[1])
+        else:
+            functions.set_initializer(client.number, *message[1:])
+
+    def _withdraw(self, client: Client, request: int, number: int) -> None:
+        """Withdraw a run or call that has not begun; it is not answered then."""
+        job = self.worker_set.withdraw_one(client.number, number)
+        if job is not None:
+            client.unanswered -= 1
+            client.payload_bytes -= len(job.payload)
+            self._release(job)
+        self._out.append(Send(client.number, [Kind.WITHDRAWN, request, job is not None]))
+
+    def _call(self, client: Client, request: int, number: int, payload: bytes | Payload) -> None:
         if not self._functions:
             self._fail_request(client.number, request, PoolRefused("functions are turned off (the setting functions)"))
             return
@@ -270,10 +298,15 @@ class State:
             text = f"functions of one client that have not ended have more than {PAYLOADS_BYTES} bytes of arguments"
             self._fail_request(client.number, request, PoolRefused(f"{text}: call fewer at a time"))
             return
+        function = self.worker_set.functions.find(client.number, number)
         self._count(client)
         client.payload_bytes += len(payload)
-        token = next(self._numbers)
-        self.worker_set.submit(Job(Kind.APPLY, token, "function", client.number, request, payload=payload))
+        job = Job(
+            Kind.APPLY, next(self._numbers), "function", client.number, request, payload=payload, function=function
+        )
+        if function is not None:
+            function.users += 1
+        self.worker_set.submit(job)
 
     def _allocate(self, client: Client, request: int, sizes: list[int]) -> None:
         if len(sizes) > NUMBERS_LIMIT:
@@ -290,7 +323,7 @@ class State:
         else:
             self._out.append(Send(client.number, [Kind.ALLOCATED, request, offsets]))
 
-    def _release(self, client: Client, offsets: list[int]) -> None:
+    def _release_slots(self, client: Client, offsets: list[int]) -> None:
         for offset in offsets:
             self.leases.release(offset, ("client", client.number))
 
@@ -305,7 +338,7 @@ class State:
         elif kind is Kind.PRINTED:
             self._forward_text(number, *message[1:])
             return
-        elif kind in (Kind.FINISHED, Kind.ANSWER, Kind.THREW, Kind.BROKEN):
+        elif kind in (Kind.FINISHED, Kind.ANSWER, Kind.THREW, Kind.BROKEN, Kind.UNFIT):
             job = self.worker_set.finish(number, message[1])
             if job is None:
                 raise MalformedMessage(f"a worker answered job {message[1]}, which it was not given")
@@ -347,6 +380,8 @@ class State:
         if kind is Kind.BROKEN:
             cause, text, log = message[2:]
             self._job_failed(job, RunFailed(f"{job.label}: {cause}: {text}", cause, log))
+        elif kind is Kind.UNFIT:
+            self._job_failed(job, unfit_error(*message[2:]))
         elif kind is Kind.THREW:
             self._answer(job, [Kind.RAISED, job.request, message[2], message[3]])
         elif job.kind is Kind.EXECUTE:
@@ -361,7 +396,7 @@ class State:
             self._answer(job, [Kind.RETURNED, job.request, message[3]])
         else:
             self._job_failed(job, FunctionFailed("a worker's answer is not a value", ""))
-        self._forget_if_unused(job.model)
+        self._release(job)
 
     def _job_failed(self, job: Job, error: PoolError) -> None:
         self.leases.end(job.holder)
@@ -369,7 +404,7 @@ class State:
             self.loads.fail(job.load, error)
         else:
             self._answer(job, [Kind.FAILED, job.request, error.to_wire()])
-        self._forget_if_unused(job.model)
+        self._release(job)
 
     def _answer(self, job: Job, message: list[Any]) -> None:
         self.leases.end(job.holder)
@@ -388,6 +423,13 @@ class State:
     def _drop(self, model: Model) -> None:
         model.wanted = False
         self._forget_if_unused(model)
+
+    def _release(self, job: Job) -> None:
+        """Release what a job needs that has ended or was withdrawn."""
+        if job.function is not None:
+            self.worker_set.functions.release(job.function)
+            job.function = None
+        self._forget_if_unused(job.model)
 
     def _forget_if_unused(self, model: Model | None) -> None:
         if model is not None and not model.wanted and not model.users:

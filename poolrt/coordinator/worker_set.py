@@ -13,11 +13,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from poolrt.arena import ArenaExhausted
-from poolrt.errors import ArenaFull, PoolError, WorkerLost
+from poolrt.errors import ArenaFull, PoolError, WorkerLoss
 from poolrt.workers.ipc.protocol import Kind
 
 from .failed_starts import FailedStarts
-from .instructions import Instruction, Kill, Role, Send, Spawn
+from .functions import Functions
+from .instructions import HangUp, Instruction, Kill, Role, Send, Spawn
 from .jobs import Job, Model
 from .leases import Leases
 from .placement import choose_for_function, choose_for_run, reserve_for_function
@@ -44,12 +45,18 @@ class Worker:
     numba_imported: bool = False
     runs: int = 0
     models: set[int] = field(default_factory=set)
+    #: Functions that were sent to it, and the clients whose functions it has called.
+    functions: set[int] = field(default_factory=set)
+    clients: set[int] = field(default_factory=set)
     jobs: dict[int, Job] = field(default_factory=dict)
     applying: bool = False
     applied: bool = False
     overdue: bool = False
     #: Whether its exit is certain, because its fork server has exited.
     doomed: bool = False
+    #: Functions that it has called, and whether it has called enough of them and is to exit.
+    calls: int = 0
+    retired: bool = False
 
     @property
     def load(self) -> int:
@@ -78,7 +85,9 @@ class WorkerSet:
         #: Runs that found no memory for their outputs.
         self.runs_lacking: deque[Job] = deque()
         self.functions_waiting: deque[Job] = deque()
-        #: Workers that have exited, in all.
+        #: Functions that a worker calls before a new one replaces it; 0: as many as come.
+        self.max_tasks_per_child = 0
+        #: Workers that have exited by themselves or were killed, in all.
         self.lost = 0
         self._leases = leases
         self._numbers = numbers
@@ -89,6 +98,7 @@ class WorkerSet:
         self._backing_off_since = 0.0
         #: `Leases.freed` when a run last found no memory.
         self._freed_before = 0
+        self.functions = Functions(numbers, self.workers, out)
 
     @property
     def waiting(self) -> int:
@@ -124,6 +134,10 @@ class WorkerSet:
             return None
         if job.kind is Kind.APPLY:
             worker.applying = False
+            worker.calls += 1
+            if worker.calls == self.max_tasks_per_child:
+                worker.retired = worker.doomed = True
+                self._out.append(HangUp(number, "idle"))
         worker.runs += job.kind in (Kind.EXECUTE, Kind.APPLY)
         if job.model is not None:
             job.model.users -= 1
@@ -135,7 +149,7 @@ class WorkerSet:
         ``ending`` names the signal that ended it, for the error.
         """
         worker = self.workers.pop(number)
-        self.lost += 1
+        self.lost += not worker.retired
         if worker.ready:
             self._backing_off = False  # its replacement may start
         elif self._failed_starts.count(worker.failed_starts, worker.doomed and not worker.overdue):
@@ -155,6 +169,9 @@ class WorkerSet:
             if not worker.ready:
                 yield UnderWay(worker.number, "start", self.limits.start_s)
                 continue
+            if worker.retired:
+                yield UnderWay(worker.number, "exit", self.limits.start_s)
+                continue
             job = next(iter(worker.jobs.values()), None)
             if job is not None and job.kind is not Kind.APPLY:
                 # A probe waits for the start of a driver.
@@ -168,11 +185,15 @@ class WorkerSet:
             return  # it is being killed already
         worker.overdue = True
         job = next(iter(worker.jobs.values()), None)
-        doing = job.label if job is not None else "its start"
+        doing = job.label if job is not None else "its exit" if worker.retired else "its start"
         self._out.append(Kill(worker.number, f"{doing} took longer than {item.limit_s:g} s"))
 
     def tick(self, now: float) -> None:
         """Spawn workers again after backing off for a while; ``now`` is in seconds of a steady clock."""
+        for worker in self.workers.values():
+            # Runs are too short for a message at their begin.
+            if worker.jobs:
+                self._note_begin(next(iter(worker.jobs.values())))
         if not self._backing_off:
             self._backing_off_since = now
             return
@@ -193,6 +214,18 @@ class WorkerSet:
                 if job.model is not None:
                     job.model.users -= 1
         return withdrawn
+
+    def withdraw_one(self, client: int, request: int) -> Job | None:
+        """Remove the queued job of a client's request and return it; None if it has begun or ended."""
+        for queue in (self.functions_waiting, self.runs_waiting, self.runs_lacking):
+            for job in queue:
+                if job.request == request and job.client == client and not job.begun:
+                    queue.remove(job)
+                    self._leases.end(job.holder)
+                    if job.model is not None:
+                        job.model.users -= 1
+                    return job
+        return None
 
     def dispatch(self) -> None:
         """Give waiting jobs to the workers that have room."""
@@ -272,10 +305,19 @@ class WorkerSet:
         elif job.kind is Kind.REORDER:
             message = [Kind.REORDER, job.token, number, job.constant, job.inputs[0], job.outputs[0]]
         elif job.kind is Kind.APPLY:
-            message = [Kind.APPLY, job.token, job.payload]
+            self.functions.prepare(worker, job.client, job.function)
+            message = [Kind.APPLY, job.token, job.client, job.function.number if job.function else 0, job.payload]
         else:
             message = [Kind.PROBE, job.token, job.engine]
         self._out.append(Send(worker.number, message))
+        if job.kind is Kind.APPLY:
+            self._note_begin(job)
+
+    def _note_begin(self, job: Job) -> None:
+        """Let the client know that a worker executes its run or function."""
+        if job.client and not job.begun:
+            job.begun = True
+            self._out.append(Send(job.client, [Kind.BEGUN, job.request]))
 
     def _retry(self, job: Job) -> None:
         if job.kind is Kind.EXECUTE:
@@ -297,19 +339,19 @@ class WorkerSet:
                     job.model.users -= 1
                 self._fail(job, self._never_started(job))
 
-    def _never_started(self, job: Job) -> WorkerLost:
+    def _never_started(self, job: Job) -> WorkerLoss:
         text = (
             f"{job.label}: {self._failed_starts.in_a_row} times in a row, worker processes exited while they started, or took "
             f"longer than {self.limits.start_s:g} s (the setting start_timeout_s); their lines on standard error say why"
         )
-        return WorkerLost(text, job.label, 0, self._failed_starts.in_a_row)
+        return WorkerLoss(text, job.label, 0, self._failed_starts.in_a_row)
 
-    def _worker_lost(self, job: Job) -> WorkerLost:
+    def _worker_lost(self, job: Job) -> WorkerLoss:
         steps = job.model.steps if job.model else 0
         if job.kind is Kind.APPLY:
             text = f"{job.label}: the worker process that executed it was lost; functions are not repeated"
             text += job.ending.replace("the last one", "it")
-            return WorkerLost(text, job.label, steps, job.lost)
+            return WorkerLoss(text, job.label, steps, job.lost)
         of = f" (a model of {steps} steps)" if steps else ""
         text = f"{job.label}{of}: {job.lost} worker processes were lost one after the other while they executed it"
         text += job.ending
@@ -317,7 +359,7 @@ class WorkerSet:
             name = "start_timeout_s" if job.kind is Kind.PROBE else "run_timeout_s"
             limit = self.limits.start_s if job.kind is Kind.PROBE else self.limits.run_s
             text += f"; {job.overdue} of them were killed because it took longer than {limit:g} s (the setting {name})"
-        return WorkerLost(text, job.label, steps, job.lost)
+        return WorkerLoss(text, job.label, steps, job.lost)
 
 
 def arena_full(label: str, error: ArenaExhausted) -> ArenaFull:

@@ -15,7 +15,7 @@ from .bounded_decoding import Payload
 from .channel import FRAME, MAX_MESSAGE, MalformedMessage, Message
 
 #: Changes with any change of a message; a client and a coordinator of different versions refuse each other.
-VERSION: Final = 7
+VERSION: Final = 8
 #: Longest message of a client, in bytes, with a graph, with a function, and of any other kind.
 GRAPH_BYTES: Final = 32 * 1024 * 1024
 CALL_BYTES: Final = MAX_MESSAGE // 2
@@ -76,7 +76,7 @@ class Kind(IntEnum):
     LOAD = 3, "count text texts payload", GRAPH_BYTES  # request, name, engines, graph (msgpack)
     WRITTEN = 4, "count counts"  # request, numbers of the constants that are in their slots
     RUN = 5, "count count counts counts"  # request, model, input offsets, offsets released
-    CALL = 6, "count payload", CALL_BYTES  # request, function and arguments (dill)
+    CALL = 6, "count count payload", CALL_BYTES  # request, function (0: it is in the payload), arguments (pickle)
     ALLOCATE = 7, "count counts"  # request, sizes in bytes
     RELEASE = 8, "counts"  # offsets, one for each reference given back
     UNLOAD = 9, "count"  # model
@@ -85,6 +85,14 @@ class Kind(IntEnum):
     CANCEL = 12, "count"  # request; of a load, which then fails unless it is done already
     EXPLAIN = 13, "count count"  # request, model
     PING = 14, ""  # nothing; answered by PONG at once
+    FUNCTION = 15, "count payload", CALL_BYTES  # function, folders and the function (pickle)
+    DISCARD = 16, "count"  # function; no further call names it
+    WITHDRAW = 17, "count count"  # request, request of a run or call to withdraw unless it has begun
+    INITIALIZER = (
+        18,
+        "count payload",
+        CALL_BYTES,
+    )  # function to call in a worker before others of this client, arguments
 
     # coordinator -> client
     WELCOME = 20, "integer count table"  # version, arena bytes, facts; comes with the arena's file descriptor
@@ -92,8 +100,8 @@ class Kind(IntEnum):
     PROGRESS = 22, "count count count texts"  # request, primitives in all, ready, names of those being created
     LOADED = 23, "count count list list table"  # request, model, inputs, outputs, report
     DONE = 24, "count counts"  # request, output offsets
-    RETURNED = 25, "count payload"  # request, value (dill)
-    RAISED = 26, "count text payload"  # request, the exception's text, the exception (dill)
+    RETURNED = 25, "count payload"  # request, value (pickle)
+    RAISED = 26, "count text payload"  # request, the exception's text, the exception (pickle)
     ALLOCATED = 27, "count counts"  # request, offsets
     STATUS = 28, "count table"  # request, facts
     FAILED = 29, "count table"  # request, error
@@ -103,6 +111,8 @@ class Kind(IntEnum):
         32,
         "count count count text",
     )  # request, 1 for standard output or 2 for error, characters left out before it, text
+    WITHDRAWN = 33, "count flag"  # request, whether the run or call will never begin
+    BEGUN = 34, "count"  # request of a run or call that a worker has executed for a while
 
     # coordinator -> worker
     MODEL = 40, "count bytes blobs counts"  # model, plan (msgpack), entries, offsets of the constants
@@ -112,16 +122,21 @@ class Kind(IntEnum):
         43,
         "count count count count count",
     )  # token, model, number of the constant, source offset, destination offset
-    APPLY = 44, "count payload"  # token, function and arguments (dill)
+    APPLY = 44, "count count count payload"  # token, client, function (0: it is in the payload), arguments (pickle)
     PROBE = 45, "count text"  # token, engine
+    FUNCTION_BODY = 46, "count payload"  # function, folders and the function (pickle)
+    FORGET = 47, "count"  # function
+    PREPARE = 48, "count count payload"  # client, function to call once, its arguments (pickle)
+    LEAVE = 49, "count"  # client that has disconnected
 
     # worker -> coordinator
     READY = 60, "count count"  # process id, threads of the process
     FINISHED = 61, "count flag"  # token, whether numba is imported
     ANSWER = 62, "count flag anything"  # token, whether numba is imported, value
-    THREW = 63, "count text payload"  # token, the exception's text, the exception (dill)
+    THREW = 63, "count text payload"  # token, the exception's text, the exception (pickle)
     BROKEN = 64, "count text text text"  # token, type, message, log
     PRINTED = 65, "count count count text"  # token, the rest as in TEXT
+    UNFIT = 66, "count text text text"  # token, error of a call whose function was not called, message, log
 
     # coordinator -> creator, and back
     CREATE = 80, "count list"  # token, primitive descriptor

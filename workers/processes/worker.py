@@ -9,15 +9,14 @@ from __future__ import annotations
 import os
 import socket
 import sys
-import traceback
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from poolrt.cachestore.portable_error import describe_exception, sendable
+from poolrt.cachestore.portable_error import describe_exception
 
 from ..desc.codec import encode, unpack
 from ..engines.engine import Engine
-from ..ipc.channel import ESCAPES, MAX_MESSAGE, Channel, ChannelClosed, Message
+from ..ipc.channel import Channel, ChannelClosed, Message
 from ..ipc.protocol import Kind, check_message
 from ..memory.arena_view import ArenaView
 from ..plans.execution_plan import ExecutionPlan
@@ -27,6 +26,7 @@ from ..primitives.entry import parse_entry
 from ..streams.attributes import StreamAttr
 from ..streams.stream import Stream
 from ..verbose.output import set_verbose
+from .functions import Functions
 from .prints import Prints
 
 if TYPE_CHECKING:
@@ -44,10 +44,6 @@ def main(sock: socket.socket, descriptors: list[int], options: dict[str, Any]) -
         worker.work()
     except ChannelClosed:
         pass
-
-
-#: Characters of an exception's text that are sent, its last ones: it may quote arguments of any size.
-_TEXT: Final = 16 * 1024
 
 
 class _Model:
@@ -72,10 +68,15 @@ class _Worker:
         self._opencl_streams: dict[int, Stream] = {}
         self._models: dict[int, _Model] = {}
         self._prints = Prints(channel)
+        self._functions = Functions()
         self._actions: dict[Kind, Callable[[Message], Message | None]] = {
             Kind.EXECUTE: self._execute,
             Kind.REORDER: self._reorder,
             Kind.APPLY: self._apply,
+            Kind.FUNCTION_BODY: self._functions.take,
+            Kind.FORGET: self._functions.forget,
+            Kind.PREPARE: self._functions.prepare,
+            Kind.LEAVE: self._functions.leave,
             Kind.PROBE: self._probe,
             Kind.MODEL: self._take_model,
             Kind.DROP: self._drop_model,
@@ -159,7 +160,7 @@ class _Worker:
     def _apply(self, message: Message) -> Message:
         self._prints.begin(message[1])
         try:
-            return _apply(message)
+            return self._functions.apply(message)
         finally:
             self._prints.end()
 
@@ -178,41 +179,3 @@ def _index(engine: str) -> int:
     if kind != "opencl":
         raise ValueError(f"there is no engine {engine!r}; known: cpu, opencl, opencl:INDEX")
     return int(index or 0)
-
-
-def _apply(message: Message) -> Message:
-    """Call a user's function. Its exception is the answer, also one that is meant to exit a process."""
-    import dill
-    import msgpack
-
-    token, payload = message[1:]
-    process = os.getpid()
-    try:
-        places, call = msgpack.unpackb(payload, unicode_errors=ESCAPES)
-        sys.path.extend(place for place in places if place not in sys.path)
-        function, args, kwargs = dill.loads(call)
-        try:
-            value = dill.dumps(function(*args, **kwargs))
-        finally:
-            # The function has forked, and the child returned from it: only the parent goes on as the worker.
-            if os.getpid() != process:
-                os._exit(0)
-        if len(value) > MAX_MESSAGE // 2:
-            raise ValueError(
-                f"the function returned {len(value)} bytes, more than {MAX_MESSAGE // 2}: return less, or use a graph"
-            )
-    except BaseException as error:  # noqa: BLE001 - SystemExit and KeyboardInterrupt of a user's function too
-        return [Kind.THREW, token, sendable(traceback.format_exc()[-_TEXT:]), _pickle_exception(error)]
-    return [Kind.ANSWER, token, "numba" in sys.modules, value]
-
-
-def _pickle_exception(error: BaseException) -> bytes:
-    """Return a pickled exception, empty if it cannot be pickled or is too large to be sent."""
-    import dill
-
-    try:
-        data: bytes = dill.dumps(error)
-        dill.loads(data)
-    except Exception:  # noqa: BLE001 - a user's class may fail in any way; only the text is sent then
-        return b""
-    return data if len(data) <= MAX_MESSAGE // 2 else b""

@@ -162,13 +162,13 @@ def _socket_source(options: argparse.Namespace) -> str:
 
 
 def _pool(options: argparse.Namespace, settings: Settings) -> Pool:
-    from poolrt.errors import CoordinatorLost
+    from poolrt.errors import CoordinatorLoss
     from poolrt.pool import Pool, connect
 
     if settings.socket:
         try:
             return connect(config=options.config, socket=settings.socket, engine=options.engine)
-        except CoordinatorLost as error:
+        except CoordinatorLoss as error:
             remedy = f"start one with poolrt serve --socket {settings.socket_path}, or use --socket '' for a pool of this command"
             raise JobFailed(f"{_socket_source(options)}: {error}: {remedy}") from error
     given = {"config": options.config, "read_only": options.read_only}

@@ -25,8 +25,7 @@ from poolrt.coordinator.instructions import (
     Send,
     Spawn,
 )
-from poolrt.coordinator.loads import CONSTANTS_LIMIT
-from poolrt.coordinator.state import CLIENT_LIMIT, State
+from poolrt.coordinator.state import State
 from poolrt.coordinator.watchdog import Limits
 from poolrt.errors import GraphRefused
 from poolrt.workers.ipc.protocol import Kind, check_message
@@ -43,6 +42,8 @@ class _Process:
     ready: bool = False
     inbox: deque[list[Any]] = field(default_factory=deque)
     models: set[int] = field(default_factory=set)
+    functions: set[int] = field(default_factory=set)
+    callers: set[int] = field(default_factory=set)
     since: float = 0.0
 
 
@@ -54,6 +55,10 @@ class _Client:
     slots: list[tuple[int, int]] = field(default_factory=list)
     wanted_sizes: dict[int, list[int]] = field(default_factory=dict)
     output_sizes: dict[int, list[int]] = field(default_factory=dict)
+    functions: list[int] = field(default_factory=list)
+    begun: set[int] = field(default_factory=set)
+    initializer: bool = False
+    called: bool = False
 
 
 class Coordination(RuleBasedStateMachine):
@@ -82,6 +87,8 @@ class Coordination(RuleBasedStateMachine):
         self.primitives: dict[int, int] = {}
         self.now = 0.0
         self.deaths: dict[int, int] = {}
+        #: Workers and the clients whose initializers they were sent.
+        self.prepared: set[tuple[int, int]] = set()
 
     @initialize()
     def start(self) -> None:
@@ -139,7 +146,25 @@ class Coordination(RuleBasedStateMachine):
         if kind == Kind.DROP:
             process.models.remove(message[1])
             return
+        if kind in (Kind.LEAVE, Kind.FORGET):
+            (process.callers if kind == Kind.LEAVE else process.functions).remove(message[1])
+            return
         assert process.ready
+        if kind == Kind.FUNCTION_BODY:
+            assert message[1] not in process.functions, "a worker is sent a function once"
+            process.functions.add(message[1])
+            return
+        if kind == Kind.PREPARE:
+            assert message[1] not in process.callers, "a worker calls a client's initializer once"
+            assert message[2] in process.functions
+            self.prepared.add((number, message[1]))
+            return
+        if kind == Kind.APPLY:
+            assert not message[3] or message[3] in process.functions, "a worker is sent a function before it calls it"
+            caller = self.clients.get(message[2])
+            ready = {(number, message[2])} & self.prepared or message[2] in process.callers
+            assert caller is None or not caller.initializer or ready, "a worker calls a client's initializer first"
+            process.callers.add(message[2])
         if kind in (Kind.EXECUTE, Kind.REORDER):
             assert message[2] in process.models, "a worker is sent a model before it needs it"
             writes = set(message[4]) if kind == Kind.EXECUTE else {message[5]}
@@ -170,7 +195,17 @@ class Coordination(RuleBasedStateMachine):
         if kind == Kind.PROGRESS:
             assert 0 <= message[3] <= message[2]
             return
+        if kind == Kind.BEGUN:
+            client.begun.add(request)
+            return
         wanted = client.unanswered.pop(request)
+        if kind == Kind.WITHDRAWN:
+            withdrawn = int(wanted)
+            if message[2]:
+                assert withdrawn not in client.begun, "what has begun is not withdrawn"
+                client.unanswered.pop(withdrawn)
+                client.wanted_sizes.pop(withdrawn, None)
+            return
         client.stages.pop(request, None)
         if kind == Kind.LOADED:
             assert wanted == "load"
@@ -205,6 +240,7 @@ class Coordination(RuleBasedStateMachine):
     def say(self, number: int, kind: Kind, wanted: str, *fields: Any) -> int:
         request = next(self.numbers)
         self.clients[number].unanswered[request] = wanted
+        self.clients[number].called |= kind is Kind.CALL
         self.carry_out(self.state.on_client_message(number, kind, [kind, request, *fields]))
         return request
 
@@ -275,7 +311,33 @@ class Coordination(RuleBasedStateMachine):
     @rule(number=clients_joined)
     def call(self, number: int) -> None:
         if number in self.clients:
-            self.say(number, Kind.CALL, "call", b"function")
+            self.say(number, Kind.CALL, "call", 0, b"function")
+
+    @rule(number=clients_joined, what=st.sampled_from([Kind.FUNCTION, Kind.DISCARD, Kind.INITIALIZER, Kind.CALL]))
+    def use_functions(self, number: int, what: Kind) -> None:
+        client = self.clients.get(number)
+        if client is not None and what is Kind.FUNCTION:
+            client.functions.append(next(self.numbers))
+            self.tell(number, what, client.functions[-1], b"function")
+        elif client is not None and client.functions:
+            if what is Kind.DISCARD:
+                self.tell(number, what, client.functions.pop(0))
+            elif what is Kind.CALL:
+                self.say(number, what, "call", client.functions[-1], b"arguments")
+            elif not client.initializer and not client.called:
+                client.initializer = True
+                self.tell(number, what, client.functions[0], b"arguments")
+
+    @rule(number=clients_joined, data=st.data())
+    def withdraw(self, number: int, data: st.DataObject) -> None:
+        client = self.clients.get(number)
+        waiting = [r for r, wanted in client.unanswered.items() if wanted in ("call", "run")] if client else []
+        if waiting:
+            request = data.draw(st.sampled_from(sorted(waiting)))
+            self.say(number, Kind.WITHDRAW, str(request), request)
+
+    def tell(self, number: int, kind: Kind, *fields: Any) -> None:
+        self.carry_out(self.state.on_client_message(number, kind, [kind, *fields]))
 
     @rule(number=clients_joined, data=st.data())
     def release(self, number: int, data: st.DataObject) -> None:
@@ -429,56 +491,8 @@ class Coordination(RuleBasedStateMachine):
         assert self.state.leases.holders() == []
         assert self.state.leases.allocator.used == 0
         assert all(not p.models for p in self.processes.values())
+        assert all(not p.functions and not p.callers for p in self.processes.values())
 
 
 TestCoordination = Coordination.TestCase
 TestCoordination.settings = settings(max_examples=60, stateful_step_count=60, deadline=None)
-
-
-def test_a_client_has_a_bounded_number_of_unanswered_questions() -> None:
-    state = State(itertools.count(1), _ARENA, 1, 1, _RETRIES, 8, functions=True, limits=_LIMITS)
-    state.on_client_connected(100)
-    for request in range(CLIENT_LIMIT):
-        (asked,) = state.on_client_message(100, Kind.STATISTICS, [Kind.STATISTICS, request])
-        assert isinstance(asked, CollectStatistics)
-    (last,) = state.on_client_message(100, Kind.STATISTICS, [Kind.STATISTICS, CLIENT_LIMIT])
-    assert isinstance(last, HangUp)
-    # An answer makes room
-    state.on_statistics(100, 0, {})
-    assert isinstance(state.on_client_message(100, Kind.STATISTICS, [Kind.STATISTICS, 0])[0], CollectStatistics)
-
-
-def test_text_of_a_function_goes_to_its_client_and_any_other_text_ends_the_worker() -> None:
-    state = State(itertools.count(1), _ARENA, 1, 1, _RETRIES, 8, functions=True, limits=_LIMITS)
-    (spawn,) = state.start()
-    assert isinstance(spawn, Spawn)
-    state.on_process_message(spawn.peer, Kind.READY, [Kind.READY, 1, 1])
-    state.on_client_connected(100)
-    (apply,) = state.on_client_message(100, Kind.CALL, [Kind.CALL, 5, b""])
-    assert isinstance(apply, Send)
-    token = apply.message[1]
-
-    def printed(token: int) -> list[Instruction]:
-        return state.on_process_message(spawn.peer, Kind.PRINTED, [Kind.PRINTED, token, 1, 0, "text"])
-
-    assert printed(token) == [Send(100, [Kind.TEXT, 5, 1, 0, "text"])]
-    assert isinstance(printed(token + 1)[0], Kill)
-    state.on_client_disconnected(100)
-    assert printed(token) == []
-
-
-def test_loads_of_one_client_that_are_under_way_have_a_bounded_number_of_constants_unless_it_is_one() -> None:
-    state = State(itertools.count(1), 1 << 30, 1, 1, _RETRIES, 8, functions=True, limits=_LIMITS)
-    state.on_client_connected(100)
-    state.on_client_connected(200)
-
-    def failed(client: int, request: int, constants: int) -> bool:
-        (lower,) = state.on_client_message(client, Kind.LOAD, [Kind.LOAD, request, "g", ["cpu"], b""])
-        assert isinstance(lower, Lower)
-        graph = LoweredGraph(b"", 0, (), (PlanConstant(0, 4, 4, None),) * constants, [], [])
-        sent = [each.message for each in state.on_lowered(lower.load, graph) if isinstance(each, Send)]
-        return any(message[0] == Kind.FAILED for message in sent)
-
-    assert not failed(100, 1, CONSTANTS_LIMIT + 1)
-    assert failed(100, 2, 1)
-    assert not failed(200, 1, CONSTANTS_LIMIT)

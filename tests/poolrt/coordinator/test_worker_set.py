@@ -11,7 +11,7 @@ from poolrt.coordinator.jobs import Job, Model
 from poolrt.coordinator.leases import Leases
 from poolrt.coordinator.watchdog import Limits
 from poolrt.coordinator.worker_set import BACK_OFF_S, FAILED_STARTS_LIMIT, OVERTAKEN_LIMIT, WorkerSet
-from poolrt.errors import ArenaFull, PoolError, WorkerLost
+from poolrt.errors import ArenaFull, PoolError, WorkerLoss
 from poolrt.workers.ipc.protocol import Kind
 
 
@@ -105,7 +105,7 @@ def test_a_run_whose_worker_died_is_repeated_in_fresh_slots_and_given_up_after_t
         bench.come_up()
     ((failed, error),) = bench.failed
     assert failed is job
-    assert isinstance(error, WorkerLost)
+    assert isinstance(error, WorkerLoss)
     assert (error.what, error.steps, error.attempts) == ("net", 7, 3)
     assert "net (a model of 7 steps): 3 worker processes were lost" in str(error)
 
@@ -124,7 +124,7 @@ def test_a_function_is_never_repeated() -> None:
     job = bench.call()
     bench.worker_set.reap(bench.owner(job) or 0)
     bench.come_up()
-    assert [(failed, type(error)) for failed, error in bench.failed] == [(job, WorkerLost)]
+    assert [(failed, type(error)) for failed, error in bench.failed] == [(job, WorkerLoss)]
     assert "not repeated" in str(bench.failed[0][1])
 
 
@@ -171,7 +171,7 @@ def test_a_pool_whose_workers_die_at_birth_gives_up_instead_of_starting_them_for
         bench.worker_set.reap(spawn.peer)
         bench.worker_set.dispatch()
     assert not [step for step in bench.taken() if isinstance(step, Spawn)]
-    assert [type(error) for _, error in bench.failed] == [WorkerLost]
+    assert [type(error) for _, error in bench.failed] == [WorkerLoss]
     late = bench.run(bench.model())
     assert bench.failed[-1][0] is late
 
@@ -252,7 +252,7 @@ def test_a_pool_backs_off_if_its_fork_servers_exit_again_and_again() -> None:
         bench.worker_set.workers[spawn.peer].doomed = True
         bench.worker_set.reap(spawn.peer)
     bench.worker_set.dispatch()
-    assert [(failed, type(error)) for failed, error in bench.failed] == [(job, WorkerLost)]
+    assert [(failed, type(error)) for failed, error in bench.failed] == [(job, WorkerLoss)]
     bench.worker_set.tick(0.5 * BACK_OFF_S[0])
     assert not bench.out
     bench.worker_set.tick(BACK_OFF_S[0])
@@ -398,5 +398,5 @@ def test_a_run_that_takes_too_long_again_and_again_is_an_error_that_names_the_se
         bench.come_up()
     ((failed, error),) = bench.failed
     assert failed is job
-    assert isinstance(error, WorkerLost)
+    assert isinstance(error, WorkerLoss)
     assert "3 of them were killed because it took longer than 60 s (the setting run_timeout_s)" in str(error)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any, Final
 
-import dill
+import cloudpickle
 import msgpack
 
 from poolrt.workers.ipc.channel import FRAME
@@ -107,7 +107,7 @@ def _array(items: bytes, count: int) -> bytes:
 @cache
 def _call() -> bytes:
     """Return a function and its argument of 32 MiB."""
-    return _pack([[], dill.dumps((len, (b"x" * (32 * _MIB),), {}))])
+    return _pack([[], cloudpickle.dumps((len, (b"x" * (32 * _MIB),), {}))])
 
 
 def _load(request: int, graph: bytes) -> bytes:
@@ -167,8 +167,8 @@ KINDS: Final[dict[str, Callable[[int], bytes]]] = {
     "pings": lambda i: _pack([Kind.PING]),
     "statistics": lambda i: _pack([Kind.STATISTICS, i]),
     "slots": lambda i: _pack([Kind.ALLOCATE, i, [64] * 1024]),
-    "calls": lambda i: _pack([Kind.CALL, i, _call()]),
-    "calls that raise what they got": lambda i: _pack([Kind.CALL, i, b"\x90" + b"x" * (8 * _MIB)]),
+    "calls": lambda i: _pack([Kind.CALL, i, 0, _call()]),
+    "calls that raise what they got": lambda i: _pack([Kind.CALL, i, 0, b"\x90" + b"x" * (8 * _MIB)]),
     # Graphs
     "graph of lists": lambda i: _load(i, b"\x81\xa5nodes" + _array(b"\x90", 8 * _MIB)),
     "graph of depth": lambda i: _load(i, b"\x91" * (8 * _MIB) + b"\x90"),

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import poolrt
-from poolrt.errors import FunctionFailed, PoolRefused, WorkerLost
+from poolrt.errors import FunctionFailed, PoolRefused, RemoteTraceback, WorkerLost
 
 from .processes import BOUND_S, is_alive, relu_graph, until_there, wait_until, workers_of
 
@@ -41,7 +41,8 @@ def test_closures_and_arrays_travel(pool: poolrt.Pool) -> None:
 def test_an_exception_comes_back_as_itself_with_where_it_happened(pool: poolrt.Pool) -> None:
     with pytest.raises(ZeroDivisionError) as caught:
         pool.submit(divmod, 1, 0).result(BOUND_S)
-    assert "in a worker process" in caught.value.__notes__[0]
+    assert isinstance(caught.value.__cause__, RemoteTraceback)
+    assert "ZeroDivisionError" in caught.value.__cause__.tb
     # Also those that would end a process.
     with pytest.raises(SystemExit):
         pool.submit(sys.exit, 3).result(BOUND_S)

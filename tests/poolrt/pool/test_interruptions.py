@@ -111,7 +111,7 @@ def test_an_interruption_at_any_moment_neither_hangs_nor_spoils_a_pool(
     assert closing_s < 3
 
 
-#: Interrupts the first future of a new pool in the calls that start its thread, one after the other; then dill's import.
+#: Interrupts the first future of a new pool in the calls that start its thread, one after the other; then cloudpickle's import.
 _FIRST = """
     import faulthandler, sys
     import numpy as np
@@ -133,7 +133,7 @@ _FIRST = """
             assert model.submit(x=x).result(10)["y"].sum() == 32
             assert not pool._session.client._requests
     with poolrt.connect(sys.argv[1]) as pool:
-        assert is_interrupted(lambda: pool.submit(len, [1]), 1, "/dill/__info__.py")
+        assert is_interrupted(lambda: pool.submit(len, [1]), 1, "/cloudpickle/__init__.py")
         assert pool.submit(len, [1]).result(10) == 1
     print(moments)
 """

