@@ -24,6 +24,7 @@ from .streams import discard_output, say
 COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "run": ("run.command", "run an ONNX model on a pool of workers"),
     "check": ("check", "show whether and how an ONNX model will run, and all operators that are missing"),
+    "warm": ("warm", "create the kernels that a deployment needs, before its processes start"),
     "serve": ("serve", "keep a pool running that many programs share"),
     "status": ("status", "show the workers, queue, memory and cache of a running pool"),
     "stop": ("stop", "stop a running pool"),

@@ -22,6 +22,8 @@ from poolrt.workers.engines.pocl import PLATFORM
 #: Most launches that a binary has code for: a kernel without a local size gets new ones for nearly each global size.
 MOST_LAUNCHES: Final = 64
 _LAUNCH: Final = re.compile(r"[0-9]+-[0-9]+-[0-9]+(-goffs0)?(-smallgrid)?")
+#: The code that each binary has.
+_GENERAL: Final = "0-0-0"
 #: The magic of PoCL's header, 24 bytes of hash, version, number of kernels and flags, the program's folder.
 _FOLDER: Final = re.compile(rb"poclbin\0.{24}([A-Z]{2}/[A-Z]{37})\0", re.S)
 
@@ -46,7 +48,7 @@ def cache_folder() -> Path:
 
 
 def compiled_launches(binary: bytes, cache: Path) -> tuple[str, ...]:
-    """Return ``kernel/launch`` for all code of a binary's program in a cache folder.
+    """Return ``kernel/launch`` for the code of launches of a binary's program in a cache folder.
 
     Returns none if there is no such folder, or if a file in it is not whole.
     """
@@ -60,6 +62,8 @@ def compiled_launches(binary: bytes, cache: Path) -> tuple[str, ...]:
             if not kernel.is_dir():
                 continue
             for launch in sorted(kernel.iterdir()):
+                if launch.name == _GENERAL:
+                    continue
                 if _LAUNCH.fullmatch(launch.name) is None or not _is_whole(launch / f"{kernel.name}.so"):
                     return ()
                 found.append(f"{kernel.name}/{launch.name}")
