@@ -19,7 +19,7 @@ from tests.workers.own_process import Server
 from .test_program import MODULE
 
 #: The folder of pyopencl's source distribution, of the version that is installed; its wheel has no tests.
-SOURCES: Final = "POOLRT_PYOPENCL_SOURCES"
+SOURCES: Final = "PYOPENCL_SOURCES"
 #: Its tests that build programs and need nothing that is not installed here.
 FILES: Final = ("test_wrapper.py", "test_clmath.py", "test_arrays_in_structs.py")
 PLUGIN: Final = """
