@@ -205,6 +205,11 @@ class Pool(Executor):
         return int(self._session.facts["workers"])
 
     @property
+    def _max_workers(self) -> int:
+        """The name that Dask reads of an executor's number of workers."""
+        return self.workers
+
+    @property
     def threads(self) -> int:
         """Number of threads of each worker."""
         return int(self._session.facts["threads"])

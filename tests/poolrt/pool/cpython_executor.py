@@ -30,10 +30,6 @@ class PoolExecutor(poolrt.Pool):
         self._mp_context = mp_context
 
     @property
-    def _max_workers(self) -> int:
-        return self.workers
-
-    @property
     def _processes(self) -> dict[int, _Process]:
         """The workers that have executed a function: ProcessPoolExecutor starts others later."""
         found: list[dict[str, Any]] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import subprocess
 import sys
@@ -178,3 +179,21 @@ def test_clients_of_a_server_have_their_own_globals(
     finally:
         server.terminate()
         server.wait(BOUND_S)
+
+
+@pytest.mark.slow
+def test_a_notebook_gets_the_results_of_a_process_pool_executor(
+    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nbclient = pytest.importorskip("nbclient", reason="nbclient is not installed")
+    pytest.importorskip("ipykernel", reason="ipykernel is not installed")
+    notebooks: Any = importlib.import_module("nbformat.v4")
+    for name, value in {**settings, "with_numba": ""}.items():
+        monkeypatch.setenv("WITH_NUMBA" if name == "with_numba" else f"POOLRT_{name.upper()}", str(value))
+    source = _PROGRAM.read_text(encoding="utf-8").partition('if __name__ == "__main__"')[0]
+    call = 'import poolrt\nprint(results(poolrt.Pool(2, threads=1, initializer=initialize, initargs=("set",))))'
+    notebook = notebooks.new_notebook(cells=[notebooks.new_code_cell(text) for text in (source, call)])
+    nbclient.NotebookClient(notebook, timeout=60, kernel_name="python3").execute()
+    words = [sys.executable, str(_PROGRAM), "processes"]
+    expected = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True).stdout
+    assert "".join(output["text"] for output in notebook.cells[1].outputs) == expected

@@ -173,3 +173,36 @@ def test_a_future_whose_thread_cannot_be_started_is_refused_and_the_next_one_wor
         finally:
             threading.stack_size(usual)
         assert model.submit(x=x).result(BOUND_S)["y"].sum() == 32
+
+
+#: Interrupts the submission of functions at one moment after the other, with and without others that wait.
+_FUNCTIONS = """
+    import faulthandler, sys, time
+    import poolrt
+    from tests.interrupting import is_interrupted
+
+    faulthandler.dump_traceback_later(100, exit=True)  # a hang shows where
+    stride = int(sys.argv[2])
+    moments = 0
+    with poolrt.connect(sys.argv[1]) as pool:
+        assert pool.submit(abs, -1).result(10) == 1
+        while is_interrupted(lambda: pool.submit(abs, -1).result(10), 1 + moments * stride, "/poolrt/"):
+            moments += 1
+            assert pool.submit(abs, -1).result(10) == 1
+        assert moments > 5
+        found = 0
+        while is_interrupted(lambda: pool.submit(abs, -1).cancel(), 1 + found * stride, "/poolrt/"):
+            found += 1
+            assert pool.submit(abs, -1).result(10) == 1
+        started = time.monotonic()
+    assert time.monotonic() - started < 5
+    print(moments + found)
+"""
+
+
+@pytest.mark.parametrize("stride", [pytest.param(1, marks=pytest.mark.slow), 5])
+def test_an_interrupt_while_a_function_is_submitted_leaves_no_future_that_never_ends(server: str, stride: int) -> None:
+    client = [sys.executable, "-c", textwrap.dedent(_FUNCTIONS), server, str(stride)]
+    done = subprocess.run(client, capture_output=True, text=True, timeout=110, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert int(done.stdout) > 10
