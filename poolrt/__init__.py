@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .graph.builder import Graph
     from .graph.errors import GraphError, ModelError, UnsupportedNode
     from .graph.onnx.importer import load_onnx
+    from .graph.user_kernels import NativeKernel, OpenClKernel
     from .graph.values import Value
     from .inprocess.device_context import ContextStatistics, DeviceContext
     from .inprocess.executor import Executor
@@ -31,9 +32,9 @@ if TYPE_CHECKING:
     from .pool import Pool, connect
 
 __all__ = [
-    "ContextStatistics", "DeviceContext", "Executor", "Graph", "GraphError", "Model", "ModelError", "Pool", "TensorSpec",
-    "UnsupportedNode", "Value", "connect", "errors", "guvectorize", "load_onnx", "njit", "numba", "opencl", "share",
-    "vectorize",
+    "ContextStatistics", "DeviceContext", "Executor", "Graph", "GraphError", "Model", "ModelError", "NativeKernel",
+    "OpenClKernel", "Pool", "TensorSpec", "UnsupportedNode", "Value", "connect", "errors", "guvectorize", "load_onnx", "njit",
+    "numba", "opencl", "share", "vectorize",
 ]  # fmt: skip
 __all__ += workers.__all__
 
@@ -46,6 +47,8 @@ _HOMES: Final = {
     "GraphError": ".graph.errors",
     "Model": ".model",
     "ModelError": ".graph.errors",
+    "NativeKernel": ".graph.user_kernels",
+    "OpenClKernel": ".graph.user_kernels",
     "Pool": ".pool",
     "TensorSpec": ".model",
     "UnsupportedNode": ".graph.errors",

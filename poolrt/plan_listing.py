@@ -122,7 +122,7 @@ class _Primitive:
     def _tensor(self, arg: int, where: str) -> PlannedTensor:
         desc = self.memories[arg]
         layout = "s" + "x".join(map(str, desc.strides)) if desc.strides else desc.tag
-        return PlannedTensor(argument_name(arg), desc.dtype, layout, desc.dims, where)
+        return PlannedTensor(argument_name(arg, arg in self.written), desc.dtype, layout, desc.dims, where)
 
 
 def _describe_cross_engine(step: CrossEngineReorder, plan: ExecutionPlan) -> PlannedStep:

@@ -118,7 +118,7 @@ class Settings:
     )
     #: Functions that a worker calls before it is replaced by a new one; 0: as many as come.
     max_tasks_per_child: int = _knob(0, "pool", Integer(0))
-    #: Whether plain functions may be sent to the workers, pickled, besides graphs.
+    #: Whether clients may send code to the workers: plain functions, pickled, and kernels of their own in graphs.
     functions: bool = _knob(True, "pool", Flag())
 
     #: Whether loading shows its progress on a terminal or in a notebook.

@@ -55,7 +55,8 @@ class BackgroundThread:
     Graphs are lowered for workers of ``threads`` threads, and for no later ISA level than ``max_isa``. `fileno` is
     readable while there are outcomes. At a ``verbose`` level that prints executions, plans contain their texts.
 
-    ``is_beside_others`` returns whether clients of other owners are active: the thread asks it.
+    ``is_beside_others`` returns whether clients of other owners are active: the thread asks it. Graphs that call kernels of
+    users are refused unless ``functions``.
 
     Short tasks come first. Clients take turns at lowering, and a graph that was lowered a while ago is not lowered again.
     """
@@ -67,12 +68,14 @@ class BackgroundThread:
         threads: int,
         verbose: str = "0",
         is_beside_others: Callable[[Owner], bool] = lambda owner: False,
+        functions: bool = True,
     ) -> None:
         self._store_options = dict(store_options)
         self._max_isa = max_isa
         self._threads = threads
         self._with_texts = LEVELS[verbose].executes
         self._is_beside_others = is_beside_others
+        self._functions = functions
         self._changed = threading.Condition()
         self._short_tasks: deque[LookUp | Forget | CollectStatistics | TrimMemory] = deque()
         self._graphs = FairQueue[Owner, Lower]()
@@ -232,7 +235,8 @@ class BackgroundThread:
         return lowered.graph
 
     def _lower_anew(self, task: Lower, data: bytes | Payload) -> Lowered:
-        request = LoweringRequest(task.name, task.targets, self._max_isa, self._threads, self._with_texts)
+        options = self._max_isa, self._threads, self._with_texts, self._functions
+        request = LoweringRequest(task.name, task.targets, *options)
         if len(data) < _LARGE_BYTES:
             return lower_here(request, data)
         try:

@@ -125,3 +125,5 @@ class LoweredGraph:
     constants: tuple[PlanConstant, ...]
     inputs: list[list[Any]]
     outputs: list[list[Any]]
+    #: Nodes that call kernels of users, with the name of the function; a few if there are many.
+    calls: tuple[str, ...] = ()

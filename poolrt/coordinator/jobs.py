@@ -27,6 +27,8 @@ class Model:
     output_sizes: list[int]
     #: The descriptors of its primitives, for listings of the plan.
     descriptors: list[list[Any]] = field(default_factory=list)
+    #: Nodes that call kernels of users, for the error if its workers are lost; a few if there are many.
+    calls: tuple[str, ...] = ()
     #: Jobs that need the model; it is dropped once no client wants it and this is 0.
     users: int = 0
     wanted: bool = True

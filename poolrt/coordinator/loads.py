@@ -274,7 +274,7 @@ class Loads:
             entries = [entry for entry in load.entries if entry is not None]
             inputs, outputs = ([port[3] for port in ports] for ports in (lowered.inputs, lowered.outputs))
             descriptors = [primitive.descriptor for primitive in lowered.primitives]
-            whole = lowered.steps, lowered.plan, entries, load.final, inputs, outputs, descriptors
+            whole = lowered.steps, lowered.plan, entries, load.final, inputs, outputs, descriptors, lowered.calls
             load.model = Model(load.number, load.client, load.name, *whole)
             for index in sorted(load.written):
                 if lowered.constants[index].reorder is not None:

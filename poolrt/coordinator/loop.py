@@ -104,6 +104,7 @@ class Loop:
             configuration.threads,
             configuration.verbose,
             self._pacing.is_beside_others,
+            configuration.functions,
         )
         self._watch(self._background.fileno(), self._take_outcomes)
         if listener is not None:

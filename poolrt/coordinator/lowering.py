@@ -16,6 +16,9 @@ from .placement import creation_cost
 
 #: Characters of an error about a graph: it may quote a text of the graph.
 _TEXT: Final = 2000
+#: Calls of users' kernels that errors about lost workers name, and characters of a name.
+_LABELS: Final = 8
+_LABEL: Final = 200
 #: Bytes of memory for a primitive, roughly.
 _PRIMITIVE_BYTES: Final = 2048
 
@@ -25,7 +28,7 @@ class LoweringRequest:
     """How a graph is lowered.
 
     For the ``targets`` of engines beside the host, for no later ISA level than ``max_isa``, and for workers of ``threads``
-    threads; ``with_texts`` for verbose lines.
+    threads; ``with_texts`` for verbose lines. Graphs that call kernels of users are refused unless ``functions``.
     """
 
     name: str
@@ -33,6 +36,7 @@ class LoweringRequest:
     max_isa: str | None
     threads: int
     with_texts: bool
+    functions: bool = True
 
 
 class Lowered(NamedTuple):
@@ -73,6 +77,9 @@ def _lower(request: LoweringRequest, data: bytes | Payload) -> Lowered:
             for items in wire.values():
                 while isinstance(items, list) and items:
                     items.pop()
+        calls = [node for node in graph.nodes if node.kind == "call"]
+        if calls and not request.functions:
+            raise GraphError(f"node {calls[0].label!r} has code, and functions are turned off (the setting functions)")
         lowered = lower(graph, targets, request.threads)
     except GraphError as error:
         raise GraphRefused(f"graph {request.name!r}: {str(error)[:_TEXT]}") from error
@@ -90,5 +97,6 @@ def _lower(request: LoweringRequest, data: bytes | Payload) -> Lowered:
     inputs, outputs = (
         [[p.name, list(p.dims), p.dtype, p.nbytes] for p in ports] for ports in (plan.inputs, plan.outputs)
     )
-    found = LoweredGraph(pack(plan), len(plan.steps), primitives, plan.constants, inputs, outputs)
+    called = tuple(node.label[:_LABEL] for node in calls[:_LABELS])
+    found = LoweredGraph(pack(plan), len(plan.steps), primitives, plan.constants, inputs, outputs, called)
     return Lowered(found, lowered.keys)

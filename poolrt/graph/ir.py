@@ -67,6 +67,11 @@ class Node:
         """The first result, which most operations have alone."""
         return self.outputs[0]
 
+    @property
+    def label(self) -> str:
+        """The name for errors; that of a call has the name of its function too."""
+        return f"{self.name} ({self.attrs['function']})" if self.kind == "call" else self.name
+
     def uses(self) -> tuple[int, ...]:
         """Return every value that the node reads, once for each read."""
         operands = (p.value for p in self.post_ops if p.value is not None)

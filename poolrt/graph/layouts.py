@@ -60,6 +60,10 @@ def _reorder(op: Any, operands: Sequence[MemoryDesc], constant: Sequence[bool]) 
         yield replace(op, src=src)
 
 
+def _row_major(op: Any, operands: Sequence[MemoryDesc], constant: Sequence[bool]) -> Iterator[OpDesc]:
+    yield op
+
+
 def _computed_layouts(operands: Sequence[MemoryDesc], constant: Sequence[bool]) -> list[MemoryDesc]:
     """Return one computed operand for each distinct layout that has a tag and is not row-major."""
     if any(operand.ndims != operands[0].ndims for operand in operands):
@@ -88,6 +92,7 @@ _POLICIES: Final[dict[str, _Policy]] = {
     "sum": _many,
     "concat": _many,
     "reorder": _reorder,
+    "call": _row_major,
     "rnn": _recurrent,
     "lstm": _recurrent,
     "gru": _recurrent,

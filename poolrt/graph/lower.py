@@ -110,9 +110,9 @@ class _Lowering:
             alone = self._choose(op, sources, plain, node)
             slow = isinstance(alone, UnsupportedPrimitive) or is_reference(alone[1])
             if not isinstance(alone, UnsupportedPrimitive) and (isinstance(fused, UnsupportedPrimitive) or not slow):
-                first, *others = self._add_step(node.name, alone, sources, [], node.quantisation)
+                first, *others = self._add_step(node.label, alone, sources, [], node.quantisation)
                 return [self._lower_post_ops(node, first), *others]
-        return self._add_step(node.name, _require(fused), sources, operands, node.quantisation)
+        return self._add_step(node.label, _require(fused), sources, operands, node.quantisation)
 
     def _choose(
         self, op: OpDesc, sources: Sequence[Version], attributes: Attributes, node: Node

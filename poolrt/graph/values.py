@@ -36,6 +36,24 @@ class Value(ValueOperators):
         """The rank."""
         return len(self.shape)
 
+    def size(self, axis: int) -> Size:
+        """Return a dimension, which `Graph.call` follows if the graph runs on inputs of other shapes."""
+        return Size(self, axis)
+
+
+class Size(int):
+    """A dimension of a value: an integer that knows where it comes from. Arithmetic on it gives plain integers."""
+
+    value: Value
+    axis: int
+
+    def __new__(cls, value: Value, axis: int) -> Size:
+        """Return the size along an axis (negative: from the end). Raises IndexError if there is none."""
+        found = super().__new__(cls, value.shape[axis])
+        found.value = value
+        found.axis = axis % value.ndim
+        return found
+
 
 #: An operand: a tensor of the same graph, or anything that NumPy turns into an array, which becomes a constant.
 Operand: TypeAlias = "Value | ArrayLike"

@@ -32,6 +32,7 @@ class Arg(IntEnum):
     DIFF_SCALE = 255
     DIFF_SHIFT = 256
     MULTIPLE_SRC = 1024
+    MULTIPLE_DST = 2048
     ATTR_SCALES = 4096
     ATTR_ZERO_POINTS = 8192
     POST_OP = 16384
@@ -39,11 +40,18 @@ class Arg(IntEnum):
 
 #: Sources of a sum or concat: further ones would have the arguments of scales.
 MOST_SOURCES: Final = Arg.ATTR_SCALES - Arg.MULTIPLE_SRC
+#: Sources of a call, and its results: further ones would have each other's arguments.
+MOST_OF_CALL: Final = Arg.MULTIPLE_DST - Arg.MULTIPLE_SRC
 
 
 def multiple_src(index: int) -> int:
-    """Return the argument of source ``index`` of a sum or concat."""
+    """Return the argument of source ``index`` of a sum, concat or call."""
     return Arg.MULTIPLE_SRC + index
+
+
+def multiple_dst(index: int) -> int:
+    """Return the argument of result ``index`` of a call."""
+    return Arg.MULTIPLE_DST + index
 
 
 def post_op_src(index: int) -> int:
@@ -61,8 +69,13 @@ def zero_points_of(arg: int) -> int:
     return Arg.ATTR_ZERO_POINTS | arg
 
 
-def argument_name(arg: int) -> str:
-    """Return an argument's name: ``src``, ``multiple_src 2``, ``scales of weights``, ``post_op 0 src_1``."""
+def argument_name(arg: int, written: bool = False) -> str:
+    """Return an argument's name: ``src``, ``multiple_src 2``, ``scales of weights``, ``post_op 0 src_1``.
+
+    The sources of a long sum have the numbers of a call's results: ``written`` says which of them it is.
+    """
+    if written and arg >= Arg.MULTIPLE_DST:
+        return f"multiple_dst {arg - Arg.MULTIPLE_DST}"
     if arg >= Arg.POST_OP:
         return f"post_op {arg // Arg.POST_OP - 1} {argument_name(arg % Arg.POST_OP)}"
     for base, what in ((Arg.ATTR_ZERO_POINTS, "zero points of "), (Arg.ATTR_SCALES, "scales of ")):

@@ -41,8 +41,8 @@ OPERATIONS: Final = {
     "lstm": "Lstm",
     "gru": "Gru",
 }
-#: Operations of poolrt's own, created and cached like the others; graphs have none of these.
-INTERNAL: Final = {"region_loop": "RegionLoop", "padding": "Padding"}
+#: Operations without a public class, created and cached like the others. Graphs have only calls, which `Graph.call` makes.
+INTERNAL: Final = {"region_loop": "RegionLoop", "padding": "Padding", "call": "Call"}
 #: oneDNN's propagation kinds; ``backward`` is data and weights at once.
 PROP_KINDS: Final = ("forward_inference", "forward_training", "backward_data", "backward_weights", "backward")
 FORWARD: Final = PROP_KINDS[:2]
@@ -88,12 +88,16 @@ class OpDesc(Typed):
 def op_from_wire(wire: object) -> OpDesc:
     """Rebuild an operation descriptor from its wire form. Raises ValueError for an unknown kind or malformed fields."""
     kind, *values = wire if isinstance(wire, list) and wire else [None]
+    return decode(op_class(kind), values)
+
+
+def op_class(kind: object) -> type[OpDesc]:
+    """Return the class of an operation's descriptors. Raises ValueError for an unknown kind."""
     name = (OPERATIONS.get(kind) or INTERNAL.get(kind)) if isinstance(kind, str) else None
     if name is None:
         raise ValueError(f"unknown operation {kind!r:.60}; known: {', '.join(OPERATIONS)}")
-    module = import_module(f".operations.{kind}", __package__)
-    op: OpDesc = decode(getattr(module, name), values)
-    return op
+    found: type[OpDesc] = getattr(import_module(f".operations.{kind}", __package__), name)
+    return found
 
 
 def one_of(name: str, value: str, known: tuple[str, ...]) -> None:

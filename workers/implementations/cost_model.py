@@ -22,8 +22,8 @@ _PRODUCT: Final = 0.012
 #: The same of reference implementations, which take one element after another.
 _REFERENCE_BYTE: Final = 7.0
 _REFERENCE_PRODUCT: Final = 6.0
-#: Operations that compute more for each element: nanoseconds for a byte.
-_BYTES: Final = {"softmax": 0.05, "lrn": 0.1, "pooling": 0.05}
+#: Operations that compute more for each element: nanoseconds for a byte. What a call computes is unknown.
+_BYTES: Final = {"softmax": 0.05, "lrn": 0.1, "pooling": 0.05, "call": 1.0}
 _REFERENCE_BYTES: Final = {"lrn": 50.0}
 
 

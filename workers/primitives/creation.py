@@ -66,7 +66,10 @@ class PrimitiveCreator:
 def compile_kernel(spec: KernelSpec, target: Target) -> bytes:
     """Return the binary of a kernel for an engine's target. Raises the compiler's error."""
     binary: bytes
-    if target.engine_kind == "cpu":
+    if spec.generator == "given":
+        given = import_module("..kernels.native.given", __package__)
+        binary = given.given_object(dict(spec.params)["code"])
+    elif target.engine_kind == "cpu":
         codegen = import_module("..kernels.native.codegen", __package__)
         binary = codegen.compile_kernel(spec, target.instructions)
     else:

@@ -82,6 +82,8 @@ def _memories(op: OpDesc) -> str:
 
 
 def _name(arg: int, op: OpDesc) -> str:
+    if op.kind == "call" and arg >= Arg.MULTIPLE_DST:
+        return f"dst{arg - Arg.MULTIPLE_DST}"
     if arg >= Arg.MULTIPLE_SRC:
         return f"src{arg - Arg.MULTIPLE_SRC}"
     names = {**_NAMES, **_RECURRENT} if op.kind in _CELLS else _NAMES

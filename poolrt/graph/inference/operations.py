@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 
-from poolrt.workers import desc
-from poolrt.workers.desc import OPERATIONS, MemoryDesc, OpDesc
+from poolrt.workers.desc import MemoryDesc, OpDesc
+from poolrt.workers.desc.op_desc import op_class
 
-from . import movement, normalizations, pointwise, products, recurrent, windows
+from . import calls, movement, normalizations, pointwise, products, recurrent, windows
 from .operands import result_arguments
 from .result import Attrs, Operation
 
@@ -26,7 +26,7 @@ def op_desc(kind: str, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str = ""
     """
     if kind not in _DESCRIBE:
         raise ValueError(f"kind: unknown operation {kind!r}; known: {', '.join((*_DESCRIBE, *movement.VIEWS))}")
-    return _DESCRIBE[kind](getattr(desc, OPERATIONS[kind]), srcs, attrs, dtype)
+    return _DESCRIBE[kind](op_class(kind), srcs, attrs, dtype)
 
 
 def infer(kind: str, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str = "") -> tuple[MemoryDesc, ...]:
@@ -72,4 +72,5 @@ _DESCRIBE: Final[Mapping[str, _Describe]] = {
     "rnn": recurrent.one_state,
     "lstm": recurrent.two_states,
     "gru": recurrent.one_state,
+    "call": calls.call,
 }

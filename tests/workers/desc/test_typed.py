@@ -27,6 +27,7 @@ from poolrt.workers.desc import (
 )
 from poolrt.workers.desc.codec import decode, encode
 from poolrt.workers.desc.op_desc import INTERNAL
+from poolrt.workers.desc.operations.call import Call
 from poolrt.workers.desc.operations.padding import Padding
 from poolrt.workers.desc.operations.region_loop import RegionLoop
 from poolrt.workers.desc.typed import Typed
@@ -54,7 +55,12 @@ KINDS: Final = (*OPERATIONS, *INTERNAL)
 
 def _example(kind: str, seed: int) -> OpDesc:
     if kind in INTERNAL:
-        return RegionLoop() if kind == "region_loop" else Padding(MemoryDesc((3,), "f32", "A4a"))
+        examples = {
+            "region_loop": RegionLoop(),
+            "padding": Padding(MemoryDesc((3,), "f32", "A4a")),
+            "call": Call((MD,), (MD,), "f", ("0", "1"), ("src 0", "dst 0", "int 2"), "v1", "src0.0"),
+        }
+        return examples[kind]
     return drawn(kind, random.Random(seed), ("plain",))
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ...engines.opencl import EngineUnavailable, OpenClEngine, runtime
 from ...engines.target import Target
 from ..spec import KernelSpec
-from .source import kernel_source
+from .source import USER_CALL, kernel_source
 
 if TYPE_CHECKING:
     import pyopencl
@@ -46,16 +46,21 @@ def compile_kernel(spec: KernelSpec, target: Target) -> bytes:
     import pyopencl as cl
 
     program = cl.Program(engine.context, kernel_source(spec))
+    params: dict[str, Any] = dict(spec.params)
+    given: list[str] = params["options"].split() if spec.generator == USER_CALL else []
+    # A user's version of the language replaces ours.
+    ours = BUILD_OPTIONS[1:] if any(option.startswith("-cl-std") for option in given) else BUILD_OPTIONS
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", cl.CompilerWarning)
-            program.build(options=list(BUILD_OPTIONS), devices=[engine.device], cache_dir=False)  # type: ignore[arg-type]
+            program.build(options=[*ours, *given], devices=[engine.device], cache_dir=False)  # type: ignore[arg-type]
         kernel = cl.Kernel(program, spec.name)
         for global_size, local_size in launch_variants(spec):
-            _enqueue(engine, kernel, global_size, local_size)
+            _enqueue(engine, kernel, global_size, local_size, params.get("nbytes"))
         engine.queue.finish()
     except cl.Error as error:
-        raise KernelBuildError(f"OpenCL kernel {spec.generator} {dict(spec.params)}: {error}") from error
+        what = params["function"] if spec.generator == USER_CALL else f"{spec.generator} {params}"
+        raise KernelBuildError(f"OpenCL kernel {what}: {error}") from error
     binaries: Any = program.get_info(cl.program_info.BINARIES)
     return zlib.compress(binaries[0])
 
@@ -66,6 +71,8 @@ def launch_variants(spec: KernelSpec) -> list[tuple[tuple[int, ...], tuple[int, 
     Raises ValueError if the spec declares none or an unknown grid class.
     """
     params: dict[str, Any] = dict(spec.params)
+    if spec.generator == USER_CALL:
+        return [(params["global_size"], params["local"])]
     local, grids = params.get("local"), params.get("grids", ("small",))
     if not isinstance(local, tuple) or not local or not set(grids) <= GRIDS.keys():
         raise ValueError(
@@ -83,18 +90,27 @@ def _engine(target: Target) -> OpenClEngine:
 
 
 def _enqueue(
-    engine: OpenClEngine, kernel: pyopencl.Kernel, global_size: tuple[int, ...], local_size: tuple[int, ...]
+    engine: OpenClEngine,
+    kernel: pyopencl.Kernel,
+    global_size: tuple[int, ...],
+    local_size: tuple[int, ...],
+    nbytes: tuple[int, ...] | None,
 ) -> None:
+    """Enqueue a launch on zeros: on scratch memory, or on buffers of ``nbytes``, which a user's kernel may read whole."""
     import numpy
     import pyopencl as cl
 
-    scratch = cl.Buffer(engine.context, cl.mem_flags.READ_WRITE, _SCRATCH)
-    cl.enqueue_fill_buffer(engine.queue, scratch, b"\0", 0, _SCRATCH)
+    def zeros(size: int) -> cl.Buffer:
+        buffer = cl.Buffer(engine.context, cl.mem_flags.READ_WRITE, size)
+        cl.enqueue_fill_buffer(engine.queue, buffer, b"\0", 0, size)
+        return buffer
+
+    scratch = [zeros(_SCRATCH)] if nbytes is None else [zeros(max(size, 1)) for size in nbytes]
     info = cl.kernel_arg_info
     for index in range(kernel.num_args):
         kind, name = (str(kernel.get_arg_info(index, field)) for field in (info.TYPE_NAME, info.NAME))
         if kind.endswith("*"):
-            value: Any = scratch
+            value: Any = scratch[0 if nbytes is None else index // 2]
         elif kind == "float":
             value = numpy.float32(1.0)
         else:

@@ -11,13 +11,19 @@ Reference kernels have other macros, see `reference_macros`, and other shared te
 
 from __future__ import annotations
 
+import base64
 import math
 import os
-from typing import Final
+import re
+from typing import Any, Final
 
 from ..spec import KernelSpec, Value
 from .reference_macros import reference_macros
 
+#: Comments may be before and within the directive; they are found too, which refuses some texts more.
+_INCLUDE: Final = re.compile(r"^(?:\s|/\*.*?\*/)*(?:#|%:|\?\?=)(?:[ \t]|/\*.*?\*/)*include", re.MULTILINE)
+#: The kernel that calls one of a user: the user's text comes first, so that the compiler's log has its lines.
+USER_CALL: Final = "poolrt_call"
 _RESERVED: Final = frozenset({"local", "grids", "post_ops"})
 #: Texts in front of each reference kernel's own.
 _PIECES: Final = tuple(f"reference.{name}" for name in ("tensors", "functions", "epilogue", "windows", "rows"))
@@ -25,7 +31,13 @@ _PIECES: Final = tuple(f"reference.{name}" for name in ("tensors", "functions", 
 
 def kernel_source(spec: KernelSpec) -> str:
     """Return the whole text that is compiled for a kernel; it includes nothing else."""
-    params = dict(spec.params)
+    params: dict[str, Any] = dict(spec.params)
+    if spec.generator == USER_CALL:
+        names = ("function", "parameters", "arguments")
+        macros = [f"#define POOLRT_{name.upper()} {params[name]}" for name in names]
+        source = base64.b85decode("".join(params["code"])).decode()
+        refuse_includes(source)
+        return "\n".join([source, *macros, *map(_text, text_names(spec.generator))])
     if spec.generator.startswith("reference."):
         macros = reference_macros(params)
     else:
@@ -34,8 +46,16 @@ def kernel_source(spec: KernelSpec) -> str:
     return "\n".join([*macros, *map(_text, text_names(spec.generator))])
 
 
+def refuse_includes(source: str) -> None:
+    """Raise ValueError if a text includes files, whose content no key has."""
+    if _INCLUDE.search(source.replace("\\\n", "").replace("\\\r\n", "")):
+        raise ValueError("the source includes files: give the whole text")
+
+
 def text_names(generator: str) -> tuple[str, ...]:
     """Return the texts that a kernel is compiled from, in order: shared ones, then its own. A folder ends with a dot."""
+    if generator == USER_CALL:
+        return (generator,)
     return *(_PIECES if generator.startswith("reference.") else ("prelude",)), generator
 
 
