@@ -218,7 +218,9 @@ def _build(request: Request, device: cl.Device, suffix: str, quiet: bool = False
     Raises OpenClBuildError, or Unusual if the driver has no binary.
     """
     try:
-        program = program_from_source(request.context, request.text() + suffix.encode())
+        # In a context of several devices, PoCL has no binary of a program that was built for one.
+        context = request.context if list(request.context.devices) == [device] else cl.Context([device])
+        program = program_from_source(context, request.text() + suffix.encode())
         if quiet:
             program._build(options=request.options, devices=[device])
         else:

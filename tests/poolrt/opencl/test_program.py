@@ -148,3 +148,30 @@ def test_importing_poolrt_and_its_door_loads_no_pyopencl() -> None:
     code = "import sys, poolrt; poolrt.opencl; print('pyopencl' in sys.modules, 'msgpack' in sys.modules)"
     assert python(code).split() == ["False", "False"]
     assert python(f"{code}; poolrt.opencl.Program; print('pyopencl' in sys.modules)").split()[2] == "True"
+
+
+@pytest.mark.slow
+def test_each_device_of_a_context_has_a_binary_of_its_own(home: Path) -> None:
+    code = """
+import numpy, poolrt, warnings
+import pyopencl as cl
+warnings.simplefilter("error", poolrt.opencl.FallbackWarning)
+devices = next(each for each in cl.get_platforms() if "Portable" in each.name).get_devices()
+context = cl.Context(devices)
+source = "__kernel void f(__global float *x) { x[get_global_id(0)] += 1; }"
+program = poolrt.opencl.Program(context, source).build()
+assert len(devices) == len(program.binaries) == 2
+for chosen in (program, poolrt.opencl.Program(context, source).build(devices=devices[1:])):
+    values = numpy.zeros(64, "f4")
+    queue = cl.CommandQueue(context, devices[1])
+    buffer = cl.Buffer(context, cl.mem_flags.COPY_HOST_PTR, hostbuf=values)
+    cl.Kernel(chosen, "f")(queue, (64,), (64,), buffer)
+    cl.enqueue_copy(queue, values, buffer)
+    assert (values == 1).all()
+counts = poolrt.opencl.stats()
+assert sum(counts.values()) == 3, counts
+print(counts.get("created", 0))
+"""
+    variables = {"POCL_DEVICES": "pthread pthread", "POCL_CACHE_DIR": str(home / "two")}
+    assert int(python(code, variables)) >= 1
+    assert int(python(code, {**variables, "POCL_CACHE_DIR": str(home / "two more")})) == 0
