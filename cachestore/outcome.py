@@ -9,11 +9,10 @@ if TYPE_CHECKING:
 
 
 class Found(NamedTuple):
-    """A payload, its tier ("memory", "files" or "redis"), and the seconds that its creation took."""
+    """A payload and its tier: "memory", "files" or "redis"."""
 
     value: bytes
     source: Source
-    creation_s: float = 0.0
 
 
 class Outcome(NamedTuple):

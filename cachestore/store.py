@@ -94,7 +94,7 @@ class CacheStore:
         found: list[Found | None] = []
         rest: list[Key] = []
         for key in keys:
-            item = self._find_here(components, state, key)
+            item, _ = self._find_here(components, state, key)
             found.append(item)
             if item is None:
                 rest.append(key)
@@ -136,10 +136,10 @@ class CacheStore:
             return Outcome(obtained.payload, obtained.source, time.monotonic() - begin, obtained.creation_s)
         missed = False
         while True:
-            found = self._find_here(components, state, key, keep_in_memory)
+            found, creation_s = self._find_here(components, state, key, keep_in_memory)
             self._flush_hits(components, [found])
             if found is not None:
-                return Outcome(found.value, found.source, time.monotonic() - begin, found.creation_s)
+                return Outcome(found.value, found.source, time.monotonic() - begin, creation_s)
             future, leads = components.single_flight.join(key.canonical)
             if leads:
                 obtained = self._lead(components, state, key, create, deadline, keep_in_memory)
@@ -360,25 +360,26 @@ class CacheStore:
         components, state = self._enter()
         if components.node.capacity(state) == 0:
             return self.get_many([key])[0]
-        found = self._find_here(components, state, key)
+        found, _ = self._find_here(components, state, key)
         if found is None:
             return self._find_there(components, state, (key,))[0]
         if found.source == "files":
             components.flusher.flush_look_ups(None)
         return found
 
-    def _find_here(self, components: Components, state: NodeState, key: Key, keep: bool = True) -> Found | None:
+    def _find_here(
+        self, components: Components, state: NodeState, key: Key, keep: bool = True
+    ) -> tuple[Found | None, float]:
         payload = components.memory.hit(key, current=True)
         if payload is not None:
-            return Found(payload, "memory", components.memory.creation_s(key))
+            return Found(payload, "memory"), components.memory.creation_s(key)
         entry = components.node.get(state, key)
         if entry is None:
-            return None
-        seconds = entry.meta.seconds
+            return None, 0.0
         if keep:
-            components.memory.put(key, entry.payload, state, seconds)
-        components.tally.use(key.digest, "files", seconds)
-        return Found(entry.payload, "files", seconds)
+            components.memory.put(key, entry.payload, state, entry.meta.seconds)
+        components.tally.use(key.digest, "files", entry.meta.seconds)
+        return Found(entry.payload, "files"), entry.meta.seconds
 
     def _flush_hits(self, components: Components, found: list[Found | None]) -> None:
         """Flush hits in files; the memory tier has its hits flushed from time to time."""
@@ -401,10 +402,9 @@ class CacheStore:
                         found.append(None)
                         continue
                     components.node.put_later(state, key.digest, blob)
-                    seconds = entry.meta.seconds
-                    components.memory.put(key, entry.payload, state, seconds)
-                    components.tally.use(key.digest, "redis", seconds)
-                    found.append(Found(entry.payload, "redis", seconds))
+                    components.memory.put(key, entry.payload, state, entry.meta.seconds)
+                    components.tally.use(key.digest, "redis", entry.meta.seconds)
+                    found.append(Found(entry.payload, "redis"))
             except StoreUnavailable:
                 tier = None
         if tier is None:

@@ -39,7 +39,8 @@ class Place:
         self.runtime.mkdir(mode=0o700)
         self._servers: list[subprocess.Popen[str]] = []
 
-    def environment(self, **more: str) -> dict[str, str]:
+    def environment(self, **more: str | None) -> dict[str, str]:
+        """Return the variables of a program; one that is None is not set."""
         env = {name: value for name, value in os.environ.items() if not name.startswith("POOLRT_")}
         own = {
             "POOLRT_HOME": str(self.folder / "home"),
@@ -50,9 +51,9 @@ class Place:
             "XDG_RUNTIME_DIR": str(self.runtime),
             MARK: str(self.folder),
         }
-        return env | own | more
+        return {name: value for name, value in (env | own | more).items() if value is not None}
 
-    def start(self, *words: str, **more: str) -> subprocess.Popen[str]:
+    def start(self, *words: str, **more: str | None) -> subprocess.Popen[str]:
         """Start a server without waiting for it."""
         command = [sys.executable, "-m", "poolrt", "serve", *words]
         pipe = subprocess.PIPE
@@ -62,7 +63,7 @@ class Place:
         self._servers.append(server)
         return server
 
-    def serve(self, *words: str, **more: str) -> tuple[subprocess.Popen[str], dict[str, Any]]:
+    def serve(self, *words: str, **more: str | None) -> tuple[subprocess.Popen[str], dict[str, Any]]:
         """Start a server and return it with the object that it prints once it listens."""
         server = self.start(*words, "--json", **more)
         assert server.stdout is not None
@@ -349,7 +350,7 @@ def test_the_default_socket_is_in_the_users_runtime_folder_else_in_the_home_fold
 def test_the_command_line_overrides_the_workers_of_a_settings_file(place: Place) -> None:
     config = place.folder / "c.toml"
     config.write_text("[pool]\nworkers = 3\nthreads = 2\narena_bytes = '8 MiB'\n")
-    environ = {"POOLRT_WORKERS": "", "POOLRT_THREADS": "", "POOLRT_ARENA_BYTES": ""}
+    environ = dict.fromkeys(("POOLRT_WORKERS", "POOLRT_THREADS", "POOLRT_ARENA_BYTES"))
     _, said = place.serve("--socket", str(place.socket), "--config", str(config), "--threads", "1", **environ)
     assert (said["workers"], said["threads"], said["arena_bytes"]) == (3, 1, 8 << 20)
     wrong = place.call("serve", "--workers", "none")
