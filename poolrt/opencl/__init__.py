@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 from .errors import FallbackWarning
 
 if TYPE_CHECKING:
+    from poolrt.cachestore import CacheStore
+
     from .program import Program
 
 __all__ = ["FallbackWarning", "Program", "publish_launches", "stats"]
@@ -21,26 +23,27 @@ __all__ = ["FallbackWarning", "Program", "publish_launches", "stats"]
 _HOMES: Final = {"Program": ".program"}
 
 
-def stats() -> dict[str, int]:
-    """Return the counts of this process's programs, one for each device.
+def stats(store: CacheStore | None = None) -> dict[str, int]:
+    """Return the counts of this process's programs in a store (None: the environment's), one for each device.
 
     ``created``, ``waited``, ``files``, ``redis`` and ``memory`` say where binaries came from, ``fallbacks`` counts programs
     that pyopencl built alone, ``published`` and ``unpublished`` what `publish_launches` did.
     """
-    from .binaries import default_binaries
+    from .binaries import binaries_of
 
-    return default_binaries().counts()
+    return binaries_of(store).counts()
 
 
-def publish_launches(limit_s: float = 60.0) -> int:
+def publish_launches(limit_s: float = 60.0, store: CacheStore | None = None) -> int:
     """Give other processes the code that PoCL compiled at launches of this process; return the number of programs.
 
-    A process that exits does it too, for 5 s at most. Call it in a server after the first requests. Takes ``limit_s``
-    seconds at most, and the build of one program more. Raises nothing: ``stats`` counts failures.
+    A process that exits does it too, for 5 s at most and for the store of the environment. Call it in a server after the
+    first requests. Takes ``limit_s`` seconds at most, and the build of one program more. Raises nothing: ``stats`` counts
+    failures.
     """
-    from .binaries import default_binaries
+    from .binaries import binaries_of
 
-    return default_binaries().publish_launches(limit_s)
+    return binaries_of(store).publish_launches(limit_s)
 
 
 def __getattr__(name: str) -> Any:

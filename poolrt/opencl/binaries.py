@@ -166,9 +166,13 @@ def default_binaries() -> Binaries:
     return binaries
 
 
+def binaries_of(store: CacheStore | None) -> Binaries:
+    """Return the binaries in a store, which its owner may close before the process exits; None: the environment's."""
+    return default_binaries() if store is None else _binaries_in(store)
+
+
 @lru_cache(maxsize=16)
-def binaries_of(store: CacheStore) -> Binaries:
-    """Return the binaries in a store of the caller, who may close it before the process exits."""
+def _binaries_in(store: CacheStore) -> Binaries:
     return Binaries(store)
 
 

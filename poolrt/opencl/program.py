@@ -12,7 +12,7 @@ import pyopencl as cl
 
 from poolrt.cachestore import CacheStore, CreationFailed, StoreError
 
-from .binaries import Binaries, Request, binaries_of, default_binaries, pyopencl_error
+from .binaries import Binaries, Request, binaries_of, pyopencl_error
 from .errors import FallbackWarning, Unusual
 from .payload import MalformedProgram, ProgramBinary
 from .private import check_names, program_from_binaries
@@ -42,7 +42,7 @@ class Program(cl.Program):
         The binaries come from the store, or this process builds them for all. pyopencl's own cache is not used, so
         ``cache_dir`` has no effect; False builds without any cache. Raises pyopencl's RuntimeError with the compiler's log,
         in the process that builds and in those that wait for it. A program that the cache cannot take is built by pyopencl,
-        with a `FallbackWarning`.
+        with a `FallbackWarning`. Raises ValueError if the environment's variables of the store are unusable.
         """
         if (self._prg is not None and not self._fetched) or cache_dir is False:
             if cache_dir is not False and "_source" in vars(self):
@@ -113,7 +113,7 @@ class Program(cl.Program):
         return cached
 
     def _binaries(self) -> Binaries:
-        return default_binaries() if self._store is None else binaries_of(self._store)
+        return binaries_of(self._store)
 
     def _warn(self, reason: str) -> None:
         self._binaries().count("fallbacks")

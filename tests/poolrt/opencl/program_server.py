@@ -21,6 +21,7 @@ import numpy  # noqa: E402
 import pyopencl as cl  # noqa: E402
 
 import poolrt  # noqa: E402
+import poolrt.cachestore  # noqa: E402
 from poolrt.opencl.binaries import default_binaries  # noqa: E402
 
 
@@ -85,6 +86,16 @@ class Programs:
             program.build()
         assert program.num_kernels == 1
         return [warning.category.__name__ for warning in warned]
+
+    def with_a_store_in(self, home: str, source: str) -> tuple[list[str], dict[str, int]]:
+        """Return the warnings of a build with a store in a folder, and the counts of that store."""
+        store = poolrt.cachestore.CacheStore.connect(home=home)
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            program = poolrt.opencl.Program(self.context, source, store=store).build()
+        assert program.num_kernels == 1
+        store.close()
+        return [str(warning.message) for warning in warned], poolrt.opencl.stats(store)
 
     def other_forms(self, source: str) -> list[list[str]]:
         """Return the kernels of a program made from binaries, and of one made from pyopencl's own program."""

@@ -140,6 +140,14 @@ def test_a_program_that_was_used_before_its_build_and_one_without_caches_are_pyo
     assert (built["counts"], built["warnings"]) == ({}, [])
 
 
+def test_a_store_that_is_refused_costs_the_cache_and_not_the_program(creator: Process, tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)
+    warned, counts = creator("with_a_store_in", home=str(tmp_path), source=PLAIN)
+    assert len(warned) == 1
+    assert f"{tmp_path} is refused" in warned[0]
+    assert counts == {"fallbacks": 1}
+
+
 def test_programs_from_binaries_and_from_programs_are_taken(creator: Process) -> None:
     assert creator("other_forms", source=PLAIN) == [["f"]] * 3
 
