@@ -286,7 +286,12 @@ def _check_arguments(workers: object, max_workers: object, initializer: object, 
 
 
 def connect(
-    path: str | os.PathLike[str] | None = None, *, config: str | os.PathLike[str] | None = None, **settings: Any
+    path: str | os.PathLike[str] | None = None,
+    *,
+    config: str | os.PathLike[str] | None = None,
+    initializer: Callable[..., object] | None = None,
+    initargs: tuple[Any, ...] = (),
+    **settings: Any,
 ) -> Pool:
     """Return a pool on a coordinator that listens at ``path`` (see ``poolrt serve``). Closing it leaves that one running.
 
@@ -298,7 +303,11 @@ def connect(
     one line to the log ``poolrt``. Models are loaded again as they are used, and runs and loads that were lost are done
     again, ``retries`` times at most. A function that was lost is not: its future raises CoordinatorLost. Arrays in the
     memory of a server that has exited keep their values, and are copied when they are inputs.
+
+    ``initializer(*initargs)`` is called in each worker before its first function of this client, and again in those of another
+    connection. Other clients do not see what it assigns to globals of the main module.
     """
+    _check_arguments(None, None, initializer, None)
     from .server import connect_socket, lasting_path
     from .session import Session
     from .settings import Settings
@@ -306,5 +315,5 @@ def connect(
     chosen = Settings.load(config, **settings)
     place = str(chosen.socket_path) if path is None else lasting_path(path)
     pool = Pool.__new__(Pool)
-    pool._open(Session(connect_socket(place), chosen, None, place))
+    pool._open(Session(connect_socket(place), chosen, None, place), initializer, tuple(initargs))
     return pool

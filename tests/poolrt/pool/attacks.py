@@ -169,6 +169,9 @@ KINDS: Final[dict[str, Callable[[int], bytes]]] = {
     "slots": lambda i: _pack([Kind.ALLOCATE, i, [64] * 1024]),
     "calls": lambda i: _pack([Kind.CALL, i, 0, _call()]),
     "calls that raise what they got": lambda i: _pack([Kind.CALL, i, 0, b"\x90" + b"x" * (8 * _MIB)]),
+    "functions": lambda i: _pack([Kind.FUNCTION, i + 1, b"x" * (8 * _MIB)]),
+    "functions discarded": lambda i: _pack([Kind.FUNCTION, 1, b"x"]) if i % 2 else _pack([Kind.DISCARD, 1]),
+    "withdrawals": lambda i: _pack([Kind.WITHDRAW, i, i]),
     # Graphs
     "graph of lists": lambda i: _load(i, b"\x81\xa5nodes" + _array(b"\x90", 8 * _MIB)),
     "graph of depth": lambda i: _load(i, b"\x91" * (8 * _MIB) + b"\x90"),

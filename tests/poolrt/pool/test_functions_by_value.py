@@ -170,8 +170,10 @@ def test_clients_of_a_server_have_their_own_globals(
     try:
         wait_until(lambda: connects(path) or server.poll() is not None, "the server listens")
         exec("value = 0\ndef set_value(x):\n    global value\n    value = x\ndef get(): return value", main)
-        with poolrt.connect(path) as first, poolrt.connect(path) as second:
-            first.submit(main["set_value"], 5).result(BOUND_S)
+        with (
+            poolrt.connect(path, initializer=main["set_value"], initargs=(5,)) as first,
+            poolrt.connect(path) as second,
+        ):
             assert [pool.submit(main["get"]).result(BOUND_S) for pool in (first, second)] == [5, 0]
             first.close()
             with poolrt.connect(path) as third:
