@@ -27,14 +27,15 @@ if TYPE_CHECKING:
     from .graph.values import Value
     from .inprocess.device_context import ContextStatistics, DeviceContext
     from .inprocess.executor import Executor
+    from .kernels.kernel import kernel
     from .model import Model, TensorSpec
     from .numba.door import guvectorize, njit, share, vectorize
     from .pool import Pool, connect
 
 __all__ = [
     "ContextStatistics", "DeviceContext", "Executor", "Graph", "GraphError", "Model", "ModelError", "NativeKernel",
-    "OpenClKernel", "Pool", "TensorSpec", "UnsupportedNode", "Value", "connect", "errors", "guvectorize", "load_onnx", "njit",
-    "numba", "opencl", "share", "vectorize",
+    "OpenClKernel", "Pool", "TensorSpec", "UnsupportedNode", "Value", "connect", "errors", "guvectorize", "kernel",
+    "load_onnx", "njit", "numba", "opencl", "share", "vectorize",
 ]  # fmt: skip
 __all__ += workers.__all__
 
@@ -55,6 +56,7 @@ _HOMES: Final = {
     "Value": ".graph.values",
     "connect": ".pool",
     "guvectorize": ".numba.door",
+    "kernel": ".kernels.kernel",
     "load_onnx": ".graph.onnx.importer",
     "njit": ".numba.door",
     "share": ".numba.door",

@@ -23,8 +23,8 @@ from poolrt.workers.implementations.primitive_desc import (
     primitive_desc,
 )
 from poolrt.workers.plans.execution_plan import PlaceKind, Port
-from poolrt.workers.primitives.key import toolchain
 from poolrt.workers.primitives.sources import source_digest
+from poolrt.workers.primitives.toolchain import toolchain
 
 from .choice import Attributes, choose, is_reference
 from .errors import LoweringError

@@ -15,11 +15,10 @@ from functools import lru_cache
 from types import FunctionType
 from typing import Any, Final
 
-from poolrt.cachestore import CacheStore
-
 from .counters import counters
 from .gufunc_wrapper import wrapper_library
 from .internals import Internals, Unsupported, internals
+from .process_store import process_store
 from .shared_cache import Process, SharedCache, UfuncCache
 
 #: Whether the calling code is within a decorator of this module.
@@ -32,7 +31,7 @@ class Door:
     def __init__(self, numba: Internals) -> None:
         self._numba = numba
         self._installed = False
-        self._process = process = Process(numba, _store)
+        self._process = process = Process(numba, process_store)
         for kind, share in (
             (numba.dispatcher.Dispatcher, self.share_dispatcher),
             (numba.ufuncbuilder.UFuncDispatcher, self._share_ufunc),
@@ -138,11 +137,6 @@ def _open_door() -> Door | None:
         return door
     counters().fall_back(str(door))
     return None
-
-
-@lru_cache(maxsize=1)
-def _store() -> CacheStore:
-    return CacheStore.connect()
 
 
 @contextmanager

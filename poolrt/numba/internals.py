@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any, Final
 
-import llvmlite.binding
-
 #: Function -> the parameters that it must have, in order.
 _PARAMETERS: Final = {
     "dispatcher.Dispatcher.enable_caching": ("self",),
@@ -69,6 +67,11 @@ class Unsupported(Exception):
     """This version of Numba is not the one that poolrt's contract describes."""
 
 
+def changes_code(setting: str) -> bool:
+    """Return whether a setting, without the prefix of its variable, may change generated code; unknown ones may."""
+    return not _HARMLESS.search(setting)
+
+
 @dataclass(frozen=True, slots=True)
 class Internals:
     """Numba's modules that poolrt reaches into."""
@@ -93,7 +96,7 @@ class Internals:
         """Return the settings that may change generated code. One that is not known to be harmless counts as such."""
         found = {}
         for name, value in sorted(vars(self.config).items()):
-            if name.isupper() and not name.startswith("_") and not _HARMLESS.search(name):
+            if name.isupper() and not name.startswith("_") and changes_code(name):
                 found[name] = value if value is None or type(value) in (bool, int, float, str) else repr(value)
         return {name: value for name, value in found.items() if not re.search(r" at 0x", str(value))}
 
@@ -111,6 +114,8 @@ class Internals:
 
     def load_result(self, target_context: Any, verified: bytes) -> Any:
         """Return the compile result in the bytes of an entry that the store has verified."""
+        import llvmlite.binding  # with Numba, on first use
+
         reduced = pickle.loads(verified)
         wanted = _unresolved_names(reduced[0][2][0])
         for name in wanted:

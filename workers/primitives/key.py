@@ -6,21 +6,17 @@ thread ids, addresses, and names of tensors. Versions are read from metadata fol
 
 from __future__ import annotations
 
-import os
-from functools import lru_cache
-from importlib.util import find_spec
 from typing import Final
 
 from poolrt.cachestore import Key
 
 from ..implementations.primitive_desc import PrimitiveDesc
 from .sources import source_digest
+from .toolchain import toolchain
 
 #: Raise it when the framework, which is in no key, no longer reads the entries of before: their format, how arguments are
 #: packed, which symbols the object loader resolves, how an OpenCL kernel takes numbers and memories.
 SCHEMA: Final = 2
-#: Distributions whose version can change the code they generate, by engine kind.
-_TOOLCHAIN: Final = {"cpu": ("numba", "llvmlite", "numpy"), "opencl": ()}
 
 
 def primitive_key(pd: PrimitiveDesc) -> Key:
@@ -48,20 +44,3 @@ def _key(pd: PrimitiveDesc) -> Key:
             "toolchain": toolchain(kind),
         }
     )
-
-
-@lru_cache(maxsize=8)
-def toolchain(engine_kind: str) -> dict[str, str]:
-    """Return the versions of the packages that generate code for an engine kind, without importing them."""
-    return {name: _version(name) for name in _TOOLCHAIN[engine_kind]}
-
-
-def _version(package: str) -> str:
-    spec = find_spec(package)
-    if spec is None or not spec.submodule_search_locations:
-        return "absent"
-    root = os.path.dirname(next(iter(spec.submodule_search_locations)))
-    for folder in os.listdir(root):
-        if folder.startswith(f"{package}-") and folder.endswith(".dist-info"):
-            return folder.removesuffix(".dist-info").removeprefix(f"{package}-")
-    return "unknown"

@@ -11,7 +11,7 @@ from types import ModuleType
 
 import pytest
 
-from poolrt.numba import door
+from poolrt.numba.process_store import process_store
 
 #: Writes modules, given by name, and returns the freshly imported one of the first name.
 Importer = Callable[..., ModuleType]
@@ -24,10 +24,10 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     folder.mkdir(mode=0o700)
     monkeypatch.setenv("POOLRT_HOME", str(folder))
     monkeypatch.setenv("POOLRT_REDIS_URL", f"unix://{folder}/none.sock")
-    door._store.cache_clear()
+    process_store.cache_clear()
     yield folder
-    door._store().close()
-    door._store.cache_clear()
+    process_store().close()
+    process_store.cache_clear()
 
 
 @pytest.fixture

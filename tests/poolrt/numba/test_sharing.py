@@ -17,8 +17,9 @@ import pytest
 
 import poolrt
 from poolrt.cachestore import CacheStore, CreationFailed
-from poolrt.numba import door, internals, stats
+from poolrt.numba import internals, stats
 from poolrt.numba.key import overload_key
+from poolrt.numba.process_store import process_store
 
 from .conftest import Importer
 
@@ -162,7 +163,7 @@ def test_an_entry_under_another_signing_key_is_refused_before_it_is_unpickled(
     # Given the entry of a home with another key
     assert imported(shared_user=TEXT).f(1) == 12
     (home / "signing.key").unlink()
-    door._store.cache_clear()
+    process_store.cache_clear()
     monkeypatch.setattr(pickle, "loads", _refuse)
     # When a process with a key of its own needs it, then the function is compiled again
     created = stats()["created"]

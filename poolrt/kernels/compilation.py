@@ -1,0 +1,102 @@
+"""Compile a kernel of a user to a native object. Imports Numba, so only a creator imports this module."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import CellType, FunctionType
+from typing import Any
+
+import numba
+import numpy as np
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+from numba.np.arrayobj import make_array, populate_array
+
+from poolrt.workers.kernels.native.codegen import compile_function
+
+from .signature import Argument
+
+
+def compile_user_kernel(
+    function: FunctionType, arguments: tuple[Argument, ...], options: Mapping[str, Any], isa: str
+) -> bytes:
+    """Return the object of a kernel for an ISA level. Raises CompileError.
+
+    The object takes its arguments packed in 8 bytes each: of an array its address and then its dimensions, of a number its
+    value, as int64 or float64.
+    """
+    names: dict[str, Any] = {"kernel": _compiled(function, options, {}), "array": _array}
+    parameters, passed, kinds = [], [], []
+    for number, argument in enumerate(arguments):
+        names[f"t{number}"] = dtype = np.dtype(argument.dtype).type
+        parameters.append(f"a{number}")
+        if argument.ndim:
+            dimensions = [f"d{number}_{axis}" for axis in range(argument.ndim)]
+            parameters += dimensions
+            kinds += [types.int64] * (1 + argument.ndim)
+            passed.append(f"array(a{number}, ({', '.join(dimensions)},), t{number})")
+        elif issubclass(dtype, np.floating):
+            kinds.append(types.float64)
+            passed.append(f"t{number}(a{number})")
+        else:
+            kinds.append(types.int64)
+            passed.append(f"a{number} != 0" if argument.dtype == "bool" else f"t{number}(a{number})")
+    if not parameters:
+        parameters, kinds = ["nothing"], [types.int64]
+    exec(f"def entry({', '.join(parameters)}):\n    kernel({', '.join(passed)})\n", names)
+    binary: bytes = compile_function(function.__qualname__, names["entry"], types.void(*kinds), isa)
+    return binary
+
+
+def _compiled(function: FunctionType, options: Mapping[str, Any], done: dict[FunctionType, Any]) -> Any:
+    """Return a function of Numba's for a copy of a function, in which the plain functions that it names are such, too."""
+    found = done.get(function)
+    if found is not None:
+        return found
+    names = dict(function.__globals__)
+    cells = [CellType() for _ in function.__closure__ or ()]
+    copy = FunctionType(function.__code__, names, function.__name__, function.__defaults__, tuple(cells))
+    copy.__kwdefaults__ = function.__kwdefaults__
+    copy.__module__, copy.__qualname__ = function.__module__, function.__qualname__
+    done[function] = made = numba.njit(error_model="numpy", **options)(copy)
+    used = _names(function)
+    for name in used & names.keys():
+        names[name] = _value(names[name], options, done)
+    for own, cell in zip(cells, function.__closure__ or (), strict=True):
+        own.cell_contents = _value(cell.cell_contents, options, done)
+    return made
+
+
+def _value(value: Any, options: Mapping[str, Any], done: dict[FunctionType, Any]) -> Any:
+    if isinstance(value, FunctionType) and not (value.__module__ or "").startswith(("numpy", "numba")):
+        return _compiled(value, options, done)
+    kernel = getattr(value, "function", None)
+    if isinstance(kernel, FunctionType) and hasattr(value, "arguments"):
+        return _compiled(kernel, options, done)
+    return value
+
+
+def _names(function: FunctionType) -> set[str]:
+    return set(function.__code__.co_names)
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _array(typing_context: Any, address: Any, shape: Any, dtype: Any) -> Any:
+    """Return a C-contiguous array at an address. Numba's `carray` is refused without the runtime, as it returns an array."""
+    kind = types.Array(dtype.dtype, shape.count, "C")
+
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        array = make_array(kind)(context, builder)
+        width = context.get_constant(types.intp, context.get_abi_sizeof(context.get_data_type(kind.dtype)))
+        dimensions = cgutils.unpack_tuple(builder, arguments[1], shape.count)
+        strides: list[Any] = []
+        step = width
+        for dimension in reversed(dimensions):
+            strides.insert(0, step)
+            step = builder.mul(step, dimension)
+        data = builder.inttoptr(arguments[0], array.data.type)
+        populate_array(array, data=data, shape=dimensions, strides=strides, itemsize=width, meminfo=None)
+        return array._getvalue()
+
+    return kind(address, shape, dtype), code

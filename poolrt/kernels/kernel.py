@@ -1,0 +1,214 @@
+"""A kernel: a Python function with an explicit signature, as a native object that a warm process maps without a compiler.
+
+Guarantees: one process compiles a kernel for all that have the function with all that it reaches, the signature and the
+ISA level. Arguments are checked before machine code sees them. A call releases the GIL.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import operator
+import os
+import struct
+import sys
+import threading
+from collections.abc import Callable
+from functools import update_wrapper
+from types import FunctionType
+from typing import Any, Final
+
+import numpy as np
+
+from poolrt.cachestore import CreationFailed, Key, StoreError
+from poolrt.numba.counters import counters
+from poolrt.numba.fingerprint import Fingerprint
+from poolrt.numba.internals import changes_code
+from poolrt.numba.process_store import process_store
+from poolrt.workers.engines.object_loader import NativeKernel, ObjectError, load_object
+from poolrt.workers.engines.target import Target, cpu_target
+from poolrt.workers.primitives.toolchain import toolchain
+
+from .signature import Argument, parse_signature
+
+#: Raise it when objects take their arguments in another form.
+SCHEMA: Final = 1
+_OPTIONS: Final = ("fastmath",)
+
+
+class Kernel:
+    """A callable kernel. Any number of threads may call it; the first call finds or creates its object.
+
+    ``name``, ``signature`` and ``arguments`` describe it; ``key`` identifies its object, ``binary`` returns that.
+    """
+
+    def __init__(self, function: FunctionType, arguments: tuple[Argument, ...], options: dict[str, Any]) -> None:
+        code = function.__code__
+        if code.co_argcount != len(arguments) or code.co_kwonlyargcount or code.co_flags & 0x0C:
+            raise TypeError(
+                f"kernel {function.__qualname__} takes {code.co_argcount} arguments, its signature has {len(arguments)}"
+            )
+        update_wrapper(self, function)
+        self.name = function.__qualname__
+        self.function = function
+        self.arguments = arguments
+        self.signature = f"void({', '.join(map(str, arguments))})"
+        self._names = code.co_varnames[: len(arguments)]
+        self._options = options
+        self._dtypes = [np.dtype(argument.dtype) for argument in arguments]
+        self._packing = struct.Struct("".join(map(_format, arguments, self._dtypes)))
+        self._lock = threading.Lock()
+        self._native: NativeKernel | None = None
+
+    def __repr__(self) -> str:
+        return f"<poolrt.kernel {self.name} {self.signature}>"
+
+    def __call__(self, *arguments: Any) -> None:
+        """Run the kernel on C-contiguous NumPy arrays and numbers, of exactly the signature's types.
+
+        Raises TypeError for a wrong number or type of arguments, ValueError for an array that is not contiguous, aligned or
+        writable, and a number out of range, RuntimeError if the kernel raises, and what `key` and `binary` raise.
+        """
+        if len(arguments) != len(self.arguments):
+            raise TypeError(f"kernel {self.name} takes {len(self.arguments)} arguments, got {len(arguments)}")
+        native = self._native or self._load()
+        packed: list[Any] = []
+        for number, value in enumerate(arguments):
+            if self.arguments[number].ndim:
+                self._check_array(number, value)
+                packed.append(value.__array_interface__["data"][0])
+                packed += value.shape
+            else:
+                packed.append(self._number(number, value))
+        result, error = ctypes.c_void_p(), ctypes.c_void_p()
+        blob = self._packing.pack(*packed)
+        status = native.function(ctypes.byref(result), ctypes.byref(error), blob)
+        if status:
+            raise RuntimeError(f"kernel {self.name} raised an exception (status {status})")
+
+    def key(self) -> Key:
+        """Return the key of the kernel's object. Raises NotShareable for a constant without an identity."""
+        fingerprint = Fingerprint(self.function, _foreign)
+        return Key(
+            {
+                "schema": SCHEMA,
+                "kind": "kernel",
+                "function": fingerprint.name,
+                "signature": self.signature,
+                **fingerprint.own,
+                "callees": fingerprint.callees,
+                "options": self._options,
+                "target": _target().fields(),
+                "toolchain": toolchain("cpu"),
+                "settings": _settings(),
+            }
+        )
+
+    def binary(self) -> bytes:
+        """Return the kernel's native object, which exports `poolrt_entry`: found, or compiled for all.
+
+        Raises CreationFailed with the compiler's message and log, and NotShareable.
+        """
+        try:
+            return process_store().get_or_create(self.key(), self._create)
+        except CreationFailed:
+            raise
+        except (StoreError, OSError) as error:
+            counters().fall_back(f"kernel {self.name}: {error}")
+            return self._create()
+
+    def _create(self) -> bytes:
+        from .compilation import compile_user_kernel  # imports Numba
+
+        return compile_user_kernel(self.function, self.arguments, self._options, _target().instructions)
+
+    def _load(self) -> NativeKernel:
+        with self._lock:
+            if self._native is None:
+                try:
+                    self._native = load_object(self.binary())
+                except ObjectError:
+                    # Another version of poolrt has written it.
+                    process_store().remove(self.key())
+                    self._native = load_object(self.binary())
+            return self._native
+
+    def _check_array(self, number: int, value: Any) -> None:
+        argument = self.arguments[number]
+        where = f"kernel {self.name}: argument {number + 1} ({self._names[number]})"
+        if type(value) is not np.ndarray and not isinstance(value, np.ndarray):
+            raise TypeError(f"{where} must be a NumPy array {argument}, got {type(value).__name__}")
+        if value.dtype != self._dtypes[number] or value.ndim != argument.ndim:
+            raise TypeError(f"{where} must be {argument}, got {value.dtype} of {value.ndim} dimensions")
+        flags = value.flags
+        if not (flags.c_contiguous and flags.aligned):
+            raise ValueError(f"{where} must be C-contiguous and aligned: pass numpy.ascontiguousarray of it")
+        if not flags.writeable:
+            raise ValueError(f"{where} is read-only, and a kernel may write to it: pass a copy")
+
+    def _number(self, number: int, value: Any) -> int | float:
+        argument, dtype = self.arguments[number], self._dtypes[number]
+        where = f"kernel {self.name}: argument {number + 1} ({self._names[number]})"
+        try:
+            if dtype.kind == "f":
+                if isinstance(value, (str, bytes)):
+                    raise TypeError
+                return float(value)
+            whole = operator.index(value) if not isinstance(value, np.bool_) else int(value)
+        except TypeError:
+            raise TypeError(f"{where} must be a number {argument}, got {type(value).__name__}") from None
+        low, high = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+        if not low <= whole <= high:
+            raise ValueError(f"{where} must be {argument}, from {low} to {high}, got {whole}")
+        return whole
+
+
+def kernel(signature: str, **options: Any) -> Callable[[Callable[..., None]], Kernel]:
+    """Make a kernel of a Python function that Numba can compile without its runtime: `@poolrt.kernel("void(f4[::1], f8)")`.
+
+    Arguments are C-contiguous arrays (`f4[::1]`, `f4[:,::1]`) and numbers (`f4 f8 i1 .. i8 u1 .. u8 bool`). The function returns
+    nothing, allocates nothing, and may call plain functions of its module. ``fastmath`` is Numba's. Globals are constants
+    from the first call on. Raises ValueError for an ill-formed signature, TypeError for unknown options and a wrong number of
+    arguments.
+    """
+    arguments = parse_signature(signature)
+    unknown = sorted(set(options) - set(_OPTIONS))
+    if unknown:
+        raise TypeError(f"poolrt.kernel has no option {unknown[0]!r}; it has {', '.join(_OPTIONS)}")
+    if not isinstance(options.get("fastmath", False), bool):
+        raise TypeError(f"fastmath must be True or False, got {options['fastmath']!r}")
+
+    def decorator(function: Callable[..., None]) -> Kernel:
+        if not isinstance(function, FunctionType):
+            raise TypeError(f"poolrt.kernel expects a Python function, got {function!r}")
+        return Kernel(function, arguments, options)
+
+    return decorator
+
+
+def _format(argument: Argument, dtype: np.dtype[Any]) -> str:
+    """Return the packing of an argument, 8 bytes for each word."""
+    if argument.ndim:
+        return "Q" + "q" * argument.ndim
+    return "d" if dtype.kind == "f" else "Q" if dtype.kind == "u" else "q"
+
+
+def _settings() -> dict[str, str]:
+    """Return the variables of Numba that may change generated code."""
+    found = {name: value for name, value in os.environ.items() if name.startswith("NUMBA_")}
+    return {name: value for name, value in sorted(found.items()) if changes_code(name.removeprefix("NUMBA_"))}
+
+
+def _target() -> Target:
+    return cpu_target().only(())
+
+
+def _foreign(value: Any, fingerprint: Fingerprint) -> Any:
+    """Describe values of Numba's, which can only be there if Numba is."""
+    if isinstance(value, Kernel):
+        return ["kernel", fingerprint.add(value.function)]
+    if "numba.core.registry" not in sys.modules:
+        return NotImplemented
+    from poolrt.numba.internals import internals
+    from poolrt.numba.key import Describer
+
+    return Describer(internals())(value, fingerprint)

@@ -1,0 +1,237 @@
+"""Kernels of users: right results, checked arguments, one compilation, and a warm start without a compiler."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import poolrt
+from poolrt.cachestore import CreationFailed
+from poolrt.kernels.kernel import Kernel
+from poolrt.numba.process_store import process_store
+from tests.workers.own_process import python
+
+FACTOR = 2
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Return the home of the process's store, which has no Redis."""
+    folder = tmp_path_factory.mktemp("home")
+    folder.chmod(0o700)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("POOLRT_HOME", str(folder))
+        patch.setenv("POOLRT_REDIS_URL", f"unix://{folder}/none.sock")
+        process_store.cache_clear()
+        yield folder
+        process_store().close()
+        process_store.cache_clear()
+
+
+def _twice(x: Any) -> Any:
+    return x * FACTOR
+
+
+def _scale(x: Any, y: Any, factor: Any) -> None:
+    for i in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            y[i, j] = _twice(x[i, j]) * factor
+
+
+def _spin(flags: Any) -> None:
+    # Two threads meet in here: each waits for the other's mark.
+    own = flags[2]
+    flags[2] = own + 1
+    flags[own] = 1
+    for _ in range(2_000_000_000):
+        if flags[0] == 1 and flags[1] == 1:
+            break
+
+
+@pytest.fixture(scope="module")
+def scale(home: Path) -> Kernel:
+    """Return a kernel that is called with plain functions of its module."""
+    made: Kernel = poolrt.kernel("void(f4[:,::1], f4[:,::1], f8)")(_scale)
+    made(np.ones((1, 1), "f4"), np.ones((1, 1), "f4"), 1.0)
+    return made
+
+
+def test_a_kernel_computes_with_the_functions_and_constants_that_it_names(scale: Kernel) -> None:
+    x = np.arange(6, dtype="f4").reshape(2, 3)
+    y = np.zeros_like(x)
+    scale(x, y, 1.5)
+    assert y.tolist() == (x * 3).tolist()
+    assert scale.signature == "void(float32[:,::1], float32[:,::1], float64)"
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "text"),
+    [
+        (lambda x, y, f: (x, y), TypeError, "takes 3 arguments, got 2"),
+        (lambda x, y, f: (x.astype("f8"), y, f), TypeError, r"argument 1 \(x\) must be float32\[:,::1\], got float64"),
+        (lambda x, y, f: (x[0], y, f), TypeError, "of 1 dimensions"),
+        (lambda x, y, f: (x, y[:, ::2], f), ValueError, r"argument 2 \(y\) must be C-contiguous"),
+        (lambda x, y, f: (x.tolist(), y, f), TypeError, "must be a NumPy array"),
+        (lambda x, y, f: (x, y, "1"), TypeError, r"argument 3 \(factor\) must be a number float64, got str"),
+        (lambda x, y, f: (x, np.broadcast_to(np.float32(0), (1, 1)), f), ValueError, "is read-only"),
+    ],
+)
+def test_wrong_arguments_are_refused_by_name(
+    scale: Kernel, change: Callable[..., Any], error: type[Exception], text: str
+) -> None:
+    x = np.zeros((2, 4), "f4")
+    with pytest.raises(error, match=text):
+        scale(*change(x, np.zeros_like(x), 1.0))
+
+
+def test_whole_numbers_have_a_range(home: Path) -> None:
+    def unused(x: Any, n: Any) -> None:
+        pass
+
+    made = poolrt.kernel("void(f4[::1], u1)")(unused)
+    made._native = made._load()
+    for number in (-1, 256):
+        with pytest.raises(ValueError, match="from 0 to 255"):
+            made(np.zeros(1, "f4"), number)
+    made(np.zeros(1, "f4"), 255)
+
+
+@pytest.mark.parametrize("text", ["f4(f4)", "void(f4[:])", "void(q[::1])", "void(f4[::1],)", "f4", "void(f4[::1]"])
+def test_an_ill_formed_signature_is_refused_when_it_is_written(text: str) -> None:
+    with pytest.raises(ValueError, match="signature"):
+        poolrt.kernel(text)
+
+
+def test_what_a_kernel_cannot_be_is_refused(home: Path) -> None:
+    with pytest.raises(TypeError, match="takes 2 arguments, its signature has 1"):
+        poolrt.kernel("void(f4)")(lambda x, y: None)
+    with pytest.raises(TypeError, match="no option 'parallel'"):
+        poolrt.kernel("void(f4)", parallel=True)
+
+    def allocates(x: Any) -> None:
+        x[0] = np.zeros(x.shape[0])[0] + x.sum()
+
+    def unknown(x: Any) -> None:
+        x.nothing()
+
+    for function in (allocates, unknown):
+        with pytest.raises(CreationFailed, match="CompileError: kernel"):
+            poolrt.kernel("void(f8[::1])")(function)(np.zeros(2))
+
+
+def test_a_call_releases_the_interpreter_lock(home: Path) -> None:
+    spin = poolrt.kernel("void(i8[::1])")(_spin)
+    spin(np.ones(3, "i8") * [1, 1, 0])
+    # Given one thread in the kernel, which ends when another one's mark is there, when that writes it, then both end
+    flags = np.zeros(3, "i8")
+    threads = [threading.Thread(target=spin, args=(flags,)) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+        until = time.monotonic() + 60
+        while flags[2] == 0 and time.monotonic() < until:
+            time.sleep(0.001)
+    for thread in threads:
+        thread.join(60)
+    assert flags.tolist() == [1, 1, 2]
+
+
+def test_an_exception_of_a_kernel_names_it(home: Path) -> None:
+    def raises(n: Any) -> None:
+        if n > 1:
+            raise ValueError("too many")
+
+    made = poolrt.kernel("void(i8)")(raises)
+    made(1)
+    with pytest.raises(RuntimeError, match="raises raised an exception"):
+        made(2)
+
+
+def test_a_changed_callee_or_constant_is_another_key(scale: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = scale.key()
+    monkeypatch.setattr(sys.modules[__name__], "FACTOR", 3)
+    assert list(scale.key().diff(before)) == [f"callees.{__name__}._twice.constants.FACTOR"]
+    monkeypatch.undo()
+    monkeypatch.setattr(sys.modules[__name__], "_twice", FunctionType((lambda x: x - 1).__code__, globals(), "_twice"))
+    assert scale.key() != before
+
+
+def test_an_object_for_another_isa_level_is_never_found(scale: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    from poolrt.kernels import kernel as module
+    from poolrt.workers.engines.target import cpu_target
+
+    monkeypatch.setattr(module, "_target", lambda: cpu_target("x86-64"))
+    created = process_store().stats()["creations"]
+    other: Kernel = poolrt.kernel("void(f4[:,::1], f4[:,::1], f8)")(_scale)
+    x = np.ones((1, 2), "f4")
+    other(x, x, 1.0)
+    assert x.tolist() == [[2.0, 2.0]]
+    assert process_store().stats()["creations"] == created + 1
+
+
+_WARM = """
+import sys, time
+import numpy as np
+begin = time.perf_counter()
+import poolrt
+@poolrt.kernel("void(f8[::1], f8)")
+def add(x, n):
+    for i in range(x.shape[0]):
+        x[i] += n
+x = np.zeros(3)
+add(x, 2.0)
+took = time.perf_counter() - begin
+assert x.tolist() == [2.0, 2.0, 2.0]
+from poolrt.numba.process_store import process_store
+import json
+loaded = [name for name in ("numba", "llvmlite", "redis", "scipy") if name in sys.modules]
+print(json.dumps({"took": took, "loaded": loaded, "creations": process_store().stats()["creations"]}))
+"""
+
+
+def test_a_warm_process_loads_no_compiler_and_creates_nothing(home: Path) -> None:
+    first, second = (json.loads(python(_WARM)) for _ in range(2))
+    assert "numba" in first["loaded"]
+    assert [name for name in second["loaded"] if name != "redis"] == []
+    assert second["creations"] == first["creations"]
+
+
+_NUMBA = """
+import sys, time
+import numpy as np
+begin = time.perf_counter()
+sys.path.insert(0, sys.argv[1])
+import cached_by_numba
+x = np.zeros(3)
+cached_by_numba.add(x, 2.0)
+print(time.perf_counter() - begin)
+"""
+
+
+@pytest.mark.slow
+def test_a_warm_kernel_is_sooner_than_numbas_cache(home: Path, tmp_path: Path) -> None:
+    (tmp_path / "cached_by_numba.py").write_text(
+        "import numba\n@numba.njit('void(f8[::1], f8)', cache=True)\ndef add(x, n):\n    for i in range(x.shape[0]):\n"
+        "        x[i] += n\n"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+
+    def run(*arguments: str) -> str:
+        done = subprocess.run([sys.executable, "-c", *arguments], stdout=subprocess.PIPE, text=True, env=environment)
+        assert done.returncode == 0
+        return done.stdout
+
+    ours = [json.loads(run(_WARM))["took"] for _ in range(6)][1:]
+    numbas = [float(run(_NUMBA, str(tmp_path))) for _ in range(6)][1:]
+    print(f"\nfirst result after numpy: {1e3 * min(ours):.1f} ms, Numba's cache {1e3 * min(numbas):.1f} ms")
+    assert 20 * min(ours) <= min(numbas)
