@@ -356,7 +356,7 @@ class WorkerSet:
         text = f"{job.label}{of}: {job.lost} worker processes were lost one after the other while they executed it"
         text += job.ending
         if job.model is not None and job.model.calls and job.kind is Kind.EXECUTE:
-            text += f"; it calls kernels of its user: {', '.join(f'node {name}' for name in job.model.calls)}"
+            text += f"; it calls kernels of its user: {', '.join(f'node {name!r}' for name in job.model.calls)}"
         if job.overdue:
             name = "start_timeout_s" if job.kind is Kind.PROBE else "run_timeout_s"
             limit = self.limits.start_s if job.kind is Kind.PROBE else self.limits.run_s

@@ -54,6 +54,9 @@ class Size(int):
         found.axis = axis % value.ndim
         return found
 
+    def __reduce__(self) -> tuple[type[int], tuple[int]]:
+        return int, (int(self),)  # a value has no meaning in another process
+
 
 #: An operand: a tensor of the same graph, or anything that NumPy turns into an array, which becomes a constant.
 Operand: TypeAlias = "Value | ArrayLike"

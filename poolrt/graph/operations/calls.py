@@ -82,11 +82,15 @@ class _Sizes:
     """The form of sizes in descriptors: a `Size` of an input refers to it, other integers are themselves."""
 
     def __init__(self, values: Sequence[Value]) -> None:
+        self._owner = values[0].owner if values else None
         self._numbers = {value.id: number for number, value in reversed([*enumerate(values)])}
 
     def text(self, argument: str, given: object) -> str:
-        """Return the form of a size. Raises ValueError if it is negative or no integer."""
-        if isinstance(given, Size) and given.value.id in self._numbers:
+        """Return the form of a size. Raises ValueError if it is negative, no integer, or of a value that is no input."""
+        if isinstance(given, Size):
+            # As a plain integer it would be wrong for inputs of other shapes, and the kernel would leave its arrays.
+            if given.value.id not in self._numbers or given.value.owner is not self._owner:
+                raise ValueError(f"{argument}: expect the size of an input of this call, got that of another value")
             return f"src{self._numbers[given.value.id]}.{given.axis}"
         size = to_integer(argument, given)
         if size < 0:
@@ -162,6 +166,8 @@ def _number(position: int, given: object, sizes: _Sizes, kind: str = "") -> str:
             "float" if isinstance(given, float) or getattr(getattr(given, "dtype", None), "kind", "") == "f" else "int"
         )
     if kind == "float":
+        if isinstance(given, Size):
+            raise ValueError(f"{argument}: a size needs a parameter that is an integer")
         try:
             return f"float {float(given)!r}"  # type: ignore[arg-type]
         except (TypeError, ValueError, OverflowError) as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from base64 import b85encode
 from dataclasses import replace
 from pathlib import Path
@@ -135,6 +136,9 @@ def test_errors_name_the_argument(parts: NativeKernel) -> None:
         (r"scalars\[0\]", {"scalars": ["x"]}),
         (r"scalars\[0\]", {"scalars": [1 << 70]}),
         (r"work: ", {"work": 2.5}),
+        (r"work: expect the size of an input of this call", {"work": real.size(0)}),
+        (r"outputs\[0\]: shape: expect the size of an input", {"outputs": [((real.size(0),), "int64"), both[1]]}),
+        (r"scalars\[0\]: expect the size of an input", {"scalars": [g.input("other", (4,)).size(0)]}),
         (r"global_size: ", {"global_size": 4}),
         (r"kernel: expect a NativeKernel", {"kernel": total}),
     ]
@@ -159,7 +163,18 @@ def test_what_no_graph_can_call_is_refused_in_words() -> None:
             x[0] = np.ones(int(x[0])).sum()
 
         NativeKernel.compile(allocates, "void(f8[::1])")
-    for source in ('#include "x.h"\n', "/* a */ # /* b */ include <x.h>", "%:include <x>", "#\\\ninclude <x>"):
+    for source in (
+        '#include "x.h"\n',
+        "/* a */ # /* b */ include <x.h>",
+        "%:include <x>",
+        "#\\\ninclude <x>",
+        "# /*\n*/ include <x>",
+        "/*\n*/ #include <x>",
+        "#inc??/\nlude <x>",
+        "#import <x>",
+        "__has_include(<x>)",
+        "// /*\n# /* */ include <x>",
+    ):
         with pytest.raises(ValueError, match="includes files"):
             OpenClKernel(source, "f")
     with pytest.raises(ValueError, match=str(MOST_CODE)):
@@ -199,3 +214,17 @@ def test_the_example_of_the_page_runs(capsys: pytest.CaptureFixture[str], monkey
     text = Path(__file__).parents[3].joinpath("docs", "calls.md").read_text()
     exec(text.split("```python\n")[1].split("```")[0], {})
     assert capsys.readouterr().out == "(64, 8)\n"
+
+
+def test_texts_that_include_nothing_are_found_in_no_time_and_sizes_are_plain_integers_elsewhere() -> None:
+    for text in (
+        "\n" * 500_000,
+        "#/*" * 100_000,
+        "/*" * 100_000,
+        " " * 500_000 + "//",
+        "// includes the bias",
+        "%" * 500_000,
+    ):
+        assert OpenClKernel(text, "f").source == text
+    size = Graph("g").input("x", (4, 5)).size(-1)
+    assert (copy.deepcopy(size), type(copy.deepcopy(size)), type(size + 1)) == (5, int, int)

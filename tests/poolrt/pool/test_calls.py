@@ -104,7 +104,7 @@ def test_a_kernel_that_raises_or_crashes_names_model_node_and_function(
         model = pool.load(crashing)
         with pytest.raises(RunFailed, match=r"fragile.*step 'mine \(crashes\)' failed"):
             model.run(x=np.full(1, 2, np.float32))
-        with pytest.raises(WorkerLost, match=r"fragile.* calls kernels of its user: node mine \(crashes\)"):
+        with pytest.raises(WorkerLost, match=r"fragile.* calls kernels of its user: node 'mine \(crashes\)'"):
             model.run(x=np.full(1, -1, np.float32))
         # The pool goes on, and so does the model.
         assert model.run(x=np.full(1, 0.5, np.float32))["y"][0] == 0.5

@@ -20,8 +20,10 @@ from typing import Any, Final
 from ..spec import KernelSpec, Value
 from .reference_macros import reference_macros
 
-#: Comments may be before and within the directive; they are found too, which refuses some texts more.
-_INCLUDE: Final = re.compile(r"^(?:\s|/\*.*?\*/)*(?:#|%:|\?\?=)(?:[ \t]|/\*.*?\*/)*include", re.MULTILINE)
+#: Lines are joined before directives are read. Spaces and comments may be before the word; each end of a comment counts, which
+#: refuses some texts more.
+_SPLICE: Final = re.compile(r"(?:\\|\?\?/)[ \t]*\r?\n")
+_INCLUDE: Final = re.compile(r"(?:#|%:|\?\?=|\*/)[ \t\v\f]*(?:include|import|embed)|__has_(?:include|embed)")
 #: The kernel that calls one of a user: the user's text comes first, so that the compiler's log has its lines.
 USER_CALL: Final = "poolrt_call"
 _RESERVED: Final = frozenset({"local", "grids", "post_ops"})
@@ -48,7 +50,7 @@ def kernel_source(spec: KernelSpec) -> str:
 
 def refuse_includes(source: str) -> None:
     """Raise ValueError if a text includes files, whose content no key has."""
-    if _INCLUDE.search(source.replace("\\\n", "").replace("\\\r\n", "")):
+    if _INCLUDE.search(_SPLICE.sub("", source)):
         raise ValueError("the source includes files: give the whole text")
 
 
