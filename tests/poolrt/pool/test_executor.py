@@ -66,6 +66,7 @@ def test_the_end_of_a_block_waits_for_futures_and_their_callbacks(settings: dict
             attempt()
 
 
+@pytest.mark.slow
 def test_a_shutdown_without_waiting_completes_what_was_submitted_and_ends_the_processes(
     settings: dict[str, Any],
 ) -> None:
@@ -124,6 +125,7 @@ def test_a_lost_worker_or_coordinator_is_a_broken_process_pool(settings: dict[st
     assert issubclass(CoordinatorLost, PoolClosed)
 
 
+@pytest.mark.slow
 def test_a_worker_is_replaced_after_so_many_functions_and_does_not_count_as_lost(settings: dict[str, Any]) -> None:
     with poolrt.Pool(max_workers=1, threads=1, max_tasks_per_child=3, **settings) as pool:
         pids = [pool.submit(os.getpid).result(BOUND_S) for _ in range(7)]
