@@ -14,6 +14,7 @@ from numba.extending import intrinsic
 from numba.np.arrayobj import make_array, populate_array
 
 from poolrt.workers.kernels.native.codegen import compile_function
+from poolrt.workers.kernels.native.user_function import compile_user_function
 
 from .signature import Argument
 
@@ -47,6 +48,13 @@ def compile_user_kernel(
     exec(f"def entry({', '.join(parameters)}):\n    kernel({', '.join(passed)})\n", names)
     binary: bytes = compile_function(function.__qualname__, names["entry"], types.void(*kinds), isa)
     return binary
+
+
+def compile_for_graphs(
+    function: FunctionType, signature: str, options: Mapping[str, Any], isa: str
+) -> tuple[str, tuple[str, ...], bool, str, bytes]:
+    """Return what `NativeKernel` consists of. Raises CompileError, and ValueError for types that graphs do not have."""
+    return compile_user_function(_compiled(function, options, {}), signature, isa)
 
 
 def _compiled(function: FunctionType, options: Mapping[str, Any], done: dict[FunctionType, Any]) -> Any:

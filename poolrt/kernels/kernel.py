@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable
 from functools import update_wrapper
 from types import FunctionType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -24,11 +24,15 @@ from poolrt.numba.counters import counters
 from poolrt.numba.fingerprint import Fingerprint
 from poolrt.numba.internals import changes_code
 from poolrt.numba.process_store import process_store
-from poolrt.workers.engines.object_loader import NativeKernel, ObjectError, load_object
+from poolrt.workers.engines import object_loader
+from poolrt.workers.engines.object_loader import ObjectError, load_object
 from poolrt.workers.engines.target import Target, cpu_target
 from poolrt.workers.primitives.toolchain import toolchain
 
 from .signature import Argument, parse_signature
+
+if TYPE_CHECKING:
+    from poolrt.graph.user_kernels import NativeKernel
 
 #: Raise it when objects take their arguments in another form.
 SCHEMA: Final = 1
@@ -57,7 +61,7 @@ class Kernel:
         self._dtypes = [np.dtype(argument.dtype) for argument in arguments]
         self._packing = struct.Struct("".join(map(_format, arguments, self._dtypes)))
         self._lock = threading.Lock()
-        self._native: NativeKernel | None = None
+        self._native: object_loader.NativeKernel | None = None
 
     def __repr__(self) -> str:
         return f"<poolrt.kernel {self.name} {self.signature}>"
@@ -108,20 +112,45 @@ class Kernel:
 
         Raises CreationFailed with the compiler's message and log, and NotShareable.
         """
+        return self._fetch(self.key(), self._create)
+
+    def __poolrt_kernel__(self) -> NativeKernel:
+        """Return the kernel for `Graph.call`, found, or compiled for all. Raises CreationFailed and NotShareable."""
+        import msgpack
+
+        from poolrt.graph.user_kernels import NativeKernel
+
+        key = Key({**self.key().fields, "kind": "kernel of graphs"})
+        name, parameters, ranged, isa, code = msgpack.unpackb(self._fetch(key, self._create_for_graphs))
+        return NativeKernel(name, tuple(parameters), ranged, isa, code)
+
+    def _fetch(self, key: Key, create: Callable[[], bytes]) -> bytes:
         try:
-            return process_store().get_or_create(self.key(), self._create)
+            payload = process_store().get_or_create(key, create)
+            code = self.function.__code__
+            process_store().note_asked(f"{code.co_filename}:{code.co_firstlineno}", [key])
+            return payload
         except CreationFailed:
             raise
         except (StoreError, OSError) as error:
             counters().fall_back(f"kernel {self.name}: {error}")
-            return self._create()
+            return create()
+
+    def _create_for_graphs(self) -> bytes:
+        import msgpack
+
+        from .compilation import compile_for_graphs  # imports Numba
+
+        made = compile_for_graphs(self.function, self.signature, self._options, _target().isa)
+        packed: bytes = msgpack.packb(made)
+        return packed
 
     def _create(self) -> bytes:
         from .compilation import compile_user_kernel  # imports Numba
 
         return compile_user_kernel(self.function, self.arguments, self._options, _target().instructions)
 
-    def _load(self) -> NativeKernel:
+    def _load(self) -> object_loader.NativeKernel:
         with self._lock:
             if self._native is None:
                 try:

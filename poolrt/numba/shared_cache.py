@@ -140,6 +140,8 @@ class SharedCache:
                 self._compiled[tuple(args), return_type] = done.result
             return None
         self._keys.add(key)
+        code = self._function.__code__
+        self._store().note_asked(f"{code.co_filename}:{code.co_firstlineno}", [key])
         if done.result is not None or done.error is not None:
             counters().add("created")
             if done.local:

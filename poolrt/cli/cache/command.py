@@ -104,11 +104,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     listing = action(
         "list",
         "list the entries, most recently used first: operation, shapes, data types, implementation, model that last asked",
-        "  poolrt cache list --limit 20\n  poolrt cache list --json | jq '.entries[].digest'",
+        "  poolrt cache list --limit 20\n  poolrt cache list --kind numba\n  poolrt cache list --json | jq '.entries[].digest'",
         _with_store(_list),
         can_only_read=True,
     )
     listing.add_argument("--limit", type=positive, metavar="N", help="at most N entries")
+    listing.add_argument(
+        "--kind", metavar="KIND", help="entries of one kind: numba, kernel, or an operation such as matmul"
+    )
     show = action(
         "show",
         "show one entry and every field of its key",
@@ -246,16 +249,23 @@ def _stats(options: argparse.Namespace, store: CacheStore, report: Report) -> in
 
 
 def _list(options: argparse.Namespace, store: CacheStore, report: Report) -> int:
-    entries = store.entries()
+    entries = [entry for entry in store.entries() if options.kind in (None, entry.kind)]
     shown = entries[: options.limit]
     facts = [described(entry) for entry in shown]
     heads = ["digest", "operation", "shapes", "types", "implementation", "size", "last used", "created in", "times"]
+    of_functions = all(fact["function"] is not None for fact in facts) and bool(facts)
+    if of_functions:
+        heads[1:5] = ["kind", "function", "signature", "creator"]
     rows = [[*heads, "asked by"]]
     for entry, fact in zip(shown, facts, strict=True):
         made_in = seconds_text(entry.seconds) if entry.seconds is not None else "?"
         last_use = f"{age_text(entry.last_use_s)} ago"
         size, times = bytes_text(entry.bytes), "?" if entry.creations is None else str(entry.creations)
         what = [name_text(entry.kind or "?"), shapes_text(fact), dtypes_text(fact), fact["implementation"] or "?"]
+        if fact["function"] is not None:
+            what[1:3] = [name_text(fact["function"]), name_text(fact["signature"])]
+        if of_functions:
+            what[3] = name_text(entry.creator)
         rows.append([entry.digest[:16], *what, size, last_use, made_in, times, name_text(entry.asked_by)])
     report.say_table(rows, right=frozenset({5, 6, 7, 8}))
     report.say(f"{len(shown)} of {len(entries)} entries")

@@ -19,7 +19,8 @@ def described(entry: EntryInfo) -> dict[str, Any]:
     """Return the facts of an entry as JSON values.
 
     They are those of `EntryInfo.as_dict`, and from its key ``operation``, ``implementation``, ``shapes`` and ``dtypes``: by
-    the name of a memory, such as ``src``. Those are None or empty for an entry that is no primitive.
+    the name of a memory, such as ``src``. Those are None or empty for an entry that is no primitive. A function or kernel of a
+    user has ``function`` and ``signature``, which are None for others.
     """
     fields = entry.key.fields if entry.key is not None else {}
     operation = fields.get("operation")
@@ -31,6 +32,8 @@ def described(entry: EntryInfo) -> dict[str, Any]:
         "implementation": implementation if isinstance(implementation, str) else None,
         "shapes": {name: list(memory["dims"]) for name, memory in memories.items()},
         "dtypes": {name: memory["dtype"] for name, memory in memories.items()},
+        "function": _text(fields, "function"),
+        "signature": _text(fields, "signature"),
     }
 
 
@@ -49,6 +52,11 @@ def dtypes_text(facts: Mapping[str, Any]) -> str:
 def name_text(name: str | None) -> str:
     """Return a name that a client has chosen for people: without control characters, of bounded length."""
     return _short("".join(letter if letter.isprintable() else "?" for letter in name or "-"))
+
+
+def _text(fields: Mapping[str, Any], name: str) -> str | None:
+    value = fields.get(name)
+    return value if isinstance(value, str) else None
 
 
 def _memories(operation: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -18,8 +18,10 @@ import pytest
 
 import poolrt
 from poolrt.cachestore import CreationFailed
+from poolrt.cli.cache.described import described
 from poolrt.kernels.kernel import Kernel
 from poolrt.numba.process_store import process_store
+from poolrt.workers.primitives.provider import PrimitiveProvider
 from tests.workers.own_process import python
 
 FACTOR = 2
@@ -177,6 +179,30 @@ def test_an_object_for_another_isa_level_is_never_found(scale: Kernel, monkeypat
     other(x, x, 1.0)
     assert x.tolist() == [[2.0, 2.0]]
     assert process_store().stats()["creations"] == created + 1
+
+
+def test_a_graph_calls_a_kernel(scale: Kernel) -> None:
+    from poolrt.graph.user_kernels import kernel_of
+
+    created = process_store().stats()["creations"]
+    first, second = kernel_of(scale), kernel_of(scale)
+    assert first == second
+    assert (first.name, getattr(first, "parameters", ())) == ("_scale", ("f32:2", "f32:2", "float"))
+    assert process_store().stats()["creations"] == created + 1
+    x = np.arange(6, dtype="f4").reshape(2, 3)
+    graph = poolrt.Graph()
+    source = graph.input("x", (2, 3))
+    graph.output("y", graph.call(scale, [source], [((2, 3), "float32")], scalars=[1.5]))
+    executor = poolrt.Executor(graph, cache=PrimitiveProvider(store=process_store()))
+    assert executor.run(x=x)["y"].tolist() == (x * 3).tolist()
+
+
+def test_the_list_of_one_kind_has_function_signature_and_place(scale: Kernel) -> None:
+    entries = {entry.digest: entry for entry in process_store().entries()}
+    entry = entries[scale.key().digest]
+    facts = described(entry)
+    assert (entry.kind, facts["function"], facts["signature"]) == ("kernel", f"{__name__}._scale", scale.signature)
+    assert str(entry.asked_by).startswith(f"{__file__}:")
 
 
 _WARM = """
