@@ -37,6 +37,7 @@ Statistics, scales and shifts of normalisations are f32.
 
 The tables omit reorders between engines. Such a reorder accepts the same descriptors as a reorder within the engine that
 computes it. Its implementation is `opencl:cross_engine` on a device and `native:cross_engine` on the host.
+They omit kernels of users too, which graphs call as `user:native` and `user:opencl` ([calls.md](calls.md)).
 """
 
 _VERIFIED: Final = """
