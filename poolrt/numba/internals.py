@@ -100,15 +100,21 @@ class Internals:
                 found[name] = value if value is None or type(value) in (bool, int, float, str) else repr(value)
         return {name: value for name, value in found.items() if not re.search(r" at 0x", str(value))}
 
-    def dump_result(self, result: Any) -> bytes | None:
-        """Return a compile result as bytes; None if it holds addresses of this process."""
+    def refusal(self, result: Any) -> str:
+        """Return why a compile result holds addresses of this process, in Numba's words; empty if it holds none."""
         library = result.library
-        if any(not lifted.can_cache for lifted in result.lifted) or library.has_dynamic_globals:
-            return None
+        if any(not lifted.can_cache for lifted in result.lifted):
+            return "as it uses lifted code"
+        if library.has_dynamic_globals:
+            return "as it uses dynamic globals (such as ctypes pointers and large global arrays)"
         module = library._final_module
         wanted = {v.name.removeprefix(_UNRESOLVED) for v in module.global_variables if v.name.startswith(_UNRESOLVED)}
         if wanted and not wanted <= {f.name for f in module.functions if not f.is_declaration}:
-            return None
+            return "as it calls a function that is compiled later"
+        return ""
+
+    def dump_result(self, result: Any) -> bytes:
+        """Return a compile result as bytes."""
         dumped: bytes = self.serialize.dumps(result._reduce())
         return dumped
 

@@ -29,7 +29,6 @@ from .payload import Header, Payload, PayloadKind, pack_payload, unpack_payload
 
 #: What `stats.cache_path` of a dispatcher says.
 CACHE_PATH: Final = "poolrt"
-_LOCAL: Final = "as it uses lifted code or dynamic globals (such as ctypes pointers and large global arrays)"
 
 
 class Process:
@@ -118,7 +117,7 @@ class SharedCache:
         try:
             key, reached = overload_key(self._numba, self._subject, self._function, sig, self._flags(), target_context)
         except NotShareable as error:
-            self._warn(str(error))
+            self._warn(f"as {error}")
             return None
         except Exception as error:  # noqa: BLE001 - Numba's internals are not as expected, in whatever way
             counters().fall_back(f"no key for {self._function.__qualname__}: {type(error).__name__}: {error}")
@@ -145,7 +144,7 @@ class SharedCache:
         if done.result is not None or done.error is not None:
             counters().add("created")
             if done.local:
-                self._warn(_LOCAL)
+                self._warn(self._numba.refusal(done.result))
             elif done.result is not None:
                 self._process.libraries.add(done.result.library)
             self._compiled[tuple(args), return_type] = done.result if done.error is None else done.error
@@ -158,9 +157,10 @@ class SharedCache:
 
     def pack(self, result: Any) -> tuple[PayloadKind, bytes]:
         """Return the kind and the payload of a compiled overload."""
-        dumped = self._numba.dump_result(result)
-        kind = PayloadKind.LOCAL if dumped is None else PayloadKind.RESULT
-        return kind, pack_payload(Payload(kind, self._header(), dumped or b""))
+        refusal = self._numba.refusal(result)
+        kind = PayloadKind.LOCAL if refusal else PayloadKind.RESULT
+        body = refusal.encode() or self._numba.dump_result(result)
+        return kind, pack_payload(Payload(kind, self._header(), body))
 
     def pack_literals(self, requested: frozenset[int]) -> bytes:
         """Return the payload of an overload that needs some arguments as literals."""
@@ -194,7 +194,7 @@ class SharedCache:
         try:
             payload = unpack_payload(value)
             if payload.kind is PayloadKind.LOCAL:
-                self._warn(_LOCAL)
+                self._warn(payload.body.decode())
                 return None
             if payload.kind is PayloadKind.LITERALS:
                 self._compiled[tuple(args), return_type] = self._numba.errors.ForceLiteralArg(payload.body)
@@ -230,7 +230,7 @@ class SharedCache:
         name = self._function.__qualname__
         counters().explain(name, reason)
         code, category = self._function.__code__, self._numba.errors.NumbaWarning
-        text = f'Cannot cache compiled function "{self._function.__name__}": {reason}'
+        text = f'Cannot cache compiled function "{self._function.__name__}" {reason}'
         warnings.warn_explicit(text, category, code.co_filename, code.co_firstlineno)
 
     def _header(self) -> Header:
