@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from poolrt.cachestore import Key
 
-from .fingerprint import Fingerprint, NotShareable
+from .fingerprint import Fingerprint, NotShareable, is_trusted_module
 from .internals import Internals
 
 #: Raise it when payloads of before can no longer be read.
@@ -126,7 +126,7 @@ class Describer:
         for template in templates:
             for attribute in ("_overload_func", "_definition_func"):
                 function = getattr(template, attribute, None)
-                if isinstance(function, FunctionType) and not (function.__module__ or "").startswith("numba."):
+                if isinstance(function, FunctionType) and not is_trusted_module(function.__module__):
                     found.add(fingerprint.add(function))
         return sorted(found)
 

@@ -17,7 +17,7 @@ import warnings
 from collections.abc import Callable
 from types import FunctionType
 from typing import Any, Final
-from weakref import WeakSet
+from weakref import WeakSet, ref
 
 from poolrt.cachestore import CacheStore, CreationFailed, CreationTimeout, Key, StoreError
 
@@ -68,7 +68,8 @@ class SharedCache:
         self._process = process
         self._numba = process.numba
         self._store = process.store
-        self._subject = subject
+        #: Not held: a function of Numba's ends with its last reference, without the garbage collector.
+        self._subject = ref(subject)
         self._function = function
         self._compile = compile_overload
         self._enabled = True
@@ -115,7 +116,9 @@ class SharedCache:
         target_context.refresh()
         args, return_type = self._numba.sigutils.normalize_signature(sig)
         try:
-            key, reached = overload_key(self._numba, self._subject, self._function, sig, self._flags(), target_context)
+            key, reached = overload_key(
+                self._numba, self._subject(), self._function, sig, self._flags(), target_context
+            )
         except NotShareable as error:
             self._warn(f"as {error}")
             return None
@@ -185,7 +188,8 @@ class SharedCache:
 
     def _flags(self) -> Any:
         """Return the flags that Numba's compiler would have for an overload now."""
-        compiler = self._subject._compiler
+        subject: Any = self._subject()
+        compiler = subject._compiler
         flags = self._numba.compiler.Flags()
         compiler.targetdescr.options.parse_as_flags(flags, compiler.targetoptions)
         return compiler._customize_flags(flags)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import pickle
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -236,3 +238,17 @@ def test_ufuncs_are_found_again(home: Path, imported: Importer) -> None:
         assert module.v(1.0) == 2.0
         assert module.g(np.ones(3)).tolist() == [2.0, 2.0, 2.0]
         assert stats()["created"] - created == (0 if number else 2)
+
+
+def test_a_function_ends_with_its_last_reference(home: Path) -> None:
+    def f(x: int) -> int:
+        return x
+
+    function = poolrt.njit(f)
+    reference = weakref.ref(function)
+    gc.disable()
+    try:
+        del function
+        assert reference() is None
+    finally:
+        gc.enable()
