@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -10,7 +11,9 @@ import pytest
 
 import poolrt
 from poolrt import Graph
+from poolrt.cachestore import CacheStore
 from tests.poolrt.pool.created import create
+from tests.workers import compiled
 
 X: Final = np.zeros((2, 3), "f4")
 _OPEN: Final = (
@@ -275,9 +278,13 @@ def test_a_mistake_with_a_pool_says_what_to_write(
 
 
 @pytest.mark.parametrize(("mistake", "expected"), EXECUTORS, ids=[expected[:60] for _, expected in EXECUTORS])
-def test_a_mistake_with_an_executor_says_what_to_write(mistake: Callable[[Any], object], expected: str) -> None:
-    executor = poolrt.Executor(_graph())
-    assert _error_of(lambda: mistake(executor)) == expected
+def test_a_mistake_with_an_executor_says_what_to_write(
+    mistake: Callable[[Any], object], expected: str, tmp_path: Path
+) -> None:
+    # Without a server, as in other tests: this one is about words
+    with CacheStore.connect(f"unix://{tmp_path}/none.sock", home=str(tmp_path)) as store:
+        executor = poolrt.Executor(_graph(), cache=compiled.cache(8, store))
+        assert _error_of(lambda: mistake(executor)) == expected
 
 
 def test_a_closed_pool_says_what_to_do() -> None:

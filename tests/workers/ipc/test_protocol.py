@@ -18,7 +18,7 @@ from poolrt.workers.ipc.protocol import Kind, check_message
     [
         [5, 1, 2, [0, 128], []],
         [3, 1, "g", ["cpu"], b"graph"],
-        [6, 1, Payload([memoryview(b"call")], 4)],
+        [6, 1, 2, Payload([memoryview(b"call")], 4)],
         [21, 1, [[0, 3, 4096]]],
         [62, 7, True, {"any": ["thing"]}],
         [81, 1, b"entry", "created", 0.5],
@@ -46,7 +46,7 @@ def test_a_well_formed_message_is_of_its_kind(message: list[Any]) -> None:
         ([3, 1, "g", ["cpu", 5], b""], "LOAD: field 3"),
         ([3, 1, "g", [], {"nodes": []}], "LOAD: field 4"),
         ([21, 1, [[0, 1]]], "STAGE: field 2"),
-        ([6, 1, "text"], "CALL: field 2"),
+        ([6, 1, 2, "text"], "CALL: field 3"),
     ],
 )
 def test_a_message_that_is_not_as_it_should_be_is_refused_with_the_reason(message: list[Any], complaint: str) -> None:
