@@ -147,7 +147,7 @@ class SharedCache:
         if done.result is not None or done.error is not None:
             counters().add("created")
             if done.local:
-                self._warn(self._numba.refusal(done.result))
+                self._warn(self._numba.refusal(done.result) or "as it cannot be serialized")
             elif done.result is not None:
                 self._process.libraries.add(done.result.library)
             self._compiled[tuple(args), return_type] = done.result if done.error is None else done.error
@@ -160,10 +160,14 @@ class SharedCache:
 
     def pack(self, result: Any) -> tuple[PayloadKind, bytes]:
         """Return the kind and the payload of a compiled overload."""
-        refusal = self._numba.refusal(result)
+        refusal, body = self._numba.refusal(result), b""
+        if not refusal:
+            try:
+                body = self._numba.dump_result(result)
+            except Exception as error:  # noqa: BLE001 - a constant of any type may refuse: the result is good all the same
+                refusal = f"as it cannot be serialized ({type(error).__name__})"
         kind = PayloadKind.LOCAL if refusal else PayloadKind.RESULT
-        body = refusal.encode() or self._numba.dump_result(result)
-        return kind, pack_payload(Payload(kind, self._header(), body))
+        return kind, pack_payload(Payload(kind, self._header(), body or refusal.encode()))
 
     def pack_literals(self, requested: frozenset[int]) -> bytes:
         """Return the payload of an overload that needs some arguments as literals."""
