@@ -17,6 +17,8 @@ READERS = {
     "cachestore/options.py": {"POOLRT_HOME", "POOLRT_REDIS_URL", "POOLRT_NAMESPACE", "POOLRT_KEY_FILE"}
     | {"POOLRT_REDIS_SERVER", ANY},
     "poolrt/settings.py": {"POOLRT_CONFIG", ANY},
+    # Numba's variables, which can change the code of a kernel
+    "poolrt/kernels/kernel.py": {ANY},
     "workers/verbose/output.py": {"POOLRT_VERBOSE"},
 }
 

@@ -10,8 +10,6 @@ from poolrt.models import NAMES
 
 from ...workers.own_process import Server
 
-QUICK = ("squeezenet",)
-
 
 @pytest.fixture(scope="module")
 def networks(device: str) -> Iterator[Server]:
@@ -20,9 +18,8 @@ def networks(device: str) -> Iterator[Server]:
     server.close()
 
 
-@pytest.mark.parametrize(
-    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in NAMES]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
 def test_a_network_gives_the_expected_output(networks: Server, name: str) -> None:
     error, largest = networks.ask(name)
     assert error <= 1e-5 * largest

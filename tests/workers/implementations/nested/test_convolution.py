@@ -51,7 +51,7 @@ def convolutions(draw: st.DrawFn) -> Convolution:
     return Convolution(src, weights, bias, dst, strides, none, none, none, groups, prop)
 
 
-@examples(8)
+@examples(4)
 @given(op=convolutions())
 def test_kernels_of_1_in_every_layout_and_propagation_kind(runner: Runner, op: Convolution) -> None:
     check(runner, op)

@@ -24,7 +24,7 @@ def run(kind: str, home: Path, name: str) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("kind", ["cpu", "opencl"])
+@pytest.mark.parametrize("kind", ["cpu", pytest.param("opencl", marks=pytest.mark.slow)])
 def test_nested_primitives_are_cached_realized_and_executed_like_others(
     kind: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
