@@ -31,6 +31,9 @@ class Placed(Protocol):
     applying: bool
     #: Whether the last job given to it was a function.
     applied: bool
+    #: Functions that were sent to it, and how many it has called.
+    functions: set[int]
+    calls: int
 
     @property
     def load(self) -> int:
@@ -60,12 +63,13 @@ def choose_for_run(workers: Iterable[Placed], model: int, reserved: int | None) 
     return best
 
 
-def choose_for_function(workers: Iterable[Placed], runs_wait: bool) -> Placed | None:
-    """Return an idle worker for a function, or None. While runs wait, one whose last job was a function takes a run."""
-    for worker in workers:
-        if worker.ready and not worker.doomed and worker.load == 0 and not (runs_wait and worker.applied):
-            return worker
-    return None
+def choose_for_function(workers: Iterable[Placed], function: int, runs_wait: bool) -> Placed | None:
+    """Return an idle worker for a function, or None. While runs wait, one whose last job was a function takes a run.
+
+    One that has the function comes first, then one that has called any, whose modules are imported; then the first.
+    """
+    fit = [w for w in workers if w.ready and not w.doomed and w.load == 0 and not (runs_wait and w.applied)]
+    return min(fit, key=lambda w: (function not in w.functions, not w.calls), default=None)
 
 
 def reserve_for_function(workers: Iterable[Placed]) -> int | None:

@@ -284,7 +284,9 @@ class WorkerSet:
 
     def _dispatch_functions(self) -> None:
         while self.functions_waiting:
-            chosen = choose_for_function(self.workers.values(), bool(self.runs_waiting))
+            function = self.functions_waiting[0].function
+            number = function.number if function else 0
+            chosen = choose_for_function(self.workers.values(), number, bool(self.runs_waiting))
             if chosen is None:
                 return
             self._give(self.workers[chosen.number], self.functions_waiting.popleft())

@@ -29,6 +29,12 @@ class PoolExecutor(poolrt.Pool):
         super().__init__(max_workers=max_workers, threads=1, **arguments)
         self._mp_context = mp_context
 
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Cancel what has not begun. The first calls of a ProcessPoolExecutor begin at once, here when workers have started."""
+        if cancel_futures:
+            self._processes  # noqa: B018 - waits
+        super().shutdown(wait, cancel_futures=cancel_futures)
+
     @property
     def _processes(self) -> dict[int, _Process]:
         """The workers that have executed a function: ProcessPoolExecutor starts others later."""
