@@ -31,6 +31,12 @@ class HangUp(NamedTuple):
     reason: str
 
 
+class Slow(NamedTuple):
+    """Note that a message of a client did nothing: with many of them it is read slowly beside an active client."""
+
+    client: int
+
+
 class Spawn(NamedTuple):
     """Start a process under this number; its exit is reported later, also when the start fails."""
 
@@ -102,7 +108,7 @@ class TrimMemory(NamedTuple):
     """Return memory that was freed to the system; there is no outcome."""
 
 
-Instruction: TypeAlias = Send | HangUp | Spawn | Kill | Lower | LookUp | Forget | CollectStatistics
+Instruction: TypeAlias = Send | HangUp | Slow | Spawn | Kill | Lower | LookUp | Forget | CollectStatistics
 
 
 @dataclass(frozen=True, slots=True)

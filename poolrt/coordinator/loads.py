@@ -220,11 +220,12 @@ class Loads:
                 self._leases.end(("model", number))
             self._out.append(Send(load.client, [Kind.FAILED, load.request, error.to_wire()]))
 
-    def cancel(self, client: int, request: int) -> None:
-        """End a load at its client's request; a load that has ended stays as it is."""
+    def cancel(self, client: int, request: int) -> bool:
+        """End a load at its client's request, and return whether it was under way; one that has ended stays as it is."""
         load = self._by_request.get((client, request))
         if load is not None:
             self.fail(load.number, PoolRefused(f"loading {load.name} was cancelled"))
+        return load is not None
 
     def withdraw(self, client: int) -> None:
         """End all loads of a client."""

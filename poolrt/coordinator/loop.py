@@ -25,7 +25,7 @@ from poolrt.workers.ipc.protocol import VERSION, Kind, check_message, limit_of
 
 from .background import BackgroundThread
 from .configuration import Configuration
-from .instructions import HangUp, Instruction, Kill, Lower, Send, Spawn, TrimMemory
+from .instructions import HangUp, Instruction, Kill, Lower, Send, Slow, Spawn, TrimMemory
 from .log_lines import LogLines
 from .pacing import Pacing
 from .peers import STRANGER_LIMIT, UNFINISHED_BYTES, UNFINISHED_S, Peer, find_greedy, open_pidfd
@@ -167,6 +167,8 @@ class Loop:
                     self._processes.kill(step.peer, step.reason)
                 elif isinstance(step, HangUp):
                     self._closings.append((step.peer, step.reason))
+                elif isinstance(step, Slow):
+                    self._pacing.on_message_in_vain(step.client)
                 elif isinstance(step, Lower):
                     client = self._peers.get(step.client)
                     self._background.submit(step, client.owner if client else (0, 0))

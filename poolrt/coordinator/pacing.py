@@ -67,12 +67,15 @@ class Pacing:
             self._before = self._latest
         self._latest = peer.owner, now
         if kind in OCCASIONAL:
-            # When so many messages would have come at the rate that is allowed.
-            peer.occasional = max(peer.occasional, now) + 1 / OCCASIONAL_A_SECOND
-            if peer.occasional > now + OCCASIONAL_AT_ONCE / OCCASIONAL_A_SECOND:
-                self._pause(peer, now, 1 / OCCASIONAL_A_SECOND)
+            self._count_occasional(peer, now)
         if cost > COSTLY_S:
             self._pause(peer, now, min(COSTLY_PAUSE_S, COSTLY_FACTOR * cost))
+
+    def on_message_in_vain(self, number: int) -> None:
+        """Note a message of a client that did nothing; it counts as one of `OCCASIONAL`, whatever its kind is."""
+        peer = self._peers.get(number)
+        if peer is not None:
+            self._count_occasional(peer, time.monotonic())
 
     def is_beside_others(self, owner: Owner) -> bool:
         """Return whether another client is active. Any thread may ask."""
@@ -94,6 +97,12 @@ class Pacing:
     def tick(self, now: float) -> None:
         """Forget what is over."""
         self._refused = {owner: when for owner, when in self._refused.items() if now - when < REFUSED_PAUSE_S}
+
+    def _count_occasional(self, peer: Peer, now: float) -> None:
+        # When so many messages would have come at the rate that is allowed.
+        peer.occasional = max(peer.occasional, now) + 1 / OCCASIONAL_A_SECOND
+        if peer.occasional > now + OCCASIONAL_AT_ONCE / OCCASIONAL_A_SECOND:
+            self._pause(peer, now, 1 / OCCASIONAL_A_SECOND)
 
     def _pause(self, peer: Peer, now: float, seconds: float) -> None:
         """Do not read a client for a while if another one is active."""

@@ -18,7 +18,7 @@ from poolrt.workers.ipc.channel import MalformedMessage, Message
 from poolrt.workers.ipc.protocol import NUMBERS_LIMIT, Kind
 
 from .creations import Creations
-from .instructions import CollectStatistics, HangUp, Instruction, Kill, LoweredGraph, Send
+from .instructions import CollectStatistics, HangUp, Instruction, Kill, LoweredGraph, Send, Slow
 from .jobs import Job, Model
 from .leases import Leases, NotHeld
 from .loads import Loads
@@ -226,11 +226,14 @@ class State:
         elif kind is Kind.WRITTEN:
             self.loads.written(client.number, *message[1:])
         elif kind is Kind.CANCEL:
-            self.loads.cancel(client.number, message[1])
+            if not self.loads.cancel(client.number, message[1]):
+                self._out.append(Slow(client.number))
         elif kind is Kind.UNLOAD:
             model = client.models.pop(message[1], None)
             if model is not None:
                 self._drop(model)
+            else:
+                self._out.append(Slow(client.number))
         elif kind in (Kind.FUNCTION, Kind.DISCARD, Kind.INITIALIZER):
             self._keep_function(client, kind, message)
         elif kind is Kind.WITHDRAW:
@@ -288,6 +291,8 @@ class State:
             client.unanswered -= 1
             client.payload_bytes -= len(job.payload)
             self._release(job)
+        else:
+            self._out.append(Slow(client.number))
         self._out.append(Send(client.number, [Kind.WITHDRAWN, request, job is not None]))
 
     def _call(self, client: Client, request: int, number: int, payload: bytes | Payload) -> None:

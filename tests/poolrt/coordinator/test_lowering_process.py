@@ -7,8 +7,6 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +17,7 @@ from poolrt.coordinator.lowering import LoweringRequest, lower_here
 from poolrt.coordinator.lowering_process import TRIES, lower_in_process
 from poolrt.errors import GraphRefused, PoolError
 from tests.poolrt.pool.attacks import _chain, _constants
+from tests.poolrt.pool.processes import children, command
 
 _BOUND_S = 60.0
 _REQUEST = LoweringRequest("g", {}, None, 2, with_texts=True)
@@ -26,13 +25,7 @@ _REQUEST = LoweringRequest("g", {}, None, 2, with_texts=True)
 
 def processes() -> list[int]:
     """Return the processes of this one that lower a graph."""
-    found = []
-    for task in Path("/proc/self/task").iterdir():
-        for pid in map(int, (task / "children").read_text(encoding="ascii").split()):
-            with suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
-                if b"lowering_process" in Path(f"/proc/{pid}/cmdline").read_bytes():
-                    found.append(pid)
-    return found
+    return [pid for pid in children(os.getpid()) if "lowering_process" in command(pid)]
 
 
 def wait_for_process() -> int:

@@ -106,6 +106,10 @@ def test_occasional_messages_pause_beyond_a_number_that_time_restores(clock: Clo
     assert sent_before_a_pause(Kind.PING) == OCCASIONAL_AT_ONCE
     assert sent_before_a_pause(Kind.LOAD) == 0
     assert sent_before_a_pause(Kind.CALL) == 100
+    paces.on_message_in_vain(1)
+    assert peers[1].paused
+    paces.end_pauses(clock.now + 9)
+    paces.on_message_in_vain(4)  # has disconnected
     clock.now += 60
     # Also if messages of other kinds came meanwhile
     paces.on_message(peers[1], Kind.RUN, 0.0)

@@ -23,6 +23,7 @@ from poolrt.coordinator.instructions import (
     PrimitiveToLoad,
     Role,
     Send,
+    Slow,
     Spawn,
 )
 from poolrt.coordinator.state import State
@@ -122,6 +123,8 @@ class Coordination(RuleBasedStateMachine):
                 self.carry_out(self.state.on_process_exited(step.peer))
             elif isinstance(step, Kill):
                 self.end(step.peer)
+            elif isinstance(step, Slow):
+                assert step.client in self.clients
             else:
                 assert isinstance(step, CollectStatistics)
 

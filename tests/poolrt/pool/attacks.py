@@ -172,6 +172,7 @@ KINDS: Final[dict[str, Callable[[int], bytes]]] = {
     "functions": lambda i: _pack([Kind.FUNCTION, i + 1, b"x" * (8 * _MIB)]),
     "functions discarded": lambda i: _pack([Kind.FUNCTION, 1, b"x"]) if i % 2 else _pack([Kind.DISCARD, 1]),
     "withdrawals": lambda i: _pack([Kind.WITHDRAW, i, i]),
+    "messages about nothing": lambda i: _pack([Kind.UNLOAD if i % 2 else Kind.CANCEL, i]),
     # Graphs
     "graph of lists": lambda i: _load(i, b"\x81\xa5nodes" + _array(b"\x90", 8 * _MIB)),
     "graph of depth": lambda i: _load(i, b"\x91" * (8 * _MIB) + b"\x90"),
