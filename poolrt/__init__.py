@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from poolrt.workers import *  # noqa: F403 - what `__all__` there lists, as below
 
-    from . import errors, numba, opencl
+    from . import errors, kernels, numba, opencl
     from .graph.builder import Graph
     from .graph.errors import GraphError, ModelError, UnsupportedNode
     from .graph.onnx.importer import load_onnx
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ContextStatistics", "DeviceContext", "Executor", "Graph", "GraphError", "Model", "ModelError", "NativeKernel",
     "OpenClKernel", "Pool", "TensorSpec", "UnsupportedNode", "Value", "connect", "errors", "guvectorize", "kernel",
-    "load_onnx", "njit", "numba", "opencl", "share", "vectorize",
+    "kernels", "load_onnx", "njit", "numba", "opencl", "share", "vectorize",
 ]  # fmt: skip
 __all__ += workers.__all__
 
@@ -68,7 +68,7 @@ joblib_hook.install()
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("errors", "numba", "opencl"):
+    if name in ("errors", "kernels", "numba", "opencl"):
         return import_module(f".{name}", __name__)
     if name in _HOMES:
         found = getattr(import_module(_HOMES[name], __name__), name)

@@ -2,32 +2,41 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from types import CellType, FunctionType
-from typing import Any
+from typing import Any, Final
 
 import numba
 import numpy as np
 from numba import types
 from numba.core import cgutils
+from numba.core.errors import NumbaTypeError
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array, populate_array
 
-from poolrt.workers.kernels.native.codegen import compile_function
+from poolrt.workers.kernels.native.codegen import CompileError, compile_function
 from poolrt.workers.kernels.native.user_function import compile_user_function
 
 from .signature import Argument
+
+#: Beginnings of lines in Numba's messages that are about its own steps.
+_STEPS: Final = ("Failed in", "During:", "File ", "<source", ">>>", "- ", "^")
+#: Numba's words for an array that is made in a function without its runtime.
+_NO_RUNTIME: Final = ("Only accept returning of array passed into the function", "NRT_", "NRT required")
+#: The words of `_nothing`.
+_RETURNS: Final = re.compile(r"it returns a value of type .*")
 
 
 def compile_user_kernel(
     function: FunctionType, arguments: tuple[Argument, ...], options: Mapping[str, Any], isa: str
 ) -> bytes:
-    """Return the object of a kernel for an ISA level. Raises CompileError.
+    """Return the object of a kernel for an ISA level. Raises CompileError, which names function, file and line.
 
     The object takes its arguments packed in 8 bytes each: of an array its address and then its dimensions, of a number its
     value, as int64 or float64.
     """
-    names: dict[str, Any] = {"kernel": _compiled(function, options, {}), "array": _array}
+    names: dict[str, Any] = {"kernel": _compiled(function, options, {}), "array": _array, "nothing": _nothing}
     parameters, passed, kinds = [], [], []
     for number, argument in enumerate(arguments):
         names[f"t{number}"] = dtype = np.dtype(argument.dtype).type
@@ -45,8 +54,11 @@ def compile_user_kernel(
             passed.append(f"a{number} != 0" if argument.dtype == "bool" else f"t{number}(a{number})")
     if not parameters:
         parameters, kinds = ["nothing"], [types.int64]
-    exec(f"def entry({', '.join(parameters)}):\n    kernel({', '.join(passed)})\n", names)
-    binary: bytes = compile_function(function.__qualname__, names["entry"], types.void(*kinds), isa)
+    exec(f"def entry({', '.join(parameters)}):\n    nothing(kernel({', '.join(passed)}))\n", names)
+    try:
+        binary: bytes = compile_function(function.__qualname__, names["entry"], types.void(*kinds), isa)
+    except CompileError as error:
+        raise _refusal(function, error) from None
     return binary
 
 
@@ -54,7 +66,35 @@ def compile_for_graphs(
     function: FunctionType, signature: str, options: Mapping[str, Any], isa: str
 ) -> tuple[str, tuple[str, ...], bool, str, bytes]:
     """Return what `NativeKernel` consists of. Raises CompileError, and ValueError for types that graphs do not have."""
-    return compile_user_function(_compiled(function, options, {}), signature, isa)
+    try:
+        return compile_user_function(_compiled(function, options, {}), signature, isa)
+    except CompileError as error:
+        raise _refusal(function, error) from None
+
+
+def _refusal(function: FunctionType, error: CompileError) -> CompileError:
+    """Return the error with the function's place, and with what Numba says as its reason."""
+    code, text = function.__code__, f"{error.reason}\n{error.log}"
+    name = f"{function.__qualname__} ({code.co_filename}:{code.co_firstlineno})"
+    if any(words in text for words in _NO_RUNTIME):
+        return CompileError(
+            name, "it makes an array, list, dictionary or text: give it its memory as arguments", error.log
+        )
+    if "numba_gil_ensure" in error.reason:
+        return CompileError(name, f"it calls Python, as print and numpy.dot do; {error.reason}", error.log)
+    returns = _RETURNS.search(error.log)
+    if returns is not None:
+        return CompileError(name, returns[0], error.log)
+    if not error.log:
+        return CompileError(name, error.reason)
+    lines = [line.strip() for line in error.log.splitlines()]
+    kind, _, first = lines[0].partition(": ")
+    said = [line for line in (first, *lines[1:]) if line and not line.startswith(_STEPS)][:1] or [kind]
+    if said[0].endswith(":"):
+        said += [line.removeprefix(">>>").strip() for line in lines if line.startswith(">>>")][:1]
+    places = [line.rstrip(":") for line in lines if line.startswith('File "')]
+    own = [place for place in places if "<string>" not in place and "site-packages" not in place]
+    return CompileError(name, f"Numba rejects it: {' '.join(said)}{f' ({own[0]})' if own else ''}", error.log)
 
 
 def _compiled(function: FunctionType, options: Mapping[str, Any], done: dict[FunctionType, Any]) -> Any:
@@ -87,6 +127,18 @@ def _value(value: Any, options: Mapping[str, Any], done: dict[FunctionType, Any]
 
 def _names(function: FunctionType) -> set[str]:
     return set(function.__code__.co_names)
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _nothing(typing_context: Any, result: Any) -> Any:
+    """Accept the result of a kernel without one. A value would be lost."""
+    if result != types.none:
+        raise NumbaTypeError(f"it returns a value of type {result}: a kernel writes its results into arrays")
+
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return context.get_dummy_value()
+
+    return types.none(result), code
 
 
 @intrinsic  # type: ignore[untyped-decorator]

@@ -12,7 +12,8 @@ import os
 import struct
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from functools import update_wrapper
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from poolrt.cachestore import CreationFailed, Key, StoreError
+from poolrt.cachestore.forked_locks import freed_in_children
 from poolrt.numba.counters import counters
 from poolrt.numba.fingerprint import Fingerprint
 from poolrt.numba.internals import changes_code
@@ -29,6 +31,7 @@ from poolrt.workers.engines.object_loader import ObjectError, load_object
 from poolrt.workers.engines.target import Target, cpu_target
 from poolrt.workers.primitives.toolchain import toolchain
 
+from .counts import kernel_counts
 from .signature import Argument, parse_signature
 
 if TYPE_CHECKING:
@@ -37,6 +40,8 @@ if TYPE_CHECKING:
 #: Raise it when objects take their arguments in another form.
 SCHEMA: Final = 1
 _OPTIONS: Final = ("fastmath",)
+#: Whether the calling code is within the pickle of another kernel.
+_within_pickle: Final[ContextVar[bool]] = ContextVar("poolrt.kernels.within_pickle", default=False)
 
 
 class Kernel:
@@ -48,8 +53,10 @@ class Kernel:
     def __init__(self, function: FunctionType, arguments: tuple[Argument, ...], options: dict[str, Any]) -> None:
         code = function.__code__
         if code.co_argcount != len(arguments) or code.co_kwonlyargcount or code.co_flags & 0x0C:
+            is_method = code.co_varnames[:1] == ("self",) and code.co_argcount == len(arguments) + 1
             raise TypeError(
                 f"kernel {function.__qualname__} takes {code.co_argcount} arguments, its signature has {len(arguments)}"
+                + ("; a kernel is no method: write it without self" if is_method else "")
             )
         update_wrapper(self, function)
         self.name = function.__qualname__
@@ -60,20 +67,40 @@ class Kernel:
         self._options = options
         self._dtypes = [np.dtype(argument.dtype) for argument in arguments]
         self._packing = struct.Struct("".join(map(_format, arguments, self._dtypes)))
-        self._lock = threading.Lock()
+        # A fork may come while another thread compiles.
+        self._lock = freed_in_children(threading.Lock())
         self._native: object_loader.NativeKernel | None = None
 
     def __repr__(self) -> str:
         return f"<poolrt.kernel {self.name} {self.signature}>"
 
-    def __call__(self, *arguments: Any) -> None:
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        """Travel to another process by name, or by value if no module of that name has the kernel there."""
+        if _has_name(self):
+            return self.name
+        if _within_pickle.get():
+            return _make_blank, (), (self.function, self.arguments, self._options)
+        import pickle
+
+        import cloudpickle
+
+        token = _within_pickle.set(True)
+        try:
+            return pickle.loads, (cloudpickle.dumps(self),)
+        finally:
+            _within_pickle.reset(token)
+
+    def __setstate__(self, state: tuple[FunctionType, tuple[Argument, ...], dict[str, Any]]) -> None:
+        Kernel.__init__(self, *state)
+
+    def __call__(self, *arguments: Any, **named: Any) -> None:
         """Run the kernel on C-contiguous NumPy arrays and numbers, of exactly the signature's types.
 
         Raises TypeError for a wrong number or type of arguments, ValueError for an array that is not contiguous, aligned or
         writable, and a number out of range, RuntimeError if the kernel raises, and what `key` and `binary` raise.
         """
-        if len(arguments) != len(self.arguments):
-            raise TypeError(f"kernel {self.name} takes {len(self.arguments)} arguments, got {len(arguments)}")
+        if named or len(arguments) != len(self.arguments):
+            arguments = self._complete(arguments, named)
         native = self._native or self._load()
         packed: list[Any] = []
         for number, value in enumerate(arguments):
@@ -126,13 +153,16 @@ class Kernel:
 
     def _fetch(self, key: Key, create: Callable[[], bytes]) -> bytes:
         try:
-            payload = process_store().get_or_create(key, create)
+            outcome = process_store().fetch_or_create(key, create)
             code = self.function.__code__
             process_store().note_asked(f"{code.co_filename}:{code.co_firstlineno}", [key])
-            return payload
+            kernel_counts().add(outcome.source if outcome.source in ("created", "waited") else "hits")
+            return outcome.value
         except CreationFailed:
+            kernel_counts().add("failed")
             raise
         except (StoreError, OSError) as error:
+            kernel_counts().add("fallbacks")
             counters().fall_back(f"kernel {self.name}: {error}")
             return create()
 
@@ -160,6 +190,26 @@ class Kernel:
                     process_store().remove(self.key())
                     self._native = load_object(self.binary())
             return self._native
+
+    def _complete(self, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Return the arguments in order, with those given by name and defaults. Raises TypeError."""
+        defaults = self.function.__defaults__ or ()
+        found = dict(zip(self._names[len(self._names) - len(defaults) :], defaults, strict=True))
+        found.update(zip(self._names, arguments, strict=False))
+        for name, value in named.items():
+            if name not in self._names:
+                raise TypeError(f"kernel {self.name} has no argument {name!r}; it has {', '.join(self._names)}")
+            if name in self._names[: len(arguments)]:
+                raise TypeError(f"kernel {self.name} got two values for argument {name!r}")
+            found[name] = value
+        if len(arguments) > len(self._names) or len(found) < len(self._names):
+            count = len(arguments) + len(named)
+            missing = [name for name in self._names if name not in found]
+            raise TypeError(
+                f"kernel {self.name} takes {len(self._names)} arguments, got {count}"
+                + (f"; missing: {', '.join(missing)}" if missing else "")
+            )
+        return tuple(found[name] for name in self._names)
 
     def _check_array(self, number: int, value: Any) -> None:
         argument = self.arguments[number]
@@ -199,6 +249,9 @@ def kernel(signature: str, **options: Any) -> Callable[[Callable[..., None]], Ke
     from the first call on. Raises ValueError for an ill-formed signature, TypeError for unknown options and a wrong number of
     arguments.
     """
+    given: Any = signature
+    if isinstance(given, FunctionType):
+        raise TypeError(f'write the signature first: @poolrt.kernel("void(f4[::1], f8)") above {given.__name__}')
     arguments = parse_signature(signature)
     unknown = sorted(set(options) - set(_OPTIONS))
     if unknown:
@@ -208,10 +261,26 @@ def kernel(signature: str, **options: Any) -> Callable[[Callable[..., None]], Ke
 
     def decorator(function: Callable[..., None]) -> Kernel:
         if not isinstance(function, FunctionType):
-            raise TypeError(f"poolrt.kernel expects a Python function, got {function!r}")
+            more = "; remove the other decorator" if hasattr(function, "py_func") else ""
+            raise TypeError(f"poolrt.kernel expects a Python function, got {type(function).__name__}{more}")
         return Kernel(function, arguments, options)
 
     return decorator
+
+
+def _has_name(kernel: Kernel) -> bool:
+    """Return whether another process finds the kernel in its module. The main module of another process is another one."""
+    if kernel.__module__ in ("__main__", "__mp_main__"):
+        return False
+    found: Any = sys.modules.get(kernel.__module__)
+    for part in kernel.name.split("."):
+        found = getattr(found, part, None)
+    return found is kernel
+
+
+def _make_blank() -> Kernel:
+    """Return a kernel whose state follows in a pickle."""
+    return Kernel.__new__(Kernel)
 
 
 def _format(argument: Argument, dtype: np.dtype[Any]) -> str:

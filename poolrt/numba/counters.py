@@ -7,6 +7,8 @@ import warnings
 from functools import lru_cache
 from typing import Final
 
+from poolrt.cachestore.forked_locks import freed_in_children
+
 #: Name -> its meaning.
 MEANINGS: Final = {
     "hits": "overloads that came from the store",
@@ -26,7 +28,7 @@ class Counters:
     """Counts of one process. Any number of threads may use them."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = freed_in_children(threading.Lock())
         self._counts = dict.fromkeys(MEANINGS, 0)
         self._reasons: dict[str, str] = {}
         self._warned = False

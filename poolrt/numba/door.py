@@ -15,6 +15,8 @@ from functools import lru_cache
 from types import FunctionType
 from typing import Any, Final
 
+from poolrt.cachestore.forked_locks import freed_in_children
+
 from .counters import counters
 from .gufunc_wrapper import wrapper_library
 from .internals import Internals, Unsupported, internals
@@ -126,7 +128,7 @@ def _door() -> Door | Unsupported:
 
 @lru_cache(maxsize=1)
 def _making() -> threading.Lock:
-    return threading.Lock()
+    return freed_in_children(threading.Lock())
 
 
 def _open_door() -> Door | None:

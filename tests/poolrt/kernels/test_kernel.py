@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
+import signal
 import subprocess
 import sys
 import threading
@@ -13,6 +15,7 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any
 
+import cloudpickle
 import numpy as np
 import pytest
 
@@ -121,15 +124,136 @@ def test_what_a_kernel_cannot_be_is_refused(home: Path) -> None:
     with pytest.raises(TypeError, match="no option 'parallel'"):
         poolrt.kernel("void(f4)", parallel=True)
 
-    def allocates(x: Any) -> None:
-        x[0] = np.zeros(x.shape[0])[0] + x.sum()
+    with pytest.raises(TypeError, match="a kernel is no method: write it without self"):
+        poolrt.kernel("void(f4)")(lambda self, x: None)
+    with pytest.raises(TypeError, match="write the signature first"):
+        poolrt.kernel(lambda x: None)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="got CPUDispatcher; remove the other decorator"):
+        poolrt.kernel("void(f4)")(poolrt.njit(lambda x: None))
 
-    def unknown(x: Any) -> None:
-        x.nothing()
 
-    for function in (allocates, unknown):
-        with pytest.raises(CreationFailed, match="CompileError: kernel"):
-            poolrt.kernel("void(f8[::1])")(function)(np.zeros(2))
+def _allocates(x: Any) -> None:
+    x[0] = np.zeros(x.shape[0])[0] + x.sum()
+
+
+def _unknown(x: Any) -> None:
+    x.nothing()
+
+
+def _calls_unknown(x: Any) -> None:
+    _unknown(x)
+
+
+def _returns(x: Any) -> Any:
+    return x[0]
+
+
+@pytest.mark.parametrize(
+    ("function", "reason"),
+    [
+        (_allocates, "it makes an array, list, dictionary or text: give it its memory as arguments"),
+        (_calls_unknown, "Numba rejects it: Unknown attribute 'nothing' of type array(float64, 1d, C) (File "),
+        (_returns, "it returns a value of type float64: a kernel writes its results into arrays"),
+    ],
+)
+def test_a_function_that_cannot_be_compiled_is_one_line_with_its_place(
+    home: Path, function: Callable[..., Any], reason: str
+) -> None:
+    with pytest.raises(CreationFailed) as raised:
+        poolrt.kernel("void(f8[::1])")(function)(np.zeros(2))
+    place = f"kernel {function.__name__} ({__file__}:{function.__code__.co_firstlineno}): "
+    assert str(raised.value).startswith(f"creation failed with CompileError: {place}{reason}")
+
+
+def test_arguments_may_be_named_and_have_defaults(scale: Kernel) -> None:
+    x, y = np.ones((1, 2), "f4"), np.zeros((1, 2), "f4")
+    scale(x, factor=3, y=y)
+    assert y.tolist() == [[6.0, 6.0]]
+    wrong: list[tuple[Callable[[], None], str]] = [
+        (lambda: scale(x, y, fact=3), "has no argument 'fact'; it has x, y, factor"),
+        (lambda: scale(x, y, x=x), "got two values for argument 'x'"),
+        (lambda: scale(x, y), "takes 3 arguments, got 2; missing: factor"),
+        (lambda: scale(x, y, 1, 2), "takes 3 arguments, got 4"),
+    ]
+    for call, text in wrong:
+        with pytest.raises(TypeError, match=text):
+            call()
+    with_default = poolrt.kernel("void(f4[:,::1], f8)")(lambda x, a=2.5: None)
+    assert with_default._complete((x,), {}) == (x, 2.5)
+
+
+@poolrt.kernel("void(f4[::1])")
+def _of_this_module(x: Any) -> None:
+    x[0] = 1
+
+
+def _kernels_that_name_each_other() -> Kernel:
+    @poolrt.kernel("void(f4[::1])")
+    def first(x: Any) -> None:
+        if x[0] < 0:
+            second(x)
+
+    @poolrt.kernel("void(f4[::1])")
+    def second(x: Any) -> None:
+        first(x)
+
+    return first
+
+
+def _travelled(kernel: Kernel, dumps: Callable[[Any], bytes] = pickle.dumps) -> Kernel:
+    found: Kernel = pickle.loads(dumps(kernel))  # noqa: S301 - of this process
+    return found
+
+
+def test_a_kernel_travels_by_name_or_by_value(scale: Kernel) -> None:
+    assert _travelled(_of_this_module) is _of_this_module
+    copy = _travelled(scale)  # the module's name is that of the plain function
+    assert copy is not scale
+    assert copy.key() == scale.key()
+    x = np.ones((1, 1), "f4")
+    copy(x, x, 2.0)
+    assert x.tolist() == [[4.0]]
+    first = _kernels_that_name_each_other()
+    assert _travelled(first).key() == _travelled(first, cloudpickle.dumps).key() == first.key()
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_a_child_forked_while_another_thread_compiles_has_the_lock_free(scale: Kernel) -> None:
+    held, over = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with scale._lock:
+            held.set()
+            over.wait(60)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    assert held.wait(60)
+    pid = os.fork()
+    if pid == 0:
+        signal.alarm(30)
+        os._exit(0 if scale._load() is not None else 1)
+    try:
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    finally:
+        over.set()
+        thread.join(60)
+
+
+def test_fetched_kernels_are_counted(home: Path) -> None:
+    before = poolrt.kernels.stats()
+
+    def own(x: Any) -> None:
+        x[0] = 41
+
+    for _ in range(2):
+        poolrt.kernel("void(f4[::1])")(own)(np.zeros(1, "f4"))
+    with pytest.raises(CreationFailed):
+        poolrt.kernel("void(f8[::1])")(_unknown)(np.zeros(1))
+    after = poolrt.kernels.stats()
+    assert {name: after[name] - before[name] for name in after} == {
+        "created": 1, "hits": 1, "failed": 1, "waited": 0, "fallbacks": 0,
+    }  # fmt: skip
 
 
 def test_a_call_releases_the_interpreter_lock(home: Path) -> None:
