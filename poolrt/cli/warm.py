@@ -8,9 +8,9 @@ import os
 import re
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from poolrt.cli.command_line import add_common
 from poolrt.cli.model_option import add_shapes, model_path, require_file
@@ -18,27 +18,38 @@ from poolrt.cli.numbers import positive
 from poolrt.cli.reach import reach
 from poolrt.cli.report import JobFailed, Report, seconds_text
 from poolrt.settings import Settings, env_name
-from poolrt.spelling import hint
 
 if TYPE_CHECKING:
+    from types import TracebackType
+
+    from poolrt.graph.builder import Graph
     from poolrt.pool import Pool
 
 _DESCRIPTION: Final = """\
-Create the kernels that a deployment needs, so that its processes start warm.
+Create the kernels that a deployment needs, so that its processes start warm. The command fails if the cache keeps nothing.
 
-MODEL.onnx: all kernels of the model, for a pool with the same engine and number of threads. MODULE:FUNCTION: the module is
-imported and the function is called without arguments; what it compiles through poolrt is in the cache afterwards, such as
-poolrt.opencl.Program. MODULE alone is imported. The command fails if the cache keeps nothing.
+MODEL.onnx         all kernels of the model, for a pool with the same engine and number of threads
+MODULE             the module is imported: its kernels (poolrt.kernel), its graphs, the Numba functions with signatures
+                   (poolrt.njit, vectorize, guvectorize) and the OpenCL programs that the import builds are created;
+                   of a package, those of its imported modules, too
+MODULE:FUNCTION    the function is called without arguments: whatever it compiles through poolrt is created, such as Numba
+                   functions without signatures, and graphs and kernels that it returns
+MODULE:NAME        one kernel, graph or Numba function of the module
+
+A function is found again under its module's name: one of a script belongs to __main__, so put it into a module.
 """
 _EPILOG: Final = """\
 examples:
   poolrt warm resnet50.onnx --threads 2
-  poolrt warm myservice.kernels:warm_up model.onnx
+  poolrt warm open.onnx --batch 8 --shape mask=8,128          sizes that the model leaves open
+  poolrt warm myservice.kernels myservice.kernels:warm_up model.onnx
   poolrt warm model.onnx && poolrt cache export kernels.bundle      for an image: poolrt cache import kernels.bundle
 
---json prints models: [{model, engine, primitives: {total, created, ...}, load_s}] and modules: [{target, seconds, programs}],
-where programs counts those of poolrt.opencl by their source
+--json prints models: [{model, engine, primitives: {total, created, ...}, load_s}] and modules: [{target, seconds, functions,
+kernels, programs, graphs: [{graph, primitives, load_s}], open}]. functions (of Numba) and kernels count created, hits,
+waited and failed, programs those of poolrt.opencl by their source; open names the functions without a signature
 """
+_NAMES: Final = {"functions": "Numba functions", "kernels": "kernels", "programs": "programs"}
 _MODULE: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*(:[^\W\d]\w*(\.[^\W\d]\w*)*)?")
 #: Settings of the store that other stores of this process read from the environment.
 _SHARED: Final = ("redis_url", "namespace", "key_file", "redis_server")
@@ -62,35 +73,58 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def _target(word: str) -> Path | str:
     """Return the path of a model, or the name of a module or function."""
+    file, colon, name = word.partition(":")
+    if file.endswith(".py"):
+        module = file.removeprefix("./").removesuffix(".py").replace("/", ".")
+        advice = f"write {module}{colon}{name}"
+        if _MODULE.fullmatch(module) is None:
+            advice = f"go to the folder that has it, and write {Path(file).stem}{colon}{name}"
+        raise argparse.ArgumentTypeError(f"expected a module, got the file {file}: {advice}")
     if word.endswith(".onnx") or "/" in word:
         return model_path(word)
     if _MODULE.fullmatch(word) is None:
         raise argparse.ArgumentTypeError(f"expected MODEL.onnx, MODULE or MODULE:FUNCTION, got {word!r}")
-    if word.endswith(".py"):
-        raise argparse.ArgumentTypeError(f"expected a module, got the file {word}: write {word.removesuffix('.py')}")
     return word
 
 
 def _execute(options: argparse.Namespace, settings: Settings, report: Report) -> int:
-    models = [target for target in options.targets if isinstance(target, Path)]
-    for model in models:
-        require_file(model)
+    for target in options.targets:
+        if isinstance(target, Path):
+            require_file(target)
     _require_cache(settings)
     found: dict[str, list[dict[str, Any]]] = {"models": [], "modules": []}
-    with contextlib.ExitStack() as pools:
-        pool: Pool | None = None
+    with _Pool(options) as pool:
         for target in options.targets:
             if isinstance(target, Path):
-                if pool is None:
-                    from poolrt.pool import Pool
-
-                    given = {"config": options.config, "socket": ""}
-                    pool = pools.enter_context(Pool(options.workers, options.threads, options.engine, **given))
                 found["models"].append(_warm_model(target, pool, options, settings, report))
             else:
-                found["modules"].append(_warm_module(target, settings, report))
+                found["modules"].append(_warm_module(target, pool, settings, report))
     report.result(found)
     return 0
+
+
+class _Pool:
+    """A pool that starts with the first graph."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self._options = options
+        self._pool: Pool | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        if self._pool is not None:
+            self._pool.__exit__(kind, error, _)
+
+    def load(self, graph: Graph) -> Mapping[str, Any]:
+        """Create the primitives of a graph and return the report of its load."""
+        if self._pool is None:
+            from poolrt.pool import Pool
+
+            options = self._options
+            self._pool = Pool(options.workers, options.threads, options.engine, config=options.config, socket="")
+        return self._pool.load(graph).report
 
 
 def _require_cache(settings: Settings) -> None:
@@ -111,7 +145,7 @@ def _require_cache(settings: Settings) -> None:
 
 
 def _warm_model(
-    path: Path, pool: Pool, options: argparse.Namespace, settings: Settings, report: Report
+    path: Path, pool: _Pool, options: argparse.Namespace, settings: Settings, report: Report
 ) -> dict[str, Any]:
     from poolrt.graph.errors import GraphError
     from poolrt.graph.onnx.importer import load_onnx
@@ -121,71 +155,59 @@ def _warm_model(
         graph = load_onnx(path, batch=options.batch, shapes=shapes, engine=settings.engine, constant_bytes=limit)
     except GraphError as error:
         raise JobFailed(f"{path}: {error}") from error
-    made = pool.load(graph).report
+    made = pool.load(graph)
     primitives = made["primitives"]
-    line = f"{path}: {primitives['total']} primitives, {primitives['created']} created"
-    report.say(f"{line}, {seconds_text(made['load_s'])}")
+    report.say(f"{path}: {_primitives_text(primitives)}, {seconds_text(made['load_s'])}")
     return {"model": str(path), "engine": settings.engine, "primitives": primitives, "load_s": made["load_s"]}
 
 
-def _warm_module(target: str, settings: Settings, report: Report) -> dict[str, Any]:
+def _warm_module(target: str, pool: _Pool, settings: Settings, report: Report) -> dict[str, Any]:
+    from poolrt.cli import warm_module
+
     begin = time.monotonic()
-    before = _programs()
+    before = warm_module.counts()
     with _in_this_cache(settings), contextlib.redirect_stdout(sys.stderr if report.as_json else sys.stdout):
-        _call(target)
+        needs = warm_module.needs_of(target)
+        for kernel in needs.kernels:
+            try:
+                kernel.binary()
+            except Exception as error:
+                raise JobFailed(f"{target}: {warm_module.error_text(error)}") from error
+        graphs = [_warm_graph(target, graph, pool) for graph in needs.graphs]
         if "poolrt.opencl.binaries" in sys.modules:
             import poolrt.opencl
 
             poolrt.opencl.publish_launches()
     seconds = time.monotonic() - begin
-    programs = {
-        name: count - before.get(name, 0) for name, count in _programs().items() if count != before.get(name, 0)
-    }
-    counted = "".join(f", programs {name}: {count}" for name, count in sorted(programs.items()))
-    report.say(f"{target}: {seconds_text(seconds)}{counted}")
-    return {"target": target, "seconds": seconds, "programs": programs}
+    counted = warm_module.since(before)
+    parts = [f"{_NAMES[name]}: {warm_module.counts_text(counts)}" for name, counts in counted.items() if counts]
+    parts += [f"graph {graph['graph']}: {_primitives_text(graph['primitives'])}" for graph in graphs]
+    report.say(f"{target}: {seconds_text(seconds)}, {'; '.join(parts) or 'nothing to create'}")
+    if needs.open:
+        report.remark(
+            f"{target}: without a signature, so only a call compiles: {', '.join(sorted(needs.open))}; name a function that "
+            "calls them"
+        )
+    if counted["functions"].get("unshared") or counted["functions"].get("fallbacks"):
+        import poolrt.numba
+
+        for name, reason in sorted(poolrt.numba.not_shared().items()):
+            report.remark(f"{target}: {name} is not in the cache: {reason}")
+    return {"target": target, "seconds": seconds, **counted, "graphs": graphs, "open": sorted(needs.open)}
 
 
-def _programs() -> dict[str, int]:
-    if "poolrt.opencl.binaries" not in sys.modules:
-        return {}
-    import poolrt.opencl
+def _warm_graph(target: str, graph: Graph, pool: _Pool) -> dict[str, Any]:
+    from poolrt.graph.errors import GraphError
 
-    return poolrt.opencl.stats()
-
-
-def _call(target: str) -> None:
-    """Import a module, and call its function if one is named. Raises JobFailed for whatever they raise."""
-    from importlib import import_module
-    from inspect import iscoroutine
-
-    name, _, function = target.partition(":")
     try:
-        found: Any = import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
-            raise JobFailed(
-                f"there is no module {error.name}: go to the folder that has it, or set PYTHONPATH"
-            ) from error
-        raise JobFailed(f"{target}: ModuleNotFoundError: {error}") from error
-    except (Exception, SystemExit) as error:
-        raise JobFailed(f"{target}: its import raised {type(error).__name__}: {error}") from error
-    if not function:
-        return
-    for part in function.split("."):
-        if not hasattr(found, part):
-            names = [each for each in dir(found) if callable(getattr(found, each, None))]
-            raise JobFailed(f"{target}: there is no {part!r}{hint(part, names)}")
-        found = getattr(found, part)
-    if not callable(found):
-        raise JobFailed(f"{target} is no function: its type is {type(found).__name__}")
-    try:
-        result = found()
-    except (Exception, SystemExit) as error:
-        raise JobFailed(f"{target} raised {type(error).__name__}: {error}") from error
-    if iscoroutine(result):
-        result.close()
-        raise JobFailed(f"{target} is asynchronous: name a function that calls asyncio.run")
+        made = pool.load(graph)
+    except GraphError as error:
+        raise JobFailed(f"{target}: {error}") from error
+    return {"graph": graph.name, "primitives": made["primitives"], "load_s": made["load_s"]}
+
+
+def _primitives_text(primitives: Mapping[str, int]) -> str:
+    return f"{primitives['total']} primitives, {primitives['created']} created"
 
 
 @contextlib.contextmanager

@@ -15,6 +15,7 @@ from onnx import TensorProto, helper
 
 from poolrt.cachestore import CacheStore
 from poolrt.cli import main
+from poolrt.numba.process_store import process_store
 
 KERNELS = """
 import pyopencl as cl
@@ -38,6 +39,39 @@ def fails():
 async def asynchronous():
     pass
 """
+#: A module of Numba functions, with and without signatures, kernels and graphs.
+SERVICE = """
+import numba
+import poolrt
+
+@poolrt.kernel("void(f4[::1])")
+def twice(x):
+    x[0] *= 2
+
+@poolrt.njit("f8(f8)")
+def known(x):
+    return x + 1
+
+@poolrt.njit
+def opened(x):
+    return x + 2
+
+@numba.njit
+def plain(x):
+    return x
+
+graph = poolrt.Graph("own")
+graph.output("y", graph.eltwise(graph.input("x", (2, 8)), "relu"))
+
+def graphs():
+    return {"a": [graph]}, twice
+
+def warm_up():
+    opened(1.0)
+
+def takes(x, y=1):
+    pass
+"""
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +82,12 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), place / "m.onnx")
     (place / "kernels.py").write_text(KERNELS)
     (place / "others.py").write_text(OTHERS)
+    (place / "service.py").write_text(SERVICE)
+    (place / "package").mkdir()
+    (place / "package" / "__init__.py").write_text("from . import inner\n")
+    (place / "package" / "inner.py").write_text(SERVICE.partition("@poolrt.njit")[0])
+    (place / "unfit.py").write_text('import poolrt\n@poolrt.kernel("void(f4)")\ndef f(x):\n    x.nothing()\n')
+    (place / "untyped.py").write_text('import poolrt\n@poolrt.njit("f8(f8)")\ndef f(x):\n    return x.nothing\n')
     (place / "broken.py").write_text("import absent_package\n")
     yield place
     for home in ("home", "image"):
@@ -101,9 +141,77 @@ def test_a_function_of_a_module_in_the_current_folder_is_called(
     assert second.startswith("others: ")
 
 
+@pytest.mark.slow
+def test_functions_kernels_and_graphs_of_modules_are_created_and_counted(place: Path) -> None:
+    # Given a module with everything, when it is warmed, then all that has a signature or shape is created
+    words = (
+        "warm",
+        "service",
+        "package",
+        "service:warm_up",
+        "service:graphs",
+        "--workers",
+        "1",
+        "--threads",
+        "1",
+        "--json",
+    )
+    done = _poolrt(place, *words)
+    assert done.returncode == 0, done.stderr
+    module, package, function, graphs = json.loads(done.stdout)["modules"]
+    assert (module["functions"], module["kernels"], module["open"]) == ({"created": 1}, {"created": 1}, ["opened"])
+    assert [(graph["graph"], graph["primitives"]["total"]) for graph in module["graphs"]] == [("own", 1)]
+    # Modules of a package that its import loads
+    assert package["kernels"] == {"created": 1}
+    # What a function compiles, and what it returns
+    assert function["functions"] == {"created": 1}
+    assert (graphs["kernels"], [graph["primitives"]["created"] for graph in graphs["graphs"]]) == ({"hits": 1}, [0])
+    assert (
+        "service: without a signature, so only a call compiles: opened; name a function that calls them" in done.stderr
+    )
+    # When it is warmed again, then nothing is created
+    done = _poolrt(place, *words)
+    for found in json.loads(done.stdout)["modules"]:
+        assert not {"created", "failed"} & (found["functions"].keys() | found["kernels"].keys())
+        assert all(graph["primitives"]["created"] == 0 for graph in found["graphs"])
+
+
+def test_one_kernel_or_function_may_be_named(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("POOLRT_HOME", str(place / "home"))
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path not in ("", str(place))])
+    monkeypatch.chdir(place)
+    process_store.cache_clear()
+    try:
+        assert main(["warm", "service:twice", "service:known", "--json"]) == 0
+        kernel, function = json.loads(capsys.readouterr().out)["modules"]
+        assert sum(kernel["kernels"].values()) == 1
+        assert (function["kernels"], function["graphs"]) == ({}, [])
+        for target, said in (
+            ("service:opened", "has no signature, so only a call compiles it: name a function that calls it"),
+            ("service:plain", "is a function of numba.njit, which the cache does not have: write poolrt.njit"),
+            ("service:takes", "takes the arguments (x, y=1): name a function without any that calls it"),
+            (
+                "unfit",
+                f"unfit: kernel f ({place}/unfit.py:2): Numba rejects it: Unknown attribute 'nothing' of type float",
+            ),
+            ("untyped", "its import raised TypingError: Unknown attribute 'nothing' of type float64 (File "),
+        ):
+            assert main(["warm", target]) == 1
+            shown = capsys.readouterr().err
+            assert said in shown
+            assert len(shown.splitlines()) == 1
+    finally:
+        process_store().close()
+        process_store.cache_clear()
+
+
 @pytest.mark.parametrize(
     ("target", "status", "said"),
     [
+        ("./package/inner.py:twice", 2, "got the file ./package/inner.py: write package.inner:twice"),
+        ("/srv/kernels.py", 2, "go to the folder that has it, and write kernels"),
         ("absent.onnx", 2, "absent.onnx: no such file"),
         ("kernels.py", 2, "got the file kernels.py: write kernels"),
         ("a b", 2, "expected MODEL.onnx, MODULE or MODULE:FUNCTION, got 'a b'"),
