@@ -43,8 +43,10 @@ FUNCTIONS: dict[str, Callable[[Array, float, float], Array]] = {
     "swish": lambda x, a, b: x * _logistic(a * x),
     "mish": lambda x, a, b: x * np.tanh(_softplus(x)),
     "clip_v2": lambda x, a, b: np.minimum(np.maximum(x, a), b),
-    "gelu_tanh": lambda x, a, b: 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * x * (1 + 0.044715 * x * x))),
-    "pow": lambda x, a, b: a * np.power(x, b),
+    # Not 1 + tanh, which cancels.
+    "gelu_tanh": lambda x, a, b: x * _logistic(math.sqrt(8 / math.pi) * x * (1 + 0.044715 * x * x)),
+    # Not a number as the exponent: NumPy takes 0.5 for a square root, which has no value at minus infinity.
+    "pow": lambda x, a, b: a * np.power(x, np.full_like(x, b)),
     "round": lambda x, a, b: np.rint(x),
 }
 

@@ -12,8 +12,9 @@ from ..desc import MemoryDesc, OpDesc, PrimitiveAttr
 #: Algorithms of eltwise and binary that vector kernels implement.
 VECTOR_ALGORITHMS: Final = frozenset(
     (
-        "relu", "tanh", "elu", "square", "abs", "sqrt", "linear", "logistic", "exp", "log", "clip", "gelu_erf",
-        "hardswish", "hardsigmoid", "softplus", "swish", "mish", "add", "sub", "mul", "div", "max", "min",
+        "relu", "tanh", "elu", "square", "abs", "sqrt", "linear", "logistic", "exp", "log", "clip", "clip_v2", "gelu_erf",
+        "gelu_tanh", "hardswish", "hardsigmoid", "softplus", "swish", "mish", "pow", "round",
+        "add", "sub", "mul", "div", "max", "min",
     )
 )  # fmt: skip
 _GIVEN_STATISTICS: Final = ("use_global_stats", "use_scale", "use_shift")

@@ -8,7 +8,16 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from poolrt.workers.desc import FORWARD, Arg, BatchNormalization, OpDesc, Pooling, PrimitiveAttr
+from poolrt.workers.desc import (
+    FORWARD,
+    Arg,
+    BatchNormalization,
+    GroupNormalization,
+    LayerNormalization,
+    OpDesc,
+    Pooling,
+    PrimitiveAttr,
+)
 from poolrt.workers.implementations.contract import REFERENCE
 from tests.references.pooling import pooling_winners
 from tests.workers.desc.layouts import LAYOUTS, laid_out
@@ -24,6 +33,8 @@ RECURRENT: Final = ("rnn", "lstm", "gru")
 FAST: Final = {
     "batch_normalization": 5e-7,
     "eltwise": 4e-6,
+    "group_normalization": 5e-7,
+    "layer_normalization": 5e-7,
     "lrn": 5e-7,
     "pooling": EPSILON,
     "reduction": EPSILON,
@@ -81,16 +92,26 @@ def values(op: OpDesc, attr: PrimitiveAttr, seed: int) -> dict[int, Array]:
     return args
 
 
-def summand(op: OpDesc, args: dict[int, Array]) -> Array | float:
-    """Return what a normalisation adds to each element of dst at last, 0 of other operations.
+def summand(op: OpDesc, args: dict[int, Array], implementation: str, arg: int) -> Array | float:
+    """Return what a normalisation adds to each element of dst at last, 0 of other operations and results.
 
-    What a step of a recurrent network adds up is about 1, however near to 0 the state is that comes of it.
+    What a step of a recurrent network adds up is about 1, however near to 0 the state is that comes of it. Fast layer and
+    group normalisations have a mean with errors relative to what they add up for it, and a dst with errors relative to
+    the scale: before it, the mean square is 1.
     """
     if op.kind in RECURRENT:
         return 1.0
-    if not isinstance(op, BatchNormalization) or Arg.SHIFT not in args:
+    fast = isinstance(op, (GroupNormalization, LayerNormalization)) and not implementation.startswith(REFERENCE)
+    if fast and arg == Arg.MEAN:
+        return float(np.abs(args[Arg.SRC]).max(initial=0.0))
+    if arg != Arg.DST or not (fast or isinstance(op, BatchNormalization)):
         return 0.0
-    return np.asarray(args[Arg.SHIFT], np.float64).reshape(1, -1, *[1] * (op.dst.ndims - 2))
+    added = np.abs(np.asarray(args.get(Arg.SHIFT, 0.0), np.float64))
+    if fast:
+        added = np.maximum(added, np.abs(np.asarray(args.get(Arg.SCALE, 1.0), np.float64)))
+    if isinstance(op, LayerNormalization) or not added.ndim:
+        return added
+    return added.reshape(1, -1, *[1] * (len(op.memories()[Arg.DST].dims) - 2))
 
 
 def threshold(kind: str, dtype: str, implementation: str) -> float:

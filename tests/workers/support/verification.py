@@ -10,12 +10,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from poolrt.workers.desc import Arg, PrimitiveAttr
+from poolrt.workers.desc import PrimitiveAttr
 from poolrt.workers.implementations.primitive_desc import PrimitiveDesc, primitive_descs
 from tests.references import assert_close, results, rounded
 from tests.workers.implementations.reference.drawing import DOUBT, Runner
 
-from .problems import RECURRENT, Cell, problems, summand, threshold, values
+from .problems import Cell, problems, summand, threshold, values
 
 #: The share of a cell's results that must not be 0: an implementation that writes only zeros must not pass by chance.
 LEAST_NONZERO: Final = 0.05
@@ -104,7 +104,7 @@ class Verification:
         assert set(got) == {int(arg) for arg in wanted}, problem
         for arg, want in wanted.items():
             dtype = memories[arg].dtype
-            added = summand(pd.op, args) if arg == Arg.DST or pd.op.kind in RECURRENT else 0.0
+            added = summand(pd.op, args, name, arg)
             limit, doubt = threshold(pd.op.kind, dtype, name), DOUBT.get(pd.op.kind, 0.0)
             assert_close(got[arg], want, dtype, limit, f"{problem} argument {int(arg)}", added, doubt)
         return [rounded(want, memories[arg].dtype) for arg, want in wanted.items()]

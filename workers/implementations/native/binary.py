@@ -10,6 +10,7 @@ import dataclasses
 import math
 import struct
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from ...desc import Arg, Binary, MemoryDesc, PrimitiveAttr
 from ...engines.target import Target
@@ -18,6 +19,8 @@ from ..layouts import follow
 from ..program import Launch, LaunchArgument, Program
 from .blocks import CHUNK, LANES, channel_blocks, channel_tail, is_blocked, refuse
 from .chain import chain, chain_source, refuse_chain
+
+Operands: TypeAlias = "tuple[MemoryDesc, MemoryDesc]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +40,7 @@ class NativeBinary:
 
     def reject(self, op: Binary, attr: PrimitiveAttr, target: Target) -> str | None:
         op = self.complete(op, attr, target)
-        refused = refuse(op.src0, op.src1, op.dst) or refuse_chain(attr, op.dst)
-        if refused:
-            return refused
-        for operand in (op.src0, op.src1):
-            if is_blocked(operand) and not is_blocked(op.dst):
-                return f"layouts differ: {operand.tag} to {op.dst.tag}"
-        if any(stride not in (0, 1) for stride in _rows(op).inner.strides):
-            return f"layouts differ: {op.src0.tag} and {op.src1.tag} to {op.dst.tag}"
-        return None
+        return refuse_operands((op.src0, op.src1), op.dst, attr)
 
     def complete(self, op: Binary, attr: PrimitiveAttr, target: Target) -> Binary:
         src0 = follow(op.src0, op.src1)
@@ -56,23 +51,41 @@ class NativeBinary:
         return dataclasses.replace(op, src0=src0, src1=src1, dst=follow(op.dst, wide))
 
     def program(self, op: Binary, attr: PrimitiveAttr, target: Target) -> Program:
-        if op.dst.elements == 0:
-            return Program((), ())
-        rows = _rows(op)
-        mid, inner = rows.mid, rows.inner
-        mid_chunk = max(1, CHUNK // inner.extent)
-        pieces = -(-mid.extent // mid_chunk) * -(-inner.extent // CHUNK)
-        work = math.prod(axis.extent for axis in rows.outer) * pieces
-        table = b"".join(struct.pack("<3q", axis.extent, *axis.strides) for axis in reversed(rows.outer))
-        period, tail = (channel_blocks(op.dst), channel_tail(op.dst)) if _has_tail(op.dst) else (1, LANES)
-        moves = (inner.strides[0] == 1, inner.strides[1] == 1)
-        kernel = KernelSpec.of("binary", algorithm=op.algorithm, moves=moves, chain=chain(attr))
-        numbers = (len(rows.outer), mid.extent, *mid.strides, mid_chunk, inner.extent, CHUNK, rows.below, period, tail)
-        args: tuple[LaunchArgument, ...] = (
-            ("m", (Arg.SRC, 0)), ("m", (Arg.SRC_1, 0)), ("m", (Arg.DST, 0)), chain_source(attr), ("t", 0),
-            *(("i", n) for n in numbers),
-        )  # fmt: skip
-        return Program((kernel,), (Launch(0, args, work),), tables=table)
+        return combine(op.algorithm, (Arg.SRC, Arg.SRC_1), (op.src0, op.src1), op.dst, attr)
+
+
+def refuse_operands(operands: Operands, dst: MemoryDesc, attr: PrimitiveAttr) -> str | None:
+    """Return why two tensors in their layouts cannot be combined, or None."""
+    refused = refuse(*operands, dst) or refuse_chain(attr, dst)
+    if refused:
+        return refused
+    for operand in operands:
+        if is_blocked(operand) and not is_blocked(dst):
+            return f"layouts differ: {operand.tag} to {dst.tag}"
+    if any(stride not in (0, 1) for stride in _rows(operands, dst).inner.strides):
+        return f"layouts differ: {operands[0].tag} and {operands[1].tag} to {dst.tag}"
+    return None
+
+
+def combine(algorithm: str, args: tuple[int, int], operands: Operands, dst: MemoryDesc, attr: PrimitiveAttr) -> Program:
+    """Return the program that combines two tensors, the execution arguments ``args``, by a function of the kernel's."""
+    if dst.elements == 0:
+        return Program((), ())
+    rows = _rows(operands, dst)
+    mid, inner = rows.mid, rows.inner
+    mid_chunk = max(1, CHUNK // inner.extent)
+    pieces = -(-mid.extent // mid_chunk) * -(-inner.extent // CHUNK)
+    work = math.prod(axis.extent for axis in rows.outer) * pieces
+    table = b"".join(struct.pack("<3q", axis.extent, *axis.strides) for axis in reversed(rows.outer))
+    period, tail = (channel_blocks(dst), channel_tail(dst)) if _has_tail(dst) else (1, LANES)
+    moves = (inner.strides[0] == 1, inner.strides[1] == 1)
+    kernel = KernelSpec.of("binary", algorithm=algorithm, moves=moves, chain=chain(attr))
+    numbers = (len(rows.outer), mid.extent, *mid.strides, mid_chunk, inner.extent, CHUNK, rows.below, period, tail)
+    places: tuple[LaunchArgument, ...] = (
+        ("m", (int(args[0]), 0)), ("m", (int(args[1]), 0)), ("m", (int(Arg.DST), 0)), chain_source(attr), ("t", 0),
+        *(("i", n) for n in numbers),
+    )  # fmt: skip
+    return Program((kernel,), (Launch(0, places, work),), tables=table)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +98,10 @@ class Rows:
     below: int
 
 
-def _rows(op: Binary) -> Rows:
+def _rows(operands: Operands, dst: MemoryDesc) -> Rows:
     """Return the axes of the destination, merged; channel blocks stay outside if the last one is partly filled."""
-    axes = _axes(op)
-    split = 2 if _has_tail(op.dst) else 0
+    axes = _axes(operands, dst)
+    split = 2 if _has_tail(dst) else 0
     still = Axis(1, (0, 0))
     rows = _merged(axes[split:])
     *within, mid, inner = (*(still,) * (2 - len(rows)), *rows)
@@ -117,9 +130,8 @@ def _continues(before: Axis, after: Axis) -> bool:
     return all(b == a * after.extent for b, a in zip(before.strides, after.strides, strict=True))
 
 
-def _axes(op: Binary) -> list[Axis]:
+def _axes(operands: Operands, dst: MemoryDesc) -> list[Axis]:
     """Return one axis for each dimension of the destination in memory order, the lanes of a block last."""
-    dst, operands = op.dst, (op.src0, op.src1)
     layout = dst.layout
     axes = []
     for dim in layout.order:

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from numba.core import types
 
+from .power import emit_power
 from .vec import (
     Builder,
     Value,
@@ -108,6 +109,24 @@ def _gelu_erf(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
     return b.fmul(b.fmul(x, constant(0.5)), both)
 
 
+def _gelu_tanh(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
+    """Return x logistic(z), z = 2 sqrt(2 / pi) (x + 0.044715 x**3), through exp(-|z|).
+
+    The rounding errors of x * x and z are added as a factor. Beyond 16 the result is x or 0 in float32.
+    """
+    size = minimum(b, constant(16.0), call(b, "llvm.fabs.v16f32", x))
+    square = b.fmul(size, size)
+    cubic = constant(2.0 * math.sqrt(2.0 / math.pi) * 0.044715)
+    inner = fma(b, cubic, square, constant(2.0 * math.sqrt(2.0 / math.pi)))
+    z = b.fmul(size, inner)
+    lost = fma(b, size, inner, b.fneg(z))
+    lost = fma(b, b.fmul(size, cubic), fma(b, size, size, b.fneg(square)), lost)
+    small = emit_exp(b, b.fneg(z))
+    small = fma(b, small, b.fneg(lost), small)
+    above = b.select(b.fcmp_ordered("<", x, constant(0.0)), small, constant(1.0))
+    return b.fmul(x, b.fdiv(above, b.fadd(small, constant(1.0))))
+
+
 def _hardsigmoid(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
     line = fma(b, alpha, x, beta)
     return minimum(b, constant(1.0), maximum(b, constant(0.0), line))
@@ -133,12 +152,16 @@ ELTWISE: Final[dict[str, Function]] = {
     "exp": lambda b, x, alpha, beta: emit_exp(b, x),
     "log": lambda b, x, alpha, beta: emit_log(b, x),
     "clip": _clip,
+    "clip_v2": _clip,
     "gelu_erf": _gelu_erf,
+    "gelu_tanh": _gelu_tanh,
     "hardswish": lambda b, x, alpha, beta: b.fmul(x, _hardsigmoid(b, x, alpha, beta)),
     "hardsigmoid": _hardsigmoid,
     "softplus": _softplus,
     "swish": lambda b, x, alpha, beta: b.fmul(x, _logistic(b, b.fmul(alpha, x), alpha, beta)),
     "mish": _mish,
+    "pow": lambda b, x, alpha, beta: emit_power(b, x, beta, alpha),
+    "round": lambda b, x, alpha, beta: call(b, "llvm.rint.v16f32", x),
 }
 BINARY: Final[dict[str, Callable[[Builder, Value, Value], Value]]] = {
     "add": lambda b, x, y: b.fadd(x, y),
@@ -147,6 +170,7 @@ BINARY: Final[dict[str, Callable[[Builder, Value, Value], Value]]] = {
     "div": lambda b, x, y: b.fdiv(x, y),
     "max": maximum,
     "min": minimum,
+    "prelu": lambda b, x, y: b.select(b.fcmp_ordered(">", x, constant(0.0)), x, b.fmul(x, y)),
 }
 
 

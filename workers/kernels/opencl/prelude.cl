@@ -113,6 +113,23 @@ static vec eltwise_gelu_erf(vec x, float alpha, float beta)
     tail -= tail * lost;
     return x * 0.5f * (x > 0.0f ? 2.0f - tail : tail);
 }
+static vec eltwise_clip_v2(vec x, float alpha, float beta) { return eltwise_clip(x, alpha, beta); }
+static vec eltwise_gelu_tanh(vec x, float alpha, float beta)
+{
+    /* x logistic(z), z = 2 sqrt(2 / pi) (x + 0.044715 x^3), with the rounding errors of x * x and z as a factor. */
+    vec size = fabs(x);
+    size = size > 16.0f ? 16.0f : size;
+    vec square = size * size, cubic = 0.071354816f;
+    vec inner = mad(cubic, square, (vec)1.5957691f);
+    vec z = size * inner;
+    vec lost = fma(size, inner, -z) + size * cubic * fma(size, size, -square);
+    vec small = exp(-z);
+    small -= small * lost;
+    vec above = x < 0.0f ? small : 1.0f;
+    return x * (above / (small + 1.0f));
+}
+static vec eltwise_pow(vec x, float alpha, float beta) { return alpha * pow(x, (vec)beta); }
+static vec eltwise_round(vec x, float alpha, float beta) { return rint(x); }
 static vec eltwise_hardsigmoid(vec x, float alpha, float beta)
 {
     return eltwise_clip(mad(x, (vec)alpha, (vec)beta), 0.0f, 1.0f);

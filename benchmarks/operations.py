@@ -1,0 +1,223 @@
+"""Single operations beside ONNX Runtime, on one thread and on two: a graph of one node through `Executor`.
+
+Each operation has real shapes of networks; weights are constants, as they are there. A ratio is ONNX Runtime's time
+divided by poolrt's, both with the copies of inputs and outputs that their interfaces make.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import numpy as np
+import onnx
+import onnxruntime
+from measure import SHORT, alternate, arguments, record, seconds
+from numpy.typing import NDArray
+from onnx import helper, numpy_helper
+
+from poolrt import Engine, Executor, Graph, NativePool, Stream, StreamAttr
+from poolrt.cachestore import CacheStore
+from poolrt.graph.values import Value
+from poolrt.workers.primitives.provider import PrimitiveProvider
+
+Array = NDArray[Any]
+#: Seconds that one measurement of one contestant takes at least.
+_LEAST_S: Final = 0.02
+_ROUNDS: Final = 9
+#: ONNX Runtime's threads spin for some tens of milliseconds after a run.
+_REST_S: Final = 0.1
+_OPSET: Final = 21
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One operation on one shape: how poolrt's graph computes it, and ONNX's node, whose further inputs are constants."""
+
+    family: str
+    name: str
+    dims: tuple[int, ...]
+    build: Callable[[Graph, Value], Value]
+    node: str
+    constants: tuple[Array | None, ...] = ()
+    attributes: dict[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return f"{self.name} {'x'.join(map(str, self.dims))}"
+
+    def model(self) -> bytes:
+        """Return the ONNX model."""
+        given = [(f"c{number}", value) for number, value in enumerate(self.constants)]
+        names = ["x", *(name if value is not None else "" for name, value in given)]
+        made = helper.make_node(self.node, names, ["y"], **self.attributes)
+        stored = [numpy_helper.from_array(value, name) for name, value in given if value is not None]
+        source = helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, self.dims)
+        result = helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [None] * len(self.dims))
+        graph = helper.make_graph([made], "operation", [source], [result], stored)
+        opset = [helper.make_opsetid("", _OPSET)]
+        whole: bytes = helper.make_model(graph, opset_imports=opset, ir_version=10).SerializeToString()
+        return whole
+
+    def graph(self) -> Graph:
+        """Return poolrt's graph."""
+        g = Graph("operation")
+        g.output("y", self.build(g, g.input("x", self.dims)))
+        return g
+
+
+def normals(*dims: int) -> Array:
+    """Return values drawn from a seed."""
+    return np.random.default_rng(len(dims)).standard_normal(dims).astype(np.float32)
+
+
+def eltwises() -> Iterator[Problem]:
+    """Yield functions of one variable, on the hidden layer of BERT-base and on activations of MobileNet."""
+    for dims in ((128, 3072), (197, 3072), (1, 64, 112, 112)):
+        for name, node, alpha, beta, how in (
+            ("gelu_tanh", "Gelu", 0.0, 0.0, {"approximate": "tanh"}),
+            ("mish", "Mish", 0.0, 0.0, {}),
+            ("hardswish", "HardSwish", 1 / 6, 0.5, {}),
+        ):
+            yield Problem("eltwise", name, dims, _eltwise(name, alpha, beta), node, (), dict(how))
+    for dims in ((1, 64, 56, 56), (1, 128, 28, 28), (1, 3072, 16, 1)):
+        slope = normals(dims[1], 1, 1)
+        yield Problem("prelu", "prelu", dims, lambda g, x, slope=slope: g.prelu(x, slope[None]), "PRelu", (slope,))
+
+
+def _eltwise(name: str, alpha: float, beta: float) -> Callable[[Graph, Value], Value]:
+    return lambda g, x: g.eltwise(x, name, alpha, beta)
+
+
+def normalizations() -> Iterator[Problem]:
+    """Yield layer, group and instance normalization."""
+    for rows in ((128, 768), (197, 768), (1, 50257), (1024, 1024)):
+        scale, shift = normals(rows[-1]), normals(rows[-1])[::-1].copy()
+        yield Problem(
+            "layer_normalization", "layer_normalization", rows,
+            lambda g, x, scale=scale, shift=shift: g.layer_normalization(x, scale, shift),
+            "LayerNormalization", (scale, shift), {"axis": -1, "epsilon": 1e-5},
+        )  # fmt: skip
+    for dims, groups in (((1, 320, 64, 64), 32), ((2, 128, 32, 32), 32), ((1, 64, 128, 128), 64)):
+        scale, shift = normals(dims[1]), normals(dims[1])[::-1].copy()
+        node = "InstanceNormalization" if groups == dims[1] else "GroupNormalization"
+        how = {"epsilon": 1e-5} | ({} if groups == dims[1] else {"num_groups": groups})
+        yield Problem(
+            "group_normalization", f"{groups} groups", dims,
+            lambda g, x, groups=groups, scale=scale, shift=shift: g.group_normalization(x, groups, scale, shift),
+            node, (scale, shift), how,
+        )  # fmt: skip
+
+
+def resamplings() -> Iterator[Problem]:
+    """Yield what decoders enlarge, and a picture made smaller."""
+    for dims, factor in (((1, 256, 32, 32), 2.0), ((1, 64, 128, 128), 2.0), ((1, 3, 512, 512), 0.5)):
+        for algorithm in ("linear", "nearest"):
+            how = {"mode": algorithm, "coordinate_transformation_mode": "half_pixel"}
+            yield Problem(
+                "resampling", f"{algorithm} by {factor:g}", dims,
+                lambda g, x, algorithm=algorithm, factor=factor: g.resampling(x, algorithm, factors=factor),
+                "Resize", (None, np.array([1.0, 1.0, factor, factor], np.float32)),
+                how | ({"nearest_mode": "round_prefer_ceil"} if algorithm == "nearest" else {}),
+            )  # fmt: skip
+
+
+def deconvolutions() -> Iterator[Problem]:
+    """Yield what U-Net, a generator and a segmentation network enlarge with, the last one depthwise."""
+    for dims, outputs, kernel, stride, padding, groups in (
+        ((1, 128, 56, 56), 64, 2, 2, 0, 1), ((1, 256, 16, 16), 128, 4, 2, 1, 1), ((1, 64, 32, 32), 64, 3, 1, 1, 1),
+        ((1, 64, 56, 56), 64, 4, 2, 1, 64),
+    ):  # fmt: skip
+        inner, outer = dims[1] // groups, outputs // groups
+        weights = normals(groups, outer, inner, kernel, kernel)
+        theirs = weights.transpose(0, 2, 1, 3, 4).reshape(dims[1], outer, kernel, kernel)
+        own, bias = weights.reshape(outputs, inner, kernel, kernel), normals(outputs)
+        yield Problem(
+            "deconvolution", f"{kernel}x{kernel}/{stride} to {outputs}{' depthwise' * (groups > 1)}", dims,
+            lambda g, x, own=own, bias=bias, stride=stride, padding=padding, groups=groups: g.deconvolution(
+                x, own, bias, strides=stride, padding=padding, groups=groups
+            ),
+            "ConvTranspose", (np.ascontiguousarray(theirs), bias),
+            {"strides": [stride] * 2, "pads": [padding] * 4, "group": groups},
+        )  # fmt: skip
+
+
+FAMILIES: Final[dict[str, Callable[[], Iterator[Problem]]]] = {
+    "eltwise": eltwises,
+    "normalization": normalizations,
+    "resampling": resamplings,
+    "deconvolution": deconvolutions,
+}
+
+
+def compare(problem: Problem, stream: Stream, threads: int, cache: PrimitiveProvider) -> tuple[str, float, float]:
+    """Return the implementation, and poolrt's and ONNX Runtime's seconds; raise AssertionError if results differ."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+    session = onnxruntime.InferenceSession(problem.model(), options, providers=["CPUExecutionProvider"])
+    executor = Executor(problem.graph(), stream=stream, cache=cache)
+    x = normals(*problem.dims)
+    wanted: Any = session.run(None, {"x": x})[0]
+    np.testing.assert_allclose(executor.run(x=x)["y"], wanted, rtol=1e-3, atol=1e-4, err_msg=str(problem))
+    contestants: dict[str, Callable[[], object]] = {
+        "poolrt": lambda: executor.run(x=x),
+        "onnxruntime": lambda: session.run(None, {"x": x}),
+    }
+
+    def measured(run: Callable[[], object]) -> Callable[[], float]:
+        repeat = 1 if SHORT else max(1, math.ceil(_LEAST_S / seconds(run, 3)))
+
+        def once() -> float:
+            if threads > 1 and not SHORT:
+                time.sleep(_REST_S)
+            run()
+            return seconds(run, repeat)
+
+        return once
+
+    found = alternate({name: measured(run) for name, run in contestants.items()}, _ROUNDS)
+    return ", ".join(_names(problem, stream)), found["poolrt"], found["onnxruntime"]
+
+
+def _names(problem: Problem, stream: Stream) -> list[str]:
+    """Return the implementations of a problem's primitives."""
+    from poolrt.graph.lower import lower
+    from poolrt.graph.passes import optimize
+
+    lowered = lower(optimize(problem.graph().to_ir()), {"cpu": stream.target})
+    return [pd.impl_name() for pd in lowered.primitives]
+
+
+def main() -> None:
+    """Print a table for each number of threads."""
+    chosen = arguments(__doc__, tuple(FAMILIES))
+    with tempfile.TemporaryDirectory() as home, CacheStore.connect(home=home, url=f"unix://{home}/none.sock") as store:
+        cache, engine = PrimitiveProvider(256, store), Engine("cpu")
+        for threads in (1, 2):
+            with NativePool(threads) as pool:
+                attr = StreamAttr("cpu")
+                attr.set_threadpool(pool)
+                stream = Stream(engine, attr)
+                for name in chosen:
+                    lines, ratios = [], []
+                    for problem in FAMILIES[name]():
+                        found, ours, theirs = compare(problem, stream, threads, cache)
+                        ratios.append(theirs / ours)
+                        lines.append(
+                            f"{problem}: poolrt {1e6 * ours:.1f} us ({found}), "
+                            f"ONNX Runtime {1e6 * theirs:.1f} us, ratio {theirs / ours:.2f}"
+                        )
+                    mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+                    lines.append(f"geometric mean: ratio {mean:.2f}")
+                    record(f"Operations: {name}, {threads} thread{'s' * (threads > 1)}", lines)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,49 @@
+"""Programs of normalizations over rows that follow one another in memory."""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from ...desc import Arg, GroupNormalization, LayerNormalization, PrimitiveAttr
+from ...kernels.spec import KernelSpec
+from ..program import Launch, LaunchArgument, Program
+from .blocks import LANES, refuse, refuse_different
+from .chain import chain, chain_source, refuse_chain
+
+#: Ones in place of absent scales, zeros in place of absent shifts.
+_NEUTRAL: Final = struct.pack(f"<{2 * LANES}f", *[1.0] * LANES, *[0.0] * LANES)
+
+
+def refuse_rows(op: LayerNormalization | GroupNormalization, attr: PrimitiveAttr) -> str | None:
+    """Return why the rows of an operation in its layouts cannot be normalised, or None."""
+    for md in (op.src, op.dst):
+        if not md.is_plain:
+            return f"layout {md.tag}; only row-major is supported"
+    if op.is_training and op.dst.elements == 0 and op.memories()[Arg.MEAN].elements:
+        return "statistics of rows without elements"
+    return refuse(op.src, op.dst) or refuse_different(op.src, op.dst) or refuse_chain(attr, op.dst)
+
+
+def normalize(
+    op: LayerNormalization | GroupNormalization, attr: PrimitiveAttr, part: str, rows: int, sizes: tuple[int, ...]
+) -> Program:
+    """Return the program of one launch over ``rows``; ``sizes`` are what the kernel's part wants to know of a row."""
+    if op.dst.elements == 0:
+        return Program((), ())
+    memories = op.memories()
+
+    def place(arg: Arg) -> LaunchArgument:
+        return ("m", (int(arg), 0)) if arg in memories else ("i", 0)
+
+    affine: list[LaunchArgument] = []
+    for arg, neutral in ((Arg.SCALE, 0), (Arg.SHIFT, 4 * LANES)):
+        affine.append(place(arg) if arg in memories else ("t", neutral))
+    masks = (-int(arg in memories) for arg in (Arg.SCALE, Arg.SHIFT))
+    numbers = (*masks, int("use_global_stats" in op.flags), *sizes)
+    args: tuple[LaunchArgument, ...] = (
+        place(Arg.SRC), place(Arg.DST), chain_source(attr), place(Arg.MEAN), place(Arg.VARIANCE), *affine,
+        *(("i", number) for number in numbers), ("f", float(op.epsilon)),
+    )  # fmt: skip
+    kernel = KernelSpec.of("normalization_rows", part=part, chain=chain(attr))
+    return Program((kernel,), (Launch(0, args, rows),), tables=_NEUTRAL)
