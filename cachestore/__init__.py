@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .options import StoreOptions
     from .outcome import Found, Outcome
     from .stats import Stats
-from .store import CacheStore
+    from .store import CacheStore
 
 __all__ = [
     "ABSENT", "BundleCorrupt", "BundleForged", "CacheStore", "CreationFailed", "CreationTimeout", "EntryCorrupt",

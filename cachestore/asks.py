@@ -8,9 +8,8 @@ The file is bounded; the oldest lines go first. Lines that are damaged or not wh
 from __future__ import annotations
 
 import binascii
-import re
-import threading
 import time
+from _thread import allocate_lock
 from collections.abc import Sequence
 from typing import Final
 
@@ -25,7 +24,6 @@ _KEYS: Final = MAX_BYTES // 8 // (_DIGITS + 1) - _NAME
 #: Seconds in which a process notes the same name with the same keys once, and names that it remembers for that.
 _SAME_S: Final = 60.0
 _MOST_REMEMBERED: Final = 256
-_DIGEST: Final = re.compile(rb"[0-9a-f]{%d}" % _DIGITS)
 
 
 class AskLog:
@@ -33,7 +31,7 @@ class AskLog:
 
     def __init__(self, path: str) -> None:
         self._log = BoundedLog(path)
-        self._lock = threading.Lock()
+        self._lock = allocate_lock()
         self._noted: dict[tuple[str, tuple[str, ...]], float] = {}
 
     def note(self, name: str, keys: Sequence[Key]) -> None:
@@ -59,8 +57,12 @@ class AskLog:
                 name = binascii.a2b_base64(encoded, strict_mode=True).decode("utf-8")
             except ValueError:
                 continue
-            found.update((digest.decode("ascii"), name) for digest in digests.split(b",") if _DIGEST.fullmatch(digest))
+            found.update((digest.decode("ascii"), name) for digest in digests.split(b",") if _is_beginning(digest))
         return AskedBy(found)
+
+
+def _is_beginning(digest: bytes) -> bool:
+    return len(digest) == _DIGITS and not digest.strip(b"0123456789abcdef")
 
 
 class AskedBy:

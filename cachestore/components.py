@@ -122,7 +122,7 @@ class Components:
             with self._lock:
                 if self._signing is None:
                     options = self._options
-                    path = options.key_file or os.path.join(options.home, "signing.key")
+                    path = options.place.signing_key
                     try:
                         self._signing = load_key(path, make and not options.read_only)
                     except KeyFileNotMade as error:
@@ -168,7 +168,7 @@ class Components:
                 make_folder(options.folder)
             except OSError:
                 pass  # the node counts it
-        check_folders(options)
+        check_folders(options.place)
         self._trusted = True
 
     def follow(self, state: NodeState) -> None:

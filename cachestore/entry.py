@@ -16,12 +16,12 @@ Corrupt or forged: the prefix has its own check sum, so a flipped byte anywhere 
 
 from __future__ import annotations
 
-import hashlib
 import math
 import struct
-import zlib
+from binascii import crc32
 from typing import Final, NamedTuple
 
+from .digests import sha256
 from .errors import EntryCorrupt, EntryForged
 from .key import Key
 from .signing import KEY_ID_SIZE, TAG_SIZE, SigningKey
@@ -78,7 +78,7 @@ class EntryCodec:
         fixed = _HEADER.pack(meta.fence, meta.created, meta.seconds, len(creator))
         header = b"".join((fixed, creator, meta.toolchain.encode()))
         prefix = _PREFIX.pack(_MAGIC, _FORMAT, kind, self._key_id, len(header), len(key), len(payload))
-        message = b"".join((prefix, _CRC.pack(zlib.crc32(prefix)), header, key, payload))
+        message = b"".join((prefix, _CRC.pack(crc32(prefix)), header, key, payload))
         return message + self._signing.sign(message)
 
     def unpack(self, blob: bytes, digest: str = "", kind: int = VALUE) -> Entry:
@@ -88,7 +88,7 @@ class EntryCodec:
         EntryForged, as the module's docstring defines them.
         """
         entry = self._verified(blob, digest, kind)
-        if digest and hashlib.sha256(entry.key).hexdigest() != digest:
+        if digest and sha256(entry.key).hexdigest() != digest:
             raise EntryCorrupt(digest, "it belongs under another digest")
         try:
             Key.from_canonical(entry.key)
@@ -101,7 +101,7 @@ class EntryCodec:
         entry = self._verified(blob, key.digest, kind)
         if entry.key == key.canonical:
             return entry
-        if hashlib.sha256(entry.key).hexdigest() != key.digest:
+        if sha256(entry.key).hexdigest() != key.digest:
             raise EntryCorrupt(key.digest, "it belongs under another digest")
         return None
 
@@ -125,7 +125,7 @@ class EntryCodec:
     def _refusal(self, blob: bytes, digest: str) -> EntryCorrupt | EntryForged:
         """Return the error for an entry whose signature does not match, by its prefix."""
         prefix = blob[: _PREFIX.size]
-        if _CRC.unpack_from(blob, _PREFIX.size)[0] != zlib.crc32(prefix):
+        if _CRC.unpack_from(blob, _PREFIX.size)[0] != crc32(prefix):
             return EntryCorrupt(digest, "the prefix has a wrong check sum")
         magic, version, _, key_id, *sizes = _PREFIX.unpack(prefix)
         if magic != _MAGIC or version != _FORMAT:

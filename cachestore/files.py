@@ -21,6 +21,7 @@ import time
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from .entry_file import generation_name, mark_used, read_entry_file
 from .file_lease import FileLeaseWait
 from .folders import open_file
 
@@ -73,24 +74,7 @@ class FilesTier:
 
     def get(self, generation: int, digest: str, use: bool = True) -> bytes | None:
         """Return an entry's bytes, None if it is not here; `use` makes it the most recently used."""
-        path = f"{self._folder_of(generation)}/{digest}"
-        if not os.access(path, os.F_OK):
-            # Asked first, since opening a missing file raises, which takes longer than both.
-            return None
-        try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-        except FileNotFoundError:
-            return None
-        try:
-            size = os.fstat(descriptor).st_size
-            data = os.read(descriptor, size)
-            while len(data) < size and (more := os.read(descriptor, size - len(data))):
-                data += more
-            if use:
-                _mark_used(descriptor)
-            return data
-        finally:
-            os.close(descriptor)
+        return read_entry_file(f"{self._folder_of(generation)}/{digest}", use)
 
     def put(self, generation: int, digest: str, blob: bytes, capacity: int, unpublished: bool = False) -> None:
         """Keep an entry unless there is one already, and drop the least recently used past `capacity` entries.
@@ -132,7 +116,7 @@ class FilesTier:
     def listing(self, generation: int) -> list[FileStatus]:
         """Return the entries of a generation, least recently used first."""
         found = []
-        for item in _scan(os.path.join(self._entries, _name(generation))):
+        for item in _scan(os.path.join(self._entries, generation_name(generation))):
             status = _lstat(item)
             if status is not None and "." not in item.name and stat.S_ISREG(status.st_mode):
                 found.append(FileStatus(item.name, status.st_size, status.st_mtime))
@@ -169,9 +153,9 @@ class FilesTier:
         self._swept = entries, total
         self._put_entries = self._put_bytes = 0
         for item in _scan(self._entries):
-            if len(item.name) == 16 and item.name < _name(generation) and item.is_dir(follow_symlinks=False):
+            if len(item.name) == 16 and item.name < generation_name(generation) and item.is_dir(follow_symlinks=False):
                 self._remove_generation(item.path)
-        for folder in (os.path.join(self._entries, _name(generation)), self._creating):
+        for folder in (os.path.join(self._entries, generation_name(generation)), self._creating):
             for item in _scan(folder):
                 status_ = _lstat(item)
                 left_over = "." in item.name or folder == self._creating
@@ -194,7 +178,7 @@ class FilesTier:
             if lease:
                 os.write(descriptor, lease.encode())
             if last_use is None:
-                _mark_used(descriptor)
+                mark_used(descriptor)
             else:
                 os.utime(descriptor, (last_use, last_use))
         finally:
@@ -257,7 +241,7 @@ class FilesTier:
     def _folder_of(self, generation: int) -> str:
         last = self._last_folder
         if last[0] != generation:
-            last = self._last_folder = generation, os.path.join(self._entries, _name(generation))
+            last = self._last_folder = generation, os.path.join(self._entries, generation_name(generation))
         return last[1]
 
     def _write(self, path: str, blob: bytes) -> None:
@@ -266,7 +250,7 @@ class FilesTier:
             rest = memoryview(blob)
             while rest:
                 rest = rest[os.write(descriptor, rest) :]
-            _mark_used(descriptor)
+            mark_used(descriptor)
         except OSError:
             _unlink(path)
             raise
@@ -284,10 +268,6 @@ class FilesTier:
             return
 
 
-def _name(generation: int) -> str:
-    return f"{generation:016x}"
-
-
 def _scan(folder: str) -> Iterator[os.DirEntry[str]]:
     try:
         with os.scandir(folder) as items:
@@ -301,12 +281,6 @@ def _lstat(item: os.DirEntry[str]) -> os.stat_result | None:
         return item.stat(follow_symlinks=False)
     except FileNotFoundError:
         return None
-
-
-def _mark_used(descriptor: int) -> None:
-    """Set the time of last use; the kernel's own time stamps are some milliseconds coarse."""
-    now = time.time_ns()
-    os.utime(descriptor, ns=(now, now))
 
 
 def _unlink(path: str) -> bool:

@@ -10,11 +10,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from typing import Final
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
 
 from .file_lock import open_locked
 from .key import is_digest
-from .stats import COUNTERS, Batch, Sent, merge
+
+if TYPE_CHECKING:
+    from .stats import Batch
 
 #: Size, in bytes, at which the journal is added up.
 _MAX_BYTES: Final = 256 * 1024
@@ -22,8 +25,8 @@ _MAX_BYTES: Final = 256 * 1024
 _MAX_USES: Final = 2048
 _MAX_SENT: Final = 256
 #: A sent batch: sender, number, counts. More digits than these are damage.
-_SENT: Final = re.compile(r"([0-9a-zA-Z]+) ([0-9]{1,18}) ([a-z_.]+=[0-9]{1,18}(?:,[a-z_.]+=[0-9]{1,18})*)")
-_COUNT: Final = re.compile(r"[0-9]{1,18}")
+_SENT: Final = r"([0-9a-zA-Z]+) ([0-9]{1,18}) ([a-z_.]+=[0-9]{1,18}(?:,[a-z_.]+=[0-9]{1,18})*)"
+_COUNT: Final = r"[0-9]{1,18}"
 
 
 class Journal:
@@ -35,14 +38,13 @@ class Journal:
     def append(self, batch: Batch) -> None:
         """Add one batch."""
         data = _encode(batch)
-        if not data:
-            return
-        with open_locked(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT) as descriptor:
-            os.write(descriptor, data)
-            if os.fstat(descriptor).st_size > _MAX_BYTES:
-                total = merge(_batches(_read(descriptor)))
-                os.ftruncate(descriptor, 0)
-                os.write(descriptor, _encode(Batch(total.counts, total.uses[-_MAX_USES:], total.sent[-_MAX_SENT:])))
+        if data:
+            self._append(data)
+
+    def append_hit(self, digest: str, saved_s: float) -> None:
+        """Add a hit in files, of an entry whose creation took `saved_s` seconds; needs nothing of `stats`."""
+        saved = f"saved_us {round(saved_s * 1e6)}\n" if saved_s > 0.0 else ""
+        self._append(f"hits.files 1\n{saved}use {digest}\n".encode())
 
     def read(self) -> Batch:
         """Return the sum of everything in the journal."""
@@ -52,16 +54,26 @@ class Journal:
         """Return the sum of everything in the journal and empty it."""
         return self._sum(os.O_RDWR)
 
+    def _append(self, data: bytes) -> None:
+        with open_locked(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT) as descriptor:
+            os.write(descriptor, data)
+            if os.fstat(descriptor).st_size > _MAX_BYTES:
+                total = _sum(_read(descriptor))
+                kept = total._replace(uses=total.uses[-_MAX_USES:], sent=total.sent[-_MAX_SENT:])
+                os.ftruncate(descriptor, 0)
+                os.write(descriptor, _encode(kept))
+
     def _sum(self, flags: int) -> Batch:
         """Return the sum of everything; opened for writing too, the file is emptied."""
+        data = b""
         try:
             with open_locked(self._path, flags) as descriptor:
                 data = _read(descriptor)
                 if data and flags == os.O_RDWR:
                     os.ftruncate(descriptor, 0)
         except FileNotFoundError:
-            return Batch({}, ())
-        return merge(_batches(data))
+            pass  # nothing has been appended yet
+        return _sum(data)
 
 
 def _read(descriptor: int) -> bytes:
@@ -81,15 +93,30 @@ def _encode(batch: Batch) -> bytes:
     return "".join(lines).encode()
 
 
+def _sum(data: bytes) -> Batch:
+    from .stats import merge
+
+    return merge(_batches(data))
+
+
+@lru_cache(maxsize=1)
+def _patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """Return those of a sent batch and of a count, made on first use: a warm start only appends."""
+    return re.compile(_SENT), re.compile(_COUNT)
+
+
 def _batches(data: bytes) -> Iterator[Batch]:
     """Yield one batch a line; a line that a crash or a full disk has torn is left out."""
+    from .stats import COUNTERS, Batch, Sent
+
+    sent, number = _patterns()
     for line in data.decode("ascii", "replace").splitlines():
         name, _, value = line.partition(" ")
-        if name == "sent" and (found := _SENT.fullmatch(value)):
+        if name == "sent" and (found := sent.fullmatch(value)):
             counts = {counter: int(count) for counter, count in (pair.split("=") for pair in found[3].split(","))}
             if counts.keys() <= set(COUNTERS):
                 yield Batch({}, (), (Sent(found[1], int(found[2]), counts),))
         elif name == "use" and is_digest(value):
             yield Batch({}, (value,))
-        elif name in COUNTERS and _COUNT.fullmatch(value):
+        elif name in COUNTERS and number.fullmatch(value):
             yield Batch({name: int(value)}, ())

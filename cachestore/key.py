@@ -10,20 +10,21 @@ framed by its length and carries its type, so no two different tables share byte
 - text is compared by code points, without Unicode normalisation.
 
 Nothing here depends on the process: no `hash()`, no addresses, no order of insertion.
+
+The packer is here, since msgpack's takes a millisecond to import and a warm start only packs.
 """
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import math
+import struct
 from collections.abc import Mapping
 from functools import lru_cache
 from operator import itemgetter
 from typing import Any, Final
 
-import msgpack
-
+from .digests import sha256
 from .immutable import Immutable
 
 #: The values of a field. Dictionaries may have any of the scalars as keys.
@@ -37,8 +38,18 @@ _BIG_INTEGER: Final = 1
 
 _NAN: Final = float("nan")
 
-#: Types whose values are packed as they are; one of a subclass is packed as its base.
-_AS_THEY_ARE: Final = frozenset({type(None), bool, str, bytes})
+#: msgpack's codes: with a size within the code and the largest such, then with a size of 1, 2 and 4 bytes; 0 for none.
+_TEXT: Final = (0xA0, 31, 0xD9, 0xDA, 0xDB)
+_BYTES: Final = (0, -1, 0xC4, 0xC5, 0xC6)
+_SEQUENCE: Final = (0x90, 15, 0, 0xDC, 0xDD)
+_TABLE: Final = (0x80, 15, 0, 0xDE, 0xDF)
+_EXTENSION: Final = (0, -1, 0xC7, 0xC8, 0xC9)
+_FLOAT: Final = struct.Struct(">Bd")
+#: Code, form, least integer, and the first one that is too large; the smallest forms first.
+_INTEGERS: Final = (
+    (0xCC, ">BB", 0, 1 << 8), (0xCD, ">BH", 0, 1 << 16), (0xCE, ">BI", 0, 1 << 32), (0xCF, ">BQ", 0, 1 << 64),
+    (0xD0, ">Bb", -1 << 7, 0), (0xD1, ">Bh", -1 << 15, 0), (0xD2, ">Bi", -1 << 31, 0), (0xD3, ">Bq", -1 << 63, 0),
+)  # fmt: skip
 
 
 def is_digest(text: str) -> bool:
@@ -85,6 +96,8 @@ class Key(Immutable):
 
         Raises ValueError when they are not the canonical form of any key.
         """
+        import msgpack
+
         try:
             fields = _unpack(canonical)
         except (ValueError, TypeError, msgpack.UnpackException, RecursionError) as error:
@@ -102,7 +115,7 @@ class Key(Immutable):
         """SHA-256 of the canonical bytes, 64 hexadecimal characters."""
         digest = self._digest
         if digest is None:
-            digest = hashlib.sha256(self.canonical).hexdigest()
+            digest = sha256(self.canonical).hexdigest()
             object.__setattr__(self, "_digest", digest)
         return digest
 
@@ -136,48 +149,71 @@ class Key(Immutable):
 
 
 def _pack(value: Any, where: str = "") -> bytes:
-    packer = msgpack.Packer(use_bin_type=True, autoreset=False, strict_types=True)
+    packed = bytearray()
     try:
-        _pack_into(packer, value, where, 0)
+        _pack_into(packed, value, where, 0)
     except UnicodeEncodeError as error:
         raise ValueError(f"text in a key is not valid Unicode: {error}") from None
-    return bytes(packer.bytes())
+    return bytes(packed)
 
 
-def _pack_into(packer: msgpack.Packer, value: Any, where: str, depth: int) -> None:
+def _pack_into(packed: bytearray, value: Any, where: str, depth: int) -> None:
     """Pack `value` as of its base type, with sorted dictionaries and one NaN."""
-    if type(value) in _AS_THEY_ARE:
-        packer.pack(value)
-    elif isinstance(value, int):
-        number = int(value)
-        if not -(1 << 63) <= number < 1 << 64:
-            number = msgpack.ExtType(_BIG_INTEGER, number.to_bytes(number.bit_length() // 8 + 1, "big", signed=True))
-        packer.pack(number)
-    elif isinstance(value, float):
-        packer.pack(_NAN if math.isnan(value) else float(value))
+    if value is None or value is True or value is False:
+        packed.append(0xC0 if value is None else 0xC2 + value)
     elif isinstance(value, str):
-        packer.pack(str.__str__(value))
+        text = str.encode(value)
+        packed += _frame(len(text), _TEXT) + text
+    elif isinstance(value, int):
+        packed += _pack_integer(int(value))
+    elif isinstance(value, float):
+        packed += _FLOAT.pack(0xCB, _NAN if math.isnan(value) else value)
     elif isinstance(value, bytes):
-        packer.pack(bytes(value))
+        packed += _frame(len(value), _BYTES) + value
     elif depth >= MAX_DEPTH:
         raise ValueError(f"field {where} is nested deeper than {MAX_DEPTH}")
     elif isinstance(value, (tuple, list)):
-        packer.pack_array_header(len(value))
+        packed += _frame(len(value), _SEQUENCE)
         for index, item in enumerate(value):
-            _pack_into(packer, item, f"{where}[{index}]", depth + 1)
+            _pack_into(packed, item, f"{where}[{index}]", depth + 1)
     elif isinstance(value, Mapping):
         items = sorted(((_pack_name(name, where), name, item) for name, item in value.items()), key=itemgetter(0))
         if any(one[0] == other[0] for one, other in itertools.pairwise(items)):
             raise ValueError(f"field {where or 'table'} has the same dictionary key twice")
-        packer.pack_map_header(len(items))
-        for _, name, item in items:
-            _pack_into(packer, name, where, depth)
-            _pack_into(packer, item, _join(where, name), depth + 1)
+        packed += _frame(len(items), _TABLE)
+        for packed_name, name, item in items:
+            packed += packed_name
+            _pack_into(packed, item, _join(where, name), depth + 1)
     else:
         raise TypeError(
             f"field {where} is a {type(value).__name__}; a key holds None, bool, int, float, str, bytes and tuples, "
             "lists and dictionaries of these"
         )
+
+
+def _frame(size: int, codes: tuple[int, int, int, int, int]) -> bytes:
+    """Return the code and the size of what follows. Raises ValueError for 4 GiB and more."""
+    short, most, one, two, four = codes
+    if size <= most:
+        return bytes((short | size,))
+    if one and size < 1 << 8:
+        return bytes((one, size))
+    if size < 1 << 16:
+        return struct.pack(">BH", two, size)
+    if size < 1 << 32:
+        return struct.pack(">BI", four, size)
+    raise ValueError(f"a key holds no value of {size} bytes or items")
+
+
+def _pack_integer(number: int) -> bytes:
+    if -0x20 <= number < 0x80:
+        return bytes((number & 0xFF,))
+    for code, form, low, high in _INTEGERS:
+        if low <= number < high:
+            return struct.pack(form, code, number)
+    data = number.to_bytes(number.bit_length() // 8 + 1, "big", signed=True)
+    frame = b"\xd8" if len(data) == 16 else _frame(len(data), _EXTENSION)
+    return frame + bytes((_BIG_INTEGER,)) + data
 
 
 def _pack_name(name: object, where: str) -> bytes:
@@ -195,6 +231,8 @@ def _pack_text(name: str) -> bytes:
 
 
 def _unpack(canonical: bytes) -> Any:
+    import msgpack
+
     return msgpack.unpackb(canonical, use_list=False, strict_map_key=False, ext_hook=_big_integer)
 
 

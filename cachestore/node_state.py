@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import struct
 import time
-import zlib
+from binascii import crc32
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
@@ -186,11 +186,11 @@ def _encode(state: NodeState) -> bytes:
     record = _RECORD.pack(
         _MAGIC, state.generation, state.revision, state.capacity, state.capacity_bytes, state.removals
     )
-    return record + _CRC.pack(zlib.crc32(record))
+    return record + _CRC.pack(crc32(record))
 
 
 def _decode(raw: bytes) -> NodeState | None:
-    if len(raw) != _SIZE or _CRC.unpack_from(raw, _RECORD.size)[0] != zlib.crc32(raw[: _RECORD.size]):
+    if len(raw) != _SIZE or _CRC.unpack_from(raw, _RECORD.size)[0] != crc32(raw[: _RECORD.size]):
         return None
     magic, generation, revision, capacity, capacity_bytes, removals = _RECORD.unpack_from(raw)
     return NodeState(generation, revision, capacity, capacity_bytes, removals) if magic == _MAGIC else None

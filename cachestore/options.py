@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import os
-import re
 from dataclasses import dataclass
 from typing import Final
 
 from .lru import checked_capacity
+from .place import DEFAULT_NAMESPACE, Place, is_read_only, place_from_environment
 
 #: Entries that a process keeps in memory unless a capacity is set.
 DEFAULT_CAPACITY: Final = 1024
 #: Entries that a namespace keeps until its operator sets a capacity. The same in every process: a client's own default
 #: would evict what others have published.
 NAMESPACE_CAPACITY: Final = 1024
-DEFAULT_NAMESPACE: Final = "default"
-#: Names in the home folder that a namespace cannot have.
-_RESERVED: Final = ("redis", "signing.key")
 _CAPACITIES: Final = (
     *("capacity", "capacity_bytes", "memory_bytes", "files_bytes", "files_capacity"),
     *("store_capacity", "store_capacity_bytes"),
 )
-_NAMESPACE: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +55,7 @@ class StoreOptions:
     read_only: bool = False
 
     def __post_init__(self) -> None:
-        if not _NAMESPACE.fullmatch(self.namespace) or self.namespace in _RESERVED:
-            raise ValueError(
-                f"namespace {self.namespace!r} is not usable: 1 to 64 of A-Z a-z 0-9 _ . - not beginning with . or -, "
-                f"and not {' or '.join(_RESERVED)}"
-            )
-        for name in ("home", "key_file"):
-            path = getattr(self, name)
-            if path is not None and ("\0" in path or any("\ud800" <= letter <= "\udfff" for letter in path)):
-                raise ValueError(f"{name} {path!r} is not usable: expect UTF-8 text without NUL")
+        self.place.check()
         for name in _CAPACITIES:
             object.__setattr__(self, name, checked_capacity(getattr(self, name), name))
         if self.server_idle_s < 0:
@@ -88,20 +76,19 @@ class StoreOptions:
         return self.store_capacity, self.store_capacity_bytes
 
     @property
+    def place(self) -> Place:
+        """The folders of the namespace, its Redis and its signing key."""
+        return Place(self.home, self.url, self.namespace, self.key_file)
+
+    @property
     def folder(self) -> str:
         """The namespace's folder on this node."""
-        return os.path.join(self.home, self.namespace)
+        return self.place.folder
 
     @property
     def server_folder(self) -> str:
         """The embedded server's folder."""
-        return os.path.join(self.home, "redis")
-
-
-def default_home() -> str:
-    """Return the user's cache folder for poolrt."""
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return os.path.join(base, "poolrt")
+        return self.place.server_folder
 
 
 def capacity_from_environment() -> int:
@@ -127,17 +114,16 @@ def options_from_environment(
     `POOLRT_PRIMITIVE_CACHE_BYTES`, `POOLRT_REDIS_SERVER` and `POOLRT_READ_ONLY`. `more` are other fields of
     StoreOptions. Raises ValueError for values that cannot be used, naming the variable.
     """
-    environ = os.environ
-    folder = os.fspath(home or environ.get("POOLRT_HOME") or default_home()).replace("{uid}", str(os.getuid()))
+    place = place_from_environment(url, namespace, home, key_file)
     return StoreOptions(
-        home=os.path.abspath(folder),
-        url=url or environ.get("POOLRT_REDIS_URL") or None,
-        namespace=namespace or environ.get("POOLRT_NAMESPACE") or DEFAULT_NAMESPACE,
-        key_file=key_file or environ.get("POOLRT_KEY_FILE") or None,
+        home=place.home,
+        url=place.url,
+        namespace=place.namespace,
+        key_file=place.key_file,
         capacity=_number(capacity, "POOLRT_PRIMITIVE_CACHE_CAPACITY", DEFAULT_CAPACITY),
         capacity_bytes=_number(capacity_bytes, "POOLRT_PRIMITIVE_CACHE_BYTES", 0),
-        redis_server=redis_server or environ.get("POOLRT_REDIS_SERVER") or None,
-        read_only=_flag(read_only, "POOLRT_READ_ONLY"),
+        redis_server=redis_server or os.environ.get("POOLRT_REDIS_SERVER") or None,
+        read_only=is_read_only(read_only),
         **more,  # type: ignore[arg-type]
     )
 
@@ -155,12 +141,3 @@ def _number(given: int | None, variable: str, default: int) -> int:
     if number < 0:
         raise ValueError(f"{variable} is negative")
     return number
-
-
-def _flag(given: bool | None, variable: str) -> bool:
-    if given is not None:
-        return given
-    text = os.environ.get(variable, "").strip().lower()
-    if text not in ("", "0", "1", "false", "true", "no", "yes"):
-        raise ValueError(f"{variable} is {text!r}, neither true nor false")
-    return text in ("1", "true", "yes")

@@ -18,17 +18,17 @@ from typing import TYPE_CHECKING, Final
 from .errors import PathRefused
 
 if TYPE_CHECKING:
-    from .options import StoreOptions
+    from .place import Place
 
 #: Links that the kernel follows in one path.
 _MOST_LINKS: Final = 40
 _WRITABLE: Final = stat.S_IWGRP | stat.S_IWOTH
 
 
-def check_folders(options: StoreOptions) -> None:
+def check_folders(place: Place) -> None:
     """Raise PathRefused if another user can change the home, the namespace's folder or the embedded server's."""
-    check_folder(options.home)
-    for folder in (options.folder, options.server_folder) if options.url is None else (options.folder,):
+    check_folder(place.home)
+    for folder in (place.folder, place.server_folder) if place.url is None else (place.folder,):
         try:
             status = os.lstat(folder)
         except OSError:

@@ -11,16 +11,19 @@ content is known, and a file in a folder that `ownership` refuses.
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 import stat
-from hmac import compare_digest
+from collections.abc import Callable
 from itertools import pairwise
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from .digests import LONG, compare_digest, openssl_sha256, sha256
 from .errors import KeyFileNotMade, KeyFileRefused, PathRefused
 from .folders import make_folder
 from .ownership import check_folder
+
+if TYPE_CHECKING:
+    from hashlib import _Hash as Hash
 
 #: Random bytes in a new key; written as hexadecimal text.
 _NEW_KEY_BYTES: Final = 32
@@ -52,16 +55,16 @@ class SigningKey:
     `fingerprint` names it in Redis (see `redis.schema`): 16 hexadecimal digits of a labelled signature.
     """
 
-    __slots__ = ("_inner", "_outer", "fingerprint", "id")
+    __slots__ = ("_block", "_long", "_short", "fingerprint", "id")
 
     def __init__(self, material: bytes) -> None:
         if not _MIN_MATERIAL <= len(material) <= _MAX_MATERIAL:
             raise ValueError(f"a signing key has {_MIN_MATERIAL} to {_MAX_MATERIAL} bytes, not {len(material)}")
-        block = material if len(material) <= _BLOCK else hashlib.sha256(material).digest()
-        # Both hashes with the key already in them, as section 4 of the RFC suggests: a signature begins with copies.
-        self._inner = hashlib.sha256(block.ljust(_BLOCK, b"\0").translate(_INNER_PAD))
-        self._outer = hashlib.sha256(block.ljust(_BLOCK, b"\0").translate(_OUTER_PAD))
-        self.id: bytes = hashlib.sha256(b"poolrt signing key id\0" + material).digest()[:KEY_ID_SIZE]
+        self._block = (material if len(material) <= _BLOCK else sha256(material).digest()).ljust(_BLOCK, b"\0")
+        #: For messages of up to `LONG` bytes, and for longer ones once there is one.
+        self._short = self._begin(sha256)
+        self._long: tuple[Hash, Hash] | None = None
+        self.id: bytes = sha256(b"poolrt signing key id\0" + material).digest()[:KEY_ID_SIZE]
         self.fingerprint: str = self.sign(b"poolrt key fingerprint\0")[:KEY_ID_SIZE].hex()
 
     def derive(self, purpose: bytes) -> SigningKey:
@@ -70,7 +73,10 @@ class SigningKey:
 
     def sign(self, message: bytes | memoryview) -> bytes:
         """Return the 32-byte tag of `message`."""
-        inner, outer = self._inner.copy(), self._outer.copy()
+        begun = self._short
+        if len(message) > LONG:
+            begun = self._long = self._long or self._begin(openssl_sha256)
+        inner, outer = begun[0].copy(), begun[1].copy()
         inner.update(message)
         outer.update(inner.digest())
         return outer.digest()
@@ -78,6 +84,10 @@ class SigningKey:
     def matches(self, message: bytes | memoryview, tag: bytes | memoryview) -> bool:
         """Return in constant time whether `tag` is the tag of `message`."""
         return compare_digest(self.sign(message), tag)
+
+    def _begin(self, new: Callable[[bytes], Hash]) -> tuple[Hash, Hash]:
+        """Return both hashes with the key in them, as section 4 of the RFC suggests: a signature begins with copies."""
+        return new(self._block.translate(_INNER_PAD)), new(self._block.translate(_OUTER_PAD))
 
     def __repr__(self) -> str:
         return f"<SigningKey {self.id.hex()}>"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+from _thread import allocate_lock
 from functools import lru_cache
 from typing import Final
 
@@ -22,7 +22,7 @@ class KernelCounts:
     """Counts of one process. Any number of threads may use them."""
 
     def __init__(self) -> None:
-        self._lock = freed_in_children(threading.Lock())
+        self._lock = freed_in_children(allocate_lock())
         self._counts = dict.fromkeys(MEANINGS, 0)
 
     def add(self, name: str) -> None:

@@ -11,7 +11,7 @@ import operator
 import os
 import struct
 import sys
-import threading
+from _thread import allocate_lock
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from functools import update_wrapper
@@ -20,15 +20,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from poolrt.cachestore import CreationFailed, Key, StoreError
+from poolrt.cachestore.errors import CreationFailed, StoreError
 from poolrt.cachestore.forked_locks import freed_in_children
-from poolrt.numba.counters import counters
+from poolrt.cachestore.key import Key
 from poolrt.numba.fingerprint import Fingerprint
-from poolrt.numba.internals import changes_code
-from poolrt.numba.process_store import process_store
+from poolrt.numba.process_store import find_on_node, process_store
 from poolrt.workers.engines import object_loader
+from poolrt.workers.engines.isa import host_isa
 from poolrt.workers.engines.object_loader import ObjectError, load_object
-from poolrt.workers.engines.target import Target, cpu_target
 from poolrt.workers.primitives.toolchain import toolchain
 
 from .counts import kernel_counts
@@ -68,7 +67,7 @@ class Kernel:
         self._dtypes = [np.dtype(argument.dtype) for argument in arguments]
         self._packing = struct.Struct("".join(map(_format, arguments, self._dtypes)))
         # A fork may come while another thread compiles.
-        self._lock = freed_in_children(threading.Lock())
+        self._lock = freed_in_children(allocate_lock())
         self._native: object_loader.NativeKernel | None = None
 
     def __repr__(self) -> str:
@@ -128,7 +127,7 @@ class Kernel:
                 **fingerprint.own,
                 "callees": fingerprint.callees,
                 "options": self._options,
-                "target": _target().fields(),
+                "target": _target(),
                 "toolchain": toolchain("cpu"),
                 "settings": _settings(),
             }
@@ -152,16 +151,23 @@ class Kernel:
         return NativeKernel(name, tuple(parameters), ranged, isa, code)
 
     def _fetch(self, key: Key, create: Callable[[], bytes]) -> bytes:
+        code = self.function.__code__
+        place = f"{code.co_filename}:{code.co_firstlineno}"
+        found = find_on_node(key, place)
+        if found is not None:
+            kernel_counts().add("hits")
+            return found
         try:
             outcome = process_store().fetch_or_create(key, create)
-            code = self.function.__code__
-            process_store().note_asked(f"{code.co_filename}:{code.co_firstlineno}", [key])
+            process_store().note_asked(place, [key])
             kernel_counts().add(outcome.source if outcome.source in ("created", "waited") else "hits")
             return outcome.value
         except CreationFailed:
             kernel_counts().add("failed")
             raise
         except (StoreError, OSError) as error:
+            from poolrt.numba.counters import counters
+
             kernel_counts().add("fallbacks")
             counters().fall_back(f"kernel {self.name}: {error}")
             return create()
@@ -171,14 +177,14 @@ class Kernel:
 
         from .compilation import compile_for_graphs  # imports Numba
 
-        made = compile_for_graphs(self.function, self.signature, self._options, _target().isa)
+        made = compile_for_graphs(self.function, self.signature, self._options, _isa())
         packed: bytes = msgpack.packb(made)
         return packed
 
     def _create(self) -> bytes:
         from .compilation import compile_user_kernel  # imports Numba
 
-        return compile_user_kernel(self.function, self.arguments, self._options, _target().instructions)
+        return compile_user_kernel(self.function, self.arguments, self._options, _isa())
 
     def _load(self) -> object_loader.NativeKernel:
         with self._lock:
@@ -293,11 +299,21 @@ def _format(argument: Argument, dtype: np.dtype[Any]) -> str:
 def _settings() -> dict[str, str]:
     """Return the variables of Numba that may change generated code."""
     found = {name: value for name, value in os.environ.items() if name.startswith("NUMBA_")}
+    if not found:
+        return {}
+    from poolrt.numba.code_settings import changes_code
+
     return {name: value for name, value in sorted(found.items()) if changes_code(name.removeprefix("NUMBA_"))}
 
 
-def _target() -> Target:
-    return cpu_target().only(())
+def _isa() -> str:
+    """Return the ISA level that kernels are compiled for: this host's."""
+    return host_isa()
+
+
+def _target() -> dict[str, object]:
+    """Return the fields of a CPU target without extensions, whose class a warm start does not import."""
+    return {"engine": "cpu", "runtime": "native", "device": {"isa": _isa()}, "threads": 0}
 
 
 def _foreign(value: Any, fingerprint: Fingerprint) -> Any:

@@ -18,9 +18,8 @@ from typing import Any, Final
 from poolrt.cachestore.forked_locks import freed_in_children
 
 from .counters import counters
-from .gufunc_wrapper import wrapper_library
 from .internals import Internals, Unsupported, internals
-from .process_store import process_store
+from .process_store import find_on_node, process_store
 from .shared_cache import Process, SharedCache, UfuncCache
 
 #: Whether the calling code is within a decorator of this module.
@@ -33,7 +32,7 @@ class Door:
     def __init__(self, numba: Internals) -> None:
         self._numba = numba
         self._installed = False
-        self._process = process = Process(numba, process_store)
+        self._process = process = Process(numba, process_store, find_on_node)
         for kind, share in (
             (numba.dispatcher.Dispatcher, self.share_dispatcher),
             (numba.ufuncbuilder.UFuncDispatcher, self._share_ufunc),
@@ -113,6 +112,8 @@ def _wrapping(plain: Any, process: Process) -> Any:
         """Return a wrapper's library: from the store, or put there, if its function is there."""
         if self.is_parfors or self.cres.library not in process.libraries:
             return plain(self, wrapper_name)
+        from .gufunc_wrapper import wrapper_library
+
         return wrapper_library(process, self, wrapper_name)
 
     return compile_wrapper

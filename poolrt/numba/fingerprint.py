@@ -13,7 +13,6 @@ from __future__ import annotations
 import builtins
 import dis
 import enum
-import hashlib
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
@@ -21,6 +20,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from poolrt.cachestore.digests import sha256
 from poolrt.cachestore.key import Key
 
 #: Longest text or array, in characters or bytes, that a key holds; of a longer one it holds the digest.
@@ -259,7 +259,7 @@ def _canonical(value: Any) -> bytes:
 
 
 def _digest(value: str | bytes) -> str:
-    return hashlib.sha256(value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value).hexdigest()
+    return sha256(value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value).hexdigest()
 
 
 def _dtype(dtype: np.dtype[Any]) -> str:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from poolrt.cachestore import Key, StoreError
+from poolrt.cachestore.errors import StoreError
+from poolrt.cachestore.key import Key
 
 from .counters import counters
 from .key import KIND, SCHEMA, toolchain
@@ -43,7 +44,10 @@ def wrapper_library(process: Process, wrapper: Any, name: str) -> Any:
             "toolchain": toolchain(),
         }
     )
+    found = process.find_on_node(key, f"{header.file}:{header.line}")
     try:
+        if found is not None:
+            return process.numba.load_library(wrapper.context, unpack_payload(found).body)
         outcome = process.store().fetch_or_create(key, create, keep_in_memory=False)
         if not built:
             return process.numba.load_library(wrapper.context, unpack_payload(outcome.value).body)

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any, Final
 
+from .code_settings import changes_code
+
 #: Function -> the parameters that it must have, in order.
 _PARAMETERS: Final = {
     "dispatcher.Dispatcher.enable_caching": ("self",),
@@ -51,25 +53,12 @@ _PRESENT: Final = (
     "bytecode.FunctionIdentity._unique_ids",
     "codegen.RuntimeLinker",
 )
-#: Settings that change no generated code: where to print, to cache, and to run.
-_HARMLESS: Final = re.compile(
-    r"(CACHE|CUDA|DUMP|DEBUG_(?!NRT)|GDB|THREADING|SHOW_|ROCM|HSA|DISABLE_CUDA|DISABLE_PERF|ENABLE_CUDA|FORCE_CUDA)|"
-    r"NUM_THREADS|COLOR|TRACE$|^TRACE|^DEBUG$|WARN|HTML|ANNOTATE|FULL_TRACEBACKS|DEVELOPER|FUNCTION_CACHE|DIFF_IR|"
-    r"LLVM_PASS_TIMINGS|HIGHLIGHT|PARALLEL_DIAGNOSTICS|TYPEINFER_FAIL|JIT_COVERAGE|^DISABLE_JIT$|VERSION|PYVERSION"
-)
-
-
 #: Numba's prefix of a variable with the address of a function that was not compiled yet: functions that call each other.
 _UNRESOLVED: Final = ".numba.unresolved$"
 
 
 class Unsupported(Exception):
     """This version of Numba is not the one that poolrt's contract describes."""
-
-
-def changes_code(setting: str) -> bool:
-    """Return whether a setting, without the prefix of its variable, may change generated code; unknown ones may."""
-    return not _HARMLESS.search(setting)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,10 +180,20 @@ def check_contract(found: Internals) -> None:
         if value is None:
             raise Unsupported(f"numba has no {path}")
         wanted = _PARAMETERS.get(path)
-        if wanted is not None and tuple(inspect.signature(value).parameters) != wanted:
-            raise Unsupported(f"numba's {path} takes {tuple(inspect.signature(value).parameters)}, not {wanted}")
+        if wanted is not None and _parameters(value) != wanted:
+            raise Unsupported(f"numba's {path} takes {_parameters(value)}, not {wanted}")
     if found.codegen.RuntimeLinker.PREFIX != _UNRESOLVED:
         raise Unsupported(f"numba's RuntimeLinker.PREFIX is {found.codegen.RuntimeLinker.PREFIX!r}")
+
+
+def _parameters(function: Any) -> tuple[str, ...]:
+    """Return the names of a function's parameters; `inspect.signature` takes ten times as long."""
+    plain: Any = inspect.unwrap(function)
+    code = getattr(plain, "__code__", None)
+    if code is None or code.co_kwonlyargcount or code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS):
+        return tuple(inspect.signature(function).parameters)
+    names: tuple[str, ...] = code.co_varnames[: code.co_argcount]
+    return names[1:] if inspect.ismethod(plain) else names
 
 
 def _unresolved_names(binary: bytes) -> list[str]:

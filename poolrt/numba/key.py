@@ -11,11 +11,10 @@ import re
 import sys
 from collections.abc import Iterable
 from functools import lru_cache
-from importlib.metadata import version
 from types import FunctionType
 from typing import Any, Final
 
-from poolrt.cachestore import Key
+from poolrt.cachestore.key import Key
 
 from .fingerprint import Fingerprint, NotShareable, is_trusted_module
 from .internals import Internals
@@ -210,5 +209,11 @@ def _option_text(value: Any) -> str:
 @lru_cache(maxsize=1)
 def toolchain() -> dict[str, str]:
     """Return the versions of what generates code and of what compiled code calls."""
+    import llvmlite
+    import numba
+    import numpy
+
+    # Imported already, and sooner than their metadata, which takes 4 ms to find
+    versions = {"numba": numba.__version__, "llvmlite": llvmlite.__version__, "numpy": numpy.__version__}
     python = f"{sys.implementation.name} {'.'.join(map(str, sys.version_info[:3]))}"
-    return {"python": python, **{name: version(name) for name in ("numba", "llvmlite", "numpy")}}
+    return {"python": python, **versions}

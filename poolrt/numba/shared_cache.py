@@ -16,16 +16,19 @@ import threading
 import warnings
 from collections.abc import Callable
 from types import FunctionType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet, ref
 
-from poolrt.cachestore import CacheStore, CreationFailed, CreationTimeout, Key, StoreError
+from poolrt.cachestore.errors import CreationFailed, CreationTimeout, StoreError
 
 from .counters import counters
 from .fingerprint import NotShareable
 from .internals import Internals
 from .key import overload_key
 from .payload import Header, Payload, PayloadKind, pack_payload, unpack_payload
+
+if TYPE_CHECKING:
+    from poolrt.cachestore import CacheStore, Key
 
 #: What `stats.cache_path` of a dispatcher says.
 CACHE_PATH: Final = "poolrt"
@@ -34,10 +37,14 @@ CACHE_PATH: Final = "poolrt"
 class Process:
     """What all caches of a process have in common."""
 
-    def __init__(self, numba: Internals, store: Callable[[], CacheStore]) -> None:
+    def __init__(
+        self, numba: Internals, store: Callable[[], CacheStore], find_on_node: Callable[[Key, str], bytes | None]
+    ) -> None:
         self.numba = numba
         #: Return the store, connected on first use.
         self.store = store
+        #: Return what the files of this node have, without a store if none is open.
+        self.find_on_node = find_on_node
         #: Code libraries that are in the store, too.
         self.libraries: WeakSet[Any] = WeakSet()
         #: Functions of ufuncs that share the store.
@@ -128,6 +135,12 @@ class SharedCache:
         if not reached.isdisjoint(self._process.under_way()):
             return None
         done = _Creation(self, args, return_type)
+        code = self._function.__code__
+        place = f"{code.co_filename}:{code.co_firstlineno}"
+        value = self._process.find_on_node(key, place)
+        if value is not None:
+            self._keys.add(key)
+            return self._found("hits", key, value, target_context, args, return_type)
         try:
             outcome = self._store().fetch_or_create(key, done.create, keep_in_memory=False)
         except CreationFailed as failure:
@@ -142,8 +155,7 @@ class SharedCache:
                 self._compiled[tuple(args), return_type] = done.result
             return None
         self._keys.add(key)
-        code = self._function.__code__
-        self._store().note_asked(f"{code.co_filename}:{code.co_firstlineno}", [key])
+        self._store().note_asked(place, [key])
         if done.result is not None or done.error is not None:
             counters().add("created")
             if done.local:
@@ -152,11 +164,8 @@ class SharedCache:
                 self._process.libraries.add(done.result.library)
             self._compiled[tuple(args), return_type] = done.result if done.error is None else done.error
             return None
-        found = self._load(key, outcome.value, target_context, args, return_type)
-        if found is not None:
-            self._process.libraries.add(found.library)
-            counters().add("waited" if outcome.source == "waited" else "hits")
-        return found
+        source = "waited" if outcome.source == "waited" else "hits"
+        return self._found(source, key, outcome.value, target_context, args, return_type)
 
     def pack(self, result: Any) -> tuple[PayloadKind, bytes]:
         """Return the kind and the payload of a compiled overload."""
@@ -197,6 +206,14 @@ class SharedCache:
         flags = self._numba.compiler.Flags()
         compiler.targetdescr.options.parse_as_flags(flags, compiler.targetoptions)
         return compiler._customize_flags(flags)
+
+    def _found(self, source: str, key: Key, value: bytes, target_context: Any, args: Any, return_type: Any) -> Any:
+        """Return the overload in an entry, counted by its source; None if Numba is to compile it."""
+        found = self._load(key, value, target_context, args, return_type)
+        if found is not None:
+            self._process.libraries.add(found.library)
+            counters().add(source)
+        return found
 
     def _load(self, key: Key, value: bytes, target_context: Any, args: Any, return_type: Any) -> Any:
         try:

@@ -60,6 +60,36 @@ def test_a_key_survives_its_canonical_bytes_and_has_their_sha256_as_digest(field
     assert same_meaning(again.fields, fields)
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(
+            sign * (1 << bits) + step
+            for bits in (0, 5, 7, 8, 15, 16, 31, 32, 63)
+            for sign in (-1, 1)
+            for step in (-1, 0, 1)
+            if bits < 63 or sign > 0 or step >= 0
+        ),
+        *("a" * size for size in (0, 31, 32, 255, 256, 65535, 65536)),
+        *(b"a" * size for size in (0, 31, 32, 255, 256, 65535, 65536)),
+        *((None,) * size for size in (0, 15, 16, 65535, 65536)),
+        *(dict.fromkeys(range(size), False) for size in (0, 15, 16)),
+        *(0.0, -0.0, 1.5, math.inf, math.nan, True, False, None, "ä€😀"),
+    ],
+    ids=lambda value: f"{type(value).__name__}-{len(value) if hasattr(value, '__len__') else value}",
+)
+def test_values_are_packed_as_msgpack_packs_them(value: Any) -> None:
+    assert Key({"": value}).canonical == b"\x81\xa0" + msgpack.packb(value)
+
+
+@given(
+    st.integers(min_value=1 << 64, max_value=1 << 300) | st.integers(max_value=-(1 << 63) - 1, min_value=-(1 << 300))
+)
+def test_integers_beyond_64_bits_are_packed_as_msgpacks_extension(number: int) -> None:
+    data = number.to_bytes(number.bit_length() // 8 + 1, "big", signed=True)
+    assert Key({"": number}).canonical == b"\x81\xa0" + msgpack.packb(msgpack.ExtType(1, data))
+
+
 @given(FIELDS, FIELDS)
 def test_keys_are_equal_and_have_no_difference_exactly_when_their_fields_mean_the_same(
     one: dict[str, Any], other: dict[str, Any]

@@ -4,18 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any
 
-#: ISA level -> the /proc/cpuinfo flags it needs beyond the level before it (x86-64 psABI, section 3.1.1), weakest first.
-ISA_LEVELS: Final[dict[str, frozenset[str]]] = {
-    "x86-64": frozenset({"sse2"}),
-    "x86-64-v2": frozenset({"cx16", "lahf_lm", "popcnt", "pni", "sse4_1", "sse4_2", "ssse3"}),
-    "x86-64-v3": frozenset({"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave"}),
-    "x86-64-v4": frozenset({"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}),
-}
+from .isa import EXTENSIONS, ISA_LEVELS, cpu_flags, host_isa
 
-#: Extension of the last level, named as in /proc/cpuinfo -> LLVM's name of it. Only implementations that ask for one get it.
-EXTENSIONS: Final[dict[str, str]] = {"avx512_vnni": "avx512vnni"}
+__all__ = ["EXTENSIONS", "ISA_LEVELS", "Target", "cpu_target", "host_isa"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,25 +85,12 @@ class Target:
         }
 
 
-def host_isa(flags: frozenset[str] | None = None) -> str:
-    """Return the highest ISA level whose features this host has. Raises RuntimeError on a machine that is not x86-64."""
-    have = flags if flags is not None else _cpu_flags()
-    found = None
-    for level, needed in ISA_LEVELS.items():
-        if not needed <= have:
-            break
-        found = level
-    if found is None:
-        raise RuntimeError("poolrt's native kernels need an x86-64 processor; /proc/cpuinfo lists no sse2")
-    return found
-
-
 def cpu_target(max_isa: str | None = None) -> Target:
     """Return the CPU target of this host, capped at the level ``max_isa`` where given, which has no extensions.
 
     Raises ValueError for an unknown level.
     """
-    flags = _cpu_flags()
+    flags = cpu_flags()
     level = host_isa(flags)
     if max_isa is not None:
         order = list(ISA_LEVELS)
@@ -131,12 +111,3 @@ def _serves(have: Target, need: Target) -> bool:
 def _device(level: str, extensions: list[str]) -> tuple[tuple[str, str], ...]:
     isa = ("isa", level)
     return (isa, ("extensions", " ".join(extensions))) if extensions else (isa,)
-
-
-@lru_cache(maxsize=1)
-def _cpu_flags() -> frozenset[str]:
-    with open("/proc/cpuinfo", encoding="ascii", errors="replace") as lines:
-        for line in lines:
-            if line.startswith("flags"):
-                return frozenset(line.partition(":")[2].split())
-    return frozenset()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..implementations.contract import Implementation
 
 #: What a key depends on, relative to `_ROOT`.
-_ROOMS: Final = ("desc/", "implementations/", "kernels/", "engines/target.py")
+_ROOMS: Final = ("desc/", "implementations/", "kernels/", "engines/isa.py", "engines/target.py")
 _ROOT: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _PACKAGE: Final = __name__.rsplit(".", 2)[0] + "."
 #: Engine kind -> what entries of every implementation depend on: their estimated time and their compiler.

@@ -21,8 +21,15 @@ def _version(package: str) -> str:
     spec = find_spec(package)
     if spec is None or not spec.submodule_search_locations:
         return "absent"
-    root = os.path.dirname(next(iter(spec.submodule_search_locations)))
+    return _versions(os.path.dirname(next(iter(spec.submodule_search_locations)))).get(package, "unknown")
+
+
+@lru_cache(maxsize=8)
+def _versions(root: str) -> dict[str, str]:
+    """Return the versions of the distributions in a folder, from one look at it."""
+    found: dict[str, str] = {}
     for folder in os.listdir(root):
-        if folder.startswith(f"{package}-") and folder.endswith(".dist-info"):
-            return folder.removesuffix(".dist-info").removeprefix(f"{package}-")
-    return "unknown"
+        if folder.endswith(".dist-info"):
+            name, _, version = folder.removesuffix(".dist-info").partition("-")
+            found.setdefault(name, version)
+    return found

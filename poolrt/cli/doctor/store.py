@@ -58,7 +58,7 @@ def _home(options: StoreOptions) -> Finding:
     free = os.statvfs(present)
     seen = f"{home}{'' if present == home else ' (not there yet)'}, {bytes_text(free.f_bavail * free.f_frsize)} free"
     try:
-        check_folders(options)
+        check_folders(options.place)
     except PathRefused as error:
         seen, _, advice = str(error).rpartition("; ")
         return fail("cache folder", seen, advice.removeprefix("run: "))

@@ -183,6 +183,7 @@ def test_neither_place_nor_user_nor_process_is_in_a_key(copied: Path, here: dict
         ("workers/implementations/program.py", ALL),
         ("workers/implementations/cost_model.py", ALL),
         ("workers/desc/memory_desc.py", ALL),
+        ("workers/engines/isa.py", ALL),
         ("workers/engines/target.py", ALL),
         ("workers/implementations/primitive_desc.py", {"cpu:nested", "opencl:nested"}),
         # The framework

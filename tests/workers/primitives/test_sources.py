@@ -30,7 +30,7 @@ FILES = [
     for room in ("desc", "implementations", "kernels")
     for file in (ROOT / room).rglob("*.py")
 ]
-MODULES = [file for file in (*FILES, "engines/target.py") if not file.endswith("__init__.py")]
+MODULES = [file for file in (*FILES, "engines/isa.py", "engines/target.py") if not file.endswith("__init__.py")]
 TRACED = Path(__file__).with_name("traced_imports.py")
 
 

@@ -1,0 +1,85 @@
+"""Where a namespace is: its folders, its Redis and its signing key, from arguments, the environment, or defaults.
+
+A process that only reads its node's files needs no other option.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Final, NamedTuple
+
+DEFAULT_NAMESPACE: Final = "default"
+#: Names in the home folder that a namespace cannot have.
+_RESERVED: Final = ("redis", "signing.key")
+_LONGEST: Final = 64
+_LETTERS: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-")
+
+
+class Place(NamedTuple):
+    """The home folder, the URL of Redis (None: the embedded server), the namespace, and its key file if it is another one."""
+
+    home: str
+    url: str | None = None
+    namespace: str = DEFAULT_NAMESPACE
+    key_file: str | None = None
+
+    @property
+    def folder(self) -> str:
+        """The namespace's folder on this node."""
+        return os.path.join(self.home, self.namespace)
+
+    @property
+    def server_folder(self) -> str:
+        """The embedded server's folder."""
+        return os.path.join(self.home, "redis")
+
+    @property
+    def signing_key(self) -> str:
+        """The path of the signing key's file."""
+        return self.key_file or os.path.join(self.home, "signing.key")
+
+    def check(self) -> None:
+        """Raise ValueError, naming the field, for a namespace or a path that cannot be used."""
+        name = self.namespace
+        usable = 0 < len(name) <= _LONGEST and name[0] not in ".-" and _LETTERS.issuperset(name)
+        if not usable or name in _RESERVED:
+            raise ValueError(
+                f"namespace {name!r} is not usable: 1 to {_LONGEST} of A-Z a-z 0-9 _ . - not beginning with . or -, "
+                f"and not {' or '.join(_RESERVED)}"
+            )
+        for field, path in (("home", self.home), ("key_file", self.key_file)):
+            if path is not None and ("\0" in path or any("\ud800" <= letter <= "\udfff" for letter in path)):
+                raise ValueError(f"{field} {path!r} is not usable: expect UTF-8 text without NUL")
+
+
+def default_home() -> str:
+    """Return the user's cache folder for poolrt."""
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return os.path.join(base, "poolrt")
+
+
+def place_from_environment(
+    url: str | None = None,
+    namespace: str | None = None,
+    home: str | os.PathLike[str] | None = None,
+    key_file: str | None = None,
+) -> Place:
+    """Return a place with arguments first, then the environment, then the defaults; see `options_from_environment`."""
+    environ = os.environ
+    folder = os.fspath(home or environ.get("POOLRT_HOME") or default_home()).replace("{uid}", str(os.getuid()))
+    return Place(
+        os.path.abspath(folder),
+        url or environ.get("POOLRT_REDIS_URL") or None,
+        namespace or environ.get("POOLRT_NAMESPACE") or DEFAULT_NAMESPACE,
+        key_file or environ.get("POOLRT_KEY_FILE") or None,
+    )
+
+
+def is_read_only(given: bool | None = None) -> bool:
+    """Return the argument, or else the meaning of `POOLRT_READ_ONLY`. Raises ValueError for one that has none."""
+    if given is not None:
+        return given
+    text = os.environ.get("POOLRT_READ_ONLY", "").strip().lower()
+    if text not in ("", "0", "1", "false", "true", "no", "yes"):
+        raise ValueError(f"POOLRT_READ_ONLY is {text!r}, neither true nor false")
+    return text in ("1", "true", "yes")

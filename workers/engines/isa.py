@@ -1,0 +1,40 @@
+"""ISA levels: what code for a CPU is compiled for, and what this host has. Imports nothing heavy: a warm start reads it."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final
+
+#: ISA level -> the /proc/cpuinfo flags it needs beyond the level before it (x86-64 psABI, section 3.1.1), weakest first.
+ISA_LEVELS: Final[dict[str, frozenset[str]]] = {
+    "x86-64": frozenset({"sse2"}),
+    "x86-64-v2": frozenset({"cx16", "lahf_lm", "popcnt", "pni", "sse4_1", "sse4_2", "ssse3"}),
+    "x86-64-v3": frozenset({"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave"}),
+    "x86-64-v4": frozenset({"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}),
+}
+
+#: Extension of the last level, named as in /proc/cpuinfo -> LLVM's name of it. Only implementations that ask for one get it.
+EXTENSIONS: Final[dict[str, str]] = {"avx512_vnni": "avx512vnni"}
+
+
+def host_isa(flags: frozenset[str] | None = None) -> str:
+    """Return the highest ISA level whose features this host has. Raises RuntimeError on a machine that is not x86-64."""
+    have = flags if flags is not None else cpu_flags()
+    found = None
+    for level, needed in ISA_LEVELS.items():
+        if not needed <= have:
+            break
+        found = level
+    if found is None:
+        raise RuntimeError("poolrt's native kernels need an x86-64 processor; /proc/cpuinfo lists no sse2")
+    return found
+
+
+@lru_cache(maxsize=1)
+def cpu_flags() -> frozenset[str]:
+    """Return the features that the kernel lists for this host's first processor."""
+    with open("/proc/cpuinfo", "rb") as lines:  # as text, it would import a codec
+        for line in lines:
+            if line.startswith(b"flags"):
+                return frozenset(line.partition(b":")[2].decode("utf-8", "replace").split())
+    return frozenset()
