@@ -92,6 +92,8 @@ def _refusal(function: FunctionType, error: CompileError) -> CompileError:
     said = [line for line in (first, *lines[1:]) if line and not line.startswith(_STEPS)][:1] or [kind]
     if said[0].endswith(":"):
         said += [line.removeprefix(">>>").strip() for line in lines if line.startswith(">>>")][:1]
+    if "of type Module(" in said[0]:
+        said.append("import the function by its name")
     places = [line.rstrip(":") for line in lines if line.startswith('File "')]
     own = [place for place in places if "<string>" not in place and "site-packages" not in place]
     return CompileError(name, f"Numba rejects it: {' '.join(said)}{f' ({own[0]})' if own else ''}", error.log)

@@ -16,6 +16,7 @@ from poolrt.cli.numbers import positive
 from poolrt.cli.reach import reach
 from poolrt.cli.report import Report, UsageError, bytes_text, seconds_text
 from poolrt.settings import Settings
+from poolrt.spelling import hint
 
 if TYPE_CHECKING:
     from poolrt.cachestore import CacheStore
@@ -47,7 +48,8 @@ _EXPLAIN: Final = """\
 Show why a key was not found: the fields in which it differs from the nearest entries.
 
 A key is compared with the entries of its kind, from any host, that existed when it was missed. The nearest entries
-differ in the fewest fields. Without KEY: the latest misses of this node.
+differ in the fewest fields; of a function of yours (poolrt.njit, poolrt.kernel) only its own entries count, and the text names
+the callee, constant or option that changed. Without KEY: the latest misses of this node.
 """
 _IMPORT: Final = """\
 Import the entries of a file that `poolrt cache export` wrote, from any namespace.
@@ -110,7 +112,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     listing.add_argument("--limit", type=positive, metavar="N", help="at most N entries")
     listing.add_argument(
-        "--kind", metavar="KIND", help="entries of one kind: numba, kernel, or an operation such as matmul"
+        "--kind", metavar="KIND", help="entries of one kind: numba, kernel, opencl, or an operation such as matmul"
     )
     show = action(
         "show",
@@ -125,12 +127,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "show why a key was not found: the fields in which it differs from the nearest entries",
         "  poolrt cache explain                 the latest misses of this node\n"
         "  poolrt cache explain --last 3\n"
-        "  poolrt cache explain 3fa9            any unambiguous beginning of a digest, missed or stored",
+        "  poolrt cache explain 3fa9            any unambiguous beginning of a digest, missed or stored\n"
+        "  poolrt cache explain service.scale   the latest miss of a function of yours, or its latest entry",
         _with_store(explain),
         can_only_read=True,
     )
     explained.description = _EXPLAIN
-    explained.add_argument("key", nargs="?", metavar="KEY", help="the digest of a key, or its beginning")
+    explained.add_argument(
+        "key", nargs="?", metavar="KEY", help="the digest of a key, its beginning, or the name of a function of yours"
+    )
     explained.add_argument(
         "--last", type=positive, default=LAST, metavar="N", help=f"explain the N latest misses (default: {LAST})"
     )
@@ -267,6 +272,11 @@ def _list(options: argparse.Namespace, store: CacheStore, report: Report) -> int
         if of_functions:
             what[3] = name_text(entry.creator)
         rows.append([entry.digest[:16], *what, size, last_use, made_in, times, name_text(entry.asked_by)])
+    if options.kind is not None and not entries:
+        kinds = sorted({entry.kind for entry in store.entries() if entry.kind is not None})
+        report.remark(
+            f"no entry is of kind {options.kind!r}{hint(options.kind, kinds)}; kinds: {', '.join(kinds) or 'none'}"
+        )
     report.say_table(rows, right=frozenset({5, 6, 7, 8}))
     report.say(f"{len(shown)} of {len(entries)} entries")
     report.result({"count": len(entries), "entries": facts})

@@ -20,7 +20,7 @@ def described(entry: EntryInfo) -> dict[str, Any]:
 
     They are those of `EntryInfo.as_dict`, and from its key ``operation``, ``implementation``, ``shapes`` and ``dtypes``: by
     the name of a memory, such as ``src``. Those are None or empty for an entry that is no primitive. A function or kernel of a
-    user has ``function`` and ``signature``, which are None for others.
+    user has ``function`` and ``signature``, an OpenCL program its kernels and its options and device; they are None for others.
     """
     fields = entry.key.fields if entry.key is not None else {}
     operation = fields.get("operation")
@@ -32,8 +32,8 @@ def described(entry: EntryInfo) -> dict[str, Any]:
         "implementation": implementation if isinstance(implementation, str) else None,
         "shapes": {name: list(memory["dims"]) for name, memory in memories.items()},
         "dtypes": {name: memory["dtype"] for name, memory in memories.items()},
-        "function": _text(fields, "function"),
-        "signature": _text(fields, "signature"),
+        "function": _text(fields, "function") or _kernels(fields),
+        "signature": _text(fields, "signature") or _device(fields),
     }
 
 
@@ -57,6 +57,19 @@ def name_text(name: str | None) -> str:
 def _text(fields: Mapping[str, Any], name: str) -> str | None:
     value = fields.get(name)
     return value if isinstance(value, str) else None
+
+
+def _kernels(fields: Mapping[str, Any]) -> str | None:
+    names = fields.get("kernels")
+    return ", ".join(map(str, names)) if fields.get("kind") == "opencl" and isinstance(names, tuple) else None
+
+
+def _device(fields: Mapping[str, Any]) -> str | None:
+    device, options = fields.get("device"), fields.get("options")
+    if fields.get("kind") != "opencl" or not isinstance(device, dict):
+        return None
+    words = [*(map(str, options) if isinstance(options, tuple) else ()), f"on {device.get('name', '?')}"]
+    return " ".join(words)
 
 
 def _memories(operation: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 #: Least number of digits in the beginning of a digest.
 _SHORTEST_PREFIX: Final = 4
+#: What a text that cannot begin a digest should have been.
+EXPECTED: Final = f"expected {_SHORTEST_PREFIX} or more digits of a digest, as `poolrt cache list` shows them"
 #: Longest value of a field, in characters, that is shown in full.
 _LONGEST: Final = 60
 
@@ -22,16 +24,19 @@ def find_digest(digests: Iterable[str], text: str, what: str) -> str:
     Raises UsageError if ``text`` cannot begin a digest, and JobFailed if it begins none or several; ``what`` names them.
     """
     prefix = text.lower()
-    if len(prefix) < _SHORTEST_PREFIX or not all(digit in "0123456789abcdef" for digit in prefix):
-        raise UsageError(
-            f"{text}: expected {_SHORTEST_PREFIX} or more digits of a digest, as `poolrt cache list` shows them"
-        )
+    if not is_prefix(text):
+        raise UsageError(f"{text}: {EXPECTED}")
     found = sorted(digest for digest in digests if digest.startswith(prefix))
     if not found:
         raise JobFailed(f"no {what} begins with {prefix}")
     if len(found) > 1:
         raise JobFailed(f"{len(found)} digests begin with {prefix}: {', '.join(digest[:16] for digest in found[:5])}")
     return found[0]
+
+
+def is_prefix(text: str) -> bool:
+    """Return whether a typed text can begin a digest."""
+    return len(text) >= _SHORTEST_PREFIX and all(digit in "0123456789abcdef" for digit in text.lower())
 
 
 def stored_key(store: CacheStore, digest: str) -> Key:
