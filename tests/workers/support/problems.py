@@ -17,8 +17,10 @@ from poolrt.workers.desc import (
     OpDesc,
     Pooling,
     PrimitiveAttr,
+    Resampling,
 )
 from poolrt.workers.implementations.contract import REFERENCE
+from tests.references import reference
 from tests.references.pooling import pooling_winners
 from tests.workers.desc.layouts import LAYOUTS, laid_out
 from tests.workers.implementations.reference.drawing import LAST_PLACE, arguments
@@ -38,6 +40,7 @@ FAST: Final = {
     "lrn": 5e-7,
     "pooling": EPSILON,
     "reduction": EPSILON,
+    "resampling": 7 * EPSILON,
     "softmax": 10 * EPSILON,
     **dict.fromkeys(RECURRENT, 4e-6),
 }
@@ -97,10 +100,13 @@ def summand(op: OpDesc, args: dict[int, Array], implementation: str, arg: int) -
 
     What a step of a recurrent network adds up is about 1, however near to 0 the state is that comes of it. Fast layer and
     group normalisations have a mean with errors relative to what they add up for it, and a dst with errors relative to
-    the scale: before it, the mean square is 1.
+    the scale: before it, the mean square is 1. What a resampling weighs may cancel.
     """
     if op.kind in RECURRENT:
         return 1.0
+    if isinstance(op, Resampling) and not implementation.startswith(REFERENCE):
+        magnitudes = {**args, int(Arg.SRC): np.abs(args[Arg.SRC])}
+        return reference(op, PrimitiveAttr(), magnitudes)
     fast = isinstance(op, (GroupNormalization, LayerNormalization)) and not implementation.startswith(REFERENCE)
     if fast and arg == Arg.MEAN:
         return float(np.abs(args[Arg.SRC]).max(initial=0.0))

@@ -1,0 +1,71 @@
+"""Resampling on native kernels, with float64 results of the definition."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from poolrt.workers.desc import Arg, MemoryDesc, PostOp, PrimitiveAttr, Resampling, post_op_src
+from poolrt.workers.engines.target import cpu_target
+from poolrt.workers.implementations.primitive_desc import UnsupportedPrimitive, primitive_desc, primitive_descs
+from tests.workers.cases import Case, integers
+from tests.workers.native_runner import NativeRunner
+
+#: Outer dimensions, spatial sizes of src and of dst: strips and pieces of rows, both sides of 16, smaller and larger.
+PROBLEMS = (
+    ((1, 3), (7,), (33,)),
+    ((2, 19), (5, 3), (7, 7)),
+    ((1, 2), (4, 9), (300, 17)),
+    ((1, 1), (3, 1100), (2, 530)),
+    ((1, 17), (1, 1), (3, 5)),
+    ((1, 2), (3, 4, 5), (5, 3, 18)),
+    ((1, 1), (6, 2, 3), (2, 5, 2)),
+    ((1, 16), (8, 8), (8, 8)),
+)
+ALGORITHMS = ("linear", pytest.param("nearest", marks=pytest.mark.slow))
+
+
+def resampling(
+    algorithm: str, outer: tuple[int, ...], src: tuple[int, ...], dst: tuple[int, ...], blocked: bool
+) -> Resampling:
+    tag = f"aB{'cde'[: len(src)]}16b" if blocked else ""
+    return Resampling(MemoryDesc((*outer, *src), "f32", tag), MemoryDesc((*outer, *dst), "f32", tag), algorithm)
+
+
+@pytest.mark.parametrize("blocked", [False, True])
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_sizes_grow_and_shrink(native: NativeRunner, isa: str, algorithm: str, blocked: bool) -> None:
+    for outer, small, large in PROBLEMS:
+        op = resampling(algorithm, outer, small, large, blocked)
+        assert primitive_desc(op, PrimitiveAttr(), cpu_target(isa)).impl_name() == "native:resampling"
+        src = integers(op.src.dims, low=1, high=90)  # of one sign: nothing cancels
+        native.check(Case(f"{outer} {small} {large}", op, {Arg.SRC: src}, rtol=7 * 2.0**-23), isa)
+
+
+@pytest.mark.parametrize("blocked", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_an_infinite_neighbour_without_weight_counts_nothing(native: NativeRunner, blocked: bool) -> None:
+    """The reference implementation leaves elements of weight 0 out, too."""
+    op = resampling("linear", (1, 3), (5, 5), (15, 5), blocked)
+    src = integers(op.src.dims)
+    src[0, 0, 2], src[0, 1, :, 3], src[0, 2, 0, 0] = np.inf, -np.inf, np.nan
+    args = {int(Arg.SRC): src}
+    fast, plain = (native.results(pd, args)[Arg.DST] for pd in primitive_descs(op, PrimitiveAttr(), cpu_target()))
+    np.testing.assert_allclose(fast, plain, rtol=1e-6, atol=2e-6)
+    assert np.isinf(fast).any()
+    assert np.isfinite(fast).any()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("blocked", [False, True])
+def test_a_chain_follows(native: NativeRunner, isa: str, blocked: bool) -> None:
+    op = resampling("linear", (2, 19), (5, 3), (7, 19), blocked)
+    attr = PrimitiveAttr((PostOp("binary", "add", src1=op.dst), PostOp("eltwise", "relu")))
+    args = {int(Arg.SRC): integers(op.src.dims), post_op_src(0): integers(op.dst.dims, "added")}
+    native.check(Case("", op, args, attr, rtol=1e-6, atol=4e-6), isa)
+
+
+def test_what_the_kernels_cannot_do_is_refused_with_the_reason() -> None:
+    wide, last = MemoryDesc((1, 1, 2, 2, 2, 2), "f32"), MemoryDesc((1, 3, 4, 4), "f32", "acdb")
+    for md, why in ((wide, "4 spatial"), (last, "acdb")):
+        with pytest.raises(UnsupportedPrimitive, match=why):
+            primitive_desc(Resampling(md, md, "linear"), PrimitiveAttr(), cpu_target(), references=False)

@@ -1,0 +1,248 @@
+"""Resample up to three spatial dimensions by the nearest element or linearly.
+
+Weights are separable: each index of dst has a place below and one above it in src, and the upper one's weight, 0 where
+there is only one. Tables hold them: a record of three numbers of eight bytes for each index, or for rows along the width
+arrays of the lower places, the upper ones (int32) and the weights (float32).
+
+``rows`` has 16 positions of a row a vector. It widens the rows of src that it needs into memory on the stack, one for
+each parity of height and depth, and combines them: a row that the next row of dst needs too is there. ``blocked`` has 16
+channels a vector. Elements of weight 0 count nothing, even if they are infinite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import llvmlite.ir as ir
+import numpy as np
+from numba import njit, types
+
+from . import functions
+from .vec import (
+    F32,
+    I8,
+    I32,
+    I64,
+    LANES,
+    VI,
+    VM,
+    Builder,
+    Value,
+    call,
+    constant,
+    fload,
+    iload,
+    intrinsic,
+    pointer,
+    splat,
+    vector,
+    vfma,
+    vkeep,
+    vload,
+    vmul,
+    vselect_gt,
+    vset,
+    vstore,
+    vstore_part,
+    vsub,
+)
+
+#: Positions of a row that are widened at once: four rows of them are in the first-level cache.
+STRIP: Final = 512
+#: Bytes of a row on the stack, and of a record.
+_ROW = 4 * STRIP
+_RECORD = 24
+
+
+def make(isa: str, part: str, linear: bool, chain: tuple[Any, ...]) -> tuple[Callable[..., None], Any]:
+    """Return a kernel and its signature."""
+    return _rows(linear, chain) if part == "rows" else _blocked(linear, chain)
+
+
+@intrinsic
+def _stack(_: Any) -> Any:
+    """Return the address of memory on the stack: four rows, and the number of the row of src that each of them has."""
+
+    def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+        with b.goto_entry_block():
+            place = b.alloca(ir.ArrayType(I8, 4 * _ROW + 32))
+            place.align = 64
+        return b.ptrtoint(place, I64)
+
+    return types.int64(), emit
+
+
+@intrinsic
+def _istore(_: Any, address: types.Integer, value: types.Integer) -> Any:
+    """Store an int64."""
+
+    def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+        b.store(a[1], pointer(b, a[0], I64), align=8)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), emit
+
+
+@intrinsic
+def _gather(_: Any, line: types.Integer, table: types.Integer) -> Any:
+    """Load the 16 floats of a row whose numbers a table has."""
+
+    def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+        numbers = b.load(pointer(b, a[1], VI), align=4)
+        offsets = b.shl(b.sext(numbers, ir.VectorType(I64, LANES)), ir.Constant(ir.VectorType(I64, LANES), [2] * LANES))
+        where = b.inttoptr(b.add(splat(b, a[0]), offsets), ir.VectorType(F32.as_pointer(), LANES))
+        every = ir.Constant(VM, [1] * LANES)
+        return call(b, "llvm.masked.gather.v16f32.v16p0", where, I32(4), every, constant(0.0))
+
+    return vector(types.int64, types.int64), emit
+
+
+@njit(inline="always")
+def _mixed(low: Any, high: Any, weight: Any) -> Any:
+    """Return low * (1 - weight) + high * weight."""
+    return vfma(high, weight, vmul(low, vsub(vset(np.float32(1.0)), weight)))
+
+
+def _widener(linear: bool) -> Any:
+    """Return a function that writes a row of src, seen from ``count`` positions of dst, to an address."""
+
+    @njit(inline="always")
+    def widen(line: int, to: int, width: int, padded: int, first: int, count: int) -> None:
+        zero = vset(np.float32(0.0))
+        for at in range(4 * first, 4 * (first + count), 64):
+            value = _gather(line, width + at)
+            if linear:
+                weight = vload(width + 8 * padded + at)
+                # An infinite neighbour of weight 0 would give NaN
+                high = vselect_gt(weight, zero, _gather(line, width + 4 * padded + at), zero)
+                value = _mixed(value, high, weight)
+            vstore(to + at - 4 * first, value)
+
+    return widen
+
+
+def _rows(linear: bool, chain: tuple[Any, ...]) -> tuple[Callable[..., None], Any]:
+    finish = functions.post_ops(chain)
+    widen = _widener(linear)
+
+    @njit(inline="always")
+    def brought(
+        rows: int, image: int, d: int, h: int, in_height: int, in_width: int, width: int, padded: int, first: int,
+        count: int,
+    ) -> int:  # fmt: skip
+        number = d * in_height + h
+        slot = 2 * (d & 1) + (h & 1)
+        if iload(rows + 4 * _ROW + 8 * slot) != number:
+            _istore(rows + 4 * _ROW + 8 * slot, number)
+            widen(image + 4 * number * in_width, rows + slot * _ROW, width, padded, first, count)
+        return rows + slot * _ROW
+
+    def kernel(
+        begin: int, end: int, src: int, dst: int, other: int, depth: int, height: int, width: int,
+        in_depth: int, in_height: int, in_width: int, out_depth: int, out_height: int, out_width: int,
+        padded: int, chunk: int,
+    ) -> None:  # fmt: skip
+        rows = _stack()
+        strips = (out_width + STRIP - 1) // STRIP
+        lines = out_depth * out_height
+        pieces = (lines + chunk - 1) // chunk
+        for item in range(begin, end):
+            rest = item // pieces
+            start = (item - rest * pieces) * chunk
+            plane = rest // strips
+            first = (rest - plane * strips) * STRIP
+            count = min(STRIP, out_width - first)
+            image = src + 4 * plane * in_depth * in_height * in_width
+            for slot in range(4):
+                _istore(rows + 4 * _ROW + 8 * slot, -1)
+            for line in range(start, min(lines, start + chunk)):
+                d = depth + _RECORD * (line // out_height)
+                h = height + _RECORD * (line % out_height)
+                deep, high = fload(d + 16), fload(h + 16)
+                near = brought(
+                    rows, image, iload(d), iload(h), in_height, in_width, width, padded, first, count
+                )  # fmt: skip
+                below, behind, last = near, near, near
+                if linear:
+                    if high > 0.0:
+                        below = brought(
+                            rows, image, iload(d), iload(h + 8), in_height, in_width, width, padded, first, count
+                        )  # fmt: skip
+                    if deep > 0.0:
+                        behind = brought(
+                            rows, image, iload(d + 8), iload(h), in_height, in_width, width, padded, first, count
+                        )  # fmt: skip
+                        last = behind
+                        if high > 0.0:
+                            last = brought(
+                                rows, image, iload(d + 8), iload(h + 8), in_height, in_width, width, padded, first, count
+                            )  # fmt: skip
+                across, down = vset(high), vset(deep)
+                to = 4 * ((plane * lines + line) * out_width + first)
+                for at in range(0, 4 * count, 64):
+                    value = vload(near + at)
+                    if linear:
+                        if high > 0.0:
+                            value = _mixed(value, vload(below + at), across)
+                        if deep > 0.0:
+                            second = vload(behind + at)
+                            if high > 0.0:
+                                second = _mixed(second, vload(last + at), across)
+                            value = _mixed(value, second, down)
+                    value = finish(value, other + to + at)
+                    if at + 64 <= 4 * count:
+                        vstore(dst + to + at, value)
+                    else:
+                        vstore_part(dst + to + at, value, count & 15)
+
+    return kernel, types.void(*[types.int64] * 16)
+
+
+def _blocked(linear: bool, chain: tuple[Any, ...]) -> tuple[Callable[..., None], Any]:
+    finish = functions.post_ops(chain)
+
+    @njit(inline="always")
+    def column(near: int, below: int, behind: int, last: int, high: float, deep: float, at: int) -> Any:
+        value = vload(near + at)
+        if linear:
+            if high > 0.0:
+                value = _mixed(value, vload(below + at), vset(high))
+            if deep > 0.0:
+                second = vload(behind + at)
+                if high > 0.0:
+                    second = _mixed(second, vload(last + at), vset(high))
+                value = _mixed(value, second, vset(deep))
+        return value
+
+    def kernel(
+        begin: int, end: int, src: int, dst: int, other: int, depth: int, height: int, width: int,
+        in_depth: int, in_height: int, in_width: int, out_depth: int, out_height: int, out_width: int,
+        period: int, tail: int,
+    ) -> None:  # fmt: skip
+        lines = out_depth * out_height
+        for item in range(begin, end):
+            block = item // lines
+            line = item - block * lines
+            d = depth + _RECORD * (line // out_height)
+            h = height + _RECORD * (line % out_height)
+            deep, high = fload(d + 16), fload(h + 16)
+            image = src + 64 * block * in_depth * in_height * in_width
+            row = 64 * in_width
+            near = image + (iload(d) * in_height + iload(h)) * row
+            below = image + (iload(d) * in_height + iload(h + 8)) * row
+            behind = image + (iload(d + 8) * in_height + iload(h)) * row
+            last = image + (iload(d + 8) * in_height + iload(h + 8)) * row
+            lanes = tail if block % period == period - 1 else 16
+            to = 64 * item * out_width
+            for w in range(width, width + _RECORD * out_width, _RECORD):
+                value = column(near, below, behind, last, high, deep, 64 * iload(w))
+                if linear:
+                    weight = fload(w + 16)
+                    if weight > 0.0:
+                        beside = column(near, below, behind, last, high, deep, 64 * iload(w + 8))
+                        value = _mixed(value, beside, vset(weight))
+                vstore(dst + to, vkeep(finish(value, other + to), lanes))
+                to += 64
+
+    return kernel, types.void(*[types.int64] * 16)
