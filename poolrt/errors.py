@@ -67,11 +67,15 @@ class WorkerLoss(PoolError):
 
 
 class RunFailed(PoolError):
-    """A worker could not realize or run a model. ``type`` and ``log`` are those of the worker's exception."""
+    """A worker could not realize or run a model. ``type`` and ``log`` are those of the worker's exception.
 
-    def __init__(self, message: str, type: str, log: str) -> None:
+    If a kernel of a user raised, ``raised`` describes its exception, and the cause is that exception: of its own class, or a
+    RuntimeError if no module of the process has that class.
+    """
+
+    def __init__(self, message: str, type: str, log: str, raised: str = "") -> None:
         super().__init__(message)
-        self.type, self.log = type, log
+        self.type, self.log, self.raised = type, log, raised
 
 
 class CreatorLost(PoolError):
@@ -152,9 +156,20 @@ def error_from_wire(wire: object) -> PortableError:
         found = PoolError.from_wire(wire)
         if isinstance(log := getattr(found, "log", None), str) and log:
             found.__cause__ = RemoteTraceback(f'\n"""\n{log}"""')
+        if isinstance(found, RunFailed) and found.raised:
+            _add_exception_of_kernel(found)
         return found
     except ValueError as error:
         return PoolError(f"{error}: {wire!r}")
+
+
+def _add_exception_of_kernel(error: RunFailed) -> None:
+    from poolrt.workers.engines.raised import parse_raised
+
+    described = parse_raised(error.raised)
+    if described is not None:
+        exception = described.exception()
+        exception.__cause__, error.__cause__ = error.__cause__, exception
 
 
 def __getattr__(name: str) -> Any:

@@ -343,7 +343,7 @@ class State:
         elif kind is Kind.PRINTED:
             self._forward_text(number, *message[1:])
             return
-        elif kind in (Kind.FINISHED, Kind.ANSWER, Kind.THREW, Kind.BROKEN, Kind.UNFIT):
+        elif kind in (Kind.FINISHED, Kind.ANSWER, Kind.THREW, Kind.BROKEN, Kind.KERNEL_RAISED, Kind.UNFIT):
             job = self.worker_set.finish(number, message[1])
             if job is None:
                 raise MalformedMessage(f"a worker answered job {message[1]}, which it was not given")
@@ -382,9 +382,9 @@ class State:
         self.worker_set.dispatch()
 
     def _job_ended(self, job: Job, kind: Kind, message: Message) -> None:
-        if kind is Kind.BROKEN:
-            cause, text, log = message[2:]
-            self._job_failed(job, RunFailed(f"{job.label}: {cause}: {text}", cause, log))
+        if kind in (Kind.BROKEN, Kind.KERNEL_RAISED):
+            cause, text, *more = message[2:]
+            self._job_failed(job, RunFailed(f"{job.label}: {cause}: {text}", cause, *more))
         elif kind is Kind.UNFIT:
             self._job_failed(job, unfit_error(*message[2:]))
         elif kind is Kind.THREW:

@@ -36,8 +36,8 @@ from .signature import Argument, parse_signature
 if TYPE_CHECKING:
     from poolrt.graph.user_kernels import NativeKernel
 
-#: Raise it when objects take their arguments in another form.
-SCHEMA: Final = 1
+#: Raise it when objects take their arguments, or describe exceptions, in another form.
+SCHEMA: Final = 2
 _OPTIONS: Final = ("fastmath",)
 #: Whether the calling code is within the pickle of another kernel.
 _within_pickle: Final[ContextVar[bool]] = ContextVar("poolrt.kernels.within_pickle", default=False)
@@ -96,7 +96,8 @@ class Kernel:
         """Run the kernel on C-contiguous NumPy arrays and numbers, of exactly the signature's types.
 
         Raises TypeError for a wrong number or type of arguments, ValueError for an array that is not contiguous, aligned or
-        writable, and a number out of range, RuntimeError if the kernel raises, and what `key` and `binary` raise.
+        writable, and a number out of range, and what `key` and `binary` raise. What the kernel raises has its own class, or is a
+        RuntimeError if no module of the process has that class.
         """
         if named or len(arguments) != len(self.arguments):
             arguments = self._complete(arguments, named)
@@ -113,7 +114,14 @@ class Kernel:
         blob = self._packing.pack(*packed)
         status = native.function(ctypes.byref(result), ctypes.byref(error), blob)
         if status:
-            raise RuntimeError(f"kernel {self.name} raised an exception (status {status})")
+            from poolrt.workers.engines.raised import raised_at
+
+            raised = raised_at(error.value)
+            if raised is None:
+                raise RuntimeError(f"kernel {self.name} raised an exception (status {status})")
+            exception = raised.exception()
+            exception.add_note(f"raised in kernel {self.name}")
+            raise exception
 
     def key(self) -> Key:
         """Return the key of the kernel's object. Raises NotShareable for a constant without an identity."""

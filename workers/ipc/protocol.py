@@ -135,6 +135,7 @@ class Kind(IntEnum):
     ANSWER = 62, "count flag anything"  # token, whether numba is imported, value
     THREW = 63, "count text payload"  # token, the exception's text, the exception (pickle)
     BROKEN = 64, "count text text text"  # token, type, message, log
+    KERNEL_RAISED = 67, "count text text text text"  # as BROKEN, and what the kernel of a user raised (`Raised.text`)
     PRINTED = 65, "count count count text"  # token, the rest as in TEXT
     UNFIT = 66, "count text text text"  # token, error of a call whose function was not called, message, log
 

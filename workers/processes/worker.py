@@ -25,6 +25,7 @@ from ..plans.realization import realize_all
 from ..primitives.entry import parse_entry
 from ..streams.attributes import StreamAttr
 from ..streams.stream import Stream
+from ..threadpools.interface import KernelFailed
 from ..verbose.output import set_verbose
 from .functions import Functions
 from .prints import Prints
@@ -100,7 +101,10 @@ class _Worker:
         try:
             return action(message)
         except Exception as error:  # noqa: BLE001 - the error is the answer to the coordinator
-            return [Kind.BROKEN, message[1], *describe_exception(error)]
+            described = describe_exception(error)
+            if isinstance(error, KernelFailed) and error.raised is not None:
+                return [Kind.KERNEL_RAISED, message[1], *described, error.raised.text()]
+            return [Kind.BROKEN, message[1], *described]
 
     def _execute(self, message: Message) -> Message:
         _, token, number, inputs, outputs = message

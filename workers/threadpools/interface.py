@@ -10,6 +10,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
+from ..engines.raised import Raised, raised_at
+
 if TYPE_CHECKING:
     from ..engines.object_loader import NativeKernel
 
@@ -18,7 +20,12 @@ KERNEL_TYPE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, c
 
 
 class KernelFailed(RuntimeError):
-    """A native kernel returned an error status. Raised in the thread that waits for the kernel."""
+    """A native kernel returned an error status. Raised in the thread that waits for the kernel.
+
+    ``raised`` describes what a kernel of a user raised, and the exception itself is the cause; None for other failures.
+    """
+
+    raised: Raised | None = None
 
 
 class Region(NamedTuple):
@@ -33,10 +40,17 @@ class Region(NamedTuple):
     name: str = ""
     keep: object = None
 
-    def failure(self) -> BaseException:
-        """Return the error to raise for a task that returned an error status."""
-        raised: BaseException | None = getattr(self.keep, "error", None)
-        return raised or KernelFailed(f"{self.name or 'a native kernel'} failed")
+    def failure(self, address: int = 0) -> BaseException:
+        """Return the error to raise for a task that returned an error status and wrote an address (0, 1: none)."""
+        error: BaseException | None = getattr(self.keep, "error", None)
+        if error is not None:
+            return error
+        raised = raised_at(address) if address > 1 else None
+        name = self.name or "a native kernel"
+        failed = KernelFailed(f"{name} failed: {raised}" if raised else f"{name} failed")
+        if raised is not None:
+            failed.raised, failed.__cause__ = raised, raised.exception()
+        return failed
 
 
 class ThreadpoolInterface(ABC):
@@ -102,4 +116,4 @@ class _NativeTasks:
         room = (ctypes.c_int64 * 8)()
         start = ctypes.addressof(room)
         if self._kernel(start, start + 32, self._region.blobs[i]):
-            raise self._region.failure()
+            raise self._region.failure(room[4])

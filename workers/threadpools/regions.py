@@ -46,7 +46,7 @@ class PackedRegions(Sequence[Region]):
         region, kernel = self.calls[number]
         for blob in region.blobs:
             if kernel(start, start + 32, blob):
-                self._failed[number] = 1
+                self._failed[number] = room[4] or 1
 
     def address_of(self, number: int) -> int:
         """Return the address of a region's record; the records of the next regions follow it."""
@@ -55,9 +55,9 @@ class PackedRegions(Sequence[Region]):
     def take_failure(self) -> BaseException | None:
         """Return the error of the first region that failed since the last call, if one did."""
         for i, region in enumerate(self._regions):
-            if self._failed[i]:
+            if address := self._failed[i]:
                 ctypes.memset(self._failed, 0, ctypes.sizeof(self._failed))
-                return region.failure()
+                return region.failure(address)
         return None
 
     @overload

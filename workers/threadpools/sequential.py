@@ -28,4 +28,4 @@ class SequentialPool(ThreadpoolInterface):
         for region, kernel in (regions if isinstance(regions, PackedRegions) else PackedRegions(regions)).calls:
             for blob in region.blobs:
                 if kernel(start, start + 32, blob):
-                    raise region.failure()
+                    raise region.failure(room[4])

@@ -12,6 +12,10 @@ import numpy as np
 
 import poolrt
 from poolrt import NativeKernel, OpenClKernel
+from poolrt.cachestore import CacheStore
+from poolrt.workers.implementations.primitive_desc import PrimitiveDesc
+from poolrt.workers.primitives.compiler_pool import compiler_pool
+from poolrt.workers.primitives.provider import PrimitiveProvider
 
 #: Scales and shifts rows of the first dimension.
 SIGNATURE = "void(i8, i8, f4[:, :, :, ::1], f4[::1], f4[:, :, :, ::1], f4)"
@@ -62,8 +66,8 @@ def images(count: int = 32) -> Any:
     return np.random.default_rng(count).standard_normal((count, 8, 6, 6)).astype(np.float32)
 
 
-def main(given: str, home: str) -> None:
-    """Run a graph on a pool of files that are there; ``given`` is a kernel's fields as JSON, or empty for OpenCL."""
+def main(given: str, home: str, within: str = "pool") -> None:
+    """Run a graph on a pool, or ``within`` this process; ``given``: a kernel's fields as JSON, or empty for OpenCL."""
     kernel: NativeKernel | OpenClKernel = OPENCL
     if given:
         fields = json.loads(Path(given).read_text())
@@ -71,12 +75,22 @@ def main(given: str, home: str) -> None:
             **{**fields, "parameters": tuple(fields["parameters"]), "code": b64decode(fields["code"])}
         )
     graph = between_convolutions(kernel, "cpu" if given else "opencl")
-    x = images()
-    with poolrt.Pool(workers=1, threads=1, home=home, redis_url=f"unix://{home}/none.sock") as pool:
-        model = pool.load(graph)
-        right = bool(np.allclose(model.run(x=x)["y"], expected(x), rtol=1e-4, atol=1e-5))
-    found = {"created": model.report["primitives"]["created"], "right": right, "numba": "numba" in sys.modules}
-    print(json.dumps(found))
+    x, none, created = images(), f"unix://{home}/none.sock", []
+
+    def create(pd: PrimitiveDesc) -> bytes:
+        created.append(pd)
+        return compiler_pool().create(pd)
+
+    if within == "pool":
+        with poolrt.Pool(workers=1, threads=1, home=home, redis_url=none) as pool:
+            model = pool.load(graph)
+            y, count = model.run(x=x)["y"], model.report["primitives"]["created"]
+    else:
+        with CacheStore.connect(none, home=home) as store:
+            y = poolrt.Executor(graph, cache=PrimitiveProvider(256, store, create)).run(x=x)["y"]
+            count = len(created)
+    right = bool(np.allclose(y, expected(x), rtol=1e-4, atol=1e-5))
+    print(json.dumps({"created": count, "right": right, "numba": "numba" in sys.modules}))
 
 
 if __name__ == "__main__":

@@ -21,8 +21,10 @@ from poolrt.workers.kernels.native.codegen import CompileError
 from poolrt.workers.kernels.native.given import given_object
 from poolrt.workers.primitives.provider import PrimitiveProvider
 from poolrt.workers.threadpools.interface import KernelFailed
+from poolrt.workers.threadpools.native import NativePool
 from poolrt.workers.threadpools.threads import ThreadsPool
 from tests.poolrt.graph.user_kernels import OPENCL, SIGNATURE, between_convolutions, expected, images, scale
+from tests.workers.compiled import region_loop
 
 
 def begins(begin: int, end: int, x: Any, y: Any, z: Any, offset: int) -> None:
@@ -105,10 +107,24 @@ def test_a_kernel_that_raises_names_node_and_function(cache: PrimitiveProvider, 
     g = Graph("raises")
     y, _ = g.call(parts, [g.input("x", (4,), "int32")], [((4,), "int64"), ((4,), "float64")], scalars=[0], name="mine")
     g.output("y", y)
-    executor = Executor(g, cache=cache)
-    with pytest.raises(KernelFailed, match=r"step 'mine \(begins\)' failed"):
-        executor.run(x=np.full(4, -1, np.int32))
-    assert executor.run(x=np.full(4, 1, np.int32))["y"].shape == (4,)
+    engine = Engine("cpu")
+    for pool in (None, ThreadsPool(2), NativePool(2, kernels=region_loop("loop", "submit", "nest", "clock"))):
+        attr = StreamAttr("cpu")
+        if pool is not None:
+            attr.set_threadpool(pool)
+        try:
+            executor = Executor(g, engine, Stream(engine, attr), cache=cache)
+            for _ in range(2):
+                with pytest.raises(
+                    KernelFailed, match=r"^step 'mine \(begins\)' failed: ValueError: negative$"
+                ) as caught:
+                    executor.run(x=np.full(4, -1, np.int32))
+                cause = caught.value.__cause__
+                assert (type(cause), cause and cause.args) == (ValueError, ("negative",))
+                assert executor.run(x=np.full(4, 1, np.int32))["y"].shape == (4,)
+        finally:
+            if pool is not None:
+                pool.close()
 
 
 def test_a_function_without_a_range_is_called_once(cache: PrimitiveProvider) -> None:

@@ -272,15 +272,32 @@ def test_a_call_releases_the_interpreter_lock(home: Path) -> None:
     assert flags.tolist() == [1, 1, 2]
 
 
-def test_an_exception_of_a_kernel_names_it(home: Path) -> None:
+class TooFew(Exception):
+    """An exception of a user."""
+
+
+def _refuse(n: Any) -> None:
+    if n < 0:
+        raise TooFew("below", 0)
+
+
+def test_an_exception_of_a_kernel_has_its_class_and_arguments_and_names_the_kernel(home: Path) -> None:
     def raises(n: Any) -> None:
+        _refuse(n)
+        if n > 2:
+            raise ValueError
         if n > 1:
             raise ValueError("too many")
 
     made = poolrt.kernel("void(i8)")(raises)
     made(1)
-    with pytest.raises(RuntimeError, match="raises raised an exception"):
-        made(2)
+    for n, kind, arguments in ((2, ValueError, ("too many",)), (3, ValueError, ()), (-1, TooFew, ("below", 0))):
+        with pytest.raises(kind) as caught:
+            made(n)
+        assert type(caught.value) is kind
+        assert caught.value.args == arguments
+        assert caught.value.__notes__ == [f"raised in kernel {made.name}"]
+    made(0)
 
 
 def test_a_changed_callee_or_constant_is_another_key(scale: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -116,13 +116,18 @@ def read_clock(_: Any, address: types.Integer) -> Any:
 
 @intrinsic
 def call_kernel(_: Any, function: types.Integer, blob: types.Integer) -> Any:
-    """Call a native kernel's entry point with packed arguments and return its status, 0 for success."""
+    """Call a native kernel's entry point with packed arguments; return 0, or for a failure the address that it wrote or 1."""
 
     def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
-        room = b.ptrtoint(cgutils.alloca_once(b, ir.ArrayType(I64, 8)), I64)
+        room = cgutils.alloca_once(b, ir.ArrayType(I64, 8))
+        raised = b.gep(room, [I32(0), I32(4)])
+        b.store(I64(0), raised)
         kind = ir.FunctionType(I32, [I64, I64, I64])
         entry = b.inttoptr(a[0], kind.as_pointer())
-        return b.sext(b.call(entry, [room, b.add(room, I64(32)), a[1]]), I64)
+        status = b.call(entry, [b.ptrtoint(room, I64), b.ptrtoint(raised, I64), a[1]])
+        address = b.load(raised)
+        failure = b.select(b.icmp_unsigned("==", address, I64(0)), I64(1), address)
+        return b.select(b.icmp_unsigned("==", status, I32(0)), I64(0), failure)
 
     return types.int64(types.int64, types.int64), emit
 

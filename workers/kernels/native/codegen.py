@@ -16,6 +16,7 @@ Such a function has one list of what was compiled for it, whatever the target; s
 from __future__ import annotations
 
 import gc
+import hashlib
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -25,7 +26,7 @@ from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 import llvmlite.binding as llvm
-from numba.core import codegen, compiler, cpu, registry, types
+from numba.core import callconv, cgutils, codegen, compiler, cpu, registry, types
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.dispatcher import Dispatcher
 from numba.core.errors import NumbaError
@@ -34,6 +35,7 @@ from numba.core.typing.context import Context
 from numba.core.typing.templates import Signature
 
 from ...engines.object_loader import ALLOWED_SYMBOLS, ENTRY_SYMBOL
+from ...engines.raised import describe_raised
 from ...engines.target import EXTENSIONS, ISA_LEVELS
 from ..spec import KernelSpec
 
@@ -130,6 +132,24 @@ class _LevelTyping(Context):
         return super().resolve_value_type(val)
 
 
+class _LevelCallConv(callconv.CPUCallConv):
+    """Numba's calling convention, in which a function that raises leaves the address of a text, not of a pickle."""
+
+    def set_static_user_exc(
+        self, builder: Any, exc: Any, exc_args: Any = None, loc: Any = None, func_name: Any = None
+    ) -> None:
+        """Write the address of an exception's description; the place in the source is left out, as it depends on the host."""
+        if exc is None:  # `raise` alone
+            exc, exc_args = RuntimeError, ("No active exception to reraise",)
+        if not (isinstance(exc, type) and issubclass(exc, BaseException)):
+            raise TypeError(f"a kernel raises exception classes, not {exc!r}")
+        text = describe_raised(exc, exc_args or ()).text().encode() + b"\0"
+        name = f".const.raised.{hashlib.sha256(text).hexdigest()}"
+        constant = self.context.insert_unique_const(builder.module, name, cgutils.make_bytearray(text))
+        place = self._get_excinfo_argument(builder.function)
+        builder.store(builder.bitcast(constant, place.type.pointee), place)
+
+
 class _LevelContext(cpu.CPUContext):
     """A CPU target context that lowers for an ISA level and never makes executable code in this process."""
 
@@ -140,6 +160,10 @@ class _LevelContext(cpu.CPUContext):
     def init(self) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
         self.is32bit = False
         self._internal_codegen = _LevelCodegen(self._isa)
+
+    @property
+    def call_conv(self) -> callconv.CPUCallConv:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return _LevelCallConv(self)
 
     def post_lowering(self, mod: Any, library: Any) -> None:
         """Link nothing: a kernel that needs Numba's runtime is refused by its undefined symbols."""

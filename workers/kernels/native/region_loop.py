@@ -8,9 +8,9 @@ that the ring holds, a power of two · 7 regions that had ended when their owner
 of the slots of nested regions · 9 number of slots to look at, 0 if no nested region is under way
 
 A record of the ring is a cache line: the kernel's entry point, the address of an array of addresses of packed
-arguments, the number of tasks, the address of a word that is set if a task fails; the next task, the tasks that have
-ended. The next task carries the low half of the region's number in its upper half: a thread that was delayed can never
-take a task of a later region in the same record.
+arguments, the number of tasks, the address of a word for what `call_kernel` returns if a task fails; the next task, the
+tasks that have ended. The next task carries the low half of the region's number in its upper half: a thread that was
+delayed can never take a task of a later region in the same record.
 
 Regions run one after the other; the thread that ends the last task of one opens the next. A waiting thread spins for
 some microseconds, since the next region is usually near, and then sleeps.
@@ -72,8 +72,9 @@ def _run_task(record: int, place: int) -> bool:
     """Run the task that the caller has taken; return whether it was the last of its region to end."""
     count = iload(record + COUNT)
     blob = iload(iload(record + BLOBS) + (place & _TASK) * 8)
-    if call_kernel(iload(record + FUNCTION), blob) != 0:
-        atomic_store(iload(record + STATUS), 1)
+    failure = call_kernel(iload(record + FUNCTION), blob)
+    if failure != 0:
+        atomic_store(iload(record + STATUS), failure)
     return atomic_add(record + DONE, 1) + 1 == count
 
 
