@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
@@ -69,8 +70,11 @@ class KernelSource(Protocol):
 
 
 def kernel_of(given: Any) -> NativeKernel | OpenClKernel:
-    """Return the kernel that an object is or has. Raises ValueError for any other object."""
+    """Return the kernel that an object is or has, also a `pyopencl.Kernel`. Raises ValueError for any other object."""
     found = given.__poolrt_kernel__() if isinstance(given, KernelSource) else given
     if isinstance(found, (NativeKernel, OpenClKernel)):
         return found
+    pyopencl = sys.modules.get("pyopencl")
+    if pyopencl is not None and isinstance(given, pyopencl.Kernel):
+        return OpenClKernel(*import_module("poolrt.opencl.kernels").describe_kernel(given))
     raise ValueError(f"kernel: expect a NativeKernel or an OpenClKernel, got {type(given).__name__}")

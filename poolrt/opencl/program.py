@@ -14,6 +14,7 @@ from poolrt.cachestore import CacheStore, CreationFailed, StoreError
 
 from .binaries import Binaries, Request, binaries_of, pyopencl_error
 from .errors import FallbackWarning, Unusual
+from .kernels import note_program
 from .payload import MalformedProgram, ProgramBinary
 from .private import check_names, program_from_binaries
 
@@ -28,6 +29,8 @@ class Program(cl.Program):
     def __init__(self, arg1: Any, arg2: Any = None, arg3: Any = None, *, store: CacheStore | None = None) -> None:
         super().__init__(arg1, arg2, arg3)
         self._store = store
+        #: The options of the last build, as given.
+        self._options: str | Sequence[str] | None = None
         #: What `build` got from the store, by device.
         self._fetched: dict[cl.Device, ProgramBinary] = {}
 
@@ -44,11 +47,20 @@ class Program(cl.Program):
         in the process that builds and in those that wait for it. A program that the cache cannot take is built by pyopencl,
         with a `FallbackWarning`. Raises ValueError if the environment's variables of the store are unusable.
         """
+        self._find_or_build(options, devices, cache_dir)
+        self._options = options
+        if "_source" in vars(self):
+            note_program(self)
+        return self
+
+    def _find_or_build(
+        self, options: str | Sequence[str] | None, devices: Sequence[cl.Device] | None, cache_dir: Any
+    ) -> None:
         if (self._prg is not None and not self._fetched) or cache_dir is False:
             if cache_dir is not False and "_source" in vars(self):
                 self._warn("the program was used before it was built")
             super().build(options, devices, False)  # type: ignore[arg-type]
-            return self
+            return
         started = time.monotonic()
         self._prg, self._fetched = None, {}
         try:
@@ -56,9 +68,8 @@ class Program(cl.Program):
         except (Unusual, StoreError, MalformedProgram, OSError) as reason:
             self._warn(str(reason))
             super().build(options, devices, False)  # type: ignore[arg-type]
-            return self
+            return
         self._build_duration_info = ("retrieval or build", cached, time.monotonic() - started)
-        return self
 
     def get_build_info(self, *args: Any, **kwargs: Any) -> Any:
         """Return what pyopencl returns; the log of a program from the store is the one of its build."""
@@ -117,7 +128,7 @@ class Program(cl.Program):
 
     def _warn(self, reason: str) -> None:
         self._binaries().count("fallbacks")
-        warnings.warn(f"pyopencl alone builds this program: {reason}", FallbackWarning, stacklevel=3)
+        warnings.warn(f"pyopencl alone builds this program: {reason}", FallbackWarning, stacklevel=4)
 
 
 def _is_part(device: cl.Device) -> bool:

@@ -5,6 +5,7 @@ Arguments: the folder of PoCL's cache. Requests are ``[function, arguments]``.
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import time
@@ -23,6 +24,7 @@ import pyopencl as cl  # noqa: E402
 import poolrt  # noqa: E402
 import poolrt.cachestore  # noqa: E402
 from poolrt.opencl.binaries import default_binaries  # noqa: E402
+from tests.workers.compiled import cache  # noqa: E402
 
 
 class Programs:
@@ -40,6 +42,7 @@ class Programs:
         begin = time.monotonic()
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
+            warnings.simplefilter("ignore", cl.CompilerWarning)  # Intel's driver always has a log
             try:
                 program = poolrt.opencl.Program(self.context, source).build(options, **more)
             except cl.RuntimeError as error:
@@ -68,6 +71,19 @@ class Programs:
         built = [self.build(body % number, local=32) for number in range(programs)]
         return [*built, self.build("__kernel void f() { nonsense_here; }")]
 
+    def costs(self, source: str, kernels: list[str], sizes: list[int]) -> dict[str, Any]:
+        """Build a program and launch kernels ``(float *)`` with local sizes; return seconds of processor time and the counts."""
+        before, begin = poolrt.opencl.stats(), time.process_time()
+        program = poolrt.opencl.Program(self.context, source).build()
+        built = time.process_time()
+        buffer = cl.Buffer(self.context, cl.mem_flags.READ_WRITE, 1 << 16)
+        for name in kernels:
+            kernel = cl.Kernel(program, name)
+            for size in sizes:
+                kernel(self.queue, (size,), (size,), buffer)
+                self.queue.finish()
+        return {"build": built - begin, "launches": time.process_time() - built, "counts": self._since(before)}
+
     def publish(self) -> int:
         """Publish the launches so far."""
         return poolrt.opencl.publish_launches()
@@ -82,6 +98,7 @@ class Programs:
         program = poolrt.opencl.Program(self.context, source)
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
+            warnings.simplefilter("ignore", cl.CompilerWarning)  # Intel's driver always has a log
             assert program.reference_count == 1
             program.build()
         assert program.num_kernels == 1
@@ -92,6 +109,7 @@ class Programs:
         store = poolrt.cachestore.CacheStore.connect(home=home)
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
+            warnings.simplefilter("ignore", cl.CompilerWarning)  # Intel's driver always has a log
             program = poolrt.opencl.Program(self.context, source, store=store).build()
         assert program.num_kernels == 1
         store.close()
@@ -107,12 +125,47 @@ class Programs:
         assert built == built.build("-DUNUSED") or built.num_devices == len(devices)
         return [[cl.Kernel(one, "f").function_name] for one in (again, wrapped, built)]
 
+    def in_a_graph(self, source: str, home: str) -> dict[str, Any]:
+        """Call a kernel of a program, ``f(const float *, float *, int)``, in a graph that this process runs itself."""
+        program = poolrt.opencl.Program(self.context, source).build("-D FACTOR=3")
+        values, answer = numpy.arange(33, dtype=numpy.float32), {}
+        with poolrt.cachestore.CacheStore.connect(f"unix://{home}/none.sock", home=home) as store:
+            for name, kernel in (("attribute", program.f), ("constructed", cl.Kernel(program, "f"))):
+                executor = poolrt.Executor(_graph_of(kernel), cache=cache(16, store))
+                answer[name] = executor.run(x=values)["y"].tolist()
+        for name, made in (
+            ("plain", cl.Program(self.context, source).build("-D FACTOR=3", cache_dir=False)),  # type: ignore[arg-type]
+            ("unknown", poolrt.opencl.Program(self.context, source).build("-D FACTOR=3 -cl-kernel-arg-info")),
+            ("binary", poolrt.opencl.Program(self.context, self.context.devices, program.binaries).build()),
+        ):
+            try:
+                _graph_of(cl.Kernel(made, "f"))
+            except poolrt.GraphError as error:
+                answer[name] = str(error)
+        # A kernel that outlives its program, whose handle another program may get.
+        left = cl.Kernel(program, "f")
+        del program
+        gc.collect()
+        try:
+            _graph_of(left)
+        except poolrt.GraphError as error:
+            answer["left"] = str(error)
+        return answer
+
     def _since(self, before: dict[str, int]) -> dict[str, int]:
         now = poolrt.opencl.stats()
         return {name: now[name] - before.get(name, 0) for name in now if now[name] != before.get(name, 0)}
 
     def _libraries(self) -> set[str]:
         return {str(path) for path in CACHE.rglob("*.so")}
+
+
+def _graph_of(kernel: Any) -> poolrt.Graph:
+    """Return a graph of one call of a kernel."""
+    g = poolrt.Graph("own", "opencl")
+    x = g.input("x", (33,))
+    g.output("y", g.call(kernel, [x], [((x.size(0),), "float32")], scalars=[4], name="mine"))
+    return g
 
 
 def main() -> None:
