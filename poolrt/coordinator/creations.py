@@ -41,9 +41,10 @@ class Creation:
 
 @dataclass(slots=True, eq=False)
 class Creator:
-    """One creator process."""
+    """One creator process; one that does not compile starts without importing the compiler, and only packs or uses OpenCL."""
 
     number: int
+    compiles: bool = True
     #: `FailedStarts.total` at its spawn.
     failed_starts: int = 0
     ready: bool = False
@@ -104,15 +105,21 @@ class Creations:
         concerned: list[int] = []
         for creator in self.creators.values():
             if self._queue and creator.ready and creator.creation is None and not creator.leaving:
-                creation = creator.creation = self._queue.pop()
+                creation = creator.creation = self._take(creator.compiles)
+                if creation is None:
+                    # Its place is needed for a creator that compiles.
+                    self._hang_up(creator)
+                    continue
                 self._out.append(Send(creator.number, [Kind.CREATE, creation.token, creation.primitive.descriptor]))
                 concerned += [load for load, _ in creation.waiting]
-        coming = sum(not c.ready for c in self.creators.values())
-        while coming < len(self._queue) and sum(not c.leaving for c in self.creators.values()) < self.limit:
-            number = next(self._numbers)
-            self.creators[number] = Creator(number, self._failed_starts.total)
-            self._out.append(Spawn(number, Role.CREATOR))
-            coming += 1
+        for compiles in (True, False):
+            wanted = sum(c.primitive.compiles is compiles for c in self._queue)
+            coming = sum(not c.ready and c.compiles is compiles for c in self.creators.values())
+            while coming < wanted and sum(not c.leaving for c in self.creators.values()) < self.limit:
+                number = next(self._numbers)
+                self.creators[number] = Creator(number, compiles, self._failed_starts.total)
+                self._out.append(Spawn(number, Role.CREATOR, compiles))
+                coming += 1
         return concerned
 
     def mark_ready(self, number: int) -> None:
@@ -186,8 +193,18 @@ class Creations:
         for creator in self.creators.values():
             idle = creator.ready and creator.creation is None and not creator.leaving
             if idle and not self._queue and now - creator.idle_since >= IDLE_S:
-                creator.leaving = True
-                self._out.append(HangUp(creator.number, "idle"))
+                self._hang_up(creator)
+
+    def _take(self, compiles: bool) -> Creation | None:
+        """Remove and return the longest creation for a creator, None if it needs the compiler and the creator has none."""
+        for place in reversed(range(len(self._queue))):
+            if compiles or not self._queue[place].primitive.compiles:
+                return self._queue.pop(place)
+        return None
+
+    def _hang_up(self, creator: Creator) -> None:
+        creator.leaving = True
+        self._out.append(HangUp(creator.number, "idle"))
 
     def _enqueue(self, creation: Creation) -> None:
         insort(self._queue, creation, key=lambda c: c.primitive.cost)

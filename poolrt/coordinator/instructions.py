@@ -38,10 +38,14 @@ class Slow(NamedTuple):
 
 
 class Spawn(NamedTuple):
-    """Start a process under this number; its exit is reported later, also when the start fails."""
+    """Start a process under this number; its exit is reported later, also when the start fails.
+
+    ``compiles``: a creator is forked from the fork server that has imported the compiler.
+    """
 
     peer: int
     role: Role
+    compiles: bool = True
 
 
 class Kill(NamedTuple):
@@ -113,12 +117,16 @@ Instruction: TypeAlias = Send | HangUp | Slow | Spawn | Kill | Lower | LookUp | 
 
 @dataclass(frozen=True, slots=True)
 class PrimitiveToLoad:
-    """A distinct primitive of a graph: digest of its key, label for errors, descriptor, and cost of its creation."""
+    """A distinct primitive of a graph: digest of its key, label for errors, descriptor, and cost of its creation.
+
+    ``compiles``: its creation needs the compiler of native kernels.
+    """
 
     digest: str
     label: str
     descriptor: list[Any]
     cost: float
+    compiles: bool = True
 
 
 @dataclass(frozen=True, slots=True)

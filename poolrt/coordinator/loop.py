@@ -162,7 +162,7 @@ class Loop:
                 if isinstance(step, Send):
                     self._send(step.peer, step.message)
                 elif isinstance(step, Spawn):
-                    self._processes.spawn(step.peer, step.role)
+                    self._processes.spawn(step.peer, step.role, step.compiles)
                 elif isinstance(step, Kill):
                     self._processes.kill(step.peer, step.reason)
                 elif isinstance(step, HangUp):

@@ -91,7 +91,14 @@ def _lower(request: LoweringRequest, data: bytes | Payload) -> Lowered:
         texts = (describe_primitive(pd, indices[n]) for pd, n in zip(lowered.primitives, plan.primitives, strict=True))
         plan = replace(plan, texts=tuple(texts))
     primitives = tuple(
-        PrimitiveToLoad(key.digest, f"{pd.op.kind} ({pd.impl_name()})", pd.to_wire(), creation_cost(pd.op.kind))
+        PrimitiveToLoad(
+            key.digest,
+            f"{pd.op.kind} ({pd.impl_name()})",
+            pd.to_wire(),
+            creation_cost(pd.op.kind),
+            # The code of a call is given, and drivers of OpenCL have compilers of their own.
+            pd.target.engine_kind == "cpu" and pd.op.kind != "call",
+        )
         for pd, key in zip(lowered.primitives, lowered.keys, strict=True)
     )
     inputs, outputs = (

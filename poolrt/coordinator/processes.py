@@ -107,11 +107,14 @@ class Processes:
         self._preloading_fails = False
         self._watchdog = Watchdog()
 
-    def spawn(self, number: int, role: Role) -> None:
-        """Start a process under a number. One that cannot be started is reported as exited."""
+    def spawn(self, number: int, role: Role, compiles: bool = True) -> None:
+        """Start a process under a number, one that ``compiles`` with the compiler imported.
+
+        One that cannot be started is reported as exited.
+        """
         self._children[number] = _Child(role.value)
         try:
-            if role is Role.WORKER or self._preloading_fails:
+            if role is Role.WORKER or self._preloading_fails or not compiles:
                 server = self._fork_server()
             else:
                 server = self._preloaded or self._start_preloaded()

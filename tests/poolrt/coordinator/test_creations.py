@@ -18,8 +18,8 @@ class _Bench:
         limits = Limits(start_s=30.0, run_s=60.0, creation_s=90.0)
         self.creations = Creations(limit, limits, itertools.count(1), self.out)
 
-    def want(self, digest: str, cost: float = 1.0, load: int = 1) -> None:
-        self.creations.want(PrimitiveToLoad(digest, f"primitive {digest}", [digest], cost), load, 0)
+    def want(self, digest: str, cost: float = 1.0, load: int = 1, compiles: bool = True) -> None:
+        self.creations.want(PrimitiveToLoad(digest, f"primitive {digest}", [digest], cost, compiles), load, 0)
 
     def come_up(self) -> list[int]:
         self.creations.schedule()
@@ -57,6 +57,36 @@ def test_the_longest_creations_go_first_and_creators_are_no_more_than_the_limit(
         bench.want(digest, cost)
     assert len(bench.come_up()) == 2
     assert [digest for _, _, digest in bench.sent()] == ["long", "middle"]
+
+
+def test_what_needs_no_compiler_is_created_in_a_process_without_one_which_makes_room_for_one_that_has_it() -> None:
+    bench = _Bench(1)
+    bench.want("call", compiles=False)
+    bench.creations.schedule()
+    assert [step.compiles for step in bench.out if isinstance(step, Spawn)] == [False]
+    (plain,) = bench.come_up()
+    ((peer, token, digest),) = bench.sent()
+    assert (peer, digest) == (plain, "call")
+    bench.creations.finish(plain, token)
+    # It takes another such creation before a longer one that compiles.
+    bench.want("long", 9.0)
+    bench.want("call again", compiles=False)
+    bench.creations.schedule()
+    _, token, digest = bench.sent()[-1]
+    assert digest == "call again"
+    bench.creations.finish(plain, token)
+    # The limit is 1, and only work for a compiler is left.
+    bench.creations.schedule()
+    assert [step for step in bench.out if isinstance(step, HangUp)] == [HangUp(plain, "idle")]
+    compiling = bench.come_up()
+    assert compiling
+    assert bench.sent()[-1][2] == "long"
+    # A creator that compiles takes everything.
+    _, token, _ = bench.sent()[-1]
+    bench.creations.finish(compiling[-1], token)
+    bench.want("another call", compiles=False)
+    bench.creations.schedule()
+    assert bench.sent()[-1][2] == "another call"
 
 
 def test_no_more_creators_are_started_than_there_is_work_for() -> None:
