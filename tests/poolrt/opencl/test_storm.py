@@ -1,50 +1,30 @@
-"""Many processes that start with the same programs at one moment, and pyopencl's own tests with our `Program`."""
+"""Many processes that start with the same programs at one moment, on each driver."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Final
 
 import pytest
 
 from poolrt.cachestore import CacheStore
 from tests.workers.own_process import Server
 
+from .drivers import PLATFORMS, choose_platform
 from .test_program import MODULE
-
-#: The folder of pyopencl's source distribution, of the version that is installed; its wheel has no tests.
-SOURCES: Final = "PYOPENCL_SOURCES"
-#: Its tests that build programs and need nothing that is not installed here.
-FILES: Final = ("test_wrapper.py", "test_clmath.py", "test_arrays_in_structs.py")
-PLUGIN: Final = """
-import pyopencl
-import poolrt.opencl
-pyopencl.Program = poolrt.opencl.Program
-def pytest_unconfigure(config):
-    print(chr(10), "counts", poolrt.opencl.stats())
-"""
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("platform", ["Portable", "Intel"])
+@pytest.mark.parametrize("platform", PLATFORMS)
 def test_a_storm_of_4_processes_and_20_programs_builds_20(
     tmp_path: Path, device: str, monkeypatch: pytest.MonkeyPatch, platform: str
 ) -> None:
-    driver = Path(sys.prefix) / "lib" / "libintelocl.so"
-    if platform == "Intel":
-        if not driver.exists():
-            pytest.skip("Intel's driver is not installed: install poolrt[opencl-intel]")
-        monkeypatch.setenv("OCL_ICD_VENDORS", str(driver))
+    choose_platform(platform, monkeypatch)
     home = tmp_path / "home"
     monkeypatch.setenv("POOLRT_HOME", str(home))
-    monkeypatch.setenv("POOLRT_TEST_PLATFORM", platform)
     monkeypatch.delenv("POOLRT_REDIS_URL", raising=False)
     servers = [Server(MODULE, str(tmp_path / f"pocl-{number}")) for number in range(4)]
     try:
@@ -78,63 +58,45 @@ def test_a_storm_of_4_processes_and_20_programs_builds_20(
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("file", FILES)
-def test_the_tests_of_pyopencl_pass_with_our_program(tmp_path: Path, device: str, file: str) -> None:
-    if SOURCES not in os.environ:
-        pytest.skip(f"{SOURCES} does not name the folder of pyopencl's source distribution")
-    folder = Path(os.environ[SOURCES]) / "test"
-    (tmp_path / "our_program.py").write_text(PLUGIN)
-    variables = {"POOLRT_HOME": str(tmp_path / "home"), "POCL_CACHE_DIR": str(tmp_path), "PYOPENCL_NO_CACHE": "1"}
-    command = ["-m", "pytest", "-q", "-p", "our_program", "-p", "no:cacheprovider", "-W", "default", "-c", os.devnull]
-    done = subprocess.run(
-        [sys.executable, *command, "--rootdir", str(folder), file],
-        cwd=folder,
-        env={**os.environ, **variables, "PYTHONPATH": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"},
-        capture_output=True,
-        text=True,
-        timeout=800,
-        check=False,
-    )
-    CacheStore.connect(home=str(tmp_path / "home")).down()
-    assert done.returncode == 0, done.stdout[-5000:]
-    assert "'created': " in done.stdout
-
-
-#: Its examples that end within seconds and need neither a screen nor a package that is not installed here.
-EXAMPLES: Final = (
-    "demo.py",
-    "demo_array.py",
-    "demo_array_svm.py",
-    "svm.py",
-    "narray.py",
-    "n-body.py",
-    "pi-monte-carlo.py",
-)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_the_examples_of_pyopencl_run_with_our_program(tmp_path: Path, device: str) -> None:
-    if SOURCES not in os.environ:
-        pytest.skip(f"{SOURCES} does not name the folder of pyopencl's source distribution")
-    variables = {"POOLRT_HOME": str(tmp_path / "home"), "POCL_CACHE_DIR": str(tmp_path), "PYOPENCL_CTX": "0"}
-    for example in EXAMPLES:
-        path = Path(os.environ[SOURCES]) / "examples" / example
-        code = f"""
-import runpy, pyopencl, poolrt
-pyopencl.Program = poolrt.opencl.Program
-runpy.run_path({str(path)!r}, run_name="__main__")
-stats = poolrt.opencl.stats()
-assert stats and "fallbacks" not in stats, stats
+@pytest.mark.parametrize("platform", PLATFORMS)
+def test_a_program_from_the_cache_costs_neither_a_build_nor_compiling_at_its_launches(
+    tmp_path: Path, device: str, monkeypatch: pytest.MonkeyPatch, platform: str
+) -> None:
+    choose_platform(platform, monkeypatch)
+    monkeypatch.setenv("POOLRT_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("POOLRT_REDIS_URL", f"unix://{tmp_path}/none.sock")
+    # Barriers and calls, which a driver compiles for each local size if it does so for any.
+    kernel = """
+__kernel void k%d(__global float *x) {
+    __local float row[256];
+    int own = get_local_id(0);
+    row[own] = x[get_global_id(0)];
+    for (int step = 1; step < %d; step++) {
+        barrier(CLK_LOCAL_MEM_FENCE);
+        row[own] = sin(row[own] * step) + sqrt(fabs(row[(own + step) %% get_local_size(0)])) * cos(row[own]);
+    }
+    x[get_global_id(0)] = row[own];
+}
 """
-        done = subprocess.run(
-            [sys.executable, "-c", code],
-            env={**os.environ, **variables},
-            capture_output=True,
-            text=True,
-            timeout=100,
-            check=False,
-        )
-        assert done.returncode == 0, f"{example}: {done.stderr}"
-    CacheStore.connect(home=str(tmp_path / "home")).down()
+    names = [f"k{number}" for number in range(6)]
+    request = {
+        "source": "".join(kernel % (number, number + 5) for number in range(6)),
+        "kernels": names,
+        "sizes": [16, 64, 33],
+    }
+    found = []
+    for number in range(2):
+        server = Server(MODULE, str(tmp_path / f"pocl-{number}"))
+        try:
+            # The compiler's start, and the modules of the cache, are in neither.
+            server.ask(["build", {"source": "__kernel void g() {}"}])
+            found.append(server.ask(["costs", request]))
+        finally:
+            server.close()  # its exit publishes what PoCL has compiled at the launches
+    first, warm = found
+    assert first["counts"] == {"created": 1}
+    assert warm["counts"] == {"files": 1}
+    assert first["build"] > 0.1
+    assert warm["build"] + warm["launches"] < (first["build"] + first["launches"]) / 4, found
+    if platform == "Portable":
+        assert first["launches"] > 4 * warm["launches"], found  # else this test measures nothing
