@@ -4,6 +4,9 @@ A function is described with all functions that it can reach: through globals, c
 modules. Each has the digest of its bytecode and the values of the constants that it names, so that two keys differ in the
 field of the callee or constant that changed. Values are described by content, never by address, `hash` or order of a set.
 
+Python functions that run while Numba compiles, such as those of `numba.extending.overload`, may reach more than compiled code
+can: with one of them, every object has to be described, and every class is with its members.
+
 Limitation: line numbers are left out, so that a comment makes nothing cold. A traceback through compiled code may show
 the lines of the time of the creation.
 """
@@ -13,6 +16,7 @@ from __future__ import annotations
 import builtins
 import dis
 import enum
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
@@ -28,8 +32,32 @@ _LONGEST: Final = 128
 #: Deepest nesting of a constant; a key's own limit is 64.
 _DEEPEST: Final = 16
 #: Packages whose functions are named only: their versions are in the key.
-_TRUSTED: Final = frozenset({"numpy", "numba", "llvmlite", "builtins", *sys.stdlib_module_names}) - {"__main__"}
+_TRUSTED: Final = frozenset({"numpy", "numba", "llvmlite", "builtins"})
+_STANDARD: Final = os.path.dirname(os.__file__) + os.sep
+#: Functions by which code can name anything by a text.
+_BY_TEXT: Final = (getattr, hasattr)
+#: Functions by which code that runs while Numba compiles can read what no description holds.
+_UNKNOWN: Final = (eval, exec, globals, locals, vars, open, __import__)
+#: Types of members that read a field of an object.
+_FIELDS: Final = ("_tuplegetter", "member_descriptor", "getset_descriptor")
+#: Members of every class.
+_OF_CLASSES: Final = ("__dict__", "__weakref__", "__doc__", "__module__", "__qualname__", "__firstlineno__")
 _MISSING: Final = object()
+#: Sign -> the function of the module `operator` that Numba calls for it.
+_SIGNS: Final = {
+    "+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv", "%": "mod", "**": "pow", "@": "matmul",
+    "&": "and_", "|": "or_", "^": "xor", "<<": "lshift", ">>": "rshift", "[]": "getitem",
+    "<": "lt", "<=": "le", "==": "eq", "!=": "ne", ">": "gt", ">=": "ge",
+}  # fmt: skip
+#: Instruction -> the same.
+_INSTRUCTIONS: Final = {
+    "BINARY_SUBSCR": "getitem", "BINARY_SLICE": "getitem", "STORE_SUBSCR": "setitem", "STORE_SLICE": "setitem",
+    "DELETE_SUBSCR": "delitem", "CONTAINS_OP": "contains", "IS_OP": "is_", "UNARY_NEGATIVE": "neg",
+    "UNARY_POSITIVE": "pos", "UNARY_INVERT": "invert", "UNARY_NOT": "not_", "CALL_INTRINSIC_1": "pos",
+}  # fmt: skip
+_GLOBALS: Final = ("LOAD_GLOBAL", "LOAD_NAME")
+_CELLS: Final = ("LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF")
+_ATTRIBUTES: Final = ("LOAD_ATTR", "LOAD_METHOD")
 _SCALARS: Final = (type(None), bool, int, float)
 
 #: Describes a value that this module does not know: returns a field's value, or raises NotShareable.
@@ -52,6 +80,16 @@ class Fingerprint:
         self._waiting: list[FunctionType] = []
         #: Names of globals and attributes in the bytecode of all that is described.
         self.names: set[str] = set()
+        #: Functions of the module `operator` that all of it calls by signs.
+        self.operators: set[str] = set()
+        self._strings: set[str] = set()
+        self._by_text = False
+        #: Modules that functions pass on, by the function's name and the module's path there.
+        self._passed_on: dict[tuple[str, str], ModuleType] = {}
+        self._classes: dict[type, str] = {}
+        self._runs = False
+        #: Why a function that runs while Numba compiles could not be described.
+        self._opaque: list[str] = []
         self.name = self.add(function)
         self.describe_waiting()
 
@@ -86,16 +124,62 @@ class Fingerprint:
         self._waiting.append(function)
         return label
 
+    def add_running(self, function: FunctionType, options: Any = None) -> str:
+        """Have a function described that runs while Numba compiles, with all that it reaches, and return its name."""
+        self._runs = True
+        return self.add(function, options)
+
+    def add_module(self, module: ModuleType) -> str:
+        """Have the attributes of a module described that any of the functions may mean, and return its name."""
+        if not is_trusted_module(module.__name__):
+            self._passed_on[self.name, f"module {module.__name__}"] = module
+        return module.__name__
+
+    def note_opaque(self, what: str) -> None:
+        """Note a value that no compiled code can use, so that only its kind is described."""
+        self._opaque.append(what)
+
     def describe_waiting(self) -> None:
         """Describe the functions that were added. Raises NotShareable."""
-        while self._waiting:
-            function = self._waiting.pop()
-            fields = self._described[self._labels[function]]
-            fields["code"] = _code_digest(function.__code__)
-            defaults = [*(function.__defaults__ or ()), *sorted((function.__kwdefaults__ or {}).items())]
-            if defaults:
-                fields["defaults"] = [self.value(value) for value in defaults]
-            fields["constants"] = dict(self._constants(function))
+        known: tuple[int, ...] = ()
+        while self._waiting or known != self._known():
+            known = self._known()
+            while self._waiting:
+                function = self._waiting.pop()
+                fields = self._described[self._labels[function]]
+                fields["code"] = code_digest(function.__code__)
+                defaults = [*(function.__defaults__ or ()), *sorted((function.__kwdefaults__ or {}).items())]
+                if defaults:
+                    fields["defaults"] = [self.value(value) for value in defaults]
+                fields["constants"] = dict(self._constants(function))
+            self._describe_modules()
+            if self._runs:
+                self._describe_classes()
+        if self._runs and self._opaque:
+            raise NotShareable(f"a function that runs while Numba compiles may use {self._opaque[0]}")
+
+    def _known(self) -> tuple[int, ...]:
+        """Return how much is known: what is described last may name more of what was described before."""
+        found = (self.names, self._strings, self._passed_on, self._classes, self._labels)
+        return (*map(len, found), self._by_text, self._runs)
+
+    def _describe_modules(self) -> None:
+        """Describe every attribute that any function may mean of a module that one of them passes on."""
+        names = self.names | self._strings if self._by_text else self.names
+        for (label, path), module in list(self._passed_on.items()):
+            constants = self._described[label]["constants"]
+            constants.update(self._attributes(label, path, module, names, set()))
+
+    def _describe_classes(self) -> None:
+        """Describe the members of classes, which a function that runs while Numba compiles may use."""
+        for kind, label in list(self._classes.items()):
+            if label in self._described:
+                continue
+            self._described[label] = fields = {}
+            fields["bases"] = [self.value(base) for base in kind.__bases__]
+            for name, member in sorted(vars(kind).items()):
+                if name not in _OF_CLASSES:
+                    fields[name] = self._constant(f"{kind.__qualname__}.{name}", _member(member))
 
     def value(self, value: Any) -> Any:
         """Return a value's description. Raises NotShareable."""
@@ -112,19 +196,23 @@ class Fingerprint:
         if kind in _SCALARS:
             return value
         if kind is str or kind is bytes:
+            if kind is str and value.isidentifier():
+                self._strings.add(value)
             return value if len(value) <= _LONGEST else ["long", kind.__name__, _digest(value)]
         if kind is complex:
             return ["complex", value.real, value.imag]
         if kind is tuple or kind is list:
             return [kind.__name__, *map(self.value, value)]
         if kind is frozenset or kind is set:
-            return [kind.__name__, *sorted((self.value(item) for item in value), key=_canonical)]
+            return [kind.__name__, *sorted((self.value(item) for item in value), key=canonical)]
         if kind is dict:
             items = [[self.value(name), self.value(item)] for name, item in value.items()]
             return ["dict", *items]
         if kind is FunctionType:
             return self._function(value)
         if isinstance(value, ModuleType):
+            if self._depth > 1 and not is_trusted_module(value.__name__):
+                self._opaque.append(f"the module {value.__name__}")
             return ["module", value.__name__]
         if kind is MethodType:
             return ["method", self.value(value.__self__), self.value(value.__func__)]
@@ -158,6 +246,9 @@ class Fingerprint:
         if isinstance(value, type):
             return self._class(value)
         if isinstance(value, BuiltinFunctionType) or _is_trusted(value):
+            self._by_text |= value in _BY_TEXT
+            if value in _UNKNOWN:
+                self._opaque.append(value.__name__)
             return ["named", getattr(value, "__module__", None) or "builtins", _name(value)]
         raise NotShareable(f"a {type(value).__module__}.{type(value).__qualname__} is a constant")
 
@@ -177,19 +268,21 @@ class Fingerprint:
             named.append([[name, self.value(member.value)] for name, member in kind.__members__.items()])
         elif issubclass(kind, tuple) and hasattr(kind, "_fields"):
             named.append(list(getattr(kind, "_fields", ())))
+        if not is_trusted_module(kind.__module__) and kind not in self._classes:
+            self._classes[kind] = f"class {kind.__module__}.{kind.__qualname__} {len(self._classes)}"
         return named
 
     def _constants(self, function: FunctionType) -> Iterator[tuple[str, Any]]:
         """Yield the names that the bytecode uses, each with the description of its present value."""
-        found: dict[str, Any] = {}
-        attributes: set[str] = set()
-        for code in _codes(function.__code__):
-            attributes.update(code.co_names)
-            for instruction in dis.get_instructions(code):
-                if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
-                    name = instruction.argval
-                    found[name] = function.__globals__.get(name, getattr(builtins, name, _MISSING))
-        self.names |= attributes
+        used = uses(function.__code__)
+        label = self._labels[function]
+        found: dict[str, Any] = {
+            name: function.__globals__.get(name, getattr(builtins, name, _MISSING)) for name in used.globals
+        }
+        self.names |= used.names
+        self.operators |= used.operators
+        self._strings |= used.strings
+        self._opaque += [f"the module {name}" for name in sorted(used.imports) if not is_trusted_module(name)]
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
             try:
                 found[name] = cell.cell_contents
@@ -198,7 +291,9 @@ class Fingerprint:
         for name, value in sorted(found.items()):
             yield name, ["missing"] if value is _MISSING else self._constant(name, value)
             if isinstance(value, ModuleType):
-                yield from self._attributes(name, value, attributes, set())
+                if name in used.passed_on and not is_trusted_module(value.__name__):
+                    self._passed_on[label, name] = value
+                yield from self._attributes(label, name, value, used.names, set())
 
     def _constant(self, name: str, value: Any) -> Any:
         try:
@@ -207,7 +302,7 @@ class Fingerprint:
             raise NotShareable(f"{name}: {error}") from None
 
     def _attributes(
-        self, path: str, module: ModuleType, names: Iterable[str], seen: set[ModuleType]
+        self, label: str, path: str, module: ModuleType, names: Iterable[str], seen: set[ModuleType]
     ) -> Iterator[tuple[str, Any]]:
         """Yield every attribute of a module that the bytecode could mean, whatever it was assigned to before."""
         if is_trusted_module(module.__name__) or module in seen:
@@ -221,7 +316,68 @@ class Fingerprint:
                 continue
             yield f"{path}.{name}", self._constant(f"{path}.{name}", value)
             if isinstance(value, ModuleType):
-                yield from self._attributes(f"{path}.{name}", value, names, seen)
+                if not is_trusted_module(value.__name__):
+                    self._passed_on[label, f"{path}.{name}"] = value
+                yield from self._attributes(label, f"{path}.{name}", value, names, seen)
+
+
+class Uses:
+    """What a function uses, with the functions that are defined in it. No dataclass: a warm start imports none."""
+
+    __slots__ = ("globals", "imports", "names", "operators", "passed_on", "strings")
+
+    def __init__(self) -> None:
+        #: Globals.
+        self.globals: set[str] = set()
+        #: Names of globals and of attributes.
+        self.names: set[str] = set()
+        #: Globals and names of closures whose value is used otherwise than by its attributes: assigned, or an argument.
+        self.passed_on: set[str] = set()
+        #: Identifiers among the texts of constants, such as the name in a call of `getattr`.
+        self.strings: set[str] = set()
+        #: Functions of the module `operator` that stand behind signs.
+        self.operators: set[str] = set()
+        #: Modules that it imports.
+        self.imports: set[str] = set()
+
+
+def uses(code: CodeType) -> Uses:
+    """Return what the bytecode of a function uses."""
+    found = Uses()
+    for each in _codes(code):
+        found.names.update(each.co_names)
+        found.strings.update(_identifiers(each.co_consts))
+        loaded = None
+        for instruction in dis.get_instructions(each):
+            name = instruction.opname
+            if name in ("EXTENDED_ARG", "CACHE", "NOP", "PUSH_NULL"):
+                continue
+            if loaded is not None and name not in _ATTRIBUTES:
+                found.passed_on.add(loaded)
+            loaded = None
+            if name in _GLOBALS:
+                found.globals.add(instruction.argval)
+                loaded = instruction.argval
+            elif name in _CELLS:
+                loaded = instruction.argval
+            elif name == "IMPORT_NAME":
+                found.imports.add(instruction.argval)
+            elif name == "BINARY_OP":
+                sign = instruction.argrepr
+                if sign not in _SIGNS:
+                    sign = sign.removesuffix("=")
+                    found.operators.add(f"i{_SIGNS.get(sign, '').rstrip('_')}")
+                found.operators.add(_SIGNS.get(sign, ""))
+            elif name == "COMPARE_OP":
+                found.operators.add(_SIGNS.get(instruction.argrepr.removeprefix("bool(").removesuffix(")"), ""))
+            elif name in _INSTRUCTIONS:
+                found.operators.add(_INSTRUCTIONS[name])
+    return found
+
+
+def code_digest(code: CodeType) -> str:
+    """Return a digest of a function's bytecode without its line numbers."""
+    return Key({"code": _code(code)}).digest
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:
@@ -231,8 +387,13 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
             yield from _codes(constant)
 
 
-def _code_digest(code: CodeType) -> str:
-    return Key({"code": _code(code)}).digest
+def _identifiers(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        if value.isidentifier():
+            yield value
+    elif isinstance(value, (tuple, frozenset)):
+        for item in value:
+            yield from _identifiers(item)
 
 
 def _code(code: CodeType) -> list[Any]:
@@ -248,13 +409,14 @@ def _constant(value: Any) -> Any:
         return ["code", *_code(value)]
     if isinstance(value, (tuple, frozenset)):
         items = [_constant(item) for item in value]
-        return [type(value).__name__, *(items if isinstance(value, tuple) else sorted(items, key=_canonical))]
+        return [type(value).__name__, *(items if isinstance(value, tuple) else sorted(items, key=canonical))]
     if isinstance(value, complex):
         return ["complex", value.real, value.imag]
     return ["..."] if value is Ellipsis else value
 
 
-def _canonical(value: Any) -> bytes:
+def canonical(value: Any) -> bytes:
+    """Return bytes that are equal for equal values of fields."""
     return Key({"": value}).canonical
 
 
@@ -267,8 +429,17 @@ def _dtype(dtype: np.dtype[Any]) -> str:
 
 
 def is_trusted_module(name: str | None) -> bool:
-    """Return whether a module's functions are named only. Tests within Numba define functions as users do."""
-    return (name or "").partition(".")[0] in _TRUSTED and not (name or "").startswith("numba.tests")
+    """Return whether a module's functions are named only: its version is in the key.
+
+    A user's module may have the name of a standard one. Tests within Numba define functions as users do.
+    """
+    first = (name or "").partition(".")[0]
+    if first in _TRUSTED:
+        return not (name or "").startswith("numba.tests")
+    if first not in sys.stdlib_module_names or first == "__main__" or first not in sys.modules:
+        return False
+    file = getattr(sys.modules[first], "__file__", None)
+    return file is None or file.startswith(_STANDARD)
 
 
 def _is_trusted(value: Any) -> bool:
@@ -277,3 +448,14 @@ def _is_trusted(value: Any) -> bool:
 
 def _name(value: Any) -> str:
     return str(getattr(value, "__qualname__", None) or value.__name__)
+
+
+def _member(member: Any) -> Any:
+    """Return what a member of a class is made of."""
+    if type(member).__name__ in _FIELDS:
+        return type(member).__name__
+    if isinstance(member, (staticmethod, classmethod)):
+        return member.__func__
+    if isinstance(member, property):
+        return (member.fget, member.fset, member.fdel)
+    return member

@@ -7,11 +7,13 @@ processor and the same versions. What cannot be described by content raises NotS
 from __future__ import annotations
 
 import inspect
+import operator
+import os
 import re
 import sys
 from collections.abc import Iterable
 from functools import lru_cache
-from types import FunctionType
+from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any, Final
 
 from poolrt.cachestore.key import Key
@@ -46,12 +48,16 @@ class Describer:
             return ["ufunc", fingerprint.add(inner.py_func, options), layout]
         definition = getattr(value, "_defn", None)
         if isinstance(definition, FunctionType) and type(value).__name__ == "_Intrinsic":
-            return ["intrinsic", fingerprint.add(definition)]
+            return ["intrinsic", fingerprint.add_running(definition)]
         if isinstance(getattr(value, "class_type", None), types.ClassType):
             raise NotShareable(f"the compiled class {value.__qualname__} has no identity outside of its process")
         found = self._overloads(value, fingerprint)
-        if found is NotImplemented and not isinstance(value, (FunctionType, type)) and self._is_unusable(value):
+        named = isinstance(value, (FunctionType, type)) or (
+            isinstance(value, BuiltinFunctionType) and isinstance(value.__self__, (ModuleType, type))
+        )
+        if found is NotImplemented and not named and self._is_unusable(value):
             # Numba cannot compile it either: only Python code beside the compiled one can mean it.
+            fingerprint.note_opaque(f"a {type(value).__module__}.{type(value).__qualname__}")
             return ["unusable", type(value).__module__, type(value).__qualname__]
         return found
 
@@ -70,6 +76,8 @@ class Describer:
         name = type(kind).__name__
         if isinstance(kind, types.Dispatcher):
             return [name, fingerprint.value(kind.dispatcher)]
+        if isinstance(kind, types.Module):
+            return [name, fingerprint.add_module(kind.pymod)]
         if isinstance(kind, (types.Literal, types.Omitted)):
             value = kind.literal_value if isinstance(kind, types.Literal) else kind.value
             return [name, self._identity(value, fingerprint)]
@@ -110,24 +118,42 @@ class Describer:
         return self._added(templates, fingerprint) or NotImplemented
 
     def methods(self, fingerprint: Fingerprint) -> list[str]:
-        """Describe the methods and attributes that Numba was given by others, of the names in what was described."""
+        """Describe the operators, methods and attributes that Numba was given by others, of those in what was described."""
+        context = self._numba.registry.cpu_target.typing_context
         templates = [
             template
-            for several in self._numba.registry.cpu_target.typing_context._attributes.values()
+            for several in context._attributes.values()
             for template in several
             if getattr(template, "_attr", None) in fingerprint.names
         ]
+        for name in sorted(fingerprint.operators):
+            function = getattr(operator, name, None)
+            if function is not None:
+                templates += getattr(context._get_global_type(function), "templates", ())
         return self._added(templates, fingerprint)
 
     def _added(self, templates: Iterable[Any], fingerprint: Fingerprint) -> list[str]:
         """Describe the functions of templates that are not Numba's own, and return their names."""
         found = set()
         for template in templates:
+            kind = template if isinstance(template, type) else type(template)
+            for base in kind.__mro__:  # Numba derives its own class from one that it is given
+                if not is_trusted_module(base.__module__):
+                    raise NotShareable(f"{base.__module__}.{base.__qualname__} extends Numba")
             for attribute in ("_overload_func", "_definition_func"):
                 function = getattr(template, attribute, None)
-                if isinstance(function, FunctionType) and not is_trusted_module(function.__module__):
-                    found.add(fingerprint.add(function))
+                if isinstance(function, FunctionType) and not self._is_numbas(function):
+                    options = fingerprint.value(dict(getattr(template, "_jit_options", None) or {}))
+                    found.add(fingerprint.add_running(function, options))
         return sorted(found)
+
+    def _is_numbas(self, function: FunctionType) -> bool:
+        """Return whether a function is Numba's, which makes some of text and gives these no module."""
+        folder = os.path.dirname(self._numba.config.__file__)
+        module: str | None = function.__module__
+        return is_trusted_module(module) or (
+            module is None and function.__code__.co_filename.startswith(os.path.dirname(folder) + os.sep)
+        )
 
     def _is_unusable(self, value: Any) -> bool:
         try:

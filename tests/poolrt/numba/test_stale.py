@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import numpy as np
 import pytest
 
+from poolrt.cachestore import Key
 from poolrt.numba import not_shared, stats
+from poolrt.numba.fingerprint import Fingerprint, NotShareable, uses
 from tests.workers.own_process import python
 
 from .conftest import Importer
@@ -166,3 +169,63 @@ def test_what_has_an_identity_in_one_process_only_is_not_shared(home: Path) -> N
     unshared = stats()["unshared"]
     assert poolrt.njit(f)(1.0) == 2.0
     assert stats()["unshared"] == unshared + 1
+
+
+#: Case -> the text of a function and of the other module, whose number changes, and the name of that module.
+KEYS: dict[str, tuple[str, str, str]] = {
+    "a constant by its name": ("def f():\n    return getattr(other, 'K')\n", "K = {}\n", "stale_other"),
+    "a constant by a constant name": ("N = 'K'\ndef f():\n    return getattr(other, N)\n", "K = {}\n", "stale_other"),
+    "a module that is an argument": (
+        "def g(m):\n    return m.K\ndef f():\n    return g(other)\n",
+        "K = {}\n",
+        "stale_other",
+    ),
+    "a module with the name of a standard one": (
+        "def f():\n    return other.g()\n",
+        "def g():\n    return {}\n",
+        "wave",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", KEYS)
+def test_a_change_in_another_module_changes_the_key(imported: Importer, case: str) -> None:
+    text, other, name = KEYS[case]
+    keys = []
+    for number in ("1", "1", "2"):
+        imported(**{name: other.replace("{}", number), "stale_user": f"import {name} as other\n{text}"})
+        fingerprint = Fingerprint(sys.modules["stale_user"].f)
+        keys.append(Key({**fingerprint.own, "callees": fingerprint.callees}).digest)
+    assert keys[0] == keys[1] != keys[2]
+
+
+def _nothing() -> None:
+    """Reach nothing."""
+
+
+def test_what_runs_while_numba_compiles_has_its_classes_described_and_refuses_what_cannot_be(
+    imported: Importer,
+) -> None:
+    text = "class C:\n    K = {}\n    def m(self):\n        return self.K\ndef f():\n    return C\n"
+    keys = set()
+    for number in ("1", "2"):
+        fingerprint = Fingerprint(FunctionType(_nothing.__code__, {}))
+        fingerprint.add_running(imported(stale_user=text.replace("{}", number)).f)
+        fingerprint.describe_waiting()
+        keys.add(Key({"callees": fingerprint.callees}).digest)
+    assert len(keys) == 2
+    for body in ("import stale_other", "eval('K')", "globals()"):
+        fingerprint = Fingerprint(FunctionType(_nothing.__code__, {}))
+        fingerprint.add_running(imported(stale_user=f"def f():\n    {body}\n").f)
+        with pytest.raises(NotShareable, match="while Numba compiles"):
+            fingerprint.describe_waiting()
+
+
+def test_operators_are_known_by_their_functions() -> None:
+    def f(a: Any, b: Any) -> Any:
+        a[0] = -b
+        a @= b[1]
+        return a < b if b in a else a // b
+
+    found = uses(f.__code__).operators
+    assert found >= {"setitem", "neg", "imatmul", "matmul", "getitem", "lt", "contains", "floordiv"}
