@@ -35,7 +35,7 @@ class Door:
         self._process = process = Process(numba, process_store, find_on_node)
         for kind, share in (
             (numba.dispatcher.Dispatcher, self.share_dispatcher),
-            (numba.ufuncbuilder.UFuncDispatcher, self._share_ufunc),
+            (numba.ufuncbuilder.UFuncDispatcher, self.share_ufunc),
             (numba.ccallback.CFunc, self._share_cfunc),
         ):
             kind.enable_caching = _replaced(kind.enable_caching, share, self.is_open)
@@ -45,6 +45,12 @@ class Door:
             """Return Numba's cache of files for a function that does not share the store."""
             return numba.caching.NullCache() if py_func in process.functions else plain_cache(py_func=py_func)
 
+        for kind, stand_in, is_shared in (
+            (numba.registry.CPUDispatcher, SharedFunction, _is_shared_function),
+            (numba.ufuncbuilder.UFuncDispatcher, SharedUfunc, _is_shared_ufunc),
+            (numba.gufunc.GUFunc, SharedGufunc, _is_shared_gufunc),
+        ):
+            kind._reduce_class = _reducing(kind._reduce_class, stand_in, is_shared)
         numba.wrappers.GufWrapperCache = wrapper_cache
         wrapper._compile_wrapper = _wrapping(wrapper._compile_wrapper, process)
         numba.make_names_unique()
@@ -73,7 +79,8 @@ class Door:
         compiler.compile = cache.compile
         dispatcher._cache = cache
 
-    def _share_ufunc(self, ufunc: Any) -> None:
+    def share_ufunc(self, ufunc: Any) -> None:
+        """Give the element-wise functions of a ufunc a shared cache."""
         numba = self._numba
 
         def compile_overload(args: Any, return_type: Any) -> Any:
@@ -117,6 +124,78 @@ def _wrapping(plain: Any, process: Process) -> Any:
         return wrapper_library(process, self, wrapper_name)
 
     return compile_wrapper
+
+
+class SharedFunction:
+    """Stands for the class of a shared function in pickles: in the process that reads one, it is shared again.
+
+    Numba's own pickles have no cache, so that each process would compile.
+    """
+
+    @classmethod
+    def _rebuild(cls, **states: Any) -> Any:
+        """Return the function of Numba's states, its signatures found or compiled for all."""
+        from numba.core import registry
+
+        dispatchers: Any = registry.CPUDispatcher
+        door = _open_door()
+        if door is None:
+            return dispatchers._rebuild(**states)
+        found = dispatchers._rebuild(**{**states, "sigs": [], "can_compile": True})
+        if not isinstance(found._cache, SharedCache):  # else it is one of this process
+            door.share_dispatcher(found)
+            for signature in states["sigs"]:
+                found.compile(signature)
+            found._can_compile = states["can_compile"]
+        return found
+
+
+class SharedUfunc:
+    """Stands for the class of a shared ufunc's element-wise functions in pickles."""
+
+    @classmethod
+    def _rebuild(cls, **states: Any) -> Any:
+        """Return the element-wise functions of Numba's states, shared."""
+        from numba.np.ufunc.ufuncbuilder import UFuncDispatcher
+
+        door, found = _open_door(), UFuncDispatcher._rebuild(**states)
+        if door is not None:
+            door.share_ufunc(found)
+        return found
+
+
+class SharedGufunc:
+    """Stands for the class of a shared generalized ufunc in pickles."""
+
+    @classmethod
+    def _rebuild(cls, **states: Any) -> Any:
+        """Return the ufunc of Numba's states, its loops found or compiled for all."""
+        from numba.np.ufunc.gufunc import GUFunc
+
+        if _open_door() is None:
+            return GUFunc._rebuild(**{**states, "cache": False})
+        with _opened():
+            return GUFunc._rebuild(**{**states, "cache": True})
+
+
+def _is_shared_function(dispatcher: Any) -> bool:
+    return isinstance(dispatcher._cache, SharedCache)
+
+
+def _is_shared_ufunc(ufunc: Any) -> bool:
+    return isinstance(ufunc.cache, SharedCache)
+
+
+def _is_shared_gufunc(gufunc: Any) -> bool:
+    return _is_shared_ufunc(gufunc.gufunc_builder.nb_func)
+
+
+def _reducing(plain: Any, stand_in: type, is_shared: Callable[[Any], bool]) -> Any:
+    def reduce_class(self: Any) -> Any:
+        """Return the class that rebuilds a pickled object: one that shares it again if it is shared."""
+        return stand_in if is_shared(self) else plain(self)
+
+    return reduce_class
 
 
 @lru_cache(maxsize=1)

@@ -33,6 +33,7 @@ _PARAMETERS: Final = {
     "wrappers._GufuncWrapper._compile_wrapper": ("self", "wrapper_name"),
     "wrappers._GufuncWrapper._build_wrapper": ("self", "library", "name"),
     "serialize.dumps": ("obj",),
+    "serialize.ReduceMixin._reduce_class": ("self",),
     "sigutils.normalize_signature": ("sig",),
 }
 #: What must be there, whatever its form.
@@ -49,7 +50,9 @@ _PRESENT: Final = (
     "compiler.compile_extra",
     "errors.NumbaError",
     "errors.ForceLiteralArg",
-    "registry.CPUDispatcher",
+    "registry.CPUDispatcher._rebuild",
+    "ufuncbuilder.UFuncDispatcher._rebuild",
+    "gufunc.GUFunc._rebuild",
     "bytecode.FunctionIdentity._unique_ids",
     "codegen.RuntimeLinker",
 )
@@ -73,6 +76,7 @@ class Internals:
     config: Any
     dispatcher: Any
     errors: Any
+    gufunc: Any
     registry: Any
     serialize: Any
     sigutils: Any
@@ -160,12 +164,12 @@ def internals() -> Internals:
             targetconfig,
             types,
         )
-        from numba.np.ufunc import ufuncbuilder, wrappers
+        from numba.np.ufunc import gufunc, ufuncbuilder, wrappers
     except ImportError as error:
         raise Unsupported(str(error)) from None
     found = Internals(
-        bytecode, caching, ccallback, codegen, compiler, config, dispatcher, errors, registry, serialize, sigutils,
-        targetconfig, types, ufuncbuilder, wrappers,
+        bytecode, caching, ccallback, codegen, compiler, config, dispatcher, errors, gufunc, registry, serialize,
+        sigutils, targetconfig, types, ufuncbuilder, wrappers,
     )  # fmt: skip
     check_contract(found)
     return found
