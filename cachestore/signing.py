@@ -116,7 +116,7 @@ def load_key(path: str, make: bool) -> SigningKey:
         except FileNotFoundError:
             if not make:
                 raise KeyFileRefused(path, f"there is no such file; {_NAME_ONE}") from None
-            _make_key_file(path)
+            _make_key_file(path, os.urandom(_NEW_KEY_BYTES).hex().encode() + b"\n")
             continue
         except NotADirectoryError as error:
             raise KeyFileNotMade(path, f"it cannot be made: {error.strerror}") from error
@@ -159,15 +159,30 @@ def _check_variety(material: bytes) -> None:
         )
 
 
-def _make_key_file(path: str) -> None:
-    """Put a new random key at `path` unless another process did so first."""
+def check_key(material: bytes) -> None:
+    """Raise ValueError for what is no signing key: too short, too long, or easy to guess."""
+    _check_variety(material)
+    SigningKey(material)
+
+
+def make_key_file(path: str, material: bytes) -> None:
+    """Put a key at `path`, mode 0600, unless there is a file already. Raises what `check_key` raises, and KeyFileNotMade.
+
+    The file has its whole content when its name appears.
+    """
+    check_key(material)
+    _make_key_file(path, material + b"\n")
+
+
+def _make_key_file(path: str, content: bytes) -> None:
+    """Put a key at `path` unless another process did so first."""
     folder = os.path.dirname(os.path.abspath(path))
     draft = f"{path}.{os.urandom(8).hex()}"
     try:
         make_folder(folder)
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
-            os.write(descriptor, os.urandom(_NEW_KEY_BYTES).hex().encode() + b"\n")
+            os.write(descriptor, content)
             os.fsync(descriptor)
         except BaseException:
             os.unlink(draft)  # the disk is full

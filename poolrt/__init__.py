@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from poolrt.workers import *  # noqa: F403 - what `__all__` there lists, as below
 
+    from . import dask as dask
     from . import errors, kernels, numba, opencl
     from .graph.builder import Graph
     from .graph.errors import GraphError, ModelError, UnsupportedNode
@@ -68,7 +69,7 @@ joblib_hook.install()
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("errors", "kernels", "numba", "opencl"):
+    if name in ("dask", "errors", "kernels", "numba", "opencl"):
         return import_module(f".{name}", __name__)
     if name in _HOMES:
         found = getattr(import_module(_HOMES[name], __name__), name)

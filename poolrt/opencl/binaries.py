@@ -75,6 +75,11 @@ class Binaries:
         #: Digest of a key -> what was realized for it, with its device.
         self._realized: dict[str, tuple[Key, Request, cl.Device, ProgramBinary]] = {}
 
+    @property
+    def store(self) -> CacheStore:
+        """The store."""
+        return self._store
+
     def count(self, event: str) -> None:
         """Count one more of ``event``."""
         with self._lock:

@@ -111,6 +111,7 @@ class PrimitiveProvider:
         compiler processes of this process make it. Raises ValueError for a negative capacity.
         """
         self._create = create or _compile
+        self._creations = _Counter()
         self._store = CacheStore.connect() if store is None else store
         capacity = self._store.options.capacity if capacity is None else capacity
         self._installed = _Installed(LruPrimitiveCache(capacity) if cache is None else cache)
@@ -124,6 +125,15 @@ class PrimitiveProvider:
     def cache(self) -> PrimitiveCache:
         """The cache in use."""
         return self._installed.cache
+
+    @property
+    def store(self) -> CacheStore:
+        """The store behind the cache."""
+        return self._store
+
+    def creations(self) -> int:
+        """Return how many primitives this process has created for all; nested ones count too."""
+        return self._creations.value()
 
     def install(self, cache: PrimitiveCache) -> None:
         """Use another cache from now on, with what it holds; creations under way end in the former one.
@@ -214,7 +224,7 @@ class PrimitiveProvider:
 
         def fetch() -> CachedPrimitive:
             try:
-                outcome = self._store.fetch_or_create(key, lambda: self._create(pd), limit, keep_in_memory=False)
+                outcome = self._store.fetch_or_create(key, lambda: self._create_entry(pd), limit, keep_in_memory=False)
                 entry = self._binaries.share(self._parse(pd, key, outcome.value))
                 # After the outer one, which needs only their keys: no creation waits for another.
                 nested = [self.fetch(inner, limit) for inner in pd.nested()]
@@ -239,6 +249,11 @@ class PrimitiveProvider:
             if held and future.failed():
                 installed.withdrawn.add()
             installed.cache.remove_if_invalidated(key)
+
+    def _create_entry(self, pd: PrimitiveDesc) -> bytes:
+        entry = self._create(pd)
+        self._creations.add()
+        return entry
 
     def _parse(self, pd: PrimitiveDesc, key: Key, payload: bytes) -> Entry:
         try:
