@@ -22,6 +22,7 @@ from poolrt.cachestore.peer import credentials
 from poolrt.workers.ipc.bounded_decoding import Payload
 from poolrt.workers.ipc.channel import Channel, ChannelClosed, ChannelError
 from poolrt.workers.ipc.protocol import VERSION, Kind, check_message, limit_of
+from poolrt.workers.processes.allocator import use_one_heap
 
 from .background import BackgroundThread
 from .configuration import Configuration
@@ -30,7 +31,7 @@ from .log_lines import LogLines
 from .pacing import Pacing
 from .peers import STRANGER_LIMIT, UNFINISHED_BYTES, UNFINISHED_S, Peer, find_greedy, open_pidfd
 from .processes import Processes
-from .start import open_arena, use_one_heap
+from .start import open_arena
 from .state import State
 from .watchdog import Limits
 
@@ -192,6 +193,8 @@ class Loop:
             self._closings.append((number, ""))
         except (ChannelError, ValueError, OverflowError) as error:  # the peer does not read, or the message is too long
             self._closings.append((number, str(error)))
+        if peer.channel.queued:
+            self._pacing.on_part_sent(peer)
         self._update_events(peer)
 
     def _update_events(self, peer: Peer) -> None:
@@ -204,14 +207,17 @@ class Loop:
         """Handle one message of a peer; return whether there may be more."""
         channel = peer.channel
         try:
-            if channel.queued:
-                channel.flush()
+            if channel.queued and not peer.unsent:
+                if not channel.flush():
+                    self._pacing.on_part_sent(peer)
                 self._update_events(peer)
             # One message at a time: epoll reports the rest again, at the cost of a receive that finds nothing.
             message = channel.receive()
             if message is None:
-                if peer.client and channel.unfinished:
+                if channel.unfinished and peer.client:
                     self._bound_unfinished(peer)
+                elif channel.unfinished:
+                    self._pacing.on_part(peer)
                 return channel.has_more
             kind = check_message(message)
             if type(message[-1]) is Payload:

@@ -2,7 +2,8 @@
 
 A client that is alone is never paced, and a run never leads to a pause. A client waits in the kernel meanwhile, so it
 keeps no processor busy either: with two processes of others that compute without a break, the slowest percent of a
-client's runs takes some 4 ms on two processors, whatever this process does.
+client's runs takes some 4 ms on two processors, whatever this process does. So the long messages of clients also go to
+workers and back in pieces with pauses between them: no two processes copy at full speed for long.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Pacing:
         self._peers = peers
         self._update = update
         #: When each pause ends, the first time first, and whose it is.
-        self._pauses: list[tuple[float, int]] = []
+        self._pauses: list[tuple[float, int, bool]] = []
         #: Owner -> when it was disconnected for an error.
         self._refused: dict[Owner, float] = {}
         #: The owner that sent a message last, and another one that did so before; when.
@@ -57,8 +58,15 @@ class Pacing:
         self._refused[peer.owner] = time.monotonic()
 
     def on_part(self, peer: Peer) -> None:
-        """Note a part of a long message."""
+        """Note that a part of a long message has come."""
         self._pause(peer, time.monotonic(), LONG_MESSAGE_PAUSE_S)
+
+    def on_part_sent(self, peer: Peer) -> None:
+        """Note that a part of what waits for a peer was sent."""
+        now = time.monotonic()
+        if not peer.unsent and self._is_paced(peer):
+            peer.unsent = True
+            heapq.heappush(self._pauses, (now + LONG_MESSAGE_PAUSE_S, peer.number, True))
 
     def on_message(self, peer: Peer, kind: Kind, cost: float) -> None:
         """Note a message that took ``cost`` seconds of processor time."""
@@ -89,9 +97,13 @@ class Pacing:
     def end_pauses(self, now: float) -> None:
         """End the pauses that are over."""
         while self._pauses and self._pauses[0][0] <= now:
-            peer = self._peers.get(heapq.heappop(self._pauses)[1])
+            _, number, sending = heapq.heappop(self._pauses)
+            peer = self._peers.get(number)
             if peer is not None:
-                peer.paused = False
+                if sending:
+                    peer.unsent = False
+                else:
+                    peer.paused = False
                 self._update(peer)
 
     def tick(self, now: float) -> None:
@@ -106,7 +118,13 @@ class Pacing:
 
     def _pause(self, peer: Peer, now: float, seconds: float) -> None:
         """Do not read a client for a while if another one is active."""
-        if not peer.paused and self.is_beside_others(peer.owner):
+        if not peer.paused and self._is_paced(peer):
             peer.paused = True
-            heapq.heappush(self._pauses, (now + seconds, peer.number))
+            heapq.heappush(self._pauses, (now + seconds, peer.number, False))
             self._update(peer)
+
+    def _is_paced(self, peer: Peer) -> bool:
+        """Return whether a client is beside others; for a process of the pool, whether several clients are active."""
+        if peer.client:
+            return self.is_beside_others(peer.owner)
+        return time.monotonic() - self._before[1] < ACTIVE_S

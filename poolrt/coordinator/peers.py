@@ -47,8 +47,9 @@ class Peer:
     progressed: float = 0.0
     #: When messages of occasional kinds would have come as often as it may send them.
     occasional: float = 0.0
-    #: Whether it is not read for a while.
+    #: Whether it is not read for a while, and whether nothing is sent to it for a while.
     paused: bool = False
+    unsent: bool = False
     #: Characters printed by its functions that were left out since the last ones that were sent.
     left_out: int = 0
 
@@ -68,10 +69,10 @@ class Peer:
         return [kind, request, stream, left_out, text]
 
     def wanted_events(self) -> int:
-        """Return the events to watch: room to send while data wait, and messages, unless the peer does not read or pauses."""
+        """Return the events to watch: room to send while data wait, and messages, unless it pauses or does not read."""
         queued = self.channel.queued
-        listening = 0 if self.client and (queued > HIGH_WATER or self.paused) else select.EPOLLIN
-        return listening | (select.EPOLLOUT if queued else 0)
+        listening = 0 if self.paused or (self.client and queued > HIGH_WATER) else select.EPOLLIN
+        return listening | (select.EPOLLOUT if queued and not self.unsent else 0)
 
 
 def find_greedy(peers: Iterable[Peer], limit: int) -> list[Peer]:

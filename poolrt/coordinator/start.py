@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import mmap
 import os
@@ -14,8 +13,6 @@ from poolrt.errors import CoordinatorLoss, PoolClosed
 from poolrt.workers.ipc.channel import Channel, ChannelError
 from poolrt.workers.ipc.protocol import Kind
 
-#: An option of glibc's `mallopt`.
-_M_ARENA_MAX: Final = -8
 #: Seconds that a client may take to read why its coordinator could not start.
 _REPORT_S: Final = 5.0
 #: Limit of a process -> its name for people, and the shell's option to change it.
@@ -51,17 +48,6 @@ def _limits() -> str:
         if value != resource.RLIM_INFINITY:
             found.append(f"{name} is {value} bytes")
     return f" ({', '.join(found)})" if found else ""
-
-
-def use_one_heap() -> None:
-    """Let all threads of this process share a heap of the C library, as far as it has several.
-
-    Freed memory of a graph then returns to the system: between two heaps, 20 MB more stayed after large ones. The threads
-    wait for each other anyway.
-    """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # glibc's
-    if mallopt is not None:
-        mallopt(_M_ARENA_MAX, 1)
 
 
 def report_failure(channel: Channel, error: Exception) -> None:

@@ -27,6 +27,7 @@ from ..streams.attributes import StreamAttr
 from ..streams.stream import Stream
 from ..threadpools.interface import KernelFailed
 from ..verbose.output import set_verbose
+from .allocator import keep_freed_memory
 from .functions import Functions
 from .prints import Prints
 
@@ -40,6 +41,7 @@ def main(sock: socket.socket, descriptors: list[int], options: dict[str, Any]) -
     arena.keep_from_forks()  # a user's function may fork a process that outlives this one
     os.close(descriptors[0])
     set_verbose(options["verbose"])
+    keep_freed_memory()
     worker = _Worker(Channel(sock), arena, int(options["threads"]))
     try:
         worker.work()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Iterator
+from select import EPOLLIN, EPOLLOUT
 
 import pytest
 
@@ -88,6 +89,30 @@ def test_each_cause_pauses_a_client_beside_another_and_the_pause_ends(clock: Clo
     peers.pop(1).channel.close()
     paces.end_pauses(clock.now + 9)
     assert updated == [1] * 7
+
+
+def test_what_is_sent_pauses_beside_another_client_and_goes_on(clock: Clock, peers: dict[int, Peer]) -> None:
+    updated: list[int] = []
+    paces = Pacing(peers, lambda peer: updated.append(peer.number))
+    peers[2].client = False  # a process of the pool
+    paces.on_message(peers[1], Kind.CALL, 0.0)
+    for peer in (peers[1], peers[2]):
+        paces.on_part(peer)
+        paces.on_part_sent(peer)
+        assert not peer.paused, "one client is active"
+        assert not peer.unsent
+    paces.on_message(peers[3], Kind.RUN, 0.0)
+    for peer in (peers[1], peers[2]):
+        peer.channel.send([Kind.TEXT, b"x" * 1_000_000])
+        assert peer.wanted_events() == EPOLLIN | EPOLLOUT
+        for _ in range(2):
+            paces.on_part_sent(peer)
+        assert peer.wanted_events() == EPOLLIN
+        paces.on_part(peer)
+        assert peer.wanted_events() == 0
+    paces.end_pauses(clock.now + 9)
+    assert updated == [1, 2, 1, 1, 2, 2], "when they are paused, and when both pauses end"
+    assert all(peer.wanted_events() & EPOLLOUT for peer in (peers[1], peers[2]))
 
 
 def test_occasional_messages_pause_beyond_a_number_that_time_restores(clock: Clock, peers: dict[int, Peer]) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import resource
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -53,3 +56,26 @@ def test_a_pool_says_whether_a_workers_function_has_imported_numba(settings: dic
         pool.submit(__import__, "numba").exception(BOUND_S)
         pool.submit(len, "abc").result(BOUND_S)
         assert pool.stats()["workers"][0]["numba_imported"] is True
+
+
+def test_long_arguments_get_no_fresh_memory_for_each_call(settings: dict[str, Any]) -> None:
+    def faults(_: bytes) -> tuple[int, int]:
+        import resource
+
+        return os.getpid(), resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+    def of_coordinator() -> int:
+        return int(Path(f"/proc/{coordinator}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[7])
+
+    megabytes = 8
+    pages = (megabytes << 20) // resource.getpagesize()
+    with poolrt.Pool(workers=1, **settings) as pool:
+        coordinator = pool.stats()["pid"]
+        for _ in range(3):
+            before = pool.submit(faults, bytes(megabytes << 20)).result(BOUND_S)
+        begun = of_coordinator()
+        for _ in range(5):
+            after = pool.submit(faults, bytes(megabytes << 20)).result(BOUND_S)
+        assert after[0] == before[0]
+        assert after[1] - before[1] < pages, "of 5 calls, which took more than one each"
+        assert of_coordinator() - begun < pages
