@@ -47,7 +47,8 @@ def client(alone: Path, tmp_path: Path) -> Iterator[Any]:
 
 @pytest.mark.filterwarnings("ignore:.*cannot be reached from Dask workers:RuntimeWarning")
 def test_a_worker_runs_a_graph_with_the_plugins_settings_until_it_is_removed(alone: Path, client: Any) -> None:
-    # Given a Redis that cannot be reached
+    # Given a Redis that cannot be reached, and the counts of tests before this one in the same process
+    created_before = poolrt.numba.stats()["created"] + poolrt.kernels.stats()["created"]
     url = f"unix://{alone}/none.sock?password=secret"
     client.register_plugin(PoolrtPlugin(url, home=alone, namespace="ours"))
     (warning,) = [event for _, event in client.get_events("warn")]
@@ -76,7 +77,7 @@ def test_a_worker_runs_a_graph_with_the_plugins_settings_until_it_is_removed(alo
     client.register_plugin(PoolrtPlugin(url, home=alone))
     poolrt.dask.run(client, small(), inputs)
     stats = poolrt.dask.stats(client)
-    assert stats.created == 0
+    assert stats.created == created_before
     assert stats.store["degraded"] > 0
     assert str(stats).splitlines()[0].split() == [
         "worker",
