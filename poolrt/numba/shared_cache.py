@@ -71,7 +71,9 @@ class SharedCache:
     ) -> None:
         """Cache overloads of ``subject``. ``compile_overload(args, return_type)`` compiles one and returns Numba's result."""
         # Numba finds the globals of a loaded function by its module's name, which text that is executed may lack.
-        function.__module__ = getattr(function, "__module__", None) or "__main__"
+        # Children of multiprocessing have two names for the main module, of which other processes know one.
+        module = getattr(function, "__module__", None) or "__main__"
+        function.__module__ = "__main__" if module == "__mp_main__" else module
         self._process = process
         self._numba = process.numba
         self._store = process.store
