@@ -110,7 +110,7 @@ def _results(
                 yield take()
             pending.append(sender.send(number, inputs))
             # What is done does not wait for a caller that makes the next batch slowly.
-            while pending and pending[0].future.done():
+            while pending and pending[0].is_done():
                 yield take()
         while pending:
             yield take()
@@ -127,6 +127,10 @@ class _Batch:
         self.number = number
         self.inputs = inputs
         self.future = future
+
+    def is_done(self) -> bool:
+        """Return whether its outputs, or an error, are there."""
+        return self.future.status != "pending"
 
 
 class _Run:
