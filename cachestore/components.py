@@ -83,7 +83,7 @@ class Components:
         """Listing and verification of all entries."""
         from .inspection import Inspection
 
-        return Inspection(self.node, self.verification)
+        return Inspection(self.node, self.verification, self.flusher.flush_hits)
 
     @cached_property
     def transfer(self) -> Transfer:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from .asks import AskedBy
 from .errors import EntryCorrupt, EntryForged
 from .explain import Explainer, Known, kind_of
+from .hits import HitCounts
 from .key import Key
 from .node import Node
 from .node_state import NodeState
@@ -24,8 +25,8 @@ class EntryInfo:
     `kind` is the key's field `primitive`, `kind` or `name`, the first of them that the key has as text; `bytes` the size at
     rest; `age_s` and `last_use_s` are seconds ago; `seconds` is the time of its creation. `creations` is how often it
     was created since it was last dropped. `asked_by` is the name that last needed it on this node, such as a model's; None
-    if none is known, as after a while. A bad entry has None for the fields that it does not contain; so has `creations`
-    while Redis, which counts them, is away.
+    if none is known, as after a while. `hits` is how many look-ups on this node have found it. A bad entry has None for the
+    fields that it does not contain; so has `creations` while Redis, which counts them, is away.
     """
 
     digest: str
@@ -38,6 +39,7 @@ class EntryInfo:
     toolchain: str | None
     creations: int | None
     asked_by: str | None = None
+    hits: int = 0
     key: Key | None = None
 
     def as_dict(self) -> dict[str, Any]:
@@ -70,7 +72,9 @@ class VerifyReport:
 class Inspection:
     """List and check the entries of Redis and of this node's files."""
 
-    def __init__(self, node: Node, verification: Verification) -> None:
+    def __init__(self, node: Node, verification: Verification, flush_hits: Callable[[], None]) -> None:
+        """``flush_hits`` writes down the hits of this process."""
+        self._flush_hits = flush_hits
         self._node = node
         self._verification = verification
         self._sound_entry = verification.sound_entry
@@ -84,8 +88,9 @@ class Inspection:
             tier.listing() if tier is not None else [Listed(file.digest, file.bytes, file.last_use) for file in files]
         )
         blobs = self._blobs(state, tier, [item.digest for item in listed], {file.digest for file in files})
-        asked = self._node.asked_by()
-        found = [self._info(item, blob, now, asked) for item, blob in zip(listed, blobs, strict=True)]
+        self._flush_hits()
+        asked, hits = self._node.asked_by(), self._node.hits()
+        found = [self._info(item, blob, now, asked, hits) for item, blob in zip(listed, blobs, strict=True)]
         found.reverse()
         return found
 
@@ -143,7 +148,7 @@ class Inspection:
         for digest in digests:
             yield self._node.get_blob(state, digest, use=False) if digest in in_files else from_redis.get(digest)
 
-    def _info(self, item: Listed, blob: bytes | None, now: float, asked: AskedBy) -> EntryInfo:
+    def _info(self, item: Listed, blob: bytes | None, now: float, asked: AskedBy, hits: HitCounts) -> EntryInfo:
         entry = self._sound_entry(item.digest, blob)
         meta = entry.meta if entry is not None else None
         key = Key.from_canonical(entry.key) if entry is not None else None
@@ -158,6 +163,7 @@ class Inspection:
             toolchain=meta.toolchain if meta is not None else None,
             creations=item.creations,
             asked_by=asked.get(item.digest),
+            hits=hits.get(item.digest),
             key=key,
         )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
 from .asks import AskedBy, AskLog
@@ -17,6 +17,7 @@ from .entry import Entry
 from .file_lease import FileLeaseWait
 from .files import FileStatus, FilesTier, Mark
 from .heartbeat import BEATS_PER_TERM
+from .hits import HitCounts, HitLog
 from .journal import Journal
 from .key import Key
 from .misses import Miss, MissLog
@@ -46,6 +47,7 @@ class Node:
         self._journal = Journal(os.path.join(options.folder, "journal"))
         self._misses = MissLog(os.path.join(options.folder, "misses"))
         self._asks = AskLog(os.path.join(options.folder, "asks"))
+        self._hits = HitLog(os.path.join(options.folder, "hits"))
         #: The state of this process while the file cannot be used.
         self._alone = NodeState()
         #: Entries that are in Redis too, and the times they were put.
@@ -197,6 +199,14 @@ class Node:
     def asked_by(self) -> AskedBy:
         """Return the names that have asked for keys on this node."""
         return self._or(self._asks.names, AskedBy({}))
+
+    def note_hits(self, counts: Mapping[str, int]) -> None:
+        """Add to the number of hits of entries, by digest."""
+        self._or(lambda: self._hits.add(counts), None)
+
+    def hits(self) -> HitCounts:
+        """Return how often look-ups on this node have found each entry."""
+        return self._or(self._hits.counts, HitCounts({}))
 
     def close(self) -> None:
         """Write the waiting entries and close the state file."""

@@ -10,6 +10,7 @@ from .asks import AskLog
 from .entry import EntryCodec
 from .entry_file import generation_name, read_entry_file
 from .errors import StoreError
+from .hits import HitLog
 from .journal import Journal
 from .key import Key
 from .node_state import NodeStateView
@@ -28,6 +29,7 @@ class NodeReader:
         self._codec: EntryCodec | None = None
         self._journal = Journal(f"{place.folder}/journal")
         self._asks = AskLog(f"{place.folder}/asks")
+        self._hits = HitLog(f"{place.folder}/hits")
 
     def get(self, key: Key, asked_by: str) -> bytes | None:
         """Return the payload of a key, counted as a hit in files, and note what needs it; None unless all of that works.
@@ -49,6 +51,7 @@ class NodeReader:
                 return None
             self._asks.note(asked_by, (key,))
             self._journal.append_hit(key.digest, entry.meta.seconds)
+            self._hits.add({key.digest: 1})
         except (OSError, StoreError):
             return None
         return entry.payload

@@ -66,7 +66,9 @@ class ReadOnlyNode(Node):
         """Do nothing; return False, since nothing was written."""
         return False
 
-    put = put_later = note_removal = sweep = mark_published = note_misses = note_asked = _discard = _write_nothing
+    put = put_later = note_removal = sweep = mark_published = note_misses = note_asked = note_hits = _discard = (
+        _write_nothing
+    )
     remove = journal_append = _refuse
 
     def journal_take(self) -> Batch:

@@ -35,6 +35,8 @@ _INTERVAL_S: Final = 0.05
 #: Least time, in seconds, between two flushes of the node by one connected process; while there is more to do.
 _NODE_INTERVAL_S: Final = 1.0
 _SOON_S: Final = 0.1
+#: Least time, in seconds, between two writings of the hits of entries.
+_HITS_INTERVAL_S: Final = 1.0
 #: Entries in use that Redis lacks, remembered until the node's next flush; the rest is found when it is used again.
 _MOST_MISSING: Final = 1024
 #: Longest wait, in seconds, for another thread that is flushing.
@@ -50,6 +52,7 @@ class StatisticsFlusher:
         self._tally = tally
         self._flushed = -_INTERVAL_S
         self._next_of_node = 0.0
+        self._hits_flushed = time.monotonic()
         self._flushing = threading.Lock()
         self._missing: dict[str, None] = {}
         self._republish_queue = RepublishQueue(node, limits, verification)
@@ -88,6 +91,13 @@ class StatisticsFlusher:
         batch = self._tally.take()
         if batch and not self._node.journal_append(batch):
             self._tally.put_back(batch)
+        self._flush_old_hits()
+
+    def flush_hits(self) -> None:
+        """Add the hits of this process, by entry, to those of the node."""
+        self._hits_flushed = time.monotonic()
+        if hits := self._tally.take_hits():
+            self._node.note_hits(hits)
 
     def flush_node(self, tier: RedisTier, leaving: bool = False) -> None:
         """Flush everything counted, the node's journal, and its unpublished entries to Redis. Raises StoreUnavailable.
@@ -110,6 +120,7 @@ class StatisticsFlusher:
             self._sender, self._number = _new_sender(), 0
         if self._tally.pending:
             self.flush_to_journal()
+        self.flush_hits()
 
     def counts_of_all(self, tier: RedisTier | None) -> tuple[RedisTier | None, dict[str, int]]:
         """Return the counts of all processes, and the tier unless it has gone away: then those in the node's journal."""
@@ -155,6 +166,11 @@ class StatisticsFlusher:
             self._number += 1
             self._outbox.append(Sent(self._sender, self._number, batch.counts))
             self._send_outbox(tier)
+        self._flush_old_hits()
+
+    def _flush_old_hits(self) -> None:
+        if time.monotonic() - self._hits_flushed >= _HITS_INTERVAL_S:
+            self.flush_hits()
 
     def _send_outbox(self, tier: RedisTier) -> None:
         while self._outbox:

@@ -18,6 +18,7 @@ seconds_saved            creation time of the entries that hits in files or Redi
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Iterable
 from typing import Final, Literal, NamedTuple, TypedDict, cast
 
@@ -128,6 +129,7 @@ class Tally:
         self.memory_uses: list[str] = []
         # Hits of other tiers, all older than those in memory: tier, digest, seconds saved.
         self._hits: list[tuple[str, str, float]] = []
+        self._hits_by_digest: dict[str, int] = {}
 
     def add(self, name: str, count: int = 1) -> None:
         """Count `name`, one of `COUNTERS`."""
@@ -164,6 +166,13 @@ class Tally:
             self._counts, self._uses, self._pending = {}, {}, 0
         return batch
 
+    def take_hits(self) -> dict[str, int]:
+        """Return the number of hits by digest since the last call."""
+        with self._lock:
+            self._add_up()
+            hits, self._hits_by_digest = self._hits_by_digest, {}
+        return hits
+
     def put_back(self, batch: Batch) -> None:
         """Add a batch again that could not be flushed; its uses count as older than present ones."""
         with self._lock:
@@ -186,12 +195,15 @@ class Tally:
                 self._counts["saved_us"] = self._counts.get("saved_us", 0) + round(saved_s * 1e6)
             self._uses.pop(digest, None)
             self._uses[digest] = None
+            self._hits_by_digest[digest] = self._hits_by_digest.get(digest, 0) + 1
         self._pending += len(hits)
         digests = self.memory_uses[:]
         if digests:
             del self.memory_uses[: len(digests)]
             self._counts["hits.memory"] = self._counts.get("hits.memory", 0) + len(digests)
             self._pending += len(digests)
+            for digest, count in Counter(digests).items():
+                self._hits_by_digest[digest] = self._hits_by_digest.get(digest, 0) + count
             # In the order of their last uses: the first ones from the end, reversed.
             latest = list(dict.fromkeys(reversed(digests)))
             for digest in reversed(latest):

@@ -257,7 +257,18 @@ def _list(options: argparse.Namespace, store: CacheStore, report: Report) -> int
     entries = [entry for entry in store.entries() if options.kind in (None, entry.kind)]
     shown = entries[: options.limit]
     facts = [described(entry) for entry in shown]
-    heads = ["digest", "operation", "shapes", "types", "implementation", "size", "last used", "created in", "times"]
+    heads = [
+        "digest",
+        "operation",
+        "shapes",
+        "types",
+        "implementation",
+        "size",
+        "last used",
+        "created in",
+        "times",
+        "hits",
+    ]
     of_functions = all(fact["function"] is not None for fact in facts) and bool(facts)
     if of_functions:
         heads[1:5] = ["kind", "function", "signature", "creator"]
@@ -271,13 +282,15 @@ def _list(options: argparse.Namespace, store: CacheStore, report: Report) -> int
             what[1:3] = [name_text(fact["function"]), name_text(fact["signature"])]
         if of_functions:
             what[3] = name_text(entry.creator)
-        rows.append([entry.digest[:16], *what, size, last_use, made_in, times, name_text(entry.asked_by)])
+        rows.append(
+            [entry.digest[:16], *what, size, last_use, made_in, times, str(entry.hits), name_text(entry.asked_by)]
+        )
     if options.kind is not None and not entries:
         kinds = sorted({entry.kind for entry in store.entries() if entry.kind is not None})
         report.remark(
             f"no entry is of kind {options.kind!r}{hint(options.kind, kinds)}; kinds: {', '.join(kinds) or 'none'}"
         )
-    report.say_table(rows, right=frozenset({5, 6, 7, 8}))
+    report.say_table(rows, right=frozenset({5, 6, 7, 8, 9}))
     report.say(f"{len(shown)} of {len(entries)} entries")
     report.result({"count": len(entries), "entries": facts})
     return 0
