@@ -12,8 +12,6 @@ import numpy as np
 
 from poolrt.graph.builder import Graph
 
-from .errors import ClusterError
-
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -74,9 +72,7 @@ class Runtime:
     def _find(self, sent: SentGraph) -> Executor | Model:
         with self._lock:
             if self._closed:
-                raise ClusterError(
-                    "this worker's runtime is closed: its plugin was replaced or removed; run the graph again"
-                )
+                raise RuntimeError("this worker's runtime is closed: its plugin was removed, or the worker is closing")
             found = self._ready.get(sent.digest)
             if found is None:
                 found = self._ready[sent.digest] = (

@@ -238,8 +238,8 @@ def _decorate(plain: Callable[..., Any], args: tuple[Any, ...], options: dict[st
     options["cache"] = True
     with _opened():
         made = plain(*args, **options)
-    if not isinstance(made, FunctionType):
-        return made
+    if not isinstance(made, FunctionType) or any(made is given for given in (*args, *options.values())):
+        return made  # with NUMBA_DISABLE_JIT, the function itself
 
     def decorator(function: Any) -> Any:
         with _opened():

@@ -109,25 +109,25 @@ class Fingerprint:
         """The fields of each other function that it reaches, by name."""
         return {name: fields for name, fields in sorted(self._described.items()) if name != self.name}
 
-    def add(self, function: FunctionType, options: Any = None) -> str:
-        """Have one more function described, with its compiler's options, and return its name."""
+    def add(self, function: FunctionType) -> str:
+        """Have one more function described, and return its name."""
         label = self._labels.get(function)
         if label is not None:
             return label
-        name = f"{_module_name(function)}.{function.__qualname__}"
+        name = f"{function.__module__ or '__main__'}.{function.__qualname__}"
         label, number = name, 1
         while label in self._described:
             number += 1
             label = f"{name}#{number}"
         self._labels[function] = label
-        self._described[label] = {} if options is None else {"options": options}
+        self._described[label] = {}
         self._waiting.append(function)
         return label
 
-    def add_running(self, function: FunctionType, options: Any = None) -> str:
+    def add_running(self, function: FunctionType) -> str:
         """Have a function described that runs while Numba compiles, with all that it reaches, and return its name."""
         self._runs = True
-        return self.add(function, options)
+        return self.add(function)
 
     def add_module(self, module: ModuleType) -> str:
         """Have the attributes of a module described that any of the functions may mean, and return its name."""
@@ -263,13 +263,13 @@ class Fingerprint:
 
     def _class(self, kind: type) -> list[Any]:
         """Describe a class by its name, and by its members if these become constants."""
-        named: list[Any] = ["class", _module_name(kind), kind.__qualname__]
+        named: list[Any] = ["class", kind.__module__, kind.__qualname__]
         if issubclass(kind, enum.Enum):
             named.append([[name, self.value(member.value)] for name, member in kind.__members__.items()])
         elif issubclass(kind, tuple) and hasattr(kind, "_fields"):
             named.append(list(getattr(kind, "_fields", ())))
         if not is_trusted_module(kind.__module__) and kind not in self._classes:
-            self._classes[kind] = f"class {_module_name(kind)}.{kind.__qualname__} {len(self._classes)}"
+            self._classes[kind] = f"class {kind.__module__}.{kind.__qualname__} {len(self._classes)}"
         return named
 
     def _constants(self, function: FunctionType) -> Iterator[tuple[str, Any]]:
@@ -444,12 +444,6 @@ def is_trusted_module(name: str | None) -> bool:
 
 def _is_trusted(value: Any) -> bool:
     return is_trusted_module(getattr(value, "__module__", None)) and hasattr(value, "__name__")
-
-
-def _module_name(value: Any) -> str:
-    """Return the name of a value's module. Children of multiprocessing have another name for the main one."""
-    found = value.__module__ or "__main__"
-    return "__main__" if found == "__mp_main__" else str(found)
 
 
 def _name(value: Any) -> str:

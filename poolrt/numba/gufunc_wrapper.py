@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from poolrt.cachestore.errors import StoreError
+from poolrt.cachestore.errors import CreationFailed, StoreError
 from poolrt.cachestore.key import Key
 
 from .counters import counters
@@ -19,6 +19,7 @@ from .shared_cache import Process
 def wrapper_library(process: Process, wrapper: Any, name: str) -> Any:
     """Return the code library of a wrapper of Numba's. Raises what building it raises."""
     built: list[Any] = []
+    errors: list[Exception] = []
     code = wrapper.py_func.__code__
     header = Header(code.co_filename, code.co_firstlineno)
 
@@ -29,7 +30,11 @@ def wrapper_library(process: Process, wrapper: Any, name: str) -> Any:
         return library
 
     def create() -> bytes:
-        built.append(build())
+        try:
+            built.append(build())
+        except Exception as error:
+            errors.append(error)
+            raise
         return pack_payload(Payload(PayloadKind.LIBRARY, header, process.numba.dump_library(built[0])))
 
     key = Key(
@@ -51,6 +56,10 @@ def wrapper_library(process: Process, wrapper: Any, name: str) -> Any:
         outcome = process.store().fetch_or_create(key, create, keep_in_memory=False)
         if not built:
             return process.numba.load_library(wrapper.context, unpack_payload(outcome.value).body)
+    except CreationFailed as error:
+        if errors:
+            raise errors[0] from None
+        counters().fall_back(f"the wrapper of {wrapper.py_func.__qualname__}: {error}")
     except (StoreError, OSError, ValueError, LookupError, EOFError) as error:
         counters().fall_back(f"the wrapper of {wrapper.py_func.__qualname__}: {error}")
     return built[0] if built else build()

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import ctypes
 import inspect
+import io
 import itertools
 import os
 import pickle
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any, Final
@@ -34,6 +36,7 @@ _PARAMETERS: Final = {
     "wrappers._GufuncWrapper._build_wrapper": ("self", "library", "name"),
     "serialize.dumps": ("obj",),
     "serialize.ReduceMixin._reduce_class": ("self",),
+    "serialize.NumbaPickler.reducer_override": ("self", "obj"),
     "sigutils.normalize_signature": ("sig",),
 }
 #: What must be there, whatever its form.
@@ -51,10 +54,19 @@ _PRESENT: Final = (
     "errors.NumbaError",
     "errors.ForceLiteralArg",
     "registry.CPUDispatcher._rebuild",
+    "registry.cpu_target.typing_context._attributes",
     "ufuncbuilder.UFuncDispatcher._rebuild",
     "gufunc.GUFunc._rebuild",
     "bytecode.FunctionIdentity._unique_ids",
     "codegen.RuntimeLinker",
+    "stencil.StencilFunc",
+    "pythonapi._boxers.functions",
+    "types.StructRef",
+    "ir.Global",
+    "environment.Environment._memo",
+    "environment.Environment.env_name",
+    "ir.FreeVar",
+    "ir.Block.find_insts",
 )
 #: Numba's prefix of a variable with the address of a function that was not compiled yet: functions that call each other.
 _UNRESOLVED: Final = ".numba.unresolved$"
@@ -75,11 +87,15 @@ class Internals:
     compiler: Any
     config: Any
     dispatcher: Any
+    environment: Any
     errors: Any
     gufunc: Any
+    ir: Any
+    pythonapi: Any
     registry: Any
     serialize: Any
     sigutils: Any
+    stencil: Any
     targetconfig: Any
     types: Any
     ufuncbuilder: Any
@@ -106,20 +122,52 @@ class Internals:
             return "as it calls a function that is compiled later"
         return ""
 
-    def dump_result(self, result: Any) -> bytes:
-        """Return a compile result as bytes."""
-        dumped: bytes = self.serialize.dumps(result._reduce())
-        return dumped
+    def dump_result(self, result: Any, references: Sequence[Any]) -> bytes:
+        """Return a compile result as bytes; of ``references``, which each process has itself, only the numbers."""
+        numbers = {id(each): number for number, each in enumerate(references)}
+        function, dispatcher, environment = self.types.Function, self.types.Dispatcher, self.environment.Environment
 
-    def load_result(self, target_context: Any, verified: bytes) -> Any:
+        class Pickler(self.serialize.NumbaPickler):  # type: ignore[misc, name-defined]  # Numba is not typed
+            def persistent_id(self, value: Any) -> Any:
+                """Return the number of a reference, or that of a type's only value."""
+                if isinstance(value, function):
+                    number = numbers.get(id(value.typing_key))
+                elif isinstance(value, dispatcher):
+                    number = numbers.get(id(value.dispatcher))
+                else:
+                    return numbers.get(id(value))
+                return None if number is None else ("type", number)
+
+            def reducer_override(self, value: Any) -> Any:
+                """Refer to the globals of an environment: Numba finds them by the name of a module, which may lack."""
+                if type(value) is environment and id(value.globals) in numbers:
+                    return rebuild_environment, (value.globals, value.consts, value.env_name)
+                return super().reducer_override(value)
+
+        buffer = io.BytesIO()
+        Pickler(buffer, protocol=4).dump(result._reduce())
+        return buffer.getvalue()
+
+    def load_result(self, target_context: Any, verified: bytes, references: Sequence[Any]) -> Any:
         """Return the compile result in the bytes of an entry that the store has verified."""
         import llvmlite.binding  # with Numba, on first use
 
-        reduced = pickle.loads(verified)
+        def persistent_load(number: Any) -> Any:
+            if isinstance(number, int):
+                return references[number]
+            return target_context.typing_context.resolve_value_type(references[number[1]])
+
+        unpickler = pickle.Unpickler(io.BytesIO(verified))
+        unpickler.persistent_load = persistent_load  # type: ignore[method-assign]
+        reduced = unpickler.load()
         wanted = _unresolved_names(reduced[0][2][0])
         for name in wanted:
             llvmlite.binding.add_symbol(_UNRESOLVED + name, ctypes.addressof(_cell(name)))
         result = self.compiler.CompileResult._rebuild(target_context, *reduced)
+        library = result.library
+        if getattr(library, "_shared_module", None) is not None:
+            # The module of loaded code is empty; this one, for inlining, has the code that `inspect_llvm` shows.
+            library._final_module, library._disable_inspection = library._shared_module, False
         for name in wanted:
             address = result.library.get_pointer_to_function(name)
             if not address:
@@ -157,7 +205,10 @@ def internals() -> Internals:
             compiler,
             config,
             dispatcher,
+            environment,
             errors,
+            ir,
+            pythonapi,
             registry,
             serialize,
             sigutils,
@@ -165,11 +216,12 @@ def internals() -> Internals:
             types,
         )
         from numba.np.ufunc import gufunc, ufuncbuilder, wrappers
+        from numba.stencils import stencil
     except ImportError as error:
         raise Unsupported(str(error)) from None
     found = Internals(
-        bytecode, caching, ccallback, codegen, compiler, config, dispatcher, errors, gufunc, registry, serialize,
-        sigutils, targetconfig, types, ufuncbuilder, wrappers,
+        bytecode, caching, ccallback, codegen, compiler, config, dispatcher, environment, errors, gufunc, ir,
+        pythonapi, registry, serialize, sigutils, stencil, targetconfig, types, ufuncbuilder, wrappers,
     )  # fmt: skip
     check_contract(found)
     return found
@@ -198,6 +250,18 @@ def _parameters(function: Any) -> tuple[str, ...]:
         return tuple(inspect.signature(function).parameters)
     names: tuple[str, ...] = code.co_varnames[: code.co_argcount]
     return names[1:] if inspect.ismethod(plain) else names
+
+
+def rebuild_environment(names: dict[str, Any], constants: list[Any], name: str) -> Any:
+    """Return the environment of a loaded function with these globals and constants."""
+    kind = internals().environment.Environment
+    found = kind._memo.get(name)
+    if found is None:
+        found = kind(names)
+        found.consts[:] = constants
+        found.env_name = name
+        kind._memo[name] = found
+    return found
 
 
 def _unresolved_names(binary: bytes) -> list[str]:

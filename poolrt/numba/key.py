@@ -25,6 +25,8 @@ from .internals import Internals
 SCHEMA: Final = 1
 #: The field `kind` of all keys of this package.
 KIND: Final = "numba"
+#: The module of contexts such as `objmode`, which have no state: what stands in their blocks is bytecode.
+_CONTEXTS: Final = "numba.core.withcontexts"
 _ADDRESS: Final = re.compile(r"0x[0-9a-f]{5,}|#[0-9a-f]{6,}")
 
 
@@ -33,6 +35,9 @@ class Describer:
 
     def __init__(self, numba: Internals) -> None:
         self._numba = numba
+        self._stencil: Any = numba.stencil.StencilFunc
+        #: Compiled functions and ufuncs in the order of their description, which is the same in all processes.
+        self.references: list[Any] = []
 
     def __call__(self, value: Any, fingerprint: Fingerprint) -> Any:
         """Describe a value of Numba's, or a function with its overloads. Raises NotShareable."""
@@ -43,9 +48,11 @@ class Describer:
             return self.type(value, fingerprint)
         inner: Any = getattr(value, "_dispatcher", None) or getattr(value, "nb_func", None)
         if isinstance(inner, numba.ufuncbuilder.UFuncDispatcher):
-            options = fingerprint.value(inner.targetoptions)
-            layout = fingerprint.value(getattr(getattr(value, "gufunc_builder", None), "signature", None))
-            return ["ufunc", fingerprint.add(inner.py_func, options), layout]
+            return self._ufunc(value, inner, fingerprint)
+        if type(value).__module__ == _CONTEXTS:
+            return ["context", type(value).__name__]
+        if isinstance(value, self._stencil):
+            return self._described_stencil(value, fingerprint)
         definition = getattr(value, "_defn", None)
         if isinstance(definition, FunctionType) and type(value).__name__ == "_Intrinsic":
             return ["intrinsic", fingerprint.add_running(definition)]
@@ -65,10 +72,52 @@ class Describer:
         """Describe a compiled function by its Python function and its options."""
         if dispatcher._compiler.pipeline_class is not self._numba.compiler.Compiler:
             raise NotShareable(f"{dispatcher.py_func.__qualname__} has a compiler pipeline of its own")
-        options = [fingerprint.value(dict(sorted(dispatcher.targetoptions.items())))]
-        if dispatcher.locals:
-            options.append([[name, self.type(kind, fingerprint)] for name, kind in sorted(dispatcher.locals.items())])
-        return ["compiled", type(dispatcher).__name__, fingerprint.add(dispatcher.py_func, options)]
+        self._refer(dispatcher)
+        described = [fingerprint.value(dict(sorted(dispatcher.targetoptions.items())))]
+        described.append([[name, kind] for name, kind in self.locals(dispatcher, fingerprint).items()])
+        if not dispatcher._can_compile:
+            # A caller converts its arguments to those of the first signature that fits.
+            described.append([self._identity(made.signature, fingerprint) for made in dispatcher.overloads.values()])
+        return ["compiled", type(dispatcher).__name__, fingerprint.add(dispatcher.py_func), *described]
+
+    def locals(self, subject: Any, fingerprint: Fingerprint) -> dict[str, Any]:
+        """Describe the types that local variables are declared with.
+
+        Compiling adds the versions of these variables, such as ``x.1``, which are left out.
+        """
+        declared = sorted(getattr(subject, "locals", {}).items())
+        return {name: self.type(kind, fingerprint) for name, kind in declared if name.isidentifier()}
+
+    def _ufunc(self, ufunc: Any, dispatcher: Any, fingerprint: Fingerprint) -> Any:
+        """Describe a ufunc by its function, its options, and what calls and reductions of it depend on."""
+        self._refer(ufunc)
+        builder = getattr(ufunc, "gufunc_builder", None)
+        described = [fingerprint.value(dispatcher.targetoptions)]
+        described += [fingerprint.value(getattr(ufunc, name, None)) for name in ("signature", "reorderable")]
+        described.append(fingerprint.value(getattr(ufunc, "_identity" if builder is not None else "identity", None)))
+        if builder is not None:
+            described.append(fingerprint.value([builder.targetoptions, builder.signature, list(builder.writable_args)]))
+        if getattr(ufunc, "_frozen", False):
+            # A ufunc with signatures takes the first loop that fits; others compile the one that fits best.
+            described.append([list(ufunc.types), [str(loop) for loop in dispatcher.overloads]])
+        return ["ufunc", fingerprint.add(dispatcher.py_func), *described]
+
+    def _described_stencil(self, stencil: Any, fingerprint: Fingerprint) -> Any:
+        """Describe a stencil by its function, its options, and the constants that it took when it was made."""
+        numba = self._numba
+        code = stencil.kernel_ir
+        taken = [
+            [statement.value.name, fingerprint.value(statement.value.value)]
+            for _, block in sorted(code.blocks.items())
+            for statement in block.find_insts(numba.ir.Assign)
+            if isinstance(statement.value, (numba.ir.Global, numba.ir.FreeVar))
+        ]
+        options = fingerprint.value(dict(sorted(stencil.options.items())))
+        return ["stencil", fingerprint.add(code.func_id.func), stencil.mode, options, taken]
+
+    def _refer(self, value: Any) -> None:
+        if all(value is not each for each in self.references):
+            self.references.append(value)
 
     def type(self, kind: Any, fingerprint: Fingerprint) -> Any:
         """Describe a type of Numba's by its class and its identity. Raises NotShareable."""
@@ -83,9 +132,19 @@ class Describer:
             return [name, self._identity(value, fingerprint)]
         if isinstance(kind, (types.ClassInstanceType, types.ClassType, types.DeferredType)):
             raise NotShareable(f"{name} has no identity outside of its process")
-        if not type(kind).__module__.startswith("numba."):
+        if isinstance(kind, types.StructRef):
+            return [name, *self._structure(kind, fingerprint)]
+        if not is_trusted_module(type(kind).__module__):
             raise NotShareable(f"{name} is a type that Numba was extended with")
         return [name, self._identity(kind.key, fingerprint)]
+
+    def _structure(self, kind: Any, fingerprint: Fingerprint) -> list[Any]:
+        """Describe a structure by its class, its fields, and the classes of its Python objects."""
+        found = [[name, self.type(field, fingerprint)] for name, field in kind.field_dict.items()]
+        boxer = self._numba.pythonapi._boxers.functions.get(type(kind))
+        cells = [cell.cell_contents for cell in getattr(boxer, "__closure__", None) or ()]
+        boxes = [[each.__module__, each.__qualname__] for each in cells if isinstance(each, type)]
+        return [type(kind).__module__, type(kind).__qualname__, found, boxes]
 
     def _identity(self, key: Any, fingerprint: Fingerprint) -> Any:
         if isinstance(key, self._numba.types.Type):
@@ -117,8 +176,11 @@ class Describer:
             raise NotShareable(f"{function!r}: {error}") from None
         return self._added(templates, fingerprint) or NotImplemented
 
-    def methods(self, fingerprint: Fingerprint) -> list[str]:
-        """Describe the operators, methods and attributes that Numba was given by others, of those in what was described."""
+    def implicit(self, fingerprint: Fingerprint) -> list[Any]:
+        """Describe what others gave Numba that bytecode does not name as a constant.
+
+        Those are operators, methods and attributes that are in what was described.
+        """
         context = self._numba.registry.cpu_target.typing_context
         templates = [
             template
@@ -132,9 +194,9 @@ class Describer:
                 templates += getattr(context._get_global_type(function), "templates", ())
         return self._added(templates, fingerprint)
 
-    def _added(self, templates: Iterable[Any], fingerprint: Fingerprint) -> list[str]:
-        """Describe the functions of templates that are not Numba's own, and return their names."""
-        found = set()
+    def _added(self, templates: Iterable[Any], fingerprint: Fingerprint) -> list[Any]:
+        """Describe the functions of templates that are not Numba's own, and return their names and options."""
+        found: dict[FunctionType, list[Any]] = {}
         for template in templates:
             kind = template if isinstance(template, type) else type(template)
             for base in kind.__mro__:  # Numba derives its own class from one that it is given
@@ -143,9 +205,11 @@ class Describer:
             for attribute in ("_overload_func", "_definition_func"):
                 function = getattr(template, attribute, None)
                 if isinstance(function, FunctionType) and not self._is_numbas(function):
-                    options = fingerprint.value(dict(getattr(template, "_jit_options", None) or {}))
-                    found.add(fingerprint.add_running(function, options))
-        return sorted(found)
+                    inline = getattr(getattr(template, "_inline", None), "value", None)
+                    options = [getattr(template, name, None) for name in ("prefer_literal", "_strict")]
+                    found[function] = [dict(getattr(template, "_jit_options", None) or {}), *options, inline]
+        ordered = sorted(found, key=lambda function: (function.__module__ or "", function.__qualname__))
+        return [[fingerprint.add_running(function), fingerprint.value(found[function])] for function in ordered]
 
     def _is_numbas(self, function: FunctionType) -> bool:
         """Return whether a function is Numba's, which makes some of text and gives these no module."""
@@ -165,8 +229,10 @@ class Describer:
 
 def overload_key(
     numba: Internals, subject: Any, function: FunctionType, signature: Any, flags: Any, target_context: Any
-) -> tuple[Key, frozenset[FunctionType]]:
-    """Return the key of one overload and all functions that its function can reach. Raises NotShareable.
+) -> tuple[Key, frozenset[FunctionType], list[Any]]:
+    """Return the key of one overload, all Python functions that its function can reach, and what each process has itself.
+
+    The latter are compiled functions, ufuncs and globals, in the same order in all processes. Raises NotShareable.
 
     ``subject`` is the compiled function: a dispatcher of Numba, or a ufunc's. ``flags`` are those that its compiler
     would have now: a callee inherits some of its caller's.
@@ -180,11 +246,11 @@ def overload_key(
     types = [describe.type(kind, fingerprint) for kind in arguments]
     returned = None if result is None else describe.type(result, fingerprint)
     described_options = {name: fingerprint.value(value) for name, value in options.items()}
-    locals_ = {name: describe.type(kind, fingerprint) for name, kind in sorted(getattr(subject, "locals", {}).items())}
+    locals_ = describe.locals(subject, fingerprint)
     fingerprint.describe_waiting()
-    methods: list[str] = []
-    while len(found := describe.methods(fingerprint)) > len(methods):
-        methods = found
+    implicit: list[Any] = []
+    while len(found := describe.implicit(fingerprint)) > len(implicit):
+        implicit = found
         fingerprint.describe_waiting()
     triple, processor, features = target_context.codegen().magic_tuple()
     key = Key(
@@ -197,7 +263,7 @@ def overload_key(
             "types": [types, returned],
             **fingerprint.own,
             "callees": fingerprint.callees,
-            "methods": methods,
+            "methods": implicit,
             "options": described_options,
             "locals": locals_,
             "flags": _flags(flags),
@@ -206,7 +272,8 @@ def overload_key(
             "settings": numba.settings(),
         }
     )
-    return key, frozenset(fingerprint.functions)
+    names = {id(each.__globals__): each.__globals__ for each in fingerprint.functions}
+    return key, frozenset(fingerprint.functions), [*describe.references, *names.values()]
 
 
 def signature_text(arguments: Iterable[Any], result: Any) -> str:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet, ref
@@ -70,10 +70,6 @@ class SharedCache:
         compile_overload: Callable[[Any, Any], Any],
     ) -> None:
         """Cache overloads of ``subject``. ``compile_overload(args, return_type)`` compiles one and returns Numba's result."""
-        # Numba finds the globals of a loaded function by its module's name, which text that is executed may lack.
-        # Children of multiprocessing have two names for the main module, of which other processes know one.
-        module = getattr(function, "__module__", None) or "__main__"
-        function.__module__ = "__main__" if module == "__mp_main__" else module
         self._process = process
         self._numba = process.numba
         self._store = process.store
@@ -125,7 +121,7 @@ class SharedCache:
         target_context.refresh()
         args, return_type = self._numba.sigutils.normalize_signature(sig)
         try:
-            key, reached = overload_key(
+            key, reached, references = overload_key(
                 self._numba, self._subject(), self._function, sig, self._flags(), target_context
             )
         except NotShareable as error:
@@ -136,13 +132,13 @@ class SharedCache:
             return None
         if not reached.isdisjoint(self._process.under_way()):
             return None
-        done = _Creation(self, args, return_type)
+        done = _Creation(self, args, return_type, references)
         code = self._function.__code__
         place = f"{code.co_filename}:{code.co_firstlineno}"
         value = self._process.find_on_node(key, place)
         if value is not None:
             self._keys.add(key)
-            return self._found("hits", key, value, target_context, args, return_type)
+            return self._found("hits", key, value, target_context, (args, return_type), references)
         try:
             outcome = self._store().fetch_or_create(key, done.create, keep_in_memory=False)
         except CreationFailed as failure:
@@ -167,14 +163,14 @@ class SharedCache:
             self._compiled[tuple(args), return_type] = done.result if done.error is None else done.error
             return None
         source = "waited" if outcome.source == "waited" else "hits"
-        return self._found(source, key, outcome.value, target_context, args, return_type)
+        return self._found(source, key, outcome.value, target_context, (args, return_type), references)
 
-    def pack(self, result: Any) -> tuple[PayloadKind, bytes]:
+    def pack(self, result: Any, references: Sequence[Any]) -> tuple[PayloadKind, bytes]:
         """Return the kind and the payload of a compiled overload."""
         refusal, body = self._numba.refusal(result), b""
         if not refusal:
             try:
-                body = self._numba.dump_result(result)
+                body = self._numba.dump_result(result, references)
             except Exception as error:  # noqa: BLE001 - a constant of any type may refuse: the result is good all the same
                 refusal = f"as it cannot be serialized ({type(error).__name__})"
         kind = PayloadKind.LOCAL if refusal else PayloadKind.RESULT
@@ -209,15 +205,25 @@ class SharedCache:
         compiler.targetdescr.options.parse_as_flags(flags, compiler.targetoptions)
         return compiler._customize_flags(flags)
 
-    def _found(self, source: str, key: Key, value: bytes, target_context: Any, args: Any, return_type: Any) -> Any:
+    def _found(
+        self,
+        source: str,
+        key: Key,
+        value: bytes,
+        target_context: Any,
+        asked: tuple[Any, Any],
+        references: Sequence[Any],
+    ) -> Any:
         """Return the overload in an entry, counted by its source; None if Numba is to compile it."""
-        found = self._load(key, value, target_context, args, return_type)
+        found = self._load(key, value, target_context, *asked, references)
         if found is not None:
             self._process.libraries.add(found.library)
             counters().add(source)
         return found
 
-    def _load(self, key: Key, value: bytes, target_context: Any, args: Any, return_type: Any) -> Any:
+    def _load(
+        self, key: Key, value: bytes, target_context: Any, args: Any, return_type: Any, references: Sequence[Any]
+    ) -> Any:
         try:
             payload = unpack_payload(value)
             if payload.kind is PayloadKind.LOCAL:
@@ -226,7 +232,7 @@ class SharedCache:
             if payload.kind is PayloadKind.LITERALS:
                 self._compiled[tuple(args), return_type] = self._numba.errors.ForceLiteralArg(payload.body)
                 return None
-            return self._numba.load_result(target_context, payload.body)
+            return self._numba.load_result(target_context, payload.body, references)
         except Exception as error:  # noqa: BLE001 - of whatever type: the function is compiled again
             counters().fall_back(f"{self._function.__qualname__} cannot be loaded: {type(error).__name__}: {error}")
             try:
@@ -286,10 +292,11 @@ class UfuncCache(SharedCache):
 class _Creation:
     """One compilation as the `create` of a store, with its result for Numba."""
 
-    def __init__(self, cache: SharedCache, args: Any, return_type: Any) -> None:
+    def __init__(self, cache: SharedCache, args: Any, return_type: Any, references: Sequence[Any]) -> None:
         self._cache = cache
         self._args = args
         self._return_type = return_type
+        self._references = references
         self.result: Any = None
         self.error: Exception | None = None
         self.local = False
@@ -309,6 +316,6 @@ class _Creation:
             raise
         finally:
             under_way.pop()
-        kind, payload = cache.pack(self.result)
+        kind, payload = cache.pack(self.result, self._references)
         self.local = kind is PayloadKind.LOCAL
         return payload

@@ -19,6 +19,7 @@ import pytest
 
 import poolrt
 from poolrt.cachestore import CacheStore, CreationFailed
+from poolrt.cli import main
 from poolrt.numba import internals, stats
 from poolrt.numba.key import overload_key
 from poolrt.numba.process_store import process_store
@@ -110,7 +111,7 @@ def test_the_waiting_process_gets_the_creators_error_as_numbas(home: Path) -> No
     cache, python_function = function._cache, function.py_func
     context = function.targetctx
     context.refresh()
-    key, _ = overload_key(internals.internals(), function, python_function, (numba.int64,), cache._flags(), context)
+    key, _, _ = overload_key(internals.internals(), function, python_function, (numba.int64,), cache._flags(), context)
     leader = threading.Thread(target=lead)
     leader.start()
     assert begun.wait(60)
@@ -153,6 +154,7 @@ def test_a_changed_entry_is_refused_before_it_is_unpickled(
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
     monkeypatch.setattr(pickle, "loads", _refuse)
+    monkeypatch.setattr(pickle, "Unpickler", _refuse)
     # When another process needs it, then the function is compiled again, and nothing is unpickled
     created, fallbacks = stats()["created"], stats()["fallbacks"]
     assert imported(shared_user=TEXT).f(1) == 12
@@ -167,6 +169,7 @@ def test_an_entry_under_another_signing_key_is_refused_before_it_is_unpickled(
     (home / "signing.key").unlink()
     process_store.cache_clear()
     monkeypatch.setattr(pickle, "loads", _refuse)
+    monkeypatch.setattr(pickle, "Unpickler", _refuse)
     # When a process with a key of its own needs it, then the function is compiled again
     created = stats()["created"]
     assert imported(shared_user=TEXT).f(1) == 12
@@ -178,6 +181,7 @@ def test_an_entry_that_cannot_be_loaded_is_compiled_again_with_one_warning(
 ) -> None:
     assert imported(shared_user=TEXT).f(1) == 12
     monkeypatch.setattr(pickle, "loads", _refuse)
+    monkeypatch.setattr(pickle, "Unpickler", _refuse)
     from poolrt.numba.counters import counters
 
     monkeypatch.setattr(counters(), "_warned", False)
@@ -252,3 +256,20 @@ def test_a_function_ends_with_its_last_reference(home: Path) -> None:
         assert reference() is None
     finally:
         gc.enable()
+
+
+def test_entries_show_their_hits_and_a_warmed_module_its_functions(
+    home: Path, imported: Importer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = "import poolrt\n@poolrt.njit('i8(i8)')\ndef f(x):\n    return x + 41\n"
+    assert imported(warmed=text).f(1) == 42
+    monkeypatch.delenv("POOLRT_REDIS_URL")
+    for _ in range(2):
+        monkeypatch.delitem(sys.modules, "warmed", raising=False)
+        try:
+            assert main(["warm", "warmed", "--json"]) == 0
+        finally:
+            CacheStore.connect().down()
+        assert json.loads(capsys.readouterr().out)["modules"][0]["functions"] == {"hits": 1}
+    (entry,) = process_store().entries()
+    assert entry.hits == 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 from types import FunctionType
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pytest
@@ -69,22 +69,78 @@ CHANGES: dict[str, tuple[str, str, str, str]] = {
         "8",
         "8000",
     ),
+    "the signature that a callee is declared with": (
+        "import poolrt\nfrom stale_other import inner\n@poolrt.njit\ndef f(x):\n    return inner(x + 0.5) * 2\n",
+        "import poolrt\n@poolrt.njit('{}')\ndef inner(x):\n    return x\n",
+        "int64(int64)",
+        "float64(float64)",
+    ),
+    "an option of a callee that is compiled twice": (
+        "import poolrt\nfrom stale_other import plain, checked\n@poolrt.njit\ndef f(x):\n"
+        "    return plain(x) + checked(x)\n",
+        "import poolrt\ndef inner(x):\n    return 1\n"
+        "plain, checked = poolrt.njit(inner), poolrt.njit(error_model='{}')(inner)\n",
+        "python",
+        "numpy",
+    ),
+    "the identity of a ufunc": (
+        "import poolrt\nfrom stale_other import add\n@poolrt.njit\ndef f(x):\n    return x + add.identity\n",
+        "import poolrt\n@poolrt.vectorize(identity={})\ndef add(x, y):\n    return x + y\n",
+        "0",
+        "1",
+    ),
 }
+#: Case -> the results before and after, if they are not the texts.
+RESULTS: Final = {
+    "the signature that a callee is declared with": (0, 1),
+    "an option of a callee that is compiled twice": (2, 2),
+}
+#: Case -> the overloads that come from the store, if not one: what has signatures is loaded when its module is imported.
+LOADED: Final = {"the signature that a callee is declared with": 2}
 
 
 @pytest.mark.parametrize("case", CHANGES)
 def test_a_change_in_another_module_compiles_again(home: Path, imported: Importer, case: str) -> None:
     user, other, before, after = CHANGES[case]
+    old, new = RESULTS.get(case) or (int(before), int(after))
     # Given a function that was compiled, and is a hit for a process with equal sources
     first = imported(stale_other=other.format(before), stale_user=user)
-    assert sys.modules["stale_user"].f(0) == int(before)
+    assert sys.modules["stale_user"].f(0) == old
     created, hits = stats()["created"], stats()["hits"]
     imported(stale_other=other.format(before), stale_user=user)
-    assert sys.modules["stale_user"].f(0) == int(before)
-    assert (stats()["created"], stats()["hits"] - hits) == (created, 1), not_shared()
+    assert sys.modules["stale_user"].f(0) == old
+    assert (stats()["created"], stats()["hits"] - hits) == (created, LOADED.get(case, 1)), not_shared()
     # When the other module changes, then the function is compiled again
     assert first is not imported(stale_other=other.format(after), stale_user=user)
-    assert sys.modules["stale_user"].f(0) == int(after)
+    created = stats()["created"]
+    assert sys.modules["stale_user"].f(0) == new
+    assert stats()["created"] > created
+
+
+_OPERATOR = """
+import operator, sys
+import poolrt, poolrt.numba
+from numba import types
+from numba.extending import overload
+
+@overload(operator.sub)
+def minus(x, y):
+    if isinstance(x, types.UnicodeType) and isinstance(y, types.Integer):
+        return lambda x, y: y + {}
+
+@poolrt.njit
+def f(x):
+    return "a" - x
+
+print(f(1), poolrt.numba.stats()["created"])
+"""
+
+
+@pytest.mark.slow
+def test_an_operator_that_others_gave_to_numba_is_part_of_the_key(home: Path) -> None:
+    assert python(_OPERATOR.format(1)).split() == ["2", "1"]
+    assert python(_OPERATOR.format(1)).split() == ["2", "0"]
+    assert python(_OPERATOR.format(9)).split() == ["10", "1"]
 
 
 def test_a_comment_or_an_unused_constant_compiles_nothing(home: Path, imported: Importer) -> None:
@@ -229,3 +285,100 @@ def test_operators_are_known_by_their_functions() -> None:
 
     found = uses(f.__code__).operators
     assert found >= {"setitem", "neg", "imatmul", "matmul", "getitem", "lt", "contains", "floordiv"}
+
+
+def test_a_function_stays_itself_if_numba_is_turned_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    from numba.core import config
+
+    import poolrt
+
+    def f(x: int, y: int) -> int:
+        return x + y
+
+    monkeypatch.setattr(config, "DISABLE_JIT", 1)
+    assert poolrt.njit(f) is f
+    assert poolrt.njit(fastmath=True)(f)(1, 2) == 3
+
+
+@pytest.mark.slow
+def test_stencils_are_found_again_until_they_change(home: Path, imported: Importer) -> None:
+    text = (
+        "import numba, poolrt\nK = {}\n@numba.stencil(cval=0)\ndef add(a):\n    return a[-1] + a[1] + K\n"
+        "@poolrt.njit\ndef f(a):\n    return add(a)\n"
+    )
+    for constant, created in ((1, 1), (1, 0), (2, 1)):
+        before = stats()["created"]
+        assert imported(stale_user=text.format(constant)).f(np.ones(3)).tolist() == [0, 2 + constant, 0]
+        assert stats()["created"] - before == created
+
+
+def test_functions_with_functions_and_structures_as_arguments_are_found_again(home: Path, imported: Importer) -> None:
+    text = (
+        "import poolrt\nfrom numba import types\nfrom numba.experimental import structref\n"
+        "@structref.register\nclass PairType(types.StructRef):\n    pass\n"
+        "class Pair(structref.StructRefProxy):\n    pass\n"
+        "structref.define_proxy(Pair, PairType, ['a', 'b'])\n"
+        "@poolrt.njit\ndef twice(x):\n    return x * 2\n"
+        "@poolrt.njit\ndef apply(g, x):\n    return g(x)\n"
+        "@poolrt.njit\ndef total(pair):\n    return pair.a + pair.b\n"
+    )
+    for number in range(2):
+        created = stats()["created"]
+        module = imported(stale_user=text)
+        assert module.apply(module.twice, 3) == 6
+        assert module.total(module.Pair(1, 2)) == 3
+        assert (stats()["created"] - created > 0) is (number == 0), not_shared()
+
+
+def test_the_versions_of_declared_variables_are_not_part_of_a_key(home: Path, imported: Importer) -> None:
+    # Numba adds them to the declaration when it compiles, and the second overload is compiled after the first
+    text = (
+        "import poolrt\nfrom numba import types\n@poolrt.njit(locals={'n': types.int8})\ndef inner(x):\n"
+        "    n = x\n    for i in range(3):\n        n = n + i\n    return n\n"
+        "@poolrt.njit\ndef f(x):\n    return inner(x) + 1\n"
+    )
+    for number in range(2):
+        created = stats()["created"]
+        module = imported(stale_user=text)
+        calls = (1, 1.5) if number == 0 else (1.5, 1)
+        assert sorted(module.f(x) for x in calls) == [5, 5]
+        assert (stats()["created"] - created > 0) is (number == 0)
+
+
+def test_code_from_the_store_can_be_looked_at(home: Path, imported: Importer) -> None:
+    text = "import poolrt\n@poolrt.njit\ndef f(x_of_mine):\n    return x_of_mine + 1\n"
+    assert imported(stale_user=text).f(1) == 2
+    function = imported(stale_user=text).f
+    assert function(1) == 2
+    assert sum(function.stats.cache_hits.values()) == 1
+    (code,), (assembly,) = function.inspect_llvm().values(), function.inspect_asm().values()
+    assert "x_of_mine" in code
+    assert ".globl" in assembly or ".weak" in assembly
+
+
+def test_code_that_calls_python_is_found_again(home: Path, imported: Importer) -> None:
+    text = (
+        "import poolrt, numba\n@poolrt.njit\ndef f(x):\n    with numba.objmode(y='int64'):\n        y = int(str(x)) + 1\n"
+        "    return y\n"
+    )
+    assert imported(stale_user=text).f(1) == 2
+    created = stats()["created"]
+    assert imported(stale_user=text).f(1) == 2
+    assert stats()["created"] == created, not_shared()
+
+
+def test_code_without_a_module_finds_its_own_globals(home: Path) -> None:
+    import poolrt
+
+    text = "def f(x):\n    with objmode(y='int64'):\n        y = int(table.sum()) + x\n    return y\n"
+    created = stats()["created"]
+    for table in (np.arange(3), np.arange(3)):
+        import numba
+
+        names: dict[str, Any] = {"objmode": numba.objmode, "table": table}
+        exec(text, names)
+        assert poolrt.njit(names["f"])(1) == 4
+    assert stats()["created"] - created == 1
+    names = {"count": 5}
+    exec("def g(x):\n    return x + count\n", names)
+    assert poolrt.njit(names["g"])(1) == 6
