@@ -109,6 +109,9 @@ def _results(
             while len(pending) >= (in_flight or sender.room()):
                 yield take()
             pending.append(sender.send(number, inputs))
+            # What is done does not wait for a caller that makes the next batch slowly.
+            while pending and pending[0].is_done():
+                yield take()
         while pending:
             yield take()
     finally:
@@ -124,6 +127,10 @@ class _Batch:
         self.number = number
         self.inputs = inputs
         self.future = future
+
+    def is_done(self) -> bool:
+        """Return whether its outputs, or an error, are there."""
+        return self.future.status != "pending"
 
 
 class _Run:
@@ -147,7 +154,8 @@ class _Run:
     def room(self) -> int:
         """Return how many batches may be in flight, by the threads that the cluster has now."""
         if time.monotonic() - self._counted > _COUNTED_S:
-            self._room = max(_FEWEST, _PER_THREAD * sum(self._client.nthreads().values()))
+            threads = self._threads()
+            self._room = self._room if threads is None else max(_FEWEST, _PER_THREAD * sum(threads.values()))
             self._counted = time.monotonic()
         return self._room
 
@@ -188,7 +196,7 @@ class _Run:
             except TimeoutError as error:
                 if batch.future.status == "error":
                     raise  # the graph's own
-                workers = len(self._client.nthreads())
+                workers = len(self._threads() or ())
                 raise ClusterError(
                     f"{self._which(batch)} was not done within {self._timeout:g} s on {workers} workers; see the cluster's "
                     "dashboard, or give more time with timeout="
@@ -201,6 +209,14 @@ class _Run:
         if rest and self._client.status == "running":
             self._client.cancel(rest)
         self._sent = None
+
+    def _threads(self) -> dict[str, int] | None:
+        """Return the threads of each worker; None if the scheduler cannot be asked now."""
+        try:
+            found: dict[str, int] = self._client.nthreads()
+        except OSError:
+            return None
+        return found
 
     def _submit(self, inputs: Mapping[str, Any]) -> Future[Any]:
         # Dask warns of large arguments. The number of batches in flight bounds them, and each worker gets the graph once.

@@ -12,6 +12,8 @@ import numpy as np
 
 from poolrt.graph.builder import Graph
 
+from .errors import ClusterError
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -72,7 +74,9 @@ class Runtime:
     def _find(self, sent: SentGraph) -> Executor | Model:
         with self._lock:
             if self._closed:
-                raise RuntimeError("this worker's runtime is closed: its plugin was removed, or the worker is closing")
+                raise ClusterError(
+                    "this worker's runtime is closed: its plugin was replaced or removed; run the graph again"
+                )
             found = self._ready.get(sent.digest)
             if found is None:
                 found = self._ready[sent.digest] = (

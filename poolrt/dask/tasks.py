@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from distributed import get_worker
+from distributed import Reschedule, Status, get_worker
 
 from poolrt.kernels.counts import stats as kernel_counts
 from poolrt.numba.counters import counters
@@ -20,11 +20,21 @@ if TYPE_CHECKING:
     from distributed import Worker
     from numpy.typing import NDArray
 
+_CLOSING: Final = (Status.closing, Status.closing_gracefully, Status.closed)
+
 
 def run_batch(sent: SentGraph, inputs: Mapping[str, Any], outputs: Sequence[str] | None) -> dict[str, NDArray[Any]]:
-    """Run a graph on one batch, in the runtime of the worker that executes this task."""
+    """Run a graph on one batch, in the runtime of the worker that executes this task.
+
+    A worker that is closing, whose runtime ends under the batch, lets Dask move the batch to another one.
+    """
     worker = get_worker()
-    return plugin_of(worker).runtime(worker.address).run(sent, inputs, outputs)
+    try:
+        return plugin_of(worker).runtime(worker.address).run(sent, inputs, outputs)
+    except Exception as error:
+        if worker.status in _CLOSING:
+            raise Reschedule from error
+        raise
 
 
 def plugin_of(worker: Worker) -> PoolrtPlugin:

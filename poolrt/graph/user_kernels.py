@@ -77,4 +77,5 @@ def kernel_of(given: Any) -> NativeKernel | OpenClKernel:
     pyopencl = sys.modules.get("pyopencl")
     if pyopencl is not None and isinstance(given, pyopencl.Kernel):
         return OpenClKernel(*import_module("poolrt.opencl.kernels").describe_kernel(given))
-    raise ValueError(f"kernel: expect a NativeKernel or an OpenClKernel, got {type(given).__name__}")
+    advice = '; decorate it: @poolrt.kernel("void(f4[::1], f4[::1])")' if callable(given) else ""
+    raise ValueError(f"kernel: expect a NativeKernel or an OpenClKernel, got {type(given).__name__}{advice}")

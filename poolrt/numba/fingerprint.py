@@ -114,7 +114,7 @@ class Fingerprint:
         label = self._labels.get(function)
         if label is not None:
             return label
-        name = f"{function.__module__ or '__main__'}.{function.__qualname__}"
+        name = f"{_module_name(function)}.{function.__qualname__}"
         label, number = name, 1
         while label in self._described:
             number += 1
@@ -263,13 +263,13 @@ class Fingerprint:
 
     def _class(self, kind: type) -> list[Any]:
         """Describe a class by its name, and by its members if these become constants."""
-        named: list[Any] = ["class", kind.__module__, kind.__qualname__]
+        named: list[Any] = ["class", _module_name(kind), kind.__qualname__]
         if issubclass(kind, enum.Enum):
             named.append([[name, self.value(member.value)] for name, member in kind.__members__.items()])
         elif issubclass(kind, tuple) and hasattr(kind, "_fields"):
             named.append(list(getattr(kind, "_fields", ())))
         if not is_trusted_module(kind.__module__) and kind not in self._classes:
-            self._classes[kind] = f"class {kind.__module__}.{kind.__qualname__} {len(self._classes)}"
+            self._classes[kind] = f"class {_module_name(kind)}.{kind.__qualname__} {len(self._classes)}"
         return named
 
     def _constants(self, function: FunctionType) -> Iterator[tuple[str, Any]]:
@@ -444,6 +444,12 @@ def is_trusted_module(name: str | None) -> bool:
 
 def _is_trusted(value: Any) -> bool:
     return is_trusted_module(getattr(value, "__module__", None)) and hasattr(value, "__name__")
+
+
+def _module_name(value: Any) -> str:
+    """Return the name of a value's module. Children of multiprocessing have another name for the main one."""
+    found = value.__module__ or "__main__"
+    return "__main__" if found == "__mp_main__" else str(found)
 
 
 def _name(value: Any) -> str:

@@ -53,6 +53,7 @@ class Calls(Family):
         """
         with self._build("call", name, engine) as node:
             found = kernel_of(kernel)
+            _require_lists(inputs, outputs)
             native = found if isinstance(found, NativeKernel) else None
             if native is not None:
                 _check_counts(native, len(inputs), len(outputs), len(scalars))
@@ -96,6 +97,14 @@ class _Sizes:
         if size < 0:
             raise ValueError(f"{argument}: expect at least 0, got {size}")
         return str(size)
+
+
+def _require_lists(inputs: Any, outputs: Any) -> None:
+    """Raise ValueError if one input or output stands in place of a list of them."""
+    if not isinstance(inputs, (list, tuple)):
+        raise ValueError(f"inputs: expect a list, such as [x], got {type(inputs).__name__}")
+    if not isinstance(outputs, (list, tuple)) or (len(outputs) == 2 and isinstance(outputs[1], str)):
+        raise ValueError('outputs: expect a list of pairs, such as [((4, 8), "float32")]')
 
 
 def _check_counts(kernel: NativeKernel, inputs: int, outputs: int, scalars: int) -> None:

@@ -123,10 +123,8 @@ class Coordination(RuleBasedStateMachine):
                 self.carry_out(self.state.on_process_exited(step.peer))
             elif isinstance(step, Kill):
                 self.end(step.peer)
-            elif isinstance(step, Slow):
-                assert step.client in self.clients
             else:
-                assert isinstance(step, CollectStatistics)
+                assert isinstance(step, CollectStatistics | Slow)
 
     def end(self, number: int) -> None:
         """No process of ours breaks the rules, so one that is killed has been at the same thing for too long."""

@@ -166,7 +166,16 @@ def test_a_worker_that_comes_later_has_the_plugin_and_the_graph(client: Any) -> 
     (new,) = set(addresses(client)) - before
     assert poolrt.dask.stats(client)[new]["redis"].startswith("unix://")
     assert len(poolrt.dask.run(client, network(), batches(30))) == 30
-    client.cluster.scale(3)
+
+    def leaving() -> Iterator[dict[str, Any]]:
+        for number, batch in enumerate(batches(60)):
+            if number == 20:
+                client.cluster.scale(3)
+            yield batch
+
+    # When it leaves while a graph runs, its batches move to others
+    for found, batch in zip(poolrt.dask.stream(client, network(), leaving()), batches(60), strict=True):
+        np.testing.assert_allclose(found["y"], expected(batch), rtol=1e-4, atol=1e-6)
     wait_until(lambda: len(addresses(client)) == 3, "a worker leaves", BOUND_S)
     assert len(poolrt.dask.run(client, network(), batches(10))) == 10
 

@@ -156,7 +156,11 @@ def test_errors_name_the_argument(parts: NativeKernel) -> None:
         (r"outputs\[0\]: shape: expect the size of an input", {"outputs": [((real.size(0),), "int64"), both[1]]}),
         (r"scalars\[0\]: expect the size of an input", {"scalars": [g.input("other", (4,)).size(0)]}),
         (r"global_size: ", {"global_size": 4}),
-        (r"kernel: expect a NativeKernel", {"kernel": total}),
+        (r"kernel: expect a NativeKernel or an OpenClKernel, got function; decorate it: ", {"kernel": total}),
+        (r"kernel: expect a NativeKernel or an OpenClKernel, got str$", {"kernel": "total"}),
+        (r"inputs: expect a list, such as \[x\], got Value", {"inputs": x}),
+        (r"inputs: expect a list, such as \[x\], got ndarray", {"inputs": np.ones(1, np.int32)}),
+        (r"outputs: expect a list of pairs", {"outputs": ((4,), "int64")}),
     ]
     for pattern, changed in wrong:
         given = {"kernel": parts, "inputs": [x], "outputs": both, "scalars": [1], **changed}

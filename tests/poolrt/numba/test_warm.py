@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import statistics
 import subprocess
@@ -35,11 +36,15 @@ import numpy as np
 import numba
 from numba.core.event import install_recorder
 sys.path.insert(0, sys.argv[1])
+def waited():
+    # Seconds that this thread has been ready and another one had the processor
+    with open("/proc/thread-self/schedstat", "rb") as file:
+        return int(file.read().split()[1]) / 1e9
 with install_recorder("numba:compile") as compilations, install_recorder("numba:run_pass") as passes:
-    begin = time.perf_counter()
+    begin = time.perf_counter() - waited()
     import warm_user
     result = warm_user.f(np.ones(4), 2.0)
-    took = time.perf_counter() - begin
+    took = time.perf_counter() - waited() - begin
 loaded = [name for name in sys.modules if name.startswith("poolrt")]
 hits = sum(warm_user.f.stats.cache_hits.values())
 print(json.dumps([result, took, len(compilations.buffer), len(passes.buffer), hits, loaded]))
@@ -73,19 +78,21 @@ def test_a_warm_function_runs_no_pass_of_the_compiler_and_opens_no_store(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_a_warm_function_is_as_soon_as_with_numbas_cache(home: Path, tmp_path: Path) -> None:
     folders = {"ours": tmp_path / "ours", "numbas": tmp_path / "numbas"}
     for name, text in (("ours", OURS), ("numbas", NUMBAS)):
         folders[name].mkdir()
         (folders[name] / "warm_user.py").write_text(text)
         assert _call(folders[name])[2] > 0  # the cold one
-    # In turn, so that what else the machine does meets both
+    # In turn, so that what else the machine does meets both; more often on a busy machine
     took: dict[str, list[float]] = {"ours": [], "numbas": []}
-    for _ in range(15):
+    ratio = math.inf
+    while len(took["ours"]) < 5 or (ratio > 1.1 and len(took["ours"]) < 15):
         for name, folder in folders.items():
             result, seconds, compilations, passes, _, _ = _call(folder)
             assert (result, compilations, passes) == (12.0, 0, 0)
             took[name].append(seconds)
-    ratios = [ours / numbas for ours, numbas in zip(took["ours"], took["numbas"], strict=True)]
-    print(f"\nmedians: ours {1e3 * statistics.median(took['ours']):.0f} ms, {statistics.median(ratios):.2f} of Numba's")
-    assert min(statistics.median(ratios), min(took["ours"]) / min(took["numbas"])) <= 1.1
+        ratio = statistics.median(ours / theirs for ours, theirs in zip(took["ours"], took["numbas"], strict=True))
+    print(f"\nmedian of ours: {1e3 * statistics.median(took['ours']):.0f} ms, {ratio:.2f} of Numba's")
+    assert ratio <= 1.1

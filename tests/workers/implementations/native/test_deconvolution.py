@@ -1,0 +1,89 @@
+"""Deconvolution on native kernels and nested products, on values whose sums are exact."""
+
+from __future__ import annotations
+
+import pytest
+
+from poolrt.workers.desc import Arg, Deconvolution, MemoryDesc, PostOp, PrimitiveAttr, post_op_src
+from poolrt.workers.engines.target import cpu_target, host_isa
+from poolrt.workers.implementations.primitive_desc import UnsupportedPrimitive, primitive_desc, primitive_descs
+from poolrt.workers.implementations.program import NestedLaunch
+from tests.workers.cases import Case, integers
+from tests.workers.desc.windows import Channels, Window, deconvolution
+from tests.workers.native_runner import NativeRunner
+
+TYPES = ("f32", "f32", "f32")
+#: Strides along the width of 1, 2 and more; rows shorter and longer than vectors; dilations, paddings unlike on both sides.
+WINDOWS = (
+    Window((9, 40), (3, 3), (1, 1), (0, 0), (1, 1), (1, 1)),
+    Window((8, 70), (4, 4), (2, 2), (0, 0), (1, 1), (1, 1)),
+    Window((7, 95), (3, 5), (2, 3), (1, 0), (0, 2), (2, 1)),
+    Window((40,), (3,), (16,), (0,), (0,), (0,)),
+    Window((5, 6, 37), (2, 3, 4), (1, 2, 2), (0, 0, 1), (1, 0, 2), (0, 1, 3)),
+)
+
+
+def case(window: Window, channels: Channels, attr: PrimitiveAttr | None = None) -> Case:
+    """Return a problem: sizes of ``window`` are those of dst."""
+    op = deconvolution(window, channels, "forward_inference", TYPES, True)
+    args = {
+        int(arg): integers(md.dims, int(arg), low=-3, high=3) for arg, md in op.memories().items() if arg != Arg.DST
+    }
+    return Case(f"{window} {channels}", op, args, attr or PrimitiveAttr())
+
+
+@pytest.mark.parametrize("window", WINDOWS, ids=lambda window: f"{window.strides}")
+def test_taps_overlap_at_any_stride(native: NativeRunner, window: Window) -> None:
+    for channels, name in ((Channels(2, 3, 1, 1), "native:depthwise"), (Channels(2, 2, 3, 5), "nested:matmul")):
+        problem = case(window, channels)
+        found = primitive_descs(problem.op, problem.attr, cpu_target())
+        assert found[0].impl_name() == name
+        native.check(problem, host_isa())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("window", WINDOWS, ids=lambda window: f"{window.strides}")
+@pytest.mark.parametrize("channels", [Channels(1, 5, 1, 3), Channels(3, 1, 17, 16)], ids=str)
+def test_taps_overlap_on_every_level(native: NativeRunner, isa: str, window: Window, channels: Channels) -> None:
+    problem = case(window, channels)
+    md = problem.op.memories()[Arg.DST]
+    steps = (PostOp("binary", "add", src1=md), PostOp("eltwise", "relu"))
+    native.check(problem, isa)
+    args = {**problem.args, post_op_src(0): integers(md.dims, "added")}
+    native.check(Case("chain", problem.op, args, PrimitiveAttr(steps)), isa)
+
+
+def test_images_whose_products_take_more_than_a_megabyte_are_multiplied_one_after_the_other(
+    native: NativeRunner,
+) -> None:
+    problem = case(Window((34, 34), (4, 4), (2, 2), (0, 0), (1, 1), (1, 1)), Channels(3, 1, 2, 61))
+    program = primitive_desc(problem.op, problem.attr, cpu_target()).program()
+    # One reorder of the weights, and three products by one primitive
+    assert len(program.nested) == 2
+    assert sum(isinstance(launch, NestedLaunch) for launch in program.launches) == 4
+    native.check(problem, host_isa())
+
+
+def test_constant_weights_are_reordered_once_by_a_graph(native: NativeRunner) -> None:
+    op = case(WINDOWS[0], Channels(1, 1, 8, 8)).op
+    assert isinstance(op, Deconvolution)
+    opened = Deconvolution(
+        op.src, op.weights.with_tag("any"), op.bias, op.dst, op.strides, op.dilations, op.padding_l, op.padding_r
+    )
+    pd = primitive_desc(opened, PrimitiveAttr(), cpu_target())
+    assert pd.memories()[Arg.WEIGHTS].tag == "acdb"
+    assert not any("reorder" in str(spec.generator) for spec in pd.program().kernels)
+
+
+def test_what_the_kernels_cannot_do_is_refused_with_the_reason() -> None:
+    blocked = MemoryDesc((1, 16, 4, 4), "f32", "aBcd16b")
+    weights = MemoryDesc((16, 16, 1, 1), "f32")
+    wide = deconvolution(
+        Window((40,), (3,), (17,), (0,), (0,), (0,)), Channels(1, 1, 2, 2), "forward_inference", TYPES, True
+    )
+    for op, why in (
+        (Deconvolution(blocked, weights, None, blocked, (1, 1), (0, 0), (0, 0), (0, 0)), "must be row-major"),
+        (wide, "stride 17"),
+    ):
+        with pytest.raises(UnsupportedPrimitive, match=why):
+            primitive_desc(op, PrimitiveAttr(), cpu_target(), references=False)
