@@ -70,13 +70,9 @@ class SharedCache:
         compile_overload: Callable[[Any, Any], Any],
     ) -> None:
         """Cache overloads of ``subject``. ``compile_overload(args, return_type)`` compiles one and returns Numba's result."""
-<<<<<<< 8094561
-        # Numba finds the globals of a loaded function by its module's name, which text that is executed may lack.
         # Children of multiprocessing have two names for the main module, of which other processes know one.
-        module = getattr(function, "__module__", None) or "__main__"
-        function.__module__ = "__main__" if module == "__mp_main__" else module
-=======
->>>>>>> 216405127b9d012919fa9a1c7f5f44e430bbb955
+        if getattr(function, "__module__", None) == "__mp_main__":
+            function.__module__ = "__main__"
         self._process = process
         self._numba = process.numba
         self._store = process.store
