@@ -18,9 +18,10 @@ from poolrt.cachestore import CacheStore, CreationFailed, Key, StoreError
 from poolrt.workers.engines.opencl import device_target
 
 from . import late_compiles
+from .absent_includes import refuse_those_of_driver
 from .errors import Unusual
-from .includes import read_sources
-from .options import parse_options
+from .includes import Sources, read_sources
+from .options import BuildOptions, parse_options
 from .payload import ProgramBinary, pack_program, parse_program
 from .private import error_of, program_from_source
 
@@ -100,6 +101,8 @@ class Binaries:
             try:
                 found, source = self._fetch(key, request, device)
             except CreationFailed as error:
+                if error.type == Unusual.__name__:
+                    raise Unusual(error.message) from None
                 if error.type != _Changed.__name__:
                     raise
                 continue  # an include was written while the compiler read it
@@ -118,7 +121,15 @@ class Binaries:
                 return parse_program(complete.value), complete.source
 
         def create() -> bytes:
-            built = _build(request, device, late_compiles.new_suffix() if _is_late(device) else "")
+            absent = _sources(request).absent
+            if absent:
+                refuse_those_of_driver(absent, device)
+            try:
+                built = _build(request, device, late_compiles.new_suffix() if _is_late(device) else "")
+            except OpenClBuildError:
+                if absent:  # on another host the driver may find it
+                    raise Unusual(f"the include {absent[0]!r} is in no folder of the options") from None
+                raise
             if program_key(request, device) != key:
                 raise _Changed
             return pack_program(built)
@@ -146,6 +157,10 @@ class Binaries:
             try:
                 whole = replace(_build(request, device, had.suffix, quiet=True), log=had.log, launches=launches)
                 if program_key(request, device) != key:
+                    continue
+                if late_compiles.folder_name(whole.binary) != late_compiles.folder_name(had.binary):
+                    # PoCL has built it elsewhere, as paths of folders differ, and without the launches.
+                    self.count("unpublished")
                     continue
                 self._store.remove(_launched(key))
                 self._store.fetch_or_create(_launched(key), partial(pack_program, whole), keep_in_memory=False)
@@ -183,17 +198,12 @@ def _binaries_in(store: CacheStore) -> Binaries:
 
 def program_key(request: Request, device: cl.Device) -> Key:
     """Return the key of a program for one device. Raises Unusual if something that a binary depends on is unknown."""
-    try:
-        options = parse_options(request.options.decode())
-        text = request.text()
-    except UnicodeError as error:
-        raise Unusual(f"source or options are no UTF-8: {error}") from None
-    sources = read_sources(text, options.folders)
+    options, sources = _options(request), _sources(request)
     return Key(
         {
             "kind": "opencl",
             "schema": _SCHEMA,
-            "kernels": tuple(_KERNELS.findall(text.decode(errors="replace"))[:16]),
+            "kernels": tuple(_KERNELS.findall(request.text().decode(errors="replace"))[:16]),
             "source": sources.text,
             "includes": sources.includes,
             "places": sources.places,
@@ -201,6 +211,20 @@ def program_key(request: Request, device: cl.Device) -> Key:
             "device": dict(device_target(device).device),
         }
     )
+
+
+def _options(request: Request) -> BuildOptions:
+    try:
+        return parse_options(request.options.decode())
+    except UnicodeError as error:
+        raise Unusual(f"source or options are no UTF-8: {error}") from None
+
+
+def _sources(request: Request) -> Sources:
+    try:
+        return read_sources(request.text(), _options(request).folders)
+    except UnicodeError as error:
+        raise Unusual(f"source or options are no UTF-8: {error}") from None
 
 
 def pyopencl_error(failure: CreationFailed) -> cl.Error | None:
@@ -230,10 +254,12 @@ def _build(request: Request, device: cl.Device, suffix: str, quiet: bool = False
         # In a context of several devices, PoCL has no binary of a program that was built for one.
         context = request.context if list(request.context.devices) == [device] else cl.Context([device])
         program = program_from_source(context, request.text() + suffix.encode())
+        # Without includes their folders mean nothing, but PoCL names its own folder by the paths: pyopencl's is always one.
+        options = request.options if _sources(request).includes else " ".join(_options(request).others).encode()
         if quiet:
-            program._build(options=request.options, devices=[device])
+            program._build(options=options, devices=[device])
         else:
-            program.build(request.options, [device])
+            program.build(options, [device])
         devices: Any = program.get_info(cl.program_info.DEVICES)
         binaries: Any = program.get_info(cl.program_info.BINARIES)
         log: Any = program.get_build_info(device, cl.program_build_info.LOG) or ""

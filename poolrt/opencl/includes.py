@@ -1,8 +1,8 @@
 """All that a program's text includes, as hashes: the part of its key that files hold.
 
 Drivers differ in the folders that they search. So each include stands for the files of its name in *every* folder that may
-be searched, and a program's key changes if one of them comes, goes or changes. An include whose name is a macro, or that
-is in none of the folders, makes the program unusual: only the driver knows the file. Nothing here evaluates conditions.
+be searched, and a program's key changes if one of them comes, goes or changes. An include whose name is a macro makes the
+program unusual: only the driver knows the file. Nothing here evaluates conditions.
 """
 
 from __future__ import annotations
@@ -38,12 +38,14 @@ class Sources:
     """What a program is built from: the hash of its text, and for each include the hashes of its files.
 
     ``includes`` maps a name, with the hash of the including file, to a hash for each searched folder, empty if the folder has
-    no such file. ``places`` are the folders that the text may name through ``__FILE__``, else empty.
+    no such file. ``places`` are the folders that the text may name through ``__FILE__``, else empty. ``absent`` are the
+    names that are in no folder.
     """
 
     text: str
     includes: dict[str, tuple[tuple[str, ...], ...]]
     places: tuple[str, ...]
+    absent: tuple[str, ...] = ()
 
 
 def read_sources(text: bytes, folders: Sequence[str]) -> Sources:
@@ -62,6 +64,7 @@ class _Reader:
         self._includes: dict[str, set[tuple[str, ...]]] = {}
         self._bytes = 0
         self._places = False
+        self._absent: set[str] = set()
         #: Texts to read, each with the folder and the hash of its file.
         self._texts: list[tuple[bytes, str, str]] = []
 
@@ -71,20 +74,20 @@ class _Reader:
             content, folder, including = self._texts.pop()
             for name in _included(content):
                 hashes = self._find(name, folder)
+                if not any(hashes):
+                    self._absent.add(name)
                 self._includes.setdefault(f"{name} in {including}" if including else name, set()).add(hashes)
             self._places |= _PLACE.search(content) is not None
         return Sources(
             hashlib.sha256(text).hexdigest(),
             {label: tuple(sorted(hashes)) for label, hashes in self._includes.items()},
             (os.getcwd(), *self._folders) if self._places else (),
+            tuple(sorted(self._absent)),
         )
 
     def _find(self, name: str, folder: str) -> tuple[str, ...]:
         """Return the hash of the file of this name in each folder that may be searched, empty where there is none."""
-        hashes = tuple(self._hash(os.path.join(place, name)) for place in dict.fromkeys((folder, ".", *self._folders)))
-        if not any(hashes):
-            raise Unusual(f"the include {name!r} is in no folder of the options")
-        return hashes
+        return tuple(self._hash(os.path.join(place, name)) for place in dict.fromkeys((folder, ".", *self._folders)))
 
     def _hash(self, path: str) -> str:
         if path not in self._files:

@@ -47,15 +47,21 @@ def cache_folder() -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "pocl" / "kcache"
 
 
+def folder_name(binary: bytes) -> str:
+    """Return the name of a program's folder, empty for a binary of another driver."""
+    named = _FOLDER.match(binary)
+    return "" if named is None else named[1].decode()
+
+
 def compiled_launches(binary: bytes, cache: Path) -> tuple[str, ...]:
     """Return ``kernel/launch`` for the code of launches of a binary's program in a cache folder.
 
     Returns none if there is no such folder, or if a file in it is not whole.
     """
-    named = _FOLDER.match(binary)
-    if named is None:
+    name = folder_name(binary)
+    if not name:
         return ()
-    folder = cache / named[1].decode()
+    folder = cache / name
     found = []
     try:
         for kernel in sorted(folder.iterdir()):

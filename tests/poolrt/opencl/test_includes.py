@@ -73,6 +73,16 @@ def test_folders_are_in_the_key_if_the_text_can_name_them(folders: list[str]) ->
     assert set(folders) <= set(read_sources(WAYS[0], folders).places)
 
 
+def test_a_file_that_no_folder_has_is_named_and_its_coming_changes_the_key(folders: list[str]) -> None:
+    text = b'#include "h.h"\n#ifdef NEVER\n#include <absent.h>\n#endif\n'
+    before = read_sources(text, folders)
+    assert before.absent == ("absent.h",)
+    Path(folders[1], "absent.h").write_text('#include "deeper.h"\n')
+    after = read_sources(text, folders)
+    assert after != before
+    assert after.absent == ("deeper.h",)
+
+
 def test_files_that_include_each_other_end(folders: list[str]) -> None:
     Path(folders[1], "deep.h").write_text('#include "h.h"\n')
     assert isinstance(read_sources(WAYS[0], folders), Sources)
@@ -82,7 +92,6 @@ def test_files_that_include_each_other_end(folders: list[str]) -> None:
     "text",
     [
         b"#define N <h.h>\n#include N",
-        b'#include "absent.h"',
         b'#include_next "h.h"',
         b'#import "h.h"',
         b'#embed "h.h"',

@@ -45,6 +45,7 @@ def home(tmp_path_factory: pytest.TempPathFactory, device: str, platform: str) -
     folder = tmp_path_factory.mktemp("programs")
     with pytest.MonkeyPatch.context() as patch:
         choose_platform(platform, patch)
+        patch.setenv("TMPDIR", str(folder))  # pyopencl leaves sources there that do not compile
         patch.setenv("POOLRT_HOME", str(folder / "home"))
         patch.delenv("POOLRT_REDIS_URL", raising=False)
         yield folder
@@ -145,6 +146,20 @@ def test_an_unusual_program_is_built_by_pyopencl_with_one_warning_and_counted(
     assert [reason in text for text in built["warnings"] if text.startswith("FallbackWarning")] == [True]
 
 
+def test_a_file_that_no_folder_has_is_no_obstacle_unless_the_compiler_reaches_it(
+    creator: Process, other: Process
+) -> None:
+    guarded = "#ifdef __cplusplus\n#include <stdexcept_of_tests>\n#include <dir/of.tests>\n#endif\n" + PLAIN
+    assert creator("build", source=guarded)["counts"] == {"created": 1}
+    found = other("build", source=guarded)
+    assert (found["counts"], found["warnings"]) == ({"files": 1}, [])
+    reached = creator("build", source="#include <stdexcept_of_tests>\n" + PLAIN)
+    assert "stdexcept_of_tests" in reached["error"]
+    assert reached["counts"] == {"fallbacks": 1}
+    broken = creator("build", source=guarded + "nonsense")
+    assert (broken["counts"], broken["code"]) == ({"fallbacks": 1}, -11)
+
+
 def test_a_program_that_was_used_before_its_build_and_one_without_caches_are_pyopencls(creator: Process) -> None:
     assert "FallbackWarning" in creator("used_before_its_build", source=PLAIN)
     built = creator("build", source=PLAIN, cache_dir=False)
@@ -213,3 +228,25 @@ print(counts.get("created", 0))
     variables = {"POCL_DEVICES": "pthread pthread", "POCL_CACHE_DIR": str(home / "two")}
     assert int(python(code, variables)) >= 1
     assert int(python(code, {**variables, "POCL_CACHE_DIR": str(home / "two more")})) == 0
+
+
+@pytest.mark.slow
+def test_launches_are_published_with_their_code_or_not_at_all_if_folders_have_other_paths(
+    home: Path, creator: Process, other: Process, platform: str
+) -> None:
+    if platform != "Portable":
+        pytest.skip("only PoCL compiles at launches")
+    for name in ("here", "there"):
+        (home / name).mkdir()
+        (home / name / "h.h").write_text("#define H 11\n")
+    for source, always in ((SOURCE, False), (SOURCE.replace('#include "h.h"', "#define H 12"), True)):
+        assert creator("build", source=source, options=f"-I {home}/here", local=64)["counts"] == {"created": 1}
+        found = other("build", source=source, options=f"-I {home}/there", local=32)
+        assert (found["counts"], found["late"]) == ({"files": 1}, 1)
+        published = other("publish")
+        assert published >= always
+        third = Process(home / f"pocl-{always}")
+        try:
+            assert third("build", source=source, options=f"-I {home}/there", local=32)["late"] == 1 - published
+        finally:
+            third.close()
