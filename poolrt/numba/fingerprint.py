@@ -41,7 +41,15 @@ _UNKNOWN: Final = (eval, exec, globals, locals, vars, open, __import__)
 #: Types of members that read a field of an object.
 _FIELDS: Final = ("_tuplegetter", "member_descriptor", "getset_descriptor")
 #: Members of every class.
-_OF_CLASSES: Final = ("__dict__", "__weakref__", "__doc__", "__module__", "__qualname__", "__firstlineno__")
+_OF_CLASSES: Final = (
+    "__dict__",
+    "__weakref__",
+    "__doc__",
+    "__module__",
+    "__qualname__",
+    "__firstlineno__",
+    "_abc_impl",
+)
 _MISSING: Final = object()
 #: Sign -> the function of the module `operator` that Numba calls for it.
 _SIGNS: Final = {

@@ -321,12 +321,15 @@ def test_functions_with_functions_and_structures_as_arguments_are_found_again(ho
         "@poolrt.njit\ndef twice(x):\n    return x * 2\n"
         "@poolrt.njit\ndef apply(g, x):\n    return g(x)\n"
         "@poolrt.njit\ndef total(pair):\n    return pair.a + pair.b\n"
+        "@poolrt.njit\ndef make(a, b):\n    return Pair(a, b)\n"
     )
     for number in range(2):
         created = stats()["created"]
         module = imported(stale_user=text)
         assert module.apply(module.twice, 3) == 6
-        assert module.total(module.Pair(1, 2)) == 3
+        unshared = stats()["unshared"]
+        assert module.total(module.make(1, 2)) == 3
+        assert stats()["unshared"] == unshared, not_shared()
         assert (stats()["created"] - created > 0) is (number == 0), not_shared()
 
 
