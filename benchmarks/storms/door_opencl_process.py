@@ -1,0 +1,59 @@
+"""One process that builds OpenCL programs by `poolrt.opencl.Program` or by pyopencl's, launches each, and checks the results.
+
+The clock begins when the parent says so, with a context that is ready.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+
+import door_programs
+import numpy as np
+import pyopencl as cl
+
+from poolrt.workers.engines.opencl_identity import processor_flags
+from poolrt.workers.engines.pocl import PLATFORM, is_wrong, name_processor, processor_name
+
+
+def main(door: str, count: int) -> None:
+    """Do it, and print how long it took, and how many programs were built here if that is known."""
+    found = [
+        device for platform in cl.get_platforms() if platform.name == PLATFORM for device in platform.get_devices()
+    ]
+    if not found:
+        print("there is no PoCL", flush=True)
+        return
+    processor = found[0].version.rstrip().rpartition("-")[2]
+    if is_wrong(processor, processor_flags()):
+        # As poolrt does: without it PoCL compiles nothing on this processor.
+        name_processor(found[0].int_ptr, processor, processor_name(processor_flags()) or "")
+    context = cl.Context(found[:1])
+    queue = cl.CommandQueue(context)
+    source = cl.Buffer(context, cl.mem_flags.COPY_HOST_PTR, hostbuf=door_programs.values())
+    target = cl.Buffer(context, cl.mem_flags.READ_WRITE, 4 * door_programs.SIZE)
+    result = np.empty(door_programs.SIZE, np.float32)
+    print("ready", flush=True)
+    sys.stdin.readline()
+    begin = time.perf_counter()
+    counts = {}
+    if door == "poolrt":
+        import poolrt.opencl as opencl
+
+        make = opencl.Program
+    else:
+        make = cl.Program
+    for number in range(count):
+        program = make(context, door_programs.program(number)).build()
+        program.f(queue, (door_programs.SIZE,), (door_programs.LOCAL,), source, target)
+        cl.enqueue_copy(queue, result, target)
+        door_programs.check(number, result)
+    seconds = time.perf_counter() - begin
+    if door == "poolrt":
+        counts = opencl.stats()
+    print(json.dumps({"seconds": seconds, "counts": counts}))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]))
