@@ -76,6 +76,7 @@ def test_rows_of_any_length_are_normalised(native: NativeRunner, isa: str) -> No
             check(native, isa, op, arguments(op))
 
 
+@pytest.mark.slow
 def test_groups_of_channels_are_normalised(native: NativeRunner, isa: str) -> None:
     problems = ((3, (2, 6, 5, 7)), (1, (1, 5, 4)), (4, (2, 8)), (19, (2, 19, 4, 4)), (2, (3, 4, 2, 3, 17)))
     for number, (groups, dims) in enumerate(problems):

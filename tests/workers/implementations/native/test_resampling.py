@@ -32,7 +32,7 @@ def resampling(
     return Resampling(MemoryDesc((*outer, *src), "f32", tag), MemoryDesc((*outer, *dst), "f32", tag), algorithm)
 
 
-@pytest.mark.parametrize("blocked", [False, True])
+@pytest.mark.parametrize("blocked", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_sizes_grow_and_shrink(native: NativeRunner, isa: str, algorithm: str, blocked: bool) -> None:
     for outer, small, large in PROBLEMS:
