@@ -19,8 +19,8 @@ from .file_lock import open_locked
 _MAX_BYTES: Final = 512 * 1024
 _MOST: Final = 8192
 _DIGITS: Final = 16
-#: More digits of a count than these are damage.
-_LINE: Final = re.compile(rb"([0-9a-f]{%d}) ([0-9]{1,15})" % _DIGITS)
+#: More digits of a count than these are damage. Compiled when it is used: adding counts is part of a warm start.
+_LINE: Final = rb"([0-9a-f]{%d}) ([0-9]{1,15})" % _DIGITS
 
 
 class HitLog:
@@ -70,7 +70,7 @@ def _sums(data: bytes) -> dict[str, int]:
     """Return the sums by digest, the last found last; a line that a crash or a full disk has torn is left out."""
     found: dict[str, int] = {}
     for line in data.splitlines():
-        if match := _LINE.fullmatch(line):
+        if match := re.fullmatch(_LINE, line):
             digest = match[1].decode("ascii")
             found[digest] = found.pop(digest, 0) + int(match[2])
     return found
