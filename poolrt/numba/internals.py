@@ -34,6 +34,7 @@ _PARAMETERS: Final = {
     "caching._Cache.save_overload": ("self", "sig", "data"),
     "wrappers._GufuncWrapper._compile_wrapper": ("self", "wrapper_name"),
     "wrappers._GufuncWrapper._build_wrapper": ("self", "library", "name"),
+    "codegen.RuntimeLinker.scan_defined_symbols": ("self", "module"),
     "serialize.dumps": ("obj",),
     "serialize.ReduceMixin._reduce_class": ("self",),
     "serialize.NumbaPickler.reducer_override": ("self", "obj"),
@@ -166,13 +167,16 @@ class Internals:
         result = self.compiler.CompileResult._rebuild(target_context, *reduced)
         library = result.library
         if getattr(library, "_shared_module", None) is not None:
-            # The module of loaded code is empty; this one, for inlining, has the code that `inspect_llvm` shows.
-            library._final_module, library._disable_inspection = library._shared_module, False
+            kind: Any = type(library)
+            library.__class__, library._disable_inspection = _loaded(kind), False
         for name in wanted:
             address = result.library.get_pointer_to_function(name)
             if not address:
                 raise LookupError(f"the entry does not define {name}")
             _cell(name).value = address
+        if wanted:
+            # Code that inlines this one has the same variables, which Numba fills with what it knows to be defined.
+            target_context.codegen()._rtlinker.scan_defined_symbols(library._shared_module)
         return result
 
     def make_names_unique(self) -> None:
@@ -250,6 +254,25 @@ def _parameters(function: Any) -> tuple[str, ...]:
         return tuple(inspect.signature(function).parameters)
     names: tuple[str, ...] = code.co_varnames[: code.co_argcount]
     return names[1:] if inspect.ismethod(plain) else names
+
+
+@cache
+def _loaded(kind: Any) -> Any:
+    """Return the class of code libraries that come from the store."""
+
+    class Loaded(kind):  # type: ignore[misc]
+        """Shows the module for inlining: the one that was linked is empty, since the machine code is there already."""
+
+        def get_llvm_str(self) -> str:
+            return str(self._shared_module)
+
+        def get_asm_str(self) -> str:
+            return str(self._codegen._tm.emit_assembly(self._shared_module))
+
+        def get_function(self, name: str) -> Any:
+            return self._shared_module.get_function(name)
+
+    return Loaded
 
 
 def rebuild_environment(names: dict[str, Any], constants: list[Any], name: str) -> Any:

@@ -109,7 +109,13 @@ class SharedCache:
         """Return, or raise, what `load_overload` has compiled; compile if it has not."""
         done = self._compiled.pop((tuple(args), return_type), None)
         if done is None:
-            return self._compile(args, return_type)
+            # Numba calls functions that call this one back by names that only this process knows.
+            under_way = self._process.under_way()
+            under_way.append(self._function)
+            try:
+                return self._compile(args, return_type)
+            finally:
+                under_way.pop()
         if isinstance(done, BaseException):
             raise done
         return done

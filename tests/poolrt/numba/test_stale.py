@@ -175,6 +175,17 @@ def test_functions_that_call_each_other_are_found_again(home: Path, imported: Im
     assert stats()["created"] == created
 
 
+def test_a_function_that_calls_back_a_loaded_one_is_compiled_with_it(home: Path, imported: Importer) -> None:
+    text = (
+        "import poolrt\n@poolrt.njit\ndef foo(x):\n    return x + bar(x - 1) if x > 0 else 1\n"
+        "@poolrt.njit\ndef bar(x):\n    return x * foo(x - 2) if x > 0 else 1\n"
+    )
+    expected = imported(stale_user=text).foo(9), sys.modules["stale_user"].bar(9)
+    for _ in range(2):
+        module = imported(stale_user=text)
+        assert (module.foo(9), module.bar(9)) == expected
+
+
 def test_an_array_of_another_content_or_layout_is_another_constant(home: Path) -> None:
     import poolrt
 

@@ -132,6 +132,8 @@ def _share_here(folder: str, every_function: bool, home: str | None) -> None:
         own = home or os.path.join(folder, str(next(numbers)))
         os.environ["POOLRT_HOME"], os.environ["POOLRT_REDIS_URL"] = own, f"unix://{own}/none.sock"
         if not home:
+            if process_store.cache_info().currsize:
+                process_store().close()
             process_store.cache_clear()
         return run(self, *arguments)
 
