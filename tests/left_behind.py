@@ -27,6 +27,8 @@ _NAMES: Final = re.compile(r"poolrt|psm_|sem\.|mp-|pym-")
 #: Files that others answer for: PoCL's folder of a process that was killed, which the next one that uses PoCL removes
 #: (`workers/engines/pocl.py`), and the session that ONNX Runtime's telemetry keeps in the temporary folder.
 _NOT_OURS: Final = re.compile(r"poolrt-pocl-|\.ses$")
+#: How `tempfile` names files.
+_TRIAL: Final = re.compile(r"[a-z0-9_]{8}")
 #: Helpers of multiprocessing that stay, on purpose, for as long as the process that first needed them.
 _KEPT: Final = re.compile(r"from multiprocess(ing)?\.(resource_tracker|forkserver) import main")
 
@@ -64,9 +66,17 @@ def _left(folder: Path, before: set[str]) -> list[str]:
                 del held[name]
     return [
         *(f"process {pid}: {command}" for pid, command in processes.items()),
-        *(f"file {path}" for path in sorted(folder.iterdir()) if not _NOT_OURS.match(path.name)),
+        *(f"file {path}" for path in sorted(folder.iterdir()) if not (_NOT_OURS.match(path.name) or _is_trial(path))),
         *(f"shared memory {path}" for path in held.values()),
     ]
+
+
+def _is_trial(path: Path) -> bool:
+    """Return whether `tempfile` made a file to try the folder, in a process that was killed before it removed it."""
+    try:
+        return bool(_TRIAL.fullmatch(path.name)) and path.read_bytes() in (b"", b"blat")
+    except OSError:
+        return False
 
 
 def _named_memory() -> list[Path]:

@@ -61,11 +61,15 @@ def nothing():
     with tempfile.NamedTemporaryFile():
         pass
 
+def trial():
+    with open(tempfile.gettempdir() + "/abc_1234", "wb") as file:
+        file.write(b"blat")
+
 def ending():
     ended.append(start("sleep", "0.3"))
 
 said, started, blocks, ended = {}, [], [], []
-for what, seconds in {child: 0, orphan: 0, forked: 0, file: 0, memory: 0, nothing: 0, ending: 30}.items():
+for what, seconds in {child: 0, orphan: 0, forked: 0, file: 0, memory: 0, nothing: 0, trial: 0, ending: 30}.items():
     try:
         with nothing_left_behind(seconds):
             what()
@@ -90,6 +94,7 @@ def test_what_is_left_behind_is_named() -> None:
         "file": r"file \S+/tests-\w+/\w+\.left",
         "memory": r"shared memory /dev/shm/psm_\w+",
         "nothing": None,
+        "trial": None,
         "ending": None,
     }
     assert list(said) == list(expected)

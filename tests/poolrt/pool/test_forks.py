@@ -232,6 +232,17 @@ def _ask(path: Path, number: int) -> tuple[int, int]:
     return int(worker), int(coordinator)
 
 
+def _listens(path: Path) -> bool:
+    connection = _OverUnix(path)
+    try:
+        connection.connect()
+    except (FileNotFoundError, ConnectionRefusedError):  # not yet, or not quite: its file is there before it listens
+        return False
+    finally:
+        connection.close()
+    return True
+
+
 @contextmanager
 def _service(folder: Path, settings: dict[str, Any], server: Path | None, workers: int, *words: str) -> Iterator[Path]:
     """Run gunicorn with a preloaded application during the block; it must end with status 0 and no error."""
@@ -243,7 +254,7 @@ def _service(folder: Path, settings: dict[str, Any], server: Path | None, worker
     with log.open("wb") as file:
         process = subprocess.Popen(command, cwd=folder, env=env, stdout=file, stderr=file)
     try:
-        wait_until(lambda: path.exists() or process.poll() is not None, "the service listens")
+        wait_until(lambda: _listens(path) or process.poll() is not None, "the service listens")
         yield path
         process.send_signal(signal.SIGTERM)
         assert process.wait(BOUND_S) == 0
