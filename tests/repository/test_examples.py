@@ -20,7 +20,7 @@ EXAMPLES = [
     for number, _ in enumerate(BLOCK.findall(page.read_text("utf-8")))
 ]
 #: Pages of which README has a short form.
-THOROUGH = ("docs/calls.md", "docs/opencl.md", "docs/threadpools.md")
+THOROUGH = ("docs/calls.md", "docs/opencl.md", "docs/threadpools.md", "docs/tour.md", "docs/numba.md")
 #: Blocks of README that print how much they have compiled.
 COUNTED = [
     number

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -130,6 +131,9 @@ def test_an_interrupted_product_keeps_its_matrices_until_its_tasks_have_ended() 
         del given
         assert alive() is not None
         pool.wait()
+    until = time.monotonic() + 10  # a thread lets go of its last task a moment after it has counted it as done
+    while alive() is not None and time.monotonic() < until:
+        time.sleep(0.001)
     assert alive() is None
 
 

@@ -42,7 +42,8 @@ def test_sizes_grow_and_shrink(native: NativeRunner, isa: str, algorithm: str, b
         native.check(Case(f"{outer} {small} {large}", op, {Arg.SRC: src}, rtol=7 * 2.0**-23), isa)
 
 
-@pytest.mark.parametrize("blocked", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("blocked", [False, True])
 def test_an_infinite_neighbour_without_weight_counts_nothing(native: NativeRunner, blocked: bool) -> None:
     """The reference implementation leaves elements of weight 0 out, too."""
     op = resampling("linear", (1, 3), (5, 5), (15, 5), blocked)

@@ -51,6 +51,9 @@ def convolutions(draw: st.DrawFn) -> Convolution:
     return Convolution(src, weights, bias, dst, strides, none, none, none, groups, prop)
 
 
+@pytest.mark.parametrize(
+    "runner", ["held_back", *(pytest.param(n, marks=pytest.mark.slow) for n in ("opencl", "every_pool"))], indirect=True
+)
 @examples(4)
 @given(op=convolutions())
 def test_kernels_of_1_in_every_layout_and_propagation_kind(runner: Runner, op: Convolution) -> None:

@@ -29,6 +29,9 @@ def matmuls(draw: st.DrawFn) -> Matmul:
     )
 
 
+@pytest.mark.parametrize(
+    "runner", ["held_back", *(pytest.param(n, marks=pytest.mark.slow) for n in ("opencl", "every_pool"))], indirect=True
+)
 @examples(75)
 @given(data=st.data())
 def test_matmul_with_attributes(runner: Runner, data: st.DataObject) -> None:
