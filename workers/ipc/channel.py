@@ -8,10 +8,12 @@ items it has not counted. Queues and pipes that pickle are not used: a pickle fr
 
 from __future__ import annotations
 
+import io
 import os
 import select
 import socket
 import struct
+from abc import ABC, abstractmethod
 from array import array
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -76,11 +78,11 @@ class Channel:
     """
 
     __slots__ = (
+        "_arriving",
         "_buffer",
         "_expected",
         "_fds",
         "_limit_of",
-        "_parts",
         "_queue",
         "_queued",
         "_relays",
@@ -108,7 +110,7 @@ class Channel:
         self.accepts_fds = accepts_fds
         self._buffer = bytearray(FRAME + 2)  # one byte more than any valid frame, so that a longer one is noticed
         self._view = memoryview(self._buffer)
-        self._parts: list[bytes] = []
+        self._arriving: _Arriving | None = None
         self._size = 0
         self._queue: deque[tuple[_Frame, tuple[int, ...]]] = deque()
         self._queued = 0
@@ -201,7 +203,7 @@ class Channel:
             if size > FRAME + 1:
                 raise MalformedMessage(f"a frame longer than {FRAME} bytes")
             mark = self._buffer[0]
-            if mark == 0 and not self._parts:
+            if mark == 0 and self._arriving is None:
                 return self._decode(self._view[1:size])
             if mark > 1:
                 raise MalformedMessage(f"a frame marked {mark}")
@@ -211,10 +213,13 @@ class Channel:
             self._size += size - 1
             if self._size > self.limit:
                 raise MalformedMessage(f"a message longer than {self.limit} bytes")
-            self._parts.append(part)
+            if self._arriving is None:
+                self._arriving = (_Unjoined if self._relays else _Joined)(part)
+            else:
+                self._arriving.add(part)
             if mark == 0:
-                parts, self._parts, self._size = self._parts, [], 0
-                return self._join(parts)
+                arrived, self._arriving, self._size = self._arriving, None, 0
+                return arrived.message()
             frames += 1
             if self._relays and frames == RECEIVED_AT_ONCE:
                 self.has_more = True
@@ -253,7 +258,7 @@ class Channel:
         self._socket.close()
         self._queue.clear()
         self._queued = 0
-        self._parts.clear()
+        self._arriving = None
         self._size = 0
         while self._fds:
             os.close(self._fds.popleft())
@@ -262,7 +267,7 @@ class Channel:
         """Check a part of a message that has several, before any of it is kept. Raises MalformedMessage."""
         if not last and len(part) != FRAME:
             raise MalformedMessage(f"a frame of {len(part)} bytes that others follow")
-        if self._parts:
+        if self._arriving is not None:
             if self._size + len(part) > self._expected or (last and self._size + len(part) != self._expected):
                 raise MalformedMessage(f"a message that does not have the {self._expected} bytes that it announces")
             return
@@ -278,21 +283,6 @@ class Channel:
         self._expected = found[1] + found[2]
         if self._expected > limit:
             raise MalformedMessage(f"a message of kind {part[1]} of {self._expected} bytes, more than {limit}")
-
-    def _join(self, parts: list[bytes]) -> Message:
-        """Return the message that has arrived in parts."""
-        try:
-            found = find_last_field(parts[0], ITEMS_LIMIT) if self._relays else None
-        except (ValueError, TypeError, msgpack.UnpackException):
-            found = None  # another field is long too, or the whole message is malformed
-        if found is None:
-            return _unpack(b"".join(parts))
-        fields, start, nbytes = found
-        pieces = [memoryview(part) for part in parts]
-        pieces[0] = pieces[0][start:]
-        if sum(map(len, pieces)) != nbytes:
-            raise MalformedMessage("a payload that does not have the bytes that it announces")
-        return [*fields, Payload([piece for piece in pieces if piece] or [memoryview(b"")], nbytes)]
 
     def _decode(self, data: memoryview) -> Message:
         """Return the message of one frame."""
@@ -342,6 +332,67 @@ class Channel:
                 fds.frombytes(data[: len(data) - len(data) % fds.itemsize])
         self._fds.extend(fds)
         return size
+
+
+class _Arriving(ABC):
+    """A message whose parts arrive; its last field is not decoded, if that is what makes it long."""
+
+    def __init__(self, first: bytes) -> None:
+        try:
+            found = find_last_field(first, ITEMS_LIMIT)
+        except (ValueError, TypeError, msgpack.UnpackException):
+            found = None  # another field is long too, or the whole message is malformed
+        #: The other fields, None if they are not known yet, and the bytes of the last one.
+        self._fields: Message | None = found[0] if found else None
+        self._announced = found[2] if found else 0
+        self.add(first, found[1] if found else 0)
+
+    @abstractmethod
+    def add(self, part: bytes, start: int = 0) -> None:
+        """Keep a part from position ``start`` on."""
+
+    @abstractmethod
+    def message(self) -> Message:
+        """Return the message, which is complete. Raises MalformedMessage."""
+
+    def _check(self, nbytes: int) -> None:
+        if nbytes != self._announced:
+            raise MalformedMessage("a payload that does not have the bytes that it announces")
+
+
+class _Unjoined(_Arriving):
+    """Keeps parts as they are, for a process that sends them on: the last field is a `Payload`."""
+
+    def __init__(self, first: bytes) -> None:
+        self._parts: list[memoryview] = []
+        super().__init__(first)
+
+    def add(self, part: bytes, start: int = 0) -> None:
+        self._parts.append(memoryview(part)[start:])
+
+    def message(self) -> Message:
+        if self._fields is None:
+            return _unpack(b"".join(self._parts))
+        nbytes = sum(map(len, self._parts))
+        self._check(nbytes)
+        return [*self._fields, Payload([part for part in self._parts if part] or [memoryview(b"")], nbytes)]
+
+
+class _Joined(_Arriving):
+    """Joins parts as they come: to copy them all at the end would take a processor from other processes for long."""
+
+    def __init__(self, first: bytes) -> None:
+        self._whole = io.BytesIO()
+        super().__init__(first)
+
+    def add(self, part: bytes, start: int = 0) -> None:
+        self._whole.write(memoryview(part)[start:])
+
+    def message(self) -> Message:
+        if self._fields is None:
+            return _unpack(self._whole.getbuffer())
+        self._check(self._whole.tell())
+        return [*self._fields, self._whole.getvalue()]
 
 
 def pair() -> tuple[socket.socket, socket.socket]:

@@ -11,6 +11,7 @@ import msgpack
 
 from poolrt.cachestore.portable_error import sendable
 
+from ..ipc.bounded_decoding import skip_items
 from ..ipc.channel import ESCAPES, MAX_MESSAGE, Message
 from ..ipc.protocol import Kind
 
@@ -131,11 +132,12 @@ class Functions:
     def _load(self, namespace: Namespace, number: int, payload: bytes) -> tuple[Any, Any]:
         """Return a function and its arguments, with the globals of both in place."""
         if not number:
-            call, args, kwargs = _load_with_folders(namespace, payload)
+            (call, args, kwargs), found = _load_with_folders(namespace, payload)
+            namespace.install(found)
             return call, (args, kwargs)
         function = self._functions[number]
         if function.call is None:
-            function.call, function.globals = namespace.load(_with_folders(function.data))
+            function.call, function.globals = _load_with_folders(namespace, function.data)
             function.data = b""
         namespace.install(function.globals)
         arguments, found = namespace.load(payload)
@@ -143,18 +145,13 @@ class Functions:
         return function.call, arguments
 
 
-def _with_folders(payload: bytes) -> bytes:
-    """Let this process import from the folders that the client imports from; return the pickle that follows them."""
-    places, data = msgpack.unpackb(payload, unicode_errors=ESCAPES)
+def _load_with_folders(namespace: Namespace, payload: bytes) -> tuple[Any, dict[str, Any]]:
+    """Let this process import from the folders that the client imports from; return what `Namespace.load` does."""
+    end = skip_items(payload, 1, 1, len(payload))
+    places = msgpack.unpackb(memoryview(payload)[1:end], unicode_errors=ESCAPES)
     sys.path.extend(place for place in places if place not in sys.path)
-    pickled: bytes = data
-    return pickled
-
-
-def _load_with_folders(namespace: Namespace, payload: bytes) -> Any:
-    value, found = namespace.load(_with_folders(payload))
-    namespace.install(found)
-    return value
+    # The pickle that follows may be long, so it is not copied; bytes have a length of 1, 2 or 4 bytes.
+    return namespace.load(payload, end + 1 + {0xC4: 1, 0xC5: 2, 0xC6: 4}[payload[end]])
 
 
 def _line(error: BaseException) -> str:

@@ -110,9 +110,14 @@ class Namespace:
         self._installed: dict[str, Any] = {}
         self._own: WeakSet[type] = WeakSet()
 
-    def load(self, data: bytes) -> tuple[Any, dict[str, Any]]:
-        """Return the value of a pickle, and the globals that its functions use; `install` makes these visible to them."""
-        loader = _Unpickler(io.BytesIO(data), self.globals)
+    def load(self, data: bytes, start: int = 0) -> tuple[Any, dict[str, Any]]:
+        """Return the value of a pickle, which begins at position ``start``, and the globals that its functions use.
+
+        `install` makes these visible to them.
+        """
+        file = io.BytesIO(data)
+        file.seek(start)
+        loader = _Unpickler(file, self.globals)
         try:
             value = loader.load()
         finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import tracemalloc
 from collections.abc import Iterator
 from typing import Any
 
@@ -69,6 +70,21 @@ def test_a_long_message_is_split_and_put_together_again(ends: tuple[Channel, Cha
     assert _receive(left, right) == [1, blob]
     assert _receive(left, right) == [2]
     assert left.queued == 0
+
+
+def test_a_long_payload_is_joined_as_it_comes_and_never_copied_whole(ends: tuple[Channel, Channel]) -> None:
+    left, right = ends
+    size = 16_000_000
+    blob = os.urandom(size)
+    tracemalloc.start()
+    try:
+        left.send([1, blob])
+        assert _receive(left, right) == [1, blob]
+        assert (
+            tracemalloc.get_traced_memory()[1] < 1.25 * size
+        )  # with parts that are joined in the end it is thrice the size
+    finally:
+        tracemalloc.stop()
 
 
 def test_sending_to_a_peer_that_does_not_read_never_blocks_and_is_bounded(
