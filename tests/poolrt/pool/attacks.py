@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import cloudpickle
 import msgpack
@@ -19,6 +19,9 @@ from poolrt.workers.ipc.protocol import VERSION, Kind
 from .processes import BOUND_S
 
 _MIB: Final = 1024 * 1024
+#: The bytes of a message, or its beginning and the rest: what is long is made once, for a process that makes such messages
+#: again and again takes a processor from everybody, whatever the pool does.
+Message: TypeAlias = "bytes | tuple[bytes, bytes]"
 #: Post-ops, quantisation, engine and implementation of a node that has none of its own.
 _NOTHING: Final[tuple[Any, ...]] = ([], [], "", "")
 
@@ -94,14 +97,29 @@ def _pack(value: Any) -> bytes:
     return data
 
 
-def frames(data: bytes) -> Iterator[bytes]:
+def frames(message: Message) -> Iterator[bytes]:
     """Yield the frames of a message."""
-    for at in range(0, len(data), FRAME):
-        yield (b"\1" if at + FRAME < len(data) else b"\0") + data[at : at + FRAME]
+    head, rest = message if isinstance(message, tuple) else (message, b"")
+    first, view = FRAME - len(head) if rest else FRAME, memoryview(rest or head)
+    head = head if rest else b""
+    yield (b"\1" if first < len(view) else b"\0") + head + view[:first]
+    for at in range(first, len(view), FRAME):
+        yield (b"\1" if at + FRAME < len(view) else b"\0") + view[at : at + FRAME]
 
 
-def _array(items: bytes, count: int) -> bytes:
-    return b"\xdd" + count.to_bytes(4, "big") + items * count
+@cache
+def _repeated(items: bytes, count: int, head: bytes = b"", tail: bytes = b"") -> bytes:
+    return head + items * count + tail
+
+
+def _array(items: bytes, count: int, head: bytes = b"") -> bytes:
+    return _repeated(items, count, head + b"\xdd" + count.to_bytes(4, "big"))
+
+
+def _with_payload(fields: list[Any], payload: bytes) -> Message:
+    """Return a message that ends with a payload."""
+    packed = _pack(fields)
+    return bytes([packed[0] + 1]) + packed[1:] + b"\xc6" + len(payload).to_bytes(4, "big"), payload
 
 
 @cache
@@ -110,8 +128,19 @@ def _call() -> bytes:
     return _pack([[], cloudpickle.dumps((len, (b"x" * (32 * _MIB),), {}))])
 
 
-def _load(request: int, graph: bytes) -> bytes:
-    return _pack([Kind.LOAD, request, "g", ["cpu"], graph])
+@cache
+def _numbers() -> bytes:
+    return _pack([Kind.RELEASE, [2**63 - 1 - n for n in range(7000)]])
+
+
+@cache
+def _keys() -> bytes:
+    return b"\x92\x08" + _pack({f"{n:x}": n for n in range(7000)})
+
+
+def _load(request: int, graph: bytes) -> Message:
+    fields = [Kind.LOAD, request, "g", ["cpu"]]
+    return _with_payload(fields, graph) if len(graph) > FRAME else _pack([*fields, graph])
 
 
 def _wire(**changes: Any) -> dict[str, Any]:
@@ -151,32 +180,32 @@ def _constants(count: int) -> bytes:
     return _pack(_wire(nodes=nodes, values=values, constants=constants, outputs=outputs))
 
 
-#: Name of a kind -> the bytes of its message number i.
-KINDS: Final[dict[str, Callable[[int], bytes]]] = {
+#: Name of a kind -> its message number i.
+KINDS: Final[dict[str, Callable[[int], Message]]] = {
     # No message of the protocol
     "garbage": lambda i: b"\xc1" * 100,
-    "empty lists": lambda i: b"\x93\x03\x01\x81\xa1a" + _array(b"\x90", 8 * _MIB),
-    "empty tables": lambda i: b"\x93\x03\x01\x81\xa1a" + _array(b"\x80", 8 * _MIB),
-    "empty lists in a frame": lambda i: b"\x92\x08" + _array(b"\x90", 65_000),
-    "announced lists": lambda i: b"\x92\x08" + b"\xdd\x00\xff\xff\xff" * 500,
-    "depth": lambda i: b"\x92\x08" + b"\x91" * 60_000 + b"\x90",
-    "texts": lambda i: b"\x92\x08" + _array(b"\xa2ab", 20_000),
-    "numbers": lambda i: _pack([Kind.RELEASE, [2**63 - 1 - n for n in range(7000)]]),
-    "keys": lambda i: b"\x92\x08" + _pack({f"{n:x}": n for n in range(7000)}),
+    "empty lists": lambda i: _array(b"\x90", 8 * _MIB, b"\x93\x03\x01\x81\xa1a"),
+    "empty tables": lambda i: _array(b"\x80", 8 * _MIB, b"\x93\x03\x01\x81\xa1a"),
+    "empty lists in a frame": lambda i: _array(b"\x90", 65_000, b"\x92\x08"),
+    "announced lists": lambda i: _repeated(b"\xdd\x00\xff\xff\xff", 500, b"\x92\x08"),
+    "depth": lambda i: _repeated(b"\x91", 60_000, b"\x92\x08", b"\x90"),
+    "texts": lambda i: _array(b"\xa2ab", 20_000, b"\x92\x08"),
+    "numbers": lambda i: _numbers(),
+    "keys": lambda i: _keys(),
     # Messages of the protocol that ask for much
     "pings": lambda i: _pack([Kind.PING]),
     "statistics": lambda i: _pack([Kind.STATISTICS, i]),
     "slots": lambda i: _pack([Kind.ALLOCATE, i, [64] * 1024]),
-    "calls": lambda i: _pack([Kind.CALL, i, 0, _call()]),
-    "calls that raise what they got": lambda i: _pack([Kind.CALL, i, 0, b"\x90" + b"x" * (8 * _MIB)]),
-    "functions": lambda i: _pack([Kind.FUNCTION, i + 1, b"x" * (8 * _MIB)]),
+    "calls": lambda i: _with_payload([Kind.CALL, i, 0], _call()),
+    "calls that raise what they got": lambda i: _with_payload([Kind.CALL, i, 0], _repeated(b"x", 8 * _MIB, b"\x90")),
+    "functions": lambda i: _with_payload([Kind.FUNCTION, i + 1], _repeated(b"x", 8 * _MIB)),
     "functions discarded": lambda i: _pack([Kind.FUNCTION, 1, b"x"]) if i % 2 else _pack([Kind.DISCARD, 1]),
     "withdrawals": lambda i: _pack([Kind.WITHDRAW, i, i]),
     "messages about nothing": lambda i: _pack([Kind.UNLOAD if i % 2 else Kind.CANCEL, i]),
     # Graphs
-    "graph of lists": lambda i: _load(i, b"\x81\xa5nodes" + _array(b"\x90", 8 * _MIB)),
-    "graph of depth": lambda i: _load(i, b"\x91" * (8 * _MIB) + b"\x90"),
-    "graph of announced lists": lambda i: _load(i, b"\xdd\x00\x0f\x00\x00" * 100_000),
+    "graph of lists": lambda i: _load(i, _array(b"\x90", 8 * _MIB, b"\x81\xa5nodes")),
+    "graph of depth": lambda i: _load(i, _repeated(b"\x91", 8 * _MIB, b"", b"\x90")),
+    "graph of announced lists": lambda i: _load(i, _repeated(b"\xdd\x00\x0f\x00\x00", 100_000)),
     "graph of values": lambda i: _load(i, _values(80_000)),
     "graph of names": lambda i: _load(i, _chain(5000, "n" * 4000)),
     "graph with a long name": lambda i: _load(i, _chain(4, "n" * (8 * _MIB))),
