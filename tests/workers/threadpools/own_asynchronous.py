@@ -39,7 +39,7 @@ class OwnAsynchronousPool(ThreadpoolInterface):
         return getattr(self._inside, "yes", False)
 
     def get_flags(self) -> int:
-        return self.ASYNCHRONOUS | self.NESTED
+        return self.ASYNCHRONOUS | self.NESTED | self.AUTO_BALANCING  # threads take tasks from one queue
 
     def parallel_for(self, n: int, fn: Task) -> None:
         if n < 1:
