@@ -1,7 +1,7 @@
 """Single operations beside ONNX Runtime, on one thread and on two: a graph of one node through `Executor`.
 
 Each operation has real shapes of networks; weights are constants, as they are there. A ratio is ONNX Runtime's time
-divided by poolrt's, both with the copies of inputs and outputs that their interfaces make.
+divided by poolrt's, both with what their interfaces add: checks of the inputs, memory of the outputs.
 """
 
 from __future__ import annotations
@@ -45,10 +45,12 @@ class Problem:
     family: str
     name: str
     dims: tuple[int, ...]
-    build: Callable[[Graph, Value], Value]
+    build: Callable[..., Value]
     node: str
     constants: tuple[Array | None, ...] = ()
     attributes: dict[str, Any] = field(default_factory=dict)
+    #: How many inputs of the same shape the operation combines.
+    inputs: int = 1
 
     def __str__(self) -> str:
         return f"{self.name} {'x'.join(map(str, self.dims))}"
@@ -56,12 +58,12 @@ class Problem:
     def model(self) -> bytes:
         """Return the ONNX model."""
         given = [(f"c{number}", value) for number, value in enumerate(self.constants)]
-        names = ["x", *(name if value is not None else "" for name, value in given)]
+        names = [*self.arrays(), *(name if value is not None else "" for name, value in given)]
         made = helper.make_node(self.node, names, ["y"], **self.attributes)
         stored = [numpy_helper.from_array(value, name) for name, value in given if value is not None]
-        source = helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, self.dims)
+        sources = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, self.dims) for name in self.arrays()]
         result = helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [None] * len(self.dims))
-        graph = helper.make_graph([made], "operation", [source], [result], stored)
+        graph = helper.make_graph([made], "operation", sources, [result], stored)
         opset = [helper.make_opsetid("", _OPSET)]
         whole: bytes = helper.make_model(graph, opset_imports=opset, ir_version=10).SerializeToString()
         return whole
@@ -69,8 +71,12 @@ class Problem:
     def graph(self) -> Graph:
         """Return poolrt's graph."""
         g = Graph("operation")
-        g.output("y", self.build(g, g.input("x", self.dims)))
+        g.output("y", self.build(g, *(g.input(name, self.dims) for name in self.arrays())))
         return g
+
+    def arrays(self) -> dict[str, Array]:
+        """Return the inputs by name."""
+        return {f"x{number}": normals(*self.dims) for number in range(self.inputs)}
 
 
 def normals(*dims: int) -> Array:
@@ -82,6 +88,10 @@ def eltwises() -> Iterator[Problem]:
     """Yield functions of one variable, on the hidden layer of BERT-base and on activations of MobileNet."""
     for dims in ((128, 3072), (197, 3072), (1, 64, 112, 112)):
         for name, node, alpha, beta, how in (
+            ("gelu_erf", "Gelu", 0.0, 0.0, {}),
+            ("tanh", "Tanh", 0.0, 0.0, {}),
+            ("exp", "Exp", 0.0, 0.0, {}),
+            ("logistic", "Sigmoid", 0.0, 0.0, {}),
             ("gelu_tanh", "Gelu", 0.0, 0.0, {"approximate": "tanh"}),
             ("mish", "Mish", 0.0, 0.0, {}),
             ("hardswish", "HardSwish", 1 / 6, 0.5, {}),
@@ -149,8 +159,96 @@ def deconvolutions() -> Iterator[Problem]:
         )  # fmt: skip
 
 
+def softmaxes() -> Iterator[Problem]:
+    """Yield the attention of BERT-base, the classes of ImageNet for one picture and for many, and an axis in the middle."""
+    for dims, axis in (((12, 128, 128), -1), ((1, 1000), -1), ((4096, 1000), -1), ((1, 21, 128, 128), 1)):
+        yield Problem(
+            "softmax", "softmax", dims, lambda g, x, axis=axis: g.softmax(x, axis), "Softmax", (), {"axis": axis}
+        )
+
+
+def binaries() -> Iterator[Problem]:
+    """Yield sums of two inputs of one shape, and sums and products with a row, a channel and a scalar."""
+    for dims in ((128, 768), (1, 256, 56, 56), (1, 1024)):
+        yield Problem("binary", "add", dims, lambda g, x, y: g.binary(x, y, "add"), "Add", inputs=2)
+    for name, node, dims, shape in (
+        ("add", "Add", (128, 768), (768,)), ("add", "Add", (1, 256, 56, 56), (256, 1, 1)),
+        ("mul", "Mul", (1, 32, 112, 112), (1, 32, 1, 1)), ("mul", "Mul", (12, 128, 128), (1,)),
+        ("add", "Add", (12, 128, 128), (1, 128, 128)),
+    ):  # fmt: skip
+        other = normals(*shape)
+        title = f"{name} of {'x'.join(map(str, shape))} to"
+        build = _binary(name, other)
+        yield Problem("binary", title, dims, build, node, (other,))
+
+
+def _binary(name: str, other: Array) -> Callable[[Graph, Value], Value]:
+    return lambda g, x: g.binary(x, other, name)
+
+
+def reductions() -> Iterator[Problem]:
+    """Yield reductions of rows, of columns and of images."""
+    for dims, axes in (
+        ((128, 768), (1,)),
+        ((4096, 1024), (0,)),
+        ((1, 256, 56, 56), (2, 3)),
+        ((8, 64, 56, 56), (0, 2, 3)),
+    ):
+        for name, node in (("sum", "Sum"), ("mean", "Mean"), ("max", "Max"), ("norm_lp_sum", "L2")):
+            yield Problem(
+                "reduction", f"{name} of {axes}", dims,
+                lambda g, x, name=name, axes=axes: g.reduction(x, name, axes),
+                f"Reduce{node}", (np.array(axes, np.int64),),
+            )  # fmt: skip
+
+
+def transposes() -> Iterator[Problem]:
+    """Yield the heads of attention to and fro, a matrix, and pictures with channels first and last."""
+    for dims, perm in (
+        ((1, 128, 12, 64), (0, 2, 1, 3)), ((1, 128, 12, 64), (0, 2, 3, 1)), ((1024, 1024), (1, 0)),
+        ((1, 64, 56, 56), (0, 2, 3, 1)), ((1, 224, 224, 3), (0, 3, 1, 2)),
+    ):  # fmt: skip
+        yield Problem(
+            "transpose",
+            f"to {perm}",
+            dims,
+            lambda g, x, perm=perm: g.transpose(x, perm),
+            "Transpose",
+            (),
+            {"perm": perm},
+        )
+
+
+def poolings() -> Iterator[Problem]:
+    """Yield average and maximum over windows of ResNet, Inception and MobileNet, and over whole images."""
+    for dims, kernel, stride, padding in (
+        ((1, 64, 112, 112), 3, 2, 1),
+        ((1, 192, 28, 28), 3, 1, 1),
+        ((1, 128, 56, 56), 2, 2, 0),
+    ):
+        how = {"kernel_shape": [kernel] * 2, "strides": [stride] * 2, "pads": [padding] * 4}
+        for name, node in (("avg_exclude_padding", "AveragePool"), ("max", "MaxPool")):
+            yield Problem(
+                "pooling", f"{name} {kernel}x{kernel}/{stride}", dims,
+                lambda g, x, name=name, kernel=kernel, stride=stride, padding=padding: g.pooling(
+                    x, name, kernel, strides=stride, padding=padding
+                ),
+                node, (), how,
+            )  # fmt: skip
+    for dims in ((1, 2048, 7, 7), (1, 512, 13, 13)):
+        for name, node in (("avg_exclude_padding", "GlobalAveragePool"), ("max", "GlobalMaxPool")):
+            yield Problem(
+                "pooling", f"global {name}", dims, lambda g, x, name=name: g.pooling(x, name, x.shape[2:]), node
+            )
+
+
 FAMILIES: Final[dict[str, Callable[[], Iterator[Problem]]]] = {
     "eltwise": eltwises,
+    "softmax": softmaxes,
+    "binary": binaries,
+    "reduction": reductions,
+    "transpose": transposes,
+    "pooling": poolings,
     "normalization": normalizations,
     "resampling": resamplings,
     "deconvolution": deconvolutions,
@@ -163,12 +261,12 @@ def compare(problem: Problem, stream: Stream, threads: int, cache: PrimitiveProv
     options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
     session = onnxruntime.InferenceSession(problem.model(), options, providers=["CPUExecutionProvider"])
     executor = Executor(problem.graph(), stream=stream, cache=cache)
-    x = normals(*problem.dims)
-    wanted: Any = session.run(None, {"x": x})[0]
-    np.testing.assert_allclose(executor.run(x=x)["y"], wanted, rtol=1e-3, atol=1e-4, err_msg=str(problem))
+    given = problem.arrays()
+    wanted: Any = session.run(None, given)[0]
+    np.testing.assert_allclose(executor.run(**given)["y"], wanted, rtol=1e-3, atol=1e-4, err_msg=str(problem))
     contestants: dict[str, Callable[[], object]] = {
-        "poolrt": lambda: executor.run(x=x),
-        "onnxruntime": lambda: session.run(None, {"x": x}),
+        "poolrt": lambda: executor.run(**given),
+        "onnxruntime": lambda: session.run(None, given),
     }
 
     def measured(run: Callable[[], object]) -> Callable[[], float]:
