@@ -35,9 +35,9 @@ __all__ = ["ALLOWED_SYMBOLS", "ENTRY_SYMBOL", "NativeKernel", "ObjectError", "lo
 
 _MATH: Final = (
     "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "ceil", "copysign", "cos", "cosh", "erf",
-    "erfc", "exp", "exp2", "expm1", "fabs", "floor", "fma", "fmax", "fmin", "fmod", "hypot", "ldexp", "lgamma", "log",
-    "log10", "log1p", "log2", "nearbyint", "pow", "rint", "round", "roundeven", "sin", "sinh", "sqrt", "tan", "tanh",
-    "tgamma", "trunc",
+    "erfc", "exp", "exp10", "exp2", "expm1", "fabs", "floor", "fma", "fmax", "fmin", "fmod", "hypot", "ldexp", "lgamma",
+    "log", "log10", "log1p", "log2", "nearbyint", "pow", "rint", "round", "roundeven", "sin", "sincos", "sinh", "sqrt",
+    "tan", "tanh", "tgamma", "trunc",
 )  # fmt: skip
 #: The symbols that a kernel may leave to the C and math library.
 ALLOWED_SYMBOLS: Final = frozenset(
