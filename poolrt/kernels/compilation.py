@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from types import CellType, FunctionType
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import CellType, FunctionType, ModuleType
 from typing import Any, Final
 
 import numba
 import numpy as np
 from numba import types
 from numba.core import cgutils
-from numba.core.errors import NumbaTypeError
+from numba.core.errors import NumbaTypeError, UnsupportedBytecodeError
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array, populate_array
 
+from poolrt.numba.fingerprint import is_trusted_module, uses
 from poolrt.workers.kernels.native.codegen import CompileError, compile_function
 from poolrt.workers.kernels.native.user_function import compile_user_function
 
@@ -55,27 +57,33 @@ def compile_user_kernel(
     if not parameters:
         parameters, kinds = ["nothing"], [types.int64]
     exec(f"def entry({', '.join(parameters)}):\n    nothing(kernel({', '.join(passed)}))\n", names)
-    try:
+    with _refusing(function):
         binary: bytes = compile_function(function.__qualname__, names["entry"], types.void(*kinds), isa)
-    except CompileError as error:
-        raise _refusal(function, error) from None
-    return binary
+        return binary
 
 
 def compile_for_graphs(
     function: FunctionType, signature: str, options: Mapping[str, Any], isa: str
 ) -> tuple[str, tuple[str, ...], bool, str, bytes]:
     """Return what `NativeKernel` consists of. Raises CompileError, and ValueError for types that graphs do not have."""
-    try:
+    with _refusing(function):
         return compile_user_function(_compiled(function, options, {}), signature, isa)
+
+
+@contextmanager
+def _refusing(function: FunctionType) -> Iterator[None]:
+    """Raise errors of the compiler as CompileError with the function's place."""
+    try:
+        yield
     except CompileError as error:
         raise _refusal(function, error) from None
+    except (AttributeError, UnsupportedBytecodeError) as error:
+        raise CompileError(_place(function), f"Numba rejects it: {error}") from error
 
 
 def _refusal(function: FunctionType, error: CompileError) -> CompileError:
     """Return the error with the function's place, and with what Numba says as its reason."""
-    code, text = function.__code__, f"{error.reason}\n{error.log}"
-    name = f"{function.__qualname__} ({code.co_filename}:{code.co_firstlineno})"
+    name, text = _place(function), f"{error.reason}\n{error.log}"
     if any(words in text for words in _NO_RUNTIME):
         return CompileError(
             name, "it makes an array, list, dictionary or text: give it its memory as arguments", error.log
@@ -92,14 +100,17 @@ def _refusal(function: FunctionType, error: CompileError) -> CompileError:
     said = [line for line in (first, *lines[1:]) if line and not line.startswith(_STEPS)][:1] or [kind]
     if said[0].endswith(":"):
         said += [line.removeprefix(">>>").strip() for line in lines if line.startswith(">>>")][:1]
-    if "of type Module(" in said[0]:
-        said.append("import the function by its name")
     places = [line.rstrip(":") for line in lines if line.startswith('File "')]
     own = [place for place in places if "<string>" not in place and "site-packages" not in place]
     return CompileError(name, f"Numba rejects it: {' '.join(said)}{f' ({own[0]})' if own else ''}", error.log)
 
 
-def _compiled(function: FunctionType, options: Mapping[str, Any], done: dict[FunctionType, Any]) -> Any:
+def _place(function: FunctionType) -> str:
+    code = function.__code__
+    return f"{function.__qualname__} ({code.co_filename}:{code.co_firstlineno})"
+
+
+def _compiled(function: FunctionType, options: Mapping[str, Any], done: dict[FunctionType | ModuleType, Any]) -> Any:
     """Return a function of Numba's for a copy of a function, in which the plain functions that it names are such, too."""
     found = done.get(function)
     if found is not None:
@@ -110,15 +121,16 @@ def _compiled(function: FunctionType, options: Mapping[str, Any], done: dict[Fun
     copy.__kwdefaults__ = function.__kwdefaults__
     copy.__module__, copy.__qualname__ = function.__module__, function.__qualname__
     done[function] = made = numba.njit(error_model="numpy", **options)(copy)
-    used = _names(function)
-    for name in used & names.keys():
+    for name in uses(function.__code__).globals & names.keys():
         names[name] = _value(names[name], options, done)
     for own, cell in zip(cells, function.__closure__ or (), strict=True):
         own.cell_contents = _value(cell.cell_contents, options, done)
     return made
 
 
-def _value(value: Any, options: Mapping[str, Any], done: dict[FunctionType, Any]) -> Any:
+def _value(value: Any, options: Mapping[str, Any], done: dict[FunctionType | ModuleType, Any]) -> Any:
+    if isinstance(value, ModuleType):
+        return value if is_trusted_module(value.__name__) else _module(value, options, done)
     if isinstance(value, FunctionType) and not (value.__module__ or "").startswith(("numpy", "numba")):
         return _compiled(value, options, done)
     kernel = getattr(value, "function", None)
@@ -127,8 +139,16 @@ def _value(value: Any, options: Mapping[str, Any], done: dict[FunctionType, Any]
     return value
 
 
-def _names(function: FunctionType) -> set[str]:
-    return set(function.__code__.co_names)
+def _module(module: ModuleType, options: Mapping[str, Any], done: dict[FunctionType | ModuleType, Any]) -> ModuleType:
+    """Return a module whose attributes are those of another one, with functions of Numba's for plain functions and kernels.
+
+    Numba asks for attributes as it needs them, also by a name of the module that only a callee has.
+    """
+    found: ModuleType | None = done.get(module)
+    if found is None:
+        done[module] = found = ModuleType(module.__name__)
+        vars(found)["__getattr__"] = lambda name: _value(getattr(module, name), options, done)
+    return found
 
 
 @intrinsic  # type: ignore[untyped-decorator]

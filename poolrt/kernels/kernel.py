@@ -259,9 +259,9 @@ def kernel(signature: str, **options: Any) -> Callable[[Callable[..., None]], Ke
     """Make a kernel of a Python function that Numba can compile without its runtime: `@poolrt.kernel("void(f4[::1], f8)")`.
 
     Arguments are C-contiguous arrays (`f4[::1]`, `f4[:,::1]`) and numbers (`f4 f8 i1 .. i8 u1 .. u8 bool`). The function returns
-    nothing, allocates nothing, and may call plain functions of its module. ``fastmath`` is Numba's. Globals are constants
-    from the first call on. Raises ValueError for an ill-formed signature, TypeError for unknown options and a wrong number of
-    arguments.
+    nothing, allocates nothing, and may call plain functions, as ``f(x)`` or ``module.f(x)``. ``fastmath`` is Numba's. Globals
+    are constants from the first call on. Raises ValueError for an ill-formed signature, TypeError for unknown options and a
+    wrong number of arguments.
     """
     given: Any = signature
     if isinstance(given, FunctionType):
