@@ -1,4 +1,4 @@
-"""oneDNN through ctypes, as much of it as a benchmark needs: f32 convolutions and an eltwise on its CPU engine.
+"""oneDNN through ctypes, as much of it as benchmarks need: f32 convolutions, products and an eltwise on its CPU engine.
 
 Functions are looked up and typed once and dimensions are C arrays from the start, so that little but oneDNN is timed.
 """
@@ -12,10 +12,13 @@ from ctypes import byref
 from importlib.metadata import PackageNotFoundError, distribution
 from typing import Any, Final
 
+import numpy as np
+from numpy.typing import NDArray
+
 WHEEL: Final = "onednn-cpu-gomp"
 # Numbers of oneDNN's dnnl_types.h, version 3.
 CPU, IN_ORDER, F32, ANY, ROW_MAJOR = 1, 1, 3, 1, 2
-FORWARD_INFERENCE, DIRECT, RELU, SRC, DST = 96, 1, 0x20, 1, 17
+FORWARD_INFERENCE, DIRECT, RELU, SRC, DST, WEIGHTS, WEIGHTS_DESC = 96, 1, 0x20, 1, 17, 33, 131
 #: Asks for memory of oneDNN's own.
 ALLOCATE: Final = ctypes.c_void_p(-1)
 
@@ -34,6 +37,7 @@ _TYPES: Final[dict[str, tuple[Any, ...]]] = {
     "stream_create": (_out, Handle, ctypes.c_uint),
     "stream_wait": (Handle,),
     "memory_desc_create_with_tag": (_out, _int, _dims, _int, _int),
+    "memory_desc_create_with_strides": (_out, _int, _dims, _int, _dims),
     "memory_desc_destroy": (Handle,),
     "memory_create": (_out, Handle, Handle, Handle),
     "memory_get_data_handle": (Handle, _out),
@@ -47,6 +51,8 @@ _TYPES: Final[dict[str, tuple[Any, ...]]] = {
         _out, Handle, _int, _int, Handle, Handle, Handle, Handle, _dims, _dims, _dims, _dims, Handle,
     ),
     "eltwise_forward_primitive_desc_create": (_out, Handle, _int, _int, Handle, Handle, _float, _float, Handle),
+    "matmul_primitive_desc_create": (_out, Handle, Handle, Handle, Handle, Handle, Handle),
+    "reorder_primitive_desc_create": (_out, Handle, Handle, Handle, Handle, Handle),
     "primitive_desc_destroy": (Handle,),
     "primitive_create": (_out, Handle),
     "primitive_execute": (Handle, Handle, _int, ctypes.POINTER(Argument)),
@@ -55,18 +61,20 @@ _TYPES: Final[dict[str, tuple[Any, ...]]] = {
 
 
 class OneDnn:
-    """The library, its functions typed, with an engine and a stream of one thread.
+    """The library, its functions typed, with an engine and a stream of so many threads.
 
     Raises SystemExit, saying what to do, where the wheel is missing or does not load.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, threads: int = 1) -> None:
         # Read when libgomp is loaded.
-        os.environ["OMP_NUM_THREADS"] = "1"
+        os.environ["OMP_NUM_THREADS"] = str(threads)
         self.library = _library()
         for name, types in _TYPES.items():
             function = getattr(self.library, f"dnnl_{name}")
             function.argtypes, function.restype = types, _int
+        self.library.dnnl_primitive_desc_query_md.argtypes = (Handle, _int, _int)
+        self.library.dnnl_primitive_desc_query_md.restype = Handle
         self.library.dnnl_version.restype = ctypes.POINTER(_int)
         self.version = ".".join(map(str, self.library.dnnl_version()[:3]))
         self.engine, self.stream = Handle(), Handle()
@@ -195,6 +203,77 @@ def relu(dnnl: OneDnn, values: Sequence[float]) -> tuple[Callable[[], None], cty
         require(library.dnnl_primitive_execute(primitive, stream, 2, arguments) | library.dnnl_stream_wait(stream))
 
     return execute, dst
+
+
+def product(dnnl: OneDnn, left: NDArray[Any], right: NDArray[Any], packs: bool) -> Callable[[], NDArray[Any]]:
+    """Return what multiplies copies of (..., M, K) and (..., K, N), in their strides, and returns the same result each time.
+
+    With ``packs``, the right factor is in the layout that oneDNN prefers.
+    """
+    library, descriptor, primitive = dnnl.library, Handle(), Handle()
+    result = np.empty((*left.shape[:-1], right.shape[-1]), np.float32)
+    src, weights, dst = (_describe_array(dnnl, x) for x in (left, right, result))
+    wanted = Handle()
+    dims = array(right.shape)
+    require(library.dnnl_memory_desc_create_with_tag(byref(wanted), right.ndim, dims, F32, ANY))
+    require(
+        library.dnnl_matmul_primitive_desc_create(
+            byref(descriptor), dnnl.engine, src, wanted if packs else weights, None, dst, None
+        )
+    )
+    require(library.dnnl_primitive_create(byref(primitive), descriptor))
+    memories = [_allocate(dnnl, desc) for desc in (src, weights, dst)]
+    for (_, address), values in zip(memories, (left, right), strict=False):
+        strides, shape = [step // 4 for step in values.strides], values.shape
+        reach = sum((size - 1) * step for size, step in zip(shape, strides, strict=True)) + 1
+        flat = np.ctypeslib.as_array((ctypes.c_float * reach).from_address(address))
+        np.lib.stride_tricks.as_strided(flat, shape, values.strides)[...] = values
+    if packs:
+        chosen = Handle(library.dnnl_primitive_desc_query_md(descriptor, WEIGHTS_DESC, 0))
+        memories[1] = _reordered(dnnl, weights, memories[1], chosen)
+    arguments = (Argument * 3)()
+    for argument, number, (memory, _) in zip(arguments, (SRC, WEIGHTS, DST), memories, strict=True):
+        argument.number, argument.memory = number, memory
+    computed = np.ctypeslib.as_array((ctypes.c_float * result.size).from_address(memories[2][1])).reshape(result.shape)
+
+    def execute() -> NDArray[Any]:
+        require(
+            library.dnnl_primitive_execute(primitive, dnnl.stream, 3, arguments) | library.dnnl_stream_wait(dnnl.stream)
+        )
+        return computed
+
+    return execute
+
+
+def _describe_array(dnnl: OneDnn, values: NDArray[Any]) -> Handle:
+    desc = Handle()
+    steps = array([step // 4 for step in values.strides])
+    make = dnnl.library.dnnl_memory_desc_create_with_strides
+    require(make(byref(desc), values.ndim, array(values.shape), F32, steps))
+    return desc
+
+
+def _allocate(dnnl: OneDnn, desc: Handle) -> tuple[Handle, int]:
+    """Return a new memory and its address."""
+    memory, address = Handle(), Handle()
+    require(dnnl.library.dnnl_memory_create(byref(memory), desc, dnnl.engine, ALLOCATE))
+    require(dnnl.library.dnnl_memory_get_data_handle(memory, byref(address)))
+    return memory, address.value or 0
+
+
+def _reordered(dnnl: OneDnn, desc: Handle, given: tuple[Handle, int], wanted: Handle) -> tuple[Handle, int]:
+    """Return a copy of a memory in another layout."""
+    library, descriptor, primitive = dnnl.library, Handle(), Handle()
+    found = _allocate(dnnl, wanted)
+    create = library.dnnl_reorder_primitive_desc_create
+    require(create(byref(descriptor), desc, dnnl.engine, wanted, dnnl.engine, None))
+    require(library.dnnl_primitive_create(byref(primitive), descriptor))
+    arguments = (Argument * 2)()
+    for argument, number, (memory, _) in zip(arguments, (SRC, DST), (given, found), strict=True):
+        argument.number, argument.memory = number, memory
+    require(library.dnnl_primitive_execute(primitive, dnnl.stream, 2, arguments))
+    require(library.dnnl_stream_wait(dnnl.stream))
+    return found
 
 
 def array(values: Sequence[int]) -> ctypes.Array[ctypes.c_int64]:

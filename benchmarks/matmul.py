@@ -1,0 +1,233 @@
+"""Matrix products beside OpenBLAS (NumPy), oneDNN and ONNX Runtime, on one thread and on two.
+
+`sgemm` multiplies NumPy matrices; *weights* are products with constants and *attention* products of two inputs, through
+`Executor`. A ratio is the time of the best rival divided by poolrt's. oneDNN multiplies in buffers of its own, with weights
+in a layout of its choice; poolrt, NumPy and ONNX Runtime also make and copy what their interfaces need. Each number of
+threads has a process of its own, because OpenBLAS and oneDNN read it when they are loaded. Times on one thread are the
+processor's, which other programs on the machine disturb less.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import numpy as np
+import onednn
+import onnx
+import onnxruntime
+from measure import SHORT, alternate, arguments, record, sized
+from numpy.typing import NDArray
+from onnx import helper, numpy_helper
+
+from poolrt import Engine, Executor, Graph, NativePool, Stream, StreamAttr, sgemm
+from poolrt.cachestore import CacheStore
+
+Array = NDArray[Any]
+Contestants = dict[str, Callable[[], Any]]
+#: The variable that says how many threads a process measures.
+_THREADS: Final = "MATMUL_THREADS"
+#: Seconds that one measurement of one contestant takes at least.
+_LEAST_S: Final = 0.01
+_ROUNDS: Final = 15
+#: The threads of ONNX Runtime and of oneDNN spin for a while after a run.
+_REST_S: Final = 0.05
+_OPSET: Final = 21
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A product of (batch, M, K) and (batch, K, N); ``form`` is sgemm, weights or attention."""
+
+    form: str
+    batch: int
+    m: int
+    k: int
+    n: int
+    transposed: tuple[bool, bool] = (False, False)
+
+    def __str__(self) -> str:
+        how = "".join(f", {name} transposed" for name, yes in zip("ab", self.transposed, strict=True) if yes)
+        return f"{f'{self.batch} times ' if self.batch > 1 else ''}{self.m}x{self.k}x{self.n}{how}"
+
+    def factors(self) -> tuple[Array, Array]:
+        """Return both factors as they are given: transposed ones with their last two dimensions exchanged."""
+        rng = np.random.default_rng(self.m + self.n)
+        found = []
+        for dims, turned in zip(((self.m, self.k), (self.k, self.n)), self.transposed, strict=True):
+            outer = (self.batch,) if self.form == "attention" else ()
+            found.append(rng.standard_normal((*outer, *(dims[::-1] if turned else dims)), np.float32))
+        return found[0], found[1]
+
+    def turned(self, a: Array, b: Array) -> list[Array]:
+        """Return the factors as they are multiplied."""
+        return [np.swapaxes(x, -1, -2) if yes else x for x, yes in zip((a, b), self.transposed, strict=True)]
+
+
+def sgemms() -> Iterator[Problem]:
+    """Yield square matrices, transposed ones among them, and the shapes of transformers."""
+    for size in (64, 128, 256, 512, 1024, 2048):
+        yield Problem("sgemm", 1, size, size, size)
+    for turned in ((True, False), (False, True)):
+        yield Problem("sgemm", 1, 512, 512, 512, turned)
+    for m in (1, 128):
+        for k, n in ((768, 768), (768, 3072), (3072, 768)):
+            yield Problem("sgemm", 1, m, k, n)
+
+
+def weights() -> Iterator[Problem]:
+    """Yield the products of BERT-base and of a vision transformer with constants."""
+    for m in (1, 16, 128, 197):
+        for k, n in ((768, 768), (768, 3072), (3072, 768)):
+            yield Problem("weights", 1, m, k, n)
+
+
+def attentions() -> Iterator[Problem]:
+    """Yield the products of 12 heads of attention: scores and sums, for 128 rows and for one."""
+    for m in (128, 1):
+        yield Problem("attention", 12, m, 64, 128)
+        yield Problem("attention", 12, m, 64, 128, (False, True))
+        yield Problem("attention", 12, m, 128, 64)
+
+
+FORMS: Final[dict[str, Callable[[], Iterator[Problem]]]] = {
+    "sgemm": sgemms,
+    "weights": weights,
+    "attention": attentions,
+}
+
+
+def our_graph(problem: Problem, a: Array, b: Array, stream: Stream) -> Callable[[], Any]:
+    """Return a run of poolrt's graph."""
+    g = Graph("product")
+    left = g.input("a", a.shape)
+    right = b if problem.form == "weights" else g.input("b", b.shape)
+    if problem.transposed[1]:
+        right = g.transpose(right, (0, 2, 1))
+    g.output("y", g.matmul(left, right))
+    executor = Executor(g, stream=stream)
+    if problem.form == "weights":
+        return lambda: executor.run(a=a)["y"]
+    return lambda: executor.run(a=a, b=b)["y"]
+
+
+def onnx_model(problem: Problem, a: Array, b: Array) -> bytes:
+    """Return the same as an ONNX model."""
+    inputs = [helper.make_tensor_value_info("a", onnx.TensorProto.FLOAT, a.shape)]
+    nodes, right, stored = [], "b", []
+    if problem.form == "weights":
+        stored = [numpy_helper.from_array(b, "b")]
+    else:
+        inputs.append(helper.make_tensor_value_info("b", onnx.TensorProto.FLOAT, b.shape))
+    if problem.transposed[1]:
+        nodes, right = [helper.make_node("Transpose", ["b"], ["t"], perm=[0, 2, 1])], "t"
+    nodes.append(helper.make_node("MatMul", ["a", right], ["y"]))
+    result = helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [None] * a.ndim)
+    graph = helper.make_graph(nodes, "product", inputs, [result], stored)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", _OPSET)], ir_version=10)
+    whole: bytes = model.SerializeToString()
+    return whole
+
+
+def contestants(problem: Problem, a: Array, b: Array, stream: Stream, dnnl: onednn.OneDnn, threads: int) -> Contestants:
+    """Return one call of poolrt and of each rival."""
+    left, right = problem.turned(a, b)
+    found: Contestants = {"NumPy": lambda: np.matmul(left, right)}
+    found["oneDNN"] = onednn.product(dnnl, left, right, problem.form == "weights")
+    if problem.form == "sgemm":
+        pool = stream.attr.get_threadpool() if threads > 1 else None
+        turned_a, turned_b = problem.transposed
+        return {"poolrt": lambda: sgemm(a, b, transa=turned_a, transb=turned_b, threadpool=pool), **found}
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+    session = onnxruntime.InferenceSession(onnx_model(problem, a, b), options, providers=["CPUExecutionProvider"])
+    given = {"a": a} if problem.form == "weights" else {"a": a, "b": b}
+    found["ONNX Runtime"] = lambda: session.run(None, given)[0]
+    return {"poolrt": our_graph(problem, a, b, stream), **found}
+
+
+def compare(problem: Problem, found: Contestants, wanted: Array, threads: int) -> dict[str, float]:
+    """Return the seconds of each contestant. Raises AssertionError if a result is wrong."""
+    for name, run in found.items():
+        np.testing.assert_allclose(run(), wanted, rtol=1e-3, atol=1e-2, err_msg=f"{name}: {problem}")
+
+    now = time.process_time if threads == 1 else time.perf_counter
+
+    def seconds(run: Callable[[], Any], repeat: int) -> float:
+        start = now()
+        for _ in range(repeat):
+            run()
+        return (now() - start) / repeat
+
+    def measured(run: Callable[[], Any]) -> Callable[[], float]:
+        repeat = 1 if SHORT else max(1, math.ceil(_LEAST_S / seconds(run, 3)))
+
+        def once() -> float:
+            if threads > 1 and not SHORT:
+                time.sleep(_REST_S)
+            run()
+            return seconds(run, repeat)
+
+        return once
+
+    return alternate({name: measured(run) for name, run in found.items()}, _ROUNDS)
+
+
+def measure(forms: list[str], threads: int) -> None:
+    """Print a table for each form."""
+    dnnl = onednn.OneDnn(threads)
+    with NativePool(threads) as pool:
+        attr = StreamAttr("cpu")
+        attr.set_threadpool(pool)
+        stream = Stream(Engine("cpu"), attr)
+        for form in forms:
+            lines, ratios = [], []
+            for problem in list(FORMS[form]())[: sized(None, 2)]:
+                a, b = problem.factors()
+                left, right = problem.turned(a, b)
+                found = compare(
+                    problem,
+                    contestants(problem, a, b, stream, dnnl, threads),
+                    left.astype(np.float64) @ right.astype(np.float64),
+                    threads,
+                )
+                ours = found.pop("poolrt")
+                ratios.append(min(found.values()) / ours)
+                speed = 2e-9 * problem.batch * problem.m * problem.k * problem.n / ours
+                theirs = ", ".join(f"{name} {1e6 * other:.1f} us ({other / ours:.2f})" for name, other in found.items())
+                us = f"poolrt {1e6 * ours:.1f} us ({speed:.0f} GFLOP/s)"
+                lines.append(f"{problem}: {us}, {theirs}, ratio {ratios[-1]:.2f}")
+            mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+            lines.append(f"geometric mean: ratio {mean:.2f}, least {min(ratios):.2f}")
+            record(f"Products: {form}, {threads} thread{'s' * (threads > 1)}", lines)
+
+
+def main() -> None:
+    """Measure each number of threads in a process of its own."""
+    chosen = arguments(__doc__, tuple(FORMS))
+    if os.environ.get(_THREADS):
+        measure(chosen, int(os.environ[_THREADS]))
+        return
+    with tempfile.TemporaryDirectory() as home:
+        try:
+            for threads in ("1", "2"):
+                names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", _THREADS)
+                env = {**os.environ, "POOLRT_HOME": home, **dict.fromkeys(names, threads)}
+                subprocess.run([sys.executable, *sys.argv], env=env, check=True)
+        finally:
+            with CacheStore.connect(home=home) as store:
+                store.down()
+
+
+if __name__ == "__main__":
+    main()
