@@ -21,6 +21,7 @@ from .counters import counters
 from .internals import Internals, Unsupported, internals
 from .process_store import find_on_node, process_store
 from .shared_cache import Process, SharedCache, UfuncCache
+from .ufunc_loops import noting_inferred
 
 #: Whether the calling code is within a decorator of this module.
 _within: Final[ContextVar[bool]] = ContextVar("poolrt.numba.within", default=False)
@@ -53,6 +54,8 @@ class Door:
             kind._reduce_class = _reducing(kind._reduce_class, stand_in, is_shared)
         numba.wrappers.GufWrapperCache = wrapper_cache
         wrapper._compile_wrapper = _wrapping(wrapper._compile_wrapper, process)
+        loops = numba.ufuncbuilder.UFuncDispatcher
+        loops._compile_core = noting_inferred(loops._compile_core, numba)
         numba.make_names_unique()
         os.register_at_fork(after_in_child=numba.make_names_unique)
 

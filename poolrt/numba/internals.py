@@ -58,6 +58,8 @@ _PRESENT: Final = (
     "registry.cpu_target.typing_context._attributes",
     "ufuncbuilder.UFuncDispatcher._rebuild",
     "gufunc.GUFunc._rebuild",
+    "gufunc.GUFunc._get_ewise_dtypes",
+    "gufunc.GUFunc._get_function_type",
     "bytecode.FunctionIdentity._unique_ids",
     "codegen.RuntimeLinker",
     "stencil.StencilFunc",

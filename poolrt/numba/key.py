@@ -18,8 +18,9 @@ from typing import Any, Final
 
 from poolrt.cachestore.key import Key
 
-from .fingerprint import Fingerprint, NotShareable, is_trusted_module
+from .fingerprint import Fingerprint, NotShareable, canonical, is_trusted_module
 from .internals import Internals
+from .ufunc_loops import declared_loops
 
 #: Raise it when payloads of before can no longer be read.
 SCHEMA: Final = 1
@@ -100,6 +101,9 @@ class Describer:
         if getattr(ufunc, "_frozen", False):
             # A ufunc with signatures takes the first loop that fits; others compile the one that fits best.
             described.append([list(ufunc.types), [str(loop) for loop in dispatcher.overloads]])
+        elif declared := declared_loops(ufunc, dispatcher):
+            loops = [self._identity(loop, fingerprint) for loop in declared]
+            described.append(["declared", *sorted(loops, key=canonical)])
         return ["ufunc", fingerprint.add(dispatcher.py_func), *described]
 
     def _described_stencil(self, stencil: Any, fingerprint: Fingerprint) -> Any:
