@@ -115,7 +115,8 @@ class Internals:
     def refusal(self, result: Any) -> str:
         """Return why a compile result holds addresses of this process, in Numba's words; empty if it holds none."""
         library = result.library
-        if any(not lifted.can_cache for lifted in result.lifted):
+        # None: a context such as `parallel_chunksize`, whose block stays in the function
+        if any(lifted is not None and not lifted.can_cache for lifted in result.lifted):
             return "as it uses lifted code"
         if library.has_dynamic_globals:
             return "as it uses dynamic globals (such as ctypes pointers and large global arrays)"
