@@ -25,6 +25,7 @@ from .counters import counters
 from .fingerprint import NotShareable
 from .internals import Internals
 from .key import overload_key
+from .later import LaterAnnotation, LaterMetadata, Recompilation
 from .payload import Header, Payload, PayloadKind, pack_payload, unpack_payload
 
 if TYPE_CHECKING:
@@ -228,7 +229,15 @@ class SharedCache:
         if found is not None:
             self._process.libraries.add(found.library)
             counters().add(source)
+            found = self._with_details(found, *asked)
         return found
+
+    def _with_details(self, found: Any, args: Any, return_type: Any) -> Any:
+        """Return an overload from the store whose diagnostics and annotation can be asked for."""
+        again = Recompilation(lambda: self.compile(args, return_type))
+        return found._replace(
+            metadata=LaterMetadata(again), type_annotation=LaterAnnotation(found.type_annotation, again)
+        )
 
     def _load(
         self, key: Key, value: bytes, target_context: Any, args: Any, return_type: Any, references: Sequence[Any]
@@ -293,6 +302,10 @@ class UfuncCache(SharedCache):
         if isinstance(done, BaseException):
             raise done
         return done
+
+    def _with_details(self, found: Any, args: Any, return_type: Any) -> Any:
+        """Return the overload as it is: nothing shows more of a ufunc's loops, and their flags are gone."""
+        return found
 
     def _flags(self) -> Any:
         return self._numba.targetconfig.ConfigStack.top_or_none()

@@ -20,7 +20,5 @@ EXCLUDED_WITH_ALL: Final = {
 }
 #: If another run of the same tests has filled the store.
 EXCLUDED_WITH_HOME: Final = {
-    "TestDispatcherMethods.test_get_annotation_info": "reads objects of the compiler that Numba's cache keeps as text",
-    "TestDispatcherMethods.test_inspect_types_pretty": "reads objects of the compiler that Numba's cache keeps as text",
     "TestNoRetryFailedSignature.test_error_count": "counts how often Numba compiles",
 }
