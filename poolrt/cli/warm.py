@@ -36,19 +36,22 @@ MODULE:FUNCTION    the function is called without arguments: whatever it compile
                    functions without signatures, and graphs and kernels that it returns
 MODULE:NAME        one kernel, graph or Numba function of the module
 
-A function is found again under its module's name: one of a script belongs to __main__, so put it into a module.
+A function is found again under its module's name. Functions of a script that Python runs directly belong to __main__: name the
+script as a module, with --main. The part below `if __name__ == "__main__":` does not run then.
 """
 _EPILOG: Final = """\
 examples:
   poolrt warm resnet50.onnx --threads 2
   poolrt warm open.onnx --batch 8 --shape mask=8,128          sizes that the model leaves open
   poolrt warm myservice.kernels myservice.kernels:warm_up model.onnx
+  poolrt warm --main train:warm_up                            for: python train.py
   poolrt warm model.onnx && poolrt cache export kernels.bundle      for an image: poolrt cache import kernels.bundle
 
 --json prints models: [{model, engine, primitives: {total, created, ...}, load_s}] and modules: [{target, seconds, functions,
 kernels, programs, graphs: [{graph, primitives, load_s}], open}]. functions (of Numba) and kernels count created, hits,
 waited and failed, programs those of poolrt.opencl by their source; open names the functions without a signature
 """
+_SCRIPT: Final = " (and --main, if Python runs the file directly)"
 _NAMES: Final = {"functions": "Numba functions", "kernels": "kernels", "programs": "programs"}
 _MODULE: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*(:[^\W\d]\w*(\.[^\W\d]\w*)*)?")
 #: Settings of the store that other stores of this process read from the environment.
@@ -68,6 +71,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--threads", type=positive, metavar="N", help="threads of one worker (default: cores / workers)"
     )
     parser.add_argument("--engine", metavar="ENGINE", help="cpu, opencl or opencl:INDEX (default: cpu)")
+    parser.add_argument("--main", action="store_true", help="the modules are scripts that Python runs directly")
     add_common(parser, _execute, overrides=("workers", "threads", "engine"))
 
 
@@ -79,7 +83,7 @@ def _target(word: str) -> Path | str:
         advice = f"write {module}{colon}{name}"
         if _MODULE.fullmatch(module) is None:
             advice = f"go to the folder that has it, and write {Path(file).stem}{colon}{name}"
-        raise argparse.ArgumentTypeError(f"expected a module, got the file {file}: {advice}")
+        raise argparse.ArgumentTypeError(f"expected a module, got the file {file}: {advice}{_SCRIPT}")
     if word.endswith(".onnx") or "/" in word:
         return model_path(word)
     if _MODULE.fullmatch(word) is None:
@@ -98,7 +102,7 @@ def _execute(options: argparse.Namespace, settings: Settings, report: Report) ->
             if isinstance(target, Path):
                 found["models"].append(_warm_model(target, pool, options, settings, report))
             else:
-                found["modules"].append(_warm_module(target, pool, settings, report))
+                found["modules"].append(_warm_module(target, options.main, pool, settings, report))
     report.result(found)
     return 0
 
@@ -161,13 +165,13 @@ def _warm_model(
     return {"model": str(path), "engine": settings.engine, "primitives": primitives, "load_s": made["load_s"]}
 
 
-def _warm_module(target: str, pool: _Pool, settings: Settings, report: Report) -> dict[str, Any]:
+def _warm_module(target: str, as_main: bool, pool: _Pool, settings: Settings, report: Report) -> dict[str, Any]:
     from poolrt.cli import warm_module
 
     begin = time.monotonic()
     before = warm_module.counts()
     with _in_this_cache(settings), contextlib.redirect_stdout(sys.stderr if report.as_json else sys.stdout):
-        needs = warm_module.needs_of(target)
+        needs = warm_module.needs_of(target, as_main)
         for kernel in needs.kernels:
             try:
                 kernel.binary()

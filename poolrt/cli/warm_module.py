@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,6 +27,8 @@ _COUNTS: Final = {
     "kernels": ("poolrt.kernels.counts", "poolrt.kernels", "stats"),
     "programs": ("poolrt.opencl.binaries", "poolrt.opencl", "stats"),
 }
+#: The name that children of multiprocessing give the main module.
+_MAIN: Final = "__mp_main__"
 #: Counts of everything above that say that nothing was compiled.
 _FOUND: Final = ("hits", "memory", "files", "redis")
 
@@ -53,13 +56,14 @@ class Needs:
         return True
 
 
-def needs_of(target: str) -> Needs:
+def needs_of(target: str, as_main: bool = False) -> Needs:
     """Import a module, call its function if one is named, and return what is left to create.
 
-    A kernel, graph or compiled function may be named, too. Raises JobFailed with one line for whatever they raise.
+    A kernel, graph or compiled function may be named, too. With ``as_main``, the module is a script. Raises JobFailed with
+    one line for whatever they raise.
     """
     name, _, path = target.partition(":")
-    found: Any = _import(target, name)
+    found: Any = _import(target, name, _import_main if as_main else import_module)
     needs = Needs()
     if not path:
         for module in _modules(name, found):
@@ -124,9 +128,9 @@ def error_text(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}"
 
 
-def _import(target: str, name: str) -> ModuleType:
+def _import(target: str, name: str, importer: Callable[[str], ModuleType]) -> ModuleType:
     try:
-        return import_module(name)
+        return importer(name)
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
             raise JobFailed(
@@ -135,6 +139,22 @@ def _import(target: str, name: str) -> ModuleType:
         raise JobFailed(f"{target}: ModuleNotFoundError: {error}") from error
     except (Exception, SystemExit) as error:
         raise JobFailed(f"{target}: its import raised {error_text(error)}") from error
+
+
+def _import_main(name: str) -> ModuleType:
+    """Import a module as a child of multiprocessing imports the script of its parent: its functions belong to __main__."""
+    found = find_spec(name)
+    if found is None:
+        raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+    if found.origin is None or found.submodule_search_locations is not None:
+        raise ImportError(f"{name} is a package, so no script")
+    spec = spec_from_file_location(_MAIN, found.origin)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{found.origin} is no script")
+    module = module_from_spec(spec)
+    sys.modules[_MAIN] = module
+    spec.loader.exec_module(module)
+    return module
 
 
 def _modules(name: str, module: ModuleType) -> Iterator[ModuleType]:

@@ -72,6 +72,29 @@ def warm_up():
 def takes(x, y=1):
     pass
 """
+#: A script that prints what it found in the store.
+SCRIPT = """
+import json
+import numpy as np
+import poolrt
+
+@poolrt.kernel("void(f8[::1])")
+def kernel(x):
+    x[0] += 1
+
+@poolrt.njit
+def shared(x):
+    return x * 2
+
+def warm_up():
+    x = np.ones(1)
+    kernel(x)
+    assert (shared(1.0), x[0]) == (2.0, 2.0)
+
+if __name__ == "__main__":
+    warm_up()
+    print(json.dumps([poolrt.numba.stats(), poolrt.kernels.stats()]))
+"""
 
 
 @pytest.fixture(scope="module")
@@ -83,6 +106,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     (place / "kernels.py").write_text(KERNELS)
     (place / "others.py").write_text(OTHERS)
     (place / "service.py").write_text(SERVICE)
+    (place / "script.py").write_text(SCRIPT)
     (place / "package").mkdir()
     (place / "package" / "__init__.py").write_text("from . import inner\n")
     (place / "package" / "inner.py").write_text(SERVICE.partition("@poolrt.njit")[0])
@@ -90,7 +114,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     (place / "untyped.py").write_text('import poolrt\n@poolrt.njit("f8(f8)")\ndef f(x):\n    return x.nothing\n')
     (place / "broken.py").write_text("import absent_package\n")
     yield place
-    for home in ("home", "image"):
+    for home in ("home", "image", "script"):
         CacheStore.connect(home=str(place / home)).down()
 
 
@@ -205,6 +229,23 @@ def test_one_kernel_or_function_may_be_named(
     finally:
         process_store().close()
         process_store.cache_clear()
+
+
+@pytest.mark.slow
+def test_functions_of_a_script_are_warm_when_python_runs_it(place: Path) -> None:
+    # Given a script whose function was warmed as the main module's, without its part for programs
+    done = _poolrt(place, "warm", "--main", "script:warm_up", "--json", home="script")
+    assert done.returncode == 0, done.stderr
+    (found,) = json.loads(done.stdout)["modules"]
+    assert (found["functions"], found["kernels"]) == ({"created": 1}, {"created": 1})
+    # When Python runs it, then it compiles nothing
+    env = {**os.environ, "POOLRT_HOME": str(place / "script")}
+    ran = subprocess.run(
+        [sys.executable, "script.py"], cwd=place, env=env, capture_output=True, text=True, timeout=100, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    functions, kernels = json.loads(ran.stdout)
+    assert (functions["hits"], functions["created"], kernels["hits"], kernels["created"]) == (1, 0, 1, 0)
 
 
 @pytest.mark.parametrize(
