@@ -17,7 +17,7 @@ def matmul_cases() -> list[Case]:
         ((), (), 1, 1, 1, False),
         ((), (), 29, 31, 33, True),
         ((), (), 5, 300, 257, False),
-        ((), (), 200, 7, 65, True),
+        ((), (), 700, 130, 65, True),
         ((), (), 15, 129, 48, True),
         ((3,), (3,), 9, 17, 20, True),
         ((3,), (1,), 9, 17, 20, False),
@@ -25,6 +25,7 @@ def matmul_cases() -> list[Case]:
         ((2, 1), (1, 3), 6, 8, 10, False),
         ((), (), 0, 5, 6, True),
         ((), (), 4, 0, 6, True),
+        ((3,), (3,), 11, 1024, 20, True),
     ]
     found = []
     for index, (left, right, m, k, n, bias) in enumerate(problems):

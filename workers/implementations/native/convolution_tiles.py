@@ -76,3 +76,13 @@ def tile_positions(isa: str, rows: int) -> int:
     """Return the positions of a tile of a product with so many rows: 1, or an even number, so that few kernels do."""
     size = _even(rows, _POSITIONS[isa])[0]
     return size if size == 1 else size + size % 2
+
+
+def row_tiles(isa: str, rows: int) -> tuple[int, int, int]:
+    """Return the rows of the first tiles of a product, how many these are, and all tiles: the others have one row less."""
+    sizes = _even(rows, _POSITIONS[isa])
+    large, less = sizes[0], sizes[-1]
+    if large == less > 1 and large % 2:
+        # Kernels are shared: a lone odd size comes with its even neighbour.
+        return large + 1, 0, len(sizes)
+    return large, sizes.count(large), len(sizes)

@@ -44,8 +44,8 @@ class NativeInnerProduct:
     def program(self, op: InnerProduct, attr: PrimitiveAttr, target: Target) -> Program:
         outputs, inputs = op.weights.dims
         right = MemoryDesc((inputs, outputs), op.weights.dtype, _TRANSPOSED[op.weights.tag])
-        shape = Shape(op.src.dims[0], inputs, outputs, ((0, 0, 0),))
-        return describe(shape, right, op.bias is not None, attr, target.isa)
+        shape = Shape(op.src.dims[0], inputs, outputs, (((), ()),))
+        return describe(shape, op.src, right, op.bias is not None, attr, target.isa)
 
 
 IMPLEMENTATIONS = (NativeInnerProduct(), NestedInnerProduct("cpu"))

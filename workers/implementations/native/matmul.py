@@ -1,36 +1,45 @@
-"""Matmul: register tiles over packed rows and columns; constant weights are packed once, by the reorder asked for."""
+"""Matmul: register tiles over rows and columns; constant weights are packed once, by the reorder asked for."""
 
 from __future__ import annotations
 
 import dataclasses
 
-from ...desc import Matmul, PrimitiveAttr
+from ...desc import Matmul, MemoryDesc, PrimitiveAttr
 from ...engines.target import Target
+from ..inference import refuse_beyond_inference
 from ..program import Program
 from .blocks import refuse
 from .convolution_chain import refuse_bounded
 from .integer_product import NativeIntegerMatmul
-from .product import Shape, describe, packed_tag
+from .product import Shape, describe, packed_tag, refuse_left
 
 
 class NativeMatmul:
-    """Row-major src and dst, weights packed or in any permuted layout; relu and one addition as post-ops."""
+    """Src with adjacent elements in rows or in columns, weights packed or in any other layout without blocks, row-major dst.
+
+    Src and weights may have strides. Relu and one addition as post-ops.
+    """
 
     name = "native:tiles"
     engine_kind = "cpu"
-    general = False
+    general = True
 
     def reject(self, op: Matmul, attr: PrimitiveAttr, target: Target) -> str | None:
+        dense = dataclasses.replace(op, src=_without_strides(op.src), weights=_without_strides(op.weights))
+        if beyond := refuse_beyond_inference(dense, attr):
+            return beyond
+        if op.src.repeats or op.weights.repeats:
+            return "strides that repeat elements are not supported"
         if not op.bias_is_row:
             return f"bias {op.bias}; only one value a column is supported"
         op = self.complete(op, attr, target)
-        if not (op.src.is_plain and op.dst.is_plain and (op.bias is None or op.bias.is_plain)):
-            return "src, bias and dst must be row-major"
+        if not (op.dst.is_plain and (op.bias is None or op.bias.is_plain)):
+            return "bias and dst must be row-major"
         if op.weights.tag != packed_tag(op.weights.ndims) and op.weights.layout.blocks:
             return f"weights layout {op.weights.tag}"
         if op.weights.dtype != "f32" or (op.bias is not None and op.bias.dtype != "f32"):
             return "weights and bias must be f32"
-        return refuse(op.src, op.dst) or refuse_bounded(attr, op.dst)
+        return refuse(op.src, op.dst) or refuse_left(op.src) or refuse_bounded(attr, op.dst)
 
     def complete(self, op: Matmul, attr: PrimitiveAttr, target: Target) -> Matmul:
         weights = op.weights.with_tag(packed_tag(op.weights.ndims)) if op.weights.is_any else op.weights
@@ -39,7 +48,12 @@ class NativeMatmul:
         return dataclasses.replace(op, src=src, weights=weights, bias=bias, dst=dst)
 
     def program(self, op: Matmul, attr: PrimitiveAttr, target: Target) -> Program:
-        return describe(Shape.broadcast(op.src, op.weights, op.dst), op.weights, op.bias is not None, attr, target.isa)
+        shape = Shape.broadcast(op.src, op.weights, op.dst)
+        return describe(shape, op.src, op.weights, op.bias is not None, attr, target.isa)
+
+
+def _without_strides(md: MemoryDesc) -> MemoryDesc:
+    return md.with_tag("") if md.strides else md
 
 
 IMPLEMENTATIONS = (NativeMatmul(), NativeIntegerMatmul("vnni"), NativeIntegerMatmul("pairs"))

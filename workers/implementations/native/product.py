@@ -1,49 +1,67 @@
-"""Describe a batched matrix product for the native engine: how rows are packed, columns read and work cut. Pure."""
+"""Describe a batched matrix product for the native engine: how rows and columns are read and work is cut. Pure."""
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from ...desc import Arg, MemoryDesc, PrimitiveAttr
 from ...kernels.spec import KernelSpec
 from ..program import LaunchArgument, Program
 from .chain import chain_source
 from .convolution_chain import bounds
-from .convolution_tiles import output_blocks, tile_positions
+from .convolution_tiles import output_blocks, row_tiles
 from .nest_builder import NestBuilder
 
-#: Bytes of packed rows that are multiplied by all columns before the next rows: they stay in the second-level cache.
+#: Bytes of rows that are multiplied by all columns before the next rows: they stay in the second-level cache.
 _STRIP: Final = 512 << 10
-#: Least panels of a strip: fewer would read the columns from memory too often.
-_STRIP_PANELS: Final = 4
-#: So many panels of rows are worth a packed copy of row-major columns.
-_WORTH_PACKING: Final = 3
+#: Least tiles of a strip: fewer would read the columns from memory too often.
+_STRIP_TILES: Final = 4
+#: So many tiles of rows are worth a packed copy of row-major columns that exceed the first-level cache.
+_WORTH_PACKING: Final = 48
+_FIRST_LEVEL: Final = 32 << 10
+#: Rows at multiples of so many bytes compete for the same lines of the first-level cache.
+_ALIASING: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """``batch`` lists (left matrix, right matrix, dst matrix) of each product of ``rows`` x ``depth`` x ``columns``."""
+    """Products of ``rows`` x ``depth`` x ``columns``; the ``batch`` has the outer indices of (left, right) of each."""
 
     rows: int
     depth: int
     columns: int
-    batch: tuple[tuple[int, int, int], ...]
+    batch: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
 
     @classmethod
     def broadcast(cls, left: MemoryDesc, right: MemoryDesc, dst: MemoryDesc) -> Shape:
         """Return the shape of a product of (..., M, K) by (..., K, N) with broadcast batch dimensions."""
         *outer, rows, columns = dst.dims
-        batch: list[tuple[int, int, int]] = []
+        batch = []
         for number in range(math.prod(outer)):
             index = []
             for size in reversed(outer):
                 index.append(number % size)
                 number //= size
             index.reverse()
-            batch.append((_flat(index, left.dims[:-2]), _flat(index, right.dims[:-2]), len(batch)))
+            batch.append((_clip(index, left.dims[:-2]), _clip(index, right.dims[:-2])))
         return cls(rows, left.dims[-1], columns, tuple(batch))
+
+
+class _Matrices(NamedTuple):
+    """One factor as the kernel reads it: its place, the offset of each product's matrix, and two distances, in bytes.
+
+    Of a left factor these are from row to row of tiles and from one input to the next, of a right one from 16 columns
+    to the next 16 and from row to row.
+    """
+
+    at: LaunchArgument
+    offsets: list[int]
+    across: int
+    along: int
 
 
 def packed_tag(ndims: int) -> str:
@@ -52,73 +70,103 @@ def packed_tag(ndims: int) -> str:
     return f"{letters[:-2]}{letters[-1].upper()}{letters[-2]}16{letters[-1]}"
 
 
-def describe(shape: Shape, right: MemoryDesc, bias: bool, attr: PrimitiveAttr, isa: str) -> Program:
-    """Return the program of a product of row-major left matrices by ``right`` (..., K, N) into a row-major dst."""
+def refuse_left(left: MemoryDesc) -> str | None:
+    """Return why a product cannot read its left factor in this layout, or None."""
+    row, lane = left.outer_strides()[-2:]
+    return None if not left.layout.blocks and (lane == 1 or row == 1) else f"src layout {left}; expect rows or columns"
+
+
+def describe(shape: Shape, left: MemoryDesc, right: MemoryDesc, bias: bool, attr: PrimitiveAttr, isa: str) -> Program:
+    """Return the program of a product of ``left`` (..., M, K) by ``right`` (..., K, N) into a row-major dst."""
     if shape.rows * shape.columns * len(shape.batch) == 0:
         return Program((), ())
-    positions = tile_positions(isa, shape.rows)
-    panels = -(-shape.rows // positions)
+    positions, large, tiles = row_tiles(isa, shape.rows)
     vectors = -(-shape.columns // 16)
     blocks = output_blocks(isa, positions, vectors)
     # The table begins with zeros, both factors of a product over nothing.
     build = NestBuilder(bytes(64))
-    left, panel, left_matrix = _pack_rows(build, shape, positions, panels)
-    source, right_block, right_row, right_matrix = _columns(build, shape, right, panels)
+    in_rows = False
     depth = shape.depth
     if depth == 0:
-        left, panel, left_matrix, depth = ("t", 0), 0, 0, 1
-        source, right_block, right_row, right_matrix = ("t", 0), 0, 0, 0
+        depth, none = 1, [0] * len(shape.batch)
+        rows, columns = (_Matrices(("t", 0), none, 0, 0) for _ in range(2))
+    else:
+        rows, in_rows = _rows(build, shape, left, positions, large, tiles)
+        columns = _columns(build, shape, right, tiles)
     step = build.table([0, depth, 0])
-    batch = [(a * left_matrix, b * right_matrix, c * shape.rows * shape.columns * 4) for a, b, c in shape.batch]
-    table = build.table([value for entry in batch for value in entry])
-    strip_panels = min(panels, max(_STRIP_PANELS, _STRIP // max(panel, 1)))
-    strips = -(-panels // strip_panels)
+    dst_matrix = shape.rows * shape.columns * 4
+    offsets = zip(rows.offsets, columns.offsets, range(0, dst_matrix * len(shape.batch), dst_matrix), strict=True)
+    table = build.table([value for entry in offsets for value in entry])
+    strip_tiles = min(tiles, max(_STRIP_TILES, _STRIP // (depth * positions * 4)))
+    strips = -(-tiles // strip_tiles)
     low, bound = bounds(attr)
+    lanes = (rows.along, rows.along) if rows.along else (positions * 4, (positions - 1) * 4)
     sizes = (
-        shape.rows, shape.columns, strips, strip_panels, panel, right_block, right_row, shape.columns * 4,
+        tiles, large, shape.columns, strips, strip_tiles, rows.across, *lanes, columns.across, columns.along,
+        shape.columns * 4,
     )  # fmt: skip
     bias_at: LaunchArgument = ("m", (int(Arg.BIAS), 0)) if bias else ("i", 0)
     args: tuple[LaunchArgument, ...] = (
-        left, source, bias_at, ("m", (int(Arg.DST), 0)), chain_source(attr), ("t", table), ("t", step),
+        rows.at, columns.at, bias_at, ("m", (int(Arg.DST), 0)), chain_source(attr), ("t", table), ("t", step),
         *(("i", value) for value in sizes), ("f", low), ("f", bound),
     )  # fmt: skip
-    kernel = KernelSpec.of("gemm", positions=positions, blocks=blocks)
-    build.launch(kernel, args, len(batch) * strips * -(-vectors // blocks))
+    kernel = KernelSpec.of("gemm", positions=positions, blocks=blocks, rows=in_rows)
+    build.launch(kernel, args, len(shape.batch) * strips * -(-vectors // blocks))
     return build.program()
 
 
-def _pack_rows(build: NestBuilder, shape: Shape, positions: int, panels: int) -> tuple[LaunchArgument, int, int]:
-    """Add the packing of rows; return its place and the bytes of a panel and of a matrix."""
-    row = shape.depth * 4
-    matrix = shape.rows * row
+def _rows(
+    build: NestBuilder, shape: Shape, left: MemoryDesc, positions: int, large: int, tiles: int
+) -> tuple[_Matrices, bool]:
+    """Return the left factor, packed if its rows compete for the cache, and whether the inputs of a row are adjacent.
+
+    Packed ones have a distance of 0 from one input to the next, in place of the rows of their tile.
+    """
     src: LaunchArgument = ("m", (int(Arg.SRC), 0))
-    if positions == 1 or shape.depth == 0:
-        return src, row, matrix
-    count = max(a for a, _, _ in shape.batch) + 1
-    panel = shape.depth * positions * 4 + 64
-    to = build.book(count * panels * panel)
-    sizes = (panels, shape.rows, shape.depth, matrix, row, panel)
-    args: tuple[LaunchArgument, ...] = (src, to, *(("i", value) for value in sizes))
-    build.launch(KernelSpec.of("gemm_pack", positions=positions), args, count * panels)
-    return to, panel, panels * panel
+    strides = [4 * stride for stride in left.outer_strides()]
+    *_, row, lane = strides
+    if lane != 4 or positions == 1 or row % _ALIASING:
+        return _Matrices(src, [_offset(index, strides) for index, _ in shape.batch], row, lane), lane == 4
+    outer = left.dims[:-2]
+    packed_row = shape.depth * 4 + 64
+    packed = -(-shape.rows * packed_row // 64) * 64
+    to = build.book(math.prod(outer) * packed)
+    matrices = [_offset(index, strides) for index in itertools.product(*map(range, outer))]
+    sizes = (tiles, positions, large, shape.depth, row, packed, packed_row)
+    args: tuple[LaunchArgument, ...] = (src, to, ("t", build.table(matrices)), *(("i", value) for value in sizes))
+    build.launch(KernelSpec.of("gemm_pack"), args, len(matrices) * tiles)
+    return _Matrices(to, [_flat(index, outer) * packed for index, _ in shape.batch], packed_row, 0), False
 
 
-def _columns(build: NestBuilder, shape: Shape, right: MemoryDesc, panels: int) -> tuple[LaunchArgument, int, int, int]:
-    """Return the place of the columns and the bytes from 16 columns to the next, to the next row and matrix."""
+def _columns(build: NestBuilder, shape: Shape, right: MemoryDesc, tiles: int) -> _Matrices:
+    """Return the right factor, packed if it is read often."""
     source: LaunchArgument = ("m", (int(Arg.WEIGHTS), 0))
     packed = right.with_tag(packed_tag(right.ndims))
     matrix = -(-shape.columns // 16) * shape.depth * 64
-    if right.is_plain and panels < _WORTH_PACKING:
-        return source, 64, shape.columns * 4, shape.depth * shape.columns * 4
-    if right.tag != packed.tag and right.elements:
+    if right.tag != packed.tag:
+        strides = [4 * stride for stride in right.outer_strides()]
+        *_, row, lane = strides
+        few = tiles < _WORTH_PACKING or shape.depth * shape.columns * 4 <= _FIRST_LEVEL
+        if (lane == 4 or shape.columns == 1) and few:
+            return _Matrices(source, [_offset(index, strides) for _, index in shape.batch], 64, row)
         to = build.book(packed.nbytes)
         build.move(right, packed, source, to)
         source = to
-    return source, shape.depth * 64, 64, matrix
+    offsets = [_flat(index, right.dims[:-2]) * matrix for _, index in shape.batch]
+    return _Matrices(source, offsets, shape.depth * 64, 64)
 
 
-def _flat(index: list[int], dims: tuple[int, ...]) -> int:
+def _clip(index: list[int], dims: tuple[int, ...]) -> tuple[int, ...]:
+    """Return an index of the whole batch as one of a factor, which may broadcast."""
+    return tuple(i if size > 1 else 0 for i, size in zip(index, dims, strict=True))
+
+
+def _flat(index: tuple[int, ...], dims: tuple[int, ...]) -> int:
     flat = 0
     for i, size in zip(index, dims, strict=True):
-        flat = flat * size + (i if size > 1 else 0)
+        flat = flat * size + i
     return flat
+
+
+def _offset(index: tuple[int, ...], strides: Sequence[int]) -> int:
+    return sum(i * stride for i, stride in zip(index, strides, strict=False))

@@ -1,4 +1,4 @@
-"""Pack rows of row-major matrices into panels (K, positions), from which a product broadcasts its left factors."""
+"""Pack rows of row-major matrices into panels (K, rows of a tile), from which a product broadcasts its left factors."""
 
 from __future__ import annotations
 
@@ -8,31 +8,36 @@ from typing import Any
 from numba.core import types
 
 from .transpose import gather_rows
-from .vec import fload, fstore
+from .vec import fload, fstore, iload
 
 
-def make(isa: str, positions: int) -> tuple[Callable[..., None], Any]:
-    """Return the kernel for panels of ``positions`` rows, at most 16.
+def make(isa: str) -> tuple[Callable[..., None], Any]:
+    """Return the kernel for panels of any number of rows up to 16.
 
-    Arguments: addresses of the matrices and of the panels; panels of a matrix; rows and K of a matrix; the distances in
-    bytes from matrix to matrix, row to row and panel to panel (of at least 64 bytes more than a panel holds).
-    Rows behind the last one repeat it. One item of work is one panel.
+    Arguments: addresses of the matrices, of the panels and of a table with the offset of each matrix; panels of a
+    matrix, the rows of the first ones and how many these are: the others have one row less; K; distances in bytes from
+    row to row of a matrix, and of the panels from matrix to matrix and for each row (64 at least more than K floats).
+    One item of work is one panel.
     """
 
     def pack(
-        begin: int, end: int, src: int, dst: int, panels: int, rows: int, K: int, matrix: int, row: int, panel: int
-    ) -> None:
+        begin: int, end: int, src: int, dst: int, matrices: int, panels: int, positions: int, large: int, K: int,
+        row: int, dst_matrix: int, dst_row: int,
+    ) -> None:  # fmt: skip
         whole = K // 16 * 16
         for item in range(begin, end):
-            first = item % panels * positions
-            source = src + item // panels * matrix + first * row
-            to = dst + item * panel
-            last = min(positions, rows - first) - 1
+            number = item % panels
+            first = number * positions - max(0, number - large)
+            count = positions
+            if number >= large:
+                count = positions - 1
+            source = src + iload(matrices + item // panels * 8) + first * row
+            to = dst + item // panels * dst_matrix + first * dst_row
             # Stores of 16 overlap: the next row overwrites the elements stored behind a row of the panel.
             for k in range(0, whole, 16):
-                gather_rows(source + k * 4, row, last, to + k * positions * 4, positions * 4)
+                gather_rows(source + k * 4, row, count - 1, to + k * count * 4, count * 4)
             for k in range(whole, K):
-                for i in range(positions):
-                    fstore(to + (k * positions + i) * 4, fload(source + min(i, last) * row + k * 4))
+                for i in range(count):
+                    fstore(to + (k * count + i) * 4, fload(source + i * row + k * 4))
 
-    return pack, types.void(*[types.int64] * 10)
+    return pack, types.void(*[types.int64] * 12)

@@ -35,6 +35,8 @@ from .vec import (
     store,
 )  # fmt: skip
 
+#: In place of the distance from lane to lane if an argument says it.
+OPEN: Final = 0
 #: In place of the distance to a residual if none is added: no distance of two float addresses is odd.
 NO_RESIDUAL: Final = 1
 
@@ -44,8 +46,8 @@ class TileShape:
     """The parameters compiled into a tile.
 
     ``runs`` are lengths of runs of neighbouring positions, ``step`` bytes apart in the source; ``lane`` bytes are
-    from one input to the next. ``tail`` is the treatment of lanes behind the last output: "none" there are none, "zero"
-    they are stored as zeros, "keep" they are not stored, nor are positions beyond the number of rows.
+    from one input to the next, or an argument says how many (OPEN). ``tail`` is the treatment of lanes behind the last
+    output: "none" there are none, "zero" they are stored as zeros, "keep" they are not stored.
     """
 
     runs: tuple[int, ...]
@@ -69,7 +71,7 @@ class _Arguments(NamedTuple):
     dst: Value
     dst_block: Value
     dst_step: Value  #: from position to position
-    rows: Value  #: positions that are stored, if the tail is kept
+    lane: Value  #: from one input to the next in the source, if the shape leaves that open
     bias: Value
     biased: Value  #: outputs from the first of the tile that have a bias
     count: Value  #: outputs from the first of the tile
@@ -84,7 +86,7 @@ def make_tile(shape: TileShape) -> Any:
     @intrinsic
     def tile(
         _: Any, T: Any, steps: Any, src: Any, run: Any, weights: Any, weight_block: Any, weight_row: Any, ahead: Any,
-        dst: Any, dst_block: Any, dst_step: Any, rows: Any, bias: Any, biased: Any, count: Any, to_residual: Any,
+        dst: Any, dst_block: Any, dst_step: Any, lane: Any, bias: Any, biased: Any, count: Any, to_residual: Any,
         low: Any, bound: Any,
     ) -> Any:  # fmt: skip
         def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
@@ -139,7 +141,7 @@ def _emit_sums(b: Builder, shape: TileShape, a: _Arguments) -> list[Value]:
             value = splat(b, _load(b, base, I64(position * shape.step), F32))
             new += [fma(b, value, factors[j], sums[len(new) + j]) for j in blocks]
     left_next, row_next = b.sub(left, I64(1)), b.add(row, a.weight_row)
-    source_next = b.add(source, I64(shape.lane))
+    source_next = b.add(source, a.lane if shape.lane == OPEN else I64(shape.lane))
     for phi, value in zip((left, row, source, *sums), (left_next, row_next, source_next, *new), strict=True):
         phi.add_incoming(value, inner)
     b.cbranch(b.icmp_signed(">", left_next, I64(0)), inner, latch)
@@ -161,11 +163,7 @@ def _emit_stores(b: Builder, shape: TileShape, a: _Arguments, sums: list[Value])
         for position in range(len(sums) // shape.blocks):
             to = b.add(a.dst, b.mul(a.dst_step, I64(position)))
             values = sums[position * shape.blocks :][: shape.blocks]
-            if shape.tail == "keep":
-                with b.if_then(b.icmp_signed(">", a.rows, I64(position))):
-                    blocks(to, values, has_residual, part)
-            else:
-                blocks(to, values, has_residual, part)
+            blocks(to, values, has_residual, part)
 
     def blocks(to: Value, values: list[Value], has_residual: bool, part: bool) -> None:
         for j, value in enumerate(values):

@@ -1,8 +1,9 @@
-"""Matmul on the CPU engine: every layout of the weights, odd and empty sizes, broadcast batches."""
+"""Matmul on the CPU engine: every layout of src and weights, odd and empty sizes, broadcast batches."""
 
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import pytest
 
@@ -30,15 +31,49 @@ def test_row_major_packed_and_transposed_weights_give_the_same(native: NativeRun
         native.check(dataclasses.replace(opened, op=pd.op), isa)
 
 
+def with_gaps(md: MemoryDesc, row: int, column: int) -> MemoryDesc:
+    """Return a descriptor whose last two dimensions have these strides."""
+    *outer, rows, columns = md.dims
+    room = (rows + 2) * (columns + 3)
+    steps = (math.prod(outer[number + 1 :]) * room for number in range(len(outer)))
+    return MemoryDesc(md.dims, md.dtype, strides=(*steps, row, column))
+
+
+@pytest.mark.parametrize("case", [cases("matmul")[number] for number in (5, 8, 9, 12, 15)], ids=str)
+def test_sources_in_columns_and_with_gaps_give_the_same(native: NativeRunner, case: Case, isa: str) -> None:
+    assert isinstance(case.op, Matmul)
+    rows, depth = case.op.src.dims[-2:]
+    columns = case.op.dst.dims[-1]
+    for src, weights in (
+        ((1, rows), (columns, 1)),
+        ((1, rows + 1), (columns + 3, 1)),
+        ((depth + 2, 1), (1, depth + 1)),
+    ):
+        op = dataclasses.replace(
+            case.op, src=with_gaps(case.op.src, *src), weights=with_gaps(case.op.weights, *weights)
+        )
+        pd = primitive_desc(op, case.attr, cpu_target(isa))
+        assert pd.impl_name() == "native:tiles"
+        native.check(dataclasses.replace(case, op=pd.op), isa)
+
+
 def test_constant_weights_are_packed_by_a_reorder_and_not_at_every_run() -> None:
     case = with_weights(cases("matmul")[1], "any")
     pd = primitive_desc(case.op, PrimitiveAttr(), cpu_target())
     assert pd.memories()[Arg.WEIGHTS].tag == "Ba16b"
-    assert {spec.generator for spec in pd.program().kernels} == {"gemm", "gemm_pack"}
+    assert {spec.generator for spec in pd.program().kernels} == {"gemm"}
 
 
-def test_a_source_that_is_not_row_major_is_refused() -> None:
-    op = Matmul(MemoryDesc((3, 4), "f32", "ba"), MemoryDesc((4, 5), "f32"), None, MemoryDesc((3, 5), "f32"))
-    with pytest.raises(UnsupportedPrimitive, match="row-major"):
+def test_rows_are_packed_only_if_they_compete_for_the_cache() -> None:
+    for depth, kernels in ((1024, {"gemm", "gemm_pack"}), (1000, {"gemm"}), (1040, {"gemm"})):
+        op = Matmul(MemoryDesc((64, depth), "f32"), MemoryDesc((depth, 64), "f32"), None, MemoryDesc((64, 64), "f32"))
+        program = primitive_desc(op, PrimitiveAttr(), cpu_target()).program()
+        assert {spec.generator for spec in program.kernels} == kernels
+
+
+def test_a_source_without_adjacent_elements_is_refused() -> None:
+    src = MemoryDesc((3, 4), "f32", strides=(9, 2))
+    op = Matmul(src, MemoryDesc((4, 5), "f32"), None, MemoryDesc((3, 5), "f32"))
+    with pytest.raises(UnsupportedPrimitive, match="expect rows or columns"):
         primitive_desc(op, PrimitiveAttr(), cpu_target(), references=False)
     assert primitive_desc(op, PrimitiveAttr(), cpu_target()).impl_name() == "ref:matmul"

@@ -1,0 +1,43 @@
+"""The product kernel's machine code: its hot loops keep every vector in registers."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from poolrt.workers.implementations.native.convolution_tiles import output_blocks, row_tiles
+from poolrt.workers.kernels.native.codegen import compile_kernel
+from poolrt.workers.kernels.spec import KernelSpec
+
+from .test_conv import loops_with_multiplications
+
+#: Rows of dst -> tiles of 14 (6, 2) rows, of 8 and of one.
+ROWS = [196, 8, 1]
+
+
+@pytest.mark.skipif(shutil.which("objdump") is None, reason="needs objdump")
+@pytest.mark.parametrize(
+    ("isa", "rows", "in_rows"),
+    [
+        pytest.param(isa, rows, in_rows, marks=[] if (isa, rows) == ("x86-64-v4", 196) else pytest.mark.slow)
+        for isa in ("x86-64-v2", "x86-64-v3", "x86-64-v4")
+        for rows in ROWS
+        for in_rows in (True, False)
+    ],
+)
+def test_no_vector_lives_on_the_stack_inside_of_a_loop(isa: str, rows: int, in_rows: bool, tmp_path: Path) -> None:
+    positions, _, _ = row_tiles(isa, rows)
+    spec = KernelSpec.of("gemm", positions=positions, blocks=output_blocks(isa, positions, 8), rows=in_rows)
+    loops = loops_with_multiplications(compile_kernel(spec, isa), tmp_path)
+    assert loops
+    for body in loops:
+        assert not [line for line in body if "mm" in line.split("#")[0] and "(%rsp" in line]
+
+
+def test_tiles_of_rows_cover_each_row_once() -> None:
+    for isa in ("x86-64-v2", "x86-64-v3", "x86-64-v4"):
+        for rows in range(1, 200):
+            positions, large, tiles = row_tiles(isa, rows)
+            assert large * positions + (tiles - large) * (positions - 1) == rows
