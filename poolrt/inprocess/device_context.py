@@ -29,6 +29,8 @@ from poolrt.workers.execution.memory import Memory
 from poolrt.workers.execution.primitive import Primitive
 from poolrt.workers.streams.stream import Stream
 
+from .output_memory import OutputMemory
+
 T = TypeVar("T")
 #: Instances that a context keeps by default, and their bytes.
 CAPACITY: Final = 4096
@@ -37,6 +39,8 @@ CAPACITY_BYTES: Final = 1 << 30
 #: up to 6 MB were measured for 500 shapes of a small graph, of the allocator and of what primitives and descriptors leave.
 _RESERVED_SHARE: Final = 8
 _MOST_RESERVED: Final = 16 << 20
+#: The share of a context's bytes that is kept for outputs.
+_OUTPUT_SHARE: Final = 32
 
 
 class InstanceKey(NamedTuple):
@@ -103,7 +107,8 @@ class DeviceContext:
     ) -> None:
         """Keep at most ``capacity`` instances, and let the process grow by at most ``capacity_bytes`` for them.
 
-        An eighth of these bytes, at most 16 MiB, is left for what the process needs beside the instances themselves.
+        An eighth of these bytes, at most 16 MiB, is left for what the process needs beside the instances themselves, and a
+        32nd for the memory of outputs, which is used again when their callers have dropped them.
         Executors that are given this context and no engine compute on its ``stream``; without one it has a stream of its own
         on the CPU, made when it is first used. Raises ValueError for a bound that is no integer of at least 1, TypeError for
         a stream that is none.
@@ -113,6 +118,8 @@ class DeviceContext:
         self.capacity = _check_bound("capacity", capacity)
         self.capacity_bytes = _check_bound("capacity_bytes", capacity_bytes)
         self.shared = shared
+        #: Memory of outputs that their callers have dropped.
+        self.output_memory = OutputMemory(self.capacity_bytes // _OUTPUT_SHARE)
         #: The stream that was given to it.
         self.given_stream = stream
         self._stream = stream
@@ -120,6 +127,8 @@ class DeviceContext:
         self._lock = freed_in_children(threading.Lock())
         #: The least recently used first.
         self._instances: OrderedDict[InstanceKey, Any] = OrderedDict()
+        #: The instance that was used last, if there is one.
+        self._latest: Any = None
         self._parts: dict[InstanceKey, Sequence[tuple[object, int]]] = {}
         #: By identity of what instances keep alive: how many of them do, and its bytes.
         self._owners: dict[int, list[int]] = {}
@@ -203,6 +212,7 @@ class DeviceContext:
             found = self._instances.get(key)
             if found is not None:
                 self._instances.move_to_end(key)
+                self._latest = found
                 self._found += 1
                 return found
             found = self._in_use.get(key)
@@ -212,6 +222,13 @@ class DeviceContext:
             self._found += 1
             self._hold(key, found)
             return found
+
+    def find_again(self, instance: object) -> bool:
+        """Return whether an instance is the one that was used last and is still kept; it then counts as found."""
+        with self._lock:
+            again = self._latest is instance
+            self._found += again
+            return again
 
     def add(self, key: InstanceKey, instance: Any) -> None:
         """Keep an instance in the place of the key's former one; evict the least recently used beyond the bounds."""
@@ -243,6 +260,7 @@ class DeviceContext:
             self._drop_gone()
             self.capacity, self.capacity_bytes = most, most_bytes
             evicted = self._evict()
+            self.output_memory.set_capacity(most_bytes // _OUTPUT_SHARE)
         del evicted
 
     def instances(self) -> dict[InstanceKey, Any]:
@@ -271,7 +289,7 @@ class DeviceContext:
             return ContextStatistics(len(self._instances), *counts)
 
     def _hold(self, key: InstanceKey, instance: Any) -> None:
-        self._instances[key] = instance
+        self._instances[key] = self._latest = instance
         self._parts[key] = parts = _parts_of(instance)
         for owner, nbytes in parts:
             known = self._owners.setdefault(id(owner), [0, nbytes])
@@ -281,7 +299,8 @@ class DeviceContext:
     def _evict(self) -> list[Any]:
         """Drop the least recently used instances beyond the bounds, but not the last; return them."""
         evicted: list[Any] = []
-        room = self.capacity_bytes - min(self.capacity_bytes // _RESERVED_SHARE, _MOST_RESERVED)
+        left = min(self.capacity_bytes // _RESERVED_SHARE, _MOST_RESERVED) + self.capacity_bytes // _OUTPUT_SHARE
+        room = self.capacity_bytes - left
         while len(self._instances) > max(1, self.capacity if self._bytes <= room else 1):
             oldest = next(iter(self._instances))
             evicted.append(self._drop(oldest))
@@ -297,7 +316,10 @@ class DeviceContext:
             if not known[0]:
                 self._bytes -= known[1]
                 del self._owners[id(owner)]
-        return self._instances.pop(key)
+        dropped = self._instances.pop(key)
+        if dropped is self._latest:
+            self._latest = None
+        return dropped
 
     def _forget(self, belongs: Callable[[InstanceKey, object], bool]) -> None:
         self._gone.append(belongs)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import mmap
 import threading
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Never
 
@@ -26,10 +25,12 @@ from poolrt.workers.desc import type_name
 from poolrt.workers.engines.engine import Engine
 from poolrt.workers.memory.buffer import SLACK
 from poolrt.workers.streams.stream import Stream
-from poolrt.workers.threadpools.jobs import Jobs
+from poolrt.workers.threadpools.jobs import JobsOnPools
 
+from .array_address import address_of
 from .compiled_graph import CompiledGraph, ExecutionContext
 from .constants import ConstantKeys
+from .output_memory import new_array
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -43,8 +44,7 @@ if TYPE_CHECKING:
 #: ``test`` computes results only, ``train`` also what backward operations need.
 PHASES: Final = ("test", "train")
 _HOST: Final = "cpu"
-#: Bytes of a cache line, on which outputs begin.
-_LINE: Final = 64
+_PAGE: Final = mmap.PAGESIZE
 
 
 class Executor:
@@ -90,10 +90,19 @@ class Executor:
         self.phase = phase
         self._built: Final = replace(graph.to_ir(), engine=_name(engine))
         self._constant_keys = ConstantKeys(self._built.constants.values())
+        #: Data types of the inputs by name, as graphs and arrays have them.
+        self._wanted: Final = {
+            name: (self._built.values[value].dtype, storage_type(self._built.values[value].dtype))
+            for name, value in self._built.inputs
+        }
         # An object of its own: the address of this executor may come to be another's.
         identity = ExecutorIdentity(graph.name)
         locks = freed_in_children(threading.RLock()), freed_in_children(threading.RLock())
         self._context = ExecutionContext(self._open_streams(stream), cache, self.context, identity, locks)
+        self._pools: Final = [stream.pool for stream in self._context.streams.values() if stream.engine.kind == "cpu"]
+        self._jobs: Final = JobsOnPools(self._pools)
+        #: Thread, shapes and details of the last run, and its executor.
+        self._latest: tuple[object, Callable[[], PlanExecutor | None]] = (None, lambda: None)
         #: The second is for tasks of a threadpool: the holder of the first may be waiting for such a task.
         self._turns = freed_in_children(threading.Lock()), freed_in_children(threading.Lock())
         self._training: GraphIR | None = None
@@ -133,25 +142,38 @@ class Executor:
         if unnamed:
             refuse_unnamed(f"graph {self.graph}", self.inputs, unnamed)
         arrays = self._check(inputs)
-        within = self._context.within()
+        within = False
+        for pool in self._pools:
+            within = within or pool.get_in_parallel()
         if self.context.shared:
             return self._execute(arrays, within)
         with self._turns[within]:
             return self._execute(arrays, within)
 
     def _execute(self, arrays: list[NDArray[Any]], within: bool) -> dict[str, NDArray[Any]]:
-        executor = self._find_executor(tuple(array.shape for array in arrays), self._phase, within)
-        outputs = [_new_array(port.dims, storage_type(port.dtype)) for port in executor.plan.outputs]
-        executor.run([array.ctypes.data for array in arrays], [array.ctypes.data for array in outputs])
-        return Outputs(zip((port.name for port in executor.plan.outputs), outputs, strict=True))
+        executor = self._find_executor(tuple([array.shape for array in arrays]), self._phase, within)
+        outputs, addresses, memory = Outputs(), [], self.context.output_memory
+        for port in executor.plan.outputs:
+            outputs[port.name], address = memory.take(port.dims, storage_type(port.dtype), port.nbytes)
+            addresses.append(address)
+        executor.run([address_of(array) for array in arrays], addresses)
+        return outputs
 
     def _find_executor(self, shapes: Shapes, phase: str, within: bool) -> PlanExecutor:
         """Return the executor of a plan that the calling thread has to itself, made now if there is none."""
         context, verbose = self._context, self.engine.verbose.executes
-        jobs = [Jobs.on(stream.pool) for stream in context.streams.values() if stream.engine.kind == "cpu"]
         thread = context.thread(within)
-        key = InstanceKey("plan", (phase, verbose, *jobs), shapes, context.executor, thread)
-        return self.context.find_or_add(key, lambda: self._find_graph(shapes, phase).executor(within, verbose))
+        details = (phase, verbose, *self._jobs.current())
+        # An instance that is found twice in a row needs no key.
+        found, latest = self._latest
+        if found == (thread, shapes, details):
+            executor = latest()
+            if executor is not None and self.context.find_again(executor):
+                return executor
+        key = InstanceKey("plan", details, shapes, context.executor, thread)
+        executor = self.context.find_or_add(key, lambda: self._find_graph(shapes, phase).executor(within, verbose))
+        self._latest = (thread, shapes, details), weakref.ref(executor)
+        return executor
 
     def _find_graph(self, shapes: Shapes, phase: str) -> CompiledGraph:
         key = InstanceKey("graph", (phase,), shapes, self._context.executor)
@@ -172,11 +194,12 @@ class Executor:
 
     def _check(self, inputs: Mapping[str, Any]) -> list[NDArray[Any]]:
         """Return the inputs in order, as arrays of the right data type, side by side in memory."""
-        wanted = [(name, self._built.values[value]) for name, value in self._built.inputs]
-        if len(inputs) != len(wanted) or any(name not in inputs for name, _ in wanted):
-            ports = {name: f"{name} {type_name(desc.dtype)}{list(desc.dims)}" for name, desc in wanted}
+        wanted = self._wanted
+        if inputs.keys() != wanted.keys():
+            values = [(name, self._built.values[value]) for name, value in self._built.inputs]
+            ports = {name: f"{name} {type_name(desc.dtype)}{list(desc.dims)}" for name, desc in values}
             raise ValueError(describe_names(f"graph {self.graph}", ports, inputs))
-        return [_array(name, inputs[name], desc.dtype) for name, desc in wanted]
+        return [_readable_array(name, inputs[name], dtype, kind) for name, (dtype, kind) in wanted.items()]
 
     def _open_streams(self, stream: Stream | None) -> dict[str, Stream]:
         """Return a stream for each engine that nodes name, for that of the others, and for the host, in this order."""
@@ -187,31 +210,24 @@ class Executor:
         return found
 
 
-def _array(name: str, value: Any, dtype: str) -> NDArray[Any]:
-    kind = storage_type(dtype)
+def _readable_array(name: str, value: Any, dtype: str, kind: np.dtype[Any]) -> NDArray[Any]:
+    """Return an input as it is if kernels can read it there, else a copy."""
     array = value if isinstance(value, np.ndarray) else to_array(name, value, kind.name)
     if array.dtype != kind:
         if dtype != "bf16" or array.dtype.name != "bfloat16":
             text = f"input {name}: expect dtype {type_name(dtype)}, got {array.dtype}"
             raise TypeError(f"{text}; convert it: array.astype({kind.name!r})")
         array = array.view(kind)
-    if 0 in array.shape:
+    nbytes = array.nbytes
+    if not nbytes:
         raise ValueError(f"input {name}: expect sizes of at least 1, got {array.shape}")
-    # Kernels read up to SLACK bytes past the end, which are there where they are in the last byte's page.
-    room = -(array.ctypes.data + array.nbytes) % mmap.PAGESIZE
-    if array.flags.c_contiguous and array.flags.aligned and room >= SLACK:
+    flags = array.flags
+    # Kernels read up to SLACK bytes past the end, which are there if they are in the last byte's page.
+    if flags.c_contiguous and flags.aligned and -(address_of(array) + nbytes) % _PAGE >= SLACK:
         return array
-    copy = _new_array(array.shape, array.dtype)
+    copy = new_array(array.shape, array.dtype)
     copy[...] = array
     return copy
-
-
-def _new_array(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return an array that begins on a cache line, with bytes behind it that kernels may read."""
-    nbytes = math.prod(shape) * dtype.itemsize
-    room = np.empty(_LINE + nbytes + SLACK, np.uint8)
-    start = -room.ctypes.data % _LINE
-    return room[start : start + nbytes].view(dtype).reshape(shape)
 
 
 def _name(engine: Engine) -> str:

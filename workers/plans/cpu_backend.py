@@ -41,7 +41,9 @@ class CpuBackend:
         # Within a task the regions run at once on its thread, in memory that no other one uses.
         self._order: AbstractContextManager[object] = nullcontext() if within else stream.order
         self._scratchpad = Buffer(max((p.entry.scratchpad for p in primitives.values()), default=0))
-        self._moving: dict[tuple[PlaceKind, int], list[tuple[ArgumentBlock, int, int]]] = {}
+        #: Where addresses of inputs and of outputs are written: the number of one, a block, the place there, an offset.
+        self._inputs: list[tuple[int, ArgumentBlock, int, int]] = []
+        self._outputs: list[tuple[int, ArgumentBlock, int, int]] = []
 
     @property
     def nbytes(self) -> int:
@@ -53,8 +55,8 @@ class CpuBackend:
         bound = self._bound(primitive, {arg: self._memory.address(at) for arg, at in locations.items()})
         for arg, blocks in bound.moving.items():
             at = locations[arg]
-            moving = [(block, index, offset + at.start) for block, index, offset in blocks]
-            self._moving.setdefault((at.kind, at.value), []).extend(moving)
+            moving = self._inputs if at.kind is PlaceKind.INPUT else self._outputs
+            moving += [(at.value, block, index, offset + at.start) for block, index, offset in blocks]
         return [*self._regions(f"step {name!r}", bound, primitive)]
 
     def batch(self, parts: list[Region]) -> PackedRegions:
@@ -63,10 +65,10 @@ class CpuBackend:
 
     def move(self, inputs: Sequence[int], outputs: Sequence[int]) -> None:
         """Let the regions work on inputs and outputs at these addresses from now on."""
-        for (kind, number), blocks in self._moving.items():
-            address = (inputs if kind is PlaceKind.INPUT else outputs)[number]
-            for block, index, offset in blocks:
-                block.put(index, address + offset)
+        for number, block, index, offset in self._inputs:
+            block.put(index, inputs[number] + offset)
+        for number, block, index, offset in self._outputs:
+            block.put(index, outputs[number] + offset)
 
     def run(self, batch: PackedRegions) -> None:
         """Run regions, or submit them to an asynchronous threadpool. Raises KernelFailed."""

@@ -69,10 +69,16 @@ class ThreadpoolInterface(ABC):
     #: Tasks may call `parallel_for`. An asynchronous pool appends such a region without waiting, also for room in a queue.
     #: A synchronous one returns when the region has ended, whatever other threads do: the calling thread runs its tasks.
     NESTED: ClassVar[int] = 4
+    #: The number of threads and the flags never change. A class says so for itself only, not for its subclasses.
+    IS_CONSTANT: ClassVar[bool] = False
     #: Kernel that writes the monotonic time (int64 seconds, nanoseconds) to an address; None: time is taken in Python.
     clock: NativeKernel | None = None
     #: The shortest job, in nanoseconds, that is worth a thread of its own; shorter work is cut into fewer jobs.
     least_job_ns: int = 50_000
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.IS_CONSTANT = "IS_CONSTANT" in vars(cls) and cls.IS_CONSTANT
 
     @abstractmethod
     def get_num_threads(self) -> int:

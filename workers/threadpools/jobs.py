@@ -8,6 +8,7 @@ instead of what follows from the pool; short work still gets fewer.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -44,6 +45,24 @@ class Jobs(NamedTuple):
         elif worth >= self.threads:
             worth = self.threads * min(self.each, worth // self.threads)
         return max(1, min(work, worth))
+
+
+class JobsOnPools:
+    """How work is divided for each of some pools now; asks pools for threads and flags only if these can change."""
+
+    def __init__(self, pools: Sequence[ThreadpoolInterface]) -> None:
+        self._pools = pools
+        self._is_constant = all(type(pool).IS_CONSTANT for pool in pools)
+        self._state: object = None
+        self._jobs: tuple[Jobs, ...] = ()
+
+    def current(self) -> tuple[Jobs, ...]:
+        """Return how to divide work for each pool."""
+        state = _default().number, [pool.least_job_ns for pool in self._pools]
+        if state != self._state or not self._is_constant:
+            self._jobs = tuple(Jobs.on(pool) for pool in self._pools)
+            self._state = state
+        return self._jobs
 
 
 class _Default:

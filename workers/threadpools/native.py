@@ -21,6 +21,13 @@ from .regions import PackedRegions
 _SHARE: Final = CAPACITY // 4
 
 
+class _Inside(threading.local):
+    """How many tasks of the pool the thread is within, and the slot of the innermost one's region."""
+
+    depth = 0
+    slot = 0
+
+
 class NativePool(OwnThreads):
     """A pool of ``threads`` threads that run native tasks without the interpreter.
 
@@ -28,15 +35,16 @@ class NativePool(OwnThreads):
     depth. An asynchronous pool runs all regions in one order, those of tasks as if the tasks' region contained
     them, and `wait` raises RuntimeError in a task. A synchronous one runs each thread's regions in that thread's
     order. It runs a task's on the task's thread and idle ones; while its threads run another caller's regions, a
-    caller runs its own in place, so that it does not wait for tasks that take long or wait themselves. ``kernels``
-    are those of a region loop, realized; by default they come from the primitive cache of this process. An
-    interrupt during a synchronous region is raised when the region has ended.
+    caller runs its own in place, so that it does not wait for tasks that take long or wait themselves. So it does with a
+    few regions of one task each. ``kernels`` are those of a region loop, realized; by default they come from the
+    primitive cache of this process. An interrupt during a synchronous region is raised when the region has ended.
 
     Raises what `PrimitiveProvider.fetch` raises, and RuntimeError when used after `close`. What an asynchronous region
     keeps is released when it has ended: by the next thread that submits or waits, else by the pool a tenth of a
     second later.
     """
 
+    IS_CONSTANT = True
     #: A region of two jobs takes 5 us more than calling them.
     least_job_ns: int = 10_000
 
@@ -47,11 +55,11 @@ class NativePool(OwnThreads):
         self._queue = NativeQueue(loop, submit, nest, clock)
         #: Held by the thread whose regions a synchronous pool's threads run.
         self._occupied = threading.Lock()
-        self._inside = threading.local()
+        self._inside = _Inside()
         self._start(self._queue)
 
     def get_in_parallel(self) -> bool:
-        return getattr(self._inside, "depth", 0) > 0
+        return self._inside.depth > 0
 
     def get_flags(self) -> int:
         return self.NESTED | self.AUTO_BALANCING | (self.ASYNCHRONOUS if self._asynchronous else 0)
@@ -70,7 +78,10 @@ class NativePool(OwnThreads):
         self._require_own()
         packed = regions if isinstance(regions, PackedRegions) else PackedRegions(regions)
         if self._asynchronous or not self.get_in_parallel():
-            self._submit(packed)
+            if packed.is_serial and not (self._asynchronous or self._closed):
+                packed.run_all()
+            else:
+                self._submit(packed)
             return
         with self._queue.slot() as slot:
             self._nest(packed, slot)
@@ -87,7 +98,7 @@ class NativePool(OwnThreads):
 
     def _nest(self, regions: PackedRegions, slot: int) -> None:
         """Run regions of a task, one after the other, in a slot of the queue; in place if that is 0."""
-        parent = getattr(self._inside, "slot", 0) or OF_RING
+        parent = self._inside.slot or OF_RING
         for number in range(len(regions)):
             if slot:
                 self._queue.nest(slot, regions, number, parent)

@@ -11,6 +11,8 @@ from .interface import KERNEL_TYPE, Region
 
 #: Words of one region's record.
 _WORDS = 4
+#: Regions that a thread calls at 1 us each, in place of 5 us for submitting any number of them.
+_FEW = 4
 
 
 class PackedRegions(Sequence[Region]):
@@ -23,6 +25,11 @@ class PackedRegions(Sequence[Region]):
         count = len(self._regions)
         self._blobs = [(ctypes.c_int64 * len(region.blobs))(*region.blobs) for region in self._regions]
         self._failed = (ctypes.c_int64 * count)()
+        #: Whether these are a few regions of one task each, which are called in less time than a queue takes for them.
+        self.is_serial = count <= _FEW and all(len(blobs) == 1 for blobs in self._blobs)
+        #: Where a kernel that is called writes its status, and the address of an error behind it.
+        self._room = (ctypes.c_int64 * 8)()
+        self._status = ctypes.addressof(self._room)
         start = ctypes.addressof(self._failed)
         self._records = (ctypes.c_int64 * (_WORDS * count))()
         for i, (region, blobs) in enumerate(zip(self._regions, self._blobs, strict=True)):
@@ -41,12 +48,24 @@ class PackedRegions(Sequence[Region]):
 
     def run(self, number: int) -> None:
         """Run all tasks of a region on the calling thread, also after one that fails."""
-        room = (ctypes.c_int64 * 8)()
-        start = ctypes.addressof(room)
         region, kernel = self.calls[number]
         for blob in region.blobs:
-            if kernel(start, start + 32, blob):
-                self._failed[number] = room[4] or 1
+            if kernel(self._status, self._status + 32, blob):
+                self._failed[number] = self._take_error() or 1
+
+    def run_all(self) -> None:
+        """Run all tasks in order on the calling thread. Raises the error of the first that fails; no later one runs then."""
+        status = self._status
+        for region, kernel in self.calls:
+            for blob in region.blobs:
+                if kernel(status, status + 32, blob):
+                    raise region.failure(self._take_error())
+
+    def _take_error(self) -> int:
+        """Return the address of the error that a task wrote, 0 if it wrote none."""
+        found = self._room[4]
+        self._room[4] = 0
+        return found
 
     def address_of(self, number: int) -> int:
         """Return the address of a region's record; the records of the next regions follow it."""

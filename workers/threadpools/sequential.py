@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable, Sequence
 
 from .interface import Region, ThreadpoolInterface
@@ -11,6 +10,8 @@ from .regions import PackedRegions
 
 class SequentialPool(ThreadpoolInterface):
     """Runs tasks in order on the calling thread. Any number of threads may use it; they share nothing."""
+
+    IS_CONSTANT = True
 
     def get_num_threads(self) -> int:
         return 1
@@ -23,9 +24,4 @@ class SequentialPool(ThreadpoolInterface):
             fn(i, n)
 
     def run_regions(self, regions: Sequence[Region]) -> None:
-        room = (ctypes.c_int64 * 8)()
-        start = ctypes.addressof(room)
-        for region, kernel in (regions if isinstance(regions, PackedRegions) else PackedRegions(regions)).calls:
-            for blob in region.blobs:
-                if kernel(start, start + 32, blob):
-                    raise region.failure(room[4])
+        (regions if isinstance(regions, PackedRegions) else PackedRegions(regions)).run_all()

@@ -1,0 +1,107 @@
+"""Memory of outputs is used again when nothing refers to it any more, never before, and within a bound."""
+
+from __future__ import annotations
+
+import gc
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from poolrt import DeviceContext, Executor, Graph
+from poolrt.inprocess.array_address import address_of
+from poolrt.inprocess.output_memory import OutputMemory
+from poolrt.workers.primitives.provider import PrimitiveProvider
+
+from .networks import Array, array
+
+F32 = np.dtype(np.float32)
+BOUND_S = 60.0
+
+
+def take(memory: OutputMemory, *shape: int) -> tuple[Array, int]:
+    return memory.take(shape, F32, 4 * int(np.prod(shape)))
+
+
+def test_dropped_memory_is_used_again_and_begins_a_cache_line() -> None:
+    memory = OutputMemory(1 << 20)
+    first, address = take(memory, 3, 5)
+    assert (first.shape, first.dtype, address) == ((3, 5), F32, first.ctypes.data)
+    assert address % 64 == 0
+    del first
+    again, same = take(memory, 3, 5)
+    assert same == address
+    another, other = take(memory, 5, 3)
+    assert other != address
+    del again, another
+    assert {take(memory, 15)[1], take(memory, 15)[1]} <= {address, other}
+
+
+@pytest.mark.parametrize("keep", ["view", "memoryview", "transposed", "flat", "reshaped"])
+def test_memory_that_anything_refers_to_is_not_used_again(keep: str) -> None:
+    memory = OutputMemory(1 << 20)
+    output, address = take(memory, 4, 6)
+    output[...] = 1
+    kept: dict[str, object] = {
+        "view": output[1:, ::2], "memoryview": output.data, "transposed": output.T, "flat": output.flat,
+        "reshaped": output.reshape(2, 12),
+    }  # fmt: skip
+    held = kept.pop(keep)
+    kept.clear()
+    del output
+    gc.collect()
+    for _ in range(10):
+        fresh, place = take(memory, 4, 6)
+        fresh[...] = 2
+        assert place != address
+    assert np.all(np.asarray(held) == 1)
+    del held
+    assert address in [take(memory, 4, 6)[1] for _ in range(2)]
+
+
+def test_memory_stays_within_its_bound() -> None:
+    memory = OutputMemory(100_000)
+    for count in range(1000, 12_000, 7):
+        take(memory, count)
+        assert memory.nbytes <= 100_000
+    held = [take(memory, 10)[0] for _ in range(50)]
+    assert len({address_of(output) for output in held}) == 50
+    assert memory.nbytes <= 100_000
+    assert take(memory, 20_000)[0].size == 20_000
+    memory.set_capacity(0)
+    assert memory.nbytes == 0
+
+
+def test_a_context_bounds_the_memory_of_outputs_by_its_own() -> None:
+    context = DeviceContext(capacity_bytes=1 << 20)
+    for count in range(100, 10_000, 100):
+        take(context.output_memory, count)
+    assert 0 < context.output_memory.nbytes <= (1 << 20) // 32
+    context.set_capacity(capacity_bytes=3200)
+    assert context.output_memory.nbytes <= 100
+
+
+def test_threads_never_get_memory_that_another_holds(cache: PrimitiveProvider) -> None:
+    graph = Graph("doubling")
+    graph.output("y", graph.eltwise(graph.input("x", (64,), "float32"), "linear", alpha=2.0))
+    executor = Executor(graph, context=DeviceContext(shared=True), cache=cache)
+
+    def run(seed: int) -> bool:
+        x, kept = array(64, seed=seed), []
+        for number in range(200):
+            kept.append((number, executor.run(x=x + number)["y"]))
+            del kept[: -1 - number % 3]
+            if not all(np.array_equal(y, 2 * (x + n)) for n, y in kept):
+                return False
+        return True
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(run, range(4), timeout=BOUND_S))
+
+
+def test_the_address_is_that_of_the_first_element() -> None:
+    whole = array(6, 7)
+    frozen = whole.copy()
+    frozen.flags.writeable = False
+    for each in (whole, whole[1:, 3:], whole.T, whole[::-1], frozen, np.zeros(())):
+        assert address_of(each) == each.ctypes.data
