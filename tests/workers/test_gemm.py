@@ -6,6 +6,7 @@ import random
 import time
 import weakref
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any
 
@@ -154,6 +155,28 @@ def test_float_products_are_close(products: int, pools: list[ThreadpoolInterface
             transb=transposed[1], alpha=alpha, beta=beta, threadpool=draw.choice(pools),
         )  # fmt: skip
         assert np.all(np.abs(got - want) <= 2e-6 * (bound + 1e-30)), f"seed {seed}: {m}x{n}x{k}"
+
+
+def test_threads_multiply_matrices_in_place_side_by_side() -> None:
+    """Matrices of one shape share launches and scratch memory that are kept ready."""
+    rng = np.random.default_rng()
+    jobs = []
+    room = rng.standard_normal((2, 1030, 1030)).astype(np.float32)
+    for turned in (False, True):
+        a, b = room[0, 3:20, 5 : 5 + 1024], room[1, 2 : 2 + 1024, 7 : 7 + 48]
+        given = (a.T, b.T.copy()) if turned else (a.copy(), b)
+        want = a.astype(np.float64) @ b.astype(np.float64)
+        jobs += [(given, turned, want, np.abs(a) @ np.abs(b))] * 8
+
+    def task(job: tuple[tuple[Array, Array], bool, Array, Array]) -> float:
+        (a, b), turned, want, bound = job
+        c = np.full(want.shape, np.nan, np.float32)
+        assert sgemm(a, b, c, transa=turned, transb=turned) is c
+        assert np.array_equal(sgemm(a, b, transa=turned, transb=turned), c)
+        return float(np.max(np.abs(c - want) / bound))
+
+    with ThreadPoolExecutor(4) as threads:
+        assert max(threads.map(task, jobs * 4)) <= 2e-6
 
 
 def test_empty_products_are_zeros_and_offsets() -> None:
