@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from .execution.memory import Memory
     from .execution.primitive import Primitive
     from .gemm import gemm_s8s8s32, gemm_u8s8s32, sgemm
+    from .operations.attention import Attention
     from .operations.batch_normalization import BatchNormalization
     from .operations.binary import Binary
     from .operations.concat import Concat
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
     from .verbose.output import set_verbose
 
 __all__ = [
-    "Arg", "BatchNormalization", "Binary", "Concat", "Convolution", "CostPrimitiveCache", "Deconvolution",
+    "Arg", "Attention", "BatchNormalization", "Binary", "Concat", "Convolution", "CostPrimitiveCache", "Deconvolution",
     "Eltwise", "Engine", "ExecutorPool", "GroupNormalization", "Gru", "InnerProduct",
     "LayerNormalization", "Lrn", "LruPrimitiveCache", "Lstm", "Matmul", "Memory", "MemoryDesc", "NativePool", "Pooling",
     "PostOp", "Prelu", "Primitive", "PrimitiveAttr", "PrimitiveCache", "Quantisation", "Reduction", "Reorder",

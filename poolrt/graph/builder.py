@@ -18,6 +18,7 @@ from .engine_name import require_engine
 from .errors import GraphError
 from .graph_state import GraphState
 from .ir import GraphIR
+from .operations.attentions import Attentions
 from .operations.calls import Calls
 from .operations.movement import Movement
 from .operations.normalizations import Normalizations
@@ -29,7 +30,7 @@ from .values import Value, parse_dtype
 from .wire import to_wire
 
 
-class Graph(Windows, Products, Pointwise, Normalizations, Recurrent, Movement, Calls):
+class Graph(Windows, Products, Attentions, Pointwise, Normalizations, Recurrent, Movement, Calls):
     """A graph of primitives on named inputs and outputs, built once and loaded into a pool.
 
     Every operation checks shapes and data types at once and returns a `Value`, or a tuple of them. Instead of a tensor

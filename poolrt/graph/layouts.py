@@ -29,6 +29,20 @@ def _product(op: Any, operands: Sequence[MemoryDesc], constant: Sequence[bool]) 
         yield replace(op, weights=each, dst=_any(op.dst))
 
 
+def _attention(op: Any, operands: Sequence[MemoryDesc], constant: Sequence[bool]) -> Iterator[OpDesc]:
+    names = ("query", "key", "value", "mask")[: len(operands)]
+    given = dict(zip(names, operands, strict=True))
+    # Rows are read at any distance, but their elements are side by side.
+    rows = {n: d if d.ndims == 4 and _has_rows(d) else getattr(op, n) for n, d in given.items()}
+    for tensors in (given, rows) if rows != given else (given,):
+        yield replace(op, **tensors, dst=_any(op.dst))
+    yield replace(op, dst=_any(op.dst))
+
+
+def _has_rows(desc: MemoryDesc) -> bool:
+    return not desc.layout.blocks and (desc.dims[-1] == 1 or desc.outer_strides()[-1] == 1)
+
+
 def _first_operand(op: Any, operands: Sequence[MemoryDesc], constant: Sequence[bool]) -> Iterator[OpDesc]:
     for src in dict.fromkeys((operands[0], op.src)):
         yield replace(op, src=src, dst=_any(op.dst))
@@ -88,6 +102,7 @@ _POLICIES: Final[dict[str, _Policy]] = {
     "deconvolution": _windows,
     "inner_product": _product,
     "matmul": _product,
+    "attention": _attention,
     "binary": _binary,
     "sum": _many,
     "concat": _many,

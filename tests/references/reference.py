@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from poolrt.workers.desc import (
     Arg,
+    Attention,
     BatchNormalization,
     Binary,
     Concat,
@@ -38,6 +39,7 @@ from poolrt.workers.desc import (
     scales_of,
 )
 
+from .attention import attention
 from .binary import binary, total
 from .concat import concat
 from .convolution import convolution, deconvolution
@@ -115,6 +117,8 @@ def _operation(op: OpDesc, args: Mapping[int, Array]) -> Array:
             return function(args[Arg.SRC], op.local_size, op.alpha, op.beta, op.k)
         case Softmax():
             return softmax(args[Arg.SRC], op.axis, op.algorithm)
+        case Attention():
+            return attention(op, args[Arg.SRC], args[Arg.SRC_1], args[Arg.SRC_2], args.get(Arg.SHIFT))
         case Reorder():
             return args[Arg.SRC]
         case Prelu():

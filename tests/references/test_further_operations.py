@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from poolrt.workers.desc import MemoryDesc, Reduction, Resampling
+from poolrt.workers.desc import Attention, MemoryDesc, Reduction, Resampling
 from poolrt.workers.desc.attributes import ELTWISE_ALGORITHMS
 from poolrt.workers.desc.operations.eltwise import FROM_DST
 
+from .attention import attention
 from .eltwise import eltwise
 from .eltwise_gradient import eltwise_gradient
 from .finite_differences import numeric_gradient
@@ -29,6 +30,17 @@ RNG = np.random.default_rng(3)
 def test_prelu_agrees_with_onnxruntime() -> None:
     src, slopes = RNG.standard_normal((2, 3, 4)), RNG.standard_normal((1, 3, 1))
     np.testing.assert_allclose(run_node("PRelu", [src, slopes]), prelu(src, slopes), rtol=1e-6)
+
+
+def test_attention_agrees_with_onnxruntime() -> None:
+    """Causal with as many queries as keys; with fewer, ONNX counts queries from the first key."""
+    for rows, causal in ((5, False), (7, True)):
+        shapes = ((2, 6, rows, 4), (2, 3, 7, 4), (2, 3, 7, 8), (2, 1, rows, 7), (2, 6, rows, 8))
+        query, key, value, mask, _ = (RNG.standard_normal(size) for size in shapes)
+        q, k, v, m, y = (MemoryDesc(size, "f32") for size in shapes)
+        got = attention(Attention(q, k, v, m, y, 0.3, causal), query, key, value, mask)
+        (want,) = run_node_for_all("Attention", [query, key, value, mask], 1, 23, scale=0.3, is_causal=int(causal))
+        np.testing.assert_allclose(want, got, rtol=1e-5, atol=1e-6)
 
 
 def test_shuffle_follows_its_definition_element_by_element() -> None:

@@ -13,6 +13,7 @@ from .op_desc import FORWARD, OPERATIONS, PROP_KINDS, OpDesc, op_from_wire
 from .quantisation import Quantisation
 
 if TYPE_CHECKING:
+    from .operations.attention import Attention
     from .operations.batch_normalization import BatchNormalization
     from .operations.binary import Binary
     from .operations.concat import Concat
@@ -41,6 +42,7 @@ __all__ = [
     "OPERATIONS",
     "PROP_KINDS",
     "Arg",
+    "Attention",
     "BatchNormalization",
     "Binary",
     "Concat",

@@ -40,6 +40,7 @@ OPERATIONS: Final = {
     "rnn": "Rnn",
     "lstm": "Lstm",
     "gru": "Gru",
+    "attention": "Attention",
 }
 #: Operations without a public class, created and cached like the others. Graphs have only calls, which `Graph.call` makes.
 INTERNAL: Final = {"region_loop": "RegionLoop", "padding": "Padding", "call": "Call"}

@@ -38,6 +38,9 @@ def nanoseconds(pd: PrimitiveDesc) -> int:
 def products(op: OpDesc) -> int:
     """Return how many pairs of numbers an operation multiplies and adds up; 0 for one that sums no products."""
     memories = op.memories()
+    if op.kind == "attention":
+        query, key, value = (memories[arg].dims for arg in (Arg.SRC, Arg.SRC_1, Arg.SRC_2))
+        return math.prod(query[:3]) * key[2] * (key[3] + value[3])
     weights = memories.get(Arg.WEIGHTS) or memories.get(Arg.DIFF_WEIGHTS)
     if weights is None or op.kind == "prelu":
         return 0

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 from poolrt.workers.desc import MemoryDesc, OpDesc
 from poolrt.workers.desc.op_desc import op_class
 
-from . import calls, movement, normalizations, pointwise, products, recurrent, windows
+from . import attentions, calls, movement, normalizations, pointwise, products, recurrent, windows
 from .operands import result_arguments
 from .result import Attrs, Operation
 
@@ -72,5 +72,6 @@ _DESCRIBE: Final[Mapping[str, _Describe]] = {
     "rnn": recurrent.one_state,
     "lstm": recurrent.two_states,
     "gru": recurrent.one_state,
+    "attention": attentions.attention,
     "call": calls.call,
 }

@@ -34,6 +34,7 @@ CALLS: Final[dict[str, tuple[Build, tuple[str, ...]]]] = {
     "layer_normalization": (lambda g, x, **k: g.layer_normalization(x, **k), ("epsilon",)),
     "group_normalization": (lambda g, x, **k: g.group_normalization(x, **{"groups": 2, **k}), ("groups", "epsilon")),
     "lrn": (lambda g, x, **k: g.lrn(x, **k), ("local_size", "alpha", "beta", "k")),
+    "attention": (lambda g, x, **k: g.attention(x, x, x, **k), ("scale", "causal")),
     "softmax": (lambda g, x, **k: g.softmax(x, **k), ("axis",)),
     "eltwise": (lambda g, x, **k: g.eltwise(x, "linear", **k), ("alpha", "beta")),
     "sum": (lambda g, x, **k: g.sum([x, x], **k), ("scales_of_srcs",)),

@@ -10,6 +10,7 @@ from typing import Any, Final
 from poolrt.workers.desc import (
     OPERATIONS,
     Arg,
+    Attention,
     BatchNormalization,
     Binary,
     Concat,
@@ -262,6 +263,17 @@ def gru(rng: Random) -> OpDesc:
     return Gru(**_recurrent(rng, 3, 4 if linear else 3), linear_before_reset=linear)
 
 
+def attention(rng: Random) -> OpDesc:
+    (groups,), (batch, rows, keys, depth, width) = dims(rng, 1, False), dims(rng, 5)
+    heads = groups * rng.choice((1, 2, 3))
+    mask = None
+    if rng.random() < 0.5:
+        mask = _md(tuple(rng.choice((1, s)) for s in (batch, heads, rows, keys)), rng.choice(("f32", "bool")))
+    query, dst = _md((batch, heads, rows, depth)), _md((batch, heads, rows, width))
+    key, value = _md((batch, groups, keys, depth)), _md((batch, groups, keys, width))
+    return Attention(query, key, value, mask, dst, rng.choice((None, 0.5, 1.0)), rng.random() < 0.5)
+
+
 #: Kind -> what draws a row-major descriptor of it.
 _DRAWN: Final[dict[str, Callable[[Random], OpDesc]]] = {
     "convolution": convolution, "deconvolution": deconvolution, "pooling": pooling, "eltwise": eltwise, "binary": binary,
@@ -269,6 +281,7 @@ _DRAWN: Final[dict[str, Callable[[Random], OpDesc]]] = {
     "inner_product": inner_product, "softmax": softmax, "reorder": reorder, "layer_normalization": layer_normalization,
     "group_normalization": group_normalization, "reduction": reduction, "resampling": resampling, "prelu": prelu,
     "shuffle": shuffle, "rnn": rnn, "lstm": lstm, "gru": gru,
+    "attention": attention,
 }  # fmt: skip
 assert _DRAWN.keys() == OPERATIONS.keys()
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from poolrt.workers.desc import (
     FORWARD,
+    Attention,
     BatchNormalization,
     Binary,
     Concat,
@@ -298,6 +299,24 @@ def grus(prop: str, dtype: str) -> list[OpDesc]:
     return [Gru(**networks[i], linear_before_reset=reset) for i, (networks, reset) in enumerate(variants)]
 
 
+def attentions(prop: str, dtype: str) -> list[OpDesc]:
+    """Masks have the data type of the cell, and bool in the others."""
+    shapes: tuple[tuple[Sizes, int, int, int, Sizes | None, str, bool], ...] = (
+        # (B, H, S, T), heads of keys, D, E, mask, its type, causal
+        ((2, 4, 5, 7), 2, 3, 5, (2, 1, 1, 7), dtype, False), ((1, 2, 19, 33), 2, 17, 16, None, "", True),
+        ((2, 3, 1, 21), 1, 5, 19, (1, 3, 1, 21), "bool", False), ((1, 2, 18, 5), 1, 4, 7, (1, 2, 18, 5), dtype, True),
+        ((1, 1, 3, 2), 1, 2, 1, (1, 1, 3, 2), "bool", True), ((0, 2, 3, 4), 1, 5, 6, None, "", False),
+        ((1, 2, 3, 0), 1, 5, 6, None, "", False),
+    )  # fmt: skip
+    found: list[OpDesc] = []
+    for (batch, heads, rows, keys), groups, depth, width, mask, kind, causal in shapes:
+        query, dst = MemoryDesc((batch, heads, rows, depth), dtype), MemoryDesc((batch, heads, rows, width), dtype)
+        key, value = (MemoryDesc((batch, groups, keys, size), dtype) for size in (depth, width))
+        added = None if mask is None else MemoryDesc(mask, kind)
+        found.append(Attention(query, key, value, added, dst, 0.25, causal))
+    return found
+
+
 _BACKWARD: Final = (*FORWARD, "backward_data")
 #: Of operations that know no propagation kind.
 _ANY: Final = ("forward",)
@@ -325,4 +344,5 @@ MAKERS: Final[dict[str, tuple[tuple[str, ...], Callable[[str, str], list[OpDesc]
     "rnn": (FORWARD, rnns),
     "lstm": (FORWARD, lstms),
     "gru": (FORWARD, grus),
+    "attention": (_ANY, attentions),
 }

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from poolrt.workers.desc import (
     FORWARD,
     Arg,
+    Attention,
     BatchNormalization,
     GroupNormalization,
     LayerNormalization,
@@ -33,6 +34,7 @@ EPSILON: Final = 2.0**-23
 RECURRENT: Final = ("rnn", "lstm", "gru")
 #: Relative errors that implementations made for speed may have in f32. What is not here is exact, or rounded once.
 FAST: Final = {
+    "attention": 10 * EPSILON,
     "batch_normalization": 5e-7,
     "eltwise": 4e-6,
     "group_normalization": 5e-7,
@@ -83,7 +85,9 @@ def problems(cell: Cell) -> list[OpDesc]:
 
 def values(op: OpDesc, attr: PrimitiveAttr, seed: int) -> dict[int, Array]:
     """Return arguments that ``op`` makes sense of; sums of their products are exact in every floating-point type."""
-    bound = 1.5 if op.kind in (*RECURRENT, "softmax") else 3.0 if op.kind.endswith("normalization") else 6.0
+    bound = (
+        1.5 if op.kind in (*RECURRENT, "attention", "softmax") else 3.0 if op.kind.endswith("normalization") else 6.0
+    )
     args = arguments(op, attr, seed, -bound, bound)
     if Arg.VARIANCE in args:
         args[Arg.VARIANCE] = np.abs(args[Arg.VARIANCE])
@@ -100,7 +104,8 @@ def summand(op: OpDesc, args: dict[int, Array], implementation: str, arg: int) -
 
     What a step of a recurrent network adds up is about 1, however near to 0 the state is that comes of it. Fast layer and
     group normalisations have a mean with errors relative to what they add up for it, and a dst with errors relative to
-    the scale: before it, the mean square is 1. What a resampling weighs may cancel.
+    the scale: before it, the mean square is 1. What a resampling or attention weighs may cancel, and a fast attention's weights
+    have errors relative to what a score adds up.
     """
     if op.kind in RECURRENT:
         return 1.0
@@ -109,6 +114,13 @@ def summand(op: OpDesc, args: dict[int, Array], implementation: str, arg: int) -
         # And a weight w is rounded once, then 1 - w is taken: in each of 3 dimensions, both are wrong by up to 2**-25, which
         # 7 * EPSILON of a quarter of the largest value covers.
         return reference(op, PrimitiveAttr(), magnitudes) + float(np.abs(args[Arg.SRC]).max(initial=0.0)) / 4
+    if isinstance(op, Attention):
+        magnitudes = {**args, int(Arg.SRC_2): np.abs(args[Arg.SRC_2])}
+        weighed = reference(op, PrimitiveAttr(), magnitudes)
+        if implementation.startswith(REFERENCE) or not weighed.size:
+            return weighed
+        query, key = (np.abs(args[source]).max(initial=0.0) for source in (Arg.SRC, Arg.SRC_1))
+        return weighed * (1.0 + float(query * key) * op.query.dims[3] * abs(op.factor))
     fast = isinstance(op, (GroupNormalization, LayerNormalization)) and not implementation.startswith(REFERENCE)
     if fast and arg == Arg.MEAN:
         return float(np.abs(args[Arg.SRC]).max(initial=0.0))

@@ -32,7 +32,8 @@ TYPES: Final = ("f64", "f32", "f16", "bf16", "s64", "s32", "s8", "u8", "bool")
 LAST_PLACE: Final = {"f64": 1e-12, "f32": 2.0**-23, "f16": 2.0**-10, "bf16": 2.0**-7}
 #: The same for integers, of operations whose quotients and roots float64 does not hold: see `assert_close`.
 DOUBT: Final[dict[str, float]] = dict.fromkeys(
-    ("batch_normalization", "group_normalization", "layer_normalization", "lrn", "resampling", "softmax"), 1e-12
+    ("attention", "batch_normalization", "group_normalization", "layer_normalization", "lrn", "resampling", "softmax"),
+    1e-12,
 )
 _LETTERS: Final = "abcdefghijkl"
 
