@@ -166,8 +166,8 @@ class SharedCache:
         self._store().note_asked(place, [key])
         if done.result is not None or done.error is not None:
             counters().add("created")
-            if done.local:
-                self._warn(self._numba.refusal(done.result) or "as it cannot be serialized")
+            if done.refusal:
+                self._warn(done.refusal)
             elif done.result is not None:
                 self._process.libraries.add(done.result.library)
             self._compiled[tuple(args), return_type] = done.result if done.error is None else done.error
@@ -321,7 +321,8 @@ class _Creation:
         self._references = references
         self.result: Any = None
         self.error: Exception | None = None
-        self.local = False
+        #: Why the result is this process's alone; empty if it is not.
+        self.refusal = ""
 
     def create(self) -> bytes:
         """Compile, and return the payload. Raises the compiler's error."""
@@ -339,5 +340,6 @@ class _Creation:
         finally:
             under_way.pop()
         kind, payload = cache.pack(self.result, self._references)
-        self.local = kind is PayloadKind.LOCAL
+        if kind is PayloadKind.LOCAL:
+            self.refusal = unpack_payload(payload).body.decode()
         return payload

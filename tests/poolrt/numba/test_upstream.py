@@ -18,15 +18,35 @@ UFUNCS: Final = (
     "errors",
     "ufunc",
     "update_inplace",
+    "parallel_env_variable",
+    "parallel_low_work",
     "parallel_ufunc_issues",
+)
+#: Classes of parfors that take seconds. Those of NumPy's functions, slices, and further ranges take minutes.
+PARFORS: Final = (
+    "TestParforBasic",
+    "TestParforNumericalMisc",
+    "TestParforsBitMask",
+    "TestParforsDiagnostics",
+    "TestParforsLeaks",
+    "TestParforsOptions",
+    "TestParforsVectorizer",
+    "TestParforChunksizing",
+    "TestParforReductionSetNumThreads",
 )
 #: Family -> Numba's tests, which run with every function in the store.
 FAMILIES: Final = {
-    "dispatcher": ("test_dispatcher",),
+    "dispatcher": (
+        "test_dispatcher",
+        "test_literal_dispatch",
+        "test_vectorization",
+        "test_vectorization_type_inference",
+    ),
     "first-class functions": ("test_function_type", "test_closure", "test_generators"),
     "vectorize and guvectorize": tuple(f"npyufunc.test_{name}" for name in UFUNCS),
-    "ufuncs in functions": ("npyufunc.test_dufunc.TestDUFunc", "npyufunc.test_dufunc.TestDUFuncReduce"),
-    "parfors": ("test_parfors.TestParforBasic", "test_parfors.TestParforsOptions", "test_parfors.TestParforsSlice"),
+    "ufuncs in functions": tuple(f"npyufunc.test_dufunc.TestDUFunc{name}" for name in ("", "Pickling", "Reduce")),
+    "parfors": ("test_parfors_passes", *(f"test_parfors.{name}" for name in PARFORS)),
+    "parallel ranges": ("test_parfors.TestPrangeBasic",),
     "array expressions": ("test_array_exprs",),
     "stencils": ("test_stencils.TestStencil",),
     "contexts": ("test_withlifting", "test_object_mode"),
