@@ -26,6 +26,8 @@ def matmul_cases() -> list[Case]:
         ((), (), 0, 5, 6, True),
         ((), (), 4, 0, 6, True),
         ((3,), (3,), 11, 1024, 20, True),
+        ((2,), (1,), 1, 43, 610, True),
+        ((2,), (2,), 1, 33, 50, True),
     ]
     found = []
     for index, (left, right, m, k, n, bias) in enumerate(problems):

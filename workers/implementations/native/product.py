@@ -15,6 +15,7 @@ from .chain import chain_source
 from .convolution_chain import bounds
 from .convolution_tiles import output_blocks, row_tiles
 from .nest_builder import NestBuilder
+from .row_product import describe_row
 
 #: Bytes of rows that are multiplied by all columns before the next rows: they stay in the second-level cache.
 _STRIP: Final = 512 << 10
@@ -80,6 +81,10 @@ def describe(shape: Shape, left: MemoryDesc, right: MemoryDesc, bias: bool, attr
     """Return the program of a product of ``left`` (..., M, K) by ``right`` (..., K, N) into a row-major dst."""
     if shape.rows * shape.columns * len(shape.batch) == 0:
         return Program((), ())
+    if shape.rows == 1 and shape.depth:
+        row = _describe_row(shape, left, right, bias, attr)
+        if row is not None:
+            return row
     positions, large, tiles = row_tiles(isa, shape.rows)
     vectors = -(-shape.columns // 16)
     blocks = output_blocks(isa, positions, vectors)
@@ -113,6 +118,27 @@ def describe(shape: Shape, left: MemoryDesc, right: MemoryDesc, bias: bool, attr
     kernel = KernelSpec.of("gemm", positions=positions, blocks=blocks, rows=in_rows)
     build.launch(kernel, args, len(shape.batch) * strips * -(-vectors // blocks))
     return build.program()
+
+
+def _describe_row(shape: Shape, left: MemoryDesc, right: MemoryDesc, bias: bool, attr: PrimitiveAttr) -> Program | None:
+    """Return the program of products of one row; None if the right factor is in a layout that must be packed."""
+    strides, right_strides = ([4 * stride for stride in md.outer_strides()] for md in (left, right))
+    offsets = [_offset(index, strides) for index, _ in shape.batch]
+    lane = strides[-1]
+    block, step = 0, right_strides[-2]
+    rights = [_offset(index, right_strides) for _, index in shape.batch]
+    if right.tag == packed_tag(right.ndims):
+        order, block, step = "packed", shape.depth * 64, 64
+        matrix = -(-shape.columns // 16) * block
+        rights = [_flat(index, right.dims[:-2]) * matrix for _, index in shape.batch]
+    elif right_strides[-1] == 4 or shape.columns == 1:
+        order = "rows"
+    elif right_strides[-2] == 4 and lane == 4:
+        order, step = "columns", right_strides[-1]
+    else:
+        return None
+    pairs = list(zip(offsets, rights, strict=True))
+    return describe_row(shape.depth, shape.columns, order, pairs, (lane, block, step), bias, attr)
 
 
 def _rows(

@@ -29,5 +29,5 @@ def test_one_row_is_multiplied_in_place_and_reads_each_weight_once() -> None:
     pd = primitive_desc(opened, PrimitiveAttr(), cpu_target())
     assert pd.memories()[Arg.WEIGHTS].tag == "Ab16a"
     program = pd.program()
-    assert [spec.generator for spec in program.kernels] == ["gemm"]
+    assert [spec.generator for spec in program.kernels] == ["gemv"]
     assert program.scratchpad == 0

@@ -1,7 +1,8 @@
-"""The product kernel's machine code: its hot loops keep every vector in registers."""
+"""The machine code of products: its hot loops keep every vector in registers."""
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -33,7 +34,18 @@ def test_no_vector_lives_on_the_stack_inside_of_a_loop(isa: str, rows: int, in_r
     loops = loops_with_multiplications(compile_kernel(spec, isa), tmp_path)
     assert loops
     for body in loops:
-        assert not [line for line in body if "mm" in line.split("#")[0] and "(%rsp" in line]
+        assert not [line for line in body if re.search("[xyz]mm", line) and "(%rsp" in line]
+
+
+@pytest.mark.skipif(shutil.which("objdump") is None, reason="needs objdump")
+@pytest.mark.slow
+@pytest.mark.parametrize("isa", ["x86-64-v2", "x86-64-v3", "x86-64-v4"])
+@pytest.mark.parametrize("order", ["packed", "rows", "columns"])
+def test_no_vector_of_one_row_lives_on_the_stack_inside_of_a_loop(isa: str, order: str, tmp_path: Path) -> None:
+    loops = loops_with_multiplications(compile_kernel(KernelSpec.of("gemv", order=order), isa), tmp_path)
+    assert loops
+    for body in loops:
+        assert not [line for line in body if re.search("[xyz]mm", line) and "(%rsp" in line]
 
 
 def test_tiles_of_rows_cover_each_row_once() -> None:

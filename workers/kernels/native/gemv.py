@@ -1,0 +1,109 @@
+"""Product of one row by a matrix, batched: the matrix is read once, mostly in the order of memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import numba
+import numpy as np
+from numba.core import types
+
+from .gemv_sums import add_rows, sum_columns, sum_packed
+from .vec import iload, vadd, vbroadcast, vfma, vload_part, vmax, vset, vstore, vstore_part
+
+#: ISA level -> sums at once, each of them a vector: they fill half of the registers at most.
+_SUMS: Final = {"x86-64-v4": 8, "x86-64-v3": 4}
+
+
+def make(isa: str, order: str) -> tuple[Callable[..., None], Any]:
+    """Return the kernel for weights in an ``order``: "packed", "rows" or "columns".
+
+    Packed weights have 16 columns side by side; in rows and columns, the elements of one are adjacent.
+
+    Arguments, distances in bytes: addresses of the left rows, the right matrices, bias (0: none), sums (dst itself if
+    nothing is added to them), dst, residual (0: none); a table of (left, right, dst) offsets of each product of the batch;
+    K, columns of dst and those of an item of work, a multiple of 16; the distances lane (from one input to the next in
+    the left row; 4 for columns), block (from 16 columns to the next 16, if packed) and step (from row to row, or from
+    column to column in columns); and the lower bounds before and after the residual is added. One item of work is some
+    columns of one product.
+    """
+    sums_at_once = _SUMS.get(isa, 2)
+    make_sums = {"packed": _packed, "rows": _rows, "columns": _columns}[order]
+    compute = numba.njit(make_sums(sums_at_once))
+
+    def gemv(
+        begin: int, end: int, left: int, right: int, bias: int, sums: int, dst: int, residual: int, batch_table: int,
+        K: int, columns: int, part: int, lane: int, block: int, step: int, low: float, bound: float,
+    ) -> None:  # fmt: skip
+        parts = (columns + part - 1) // part
+        before, after = vset(np.float32(low)), vset(np.float32(bound))
+        for item in range(begin, end):
+            product = batch_table + item // parts * 24
+            first = item % parts * part
+            count = min(part, columns - first)
+            at = iload(product + 16) + first * 4
+            compute(left + iload(product), right + iload(product + 8), first, count, K, lane, block, step, sums + at)
+            for j in range(0, count, 16):
+                rest = min(16, count - j)
+                value = vload_part(sums + at + j * 4, rest)
+                if bias != 0:
+                    value = vadd(value, vload_part(bias + (first + j) * 4, rest))
+                if residual != 0:
+                    value = vadd(vmax(before, value), vload_part(residual + at + j * 4, rest))
+                vstore_part(dst + at + j * 4, vmax(after, value), rest)
+
+    return gemv, types.void(*[types.int64] * 15, types.float64, types.float64)
+
+
+def _packed(sums_at_once: int) -> Callable[..., None]:
+    total = sum_packed(sums_at_once)
+
+    def compute(
+        left: int, right: int, first: int, count: int, K: int, lane: int, block: int, step: int, to: int
+    ) -> None:
+        for j in range(0, count, 16):
+            value = total(left, lane, right + (first + j) // 16 * block, step, K)
+            vstore_part(to + j * 4, value, min(16, count - j))
+
+    return compute
+
+
+def _rows(sums_at_once: int) -> Callable[..., None]:
+    several, one = add_rows(sums_at_once), add_rows(1)
+
+    def compute(
+        left: int, right: int, first: int, count: int, K: int, lane: int, block: int, step: int, to: int
+    ) -> None:
+        whole = count // 16 * 16
+        for j in range(0, whole, 16):
+            vstore(to + j * 4, vset(np.float32(0)))
+        last = vset(np.float32(0))
+        at = right + first * 4
+        for k in range(0, K - sums_at_once + 1, sums_at_once):
+            several(left + k * lane, lane, at + k * step, step, to, whole)
+        for k in range(K // sums_at_once * sums_at_once, K):
+            one(left + k * lane, lane, at + k * step, step, to, whole)
+        if whole < count:
+            for k in range(K):
+                row = vload_part(at + k * step + whole * 4, count - whole)
+                last = vfma(vbroadcast(left + k * lane), row, last)
+            vstore_part(to + whole * 4, last, count - whole)
+
+    return compute
+
+
+def _columns(sums_at_once: int) -> Callable[..., None]:
+    several, one = sum_columns(sums_at_once), sum_columns(1)
+
+    def compute(
+        left: int, right: int, first: int, count: int, K: int, lane: int, block: int, step: int, to: int
+    ) -> None:
+        at = right + first * step
+        whole = count // sums_at_once * sums_at_once
+        for j in range(0, whole, sums_at_once):
+            several(left, at + j * step, step, K, to + j * 4)
+        for j in range(whole, count):
+            one(left, at + j * step, step, K, to + j * 4)
+
+    return compute

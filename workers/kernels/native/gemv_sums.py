@@ -1,0 +1,164 @@
+"""The inner loops of a product of one row by a matrix, with several independent sums in registers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from numba.core import types
+
+from .vec import (
+    F32,
+    I32,
+    I64,
+    VF,
+    WIDTH,
+    Builder,
+    Value,
+    call,
+    constant,
+    fma,
+    fold,
+    intrinsic,
+    lanes_below,
+    load,
+    pointer,
+    splat,
+    store,
+    vector,
+)
+
+
+def sum_packed(count: int) -> Any:
+    """Return the intrinsic that sums K products of 16 columns, ``count`` rows at a time.
+
+    Its arguments: the address of the left row and the distance of its inputs, the address of the first 16 weights and the
+    distance of the next 16, in bytes, and K. It returns a vector.
+    """
+
+    @intrinsic
+    def total(_: Any, left: Any, lane: Any, right: Any, step: Any, K: Any) -> Any:
+        def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+            left, lane, right, step, K = a
+
+            def add(k: Value, sums: Sequence[Value]) -> list[Value]:
+                row, weights = b.add(left, b.mul(k, lane)), b.add(right, b.mul(k, step))
+                found = []
+                for number, value in enumerate(sums):
+                    factor = _broadcast(b, b.add(row, b.mul(lane, I64(number))))
+                    found.append(fma(b, factor, load(b, b.add(weights, b.mul(step, I64(number)))), value))
+                return found
+
+            whole = b.mul(b.sdiv(K, I64(count)), I64(count))
+            sums = _loop(b, I64(0), whole, count, [constant(0.0)] * count, add)
+            (first,) = _loop(b, whole, K, 1, [sums[0]], add)
+            sums = [first, *sums[1:]]
+            while len(sums) > 1:
+                sums = [b.fadd(x, y) for x, y in zip(sums[::2], sums[1::2], strict=True)]
+            return sums[0]
+
+        return vector(*[types.int64] * 5), emit
+
+    return total
+
+
+def add_rows(count: int) -> Any:
+    """Return the intrinsic that adds ``count`` rows of the matrix, each times an input, to sums in memory.
+
+    Its arguments: the address of the first input and the distance of the next, the same of the rows, in bytes; the
+    address of the sums, and how many there are, a multiple of 16.
+    """
+
+    @intrinsic
+    def add(_: Any, left: Any, lane: Any, right: Any, step: Any, to: Any, columns: Any) -> Any:
+        def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+            left, lane, right, step, to, columns = a
+            factors = [_broadcast(b, b.add(left, b.mul(lane, I64(number)))) for number in range(count)]
+            rows = [b.add(right, b.mul(step, I64(number))) for number in range(count)]
+
+            def add_vector(j: Value, _: Sequence[Value]) -> list[Value]:
+                place = b.mul(j, I64(4))
+                value = load(b, b.add(to, place))
+                for factor, row in zip(factors, rows, strict=True):
+                    value = fma(b, factor, load(b, b.add(row, place)), value)
+                store(b, b.add(to, place), value)
+                return []
+
+            _loop(b, I64(0), columns, WIDTH // 4, [], add_vector)
+            return context.get_dummy_value()
+
+        return types.void(*[types.int64] * 6), emit
+
+    return add
+
+
+def sum_columns(count: int) -> Any:
+    """Return the intrinsic that writes the sums of K products of ``count`` columns, whose elements are adjacent.
+
+    Its arguments: addresses of the left row and of the first column, the distance of the next in bytes, K, and the address
+    of the sums.
+    """
+
+    @intrinsic
+    def total(_: Any, left: Any, right: Any, step: Any, K: Any, to: Any) -> Any:
+        def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+            left, right, step, K, to = a
+            columns = [b.add(right, b.mul(step, I64(number))) for number in range(count)]
+
+            def add(k: Value, sums: Sequence[Value]) -> list[Value]:
+                place = b.mul(k, I64(4))
+                row = load(b, b.add(left, place))
+                return [fma(b, row, load(b, b.add(c, place)), s) for c, s in zip(columns, sums, strict=True)]
+
+            whole = b.and_(K, I64(-16))
+            sums = _loop(b, I64(0), whole, WIDTH // 4, [constant(0.0)] * count, add)
+
+            def add_rest(k: Value, sums: Sequence[Value]) -> list[Value]:
+                place, mask = b.mul(k, I64(4)), lanes_below(b, b.sub(K, k))
+                row = _masked(b, b.add(left, place), mask)
+                return [fma(b, row, _masked(b, b.add(c, place), mask), s) for c, s in zip(columns, sums, strict=True)]
+
+            sums = _loop(b, whole, K, WIDTH // 4, sums, add_rest)
+            for number, value in enumerate(sums):
+                result = fold(b, value, lambda b, x, y: b.fadd(x, y))
+                b.store(result, pointer(b, b.add(to, I64(4 * number)), F32), align=4)
+            return context.get_dummy_value()
+
+        return types.void(*[types.int64] * 5), emit
+
+    return total
+
+
+def _loop(
+    b: Builder, begin: Value, end: Value, by: int, values: Sequence[Value],
+    body: Callable[[Value, Sequence[Value]], list[Value]],
+) -> list[Value]:  # fmt: skip
+    """Emit a loop that carries values, from ``begin`` while below ``end``; return them after the loop."""
+    before = b.block
+    head, inside, done = (b.append_basic_block(name) for name in ("head", "inside", "done"))
+    b.branch(head)
+    b.position_at_end(head)
+    index = b.phi(I64)
+    index.add_incoming(begin, before)
+    carried = []
+    for value in values:
+        phi = b.phi(VF)
+        phi.add_incoming(value, before)
+        carried.append(phi)
+    b.cbranch(b.icmp_signed("<", index, end), inside, done)
+    b.position_at_end(inside)
+    new = body(index, carried)
+    index.add_incoming(b.add(index, I64(by)), b.block)
+    for phi, value in zip(carried, new, strict=True):
+        phi.add_incoming(value, b.block)
+    b.branch(head)
+    b.position_at_end(done)
+    return carried
+
+
+def _broadcast(b: Builder, address: Value) -> Value:
+    return splat(b, b.load(pointer(b, address, F32), align=4))
+
+
+def _masked(b: Builder, address: Value, mask: Value) -> Value:
+    return call(b, "llvm.masked.load.v16f32.p0", pointer(b, address, VF), I32(4), mask, constant(0.0))
