@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..ir import GraphIR
 from .affine import fold_affine, merge_affine
+from .attention import use_attention
 from .batches import join_batches
 from .constants import fold_constants
 from .dead import remove_dead
@@ -13,12 +14,13 @@ from .post_ops import fuse_post_ops
 
 __all__ = [
     "PASSES", "fold_affine", "fold_constants", "fuse_post_ops", "join_batches", "merge_affine", "optimize",
-    "remove_dead", "remove_identities", "use_inner_product",
+    "remove_dead", "remove_identities", "use_attention", "use_inner_product",
 ]  # fmt: skip
 
-#: The order matters: constants and identities hide the patterns of the later passes.
+#: The order matters: constants and identities hide the patterns of the later passes, and joined batches those of attention.
 PASSES = (
-    join_batches, fold_constants, remove_identities, merge_affine, use_inner_product, fold_affine, fuse_post_ops, remove_dead,
+    fold_constants, use_attention, join_batches, fold_constants, remove_identities, merge_affine, use_inner_product,
+    fold_affine, fuse_post_ops, remove_dead,
 )  # fmt: skip
 
 

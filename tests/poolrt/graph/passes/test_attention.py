@@ -1,0 +1,136 @@
+"""Attention is recognised where a graph spells it out, and computes the same then; what is nearly attention is left alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from poolrt import Graph, Value
+from tests.poolrt.graph.interpreter import run_wire
+from tests.poolrt.graph.native_graphs import NativeGraphs
+
+Array = NDArray[Any]
+Build = Callable[[Graph, Value, Value, Value], Value]
+
+
+def drawn(*shape: int) -> Array:
+    return np.random.default_rng(shape).standard_normal(shape).astype(np.float32)
+
+
+def spelled(
+    g: Graph, query: Value, key: Value, value: Value, scale: Callable[[Value], Value] = lambda scores: scores,
+    mask: Any = None, **options: Any,
+) -> Value:  # fmt: skip
+    """Return attention as most frameworks export it; ``key`` is transposed."""
+    scores = scale(g.matmul(query, key, **options))
+    if mask is not None:
+        scores = g.binary(scores, mask, "add")
+    return g.matmul(g.softmax(scores), value)
+
+
+def heads(g: Graph, x: Value, perm: tuple[int, ...] = (0, 2, 1, 3)) -> Value:
+    return g.transpose(g.reshape(x, (2, x.shape[1], 3, -1)), perm)
+
+
+def part(g: Graph, x: Value) -> Value:
+    """Return the first of two."""
+    return g.slice(x, 0, 1)
+
+
+#: Inputs q (2, 5, 12), k and v (2, 7, 12), which have three heads.
+RECOGNISED: dict[str, Build] = {
+    "bert": lambda g, q, k, v: g.reshape(
+        g.transpose(
+            spelled(
+                g, heads(g, q), heads(g, k, (0, 2, 3, 1)), heads(g, v), lambda s: g.binary(s, 2.0, "div"), drawn(2, 1, 1, 7)
+            ),
+            (0, 2, 1, 3),
+        ),
+        (2, 5, 12),
+    ),
+    "scaled twice": lambda g, q, k, v: spelled(
+        g, heads(g, q), heads(g, k, (0, 2, 3, 1)), heads(g, v),
+        lambda s: g.eltwise(g.binary(0.25, s, "mul"), "linear", -3.0, 0.0), drawn(5, 7),
+    ),
+    "batches": lambda g, q, k, v: spelled(g, q, g.transpose(k, (0, 2, 1)), v, mask=drawn(2, 5, 7)),
+    "one head": lambda g, q, k, v: spelled(g, part(g, q), part(g, g.transpose(k, (0, 2, 1))), part(g, v)),
+    "a matrix": lambda g, q, k, v: spelled(
+        g, g.squeeze(part(g, q), 0), g.squeeze(part(g, g.transpose(k, (0, 2, 1))), 0), g.squeeze(part(g, v), 0)
+    ),
+    "shared keys": lambda g, q, k, v: spelled(
+        g, heads(g, q), g.reshape(g.transpose(g.slice(k, 0, 4, 2), (0, 2, 1)), (2, 1, 4, 7)), g.reshape(v, (2, 1, 7, 12))
+    ),
+    "sum of scores": lambda g, q, k, v: spelled(
+        g, q, g.transpose(k, (0, 2, 1)), v, lambda s: g.sum([g.constant(drawn(2, 5, 7)), s])
+    ),
+}  # fmt: skip
+LEFT_ALONE: dict[str, Build] = {
+    "masked, then scaled": lambda g, q, k, v: spelled(
+        g, q, g.transpose(k, (0, 2, 1)), v, lambda s: g.binary(g.binary(s, drawn(5, 7), "add"), 0.5, "mul")
+    ),
+    "masked twice": lambda g, q, k, v: spelled(
+        g, q, g.transpose(k, (0, 2, 1)), v, lambda s: g.binary(s, drawn(5, 7), "add"), drawn(5, 7)
+    ),
+    "another axis": lambda g, q, k, v: g.matmul(g.softmax(g.matmul(q, g.transpose(k, (0, 2, 1))), 1), v),
+    "logarithm": lambda g, q, k, v: g.matmul(g.softmax(g.matmul(q, g.transpose(k, (0, 2, 1))), -1, "log"), v),
+    "weights read twice": lambda g, q, k, v: g.binary(
+        g.matmul(p := g.softmax(g.matmul(q, g.transpose(k, (0, 2, 1)))), v), g.reduction(p, "sum", -1), "add"
+    ),
+    "a bias": lambda g, q, k, v: g.matmul(g.softmax(g.matmul(q, g.transpose(k, (0, 2, 1)), drawn(7))), v),
+    "another engine": lambda g, q, k, v: spelled(g, q, g.transpose(k, (0, 2, 1)), v, engine="opencl"),
+    "shared values": lambda g, q, k, v: g.matmul(
+        g.softmax(g.matmul(heads(g, q), heads(g, k, (0, 2, 3, 1)))), g.reshape(v, (2, 1, 7, 12))
+    ),
+    "weights on the right": lambda g, q, k, v: g.matmul(
+        g.transpose(v, (0, 2, 1)), g.softmax(g.matmul(k, g.transpose(q, (0, 2, 1))))
+    ),
+}  # fmt: skip
+
+
+def graph_of(build: Build) -> Graph:
+    g = Graph("g")
+    q, k, v = (g.input(name, (2, rows, 12)) for name, rows in (("q", 5), ("k", 7), ("v", 7)))
+    g.output("y", build(g, q, k, v))
+    return g
+
+
+def kinds(g: Graph) -> list[str]:
+    """Return what an optimised graph has beside views."""
+    wire, _ = g.to_wire()
+    return [node[0] for node in wire["nodes"] if node[0] not in ("reshape", "transpose", "slice")]
+
+
+@pytest.mark.parametrize("name", RECOGNISED)
+def test_attention_is_recognised_and_computes_the_same(name: str) -> None:
+    g = graph_of(RECOGNISED[name])
+    assert kinds(g) == ["attention"]
+    inputs = {"q": drawn(2, 5, 12), "k": drawn(2, 7, 12), "v": drawn(2, 7, 12)[::-1].copy()}
+    want = run_wire(*g.to_wire(optimize=False), inputs)["y"]
+    np.testing.assert_allclose(run_wire(*g.to_wire(), inputs)["y"], want, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", LEFT_ALONE)
+def test_what_is_not_attention_is_left_alone(name: str) -> None:
+    assert "attention" not in kinds(graph_of(LEFT_ALONE[name]))
+
+
+def test_scores_that_leave_the_graph_are_computed() -> None:
+    g = Graph("g")
+    q, k = g.input("q", (1, 2, 5, 4)), g.input("k", (1, 2, 7, 4))
+    scores = g.matmul(q, g.transpose(k, (0, 1, 3, 2)))
+    g.output("scores", scores)
+    g.output("y", g.matmul(g.softmax(scores), k))
+    assert kinds(g) == ["matmul", "softmax", "matmul"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RECOGNISED)
+def test_recognised_attention_runs_on_native_kernels(native_graphs: NativeGraphs, name: str) -> None:
+    g = graph_of(RECOGNISED[name])
+    inputs = {"q": drawn(2, 5, 12), "k": drawn(2, 7, 12), "v": drawn(2, 7, 12)[::-1].copy()}
+    want = run_wire(*g.to_wire(optimize=False), inputs)["y"]
+    np.testing.assert_allclose(native_graphs.run(g, inputs)["y"], want, rtol=1e-4, atol=1e-5)
