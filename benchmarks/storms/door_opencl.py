@@ -6,28 +6,25 @@ poolrt's. Both clocks run from a ready context to the last result. Warm, the pro
 
 from __future__ import annotations
 
-import json
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 from collections import Counter
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from measure import arguments, installed_environment, record, sized
+from storms.together import run_together
 
 from poolrt.cachestore import CacheStore
 
 PROCESSES: Final = sized(4, 2)
 PROGRAMS: Final = sized(20, 2)
-HERE: Final = Path(__file__).parent
-LIMIT_S: Final = 300.0
 #: What one round measures, in order: its name, the number of processes and of programs.
 STEPS: Final = (("cold", PROCESSES, PROGRAMS), ("warm", PROCESSES, PROGRAMS), ("one program", 1, 1))
 
@@ -49,7 +46,7 @@ def main(rounds: int = 3) -> None:
             environment.pop("POOLRT_REDIS_URL", None)
             try:
                 for step, processes, programs in STEPS:
-                    answers = _processes(door, processes, programs, environment)
+                    answers = run_together("door_opencl_process.py", [door, str(programs)], processes, environment)
                     if isinstance(answers, str):
                         record(title, [f"skipped: {answers}; ratio 0"])
                         return
@@ -69,24 +66,6 @@ def main(rounds: int = 3) -> None:
     ours, theirs = median["warm", "poolrt"], median["cold", "pyopencl"]
     lines.append(f"poolrt warm beside pyopencl cold: ratio {ours / theirs:.2f}")
     record(title, lines)
-
-
-def _processes(door: str, processes: int, programs: int, environment: dict[str, str]) -> list[dict[str, Any]] | str:
-    """Run processes that begin together and return what each printed, or the reason why they cannot run here."""
-    command = [sys.executable, str(HERE / "door_opencl_process.py"), door, str(programs)]
-    children = [
-        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
-        for _ in range(processes)
-    ]
-    said = {child.stdout.readline().strip() if child.stdout is not None else "" for child in children}
-    for child in children:
-        if child.stdin is not None and "ready" in said:
-            child.stdin.write("\n")
-            child.stdin.flush()
-    texts = [child.communicate(timeout=LIMIT_S)[0] for child in children]
-    if len(said) != 1 or any(child.returncode for child in children):
-        raise SystemExit(f"the processes of a storm have failed: {command}")
-    return [json.loads(text) for text in texts] if "ready" in said else said.pop()
 
 
 if __name__ == "__main__":

@@ -12,24 +12,17 @@ import time
 import door_programs
 import numpy as np
 import pyopencl as cl
-
-from poolrt.workers.engines.opencl_identity import processor_flags
-from poolrt.workers.engines.pocl import PLATFORM, is_wrong, name_processor, processor_name
+from pocl_device import pocl_device
 
 
 def main(door: str, count: int) -> None:
     """Do it, and print how long it took, and how many programs were built here if that is known."""
-    found = [
-        device for platform in cl.get_platforms() if platform.name == PLATFORM for device in platform.get_devices()
-    ]
-    if not found:
-        print("there is no PoCL", flush=True)
+    try:
+        device, _ = pocl_device()
+    except LookupError as error:
+        print(error, flush=True)
         return
-    processor = found[0].version.rstrip().rpartition("-")[2]
-    if is_wrong(processor, processor_flags()):
-        # As poolrt does: without it PoCL compiles nothing on this processor.
-        name_processor(found[0].int_ptr, processor, processor_name(processor_flags()) or "")
-    context = cl.Context(found[:1])
+    context = cl.Context([device])
     queue = cl.CommandQueue(context)
     source = cl.Buffer(context, cl.mem_flags.COPY_HOST_PTR, hostbuf=door_programs.values())
     target = cl.Buffer(context, cl.mem_flags.READ_WRITE, 4 * door_programs.SIZE)

@@ -11,12 +11,13 @@ from typing import Any, Final
 import expected
 import numpy as np
 import pyopencl as cl
+from pocl_device import pocl_device
 
 from poolrt.cachestore import CacheStore
 from poolrt.workers.desc import Arg, Eltwise, MemoryDesc, PrimitiveAttr
 from poolrt.workers.engines.opencl import OpenClEngine, runtime
-from poolrt.workers.engines.opencl_identity import device_identity, processor_flags
-from poolrt.workers.engines.pocl import PLATFORM, is_wrong, name_processor, processor_name
+from poolrt.workers.engines.opencl_identity import device_identity
+from poolrt.workers.engines.pocl import PLATFORM
 from poolrt.workers.engines.target import Target
 from poolrt.workers.execution.opencl_binding import RealizedOpenClPrimitive, bind_launches
 from poolrt.workers.implementations.primitive_desc import PrimitiveDesc, primitive_desc
@@ -81,18 +82,9 @@ class _PyOpenCl:
     """A context and a queue as everybody makes them; PoCL keeps what it compiles in POCL_CACHE_DIR."""
 
     def __init__(self) -> None:
-        devices = [
-            device for platform in cl.get_platforms() if platform.name == PLATFORM for device in platform.get_devices()
-        ]
-        if not devices:
-            raise LookupError("there is no PoCL")
-        processor, found = None, devices[0].version.rstrip().rpartition("-")[2]
-        if is_wrong(found, processor_flags()):
-            # As poolrt does: without it PoCL compiles nothing here.
-            processor = processor_name(processor_flags())
-            name_processor(devices[0].int_ptr, found, processor or "")
-        self._target = Target("opencl", "opencl", device_identity(devices[0], processor))
-        self._context = cl.Context(devices[:1])
+        device, processor = pocl_device()
+        self._target = Target("opencl", "opencl", device_identity(device, processor))
+        self._context = cl.Context([device])
         self._queue = cl.CommandQueue(self._context)
 
     def ready(self) -> tuple[cl.Context, cl.CommandQueue, Target, Compute]:
