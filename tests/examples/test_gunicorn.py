@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import http.client
-import importlib.util
 import json
 import os
 import re
 import shlex
-import signal
-import socket
 import subprocess
 import sys
 from collections import Counter
@@ -25,39 +21,13 @@ import pytest
 
 from poolrt.cachestore import CacheStore
 from poolrt.cli.command_line import make_parser
-from tests.poolrt.pool.processes import wait_until
+from tests.poolrt.pool.gunicorn_service import ask, listens, needs_gunicorn, service
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "gunicorn"
-#: Seconds until all workers of a cold service are ready, on a busy machine.
-READY_S = 100.0
-
-needs_gunicorn = pytest.mark.skipif(importlib.util.find_spec("gunicorn") is None, reason="gunicorn is not installed")
-
-
-class _OverUnix(http.client.HTTPConnection):
-    """A connection to a service that listens at a path."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__("service", timeout=READY_S)
-        self._path = path
-
-    def connect(self) -> None:
-        """Connect to the path."""
-        self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.settimeout(READY_S)
-        self.sock.connect(str(self._path))
 
 
 def _ask(path: Path, value: int) -> dict[str, Any]:
-    connection = _OverUnix(path)
-    try:
-        connection.request("GET", f"/?value={value}")
-        answer = connection.getresponse()
-        text = answer.read().decode()
-        assert answer.status == 200, text
-    finally:
-        connection.close()
-    found: dict[str, Any] = json.loads(text)
+    found: dict[str, Any] = json.loads(ask(path, f"value={value}"))
     return found
 
 
@@ -93,32 +63,18 @@ def _poolrt(folder: Path, home: str, *words: str, **more: str) -> str:
 @contextmanager
 def _service(folder: Path, home: str) -> Iterator[Path]:
     """Run the example during the block, from the moment at which its four workers answer."""
-    path, log = folder / f"http-{home}", folder / f"log-{home}"
-    command = [sys.executable, "-m", "gunicorn", "--config", "gunicorn.conf.py", "--no-control-socket"]
+    path = folder / f"http-{home}"
     env = _environment(folder, home) | {"SERVICE_BIND": f"unix:{path}"}
-    with log.open("wb") as file:
-        process = subprocess.Popen([*command, "service:application"], cwd=EXAMPLE, env=env, stdout=file, stderr=file)
-    try:
-        seen: set[int] = set()
+    seen: set[int] = set()
 
-        def ready() -> bool:
-            assert process.poll() is None
-            if path.exists():
-                with ThreadPoolExecutor(8) as threads:
-                    seen.update(found["worker"] for found in threads.map(lambda _: _ask(path, 1), range(16)))
-            return len(seen) == 4
+    def ready() -> bool:
+        if listens(path):
+            with ThreadPoolExecutor(8) as threads:
+                seen.update(found["worker"] for found in threads.map(lambda _: _ask(path, 1), range(16)))
+        return len(seen) == 4
 
-        wait_until(ready, "four workers answer", READY_S)
+    with service(path, "--config", "gunicorn.conf.py", folder=EXAMPLE, environment=env, ready=ready):
         yield path
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(60) == 0
-        assert "Traceback" not in log.read_text(encoding="utf-8")
-    except BaseException:
-        print(log.read_text(encoding="utf-8"), file=sys.stderr)
-        raise
-    finally:
-        process.kill()
-        process.wait(60)
 
 
 def _expected(folder: Path, value: float) -> float:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import http.client
-import importlib.util
 import os
 import signal
-import socket
 import subprocess
 import sys
 import textwrap
@@ -24,6 +21,7 @@ import pytest
 import poolrt
 from poolrt.errors import PoolClosed
 
+from .gunicorn_service import ask, listens, needs_gunicorn, service
 from .processes import BOUND_S, family, relu_graph, wait_until
 from .servers import started
 
@@ -203,71 +201,22 @@ _SERVICE = """
 """
 
 
-class _OverUnix(http.client.HTTPConnection):
-    """A connection to a service that listens at a path."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__("service", timeout=BOUND_S)
-        self._path = path
-
-    def connect(self) -> None:
-        """Connect to the path."""
-        self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.settimeout(BOUND_S)
-        self.sock.connect(str(self._path))
-
-
 def _ask(path: Path, number: int) -> tuple[int, int]:
     """Ask for a number; return the processes that answered: the service's worker and the coordinator."""
-    connection = _OverUnix(path)
-    try:
-        connection.request("GET", f"/?{number}")
-        answer = connection.getresponse()
-        text = answer.read().decode()
-        assert answer.status == 200, text
-    finally:
-        connection.close()
-    worker, coordinator, found = text.split()
+    worker, coordinator, found = ask(path, str(number)).split()
     assert int(found) == number
     return int(worker), int(coordinator)
 
 
-def _listens(path: Path) -> bool:
-    connection = _OverUnix(path)
-    try:
-        connection.connect()
-    except (FileNotFoundError, ConnectionRefusedError):  # not yet, or not quite: its file is there before it listens
-        return False
-    finally:
-        connection.close()
-    return True
-
-
 @contextmanager
 def _service(folder: Path, settings: dict[str, Any], server: Path | None, workers: int, *words: str) -> Iterator[Path]:
-    """Run gunicorn with a preloaded application during the block; it must end with status 0 and no error."""
+    """Run gunicorn with a preloaded application during the block."""
     (folder / "service.py").write_text(textwrap.dedent(_SERVICE), encoding="utf-8")
-    path, log = folder / "http", folder / "log"
-    listen = ["--preload", "--workers", str(workers), "--bind", f"unix:{path}", "--graceful-timeout", "10", *words]
-    command = [sys.executable, "-m", "gunicorn", *listen, "--no-control-socket", "service:application"]
+    path = folder / "http"
+    options = ("--preload", "--workers", str(workers), "--bind", f"unix:{path}", "--graceful-timeout", "10", *words)
     env = {**os.environ, "SERVICE_HOME": settings["home"], "POOLRT_SOCKET": str(server or "")}
-    with log.open("wb") as file:
-        process = subprocess.Popen(command, cwd=folder, env=env, stdout=file, stderr=file)
-    try:
-        wait_until(lambda: _listens(path) or process.poll() is not None, "the service listens")
+    with service(path, *options, folder=folder, environment=env, ready=lambda: listens(path)):
         yield path
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(BOUND_S) == 0
-        assert "Traceback" not in log.read_text(encoding="utf-8")
-    except BaseException:
-        print(log.read_text(encoding="utf-8"), file=sys.stderr)
-        raise
-    finally:
-        process.kill()
-        process.wait(BOUND_S)
-
-
-needs_gunicorn = pytest.mark.skipif(importlib.util.find_spec("gunicorn") is None, reason="gunicorn is not installed")
 
 
 @needs_gunicorn
