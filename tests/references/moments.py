@@ -62,6 +62,29 @@ def normalization_backward(op: BatchNormalization | LayerNormalization, args: di
     return {int(arg): found[Arg(arg)] for arg in op.outputs()}
 
 
+def normalization_backward_magnitudes(
+    op: BatchNormalization | LayerNormalization, args: dict[int, Array]
+) -> dict[int, Array]:
+    """Return the sums of the magnitudes of what the gradients are sums of."""
+    rows, restore = _rows(op)
+    channel = _channel_shape(op)
+    diff_dst = np.abs(args[Arg.DIFF_DST])
+    mean, variance = args[Arg.MEAN].reshape(-1, 1), args[Arg.VARIANCE].reshape(-1, 1)
+    deviation = np.sqrt(variance + op.epsilon)
+    distances = np.abs(rows(args[Arg.SRC]) - mean) / deviation
+    errors = rows(diff_dst * np.abs(args[Arg.SCALE]).reshape(channel) if Arg.SCALE in args else diff_dst)
+    diff_src = errors.copy()
+    if "use_global_stats" not in op.flags and errors.size:
+        diff_src += errors.mean(axis=1, keepdims=True)
+        diff_src += distances * (errors * distances).mean(axis=1, keepdims=True)
+    others = tuple(axis for axis, size in enumerate(channel) if axis != _channel_axis(op))
+    return {
+        Arg.DIFF_SRC: restore(diff_src / deviation),
+        Arg.DIFF_SCALE: (diff_dst * restore(distances)).sum(axis=others),
+        Arg.DIFF_SHIFT: diff_dst.sum(axis=others),
+    }
+
+
 def _rows(op: Normalization) -> tuple[Callable[[Array], Array], Callable[[Array], Array]]:
     """Return functions to the matrix with a row for each mean, and back."""
     dims = op.src.dims

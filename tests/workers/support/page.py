@@ -51,7 +51,8 @@ elements, and different for each tensor. Padding of blocked layouts must be zero
 may be written past the end. On the CPU, work cut into 1, 2 and 7 parts must give the same bytes.
 
 Results are compared by benchdnn's rule: the expected value is rounded to the data type, then errors are relative. They are
-absolute if the expected value is below 1e-5, or below 1 for recurrent networks in f32. Infinities and NaN must agree.
+absolute if the expected value is below 1e-5, or below 1 for recurrent networks in f32. Infinities and NaN must agree. Errors of
+fast gradients are relative to the sum of the magnitudes of what they add up, if that is larger.
 Integers are exact, and so are the fast f32 implementations on values whose sums f32 can represent. The allowed errors:
 
 | implementations | type | error |

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poolrt.workers.desc import (
-    FORWARD,
     Arg,
     Attention,
     BatchNormalization,
@@ -22,6 +21,7 @@ from poolrt.workers.desc import (
 )
 from poolrt.workers.implementations.contract import REFERENCE
 from tests.references import reference
+from tests.references.magnitudes import gradient_magnitudes
 from tests.references.pooling import pooling_winners
 from tests.workers.desc.layouts import LAYOUTS, laid_out
 from tests.workers.implementations.reference.drawing import LAST_PLACE, arguments
@@ -76,7 +76,7 @@ def problems(cell: Cell) -> list[OpDesc]:
     layouts = [layout for layout in LAYOUTS if layout != "any" or cell.kind != "reorder"]
     count = max(len(shapes), len(layouts))
     pairs = [(number % len(shapes), layouts[number % len(layouts)]) for number in range(count)]
-    if cell.dtype == "f32" and cell.prop in ("forward", *FORWARD):
+    if cell.dtype == "f32":
         pairs += [
             (number, layout) for number in range(len(shapes)) for layout in layouts if layout in ("any", "blocked")
         ]
@@ -104,8 +104,8 @@ def summand(op: OpDesc, args: dict[int, Array], implementation: str, arg: int) -
 
     What a step of a recurrent network adds up is about 1, however near to 0 the state is that comes of it. Fast layer and
     group normalisations have a mean with errors relative to what they add up for it, and a dst with errors relative to
-    the scale: before it, the mean square is 1. What a resampling or attention weighs may cancel, and a fast attention's weights
-    have errors relative to what a score adds up.
+    the scale: before it, the mean square is 1. What a resampling or attention weighs may cancel, and so may the terms of a
+    gradient; a fast attention's weights have errors relative to what a score adds up.
     """
     if op.kind in RECURRENT:
         return 1.0
@@ -121,6 +121,8 @@ def summand(op: OpDesc, args: dict[int, Array], implementation: str, arg: int) -
             return weighed
         query, key = (np.abs(args[source]).max(initial=0.0) for source in (Arg.SRC, Arg.SRC_1))
         return weighed * (1.0 + float(query * key) * op.query.dims[3] * abs(op.factor))
+    if not op.is_forward:
+        return 0.0 if implementation.startswith(REFERENCE) else gradient_magnitudes(op, args, arg)
     fast = isinstance(op, (GroupNormalization, LayerNormalization)) and not implementation.startswith(REFERENCE)
     if fast and arg == Arg.MEAN:
         return float(np.abs(args[Arg.SRC]).max(initial=0.0))

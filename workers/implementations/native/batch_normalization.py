@@ -1,4 +1,7 @@
-"""Batch normalization for inference: one launch prepares a factor a channel in the scratchpad, one applies it."""
+"""Batch normalization for inference, and its gradients.
+
+Forward, one launch prepares a factor a channel in the scratchpad, one applies it.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from ...desc import Arg, BatchNormalization, PrimitiveAttr
 from ...engines.target import Target
 from ...kernels.spec import KernelSpec
 from ..program import Launch, LaunchArgument, Program
+from .backward import NativeBackward, refuse_gradient
 from .blocks import CHUNK, LANES, channel_tail, is_blocked, refuse_different, refuse_permuted
 from .chain import chain, chain_source, refuse_chain
 from .implementation import NativeImplementation
@@ -53,4 +57,36 @@ class NativeBatchNormalization(NativeImplementation[BatchNormalization]):
         return Program(kernels, (Launch(0, prepare, blocks), Launch(1, args, work)), scratchpad=3 * 4 * padded)
 
 
-IMPLEMENTATIONS = (NativeBatchNormalization(),)
+class NativeBatchNormalizationBackward(NativeBackward[BatchNormalization]):
+    """One launch; a channel's runs (row-major), or 16 channels in vectors (blocked, or without positions)."""
+
+    name = "native:batch_normalization_backward"
+
+    def reject(self, op: BatchNormalization, attr: PrimitiveAttr, target: Target) -> str | None:
+        op = self.complete(op, attr, target)
+        refused = refuse_gradient(op, attr, op.src, op.diff_dst, op.diff_src) or refuse_permuted(op.src)
+        return refused or ("a tensor without elements" if op.src.elements == 0 else None)
+
+    def program(self, op: BatchNormalization, attr: PrimitiveAttr, target: Target) -> Program:
+        memories = op.memories()
+        batch, channels = op.src.dims[:2]
+        positions, blocks = math.prod(op.src.dims[2:]), -(-channels // LANES)
+        order = (
+            Arg.SRC, Arg.MEAN, Arg.VARIANCE, Arg.SCALE, Arg.DIFF_DST, Arg.WORKSPACE, Arg.DIFF_SRC, Arg.DIFF_SCALE,
+            Arg.DIFF_SHIFT,
+        )  # fmt: skip
+        places: list[LaunchArgument] = [("m", (int(arg), 0)) if arg in memories else ("i", 0) for arg in order]
+        part, work, numbers = "rows", channels, [batch, channels, positions]
+        if is_blocked(op.src) or positions == 1:
+            image = blocks * LANES * positions if is_blocked(op.src) else channels
+            part, work = "lanes", blocks
+            tail = channel_tail(op.src)
+            numbers = [batch, tail, image, positions * LANES, positions, int(is_blocked(op.src)), blocks]
+        numbers.append(int("use_global_stats" in op.flags))
+        marked = "fuse_norm_relu" in op.flags
+        kernel = KernelSpec.of("batch_normalization_backward", part=part, marked=marked)
+        args = (*places, *(("i", number) for number in numbers), ("f", float(op.epsilon)))
+        return Program((kernel,), (Launch(0, args, work),))
+
+
+IMPLEMENTATIONS = (NativeBatchNormalization(), NativeBatchNormalizationBackward())

@@ -1,11 +1,12 @@
-"""Eltwise: one implementation for every algorithm and every layout, memory read and written once."""
+"""Eltwise: every algorithm in every layout, forward and backward, memory read and written once."""
 
 from __future__ import annotations
 
 from ...desc import Arg, Eltwise, PrimitiveAttr
 from ...engines.target import Target
 from ...kernels.spec import KernelSpec
-from ..program import Launch, Program
+from ..program import Launch, LaunchArgument, Program
+from .backward import NativeBackward, refuse_gradient
 from .blocks import refuse, refuse_different, span
 from .chain import chain, chain_source, refuse_chain
 from .implementation import NativeImplementation
@@ -34,4 +35,27 @@ class NativeEltwise(NativeImplementation[Eltwise]):
         return Program((kernel,), (Launch(0, args, runs.work),))
 
 
-IMPLEMENTATIONS = (NativeEltwise(),)
+class NativeEltwiseBackward(NativeBackward[Eltwise]):
+    """The same runs; src (or dst) and both gradients in one layout."""
+
+    name = "native:eltwise_backward"
+
+    def reject(self, op: Eltwise, attr: PrimitiveAttr, target: Target) -> str | None:
+        if op.algorithm == "round":
+            return "round has no gradient"
+        op = self.complete(op, attr, target)
+        return refuse_gradient(op, attr, op.dst if op.use_dst else op.src, op.diff_dst, op.diff_src)
+
+    def program(self, op: Eltwise, attr: PrimitiveAttr, target: Target) -> Program:
+        if op.dst.elements == 0:
+            return Program((), ())
+        runs = span(op.dst if op.use_dst else op.src)
+        kernel = KernelSpec.of("eltwise_backward", algorithm=op.algorithm, from_result=op.use_dst)
+        args: tuple[LaunchArgument, ...] = (
+            ("m", (Arg.DST if op.use_dst else Arg.SRC, 0)), ("m", (Arg.DIFF_DST, 0)), ("m", (Arg.DIFF_SRC, 0)),
+            *runs.arguments(), ("f", float(op.alpha)), ("f", float(op.beta)),
+        )  # fmt: skip
+        return Program((kernel,), (Launch(0, args, runs.work),))
+
+
+IMPLEMENTATIONS = (NativeEltwise(), NativeEltwiseBackward())

@@ -12,7 +12,7 @@ from .blocks import LANES, refuse, refuse_different
 from .chain import chain, chain_source, refuse_chain
 
 #: Ones in place of absent scales, zeros in place of absent shifts.
-_NEUTRAL: Final = struct.pack(f"<{2 * LANES}f", *[1.0] * LANES, *[0.0] * LANES)
+NEUTRAL: Final = struct.pack(f"<{2 * LANES}f", *[1.0] * LANES, *[0.0] * LANES)
 
 
 def refuse_rows(op: LayerNormalization | GroupNormalization, attr: PrimitiveAttr) -> str | None:
@@ -46,4 +46,4 @@ def normalize(
         *(("i", number) for number in numbers), ("f", float(op.epsilon)),
     )  # fmt: skip
     kernel = KernelSpec.of("normalization_rows", part=part, chain=chain(attr))
-    return Program((kernel,), (Launch(0, args, rows),), tables=_NEUTRAL)
+    return Program((kernel,), (Launch(0, args, rows),), tables=NEUTRAL)

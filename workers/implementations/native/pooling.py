@@ -1,4 +1,4 @@
-"""Pooling: one implementation with three kernels, for blocks of 16 channels, for row-major and for whole images."""
+"""Pooling: three kernels forward, for blocks of 16 channels, for row-major and for whole images; two backward."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from ...desc import Arg, Pooling, PrimitiveAttr
 from ...engines.target import Target
 from ...kernels.spec import KernelSpec
 from ..program import Launch, LaunchArgument, Program
+from .backward import NativeBackward, refuse_gradient
 from .blocks import LANES, channel_blocks, channel_tail, is_blocked, refuse_different, refuse_permuted
 from .implementation import NativeImplementation
 
@@ -49,6 +50,32 @@ class NativePooling(NativeImplementation[Pooling]):
         return Program((kernel,), (Launch(0, args, work),), tables=tables)
 
 
+class NativePoolingBackward(NativeBackward[Pooling]):
+    """A row of 16 channels or a channel's image a work item; both gradients and the workspace in one layout."""
+
+    name = "native:pooling_backward"
+    order = ("src", "dst")
+
+    def reject(self, op: Pooling, attr: PrimitiveAttr, target: Target) -> str | None:
+        if len(op.kernel) > _SPATIAL:
+            return f"{len(op.kernel)} spatial dimensions; at most {_SPATIAL} are supported"
+        op = self.complete(op, attr, target)
+        return refuse_gradient(op, attr, op.src, op.dst) or refuse_permuted(op.src)
+
+    def program(self, op: Pooling, attr: PrimitiveAttr, target: Target) -> Program:
+        if op.src.elements == 0:
+            return Program((), ())
+        workspace: LaunchArgument = ("m", (Arg.WORKSPACE, 0)) if op.algorithm == "max" else ("i", 0)
+        args: tuple[LaunchArgument, ...] = (("m", (Arg.DIFF_SRC, 0)), ("m", (Arg.DIFF_DST, 0)), workspace, ("t", 0))
+        part, work = "planes", math.prod(op.src.dims[:2])
+        if is_blocked(op.src):
+            blocks = channel_blocks(op.src)
+            part, work = "blocked", op.src.dims[0] * blocks * math.prod(op.src.dims[2:-1])
+            args = (*args, ("i", blocks), ("i", channel_tail(op.src)))
+        kernel = KernelSpec.of("pooling_backward", algorithm=op.algorithm, part=part)
+        return Program((kernel,), (Launch(0, args, work),), tables=_geometry(op))
+
+
 def _is_whole(op: Pooling) -> bool:
     """Return whether each channel's only window covers exactly its source."""
     one = all(size == 1 for size in op.dst.dims[2:])
@@ -65,4 +92,4 @@ def _geometry(op: Pooling) -> bytes:
     return struct.pack(f"<{len(numbers)}q", *numbers)
 
 
-IMPLEMENTATIONS = (NativePooling(),)
+IMPLEMENTATIONS = (NativePooling(), NativePoolingBackward())

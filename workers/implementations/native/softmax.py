@@ -1,4 +1,4 @@
-"""Softmax along any axis, its logarithm included, row-major or in blocks of 16 channels."""
+"""Softmax along any axis and its logarithm, forward and backward, row-major or in blocks of 16 channels."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from ...desc import Arg, PrimitiveAttr, Softmax
 from ...engines.target import Target
 from ...kernels.spec import KernelSpec
 from ..program import Launch, LaunchArgument, Program
+from .backward import NativeBackward, refuse_gradient
 from .blocks import LANES, channel_blocks, channel_tail, is_blocked, refuse_different, refuse_permuted
 from .implementation import NativeImplementation
 
@@ -33,6 +34,27 @@ class NativeSoftmax(NativeImplementation[Softmax]):
         kernel = KernelSpec.of("softmax", part=part, logarithm=op.algorithm == "log")
         args: tuple[LaunchArgument, ...] = (("m", (Arg.SRC, 0)), ("m", (Arg.DST, 0)), *(("i", n) for n in numbers))
         return Program((kernel,), (Launch(0, args, work),))
+
+
+class NativeSoftmaxBackward(NativeBackward[Softmax]):
+    """The same vectors; dst and both gradients in one layout."""
+
+    name = "native:softmax_backward"
+
+    def reject(self, op: Softmax, attr: PrimitiveAttr, target: Target) -> str | None:
+        op = self.complete(op, attr, target)
+        refused = refuse_gradient(op, attr, op.dst, op.diff_dst, op.diff_src) or refuse_permuted(op.dst)
+        if refused is None and is_blocked(op.dst) and op.axis == 0:
+            return "axis 0 in blocks of 16 channels"
+        return refused
+
+    def program(self, op: Softmax, attr: PrimitiveAttr, target: Target) -> Program:
+        if op.dst.elements == 0:
+            return Program((), ())
+        part, numbers, work = _row(op) if _is_row(op) else _strided(op)
+        kernel = KernelSpec.of("softmax_backward", part=part, logarithm=op.algorithm == "log")
+        memories: list[LaunchArgument] = [("m", (arg, 0)) for arg in (Arg.DST, Arg.DIFF_DST, Arg.DIFF_SRC)]
+        return Program((kernel,), (Launch(0, (*memories, *(("i", n) for n in numbers)), work),))
 
 
 def _is_row(op: Softmax) -> bool:
@@ -68,4 +90,4 @@ def _strided(op: Softmax) -> tuple[str, tuple[int, ...], int]:
     return "strided", (count, inner, below, period, tail, full), outer * -(-inner // LANES)
 
 
-IMPLEMENTATIONS = (NativeSoftmax(),)
+IMPLEMENTATIONS = (NativeSoftmax(), NativeSoftmaxBackward())

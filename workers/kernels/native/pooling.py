@@ -45,7 +45,7 @@ def make(isa: str, algorithm: str, part: str) -> tuple[Callable[..., None], Any]
 
 
 @njit(inline="always")
-def _dimension(table: int) -> tuple[int, int, int, int, int, int]:
+def dimension(table: int) -> tuple[int, int, int, int, int, int]:
     """Return source size, destination size, kernel, stride, dilation and left padding of a dimension."""
     return (
         iload(table), iload(table + 8), iload(table + 16), iload(table + 24), iload(table + 32), iload(table + 40),
@@ -53,7 +53,7 @@ def _dimension(table: int) -> tuple[int, int, int, int, int, int]:
 
 
 @njit(inline="always")
-def _inside(first: int, step: int, window: int, size: int) -> tuple[int, int]:
+def inside(first: int, step: int, window: int, size: int) -> tuple[int, int]:
     """Return the range of window positions whose index first + position * step is in [0, size)."""
     low = 0
     if first < 0:
@@ -88,21 +88,21 @@ def _blocked(takes_max: bool, counts_padding: bool) -> tuple[Callable[..., None]
     start = np.float32(-np.inf if takes_max else 0.0)
 
     def kernel(begin: int, end: int, src: int, dst: int, table: int, period: int, tail: int) -> None:
-        depth, out_depth, window_d, stride_d, step_d, left_d = _dimension(table)
-        height, out_height, window_h, stride_h, step_h, left_h = _dimension(table + _DIM)
-        width, out_width, window_w, stride_w, step_w, left_w = _dimension(table + 2 * _DIM)
+        depth, out_depth, window_d, stride_d, step_d, left_d = dimension(table)
+        height, out_height, window_h, stride_h, step_h, left_h = dimension(table + _DIM)
+        width, out_width, window_w, stride_w, step_w, left_w = dimension(table + 2 * _DIM)
         for item in range(begin, end):
             rest = item // out_height
             first_h = (item - rest * out_height) * stride_h - left_h
             block = rest // out_depth
             first_d = (rest - block * out_depth) * stride_d - left_d
-            from_d, to_d = _inside(first_d, step_d, window_d, depth)
-            from_h, to_h = _inside(first_h, step_h, window_h, height)
+            from_d, to_d = inside(first_d, step_d, window_d, depth)
+            from_h, to_h = inside(first_h, step_h, window_h, height)
             lanes = tail if block % period == period - 1 else 16
             target = dst + 64 * item * out_width
             for w in range(out_width):
                 first_w = w * stride_w - left_w
-                from_w, to_w = _inside(first_w, step_w, window_w, width)
+                from_w, to_w = inside(first_w, step_w, window_w, width)
                 value = vset(start)
                 for d in range(from_d, to_d):
                     plane = (block * depth + first_d + d * step_d) * height + first_h
@@ -125,17 +125,17 @@ def _rows(takes_max: bool, counts_padding: bool) -> tuple[Callable[..., None], A
     start = np.float32(-np.inf if takes_max else 0.0)
 
     def kernel(begin: int, end: int, src: int, dst: int, table: int) -> None:
-        depth, out_depth, window_d, stride_d, step_d, left_d = _dimension(table)
-        height, out_height, window_h, stride_h, step_h, left_h = _dimension(table + _DIM)
-        width, out_width, window_w, stride_w, step_w, left_w = _dimension(table + 2 * _DIM)
+        depth, out_depth, window_d, stride_d, step_d, left_d = dimension(table)
+        height, out_height, window_h, stride_h, step_h, left_h = dimension(table + _DIM)
+        width, out_width, window_w, stride_w, step_w, left_w = dimension(table + 2 * _DIM)
         nothing = vset(start)
         for item in range(begin, end):
             rest = item // out_height
             first_h = (item - rest * out_height) * stride_h - left_h
             channel = rest // out_depth
             first_d = (rest - channel * out_depth) * stride_d - left_d
-            from_d, to_d = _inside(first_d, step_d, window_d, depth)
-            from_h, to_h = _inside(first_h, step_h, window_h, height)
+            from_d, to_d = inside(first_d, step_d, window_d, depth)
+            from_h, to_h = inside(first_h, step_h, window_h, height)
             for w in range(0, out_width, 16):
                 first_w = w * stride_w - left_w
                 value = nothing

@@ -250,6 +250,40 @@ def iload(_: Any, address: types.Integer) -> Any:
 
 
 @intrinsic
+def sload(_: Any, address: types.Integer) -> Any:
+    """Load one int32 as an int64."""
+
+    def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+        return b.sext(b.load(pointer(b, a[0], I32), align=4), I64)
+
+    return types.int64(types.int64), emit
+
+
+@intrinsic
+def vload_same(_: Any, address: types.Integer, numbers: types.Integer, number: types.Integer) -> Any:
+    """Load 16 floats, 0 in place of those whose int32 among 16 ``numbers`` is not ``number``."""
+
+    def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+        known = b.load(pointer(b, a[1], VI), align=4)
+        same = b.icmp_signed("==", known, splat(b, b.trunc(a[2], I32)))
+        return b.select(same, load(b, a[0]), constant(0.0))
+
+    return vector(types.int64, types.int64, types.int64), emit
+
+
+@intrinsic
+def vload_marked(_: Any, address: types.Integer, marks: types.Integer) -> Any:
+    """Load 16 floats, 0 in place of those whose byte among 16 ``marks`` is 0."""
+
+    def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+        known = b.load(pointer(b, a[1], ir.VectorType(I8, LANES)), align=1)
+        marked = b.icmp_signed("!=", known, ir.Constant(ir.VectorType(I8, LANES), [0] * LANES))
+        return b.select(marked, load(b, a[0]), constant(0.0))
+
+    return vector(types.int64, types.int64), emit
+
+
+@intrinsic
 def prefetch(_: Any, address: types.Integer) -> Any:
     """Ask for the cache line of an address, for reading, in the second-level cache."""
 

@@ -1,0 +1,155 @@
+"""Collect the gradients of a pooling's src from those of its dst.
+
+The geometry is the table of `pooling`. ``blocked`` has 16 channels a vector: a work item is a row of src, each of whose
+elements asks the windows that see it. ``planes`` is for row-major images: a work item is a channel of an image, to whose
+elements each window adds, in order. A number of a winner that is not in its window's part of src adds to nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numba import njit, types
+
+from .pooling import dimension, inside
+from .vec import fload, fstore, sload, vadd, vdiv, vkeep, vload, vload_same, vset, vstore, vstore_part
+
+#: Bytes of one dimension's entries in the table.
+_DIM = 48
+
+
+def make(isa: str, algorithm: str, part: str) -> tuple[Callable[..., None], Any]:
+    """Return a kernel for ``max``, ``avg_include_padding`` or ``avg_exclude_padding``, and its signature."""
+    makers = {"blocked": _blocked, "planes": _planes}
+    return makers[part](algorithm == "max", algorithm == "avg_include_padding")
+
+
+@njit(inline="always")
+def _windows(index: int, window: int, stride: int, step: int, left: int, count: int) -> tuple[int, int]:
+    """Return the range of windows that may see an element; with dilations, not all of them do."""
+    first = index + left - (window - 1) * step
+    low = (first + stride - 1) // stride if first > 0 else 0
+    return low, min(count, (index + left) // stride + 1)
+
+
+@njit(inline="always")
+def _seen(first: int, step: int, window: int, size: int) -> int:
+    """Return how many elements of src a window sees in a dimension."""
+    low, high = inside(first, step, window, size)
+    return high - low
+
+
+def _blocked(takes_max: bool, counts_padding: bool) -> tuple[Callable[..., None], Any]:
+    def kernel(
+        begin: int, end: int, diff_src: int, diff_dst: int, workspace: int, table: int, period: int, tail: int
+    ) -> None:
+        depth, out_depth, window_d, stride_d, step_d, left_d = dimension(table)
+        height, out_height, window_h, stride_h, step_h, left_h = dimension(table + _DIM)
+        width, out_width, window_w, stride_w, step_w, left_w = dimension(table + 2 * _DIM)
+        zero = vset(np.float32(0.0))
+        whole = window_d * window_h * window_w
+        for item in range(begin, end):
+            rest = item // height
+            h = item - rest * height
+            block = rest // depth
+            d = rest - block * depth
+            lanes = tail if block % period == period - 1 else 16
+            from_d, to_d = _windows(d, window_d, stride_d, step_d, left_d, out_depth)
+            from_h, to_h = _windows(h, window_h, stride_h, step_h, left_h, out_height)
+            for w in range(width):
+                from_w, to_w = _windows(w, window_w, stride_w, step_w, left_w, out_width)
+                total, parts = zero, zero
+                for od in range(from_d, to_d):
+                    first_d = od * stride_d - left_d
+                    at_d = (d - first_d) // step_d
+                    if at_d * step_d != d - first_d:
+                        continue
+                    for oh in range(from_h, to_h):
+                        first_h = oh * stride_h - left_h
+                        at_h = (h - first_h) // step_h
+                        if at_h * step_h != h - first_h:
+                            continue
+                        line = 64 * (((block * out_depth + od) * out_height + oh) * out_width)
+                        for ow in range(from_w, to_w):
+                            first_w = ow * stride_w - left_w
+                            at_w = (w - first_w) // step_w
+                            if at_w * step_w != w - first_w:
+                                continue
+                            place = line + 64 * ow
+                            if takes_max:
+                                number = (at_d * window_h + at_h) * window_w + at_w
+                                total = vadd(total, vload_same(diff_dst + place, workspace + place, number))
+                            elif counts_padding:
+                                total = vadd(total, vload(diff_dst + place))
+                            else:
+                                count = _seen(first_d, step_d, window_d, depth)
+                                count *= _seen(first_h, step_h, window_h, height)
+                                count *= _seen(first_w, step_w, window_w, width)
+                                if count == whole:
+                                    total = vadd(total, vload(diff_dst + place))
+                                else:
+                                    parts = vadd(parts, vdiv(vload(diff_dst + place), vset(np.float32(count))))
+                if not takes_max:
+                    total = vadd(parts, vdiv(total, vset(np.float32(whole))))
+                vstore(diff_src + 64 * (item * width + w), vkeep(total, lanes))
+
+    return kernel, types.void(*[types.int64] * 8)
+
+
+def _planes(takes_max: bool, counts_padding: bool) -> tuple[Callable[..., None], Any]:
+    def kernel(begin: int, end: int, diff_src: int, diff_dst: int, workspace: int, table: int) -> None:
+        depth, out_depth, window_d, stride_d, step_d, left_d = dimension(table)
+        height, out_height, window_h, stride_h, step_h, left_h = dimension(table + _DIM)
+        width, out_width, window_w, stride_w, step_w, left_w = dimension(table + 2 * _DIM)
+        nothing = vset(np.float32(0.0))
+        size = depth * height * width
+        whole = window_d * window_h * window_w
+        area = window_h * window_w
+        for item in range(begin, end):
+            plane = diff_src + 4 * item * size
+            for at in range(0, size & -16, 16):
+                vstore(plane + 4 * at, nothing)
+            vstore_part(plane + 4 * (size & -16), nothing, size & 15)
+            place = 4 * item * out_depth * out_height * out_width
+            for od in range(out_depth):
+                first_d = od * stride_d - left_d
+                from_d, to_d = inside(first_d, step_d, window_d, depth)
+                for oh in range(out_height):
+                    first_h = oh * stride_h - left_h
+                    from_h, to_h = inside(first_h, step_h, window_h, height)
+                    for ow in range(out_width):
+                        first_w = ow * stride_w - left_w
+                        error = fload(diff_dst + place)
+                        if takes_max:
+                            number = sload(workspace + place)
+                            if number >= 0 and number < whole:
+                                at_d = number // area
+                                rest = number - at_d * area
+                                at_h = rest // window_w
+                                w = first_w + (rest - at_h * window_w) * step_w
+                                h = first_h + at_h * step_h
+                                d = first_d + at_d * step_d
+                                if w >= 0 and w < width and h >= 0 and h < height and d >= 0 and d < depth:
+                                    target = plane + 4 * ((d * height + h) * width + w)
+                                    fstore(target, fload(target) + error)
+                        else:
+                            from_w, to_w = inside(first_w, step_w, window_w, width)
+                            count = whole
+                            if not counts_padding:
+                                count = (to_d - from_d) * (to_h - from_h) * (to_w - from_w)
+                            if count > 0:
+                                share = error / np.float32(count)
+                                for d in range(from_d, to_d):
+                                    for h in range(from_h, to_h):
+                                        line = (
+                                            (first_d + d * step_d) * height + first_h + h * step_h
+                                        ) * width + first_w
+                                        line = plane + 4 * line
+                                        for w in range(from_w, to_w):
+                                            target = line + 4 * w * step_w
+                                            fstore(target, fload(target) + share)
+                        place += 4
+
+    return kernel, types.void(*[types.int64] * 6)
