@@ -51,7 +51,12 @@ OPERATIONS: Final[dict[str, tuple[tuple[int, ...], Build]]] = {
     "group_normalization": (IMAGE, lambda g, x: g.group_normalization(x, 3, array(6), array(6))),
     "batch_normalization": (IMAGE, lambda g, x: g.batch_normalization(x, scale=array(6))),
     "given statistics": (IMAGE, lambda g, x: g.group_normalization(x, 2, mean=array(2, 2), variance=positive(2, 2))),
-    "attention": (IMAGE, lambda g, x: g.attention(x, array(2, 3, 5, 9), array(2, 3, 5, 4), array(7, 5), causal=True)),
+    "attention": (
+        IMAGE,
+        lambda g, x: g.attention(
+            g.transpose(x, (0, 2, 1, 3)), array(2, 7, 5, 9), array(2, 7, 5, 4), array(2, 1, 1, 5), causal=True
+        ),
+    ),
     "attention of views": (
         IMAGE,
         lambda g, x: g.transpose(g.attention(y := g.transpose(x, (0, 2, 1, 3)), y, y, scale=0.5), (0, 2, 1, 3)),

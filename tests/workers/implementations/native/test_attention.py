@@ -121,6 +121,13 @@ def test_scores_far_apart_neither_overflow_nor_vanish(native: NativeRunner) -> N
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("rows", "depth", "width"), [(50, 200, 130), (17, 300, 3), (20, 7, 2048), (1, 2048, 1030)])
+def test_depths_beyond_those_of_usual_heads(native: NativeRunner, isa: str, rows: int, depth: int, width: int) -> None:
+    op = attention((1, 2, rows, 35), 2, depth, width, causal=True)
+    check(native, isa, op, arguments(op))
+
+
+@pytest.mark.slow
 def test_rows_may_be_any_distance_apart(native: NativeRunner) -> None:
     """Views of one tensor (B, S, 3, H, D), as one product makes them."""
     for rows in (1, 40):
