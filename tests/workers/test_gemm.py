@@ -179,6 +179,17 @@ def test_threads_multiply_matrices_in_place_side_by_side() -> None:
         assert max(threads.map(task, jobs * 4)) <= 2e-6
 
 
+def test_matrices_may_begin_anywhere_in_a_cache_line() -> None:
+    rng = np.random.default_rng()
+    a = rng.standard_normal((40, 700)).astype(np.float32)
+    for lead in range(16):
+        room = rng.standard_normal(16 + 700 * 64 + 16).astype(np.float32)
+        start = (-room.ctypes.data // 4) % 16 + lead
+        b = room[start : start + 700 * 64].reshape(700, 64)
+        bound = np.abs(a) @ np.abs(b)
+        assert np.max(np.abs(sgemm(a, b) - a.astype(np.float64) @ b) / bound) <= 2e-6
+
+
 def test_empty_products_are_zeros_and_offsets() -> None:
     assert sgemm(np.ones((2, 0), np.float32), np.ones((0, 3), np.float32)).tolist() == [[0.0] * 3] * 2
     got = gemm_u8s8s32(np.ones((2, 0), np.uint8), np.ones((0, 3), np.int8), co=5)

@@ -17,7 +17,7 @@ def matmul_cases() -> list[Case]:
         ((), (), 1, 1, 1, False),
         ((), (), 29, 31, 33, True),
         ((), (), 5, 300, 257, False),
-        ((), (), 700, 130, 65, True),
+        ((), (), 300, 560, 65, True),
         ((), (), 15, 129, 48, True),
         ((3,), (3,), 9, 17, 20, True),
         ((3,), (1,), 9, 17, 20, False),
@@ -28,6 +28,7 @@ def matmul_cases() -> list[Case]:
         ((3,), (3,), 11, 1024, 20, True),
         ((2,), (1,), 1, 43, 610, True),
         ((2,), (2,), 1, 33, 50, True),
+        ((2,), (2,), 30, 700, 64, True),
     ]
     found = []
     for index, (left, right, m, k, n, bias) in enumerate(problems):

@@ -21,9 +21,16 @@ from .row_product import describe_row
 _STRIP: Final = 512 << 10
 #: Least tiles of a strip: fewer would read the columns from memory too often.
 _STRIP_TILES: Final = 4
-#: So many tiles of rows are worth a packed copy of row-major columns that exceed the first-level cache.
-_WORTH_PACKING: Final = 48
-_FIRST_LEVEL: Final = 32 << 10
+#: So many tiles of rows are worth a packed copy of the columns that an item of work multiplies.
+_WORTH_PACKING: Final = 3
+#: Bytes of a matrix whose rows are near enough to be read where they are each time.
+_NEAR: Final = 128 << 10
+#: So many are worth a packed copy of all columns, which items of work share.
+_WORTH_SHARING: Final = 48
+#: Most bytes for the columns that all items of work pack; threads use only a part.
+_ROOM: Final = 64 << 20
+#: Bytes of a cache line.
+_LINE: Final = 64
 #: Rows at multiples of so many bytes compete for the same lines of the first-level cache.
 _ALIASING: Final = 4096
 
@@ -56,13 +63,17 @@ class _Matrices(NamedTuple):
     """One factor as the kernel reads it: its place, the offset of each product's matrix, and two distances, in bytes.
 
     Of a left factor these are from row to row of tiles and from one input to the next, of a right one from 16 columns
-    to the next 16 and from row to row.
+    to the next 16 and from row to row. ``packs`` says which elements of a right one are adjacent if items of work pack
+    it, ``column`` is from column to column; ``aligns`` if rows begin in the same place of a cache line.
     """
 
     at: LaunchArgument
     offsets: list[int]
     across: int
     along: int
+    packs: str = ""
+    column: int = 4
+    aligns: bool = False
 
 
 def packed_tag(ndims: int) -> str:
@@ -92,31 +103,38 @@ def describe(shape: Shape, left: MemoryDesc, right: MemoryDesc, bias: bool, attr
     build = NestBuilder(bytes(64))
     in_rows = False
     depth = shape.depth
+    strip_tiles = min(tiles, max(_STRIP_TILES, _STRIP // (max(depth, 1) * positions * 4)))
+    strips = -(-tiles // strip_tiles)
+    parts = -(-vectors // blocks)
+    items = len(shape.batch) * strips * parts
+    room = items * blocks * depth * 64
     if depth == 0:
         depth, none = 1, [0] * len(shape.batch)
         rows, columns = (_Matrices(("t", 0), none, 0, 0) for _ in range(2))
     else:
         rows, in_rows = _rows(build, shape, left, positions, large, tiles)
-        columns = _columns(build, shape, right, tiles)
+        columns = _columns(build, shape, right, tiles, room)
     step = build.table([0, depth, 0])
     dst_matrix = shape.rows * shape.columns * 4
     offsets = zip(rows.offsets, columns.offsets, range(0, dst_matrix * len(shape.batch), dst_matrix), strict=True)
     table = build.table([value for entry in offsets for value in entry])
-    strip_tiles = min(tiles, max(_STRIP_TILES, _STRIP // (depth * positions * 4)))
-    strips = -(-tiles // strip_tiles)
     low, bound = bounds(attr)
     lanes = (rows.along, rows.along) if rows.along else (positions * 4, (positions - 1) * 4)
     sizes = (
-        tiles, large, shape.columns, strips, strip_tiles, rows.across, *lanes, columns.across, columns.along,
+        tiles, large, shape.columns, strips, strip_tiles, rows.across, *lanes, columns.across, columns.along, columns.column,
         shape.columns * 4,
     )  # fmt: skip
     bias_at: LaunchArgument = ("m", (int(Arg.BIAS), 0)) if bias else ("i", 0)
     args: tuple[LaunchArgument, ...] = (
         rows.at, columns.at, bias_at, ("m", (int(Arg.DST), 0)), chain_source(attr), ("t", table), ("t", step),
-        *(("i", value) for value in sizes), ("f", low), ("f", bound),
+        *(("i", value) for value in sizes), build.book(room) if columns.packs else ("i", 0),
+        ("i", int(columns.aligns)), ("f", low), ("f", bound),
     )  # fmt: skip
-    kernel = KernelSpec.of("gemm", positions=positions, blocks=blocks, rows=in_rows)
-    build.launch(kernel, args, len(shape.batch) * strips * -(-vectors // blocks))
+    kernel = KernelSpec.of("gemm", positions=positions, blocks=blocks, rows=in_rows, packs=columns.packs)
+    if columns.aligns:
+        # The first vector of each row may have fewer columns.
+        items = items // parts * (((shape.columns + 30) // 16 + blocks - 1) // blocks)
+    build.launch(kernel, args, items)
     return build.program()
 
 
@@ -164,22 +182,26 @@ def _rows(
     return _Matrices(to, [_flat(index, outer) * packed for index, _ in shape.batch], packed_row, 0), False
 
 
-def _columns(build: NestBuilder, shape: Shape, right: MemoryDesc, tiles: int) -> _Matrices:
-    """Return the right factor, packed if it is read often."""
+def _columns(build: NestBuilder, shape: Shape, right: MemoryDesc, tiles: int, room: int) -> _Matrices:
+    """Return the right factor: packed, or to be packed by items of work if their ``room`` in bytes is not too much."""
     source: LaunchArgument = ("m", (int(Arg.WEIGHTS), 0))
     packed = right.with_tag(packed_tag(right.ndims))
     matrix = -(-shape.columns // 16) * shape.depth * 64
     if right.tag != packed.tag:
         strides = [4 * stride for stride in right.outer_strides()]
-        *_, row, lane = strides
-        few = tiles < _WORTH_PACKING or shape.depth * shape.columns * 4 <= _FIRST_LEVEL
-        if (lane == 4 or shape.columns == 1) and few:
-            return _Matrices(source, [_offset(index, strides) for _, index in shape.batch], 64, row)
+        *_, row, column = strides
+        offsets = [_offset(index, strides) for _, index in shape.batch]
+        in_rows = column == 4 or shape.columns == 1
+        if in_rows and (tiles < _WORTH_PACKING or shape.depth * row <= _NEAR):
+            return _Matrices(source, offsets, 64, row)
+        if in_rows and row % _LINE == 0 and tiles < _WORTH_SHARING:
+            return _Matrices(source, offsets, 64, row, aligns=True)
+        if (in_rows or row == 4) and tiles < _WORTH_SHARING and room <= _ROOM:
+            return _Matrices(source, offsets, 16 * column, row, "rows" if in_rows else "columns", column)
         to = build.book(packed.nbytes)
         build.move(right, packed, source, to)
         source = to
-    offsets = [_flat(index, right.dims[:-2]) * matrix for _, index in shape.batch]
-    return _Matrices(source, offsets, shape.depth * 64, 64)
+    return _Matrices(source, [_flat(index, right.dims[:-2]) * matrix for _, index in shape.batch], shape.depth * 64, 64)
 
 
 def _clip(index: list[int], dims: tuple[int, ...]) -> tuple[int, ...]:

@@ -3,28 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
+import numba
 import numpy as np
 from numba.core import types
 
 from .reduce_tile import NO_RESIDUAL, OPEN, TileShape, make_tile
-from .vec import iload
+from .transpose import transpose, transpose_pad
+from .vec import iload, prefetch, vload, vload_part, vstore
+
+#: Rows of the right matrix that are asked for before they are packed.
+_AHEAD: Final = 24
 
 
-def make(isa: str, positions: int, blocks: int, rows: bool) -> tuple[Callable[..., None], Any]:
+def make(isa: str, positions: int, blocks: int, rows: bool, packs: str) -> tuple[Callable[..., None], Any]:
     """Return the kernel for tiles of ``positions`` rows, or one row less, and ``blocks`` vectors of 16 columns.
 
-    With ``rows``, the inputs of a row of the left matrix are adjacent; else those of a tile's rows are.
+    With ``rows``, the inputs of a row of the left matrix are adjacent; else those of a tile's rows are. ``packs`` says
+    which elements of the right matrix are adjacent, those of "rows" or of "columns", if each item of work packs the
+    columns that it multiplies; "" if it reads them where they are.
 
     Arguments, distances in bytes: addresses of the left matrix, the right one, bias (0: none), dst, residual (0: none);
     a table of (left, right, dst) offsets of each product of the batch, and the step (0, K, 0) of a tile; then the tiles
     of a product, and how many of them, the first ones, have ``positions`` rows; columns of dst, strips of tiles and
     tiles a strip; the distances left_row, left_lane and left_lane_less (from one input to the next in a tile of
     ``positions`` rows and in one with a row less; without ``rows``), right_block (from 16 columns to the next 16),
-    right_row (from one k to the next), dst_row; and the lower bounds before and after the residual is added. One item of
-    work is a strip of tiles for ``blocks`` vectors of columns of one product.
+    right_row (from one k to the next), right_column (from one column to the next), dst_row; the address of room for the
+    packed columns of each item; 1 to read whole cache lines of rows that begin in the same place of one, else 0 (then
+    parts may be one more); and the lower bounds before and after the residual is added. One item of work is a strip
+    of tiles for ``blocks`` vectors of columns of one product.
     """
+    pack = numba.njit(_pack_columns if packs == "columns" else _pack_rows)
     wide, narrow, wide_less, narrow_less = (
         make_tile(_shape(height, width, rows)) for height in (positions, max(1, positions - 1)) for width in (blocks, 1)
     )
@@ -34,53 +44,97 @@ def make(isa: str, positions: int, blocks: int, rows: bool) -> tuple[Callable[..
     def gemm(
         begin: int, end: int, left: int, right: int, bias: int, dst: int, residual: int, batch_table: int, step: int,
         tiles: int, large: int, columns: int, strips: int, strip_tiles: int, left_row: int, left_lane: int,
-        left_lane_less: int, right_block: int, right_row: int, dst_row: int, low: float, bound: float,
+        left_lane_less: int, right_block: int, right_row: int, right_column: int, dst_row: int, room: int, aligns: int,
+        low: float, bound: float,
     ) -> None:  # fmt: skip
-        vectors = (columns + 15) // 16
-        parts = (vectors + blocks - 1) // blocks
+        parts = ((columns + 15 * aligns + 15) // 16 + blocks - 1) // blocks
         to_residual = residual - dst
         if residual == 0:
             to_residual = NO_RESIDUAL
         low32 = np.float32(low)
         bound32 = np.float32(bound)
+        K = iload(step + 8)
+        # Ranges do not overlap, so all items of one use the room of the first.
+        packed = room + begin * blocks * K * 64
+        block, lane = right_block, right_row
+        if packs:
+            block, lane = K * 64, 64
         for item in range(begin, end):
             part = item % parts
             strip = (item // parts) % strips
             product = batch_table + item // (parts * strips) * 24
-            first = part * blocks
-            factors = right + iload(product + 8) + first * right_block
+            matrix = right + iload(product + 8)
+            # Columns before the first line of the cache that begins with a whole vector.
+            lead = aligns * ((matrix & 63) >> 2)
+            first = part * blocks * 16 - lead
+            factors = matrix + first // 16 * right_block + first % 16 * right_column
             source = left + iload(product)
-            target = dst + iload(product + 16) + first * 64
-            rest = min(blocks, vectors - first)
+            target = dst + iload(product + 16)
+            rest = min(blocks, (columns - first + 15) // 16)
             width = blocks
-            if blocks > 1 and rest < blocks:
+            if blocks > 1 and (rest < blocks or first < 0):
                 width = 1
+            if packs:
+                pack(factors, packed, K, columns - first, rest, right_row, right_column)
+                factors = packed
             for number in range(strip * strip_tiles, min(tiles, (strip + 1) * strip_tiles)):
                 row = number * positions - max(0, number - large)
                 at = source + row * left_row
-                to = target + row * dst_row
+                onto = target + row * dst_row
                 for j in range(0, rest, width):
-                    biases = bias + (first + j) * 64
-                    count = columns - (first + j) * 16
+                    column = first + j * 16
+                    at_right = factors + j * block
+                    count = columns - column
+                    if column < 0:
+                        count = min(columns, column + 16)
+                        at_right -= column * right_column
+                        column = 0
+                    biases = bias + column * 4
                     biased = count
                     if bias == 0:
                         biased = 0
-                    column = factors + j * right_block
+                    to = onto + column * 4
                     if always_large or number < large:
                         if width == blocks:
-                            wide(1, step, at, left_row, column, right_block, right_row, 0, to + j * 64, 64, dst_row,
+                            wide(1, step, at, left_row, at_right, block, lane, 0, to, 64, dst_row,
                                  left_lane, biases, biased, count, to_residual, low32, bound32)  # fmt: skip
                         else:
-                            narrow(1, step, at, left_row, column, right_block, right_row, 0, to + j * 64, 64, dst_row,
+                            narrow(1, step, at, left_row, at_right, block, lane, 0, to, 64, dst_row,
                                    left_lane, biases, biased, count, to_residual, low32, bound32)  # fmt: skip
                     elif width == blocks:
-                        wide_less(1, step, at, left_row, column, right_block, right_row, 0, to + j * 64, 64, dst_row,
+                        wide_less(1, step, at, left_row, at_right, block, lane, 0, to, 64, dst_row,
                                   left_lane_less, biases, biased, count, to_residual, low32, bound32)  # fmt: skip
                     else:
-                        narrow_less(1, step, at, left_row, column, right_block, right_row, 0, to + j * 64, 64, dst_row,
+                        narrow_less(1, step, at, left_row, at_right, block, lane, 0, to, 64, dst_row,
                                     left_lane_less, biases, biased, count, to_residual, low32, bound32)  # fmt: skip
 
-    return gemm, types.void(*[types.int64] * 20, types.float64, types.float64)
+    return gemm, types.void(*[types.int64] * 23, types.float64, types.float64)
+
+
+def _pack_rows(src: int, to: int, K: int, columns: int, vectors: int, row: int, column: int) -> None:
+    whole = min(vectors, columns // 16)
+    for k in range(K):
+        # Rows are in different pages, which the processor does not foresee.
+        for j in range(vectors):
+            prefetch(src + (k + _AHEAD) * row + j * 64)
+        for j in range(whole):
+            vstore(to + (j * K + k) * 64, vload(src + k * row + j * 64))
+    if whole < vectors:
+        for k in range(K):
+            vstore(to + (whole * K + k) * 64, vload_part(src + k * row + whole * 64, columns - whole * 16))
+
+
+def _pack_columns(src: int, to: int, K: int, columns: int, vectors: int, row: int, column: int) -> None:
+    for j in range(vectors):
+        at, packed = src + j * 16 * column, to + j * K * 64
+        count = min(16, columns - j * 16)
+        whole = 0
+        if count == 16:
+            whole = K // 16 * 16
+        for k in range(0, whole, 16):
+            transpose(at + k * 4, column, packed + k * 64, 64)
+        for k in range(whole, K, 16):
+            transpose_pad(at + k * 4, column, packed + k * 64, 64, count, min(16, K - k))
 
 
 def _shape(positions: int, blocks: int, rows: bool) -> TileShape:

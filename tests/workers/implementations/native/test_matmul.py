@@ -39,7 +39,7 @@ def with_gaps(md: MemoryDesc, row: int, column: int) -> MemoryDesc:
     return MemoryDesc(md.dims, md.dtype, strides=(*steps, row, column))
 
 
-@pytest.mark.parametrize("case", [cases("matmul")[number] for number in (5, 8, 9, 12, 15, 17)], ids=str)
+@pytest.mark.parametrize("case", [cases("matmul")[number] for number in (5, 8, 9, 12, 15, 17, 18)], ids=str)
 def test_sources_in_columns_and_with_gaps_give_the_same(native: NativeRunner, case: Case, isa: str) -> None:
     assert isinstance(case.op, Matmul)
     rows, depth = case.op.src.dims[-2:]

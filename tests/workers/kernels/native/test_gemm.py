@@ -30,7 +30,7 @@ ROWS = [196, 8, 1]
 )
 def test_no_vector_lives_on_the_stack_inside_of_a_loop(isa: str, rows: int, in_rows: bool, tmp_path: Path) -> None:
     positions, _, _ = row_tiles(isa, rows)
-    spec = KernelSpec.of("gemm", positions=positions, blocks=output_blocks(isa, positions, 8), rows=in_rows)
+    spec = KernelSpec.of("gemm", positions=positions, blocks=output_blocks(isa, positions, 8), rows=in_rows, packs="")
     loops = loops_with_multiplications(compile_kernel(spec, isa), tmp_path)
     assert loops
     for body in loops:
