@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poolrt.workers.desc import Arg, BatchNormalization, GroupNormalization, LayerNormalization
+from poolrt.workers.desc.operations.normalization_flags import RMS
 
 Array = NDArray[Any]
 Normalization = BatchNormalization | LayerNormalization | GroupNormalization
@@ -22,7 +23,9 @@ def normalization(op: Normalization, args: dict[int, Array]) -> dict[int, Array]
     rows, restore = _rows(op)
     together = rows(args[Arg.SRC])
     if "use_global_stats" in op.flags:
-        mean, variance = args[Arg.MEAN].reshape(-1, 1), args[Arg.VARIANCE].reshape(-1, 1)
+        mean, variance = _given(args)
+    elif RMS in op.flags:
+        mean, variance = np.zeros((len(together), 1)), _mean_square(together)
     else:
         mean, variance = _statistics(together)
     channel = _channel_shape(op)
@@ -43,7 +46,7 @@ def normalization_backward(op: BatchNormalization | LayerNormalization, args: di
     rows, restore = _rows(op)
     channel = _channel_shape(op)
     diff_dst = args[Arg.DIFF_DST] * args.get(Arg.WORKSPACE, np.ones(()))
-    together, mean, variance = rows(args[Arg.SRC]), args[Arg.MEAN].reshape(-1, 1), args[Arg.VARIANCE].reshape(-1, 1)
+    together, (mean, variance) = rows(args[Arg.SRC]), _given(args)
     deviation = np.sqrt(variance + op.epsilon)
     errors = rows(diff_dst * args[Arg.SCALE].reshape(channel) if Arg.SCALE in args else diff_dst)
     diff_src = errors / deviation
@@ -51,7 +54,7 @@ def normalization_backward(op: BatchNormalization | LayerNormalization, args: di
         count = together.shape[1]
         diff_variance = (errors * (together - mean)).sum(axis=1, keepdims=True) * -0.5 * deviation**-3
         # The variance does not change with the mean: distances from it add up to 0.
-        diff_mean = -(errors / deviation).sum(axis=1, keepdims=True)
+        diff_mean = -(errors / deviation).sum(axis=1, keepdims=True) * (RMS not in op.flags)
         diff_src = diff_src + diff_variance * 2 * (together - mean) / count + diff_mean / count
     others = tuple(axis for axis, size in enumerate(channel) if axis != _channel_axis(op))
     found = {
@@ -69,7 +72,7 @@ def normalization_backward_magnitudes(
     rows, restore = _rows(op)
     channel = _channel_shape(op)
     diff_dst = np.abs(args[Arg.DIFF_DST])
-    mean, variance = args[Arg.MEAN].reshape(-1, 1), args[Arg.VARIANCE].reshape(-1, 1)
+    mean, variance = _given(args)
     deviation = np.sqrt(variance + op.epsilon)
     distances = np.abs(rows(args[Arg.SRC]) - mean) / deviation
     errors = rows(diff_dst * np.abs(args[Arg.SCALE]).reshape(channel) if Arg.SCALE in args else diff_dst)
@@ -83,6 +86,12 @@ def normalization_backward_magnitudes(
         Arg.DIFF_SCALE: (diff_dst * restore(distances)).sum(axis=others),
         Arg.DIFF_SHIFT: diff_dst.sum(axis=others),
     }
+
+
+def _given(args: dict[int, Array]) -> tuple[Array, Array]:
+    """Return mean and variance as columns; the mean of an RMS normalisation is 0."""
+    variance = args[Arg.VARIANCE].reshape(-1, 1)
+    return args.get(Arg.MEAN, np.zeros(variance.shape)).reshape(-1, 1), variance
 
 
 def _rows(op: Normalization) -> tuple[Callable[[Array], Array], Callable[[Array], Array]]:
@@ -110,6 +119,12 @@ def _statistics(together: Array) -> tuple[Array, Array]:
         nothing = np.zeros((together.shape[0], 1))
         return nothing, nothing
     return together.mean(axis=1, keepdims=True), together.var(axis=1, keepdims=True)
+
+
+def _mean_square(together: Array) -> Array:
+    """Return the mean of squares of each row, 0 where there is nothing in it."""
+    mean, variance = _statistics(together)
+    return np.asarray(variance + mean**2)
 
 
 def _channel_axis(op: Normalization) -> int:

@@ -60,6 +60,14 @@ def test_layer_normalization_agrees_with_onnxruntime() -> None:
     np.testing.assert_allclose(got[Arg.VARIANCE], inverse[..., 0] ** -2.0 - op.epsilon, rtol=1e-3, atol=1e-6)
 
 
+def test_an_rms_normalization_agrees_with_onnxruntime() -> None:
+    op = operation("layer", "rms_norm", "use_scale")
+    args = filled(op)
+    given = [args[Arg.SRC], args[Arg.SCALE]]
+    wanted = run_node_for_all("RMSNormalization", given, 1, 23, axis=-1, epsilon=op.epsilon)
+    np.testing.assert_allclose(normalization(op, args)[Arg.DST], wanted[0], rtol=1e-4, atol=1e-6)
+
+
 def test_group_normalization_agrees_with_onnxruntime() -> None:
     op = operation("group", *AFFINE)
     args = filled(op)

@@ -34,7 +34,7 @@ _RECURRENT: Final = {
 #: Their cells; a GRU with linear_before_reset is an ``lbr_gru``.
 _CELLS: Final = {"rnn": "vanilla_rnn", "lstm": "vanilla_lstm", "gru": "vanilla_gru"}
 #: Flag of a normalisation -> its letter.
-_FLAGS: Final = {"use_global_stats": "G", "use_scale": "C", "use_shift": "H", "fuse_norm_relu": "R"}
+_FLAGS: Final = {"use_global_stats": "G", "use_scale": "C", "use_shift": "H", "fuse_norm_relu": "R", "rms_norm": "M"}
 #: Field of an operation -> the name of the parameter in lines.
 _PARAMETERS: Final = {
     "algorithm": "alg", "alpha": "alpha", "beta": "beta", "k": "k", "p": "p", "eps": "eps", "epsilon": "epsilon",

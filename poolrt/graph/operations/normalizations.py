@@ -60,6 +60,23 @@ class Normalizations(Family):
             value = node.operand("src", src)
             return _normalize(node, value, (mean, variance), (scale, shift), {"epsilon": to_float("epsilon", epsilon)})
 
+    def rms_normalization(
+        self,
+        src: Operand,
+        scale: Operand | None = None,
+        *,
+        epsilon: float = 1e-5,
+        **options: Unpack[NodeOptions],
+    ) -> Value:
+        """Divide src (..., C) by the root of epsilon plus the mean square along its last dimension, then multiply by scale (C,).
+
+        This is a layer normalization with the flag ``rms_norm``.
+        """
+        with self._build("layer_normalization", **options) as node:
+            value = node.operand("src", src)
+            attrs: dict[str, Attribute] = {"epsilon": to_float("epsilon", epsilon)}
+            return _normalize(node, value, (None, None), (scale, None), attrs, ("rms_norm",))
+
     def group_normalization(
         self,
         src: Operand,
@@ -124,11 +141,14 @@ def _normalize(
     statistics: tuple[Operand | None, Operand | None],
     affine: tuple[Operand | None, Operand | None],
     attrs: dict[str, Attribute],
+    flags: tuple[str, ...] = (),
 ) -> Value:
     mean, variance = statistics
     if (mean is None) != (variance is None):
         raise ValueError("variance: expect mean and variance, or neither")
     given = {"mean": mean, "variance": variance, "scale": affine[0], "shift": affine[1]}
-    flags = {"use_global_stats": mean, "use_scale": affine[0], "use_shift": affine[1]}
+    used = {"use_global_stats": mean, "use_scale": affine[0], "use_shift": affine[1]}
     operands = [node.operand(name, operand) for name, operand in given.items() if operand is not None]
-    return node.add([src, *operands], **attrs, flags=tuple(name for name, used in flags.items() if used is not None))
+    return node.add(
+        [src, *operands], **attrs, flags=(*flags, *(name for name, operand in used.items() if operand is not None))
+    )

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from ..memory_desc import MemoryDesc
 from ..op_desc import OpDesc, require
-from .normalization_flags import FLAGS, normalization_memories, normalization_outputs, require_normalization
+from .normalization_flags import FLAGS, RMS, normalization_memories, normalization_outputs, require_normalization
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +16,7 @@ class LayerNormalization(OpDesc):
 
     Mean and (biased) variance are of shape (...), row-major f32, given with the flag ``use_global_stats`` and else
     computed over the last dimension. ``use_scale`` and ``use_shift`` bring scale and shift, (C,) f32.
+    With ``rms_norm`` the mean is 0, and not among the arguments, and the variance is the mean of squares.
     """
 
     kind: ClassVar[str] = "layer_normalization"
@@ -29,7 +30,7 @@ class LayerNormalization(OpDesc):
 
     def __post_init__(self) -> None:
         require(self.src.ndims >= 2, "src", "expect at least two dimensions")
-        require_normalization(self, FLAGS[1:])
+        require_normalization(self, (*FLAGS[1:], RMS))
 
     def memories(self) -> dict[int, MemoryDesc]:
         return normalization_memories(

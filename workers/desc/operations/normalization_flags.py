@@ -9,6 +9,8 @@ from ..memory_desc import MemoryDesc
 from ..op_desc import FORWARD, complete_gradients, one_of, require
 
 FLAGS: Final = ("fuse_norm_relu", "use_global_stats", "use_scale", "use_shift")
+#: The mean is 0, and the variance the mean of squares.
+RMS: Final = "rms_norm"
 
 
 def require_normalization(op: Any, known: tuple[str, ...] = FLAGS, backward: bool = True) -> None:
@@ -26,11 +28,14 @@ def require_normalization(op: Any, known: tuple[str, ...] = FLAGS, backward: boo
 def normalization_memories(op: Any, statistics: MemoryDesc, channel: MemoryDesc) -> dict[int, MemoryDesc]:
     """Return the memory descriptor of each execution argument of a normalisation.
 
-    Statistics are read with ``use_global_stats`` and backward, written in training, and not to be seen else.
+    Statistics are read with ``use_global_stats`` and backward, written in training, and not to be seen else. There is no mean
+    with ``rms_norm``.
     """
     found: dict[int, MemoryDesc] = {Arg.SRC: op.src}
     if "use_global_stats" in op.flags or op.prop != "forward_inference":
-        found |= {Arg.MEAN: statistics, Arg.VARIANCE: statistics}
+        if RMS not in op.flags:
+            found[Arg.MEAN] = statistics
+        found[Arg.VARIANCE] = statistics
     affine = {Arg.SCALE: "use_scale" in op.flags, Arg.SHIFT: "use_shift" in op.flags and op.is_forward}
     found |= {arg: channel for arg, used in affine.items() if used}
     if op.is_forward:
@@ -47,4 +52,6 @@ def normalization_memories(op: Any, statistics: MemoryDesc, channel: MemoryDesc)
 
 def normalization_outputs(op: Any) -> tuple[int, ...]:
     """Return the statistics that a normalisation writes."""
-    return (Arg.MEAN, Arg.VARIANCE) if op.is_training and "use_global_stats" not in op.flags else ()
+    if not op.is_training or "use_global_stats" in op.flags:
+        return ()
+    return (Arg.VARIANCE,) if RMS in op.flags else (Arg.MEAN, Arg.VARIANCE)

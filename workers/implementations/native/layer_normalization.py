@@ -63,7 +63,7 @@ class NativeLayerNormalizationBackward(NativeBackward[LayerNormalization]):
             *(("i", number) for number in (below, rows, chunk, length, int("use_global_stats" in op.flags))),
             ("f", float(op.epsilon)),
         )  # fmt: skip
-        kernels = [KernelSpec.of("normalization_backward", part="rows", sums=sums)]
+        kernels = [KernelSpec.of("normalization_backward", part="rows", sums=sums, centered="rms_norm" not in op.flags)]
         launches = [Launch(0, args, chunks)] if chunks else []
         if sums:
             kernels.append(KernelSpec.of("normalization_backward", part="columns"))

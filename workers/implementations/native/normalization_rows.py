@@ -20,7 +20,7 @@ def refuse_rows(op: LayerNormalization | GroupNormalization, attr: PrimitiveAttr
     for md in (op.src, op.dst):
         if not md.is_plain:
             return f"layout {md.tag}; only row-major is supported"
-    if op.is_training and op.dst.elements == 0 and op.memories()[Arg.MEAN].elements:
+    if op.is_training and op.dst.elements == 0 and op.memories()[Arg.VARIANCE].elements:
         return "statistics of rows without elements"
     return refuse(op.src, op.dst) or refuse_different(op.src, op.dst) or refuse_chain(attr, op.dst)
 
@@ -45,5 +45,6 @@ def normalize(
         place(Arg.SRC), place(Arg.DST), chain_source(attr), place(Arg.MEAN), place(Arg.VARIANCE), *affine,
         *(("i", number) for number in numbers), ("f", float(op.epsilon)),
     )  # fmt: skip
-    kernel = KernelSpec.of("normalization_rows", part=part, chain=chain(attr))
+    centered = "rms_norm" not in op.flags
+    kernel = KernelSpec.of("normalization_rows", part=part, chain=chain(attr), centered=centered)
     return Program((kernel,), (Launch(0, args, rows),), tables=NEUTRAL)

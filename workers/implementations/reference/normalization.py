@@ -62,7 +62,19 @@ class ReferenceNormalization(ReferenceImplementation[Op]):
         if op.is_forward:
             chain = tables.chain(op.dst, [tables.scales(Arg.SRC, op.src, op.dst.dims, range(op.dst.ndims))])
             more: list[LaunchArgument] = [record(arg) for arg in (Arg.SCALE, Arg.SHIFT, Arg.DST, Arg.WORKSPACE)]
-            args: tuple[LaunchArgument, ...] = (src, mean, variance, *more, chain, table, given, relu, epsilon)
+            centered: LaunchArgument = ("i", int("rms_norm" not in op.flags))
+            args: tuple[LaunchArgument, ...] = (
+                src,
+                mean,
+                variance,
+                *more,
+                chain,
+                table,
+                given,
+                relu,
+                centered,
+                epsilon,
+            )
             return tables.program("normalization", args, rows.rows, written)
         chain = tables.chain(described[Arg.DIFF_SRC])
         errors: list[LaunchArgument] = [record(Arg.DIFF_DST), record(Arg.WORKSPACE)]

@@ -3,7 +3,8 @@
 With e the gradient of the normalised values z = (x - mean) / deviation: diff_src = (e - mean(e) - z * mean(e * z)) /
 deviation; if the statistics were given, e / deviation. An item of ``rows`` is a chunk of rows; it adds up what the chunk
 contributes to the gradients of scale and shift, two lines of the scratchpad. An item of ``columns`` adds up 16 elements of
-these lines. So memory is read once, and the result does not depend on how work is divided.
+these lines. So memory is read once, and the result does not depend on how work is divided. If a kernel is not ``centered``,
+the mean is 0, and mean(e) is left out.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ from .vec import (
 _GROUP = 64 * 64
 
 
-def make(isa: str, part: str, sums: bool = False) -> tuple[Callable[..., None], Any]:
+def make(isa: str, part: str, sums: bool = False, centered: bool = True) -> tuple[Callable[..., None], Any]:
     """Return a kernel and its signature: ``rows``, which leaves ``sums`` for scale and shift or not, or ``columns``."""
-    return _rows(sums) if part == "rows" else _columns()
+    return _rows(sums, centered) if part == "rows" else _columns()
 
 
 @njit(inline="always")
@@ -72,7 +73,7 @@ def _row_sums(
     return np.float64(vsum(errors)), np.float64(vsum(along))
 
 
-def _rows(sums: bool) -> tuple[Callable[..., None], Any]:
+def _rows(sums: bool, centered: bool) -> tuple[Callable[..., None], Any]:
     @njit(inline="always")
     def finish(
         src: int, error: int, scale: int, middle: Any, factor: Any, shared: Any, slant: Any, line: int, below: int,
@@ -101,12 +102,16 @@ def _rows(sums: bool) -> tuple[Callable[..., None], Any]:
             for row in range(item * chunk, min(rows, (item + 1) * chunk)):
                 offset = 4 * row * length
                 x, error, target = src + offset, diff_dst + offset, diff_src + offset
-                middle = vset(fload(mean + 4 * row))
+                middle = nothing
+                if centered:
+                    middle = vset(fload(mean + 4 * row))
                 factor = vset(np.float32(1.0 / np.sqrt(np.float64(fload(variance + 4 * row)) + epsilon)))
                 shared, slant = nothing, nothing
                 if not given:
                     errors, along = _row_sums(x, error, length, scale, mask, middle, factor)
-                    shared, slant = vset(np.float32(errors / length)), vset(np.float32(along / length))
+                    slant = vset(np.float32(along / length))
+                    if centered:
+                        shared = vset(np.float32(errors / length))
                 for at in range(0, whole, 64):
                     place = scale + (at & mask)
                     value = finish(x + at, error + at, place, middle, factor, shared, slant, line + at, below, 16)

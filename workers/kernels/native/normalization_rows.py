@@ -1,8 +1,9 @@
 """Normalise rows that follow one another in memory: a layer's, or the channels of a group of an image.
 
 An item is a row, which has one mean and variance. These are found in two passes: the second one adds up the distances
-to the rounded mean too, which correct it. A row is read a third time for the result, mostly from a cache. Absent scales
-and shifts are a vector of ones or zeros that a mask of 0 never steps along.
+to the rounded mean too, which correct it. A row is read a third time for the result, mostly from a cache. If a kernel is not
+``centered``, the mean is 0 and a row is read twice. Absent scales and shifts are a vector of ones or zeros that a mask of 0
+never steps along.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ from .vec import (
 _GROUP = 64 * 64
 
 
-def make(isa: str, part: str, chain: tuple[Any, ...]) -> tuple[Callable[..., None], Any]:
+def make(isa: str, part: str, chain: tuple[Any, ...], centered: bool) -> tuple[Callable[..., None], Any]:
     """Return a kernel and its signature: ``layer`` scales each element of a row, ``group`` each channel."""
-    return _layer(chain) if part == "layer" else _group(chain)
+    return _layer(chain, _statistics(centered)) if part == "layer" else _group(chain, _statistics(centered))
 
 
 @njit(inline="always")
@@ -64,7 +65,7 @@ def _mean(line: int, length: int) -> Any:
 
 @njit(inline="always")
 def _moments(line: int, length: int, mean: float) -> tuple[float, float]:
-    """Return by how much a rounded mean is too small, and the variance, in float64."""
+    """Return by how much a rounded mean is too small, and the mean square of distances to it, in float64."""
     whole = 4 * (length & -16)
     zero, middle = vset(np.float32(0.0)), vset(mean)
     total, squares = zero, zero
@@ -84,39 +85,53 @@ def _moments(line: int, length: int, mean: float) -> tuple[float, float]:
         total, squares = vadd(total, vadd(first, second)), vadd(squares, vadd(third, fourth))
     x = vkeep(vsub(vload(line + whole), middle), length & 15)
     total, squares = vadd(total, x), vfma(x, x, squares)
-    rest = np.float64(vsum(total)) / length
-    variance = np.float64(vsum(squares)) / length - rest * rest
-    if variance < 0.0:
-        variance = np.float64(0.0)
-    return rest, variance
+    return np.float64(vsum(total)) / length, np.float64(vsum(squares)) / length
 
 
-@njit(inline="always")
-def _statistics(line: int, length: int, mean: int, variance: int, given: int) -> tuple[float, float, float]:
-    """Return a row's mean, what to add to it, and its variance; read them if ``given``, else write them if they are wanted."""
-    if given:
-        middle, rest, spread = fload(mean), 0.0, np.float64(fload(variance))
-    else:
-        middle = _mean(line, length)
-        rest, spread = _moments(line, length, middle)
-        if mean != 0:
-            fstore(mean, np.float32(middle + rest))
-            fstore(variance, np.float32(spread))
-    return middle, rest, spread
+def _statistics(centered: bool) -> Any:
+    """Return a function that finds a row's mean, what to add to it, and its variance; the mean is 0 if not ``centered``."""
+
+    @njit(inline="always")
+    def statistics(line: int, length: int, mean: int, variance: int, given: int) -> tuple[Any, Any, Any]:
+        """Read the statistics if they are ``given``, else write them if they are wanted."""
+        middle, rest = np.float32(0.0), 0.0
+        if given:
+            if centered:
+                middle = fload(mean)
+            spread = np.float64(fload(variance))
+        else:
+            if centered:
+                middle = _mean(line, length)
+            rest, spread = _moments(line, length, middle)
+            if centered:
+                spread -= rest * rest
+                if spread < 0.0:  # NaN stays
+                    spread = np.float64(0.0)
+            else:
+                rest = 0.0
+            if mean != 0:
+                fstore(mean, np.float32(middle + rest))
+            if variance != 0:
+                fstore(variance, np.float32(spread))
+        return middle, rest, spread
+
+    return statistics
 
 
-def _layer(chain: tuple[Any, ...]) -> tuple[Callable[..., None], Any]:
+def _layer(chain: tuple[Any, ...], statistics: Any) -> tuple[Callable[..., None], Any]:
     finish = functions.post_ops(chain)
 
     def kernel(
         begin: int, end: int, src: int, dst: int, other: int, mean: int, variance: int, scale: int, shift: int,
         scale_mask: int, shift_mask: int, given: int, length: int, epsilon: float,
     ) -> None:  # fmt: skip
-        step = 4 if mean != 0 else 0
+        mean_step, step = 4 if mean != 0 else 0, 4 if variance != 0 else 0
         whole = 4 * (length & -16)
         for item in range(begin, end):
             offset = 4 * item * length
-            middle, rest, spread = _statistics(src + offset, length, mean + step * item, variance + step * item, given)
+            middle, rest, spread = statistics(
+                src + offset, length, mean + mean_step * item, variance + step * item, given
+            )
             center, correction = vset(middle), vset(np.float32(rest))
             factor = vset(np.float32(1.0 / np.sqrt(spread + epsilon)))
             for at in range(0, whole, 64):
@@ -131,19 +146,21 @@ def _layer(chain: tuple[Any, ...]) -> tuple[Callable[..., None], Any]:
     return kernel, types.void(*[types.int64] * 13, types.float64)
 
 
-def _group(chain: tuple[Any, ...]) -> tuple[Callable[..., None], Any]:
+def _group(chain: tuple[Any, ...], statistics: Any) -> tuple[Callable[..., None], Any]:
     finish = functions.post_ops(chain)
 
     def kernel(
         begin: int, end: int, src: int, dst: int, other: int, mean: int, variance: int, scale: int, shift: int,
         scale_mask: int, shift_mask: int, given: int, groups: int, channels: int, area: int, epsilon: float,
     ) -> None:  # fmt: skip
-        step = 4 if mean != 0 else 0
+        mean_step, step = 4 if mean != 0 else 0, 4 if variance != 0 else 0
         whole = 4 * (area & -16)
         length = channels * area
         for item in range(begin, end):
             offset = 4 * item * length
-            middle, rest, spread = _statistics(src + offset, length, mean + step * item, variance + step * item, given)
+            middle, rest, spread = statistics(
+                src + offset, length, mean + mean_step * item, variance + step * item, given
+            )
             center, correction = vset(middle), vset(np.float32(rest))
             deviation = np.sqrt(spread + epsilon)
             first = 4 * channels * (item % groups)

@@ -64,12 +64,13 @@ def check(
 
 
 FLAGS = (BOTH, (), ("use_scale",), ("use_shift", "use_global_stats"))
+RMS = (("rms_norm", "use_scale"), ("rms_norm", "use_global_stats", "use_shift"))
 
 
 def test_rows_of_any_length_are_normalised(native: NativeRunner, isa: str) -> None:
     rows = ((3, 1), (2, 15), (5, 16), (2, 3, 17), (1, 2, 2, 80), (3, 0, 7), (2, 1000), (1, 4099))
     for number, dims in enumerate(rows):
-        for flags in (FLAGS[number % 4], FLAGS[(number + 1) % 4]):
+        for flags in (FLAGS[number % 4], FLAGS[(number + 1) % 4], RMS[number % 2]):
             op = layer(*dims, flags=flags)
             check(native, isa, op, arguments(op))
             op = layer(*dims, flags=flags, prop="forward_inference")

@@ -26,14 +26,16 @@ from poolrt.workers.implementations.primitive_desc import UnsupportedPrimitive, 
 
 from .drawing import LAST_PLACE, Runner, arguments, check, described, examples, reference_of
 
-FLAGS = ("fuse_norm_relu", "use_global_stats", "use_scale", "use_shift")
+#: Flags that one kind of normalisation alone has.
+OWN = {"fuse_norm_relu": "batch", "rms_norm": "layer"}
+FLAGS = ("use_global_stats", "use_scale", "use_shift", *OWN)
 BACKWARD = ("backward_data", "backward")
 
 
 @st.composite
 def normalizations(draw: st.DrawFn, kind: str, props: tuple[str, ...]) -> Any:
     rest = draw(st.lists(st.integers(0, 4), max_size=3))
-    flags = tuple(flag for flag in FLAGS if draw(st.booleans()) and (kind == "batch" or flag != "fuse_norm_relu"))
+    flags = tuple(flag for flag in FLAGS if OWN.get(flag, kind) == kind and draw(st.booleans()))
     prop = draw(st.sampled_from(props))
     epsilon = draw(st.sampled_from((0.5, 1e-3)))
     groups = draw(st.integers(1, 3))

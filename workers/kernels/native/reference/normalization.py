@@ -18,30 +18,35 @@ from .tensor import base, dtype, where
 
 
 def make(isa: str) -> tuple[Callable[..., None], Any]:
-    """Return the kernel (src, mean, variance, scale, shift, dst, workspace, chain, rows, given, relu, epsilon, operands).
+    """Return the kernel.
 
-    An absent operand is 0: mean and variance that are neither given nor wanted, scale, shift, workspace.
+    Its arguments: src, mean, variance, scale, shift, dst, workspace, chain, rows, given, relu, centered, epsilon, operands. An
+    absent operand is 0: mean and variance that are neither given nor wanted, scale, shift, workspace. If not ``centered``, the
+    mean is 0.
     """
 
     def normalization(
         begin: int, end: int, src: int, mean: int, variance: int, scale: int, shift: int, dst: int, workspace: int,
-        chain: int, rows: int, given: int, relu: int, epsilon: float, operands: Any,
+        chain: int, rows: int, given: int, relu: int, centered: int, epsilon: float, operands: Any,
     ) -> None:  # fmt: skip
         count = length(rows)
         for item in range(begin, end):
             middle, spread = 0.0, 0.0
             if given:
-                middle, spread = element(operands, mean, item), element(operands, variance, item)
+                middle = element(operands, mean, item) if centered else 0.0
+                spread = element(operands, variance, item)
             elif count > 0:
-                for index in range(count):
-                    middle += element(operands, src, numbered(rows, item, index))
-                middle /= float(count)
+                if centered:
+                    for index in range(count):
+                        middle += element(operands, src, numbered(rows, item, index))
+                    middle /= float(count)
                 for index in range(count):
                     distance = element(operands, src, numbered(rows, item, index)) - middle
                     spread += distance * distance
                 spread /= float(count)
             if mean != 0 and not given:
                 store(base(operands, mean) + where(mean, item), dtype(mean), middle)
+            if variance != 0 and not given:
                 store(base(operands, variance) + where(variance, item), dtype(variance), spread)
             deviation = np.sqrt(spread + epsilon)
             for index in range(count):
@@ -61,4 +66,4 @@ def make(isa: str) -> tuple[Callable[..., None], Any]:
                         store(place, dtype(workspace), 0.0 if negative else 1.0)
                 finish(operands, dst, chain, number, value)
 
-    return normalization, types.void(*[types.int64] * 13, types.float64, types.voidptr)
+    return normalization, types.void(*[types.int64] * 14, types.float64, types.voidptr)

@@ -1,7 +1,7 @@
 """The gradient of a normalisation's src; an item is one mean, with all elements that it was computed from.
 
 With e the gradient of the normalised values z = (x - mean) / deviation: diff_src = (e - mean(e) - z * mean(e * z)) /
-deviation; if the statistics were given, e / deviation.
+deviation; if the statistics were given, e / deviation. Without an operand for the mean it is 0, and mean(e) is left out.
 """
 
 from __future__ import annotations
@@ -26,14 +26,15 @@ def make(isa: str) -> tuple[Callable[..., None], Any]:
     ) -> None:  # fmt: skip
         count = length(rows)
         for item in range(begin, end):
-            middle = element(operands, mean, item)
+            middle = element(operands, mean, item) if mean != 0 else 0.0
             deviation = np.sqrt(element(operands, variance, item) + epsilon)
             error_sum, along_sum = 0.0, 0.0
             if not given:
                 for index in range(count):
                     number = numbered(rows, item, index)
                     error = _scaled(operands, diff_dst, workspace, scale, rows, number)
-                    error_sum += error
+                    if mean != 0:
+                        error_sum += error
                     along_sum += error * (element(operands, src, number) - middle) / deviation
             for index in range(count):
                 number = numbered(rows, item, index)

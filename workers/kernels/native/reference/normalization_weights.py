@@ -26,7 +26,9 @@ def make(isa: str) -> tuple[Callable[..., None], Any]:
                 number = channel_numbered(rows, item, index)
                 row = row_of(rows, number)
                 error = masked(operands, diff_dst, workspace, number)
-                distance = element(operands, src, number) - element(operands, mean, row)
+                distance = element(operands, src, number)
+                if mean != 0:
+                    distance -= element(operands, mean, row)
                 error_sum += error
                 along_sum += error * distance / np.sqrt(element(operands, variance, row) + epsilon)
             if diff_scale != 0:

@@ -1,9 +1,11 @@
 /* Normalise by mean and variance, given or computed. An item is one mean, with all that it belongs to.
  *
- * Mean and variance are written if they are present and not `given`, the workspace if it is present.
+ * Mean and variance are written if they are present and not `given`, the workspace if it is present. If not `centered`, the
+ * mean is 0.
  */
 __kernel void normalization(PRIMITIVE, long src, long mean, long variance, long scale, long shift, long dst,
-                            long workspace, long chain, long rows, long given, long relu, FRACTION(epsilon) OPERANDS)
+                            long workspace, long chain, long rows, long given, long relu, long centered,
+                            FRACTION(epsilon) OPERANDS)
 {
     BEGIN(item);
     tensor from = tensor_at(src), to = tensor_at(dst);
@@ -11,10 +13,11 @@ __kernel void normalization(PRIMITIVE, long src, long mean, long variance, long 
     long count = shared[0];
     real middle = 0, spread = 0;
     if (given) {
-        middle = element(tensor_at(mean), item);
+        if (centered)
+            middle = element(tensor_at(mean), item);
         spread = element(tensor_at(variance), item);
     } else if (count) {
-        for (long i = 0; i < count; ++i)
+        for (long i = 0; i < count && centered; ++i)
             middle += element(from, numbered(shared, item, i));
         middle /= count;
         for (long i = 0; i < count; ++i) {
@@ -23,10 +26,10 @@ __kernel void normalization(PRIMITIVE, long src, long mean, long variance, long 
         }
         spread /= count;
     }
-    if (mean && !given) {
+    if (mean && !given)
         put(middle, tensor_at(mean), item);
+    if (variance && !given)
         put(spread, tensor_at(variance), item);
-    }
     real deviation = sqrt(spread + fraction(epsilon));
     for (long i = 0; i < count; ++i) {
         long number = numbered(shared, item, i), channel = channel_of(shared, number);

@@ -9,7 +9,7 @@ __kernel void normalization_weights(PRIMITIVE, long src, long mean, long varianc
     for (long i = 0; i < shared[6]; ++i) {
         long number = channel_numbered(shared, item, i), row = row_of(shared, number);
         real error = masked(errors, kept, workspace, number);
-        real distance = element(tensor_at(src), number) - element(tensor_at(mean), row);
+        real distance = element(tensor_at(src), number) - (mean ? element(tensor_at(mean), row) : 0);
         error_sum += error;
         along_sum += error * distance / sqrt(element(tensor_at(variance), row) + fraction(epsilon));
     }
