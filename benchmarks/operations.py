@@ -35,7 +35,7 @@ _LEAST_S: Final = 0.02
 _ROUNDS: Final = 9
 #: ONNX Runtime's threads spin for some tens of milliseconds after a run.
 _REST_S: Final = 0.1
-_OPSET: Final = 21
+_OPSET: Final = 23
 
 
 @dataclass(frozen=True)
@@ -242,6 +242,27 @@ def poolings() -> Iterator[Problem]:
             )
 
 
+def root_mean_squares() -> Iterator[Problem]:
+    """Yield normalizations by the root mean square, of small and large language models."""
+    for rows in ((128, 768), (128, 2048), (16, 4096), (1024, 4096)):
+        scale = normals(rows[-1])
+        yield Problem(
+            "rms_normalization", "rms_normalization", rows,
+            lambda g, x, scale=scale: g.rms_normalization(x, scale), "RMSNormalization", (scale,),
+            {"axis": -1, "epsilon": 1e-5},
+        )  # fmt: skip
+
+
+def cubic_resamplings() -> Iterator[Problem]:
+    """Yield a picture made larger and smaller by cubic convolution."""
+    for dims, factor in (((1, 3, 256, 256), 2.0), ((1, 3, 512, 512), 0.5), ((1, 64, 56, 56), 2.0)):
+        how = {"mode": "cubic", "coordinate_transformation_mode": "half_pixel"}
+        yield Problem(
+            "cubic", f"cubic by {factor:g}", dims, lambda g, x, factor=factor: g.resampling(x, "cubic", factors=factor),
+            "Resize", (None, np.array([1.0, 1.0, factor, factor], np.float32)), how,
+        )  # fmt: skip
+
+
 FAMILIES: Final[dict[str, Callable[[], Iterator[Problem]]]] = {
     "eltwise": eltwises,
     "softmax": softmaxes,
@@ -252,6 +273,8 @@ FAMILIES: Final[dict[str, Callable[[], Iterator[Problem]]]] = {
     "normalization": normalizations,
     "resampling": resamplings,
     "deconvolution": deconvolutions,
+    "rms_normalization": root_mean_squares,
+    "cubic": cubic_resamplings,
 }
 
 

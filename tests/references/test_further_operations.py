@@ -11,6 +11,7 @@ import pytest
 from poolrt.workers.desc import Attention, MemoryDesc, Reduction, Resampling
 from poolrt.workers.desc.attributes import ELTWISE_ALGORITHMS
 from poolrt.workers.desc.operations.eltwise import FROM_DST
+from poolrt.workers.desc.operations.resampling import COORDINATES
 
 from .attention import attention
 from .eltwise import eltwise
@@ -86,6 +87,33 @@ def test_resampling_agrees_with_onnxruntime(
     rounding = {"nearest_mode": "round_prefer_ceil"} if mode == "nearest" else {}
     attributes: dict[str, Any] = {"mode": mode, "coordinate_transformation_mode": "half_pixel", **rounding}
     (got,) = run_node_for_all("Resize", [src, None, scales], 1, **attributes)
+    np.testing.assert_allclose(got, resampling(op, src), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("sizes", [((5, 6), (12, 7)), ((9, 4), (4, 3)), ((3, 5), (1, 13))])
+@pytest.mark.parametrize("algorithm", ["nearest", "linear", "cubic"])
+@pytest.mark.parametrize("coordinates", COORDINATES)
+def test_coordinates_of_resampling_agree_with_onnxruntime(
+    coordinates: str, algorithm: str, sizes: tuple[tuple[int, int], tuple[int, int]]
+) -> None:
+    src = RNG.standard_normal((1, 2, *sizes[0]))
+    # Sizes are the whole part of src's times these.
+    factors = tuple(float(np.float32((b + 0.3) / a)) for a, b in zip(*sizes, strict=True))
+    nearest = {"half_pixel": "round_prefer_floor", "asymmetric": "floor", "align_corners": "ceil"}
+    op = Resampling(
+        MemoryDesc(src.shape, "f32"), MemoryDesc((1, 2, *sizes[1]), "f32"), algorithm, coordinates=coordinates,
+        nearest=nearest.get(coordinates, "round_prefer_ceil"), cubic_coeff_a=-0.5,
+        exclude_outside=algorithm == "cubic" and coordinates in ("half_pixel", "asymmetric"), factors=factors,
+        roi=(0.1, -0.2, 0.8, 1.1) if coordinates == "tf_crop_and_resize" else (), extrapolation=7.0,
+    )  # fmt: skip
+    roi = np.array((0.0, 0.0, *op.roi[:2], 1.0, 1.0, *op.roi[2:])) if op.roi else None
+    attributes: dict[str, Any] = {
+        "mode": algorithm, "coordinate_transformation_mode": coordinates, "cubic_coeff_a": -0.5,
+        "exclude_outside": int(op.exclude_outside), "extrapolation_value": 7.0,
+    }  # fmt: skip
+    if algorithm == "nearest":
+        attributes["nearest_mode"] = op.nearest
+    (got,) = run_node_for_all("Resize", [src, roi, np.array([1.0, 1.0, *factors])], 1, **attributes)
     np.testing.assert_allclose(got, resampling(op, src), rtol=1e-4, atol=1e-5)
 
 

@@ -39,6 +39,6 @@ def attribute_types(kind: str) -> Mapping[str, tuple[Any, bool]]:
     op = op_class(kind)
     hints = get_type_hints(op)
     for field in fields(op):
-        if "MemoryDesc" not in str(field.type) and field.name not in _NOT_IN_GRAPHS:
+        if "MemoryDesc" not in str(field.type) and field.name not in (*_NOT_IN_GRAPHS, *found):
             found[field.name] = hints[field.name], field.default is not MISSING
     return found

@@ -64,7 +64,10 @@ def pooling(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str)
 
 
 def resampling(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str) -> OpDesc:
-    """Describe a resampling of the spatial dimensions to ``sizes``, or to their own times ``factors``."""
+    """Describe a resampling of the spatial dimensions to ``sizes``, or to their own times ``factors``.
+
+    With the coordinates ``half_pixel`` the sizes alone say how far places are from one another.
+    """
     (src,) = srcs
     sizes, factors = attrs["sizes"], attrs["factors"]
     spatial = src.dims[2:]
@@ -76,6 +79,8 @@ def resampling(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: s
     if len(sizes) != len(spatial) or min(sizes, default=1) < 1:
         raise ValueError(f"sizes: expect {len(spatial)} sizes >= 1, got {tuple(sizes)}")
     own = {name: value for name, value in attrs.items() if name not in ("sizes", "factors")}
+    if attrs.get("coordinates", "half_pixel") != "half_pixel":
+        own["factors"] = factors
     return op(src, describe_result(src, dtype, (*src.dims[:2], *sizes)), **own)
 
 

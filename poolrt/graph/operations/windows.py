@@ -95,11 +95,18 @@ class Windows(Family):
         sizes: Spatial | None = None,
         *,
         factors: float | Sequence[float] | None = None,
+        coordinates: str = "half_pixel",
+        nearest: str = "round_prefer_ceil",
+        cubic_coeff_a: float = -0.75,
+        exclude_outside: bool = False,
+        roi: Sequence[float] = (),
+        extrapolation: float = 0.0,
         **options: Unpack[NodeOptions],
     ) -> Value:
         """Resample src (N, C, *spatial) to spatial ``sizes``, or to its own times ``factors`` (rounded down).
 
-        ``nearest`` takes the element whose centre is nearest, ``linear`` weighs the two neighbours along each dimension.
+        ``nearest`` takes the element whose centre is nearest, ``linear`` weighs the two neighbours along each dimension,
+        ``cubic`` four. The other arguments are those of ONNX's Resize: `desc.operations.resampling` defines them.
         """
         with self._build("resampling", **options) as node:
             value = node.operand("src", src)
@@ -113,7 +120,18 @@ class Windows(Family):
                     scaled = (to_float("factors", factors),) * count
                 except ValueError:
                     scaled = to_floats("factors", factors)
-            return node.add([value], algorithm=algorithm, sizes=wanted, factors=scaled)
+            attrs: dict[str, Attribute] = {"algorithm": algorithm, "sizes": wanted, "factors": scaled}
+            given: dict[str, Attribute] = {
+                "coordinates": coordinates,
+                "nearest": nearest,
+                "cubic_coeff_a": to_float("cubic_coeff_a", cubic_coeff_a),
+                "exclude_outside": bool(exclude_outside),
+                "roi": to_floats("roi", roi),
+                "extrapolation": to_float("extrapolation", extrapolation),
+            }
+            usual = {"coordinates": "half_pixel", "nearest": "round_prefer_ceil", "cubic_coeff_a": -0.75}
+            attrs |= {name: item for name, item in given.items() if item != usual.get(name) and item}
+            return node.add([value], **attrs)
 
 
 def _window(ndims: int, strides: Spatial, padding: Padding, dilations: Spatial) -> dict[str, Attribute]:

@@ -42,12 +42,14 @@ def _recurrent(kind: str, gates: int, states: int, bias_gates: int, **attrs: Any
 
 OPERATIONS: Final[dict[str, tuple[tuple[int, ...], Build]]] = {
     "deconvolution": (IMAGE, lambda g, x: g.deconvolution(x, array(4, 3, 3, 2), array(4), strides=2, padding=1, groups=2)),
+    "cubic": (IMAGE, lambda g, x: g.resampling(x, "cubic", factors=1.7, coordinates="asymmetric", exclude_outside=True)),
     "resampling": (IMAGE, lambda g, x: (g.resampling(x, "nearest", (5, 20)), g.resampling(x, "linear", factors=1.7))),
     "reduction": (IMAGE, lambda g, x: (g.reduction(x, "mean", (1, 3)), g.reduction(x, "max", 2, keep_dims=False))),
     "norms": (IMAGE, lambda g, x: g.reduction(x, "norm_lp_sum", 1, p=3, eps=1e-3, keep_dims=False)),
     "prelu": (IMAGE, lambda g, x: g.prelu(x, array(6, 1, 1))),
     "shuffle": (IMAGE, lambda g, x: g.shuffle(x, 1, 3)),
     "layer_normalization": (IMAGE, lambda g, x: (g.layer_normalization(x, array(9), array(9)), g.layer_normalization(x))),
+    "rms_normalization": (IMAGE, lambda g, x: (g.rms_normalization(x, array(9)), g.rms_normalization(x, epsilon=0.5))),
     "group_normalization": (IMAGE, lambda g, x: g.group_normalization(x, 3, array(6), array(6))),
     "batch_normalization": (IMAGE, lambda g, x: g.batch_normalization(x, scale=array(6))),
     "given statistics": (IMAGE, lambda g, x: g.group_normalization(x, 2, mean=array(2, 2), variance=positive(2, 2))),

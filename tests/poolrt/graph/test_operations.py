@@ -33,6 +33,7 @@ SHAPES: list[tuple[Callable[[Graph, Value], Value], tuple[int, ...]]] = [
     (lambda g, x: g.prelu(x, ones(4, 1, 1)), (2, 4, 10, 12)),
     (lambda g, x: g.shuffle(x, 1, 2), (2, 4, 10, 12)),
     (lambda g, x: g.layer_normalization(x), (2, 4, 10, 12)),
+    (lambda g, x: g.rms_normalization(x, ones(12)), (2, 4, 10, 12)),
     (lambda g, x: g.layer_normalization(x, ones(12), ones(12)), (2, 4, 10, 12)),
     (lambda g, x: g.layer_normalization(x, mean=ones(2, 4, 10), variance=ones(2, 4, 10)), (2, 4, 10, 12)),
     (lambda g, x: g.group_normalization(x, 2, ones(4), ones(4)), (2, 4, 10, 12)),
@@ -106,7 +107,7 @@ ERRORS: list[tuple[Callable[[Graph, Value], object], str]] = [
     (lambda g, x: g.deconvolution(x, ones(8, 4, 3, 3), output_padding=1), "output_padding: expect 0..0, got (1, 1)"),
     (lambda g, x: g.deconvolution(x, ones(8, 4, 3, 3), padding=9), "padding: it leaves nothing of the result (-6, -4)"),
     (lambda g, x: g.deconvolution(x, ones(8, 4, 3)), "weights: expect rank 4 like src (2, 4, 10, 12), got (8, 4, 3)"),
-    (lambda g, x: g.resampling(x, "cubic", 3), "algorithm: unknown 'cubic'; known: nearest, linear"),
+    (lambda g, x: g.resampling(x, "lanczos", 3), "algorithm: unknown 'lanczos'; known: nearest, linear, cubic"),
     (lambda g, x: g.resampling(x, "linear"), "sizes: expect either sizes or factors"),
     (
         lambda g, x: g.resampling(x, "linear", factors=(1, 2, 3)),

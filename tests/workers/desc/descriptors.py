@@ -39,10 +39,11 @@ from poolrt.workers.desc import (
 )
 from poolrt.workers.desc.attributes import BINARY_ALGORITHMS, ELTWISE_ALGORITHMS, FPMATH_MODES, SCRATCHPAD_MODES
 from poolrt.workers.desc.operations.eltwise import FROM_DST
-from poolrt.workers.desc.operations.normalization_flags import FLAGS
+from poolrt.workers.desc.operations.normalization_flags import FLAGS, RMS
 from poolrt.workers.desc.operations.pooling import POOLING_ALGORITHMS
 from poolrt.workers.desc.operations.recurrent import DIRECTIONS
 from poolrt.workers.desc.operations.reduction import REDUCTION_ALGORITHMS
+from poolrt.workers.desc.operations.resampling import COORDINATES, NEAREST, RESAMPLING_ALGORITHMS
 
 from . import windows
 from .layouts import GIVEN, laid_out, placed
@@ -160,7 +161,7 @@ def batch_normalization(rng: Random) -> OpDesc:
 
 def layer_normalization(rng: Random) -> OpDesc:
     sizes = dims(rng, rng.choice((2, 3)))
-    return LayerNormalization(_md(sizes), _md(sizes), **_normalized(rng, FLAGS[1:], True))
+    return LayerNormalization(_md(sizes), _md(sizes), **_normalized(rng, (*FLAGS[1:], RMS), True))
 
 
 def group_normalization(rng: Random) -> OpDesc:
@@ -202,7 +203,13 @@ def reduction(rng: Random) -> OpDesc:
 def resampling(rng: Random) -> OpDesc:
     outer, spatial = dims(rng, 2), rng.choice((1, 2, 3))
     src, dst = (_md((*outer, *dims(rng, spatial, False))) for _ in range(2))
-    return Resampling(src, dst, rng.choice(("nearest", "linear")), rng.choice(_TRAINING))
+    coordinates = rng.choice(COORDINATES)
+    roi = tuple(rng.choice((-0.25, 0.0, 0.5, 1.0)) for _ in range(2 * spatial))
+    return Resampling(
+        src, dst, rng.choice(RESAMPLING_ALGORITHMS), rng.choice(_TRAINING), coordinates, rng.choice(NEAREST),
+        rng.choice((-0.75, -0.5)), rng.random() < 0.5, roi=roi if coordinates == "tf_crop_and_resize" else (),
+        extrapolation=rng.choice((0.0, 2.0)),
+    )  # fmt: skip
 
 
 def prelu(rng: Random) -> OpDesc:

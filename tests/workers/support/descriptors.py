@@ -189,8 +189,11 @@ def batch_normalizations(prop: str, dtype: str) -> list[OpDesc]:
 def layer_normalizations(prop: str, dtype: str) -> list[OpDesc]:
     shapes: tuple[Sizes, ...] = ((3, 4, 17), (5, 33), (2, 3, 2, 7), (2, 19), (7, 1, 3), (0, 5))
     known = ("use_global_stats", "use_scale", "use_shift")
-    tensors = (MemoryDesc(dims, dtype) for dims in shapes)
-    return [LayerNormalization(md, md, **how) for md, how in zip(tensors, _normalized(prop, dtype, known), strict=True)]
+    options = [*_normalized(prop, dtype, known), *_normalized(prop, dtype, known)[1:3]]
+    for how in options[-2:]:
+        how["flags"] = ("rms_norm", "use_scale", *how["flags"])
+    tensors = (MemoryDesc(dims, dtype) for dims in (*shapes, (3, 33), (2, 2, 17)))
+    return [LayerNormalization(md, md, **how) for md, how in zip(tensors, options, strict=True)]
 
 
 def group_normalizations(prop: str, dtype: str) -> list[OpDesc]:
@@ -236,10 +239,16 @@ def resamplings(prop: str, dtype: str) -> list[OpDesc]:
         ("nearest", (2, 19), (5, 3), (7, 7)), ("linear", (1, 17), (3, 5), (6, 10)), ("nearest", (3, 2), (9,), (4,)),
         ("linear", (2, 3), (8, 2, 3), (4, 4, 3)), ("linear", (1, 5), (6,), (12,)), ("linear", (0, 3), (4, 4), (2, 2)),
     )  # fmt: skip
-    return [
+    found: list[OpDesc] = [
         Resampling(MemoryDesc((*outer, *src), dtype), MemoryDesc((*outer, *dst), dtype), algorithm, prop)
         for algorithm, outer, src, dst in sizes
     ]
+    small, large = MemoryDesc((2, 3, 4, 5), dtype), MemoryDesc((2, 3, 8, 7), dtype)
+    found.append(Resampling(small, large, "cubic", prop, "asymmetric", factors=(2.0, 1.5)))
+    found.append(Resampling(small, large, "cubic", prop, "align_corners", exclude_outside=True))
+    roi = (0.25, -0.25, 0.75, 0.75)
+    found.append(Resampling(small, large, "linear", prop, "tf_crop_and_resize", "floor", roi=roi, extrapolation=3.0))
+    return found
 
 
 def prelus(prop: str, dtype: str) -> list[OpDesc]:

@@ -109,11 +109,14 @@ def summand(op: OpDesc, args: dict[int, Array], implementation: str, arg: int) -
     """
     if op.kind in RECURRENT:
         return 1.0
-    if isinstance(op, Resampling) and not implementation.startswith(REFERENCE):
+    if isinstance(op, Resampling) and (not implementation.startswith(REFERENCE) or op.algorithm == "cubic"):
         magnitudes = {**args, int(Arg.SRC): np.abs(args[Arg.SRC])}
-        # And a weight w is rounded once, then 1 - w is taken: in each of 3 dimensions, both are wrong by up to 2**-25, which
-        # 7 * EPSILON of a quarter of the largest value covers.
-        return reference(op, PrimitiveAttr(), magnitudes) + float(np.abs(args[Arg.SRC]).max(initial=0.0)) / 4
+        # Weights of the cubic algorithm may be negative, and cancel in float64 too; their magnitudes add up to less than 1.5
+        # along a dimension. A reference rounds to other types once.
+        if implementation.startswith(REFERENCE) and op.dst.dtype != "f64":
+            return 0.0
+        negative = 1.5 ** (op.src.ndims - 2) * float(np.abs(args[Arg.SRC]).max(initial=0.0))
+        return reference(op, PrimitiveAttr(), magnitudes) + (negative if op.algorithm == "cubic" else 0.0)
     if isinstance(op, Attention):
         magnitudes = {**args, int(Arg.SRC_2): np.abs(args[Arg.SRC_2])}
         weighed = reference(op, PrimitiveAttr(), magnitudes)

@@ -10,6 +10,7 @@ from ...desc import Arg, PrimitiveAttr, Resampling
 from ...engines.target import Target
 from ...kernels.spec import KernelSpec
 from ..program import Launch, LaunchArgument, Program
+from ..resampling_places import UNIT, Place, places, taps
 from .blocks import CHUNK, LANES, channel_blocks, channel_tail, is_blocked, refuse_different, refuse_permuted
 from .chain import chain, chain_source, refuse_chain
 from .implementation import NativeImplementation
@@ -29,6 +30,8 @@ class NativeResampling(NativeImplementation[Resampling]):
         if op.src.ndims - 2 > _SPATIAL:
             return f"{op.src.ndims - 2} spatial dimensions; at most {_SPATIAL} are supported"
         op = self.complete(op, attr, target)
+        if _looks_outside(op):
+            return "places outside of src are not supported"
         return refuse_permuted(op.src, op.dst) or refuse_different(op.src, op.dst) or refuse_chain(attr, op.dst)
 
     def program(self, op: Resampling, attr: PrimitiveAttr, target: Target) -> Program:
@@ -36,48 +39,66 @@ class NativeResampling(NativeImplementation[Resampling]):
             return Program((), ())
         missing = (1,) * (_SPATIAL + 2 - op.src.ndims)
         sizes, wanted = (*missing, *op.src.dims[2:]), (*missing, *op.dst.dims[2:])
-        linear = op.algorithm == "linear"
-        axes = [[_place(index, s, w, linear) for index in range(w)] for s, w in zip(sizes, wanted, strict=True)]
+        alone = Place((0,) * taps(op), (UNIT, *(0,) * (taps(op) - 1)))
+        axes = [[alone] for _ in missing] + [places(op, axis) for axis in range(op.src.ndims - 2)]
         part = "blocked" if is_blocked(op.dst) else "rows"
         tables = [*map(_records, axes[:2]), _records(axes[2]) if part == "blocked" else _arrays(axes[2])]
         starts = (0, len(tables[0]), len(tables[0]) + len(tables[1]))
         lines = wanted[0] * wanted[1]
         if part == "blocked":
             blocks = channel_blocks(op.dst)
-            more = (blocks, channel_tail(op.dst))
+            more: tuple[int, ...] = (blocks, channel_tail(op.dst))
             work = op.dst.dims[0] * blocks * lines
         else:
             chunk = max(1, CHUNK // min(_STRIP, wanted[2]))
-            more = (-(-wanted[2] // LANES) * LANES, chunk)
+            more = (-(-wanted[2] // LANES) * LANES, chunk, *([] if op.algorithm == "cubic" else [_pairs(axes[2])]))
             work = math.prod(op.dst.dims[:2]) * -(-wanted[2] // _STRIP) * -(-lines // chunk)
         args: tuple[LaunchArgument, ...] = (
             ("m", (int(Arg.SRC), 0)), ("m", (int(Arg.DST), 0)), chain_source(attr), *(("t", start) for start in starts),
             *(("i", number) for number in (*sizes, *wanted, *more)),
         )  # fmt: skip
-        kernel = KernelSpec.of("resampling", part=part, linear=linear, chain=chain(attr))
+        kernel = KernelSpec.of("resampling", part=part, linear=op.algorithm == "linear", chain=chain(attr))
+        if op.algorithm == "cubic":
+            kernel = KernelSpec.of("resampling_cubic", part=part, chain=chain(attr))
         return Program((kernel,), (Launch(0, args, work),), tables=b"".join(tables))
 
 
-def _place(index: int, size: int, wanted: int, linear: bool) -> tuple[int, int, float]:
-    """Return the elements below and above an index of dst, and the weight of the upper one, 0 if there is one element."""
-    if not linear:
-        nearest = (2 * index + 1) * size // (2 * wanted)
-        return nearest, nearest, 0.0
-    below, rest = divmod((2 * index + 1) * size - wanted, 2 * wanted)
-    low, high = max(below, 0), min(below + 1, size - 1)
-    return low, high, rest / (2.0 * wanted) if low < high else 0.0
+def _looks_outside(op: Resampling) -> bool:
+    """Return whether any place is outside of src, which one kind of coordinates alone allows."""
+    axes = range(op.src.ndims - 2 if op.coordinates == "tf_crop_and_resize" and op.dst.elements else 0)
+    return any(not place.elements for axis in axes for place in places(op, axis))
 
 
-def _records(places: list[tuple[int, int, float]]) -> bytes:
-    return b"".join(struct.pack("<2qf4x", *place) for place in places)
+def _shared(place: Place) -> tuple[tuple[int, ...], tuple[float, ...]]:
+    """Return two elements or four, and their weights; the second one is the first again, with weight 0, if there is one."""
+    first = place.elements[0]
+    if place.elements in ((first,), (first, first)):
+        return (first, first), (1.0, 0.0)
+    return place.elements, tuple(weight / UNIT for weight in place.weights)
 
 
-def _arrays(places: list[tuple[int, int, float]]) -> bytes:
-    """Return the lower places, the upper ones and the weights, each padded to whole vectors."""
-    padding = [(0, 0, 0.0)] * (-len(places) % LANES)
-    low, high, weights = zip(*places, *padding, strict=True)
-    count = len(low)
-    return struct.pack(f"<{count}i{count}i{count}f", *low, *high, *weights)
+def _records(seen: list[Place]) -> bytes:
+    """Return for each index its elements, then its weights."""
+    return b"".join(struct.pack(f"<{len(e)}q{len(w)}f", *e, *w) for e, w in map(_shared, seen))
+
+
+def _pairs(seen: list[Place]) -> int:
+    """Return 1 plus the first element if indices see pairs of elements that follow one another, both with a weight, else 0."""
+    first = seen[0].elements[0]
+    for index, place in enumerate(seen):
+        if place.elements != (first + 2 * index, first + 2 * index + 1) or 0 in place.weights:
+            return 0
+    return first + 1
+
+
+def _arrays(seen: list[Place]) -> bytes:
+    """Return an array of the first elements, of the second ones and so on, then of weights, padded to whole vectors."""
+    places = list(map(_shared, seen))
+    places += places[:1] * (-len(places) % LANES)
+    columns = [*zip(*(elements for elements, _ in places), strict=True)]
+    weights = [*zip(*(weights for _, weights in places), strict=True)]
+    packed = [struct.pack(f"<{len(column)}i", *column) for column in columns]
+    return b"".join((*packed, *(struct.pack(f"<{len(column)}f", *column) for column in weights)))
 
 
 IMPLEMENTATIONS = (NativeResampling(),)

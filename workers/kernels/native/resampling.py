@@ -1,12 +1,13 @@
-"""Resample up to three spatial dimensions by the nearest element or linearly.
+"""Resample up to three spatial dimensions by the nearest element or linearly, wherever places in src are.
 
-Weights are separable: each index of dst has a place below and one above it in src, and the upper one's weight, 0 where
-there is only one. Tables hold them: a record of three numbers of eight bytes for each index, or for rows along the width
-arrays of the lower places, the upper ones (int32) and the weights (float32).
+Weights are separable: each index of dst has a place below and one above it in src, and weights of both, each rounded once;
+the upper one's is 0 if there is only one place. Tables hold them: for each index a record of both places (int64) and both
+weights (float32), or for rows along the width an array of each.
 
 ``rows`` has 16 positions of a row a vector. It widens the rows of src that it needs into memory on the stack, one for
 each parity of height and depth, and combines them: a row that the next row of dst needs too is there. ``blocked`` has 16
-channels a vector. Elements of weight 0 count nothing, even if they are infinite.
+channels a vector. Elements of weight 0 count nothing, even if they are infinite. If positions see ``pairs`` that follow one
+another (1 plus the number of the first element), these are loaded as vectors.
 """
 
 from __future__ import annotations
@@ -37,21 +38,22 @@ from .vec import (
     pointer,
     splat,
     vector,
+    veven,
     vfma,
     vkeep,
     vload,
     vmul,
+    vodd,
     vselect_gt,
     vset,
     vstore,
     vstore_part,
-    vsub,
 )
 
 #: Positions of a row that are widened at once: four rows of them are in the first-level cache.
 STRIP: Final = 512
 #: Bytes of a row on the stack, and of a record.
-_ROW = 4 * STRIP
+ROW = 4 * STRIP
 _RECORD = 24
 
 
@@ -60,21 +62,23 @@ def make(isa: str, part: str, linear: bool, chain: tuple[Any, ...]) -> tuple[Cal
     return _rows(linear, chain) if part == "rows" else _blocked(linear, chain)
 
 
+def stack(rows: int) -> Any:
+    """Return an intrinsic that returns the address of memory on the stack: rows, and a number of eight bytes for each."""
+
+    def typed(_: Any) -> Any:
+        def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+            with b.goto_entry_block():
+                place = b.alloca(ir.ArrayType(I8, rows * (ROW + 8)))
+                place.align = 64
+            return b.ptrtoint(place, I64)
+
+        return types.int64(), emit
+
+    return intrinsic(typed)
+
+
 @intrinsic
-def _stack(_: Any) -> Any:
-    """Return the address of memory on the stack: four rows, and the number of the row of src that each of them has."""
-
-    def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
-        with b.goto_entry_block():
-            place = b.alloca(ir.ArrayType(I8, 4 * _ROW + 32))
-            place.align = 64
-        return b.ptrtoint(place, I64)
-
-    return types.int64(), emit
-
-
-@intrinsic
-def _istore(_: Any, address: types.Integer, value: types.Integer) -> Any:
+def istore(_: Any, address: types.Integer, value: types.Integer) -> Any:
     """Store an int64."""
 
     def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
@@ -85,7 +89,7 @@ def _istore(_: Any, address: types.Integer, value: types.Integer) -> Any:
 
 
 @intrinsic
-def _gather(_: Any, line: types.Integer, table: types.Integer) -> Any:
+def gather(_: Any, line: types.Integer, table: types.Integer) -> Any:
     """Load the 16 floats of a row whose numbers a table has."""
 
     def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
@@ -99,24 +103,32 @@ def _gather(_: Any, line: types.Integer, table: types.Integer) -> Any:
 
 
 @njit(inline="always")
-def _mixed(low: Any, high: Any, weight: Any) -> Any:
-    """Return low * (1 - weight) + high * weight."""
-    return vfma(high, weight, vmul(low, vsub(vset(np.float32(1.0)), weight)))
+def _mixed(low: Any, high: Any, lower: Any, upper: Any) -> Any:
+    """Return low * lower + high * upper, for the weights of two neighbours."""
+    return vfma(high, upper, vmul(low, lower))
 
 
 def _widener(linear: bool) -> Any:
     """Return a function that writes a row of src, seen from ``count`` positions of dst, to an address."""
 
     @njit(inline="always")
-    def widen(line: int, to: int, width: int, padded: int, first: int, count: int) -> None:
+    def widen(line: int, to: int, width: int, padded: int, first: int, count: int, pairs: int) -> None:
         zero = vset(np.float32(0.0))
-        for at in range(4 * first, 4 * (first + count), 64):
-            value = _gather(line, width + at)
+        start = 4 * first
+        if linear and pairs:
+            start += 4 * (count & -16)
+            for at in range(4 * first, start, 64):
+                place = line + 4 * pairs - 4 + 2 * at
+                one, two = vload(place), vload(place + 64)
+                lower, upper = vload(width + 8 * padded + at), vload(width + 12 * padded + at)
+                vstore(to + at - 4 * first, _mixed(veven(one, two), vodd(one, two), lower, upper))
+        for at in range(start, 4 * (first + count), 64):
+            value = gather(line, width + at)
             if linear:
-                weight = vload(width + 8 * padded + at)
+                upper = vload(width + 12 * padded + at)
                 # An infinite neighbour of weight 0 would give NaN
-                high = vselect_gt(weight, zero, _gather(line, width + 4 * padded + at), zero)
-                value = _mixed(value, high, weight)
+                high = vselect_gt(upper, zero, gather(line, width + 4 * padded + at), zero)
+                value = _mixed(value, high, vload(width + 8 * padded + at), upper)
             vstore(to + at - 4 * first, value)
 
     return widen
@@ -125,25 +137,26 @@ def _widener(linear: bool) -> Any:
 def _rows(linear: bool, chain: tuple[Any, ...]) -> tuple[Callable[..., None], Any]:
     finish = functions.post_ops(chain)
     widen = _widener(linear)
+    memory = stack(4)
 
     @njit(inline="always")
     def brought(
         rows: int, image: int, d: int, h: int, in_height: int, in_width: int, width: int, padded: int, first: int,
-        count: int,
+        count: int, pairs: int,
     ) -> int:  # fmt: skip
         number = d * in_height + h
         slot = 2 * (d & 1) + (h & 1)
-        if iload(rows + 4 * _ROW + 8 * slot) != number:
-            _istore(rows + 4 * _ROW + 8 * slot, number)
-            widen(image + 4 * number * in_width, rows + slot * _ROW, width, padded, first, count)
-        return rows + slot * _ROW
+        if iload(rows + 4 * ROW + 8 * slot) != number:
+            istore(rows + 4 * ROW + 8 * slot, number)
+            widen(image + 4 * number * in_width, rows + slot * ROW, width, padded, first, count, pairs)
+        return rows + slot * ROW
 
     def kernel(
         begin: int, end: int, src: int, dst: int, other: int, depth: int, height: int, width: int,
         in_depth: int, in_height: int, in_width: int, out_depth: int, out_height: int, out_width: int,
-        padded: int, chunk: int,
+        padded: int, chunk: int, pairs: int,
     ) -> None:  # fmt: skip
-        rows = _stack()
+        rows = memory()
         strips = (out_width + STRIP - 1) // STRIP
         lines = out_depth * out_height
         pieces = (lines + chunk - 1) // chunk
@@ -155,64 +168,65 @@ def _rows(linear: bool, chain: tuple[Any, ...]) -> tuple[Callable[..., None], An
             count = min(STRIP, out_width - first)
             image = src + 4 * plane * in_depth * in_height * in_width
             for slot in range(4):
-                _istore(rows + 4 * _ROW + 8 * slot, -1)
+                istore(rows + 4 * ROW + 8 * slot, -1)
             for line in range(start, min(lines, start + chunk)):
                 d = depth + _RECORD * (line // out_height)
                 h = height + _RECORD * (line % out_height)
-                deep, high = fload(d + 16), fload(h + 16)
+                deep, high = fload(d + 20), fload(h + 20)
                 near = brought(
-                    rows, image, iload(d), iload(h), in_height, in_width, width, padded, first, count
+                    rows, image, iload(d), iload(h), in_height, in_width, width, padded, first, count, pairs
                 )  # fmt: skip
                 below, behind, last = near, near, near
                 if linear:
                     if high > 0.0:
                         below = brought(
-                            rows, image, iload(d), iload(h + 8), in_height, in_width, width, padded, first, count
+                            rows, image, iload(d), iload(h + 8), in_height, in_width, width, padded, first, count, pairs
                         )  # fmt: skip
                     if deep > 0.0:
                         behind = brought(
-                            rows, image, iload(d + 8), iload(h), in_height, in_width, width, padded, first, count
+                            rows, image, iload(d + 8), iload(h), in_height, in_width, width, padded, first, count, pairs
                         )  # fmt: skip
                         last = behind
                         if high > 0.0:
                             last = brought(
-                                rows, image, iload(d + 8), iload(h + 8), in_height, in_width, width, padded, first, count
+                                rows, image, iload(d + 8), iload(h + 8), in_height, in_width, width, padded, first, count, pairs
                             )  # fmt: skip
-                across, down = vset(high), vset(deep)
+                across, down, above, front = vset(high), vset(deep), vset(fload(h + 16)), vset(fload(d + 16))
                 to = 4 * ((plane * lines + line) * out_width + first)
                 for at in range(0, 4 * count, 64):
                     value = vload(near + at)
                     if linear:
                         if high > 0.0:
-                            value = _mixed(value, vload(below + at), across)
+                            value = _mixed(value, vload(below + at), above, across)
                         if deep > 0.0:
                             second = vload(behind + at)
                             if high > 0.0:
-                                second = _mixed(second, vload(last + at), across)
-                            value = _mixed(value, second, down)
+                                second = _mixed(second, vload(last + at), above, across)
+                            value = _mixed(value, second, front, down)
                     value = finish(value, other + to + at)
                     if at + 64 <= 4 * count:
                         vstore(dst + to + at, value)
                     else:
                         vstore_part(dst + to + at, value, count & 15)
 
-    return kernel, types.void(*[types.int64] * 16)
+    return kernel, types.void(*[types.int64] * 17)
 
 
 def _blocked(linear: bool, chain: tuple[Any, ...]) -> tuple[Callable[..., None], Any]:
     finish = functions.post_ops(chain)
 
     @njit(inline="always")
-    def column(near: int, below: int, behind: int, last: int, high: float, deep: float, at: int) -> Any:
+    def column(near: int, below: int, behind: int, last: int, h: int, d: int, at: int) -> Any:
+        deep, high = fload(d + 20), fload(h + 20)
         value = vload(near + at)
         if linear:
             if high > 0.0:
-                value = _mixed(value, vload(below + at), vset(high))
+                value = _mixed(value, vload(below + at), vset(fload(h + 16)), vset(high))
             if deep > 0.0:
                 second = vload(behind + at)
                 if high > 0.0:
-                    second = _mixed(second, vload(last + at), vset(high))
-                value = _mixed(value, second, vset(deep))
+                    second = _mixed(second, vload(last + at), vset(fload(h + 16)), vset(high))
+                value = _mixed(value, second, vset(fload(d + 16)), vset(deep))
         return value
 
     def kernel(
@@ -226,7 +240,6 @@ def _blocked(linear: bool, chain: tuple[Any, ...]) -> tuple[Callable[..., None],
             line = item - block * lines
             d = depth + _RECORD * (line // out_height)
             h = height + _RECORD * (line % out_height)
-            deep, high = fload(d + 16), fload(h + 16)
             image = src + 64 * block * in_depth * in_height * in_width
             row = 64 * in_width
             near = image + (iload(d) * in_height + iload(h)) * row
@@ -236,12 +249,12 @@ def _blocked(linear: bool, chain: tuple[Any, ...]) -> tuple[Callable[..., None],
             lanes = tail if block % period == period - 1 else 16
             to = 64 * item * out_width
             for w in range(width, width + _RECORD * out_width, _RECORD):
-                value = column(near, below, behind, last, high, deep, 64 * iload(w))
+                value = column(near, below, behind, last, h, d, 64 * iload(w))
                 if linear:
-                    weight = fload(w + 16)
+                    weight = fload(w + 20)
                     if weight > 0.0:
-                        beside = column(near, below, behind, last, high, deep, 64 * iload(w + 8))
-                        value = _mixed(value, beside, vset(weight))
+                        beside = column(near, below, behind, last, h, d, 64 * iload(w + 8))
+                        value = _mixed(value, beside, vset(fload(w + 16)), vset(weight))
                 vstore(dst + to, vkeep(finish(value, other + to), lanes))
                 to += 64
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 from poolrt.workers.desc import Arg, MemoryDesc, PostOp, PrimitiveAttr, Resampling, post_op_src
+from poolrt.workers.desc.operations.resampling import COORDINATES
 from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.implementations.primitive_desc import UnsupportedPrimitive, primitive_desc, primitive_descs
+from tests.references import assert_close, reference
 from tests.workers.cases import Case, integers
 from tests.workers.native_runner import NativeRunner
+from tests.workers.support.problems import FAST, summand
 
 #: Outer dimensions, spatial sizes of src and of dst: strips and pieces of rows, both sides of 16, smaller and larger.
 PROBLEMS = (
@@ -44,6 +49,30 @@ def test_sizes_grow_and_shrink(native: NativeRunner, isa: str, algorithm: str, b
 
 @pytest.mark.slow
 @pytest.mark.parametrize("blocked", [False, True])
+@pytest.mark.parametrize("algorithm", ["nearest", "linear", "cubic"])
+@pytest.mark.parametrize("coordinates", COORDINATES)
+def test_places_are_those_of_the_coordinates(
+    native: NativeRunner, isa: str, coordinates: str, algorithm: str, blocked: bool
+) -> None:
+    for outer, small, large in PROBLEMS:
+        op = dataclasses.replace(
+            resampling(algorithm, outer, small, large, blocked),
+            coordinates=coordinates,
+            nearest="round_prefer_floor",
+            exclude_outside=len(small) == 2,
+            factors=tuple((b + 0.25) / a for a, b in zip(small, large, strict=True)),
+            roi=(0.125,) * len(small) + (0.75,) * len(small) if coordinates == "tf_crop_and_resize" else (),
+        )
+        pd = primitive_desc(op, PrimitiveAttr(), cpu_target(isa))
+        assert pd.impl_name() == "native:resampling"
+        args = {int(Arg.SRC): np.random.default_rng(5).standard_normal(op.src.dims).astype(np.float32)}
+        want = reference(op, PrimitiveAttr(), args)
+        added = summand(op, args, pd.impl_name(), Arg.DST)
+        assert_close(native.results(pd, args)[Arg.DST], want, "f32", FAST["resampling"], str(op), added)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("blocked", [False, True])
 def test_an_infinite_neighbour_without_weight_counts_nothing(native: NativeRunner, blocked: bool) -> None:
     """The reference implementation leaves elements of weight 0 out, too."""
     op = resampling("linear", (1, 3), (5, 5), (15, 5), blocked)
@@ -70,3 +99,7 @@ def test_what_the_kernels_cannot_do_is_refused_with_the_reason() -> None:
     for md, why in ((wide, "4 spatial"), (last, "acdb")):
         with pytest.raises(UnsupportedPrimitive, match=why):
             primitive_desc(Resampling(md, md, "linear"), PrimitiveAttr(), cpu_target(), references=False)
+    md = MemoryDesc((1, 1, 4), "f32")
+    op = Resampling(md, md, "linear", coordinates="tf_crop_and_resize", roi=(0.0, 1.5))
+    with pytest.raises(UnsupportedPrimitive, match="outside"):
+        primitive_desc(op, PrimitiveAttr(), cpu_target(), references=False)

@@ -1,60 +1,54 @@
-"""Resample spatial dimensions by the nearest element or linearly; an item is an element of the destination.
+"""Resample spatial dimensions; an item is an element of the destination.
 
-Element i is at ((2 i + 1) * size - wanted) / (2 * wanted) in the source: integers decide which is nearest.
+A table says what an index of the destination sees along a dimension: for each of ``taps`` elements its number, -1 if the place
+is outside of the source, and its weight as an integer, 2**60 times the number. The table begins with the place of each
+dimension's part, in int64.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from numba.core import types
 
 from .epilogue import fetch, finish
-from .scalars import piece
+from .scalars import read_s64
 from .tensor import dim, rank
+
+_UNIT: Final = 2.0**-60
 
 
 def make(isa: str) -> tuple[Callable[..., None], Any]:
-    """Return the kernel (src, dst, chain, linear, operands)."""
+    """Return the kernel (src, dst, chain, seen, taps, extrapolation, operands)."""
 
-    def resampling(begin: int, end: int, src: int, dst: int, chain: int, linear: int, operands: Any) -> None:
-        corners = 1 << (rank(src) - 2) if linear != 0 else 1
+    def resampling(
+        begin: int, end: int, src: int, dst: int, chain: int, seen: int, taps: int, extrapolation: float, operands: Any
+    ) -> None:
+        corners = 1
+        for _ in range(2, rank(src)):
+            corners *= taps
         for item in range(begin, end):
-            value = 0.0
+            value, outside = 0.0, False
             for corner in range(corners):
                 rest, chosen, source, step, weight = item, corner, 0, 1, 1.0
                 for axis in range(rank(src) - 1, -1, -1):
-                    size, wanted = dim(src, axis), dim(dst, axis)
-                    outer = rest // wanted
-                    index = rest - outer * wanted
+                    outer = rest // dim(dst, axis)
+                    index = rest - outer * dim(dst, axis)
                     rest = outer
                     if axis >= 2:
-                        if linear != 0:
-                            weight *= _weight(index, size, wanted, chosen & 1)
-                            index = _neighbour(index, size, wanted, chosen & 1)
-                            chosen >>= 1
-                        else:
-                            index = (2 * index + 1) * size // (2 * wanted)
+                        further = chosen // taps
+                        number = index * taps + chosen - further * taps
+                        chosen = further
+                        place = seen + 8 * (read_s64(seen + 8 * (axis - 2)) + 2 * number)
+                        index = read_s64(place)
+                        weight *= float(read_s64(place + 8)) * _UNIT
+                        if index < 0:
+                            outside = True
                     source += index * step
-                    step *= size
-                if corners == 1 or weight != 0.0:
+                    step *= dim(src, axis)
+                if weight != 0.0 and not outside:
                     value += weight * fetch(operands, src, source)
-            finish(operands, dst, chain, item, value)
+            finish(operands, dst, chain, item, extrapolation if outside else value)
 
-    return resampling, types.void(*[types.int64] * 6, types.voidptr)
-
-
-@piece
-def _neighbour(index: int, size: int, wanted: int, upper: int) -> int:
-    """Return the element below a place (or above it), the edges repeated."""
-    low = ((2 * index + 1) * size - wanted) // (2 * wanted) + upper
-    return min(max(low, 0), size - 1)
-
-
-@piece
-def _weight(index: int, size: int, wanted: int, upper: int) -> float:
-    """Return how much the element below a place (or above it) weighs."""
-    place = (2 * index + 1) * size - wanted
-    part = (place - place // (2 * wanted) * (2 * wanted)) / (2.0 * wanted)
-    return part if upper != 0 else 1.0 - part
+    return resampling, types.void(*[types.int64] * 7, types.float64, types.voidptr)

@@ -1,31 +1,36 @@
-/* dst = src at the place of each element of dst: the nearest element, or its neighbours weighed. */
-__kernel void resampling(PRIMITIVE, long src, long dst, long chain, long linear OPERANDS)
+/* dst = src at the place of each element of dst: elements weighed by products of weights, one a dimension.
+ *
+ * A table says what an index of dst sees along a dimension: for each of `taps` elements its number, -1 if the place is outside
+ * of src, and its weight as an integer, 2**60 times the number. It begins with the place of each dimension's part.
+ */
+__kernel void resampling(PRIMITIVE, long src, long dst, long chain, long seen, long taps, FRACTION(extrapolation) OPERANDS)
 {
     BEGIN(item);
     tensor from = tensor_at(src), to = tensor_at(dst);
-    long corners = linear ? 1L << (rank_of(from) - 2) : 1;
+    __global const long *table = table_at(seen);
+    long corners = 1;
+    for (int d = 2; d < rank_of(from); ++d)
+        corners *= taps;
     real sum = 0;
+    int outside = 0;
     for (long corner = 0; corner < corners; ++corner) {
         long rest = item, chosen = corner, source = 0, step = 1;
         real weight = 1;
         for (int d = rank_of(from) - 1; d >= 0; --d) {
-            long size = size_of(from, d), wanted = size_of(to, d), index = rest % wanted;
-            rest /= wanted;
-            /* Twice `wanted` is one element of src; the place is one element too far, to be positive. */
-            long units = 2 * wanted, place = (2 * index + 1) * size - wanted + units;
-            if (d >= 2 && !linear)
-                index = (2 * index + 1) * size / units;
-            else if (d >= 2) {
-                real part = (real)(place % units) / units;
-                weight *= chosen & 1 ? part : 1 - part;
-                index = min(max(place / units - 1 + (chosen & 1), 0L), size - 1);
-                chosen >>= 1;
+            long index = rest % size_of(to, d);
+            rest /= size_of(to, d);
+            if (d >= 2) {
+                __global const long *place = table + table[d - 2] + 2 * (index * taps + chosen % taps);
+                chosen /= taps;
+                index = place[0];
+                weight *= (real)place[1] / (1L << 60);
+                outside |= index < 0;
             }
             source += index * step;
-            step *= size;
+            step *= size_of(from, d);
         }
-        if (weight != 0)
+        if (weight != 0 && !outside)
             sum += weight * fetch(from, source);
     }
-    finish(sum, to, table_at(chain), item);
+    finish(outside ? fraction(extrapolation) : sum, to, table_at(chain), item);
 }
