@@ -103,10 +103,17 @@ class _LevelCodegen(codegen.AOTCPUCodegen):
     def __init__(self, isa: str) -> None:
         level, *extensions = isa.split("+")
         self._more = ",".join(f"+{EXTENSIONS[name]}" for name in extensions)
+        self._isa = level
         super().__init__(f"poolrt.{isa}", cpu_name=level)
 
     def _customize_tm_features(self) -> str:
         return self._more
+
+    def _create_empty_module(self, name: str) -> Any:
+        """Return a module that code generators ask for its level: see `vec.isa_of`."""
+        module = super()._create_empty_module(name)
+        module.poolrt_isa = self._isa
+        return module
 
 
 class _LevelTyping(Context):

@@ -28,6 +28,7 @@ from .vec import (
     vmax,
     vmax_lane,
     vmul,
+    vodd,
     vset,
     vstore,
     vstore_part,
@@ -65,19 +66,32 @@ def inside(first: int, step: int, window: int, size: int) -> tuple[int, int]:
 
 
 @njit(inline="always")
+def _row(item: int, depth: int, height: int) -> tuple[int, int, int]:
+    """Return the channel, depth and height of a row by its number."""
+    rest = item // height
+    return rest // depth, rest % depth, item - rest * height
+
+
+@njit(inline="always")
+def _next_row(channel: int, d: int, h: int, depth: int, height: int) -> tuple[int, int, int]:
+    """Return the channel, depth and height of the row behind one; divisions would take as long as half a row."""
+    h += 1
+    if h == height:
+        h = 0
+        d += 1
+        if d == depth:
+            d = 0
+            channel += 1
+    return channel, d, h
+
+
+@njit(inline="always")
 def _see(line: int, index: int, stride: int, width: int, nothing: Any) -> Any:
     """Return the elements at index, index + stride, ... of a row, ``nothing`` for those outside of it."""
     if stride == 1:
-        if index >= 0 and index + 16 <= width:
-            seen = vload(line + 4 * index)
-        else:
-            seen = vload_inside(line, index, width, nothing)
+        seen = vload_inside(line, index, width, nothing)
     elif stride == 2:
-        if index >= 0 and index + 32 <= width:
-            seen = veven(vload(line + 4 * index), vload(line + 4 * index + 64))
-        else:
-            low = vload_inside(line, index, width, nothing)
-            seen = veven(low, vload_inside(line, index + 16, width, nothing))
+        seen = veven(vload_inside(line, index, width, nothing), vload_inside(line, index + 16, width, nothing))
     else:
         seen = vgather(line, index, stride, width, nothing)
     return seen
@@ -91,11 +105,10 @@ def _blocked(takes_max: bool, counts_padding: bool) -> tuple[Callable[..., None]
         depth, out_depth, window_d, stride_d, step_d, left_d = dimension(table)
         height, out_height, window_h, stride_h, step_h, left_h = dimension(table + _DIM)
         width, out_width, window_w, stride_w, step_w, left_w = dimension(table + 2 * _DIM)
+        block, out_d, out_h = _row(begin, out_depth, out_height)
         for item in range(begin, end):
-            rest = item // out_height
-            first_h = (item - rest * out_height) * stride_h - left_h
-            block = rest // out_depth
-            first_d = (rest - block * out_depth) * stride_d - left_d
+            first_h = out_h * stride_h - left_h
+            first_d = out_d * stride_d - left_d
             from_d, to_d = inside(first_d, step_d, window_d, depth)
             from_h, to_h = inside(first_h, step_h, window_h, height)
             lanes = tail if block % period == period - 1 else 16
@@ -108,14 +121,17 @@ def _blocked(takes_max: bool, counts_padding: bool) -> tuple[Callable[..., None]
                     plane = (block * depth + first_d + d * step_d) * height + first_h
                     for h in range(from_h, to_h):
                         line = src + 64 * ((plane + h * step_h) * width + first_w)
-                        for at in range(line + 64 * step_w * from_w, line + 64 * step_w * to_w, 64 * step_w):
+                        at = line + 64 * step_w * from_w
+                        while at < line + 64 * step_w * to_w:
                             value = combine(vload(at), value)
+                            at += 64 * step_w
                 if not takes_max:
                     count = window_d * window_h * window_w
                     if not counts_padding:
                         count = max(1, (to_d - from_d) * (to_h - from_h) * (to_w - from_w))
                     value = vdiv(value, vset(np.float32(count)))
                 vstore(target + 64 * w, vkeep(value, lanes))
+            block, out_d, out_h = _next_row(block, out_d, out_h, out_depth, out_height)
 
     return kernel, types.void(*[types.int64] * 7)
 
@@ -129,33 +145,51 @@ def _rows(takes_max: bool, counts_padding: bool) -> tuple[Callable[..., None], A
         height, out_height, window_h, stride_h, step_h, left_h = dimension(table + _DIM)
         width, out_width, window_w, stride_w, step_w, left_w = dimension(table + 2 * _DIM)
         nothing = vset(start)
+        channel, out_d, out_h = _row(begin, out_depth, out_height)
         for item in range(begin, end):
-            rest = item // out_height
-            first_h = (item - rest * out_height) * stride_h - left_h
-            channel = rest // out_depth
-            first_d = (rest - channel * out_depth) * stride_d - left_d
+            first_h = out_h * stride_h - left_h
+            first_d = out_d * stride_d - left_d
             from_d, to_d = inside(first_d, step_d, window_d, depth)
             from_h, to_h = inside(first_h, step_h, window_h, height)
             for w in range(0, out_width, 16):
                 first_w = w * stride_w - left_w
-                value = nothing
+                value, other = nothing, nothing
                 for d in range(from_d, to_d):
                     plane = (channel * depth + first_d + d * step_d) * height + first_h
-                    for h in range(from_h, to_h):
-                        line = src + 4 * (plane + h * step_h) * width
-                        for index in range(first_w, first_w + window_w * step_w, step_w):
-                            seen = _see(line, index, stride_w, width, nothing)
-                            value = combine(seen, value)
+                    begin_h = src + 4 * width * (plane + from_h * step_h)
+                    end_h = src + 4 * width * (plane + to_h * step_h)
+                    index = first_w
+                    last = first_w + (window_w - 1) * step_w
+                    # Columns outermost: what is inside of a row is the same for each row of the window.
+                    while index < last and stride_w == 2 and step_w == 1:
+                        line = begin_h
+                        while line < end_h:
+                            low = vload_inside(line, index, width, nothing)
+                            high = vload_inside(line, index + 16, width, nothing)
+                            value = combine(veven(low, high), value)
+                            other = combine(vodd(low, high), other)
+                            line += 4 * width * step_h
+                        index += 2
+                    while index <= last:
+                        line = begin_h
+                        while line < end_h:
+                            value = combine(_see(line, index, stride_w, width, nothing), value)
+                            line += 4 * width * step_h
+                        index += step_w
+                value = combine(value, other)
                 if not takes_max:
                     count = vset(np.float32(window_d * window_h * window_w))
                     if not counts_padding:
                         count = vset(np.float32(0.0))
-                        for index in range(first_w, first_w + window_w * step_w, step_w):
+                        index = first_w
+                        while index < first_w + window_w * step_w:
                             count = vadd(count, vcount_inside(index, stride_w, width))
+                            index += step_w
                         count = vmul(count, vset(np.float32((to_d - from_d) * (to_h - from_h))))
                         count = vmax(count, vset(np.float32(1.0)))
                     value = vdiv(value, count)
                 vstore_part(dst + 4 * (item * out_width + w), value, min(16, out_width - w))
+            channel, out_d, out_h = _next_row(channel, out_d, out_h, out_depth, out_height)
 
     return kernel, types.void(*[types.int64] * 5)
 

@@ -86,13 +86,17 @@ def _row(logarithm: bool) -> tuple[Callable[..., None], Any]:
             total = vadd(total, power)
             if logarithm:
                 scale = vlog(vset(vsum(total)))
-                for at in range(0, last, stride):
+                at = 0
+                while at < last:
                     vstore(target + at, vsub(vsub(vload(source + at), shift), scale))
+                    at += stride
                 _put(target + last, vsub(vsub(vload(source + last), shift), scale), tail, full)
             else:
                 scale = vset(np.float32(1.0) / vsum(total))
-                for at in range(0, last, stride):
+                at = 0
+                while at < last:
                     vstore(target + at, vmul(vload(target + at), scale))
+                    at += stride
                 _put(target + last, vmul(power, scale), tail, full)
 
     return kernel, types.void(*[types.int64] * 11)

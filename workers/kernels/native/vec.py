@@ -25,6 +25,7 @@ intrinsic: Final[Any] = extending.intrinsic
 
 I1: Final = ir.IntType(1)
 I8: Final = ir.IntType(8)
+I16: Final = ir.IntType(16)
 I32: Final = ir.IntType(32)
 I64: Final = ir.IntType(64)
 F32: Final = ir.FloatType()
@@ -34,6 +35,12 @@ VM: Final = ir.VectorType(I1, LANES)
 
 Builder: TypeAlias = IRBuilder
 Value: TypeAlias = IRValue
+
+
+#: Coefficients of (exp(r) - 1 - r) / r**2, the highest first (Cephes' expf).
+_EXP: Final = (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1)
+#: The operand of AVX-512 instructions that rounds as the processor is set.
+_ROUND_AS_SET: Final = 4
 
 
 class VectorType(types.Type):
@@ -156,11 +163,15 @@ def vkeep_or(_: Any, value: VectorType, count: types.Integer, other: VectorType)
 
 @intrinsic
 def vload_inside(_: Any, address: types.Integer, first: types.Integer, limit: types.Integer, other: VectorType) -> Any:
-    """Load the floats at indices first to first + 15 in [0, limit); ``other`` elsewhere, where memory is not read."""
+    """Load the floats at indices first to first + 15 in [0, limit); ``other`` elsewhere, where memory is not read.
+
+    Limitation: indices are below 2**31.
+    """
 
     def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
         base, index, end, fill = a
-        mask = _inside(b, index, I64(1), end)
+        numbers = b.add(splat(b, b.trunc(index, I32)), ir.Constant(VI, list(range(LANES))))
+        mask = b.icmp_unsigned("<", numbers, splat(b, b.trunc(end, I32)))
         where = pointer(b, b.add(base, b.shl(index, I64(2))), VF)
         return call(b, "llvm.masked.load.v16f32.p0", where, I32(4), mask, fill)
 
@@ -185,12 +196,27 @@ def vgather(
 
 @intrinsic
 def vcount_inside(_: Any, first: types.Integer, step: types.Integer, limit: types.Integer) -> Any:
-    """Return 1 in each lane whose index (first, first + step, ...) is in [0, limit), 0 elsewhere."""
+    """Return 1 in each lane whose index (first, first + step, ...) is in [0, limit), 0 elsewhere.
+
+    Limitation: indices are below 2**31.
+    """
 
     def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
-        return b.select(_inside(b, *a), constant(1.0), constant(0.0))
+        start, distance, end = (splat(b, b.trunc(value, I32)) for value in a)
+        index = b.add(start, b.mul(ir.Constant(VI, list(range(LANES))), distance))
+        return b.select(b.icmp_unsigned("<", index, end), constant(1.0), constant(0.0))
 
     return vector(types.int64, types.int64, types.int64), emit
+
+
+@intrinsic
+def vodd(_: Any, low: VectorType, high: VectorType) -> Any:
+    """Return the lanes of odd number of two vectors that follow one another."""
+
+    def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+        return b.shuffle_vector(a[0], a[1], ir.Constant(VI, list(range(1, 2 * LANES, 2))))
+
+    return vector(vector, vector), emit
 
 
 @intrinsic
@@ -398,31 +424,45 @@ def emit_exp(b: Builder, x: Value) -> Value:
 
     The argument is clamped once the result has become 0 or infinity.
     """
-    p, exponent = _reduced_exp(b, x)
-    p = b.fadd(p, constant(1.0))
-    for factor in _powers_of_two(b, exponent):
+    r, n = _split_exp(b, x)
+    p = constant(_EXP[0])
+    for c in _EXP[1:]:
+        p = fma(b, p, r, constant(c))
+    if isa_of(b) in ("x86-64-v3", "x86-64-v4"):
+        p = fma(b, fma(b, p, r, constant(1.0)), r, constant(1.0))
+    else:  # without FMA, that would lose a tenth of a unit
+        p = b.fadd(fma(b, p, b.fmul(r, r), r), constant(1.0))
+    if isa_of(b) == "x86-64-v4":
+        return call(b, "llvm.x86.avx512.mask.scalef.ps.512", p, n, constant(0.0), I16(-1), I32(_ROUND_AS_SET))
+    for factor in _powers_of_two(b, b.fptosi(n, VI)):
         p = b.fmul(p, factor)
     return p
 
 
+def isa_of(b: Builder) -> str:
+    """Return the ISA level that a kernel is made for, nothing if it is unknown."""
+    found: str = getattr(b.module, "poolrt_isa", "")
+    return found
+
+
 def emit_expm1(b: Builder, x: Value) -> Value:
     """Return exp(x) - 1 to 3 ulp for x up to 88, near 0 too; NaN stays NaN."""
-    p, exponent = _reduced_exp(b, x)
-    low, high = _powers_of_two(b, exponent)
+    r, n = _split_exp(b, x)
+    p = constant(_EXP[0])
+    for c in _EXP[1:]:
+        p = fma(b, p, r, constant(c))
+    p = fma(b, p, b.fmul(r, r), r)
+    low, high = _powers_of_two(b, b.fptosi(n, VI))
     scale = b.fmul(low, high)
     return fma(b, scale, p, b.fsub(scale, constant(1.0)))
 
 
-def _reduced_exp(b: Builder, x: Value) -> tuple[Value, Value]:
-    """Return exp(r) - 1 and n (int32) of x = n ln2 + r; x is clamped once exp(x) has become 0 or infinity."""
+def _split_exp(b: Builder, x: Value) -> tuple[Value, Value]:
+    """Return r and n of x = n ln2 + r; x is clamped once exp(x) has become 0 or infinity."""
     x = maximum(b, constant(-104.0), minimum(b, constant(89.0), x))
     n = call(b, "llvm.rint.v16f32", b.fmul(x, constant(1.44269504088896341)))
     r = fma(b, n, constant(-0.693359375), x)
-    r = fma(b, n, constant(2.12194440e-4), r)
-    p = constant(1.9875691500e-4)
-    for c in (1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1):
-        p = fma(b, p, r, constant(c))
-    return fma(b, p, b.fmul(r, r), r), b.fptosi(n, VI)
+    return fma(b, n, constant(2.12194440e-4), r), n
 
 
 def _powers_of_two(b: Builder, exponent: Value) -> tuple[Value, Value]:
