@@ -26,6 +26,7 @@ from poolrt.workers.engines.engine import Engine
 from poolrt.workers.memory.buffer import SLACK
 from poolrt.workers.streams.stream import Stream
 from poolrt.workers.threadpools.jobs import JobsOnPools
+from poolrt.workers.threadpools.sequential import SequentialPool
 
 from .array_address import address_of
 from .compiled_graph import CompiledGraph, ExecutionContext
@@ -101,6 +102,8 @@ class Executor:
         self._context = ExecutionContext(self._open_streams(stream), cache, self.context, identity, locks)
         self._pools: Final = [stream.pool for stream in self._context.streams.values() if stream.engine.kind == "cpu"]
         self._jobs: Final = JobsOnPools(self._pools)
+        #: No thread is ever within a task of a pool without threads.
+        self._could_be_within: Final = any(type(pool) is not SequentialPool for pool in self._pools)
         #: Thread, shapes and details of the last run, and its executor.
         self._latest: tuple[object, Callable[[], PlanExecutor | None]] = (None, lambda: None)
         #: The second is for tasks of a threadpool: the holder of the first may be waiting for such a task.
@@ -142,9 +145,7 @@ class Executor:
         if unnamed:
             refuse_unnamed(f"graph {self.graph}", self.inputs, unnamed)
         arrays = self._check(inputs)
-        within = False
-        for pool in self._pools:
-            within = within or pool.get_in_parallel()
+        within = self._could_be_within and any(pool.get_in_parallel() for pool in self._pools)
         if self.context.shared:
             return self._execute(arrays, within)
         with self._turns[within]:
@@ -152,11 +153,11 @@ class Executor:
 
     def _execute(self, arrays: list[NDArray[Any]], within: bool) -> dict[str, NDArray[Any]]:
         executor = self._find_executor(tuple([array.shape for array in arrays]), self._phase, within)
-        outputs, addresses, memory = Outputs(), [], self.context.output_memory
+        outputs, addresses, take = Outputs(), [], self.context.output_memory.take
         for port in executor.plan.outputs:
-            outputs[port.name], address = memory.take(port.dims, storage_type(port.dtype), port.nbytes)
+            outputs[port.name], address = take(port.dims, storage_type(port.dtype), port.nbytes)
             addresses.append(address)
-        executor.run([address_of(array) for array in arrays], addresses)
+        executor.run([*map(address_of, arrays)], addresses)
         return outputs
 
     def _find_executor(self, shapes: Shapes, phase: str, within: bool) -> PlanExecutor:

@@ -68,7 +68,8 @@ class OutputMemory:
         if rooms is not None:
             for room in rooms:
                 if sys.getrefcount(room.bytes) == _UNUSED:
-                    self._rooms.move_to_end(nbytes)
+                    if len(self._rooms) > 1:
+                        self._rooms.move_to_end(nbytes)
                     return room
         room = _Room(nbytes)
         if 2 * room.nbytes <= self._capacity and (rooms is None or len(rooms) < _MOST_OF_A_SIZE):

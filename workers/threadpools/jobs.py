@@ -58,7 +58,7 @@ class JobsOnPools:
 
     def current(self) -> tuple[Jobs, ...]:
         """Return how to divide work for each pool."""
-        state = _default().number, [pool.least_job_ns for pool in self._pools]
+        state = [_default().number, *[pool.least_job_ns for pool in self._pools]]
         if state != self._state or not self._is_constant:
             self._jobs = tuple(Jobs.on(pool) for pool in self._pools)
             self._state = state

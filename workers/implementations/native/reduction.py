@@ -46,6 +46,11 @@ class _Shape(NamedTuple):
         return self.before * self.kept * -(-self.columns // _STRIP)
 
     @property
+    def sums(self) -> int:
+        """The bytes of the sums of groups, for each column if an item is a part of a row."""
+        return 4 * _STRIP * self.items if self.columns > _STRIP else 0
+
+    @property
     def results(self) -> int:
         """The elements of the destination."""
         return self.before * self.kept * self.columns
@@ -88,16 +93,17 @@ class NativeReduction(NativeImplementation[Reduction]):
         step, result, root = _algorithm(op)
         dst, partial = ("m", (Arg.DST, 0)), ("s", 0)
         if parts == 1:
-            kernel, run = _launch(0, shape, ("m", (Arg.SRC, 0)), dst, op)
-            return Program((_kernel(kernel, step, result, root),), (run,))
-        kernel, divided = _launch(0, shape, ("m", (Arg.SRC, 0)), partial, op, parts)
+            kernel, run = _launch(0, shape, ("m", (Arg.SRC, 0)), dst, 0, op)
+            return Program((_kernel(kernel, step, result, root),), (run,), scratchpad=shape.sums)
+        sums = 4 * parts * shape.results
+        kernel, divided = _launch(0, shape, ("m", (Arg.SRC, 0)), partial, sums, op, parts)
         gathered = _Shape(1, 1, 1, parts, shape.results)
-        _, last = _launch(1, gathered, partial, dst, op, at_once=True)
+        _, last = _launch(1, gathered, partial, dst, sums, op, at_once=True)
         merging = "sum" if step in _POWERS.values() else step
         return Program(
             (_kernel(kernel, step, "", False), _kernel("strided", merging, result, root)),
             (divided, last),
-            scratchpad=4 * parts * shape.results,
+            scratchpad=sums + max(parts * shape.sums, gathered.sums),
         )
 
 
@@ -118,6 +124,7 @@ def _launch(
     shape: _Shape,
     src: LaunchArgument,
     dst: LaunchArgument,
+    sums: int,
     op: Reduction,
     parts: int = 1,
     at_once: bool = False,
@@ -132,7 +139,7 @@ def _launch(
     count = op.src.elements // op.dst.elements
     floats: tuple[LaunchArgument, ...] = (("f", float(count)), ("f", op.eps))
     return "row" if in_rows else "strided", Launch(
-        number, (src, dst, *(("i", n) for n in (*numbers, each)), *floats), work
+        number, (src, dst, *(("i", n) for n in (*numbers, each)), ("s", sums), *floats), work
     )
 
 

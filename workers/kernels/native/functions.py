@@ -92,11 +92,12 @@ def _gelu_erf(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
     Beyond 15 the result is 0 in float32.
     """
     size = minimum(b, constant(15.0), call(b, "llvm.fabs.v16f32", x))
-    z = b.fmul(size, constant(math.sqrt(0.5)))
-    t = b.fdiv(constant(2.0), b.fadd(z, constant(2.0)))
-    p = constant(0.17087277)
+    # t is half of the book's; its coefficients are multiplied by powers of two.
+    t = b.fdiv(constant(0.5), fma(b, size, constant(math.sqrt(0.125)), constant(1.0)))
+    p = constant(512 * 0.17087277)
     for c in (
-        -0.82215223, 1.48851587, -1.13520398, 0.27886807, -0.18628806, 0.09678418, 0.37409196, 1.00002368, -1.26551223,
+        256 * -0.82215223, 128 * 1.48851587, 64 * -1.13520398, 32 * 0.27886807, 16 * -0.18628806, 8 * 0.09678418,
+        4 * 0.37409196, 2 * 1.00002368, -1.26551223,
     ):  # fmt: skip
         p = fma(b, p, t, constant(c))
     # exp(p - size * size / 2), with the rounding errors of the product and the difference added as a factor.
@@ -104,10 +105,9 @@ def _gelu_erf(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
     square = b.fmul(half, size)
     exponent = b.fsub(p, square)
     lost = b.fsub(b.fsub(p, b.fadd(exponent, square)), fma(b, half, size, b.fneg(square)))
-    tail = b.fmul(t, emit_exp(b, exponent))
+    tail = b.fmul(t, emit_exp(b, exponent, limited=False))
     tail = fma(b, tail, lost, tail)
-    both = b.select(b.fcmp_ordered(">", x, constant(0.0)), b.fsub(constant(2.0), tail), tail)
-    return b.fmul(b.fmul(x, constant(0.5)), both)
+    return b.fmul(x, b.select(b.fcmp_ordered(">", x, constant(0.0)), b.fsub(constant(1.0), tail), tail))
 
 
 def _gelu_tanh(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:

@@ -160,6 +160,7 @@ def _rows(takes_max: bool, counts_padding: bool) -> tuple[Callable[..., None], A
                     end_h = src + 4 * width * (plane + to_h * step_h)
                     index = first_w
                     last = first_w + (window_w - 1) * step_w
+                    down = 4 * width * step_h
                     # Columns outermost: what is inside of a row is the same for each row of the window.
                     while index < last and stride_w == 2 and step_w == 1:
                         line = begin_h
@@ -168,13 +169,19 @@ def _rows(takes_max: bool, counts_padding: bool) -> tuple[Callable[..., None], A
                             high = vload_inside(line, index + 16, width, nothing)
                             value = combine(veven(low, high), value)
                             other = combine(vodd(low, high), other)
-                            line += 4 * width * step_h
+                            line += down
                         index += 2
+                    while index <= last and stride_w == 1:
+                        line = begin_h
+                        while line < end_h:
+                            value = combine(vload_inside(line, index, width, nothing), value)
+                            line += down
+                        index += step_w
                     while index <= last:
                         line = begin_h
                         while line < end_h:
                             value = combine(_see(line, index, stride_w, width, nothing), value)
-                            line += 4 * width * step_h
+                            line += down
                         index += step_w
                 value = combine(value, other)
                 if not takes_max:

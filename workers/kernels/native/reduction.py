@@ -1,9 +1,9 @@
 """Reduce float32 tensors whose dimensions are kept, reduced, kept, reduced and kept, in this order (any may be 1).
 
-``row`` reduces contiguous runs, 16 of a run's elements a vector; ``strided`` has 64 independent columns in four vectors
-and steps from row to row. The reduced elements are cut into ``parts``, each with a result of its own, which another launch
-reduces again. Sums are added up in groups of about the square root of their number, so that errors grow no faster. NaN
-anywhere makes the result NaN.
+``row`` reduces contiguous runs, 16 of a run's elements a vector; ``strided`` has strips of 64 independent columns and
+steps from row to row, with the sums of a group in scratch memory if there are several strips. The reduced elements are
+cut into ``parts``, each with a result of its own, which another launch reduces again. Sums are added up in groups of
+about the square root of their number, so that errors grow no faster. NaN anywhere makes the result NaN.
 """
 
 from __future__ import annotations
@@ -28,11 +28,14 @@ from .vec import (
     vload,
     vload_part,
     vset,
+    vstore,
     vstore_part,
 )
 
 #: Columns that an item of ``strided`` covers.
 _STRIP: Final = 64
+#: Strips that are reduced together; their sums are 4 KiB.
+_BESIDE: Final = 16
 
 
 def make(isa: str, part: str, step: str, result: str, root: bool) -> tuple[Callable[..., None], Any]:
@@ -51,7 +54,7 @@ def _row(steps: tuple[Any, ...], finish: Any) -> tuple[Callable[..., None], Any]
 
     def kernel(
         begin: int, end: int, src: int, dst: int, outputs: int, kept: int, outer: int, inner: int, columns: int,
-        parts: int, group: int, each: int, count: float, eps: float,
+        parts: int, group: int, each: int, unused: int, count: float, eps: float,
     ) -> None:  # fmt: skip
         nothing, size, small = vset(np.float32(neutral)), vset(np.float32(count)), vset(np.float32(eps))
         for item in range(begin, end):
@@ -87,7 +90,7 @@ def _row(steps: tuple[Any, ...], finish: Any) -> tuple[Callable[..., None], Any]
                     total = add(total, vkeep_or(vload_part(at, left), left, nothing))
             vstore_part(dst + 4 * item, finish(vset(across(total)), size, small), 1)
 
-    return kernel, types.void(*[types.int64] * 12, types.float64, types.float64)
+    return kernel, types.void(*[types.int64] * 13, types.float64, types.float64)
 
 
 def _strided(steps: tuple[Any, ...], finish: Any) -> tuple[Callable[..., None], Any]:
@@ -97,56 +100,97 @@ def _strided(steps: tuple[Any, ...], finish: Any) -> tuple[Callable[..., None], 
     def load(at: int, lanes: int) -> Any:
         return vload(at) if lanes == 16 else vload_part(at, lanes)
 
+    @njit
+    def reduce_rows(at: int, stop: int, row: int, sums: int, wide: int, left: int, nothing: Any) -> None:
+        """Reduce rows to ``sums``, up to ``wide`` bytes of each and of ``left`` to its end, in the order of memory."""
+        is_first = True
+        while is_first or at < stop:
+            offset = 0
+            together = 4 if stop - at > 3 * row else 1 if at < stop else 0
+            while offset < wide and offset < left:
+                lanes = min(16, (left - offset) >> 2)
+                total = nothing if is_first else vload(sums + offset)
+                if together > 0:
+                    total = add(total, load(at + offset, lanes))
+                if together > 1:
+                    total = add(total, load(at + row + offset, lanes))
+                    total = add(total, load(at + 2 * row + offset, lanes))
+                    total = add(total, load(at + 3 * row + offset, lanes))
+                vstore(sums + offset, total)
+                offset += 64
+            at += row * together
+            is_first = False
+
     def kernel(
         begin: int, end: int, src: int, dst: int, outputs: int, kept: int, outer: int, inner: int, columns: int,
-        parts: int, group: int, each: int, count: float, eps: float,
+        parts: int, group: int, each: int, sums_of_strips: int, count: float, eps: float,
     ) -> None:  # fmt: skip
         nothing, size, small = vset(np.float32(neutral)), vset(np.float32(count)), vset(np.float32(eps))
         strips = (columns + _STRIP - 1) // _STRIP
-        for item in range(begin * each, end * each):
+        n0 = min(16, columns)
+        n1 = max(0, min(16, columns - 16))
+        n2 = max(0, min(16, columns - 32))
+        n3 = max(0, min(16, columns - 48))
+        item = begin * each
+        while item < end * each:
             plane = item // strips
-            column = _STRIP * (item - plane * strips)
+            strip = item - plane * strips
+            # Several strips of a plane together: processors fetch ahead where memory is read in order.
+            beside = min(strips - strip, end * each - item, _BESIDE)
+            item += beside
             part = plane // outputs
             output = plane - part * outputs
-            n0 = min(16, columns - column)
-            n1 = max(0, min(16, columns - column - 16))
-            n2 = max(0, min(16, columns - column - 32))
-            n3 = max(0, min(16, columns - column - 48))
             first = outer * inner * part // parts
             last = outer * inner * (part + 1) // parts
             before = output // kept
-            base = src + 4 * (inner * columns * (before * outer * kept + output - before * kept) + column)
+            base = src + 4 * inner * columns * (before * outer * kept + output - before * kept)
+            wide = 4 * _STRIP * beside
+            sums = sums_of_strips + 4 * _STRIP * (plane * strips + strip)
             t0, t1, t2, t3 = nothing, nothing, nothing, nothing
-            while first < last:
-                run = first // inner
+            is_first = True
+            while is_first or first < last:
+                run = first // max(1, inner)
                 start = first - run * inner
                 length = min(inner - start, last - first, group)
                 first += length
-                at = base + 4 * columns * (run * kept * inner + start)
+                at = base + 4 * (columns * (run * kept * inner + start) + _STRIP * strip)
                 stop = at + 4 * columns * length
-                p0, p1, p2, p3 = nothing, nothing, nothing, nothing
-                if n3 == 16:
-                    while at < stop:
-                        p0 = add(p0, vload(at))
-                        p1 = add(p1, vload(at + 64))
-                        p2 = add(p2, vload(at + 128))
-                        p3 = add(p3, vload(at + 192))
-                        at += 4 * columns
+                to = dst + 4 * (plane * columns + _STRIP * strip)
+                end_of_row = to + 4 * (columns - _STRIP * strip)
+                if strips > 1:
+                    reduce_rows(at, stop, 4 * columns, sums, wide, 4 * (columns - _STRIP * strip), nothing)
+                    # The destination holds the sums of groups.
+                    offset = 0
+                    while offset < wide and to + offset < end_of_row:
+                        lanes = min(16, (end_of_row - to - offset) >> 2)
+                        total = merge(nothing if is_first else load(to + offset, lanes), vload(sums + offset))
+                        vstore_part(to + offset, finish(total, size, small) if first >= last else total, lanes)
+                        offset += 64
                 else:
-                    while at < stop:
-                        p0 = add(p0, load(at, n0))
-                        p1 = add(p1, load(at + 64, n1))
-                        p2 = add(p2, load(at + 128, n2))
-                        p3 = add(p3, load(at + 192, n3))
-                        at += 4 * columns
-                t0, t1, t2, t3 = merge(t0, p0), merge(t1, p1), merge(t2, p2), merge(t3, p3)
-            to = dst + 4 * (plane * columns + column)
-            vstore_part(to, finish(t0, size, small), n0)
-            vstore_part(to + 64, finish(t1, size, small), n1)
-            vstore_part(to + 128, finish(t2, size, small), n2)
-            vstore_part(to + 192, finish(t3, size, small), n3)
+                    p0, p1, p2, p3 = nothing, nothing, nothing, nothing
+                    if columns == _STRIP:
+                        while at < stop:
+                            p0 = add(p0, vload(at))
+                            p1 = add(p1, vload(at + 64))
+                            p2 = add(p2, vload(at + 128))
+                            p3 = add(p3, vload(at + 192))
+                            at += 4 * columns
+                    else:
+                        while at < stop:
+                            p0 = add(p0, load(at, n0))
+                            p1 = add(p1, load(at + 64, n1))
+                            p2 = add(p2, load(at + 128, n2))
+                            p3 = add(p3, load(at + 192, n3))
+                            at += 4 * columns
+                    t0, t1, t2, t3 = merge(t0, p0), merge(t1, p1), merge(t2, p2), merge(t3, p3)
+                    if first >= last:
+                        vstore_part(to, finish(t0, size, small), n0)
+                        vstore_part(to + 64, finish(t1, size, small), n1)
+                        vstore_part(to + 128, finish(t2, size, small), n2)
+                        vstore_part(to + 192, finish(t3, size, small), n3)
+                is_first = False
 
-    return kernel, types.void(*[types.int64] * 12, types.float64, types.float64)
+    return kernel, types.void(*[types.int64] * 13, types.float64, types.float64)
 
 
 def _steps(step: str) -> tuple[Any, Any, Any, float]:

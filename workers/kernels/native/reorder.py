@@ -75,8 +75,19 @@ def _copy(src: int, dst: int, rows: int, row_src: int, row_dst: int, columns: in
     for row in range(rows):
         source = src + row * row_src
         target = dst + row * row_dst
-        for at in range(0, whole, 64):
+        at = 0
+        # Four loads at once, so that no store waits for a single one.
+        while at + 256 <= whole:
+            first, second = vload(source + at), vload(source + at + 64)
+            third, fourth = vload(source + at + 128), vload(source + at + 192)
+            vstore(target + at, first)
+            vstore(target + at + 64, second)
+            vstore(target + at + 128, third)
+            vstore(target + at + 192, fourth)
+            at += 256
+        while at < whole:
             vstore(target + at, vload(source + at))
+            at += 64
         if tail:
             vstore_part(target + whole, vload_part(source + whole, tail), tail)
 

@@ -419,12 +419,13 @@ def fold(b: Builder, value: Value, combine: Callable[[Builder, Value, Value], Va
     return b.extract_element(value, I32(0))
 
 
-def emit_exp(b: Builder, x: Value) -> Value:
+def emit_exp(b: Builder, x: Value, limited: bool = True) -> Value:
     """Return exp(x) to 1 ulp (Cephes' expf): 2**n times a polynomial on [-ln2/2, ln2/2]; NaN stays NaN.
 
-    The argument is clamped once the result has become 0 or infinity.
+    The argument is clamped once the result has become 0 or infinity, unless it is not ``limited``, for one above -170 and
+    below 89.
     """
-    r, n = _split_exp(b, x)
+    r, n = _split_exp(b, x, limited)
     p = constant(_EXP[0])
     for c in _EXP[1:]:
         p = fma(b, p, r, constant(c))
@@ -457,9 +458,10 @@ def emit_expm1(b: Builder, x: Value) -> Value:
     return fma(b, scale, p, b.fsub(scale, constant(1.0)))
 
 
-def _split_exp(b: Builder, x: Value) -> tuple[Value, Value]:
-    """Return r and n of x = n ln2 + r; x is clamped once exp(x) has become 0 or infinity."""
-    x = maximum(b, constant(-104.0), minimum(b, constant(89.0), x))
+def _split_exp(b: Builder, x: Value, limited: bool = True) -> tuple[Value, Value]:
+    """Return r and n of x = n ln2 + r; if ``limited``, x is clamped once exp(x) has become 0 or infinity."""
+    if limited:
+        x = maximum(b, constant(-104.0), minimum(b, constant(89.0), x))
     n = call(b, "llvm.rint.v16f32", b.fmul(x, constant(1.44269504088896341)))
     r = fma(b, n, constant(-0.693359375), x)
     return fma(b, n, constant(2.12194440e-4), r), n

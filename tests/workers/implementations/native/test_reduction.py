@@ -47,8 +47,10 @@ PROBLEMS = (
     Problem((12_007, 3), (1, 3), "sum"),
     Problem((9001, 71), (1, 71), "sum"),
     Problem((64, 3, 131, 33), (1, 3, 1, 33), "sum"),
+    Problem((3, 2, 70, 1103), (1, 2, 1, 1103), "sum"),
     Problem((3, 4, 5), (3, 4, 5), "sum"),
     Problem((0, 4), (1, 4), "sum"),
+    Problem((0, 100), (1, 100), "sum"),
 )
 #: The other algorithms: what is made of the sum of parts depends on them.
 FURTHER = (
