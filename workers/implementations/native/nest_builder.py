@@ -11,6 +11,8 @@ from .loop_nest import PIECE, Loop, Nest, copies, fills, pieces, steps
 
 #: A launch has at least about so many items of work if its nest allows; the other loops run inside an item.
 _ITEMS = 64
+#: Places in memory that a copy writes to in turn, at most: the first-level cache of addresses has 64 pages or more.
+_PLACES = 32
 #: How the kernel runs the innermost pair of loops.
 _COPY, _TRANSPOSE, _FILL, _COPY_PADDED, _TRANSPOSE_PADDED = range(5)
 
@@ -69,6 +71,8 @@ def _record(mode: int | None, nest: Nest) -> tuple[list[int], int]:
     if mode == _FILL or column.src == 1 or column.extent == 1:
         mode = mode or (_COPY_PADDED if nest.pads else _COPY)
         row = Loop(1, 0, 0)
+        if _reads_ahead(mode, loops):
+            loops[-2:] = loops[:-3:-1]
         if loops and (loops[-1].extent * column.extent <= PIECE or steps(tuple(loops[:-1])) >= _ITEMS):
             row = loops.pop()
         innermost = (row.extent, row.src * 4, row.dst * 4, column.extent)
@@ -85,6 +89,11 @@ def _record(mode: int | None, nest: Nest) -> tuple[list[int], int]:
         for chosen in (inside, reversed(loops))
     )
     return [mode, nest.src * 4, nest.dst * 4, *pair, *innermost, len(loops), *outer], steps(tuple(loops))
+
+
+def _reads_ahead(mode: int, loops: list[Loop]) -> bool:
+    """Return whether a copy had better read in order than write in order: into few places, each on a page of its own."""
+    return mode == _COPY and len(loops) > 1 and loops[-2].src < loops[-1].src and loops[-2].extent <= _PLACES
 
 
 def _take(loops: list[Loop], index: int | None) -> Loop:
