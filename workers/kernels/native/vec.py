@@ -229,16 +229,6 @@ def veven(_: Any, low: VectorType, high: VectorType) -> Any:
     return vector(vector, vector), emit
 
 
-@intrinsic
-def vodd(_: Any, low: VectorType, high: VectorType) -> Any:
-    """Return the lanes of odd number of two vectors that follow one another."""
-
-    def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
-        return b.shuffle_vector(a[0], a[1], ir.Constant(VI, list(range(1, 2 * LANES, 2))))
-
-    return vector(vector, vector), emit
-
-
 def _steps(b: Builder, first: Value, step: Value) -> Value:
     """Return first, first + step, ... as a vector of 16 int64."""
     numbers = ir.Constant(ir.VectorType(I64, LANES), list(range(LANES)))
