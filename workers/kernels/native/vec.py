@@ -210,6 +210,16 @@ def vcount_inside(_: Any, first: types.Integer, step: types.Integer, limit: type
 
 
 @intrinsic
+def vodd(_: Any, low: VectorType, high: VectorType) -> Any:
+    """Return the lanes of odd number of two vectors that follow one another."""
+
+    def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+        return b.shuffle_vector(a[0], a[1], ir.Constant(VI, list(range(1, 2 * LANES, 2))))
+
+    return vector(vector, vector), emit
+
+
+@intrinsic
 def veven(_: Any, low: VectorType, high: VectorType) -> Any:
     """Return the lanes of even number of two vectors that follow one another."""
 
