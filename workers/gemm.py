@@ -7,6 +7,7 @@ Matrices are read in place if rows or columns are evenly spaced, transposed ones
 from __future__ import annotations
 
 import ctypes
+import mmap
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,6 +16,7 @@ from .engines.engine import Engine
 from .execution.calling_thread import CallingThreadExecution, ThreadScratchpads
 from .execution.memory import Memory
 from .execution.native_binding import RealizedPrimitive
+from .memory.buffer import SLACK
 from .operations.matmul import Matmul
 from .streams.attributes import StreamAttr
 from .streams.stream import Stream
@@ -34,10 +36,6 @@ _OFFSETS: Final = {"F": 0, "R": 2, "C": 1}
 _KEPT: Final = 256
 #: Columns that the kernels read at once.
 _LANES: Final = 16
-#: Bytes of an object's header, behind which an array has the address of its first element: NumPy's ``PyArrayObject``.
-#: ``array.ctypes.data`` would take half a microsecond, a tenth of a small product.
-_HEADER: Final = object.__basicsize__
-_Word: Final = ctypes.c_ssize_t
 
 
 def sgemm(
@@ -162,14 +160,30 @@ def _integer_gemm(
 
 
 def _factor(name: str, given: Any, dtype: str, transposed: bool) -> NDArray[Any]:
-    """Return a factor in its multiplied form, (rows, columns), copied only if its elements are not evenly spaced."""
+    """Return a factor in its multiplied form, (rows, columns), copied only if kernels cannot read it where it is."""
     import numpy
 
     array = numpy.asarray(given)
     if array.dtype != dtype or array.ndim != 2:
         raise ValueError(f"{name}: expect a matrix of {dtype}, got {array.dtype} of shape {array.shape}")
     matrix = array.T if transposed else array
-    return matrix if _is_even(matrix.shape, matrix.strides, matrix.itemsize) else numpy.ascontiguousarray(matrix)
+    even = _is_even(matrix.shape, matrix.strides, matrix.itemsize)
+    return matrix if even and _has_slack(matrix) else _copied(matrix)
+
+
+def _has_slack(matrix: NDArray[Any]) -> bool:
+    """Return whether kernels may read `SLACK` bytes past the last element: if they are in its page, they are there."""
+    span = sum((size - 1) * step for size, step in zip(matrix.shape, matrix.strides, strict=True)) + matrix.itemsize
+    return 0 in matrix.shape or -(matrix.ctypes.data + span) % mmap.PAGESIZE >= SLACK
+
+
+def _copied(matrix: NDArray[Any]) -> NDArray[Any]:
+    import numpy
+
+    room = numpy.empty(matrix.nbytes + SLACK, numpy.uint8)
+    copy: NDArray[Any] = numpy.ndarray(matrix.shape, matrix.dtype, room)
+    copy[...] = matrix
+    return copy
 
 
 def _is_even(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> bool:
@@ -230,7 +244,10 @@ class _Products:
         import numpy
 
         self.engine = Engine("cpu")
+        from .memory.array_address import address_of
+
         self._array, self._empty, self._float32 = numpy.ndarray, numpy.empty, numpy.dtype("float32")
+        self._address_of = address_of
         self._primitive = lru_cache(maxsize=_KEPT)(self._create)
         self._ready = lru_cache(maxsize=_KEPT)(self._bind)
         self._scratchpads = ThreadScratchpads()
@@ -260,13 +277,8 @@ class _Products:
             c = self._empty(shape, float32)
         elif c.dtype != float32 or c.shape != shape or not c.flags.c_contiguous or not c.flags.writeable:
             return None
-        execution.execute(
-            (
-                _Word.from_address(id(a) + _HEADER).value,
-                _Word.from_address(id(b) + _HEADER).value,
-                _Word.from_address(id(c) + _HEADER).value,
-            )
-        )
+        address_of = self._address_of
+        execution.execute((address_of(a), address_of(b), address_of(c)))
         return c
 
     def _bind(

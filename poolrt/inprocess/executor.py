@@ -23,12 +23,12 @@ from poolrt.inprocess.device_context import DeviceContext, ExecutorIdentity, Ins
 from poolrt.run_inputs import Outputs, describe_names, refuse_unnamed, to_array
 from poolrt.workers.desc import type_name
 from poolrt.workers.engines.engine import Engine
+from poolrt.workers.memory.array_address import address_of
 from poolrt.workers.memory.buffer import SLACK
 from poolrt.workers.streams.stream import Stream
 from poolrt.workers.threadpools.jobs import JobsOnPools
 from poolrt.workers.threadpools.sequential import SequentialPool
 
-from .array_address import address_of
 from .compiled_graph import CompiledGraph, ExecutionContext
 from .constants import ConstantKeys
 from .output_memory import new_array

@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from poolrt.cachestore.forked_locks import freed_in_children
+from poolrt.workers.memory.array_address import address_of
 from poolrt.workers.memory.buffer import SLACK
-
-from .array_address import address_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pytest
@@ -19,6 +19,7 @@ from poolrt.workers import gemm
 from poolrt.workers.gemm import gemm_s8s8s32, gemm_u8s8s32, sgemm
 from poolrt.workers.primitives.provider import primitive_provider
 from poolrt.workers.threadpools.interface import ThreadpoolInterface
+from tests.workers.own_process import python
 from tests.workers.threadpools.checking import CheckingPool
 from tests.workers.threadpools.kinds import KINDS, made, region_loop
 
@@ -188,6 +189,36 @@ def test_matrices_may_begin_anywhere_in_a_cache_line() -> None:
         b = room[start : start + 700 * 64].reshape(700, 64)
         bound = np.abs(a) @ np.abs(b)
         assert np.max(np.abs(sgemm(a, b) - a.astype(np.float64) @ b) / bound) <= 2e-6
+
+
+_AT_THE_END: Final = """
+import ctypes, mmap
+import numpy as np
+from poolrt.workers.gemm import gemm_u8s8s32, sgemm
+size = mmap.PAGESIZE
+room = mmap.mmap(-1, 5 * size)
+start = ctypes.addressof(ctypes.c_char.from_buffer(room))
+assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(start + 4 * size), ctypes.c_size_t(size), 0) == 0
+rng = np.random.default_rng(3)
+def at_the_end(values):
+    found = np.frombuffer(room, np.uint8)[4 * size - values.nbytes : 4 * size].view(values.dtype).reshape(values.shape)
+    found[...] = values
+    return found
+for m, k, n in ((1, 40, 5), (7, 33, 21), (3, 16, 100), (5, 64, 48)):
+    a, b = rng.standard_normal((m, k)).astype("f4"), rng.standard_normal((k, n)).astype("f4")
+    for left, right, swaps in ((at_the_end(a), b, {}), (a, at_the_end(b), {}), (a, at_the_end(b.T.copy()), {"transb": True}),
+                               (at_the_end(a.T.copy()), b, {"transa": True})):
+        left_, right_ = left.copy(), right.copy()
+        assert np.allclose(sgemm(left, right, **swaps), sgemm(left_, right_, **swaps), atol=1e-5)
+    u, s = rng.integers(0, 99, (m, k)).astype("u1"), rng.integers(-99, 99, (k, n)).astype("i1")
+    want = u.astype("i4") @ s.astype("i4")
+    assert (gemm_u8s8s32(at_the_end(u), s) == want).all() and (gemm_u8s8s32(u, at_the_end(s)) == want).all()
+print("done")
+"""
+
+
+def test_nothing_past_the_end_of_a_matrix_is_read() -> None:
+    assert python(_AT_THE_END) == "done\n"
 
 
 def test_empty_products_are_zeros_and_offsets() -> None:

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from poolrt import DeviceContext, Executor, Graph
-from poolrt.inprocess.array_address import address_of
 from poolrt.inprocess.output_memory import OutputMemory
+from poolrt.workers.memory.array_address import address_of
 from poolrt.workers.primitives.provider import PrimitiveProvider
 
 from .networks import Array, array
