@@ -38,6 +38,9 @@ MAX_FDS: Final = 4
 #: each takes some 30 us.
 RECEIVED_AT_ONCE: Final = 2
 SENT_AT_ONCE: Final = 4
+#: Bytes of a payload that is joined in memory of its size from the beginning, which is mostly that of the payload before;
+#: growing, it would take fresh pages. So the others grow, a little with each part: so many fresh pages at once take long.
+RESERVED_AT_ONCE: Final = 16 * 1024 * 1024
 #: Items of a message, those inside others counted, on a channel with limits; payloads are one item.
 ITEMS_LIMIT: Final = 2560
 #: Bytes of a message that is decoded without counting its items: these cannot cost more than some 10 us.
@@ -345,11 +348,12 @@ class _Arriving(ABC):
         #: The other fields, None if they are not known yet, and the bytes of the last one.
         self._fields: Message | None = found[0] if found else None
         self._announced = found[2] if found else 0
-        self.add(first, found[1] if found else 0)
+        #: Where the kept bytes begin in the first part.
+        self._start = found[1] if found else 0
 
     @abstractmethod
-    def add(self, part: bytes, start: int = 0) -> None:
-        """Keep a part from position ``start`` on."""
+    def add(self, part: bytes) -> None:
+        """Keep one more part."""
 
     @abstractmethod
     def message(self) -> Message:
@@ -364,11 +368,11 @@ class _Unjoined(_Arriving):
     """Keeps parts as they are, for a process that sends them on: the last field is a `Payload`."""
 
     def __init__(self, first: bytes) -> None:
-        self._parts: list[memoryview] = []
         super().__init__(first)
+        self._parts = [memoryview(first)[self._start :]]
 
-    def add(self, part: bytes, start: int = 0) -> None:
-        self._parts.append(memoryview(part)[start:])
+    def add(self, part: bytes) -> None:
+        self._parts.append(memoryview(part))
 
     def message(self) -> Message:
         if self._fields is None:
@@ -382,11 +386,16 @@ class _Joined(_Arriving):
     """Joins parts as they come: to copy them all at the end would take a processor from other processes for long."""
 
     def __init__(self, first: bytes) -> None:
-        self._whole = io.BytesIO()
         super().__init__(first)
+        self._whole = io.BytesIO()
+        if 0 < self._announced <= RESERVED_AT_ONCE:
+            self._whole.seek(self._announced - 1)
+            self._whole.write(b"\0")
+            self._whole.seek(0)
+        self._whole.write(memoryview(first)[self._start :])
 
-    def add(self, part: bytes, start: int = 0) -> None:
-        self._whole.write(memoryview(part)[start:])
+    def add(self, part: bytes) -> None:
+        self._whole.write(part)
 
     def message(self) -> Message:
         if self._fields is None:

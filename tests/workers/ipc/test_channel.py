@@ -18,6 +18,7 @@ from poolrt.workers.ipc.bounded_decoding import Payload
 from poolrt.workers.ipc.channel import (
     FRAME,
     RECEIVED_AT_ONCE,
+    RESERVED_AT_ONCE,
     Channel,
     ChannelClosed,
     ChannelFull,
@@ -72,9 +73,9 @@ def test_a_long_message_is_split_and_put_together_again(ends: tuple[Channel, Cha
     assert left.queued == 0
 
 
-def test_a_long_payload_is_joined_as_it_comes_and_never_copied_whole(ends: tuple[Channel, Channel]) -> None:
+@pytest.mark.parametrize("size", [RESERVED_AT_ONCE, RESERVED_AT_ONCE + 1])
+def test_a_long_payload_is_joined_as_it_comes_and_never_copied_whole(ends: tuple[Channel, Channel], size: int) -> None:
     left, right = ends
-    size = 16_000_000
     blob = os.urandom(size)
     tracemalloc.start()
     try:
