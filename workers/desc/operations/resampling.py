@@ -17,6 +17,8 @@ COORDINATES: Final = (
 )  # fmt: skip
 #: Which element is nearest to a place half way between two, or to any place: ONNX's nearest modes.
 NEAREST: Final = ("round_prefer_ceil", "round_prefer_floor", "floor", "ceil")
+#: The largest magnitude of the slope that Keys' function has one element away: his own are from -0.5 to -1.
+_STEEPEST: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,10 @@ class Resampling(OpDesc):
         one_of("prop", self.prop, FORWARD)
         one_of("coordinates", self.coordinates, COORDINATES)
         one_of("nearest", self.nearest, NEAREST)
+        steepest = abs(self.cubic_coeff_a) <= _STEEPEST
+        require(
+            steepest, "cubic_coeff_a", f"expect a number from -{_STEEPEST} to {_STEEPEST}, got {self.cubic_coeff_a}"
+        )
         spatial = self.src.ndims - 2
         require(spatial >= 1, "src", "expect (N, C, *spatial)")
         require(
