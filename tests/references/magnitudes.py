@@ -7,9 +7,19 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from poolrt.workers.desc import Arg, BatchNormalization, Eltwise, LayerNormalization, OpDesc, Softmax
+from poolrt.workers.desc import (
+    Arg,
+    BatchNormalization,
+    Eltwise,
+    LayerNormalization,
+    OpDesc,
+    Pooling,
+    PrimitiveAttr,
+    Softmax,
+)
 
 from .moments import normalization_backward_magnitudes
+from .reference import results
 
 Array = NDArray[Any]
 #: Functions whose slopes change their sign where they are no constants: sums of numbers of at most about 1.
@@ -27,6 +37,9 @@ def gradient_magnitudes(op: OpDesc, args: dict[int, Array], arg: int) -> Array |
                 return np.asarray(errors + np.exp(result) * errors.sum(axis=op.axis, keepdims=True))
             result = np.abs(result)
             return np.asarray(result * (errors + (result * errors).sum(axis=op.axis, keepdims=True)))
+        case Pooling():
+            magnitudes = {**args, int(Arg.DIFF_DST): np.abs(args[Arg.DIFF_DST])}
+            return results(op, PrimitiveAttr(), magnitudes)[Arg(arg)]
         case BatchNormalization() | LayerNormalization():
             return normalization_backward_magnitudes(op, args)[Arg(arg)]
         case _:

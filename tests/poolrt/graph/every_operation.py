@@ -56,7 +56,8 @@ OPERATIONS: Final[dict[str, tuple[tuple[int, ...], Build]]] = {
     "attention": (
         IMAGE,
         lambda g, x: g.attention(
-            g.transpose(x, (0, 2, 1, 3)), array(2, 7, 5, 9), array(2, 7, 5, 4), array(2, 1, 1, 5), causal=True
+            q := g.transpose(x, (0, 2, 1, 3)), g.slice(q, 0, 5, 2), g.slice(q, (1, 0), (6, 4), (2, 3)), array(1, 7, 1, 5),
+            causal=True,
         ),
     ),
     "attention of views": (

@@ -208,7 +208,7 @@ def resampling(rng: Random) -> OpDesc:
     return Resampling(
         src, dst, rng.choice(RESAMPLING_ALGORITHMS), rng.choice(_TRAINING), coordinates, rng.choice(NEAREST),
         rng.choice((-0.75, -0.5)), rng.random() < 0.5, roi=roi if coordinates == "tf_crop_and_resize" else (),
-        extrapolation=rng.choice((0.0, 2.0)),
+        extrapolation=rng.choice((0.0, 2.0)), factors=rng.choice(((), tuple(rng.choice((0.5, 2.0)) for _ in range(spatial)))),
     )  # fmt: skip
 
 
