@@ -70,7 +70,7 @@ class CheckingPool(ThreadpoolInterface):
         return getattr(self._inside, "depth", 0) > 0
 
     def get_flags(self) -> int:
-        return self.ASYNCHRONOUS | self.NESTED | self.AUTO_BALANCING  # threads take tasks from one list
+        return self.ASYNCHRONOUS | self.NESTED
 
     def parallel_for(self, n: int, fn: Task) -> None:
         if n < 1:
