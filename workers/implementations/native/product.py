@@ -121,7 +121,7 @@ def describe(shape: Shape, left: MemoryDesc, right: MemoryDesc, bias: bool, attr
     low, bound = bounds(attr)
     lanes = (rows.along, rows.along) if rows.along else (positions * 4, (positions - 1) * 4)
     sizes = (
-        tiles, large, shape.columns, strips, strip_tiles, rows.across, *lanes, columns.across, columns.along, columns.column,
+        tiles, large, shape.columns, strips, rows.across, *lanes, columns.across, columns.along, columns.column,
         shape.columns * 4,
     )  # fmt: skip
     bias_at: LaunchArgument = ("m", (int(Arg.BIAS), 0)) if bias else ("i", 0)

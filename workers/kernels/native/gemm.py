@@ -26,13 +26,13 @@ def make(isa: str, positions: int, blocks: int, rows: bool, packs: str) -> tuple
 
     Arguments, distances in bytes: addresses of the left matrix, the right one, bias (0: none), dst, residual (0: none);
     a table of (left, right, dst) offsets of each product of the batch, and the step (0, K, 0) of a tile; then the tiles
-    of a product, and how many of them, the first ones, have ``positions`` rows; columns of dst, strips of tiles and
-    tiles a strip; the distances left_row, left_lane and left_lane_less (from one input to the next in a tile of
-    ``positions`` rows and in one with a row less; without ``rows``), right_block (from 16 columns to the next 16),
+    of a product, and how many of them, the first ones, have ``positions`` rows; columns of dst and strips of tiles; the
+    distances left_row, left_lane and left_lane_less (from one input to the next in a tile of ``positions`` rows and in
+    one with a row less; without ``rows``), right_block (from 16 columns to the next 16),
     right_row (from one k to the next), right_column (from one column to the next), dst_row; the address of room for the
     packed columns of each item; 1 to read whole cache lines of rows that begin in the same place of one, else 0 (then
     parts may be one more); and the lower bounds before and after the residual is added. One item of work is a strip
-    of tiles for ``blocks`` vectors of columns of one product.
+    of tiles, as many as in any other or one less, for ``blocks`` vectors of columns of one product.
     """
     pack = numba.njit(_pack_columns if packs == "columns" else _pack_rows)
     wide, narrow, wide_less, narrow_less = (
@@ -43,7 +43,7 @@ def make(isa: str, positions: int, blocks: int, rows: bool, packs: str) -> tuple
 
     def gemm(
         begin: int, end: int, left: int, right: int, bias: int, dst: int, residual: int, batch_table: int, step: int,
-        tiles: int, large: int, columns: int, strips: int, strip_tiles: int, left_row: int, left_lane: int,
+        tiles: int, large: int, columns: int, strips: int, left_row: int, left_lane: int,
         left_lane_less: int, right_block: int, right_row: int, right_column: int, dst_row: int, room: int, aligns: int,
         low: float, bound: float,
     ) -> None:  # fmt: skip
@@ -77,7 +77,7 @@ def make(isa: str, positions: int, blocks: int, rows: bool, packs: str) -> tuple
             if packs:
                 pack(factors, packed, K, columns - first, rest, right_row, right_column)
                 factors = packed
-            for number in range(strip * strip_tiles, min(tiles, (strip + 1) * strip_tiles)):
+            for number in range(strip * tiles // strips, (strip + 1) * tiles // strips):
                 row = number * positions - max(0, number - large)
                 at = source + row * left_row
                 onto = target + row * dst_row
@@ -108,7 +108,7 @@ def make(isa: str, positions: int, blocks: int, rows: bool, packs: str) -> tuple
                         narrow_less(1, step, at, left_row, at_right, block, lane, 0, to, 64, dst_row,
                                     left_lane_less, biases, biased, count, to_residual, low32, bound32)  # fmt: skip
 
-    return gemm, types.void(*[types.int64] * 23, types.float64, types.float64)
+    return gemm, types.void(*[types.int64] * 22, types.float64, types.float64)
 
 
 def _pack_rows(src: int, to: int, K: int, columns: int, vectors: int, row: int, column: int) -> None:
