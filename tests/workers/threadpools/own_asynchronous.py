@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -25,7 +27,8 @@ class OwnAsynchronousPool(ThreadpoolInterface):
 
     def __init__(self, threads: int) -> None:
         self._num_threads = threads
-        self._executor = ThreadPoolExecutor(threads)
+        self._cores = itertools.cycle(sorted(os.sched_getaffinity(0)))
+        self._executor = ThreadPoolExecutor(threads, initializer=self._pin)
         self._regions: list[_Region] = []
         self._fresh = 0
         self._changed = threading.Condition()
@@ -68,6 +71,10 @@ class OwnAsynchronousPool(ThreadpoolInterface):
             self.wait()
         finally:
             self._executor.shutdown()
+
+    def _pin(self) -> None:
+        """Keep a thread on a core of its own: woken by another one, it would first share that one's."""
+        os.sched_setaffinity(0, {next(self._cores)})
 
     def _begin(self) -> None:
         region = self._regions[0]
