@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .operations.convolution import Convolution
     from .operations.deconvolution import Deconvolution
     from .operations.eltwise import Eltwise
+    from .operations.gather import Gather
     from .operations.group_normalization import GroupNormalization
     from .operations.gru import Gru
     from .operations.inner_product import InnerProduct
@@ -57,7 +58,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Arg", "Attention", "BatchNormalization", "Binary", "Concat", "Convolution", "CostPrimitiveCache", "Deconvolution",
-    "Eltwise", "Engine", "ExecutorPool", "GroupNormalization", "Gru", "InnerProduct",
+    "Eltwise", "Engine", "ExecutorPool", "Gather", "GroupNormalization", "Gru", "InnerProduct",
     "LayerNormalization", "Lrn", "LruPrimitiveCache", "Lstm", "Matmul", "Memory", "MemoryDesc", "NativePool", "Pooling",
     "PostOp", "Prelu", "Primitive", "PrimitiveAttr", "PrimitiveCache", "Quantisation", "Reduction", "Reorder",
     "Resampling", "Rnn", "SequentialPool", "Shuffle", "Softmax", "Stream", "StreamAttr", "Sum", "ThreadpoolInterface",

@@ -43,6 +43,14 @@ def _has_rows(desc: MemoryDesc) -> bool:
     return not desc.layout.blocks and (desc.dims[-1] == 1 or desc.outer_strides()[-1] == 1)
 
 
+def _gather(op: Any, operands: Sequence[MemoryDesc], constant: Sequence[bool]) -> Iterator[OpDesc]:
+    src, indices = (
+        given if not given.layout.blocks else plain for given, plain in zip(operands, (op.src, op.indices), strict=True)
+    )
+    yield replace(op, src=src, indices=indices, dst=_any(op.dst))
+    yield replace(op, dst=_any(op.dst))
+
+
 def _first_operand(op: Any, operands: Sequence[MemoryDesc], constant: Sequence[bool]) -> Iterator[OpDesc]:
     for src in dict.fromkeys((operands[0], op.src)):
         yield replace(op, src=src, dst=_any(op.dst))
@@ -103,6 +111,7 @@ _POLICIES: Final[dict[str, _Policy]] = {
     "inner_product": _product,
     "matmul": _product,
     "attention": _attention,
+    "gather": _gather,
     "binary": _binary,
     "sum": _many,
     "concat": _many,

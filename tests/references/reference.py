@@ -17,6 +17,7 @@ from poolrt.workers.desc import (
     Convolution,
     Deconvolution,
     Eltwise,
+    Gather,
     GroupNormalization,
     Gru,
     InnerProduct,
@@ -44,6 +45,7 @@ from .binary import binary, total
 from .concat import concat
 from .convolution import convolution, deconvolution
 from .eltwise import eltwise
+from .gather import gather
 from .gradients import gradients
 from .moments import normalization
 from .normalization import lrn, lrn_within
@@ -119,6 +121,8 @@ def _operation(op: OpDesc, args: Mapping[int, Array]) -> Array:
             return softmax(args[Arg.SRC], op.axis, op.algorithm)
         case Attention():
             return attention(op, args[Arg.SRC], args[Arg.SRC_1], args[Arg.SRC_2], args.get(Arg.SHIFT))
+        case Gather():
+            return gather(op, args[Arg.SRC], args[Arg.SRC_1])
         case Reorder():
             return args[Arg.SRC]
         case Prelu():

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .operations.convolution import Convolution
     from .operations.deconvolution import Deconvolution
     from .operations.eltwise import Eltwise
+    from .operations.gather import Gather
     from .operations.group_normalization import GroupNormalization
     from .operations.gru import Gru
     from .operations.inner_product import InnerProduct
@@ -49,6 +50,7 @@ __all__ = [
     "Convolution",
     "Deconvolution",
     "Eltwise",
+    "Gather",
     "GroupNormalization",
     "Gru",
     "InnerProduct",

@@ -41,6 +41,7 @@ OPERATIONS: Final = {
     "lstm": "Lstm",
     "gru": "Gru",
     "attention": "Attention",
+    "gather": "Gather",
 }
 #: Operations without a public class, created and cached like the others. Graphs have only calls, which `Graph.call` makes.
 INTERNAL: Final = {"region_loop": "RegionLoop", "padding": "Padding", "call": "Call"}

@@ -30,7 +30,10 @@ _REFERENCE_BYTES: Final = {"lrn": 50.0}
 def nanoseconds(pd: PrimitiveDesc) -> int:
     """Return the estimated time of one execution on one thread."""
     slow = pd.implementation.name.startswith(REFERENCE)
-    moved = sum(desc.nbytes for desc in pd.memories().values())
+    memories = pd.memories()
+    moved = sum(desc.nbytes for desc in memories.values())
+    if pd.op.kind == "gather":  # of src, it reads no more than it writes
+        moved += min(0, memories[Arg.DST].nbytes - memories[Arg.SRC].nbytes)
     by_byte = _REFERENCE_BYTES.get(pd.op.kind, _REFERENCE_BYTE) if slow else _BYTES.get(pd.op.kind, _BYTE)
     return int(moved * by_byte + products(pd.op) * (_REFERENCE_PRODUCT if slow else _PRODUCT))
 

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 from poolrt.workers.desc import MemoryDesc, OpDesc
 from poolrt.workers.desc.op_desc import op_class
 
-from . import attentions, calls, movement, normalizations, pointwise, products, recurrent, windows
+from . import attentions, calls, indexing, movement, normalizations, pointwise, products, recurrent, windows
 from .operands import result_arguments
 from .result import Attrs, Operation
 
@@ -73,5 +73,6 @@ _DESCRIBE: Final[Mapping[str, _Describe]] = {
     "lstm": recurrent.two_states,
     "gru": recurrent.one_state,
     "attention": attentions.attention,
+    "gather": indexing.gather,
     "call": calls.call,
 }

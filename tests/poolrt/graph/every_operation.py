@@ -64,6 +64,11 @@ OPERATIONS: Final[dict[str, tuple[tuple[int, ...], Build]]] = {
         IMAGE,
         lambda g, x: g.transpose(g.attention(y := g.transpose(x, (0, 2, 1, 3)), y, y, scale=0.5), (0, 2, 1, 3)),
     ),
+    "gather": (IMAGE, lambda g, x: (g.gather(x, [[3, -1], [0, 5]], 1), g.gather(g.transpose(x, (1, 0, 3, 2)), 2, -1))),
+    "gather_elements": (
+        IMAGE, lambda g, x: g.gather_elements(x, np.random.default_rng(1).integers(-7, 7, (2, 4, 5, 9)), 2)
+    ),
+    "gather_nd": (IMAGE, lambda g, x: (g.gather_nd(x, [[[0, 5], [1, -6]]]), g.gather_nd(x, [[[2]], [[-3]]], 1))),
     "lrn": (IMAGE, lambda g, x: g.lrn(x, 3, 0.5, algorithm="within_channel")),
     "sum": (IMAGE, lambda g, x: g.sum([x, g.eltwise(x, "tanh")], (0.5, -2.0))),
     "comparison": (IMAGE, lambda g, x: g.binary(x, array(6, 1, 9), "gt", dtype=bool)),

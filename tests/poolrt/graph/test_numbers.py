@@ -40,6 +40,7 @@ CALLS: Final[dict[str, tuple[Build, tuple[str, ...]]]] = {
     "sum": (lambda g, x, **k: g.sum([x, x], **k), ("scales_of_srcs",)),
     "reduction": (lambda g, x, **k: g.reduction(x, "norm_lp_sum", **k), ("axes", "p", "eps", "keep_dims")),
     "concat": (lambda g, x, **k: g.concat([x, x], **k), ("axis",)),
+    "gather": (lambda g, x, **k: g.gather(x, [0, -1], **k), ("axis",)),
     "shuffle": (lambda g, x, **k: g.shuffle(x, **{"axis": 1, "group_size": 2, **k}), ("axis", "group_size")),
     "reshape": (lambda g, x, **k: g.reshape(x, **k), ("shape",)),
     "squeeze": (lambda g, x, **k: g.squeeze(g.unsqueeze(x, 0), **k), ("axes",)),

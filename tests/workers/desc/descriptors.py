@@ -15,6 +15,7 @@ from poolrt.workers.desc import (
     Binary,
     Concat,
     Eltwise,
+    Gather,
     GroupNormalization,
     Gru,
     InnerProduct,
@@ -39,6 +40,7 @@ from poolrt.workers.desc import (
 )
 from poolrt.workers.desc.attributes import BINARY_ALGORITHMS, ELTWISE_ALGORITHMS, FPMATH_MODES, SCRATCHPAD_MODES
 from poolrt.workers.desc.operations.eltwise import FROM_DST
+from poolrt.workers.desc.operations.gather import GATHER_ALGORITHMS, INDEX_TYPES, gathered_dims
 from poolrt.workers.desc.operations.normalization_flags import FLAGS, RMS
 from poolrt.workers.desc.operations.pooling import POOLING_ALGORITHMS
 from poolrt.workers.desc.operations.recurrent import DIRECTIONS
@@ -281,6 +283,22 @@ def attention(rng: Random) -> OpDesc:
     return Attention(query, key, value, mask, dst, rng.choice((None, 0.5, 1.0)), rng.random() < 0.5)
 
 
+def gather(rng: Random) -> OpDesc:
+    algorithm, sizes = rng.choice(GATHER_ALGORITHMS), dims(rng, rng.choice((1, 2, 3)))
+    axis, batch = 0, 0
+    indices = dims(rng, rng.choice((0, 1, 2)))
+    if algorithm == "nd":
+        batch = rng.randrange(len(sizes) + 1)
+        indices = (*sizes[:batch], *indices, rng.randrange(len(sizes) - batch + 1))
+    else:
+        axis = rng.randrange(len(sizes))
+    if algorithm == "elements":
+        indices = tuple(rng.choice((1, 5)) if dim == axis else rng.randint(0, size) for dim, size in enumerate(sizes))
+    src, chosen = _md(sizes, rng.choice(("f32", "s8"))), _md(indices, rng.choice(INDEX_TYPES))
+    dst = MemoryDesc(gathered_dims(src, chosen, algorithm, axis, batch), src.dtype)
+    return Gather(src, chosen, dst, algorithm, axis, batch)
+
+
 #: Kind -> what draws a row-major descriptor of it.
 _DRAWN: Final[dict[str, Callable[[Random], OpDesc]]] = {
     "convolution": convolution, "deconvolution": deconvolution, "pooling": pooling, "eltwise": eltwise, "binary": binary,
@@ -288,7 +306,7 @@ _DRAWN: Final[dict[str, Callable[[Random], OpDesc]]] = {
     "inner_product": inner_product, "softmax": softmax, "reorder": reorder, "layer_normalization": layer_normalization,
     "group_normalization": group_normalization, "reduction": reduction, "resampling": resampling, "prelu": prelu,
     "shuffle": shuffle, "rnn": rnn, "lstm": lstm, "gru": gru,
-    "attention": attention,
+    "attention": attention, "gather": gather,
 }  # fmt: skip
 assert _DRAWN.keys() == OPERATIONS.keys()
 

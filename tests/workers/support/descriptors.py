@@ -16,6 +16,7 @@ from poolrt.workers.desc import (
     Binary,
     Concat,
     Eltwise,
+    Gather,
     GroupNormalization,
     Gru,
     InnerProduct,
@@ -326,6 +327,22 @@ def attentions(prop: str, dtype: str) -> list[OpDesc]:
     return found
 
 
+def gathers(prop: str, dtype: str) -> list[OpDesc]:
+    """Indices are s32 and s64 in turn, some out of range."""
+    shapes: tuple[tuple[str, int, int, Sizes, Sizes, Sizes], ...] = (
+        # algorithm, axis, batch dimensions, src, indices, dst
+        ("rows", 0, 0, (7, 19), (2, 3), (2, 3, 19)), ("rows", 2, 0, (2, 3, 6), (5,), (2, 3, 5)),
+        ("elements", 1, 0, (3, 6, 5), (2, 9, 4), (2, 9, 4)), ("nd", 0, 0, (5, 6, 17), (3, 2), (3, 17)),
+        ("nd", 0, 1, (2, 5, 3), (2, 4, 1), (2, 4, 3)), ("nd", 0, 0, (5, 4), (2, 7, 2), (2, 7)),
+        ("rows", 1, 0, (2, 5, 70), (), (2, 70)), ("rows", 0, 0, (0, 4), (3,), (3, 4)), ("elements", 0, 0, (6,), (0,), (0,)),
+    )  # fmt: skip
+    found: list[OpDesc] = []
+    for number, (algorithm, axis, batch, src, indices, dst) in enumerate(shapes):
+        chosen = MemoryDesc(indices, ("s32", "s64")[number % 2])
+        found.append(Gather(MemoryDesc(src, dtype), chosen, MemoryDesc(dst, dtype), algorithm, axis, batch))
+    return found
+
+
 _BACKWARD: Final = (*FORWARD, "backward_data")
 #: Of operations that know no propagation kind.
 _ANY: Final = ("forward",)
@@ -354,4 +371,5 @@ MAKERS: Final[dict[str, tuple[tuple[str, ...], Callable[[str, str], list[OpDesc]
     "lstm": (FORWARD, lstms),
     "gru": (FORWARD, grus),
     "attention": (_ANY, attentions),
+    "gather": (_ANY, gathers),
 }

@@ -3,19 +3,6 @@
  * Sizes of the axis are `src_axis` and `dst_axis`, elements behind it `inner`; index i of src becomes first + i % group
  * * rows + i / group. With `plain` there are no attributes, and elements of one type are copied bit for bit.
  */
-static void move_bits(int type, __global const char *source, __global char *target)
-{
-    switch (type) {
-    case TYPE_F64:
-    case TYPE_S64: *(__global long *)target = *(__global const long *)source; break;
-    case TYPE_F32:
-    case TYPE_S32: *(__global int *)target = *(__global const int *)source; break;
-    case TYPE_F16:
-    case TYPE_BF16: *(__global short *)target = *(__global const short *)source; break;
-    default: *target = *source;
-    }
-}
-
 __kernel void copy(PRIMITIVE, long src, long dst, long chain, long plain, long src_axis, long dst_axis, long inner,
                    long first, long group, long rows OPERANDS)
 {

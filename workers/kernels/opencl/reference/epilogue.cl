@@ -34,3 +34,14 @@ static void finish(real x, tensor dst, __global const long *chain, long number)
         x /= scale_of(dst, number);
     store(x + zero_point_of(dst, number), type_of(dst), place);
 }
+
+/* Store element `item` of dst: element `number` of a tensor, or 0 if that is not `inside`. With `plain` there are no
+ * attributes, and elements of one type are copied bit for bit.
+ */
+static void copy_element(tensor from, tensor to, __global const long *chain, long plain, long item, long number, int inside)
+{
+    if (plain && type_of(from) == type_of(to) && inside)
+        move_bits(type_of(from), base_of(from) + where(from, number), base_of(to) + where(to, item));
+    else
+        finish(inside ? fetch(from, number) : 0, to, chain, item);
+}

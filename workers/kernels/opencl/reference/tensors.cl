@@ -143,6 +143,27 @@ static void store(real x, int type, __global char *p)
     }
 }
 
+/* Copy an element bit for bit. */
+static void move_bits(int type, __global const char *source, __global char *target)
+{
+    switch (type) {
+    case TYPE_F64:
+    case TYPE_S64: *(__global long *)target = *(__global const long *)source; break;
+    case TYPE_F32:
+    case TYPE_S32: *(__global int *)target = *(__global const int *)source; break;
+    case TYPE_F16:
+    case TYPE_BF16: *(__global short *)target = *(__global const short *)source; break;
+    default: *target = *source;
+    }
+}
+
+/* An element of s32 or s64. */
+static long whole_element(tensor t, long number)
+{
+    __global const char *place = base_of(t) + where(t, number);
+    return type_of(t) == TYPE_S64 ? *(__global const long *)place : *(__global const int *)place;
+}
+
 /* An element as it is stored. */
 static real element(tensor t, long number) { return load(type_of(t), base_of(t) + where(t, number)); }
 static void put(real x, tensor t, long number) { store(x, type_of(t), base_of(t) + where(t, number)); }

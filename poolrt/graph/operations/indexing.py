@@ -1,0 +1,80 @@
+"""Operations whose elements are chosen by other tensors."""
+
+from __future__ import annotations
+
+from typing import Any, Unpack
+
+import numpy as np
+
+from poolrt.workers.desc import data_type
+from poolrt.workers.desc.typed import shorten, to_integer
+
+from ..node_builder import NodeBuilder
+from ..shapes import normalize_axis
+from ..values import NodeOptions, Operand, Value
+from .family import Family
+
+
+class Indexing(Family):
+    """Gathers. Indices are of int32 or int64; negative ones count from the end, and one that is out of range gives zeros."""
+
+    def gather(self, src: Operand, indices: Operand, axis: int = 0, **options: Unpack[NodeOptions]) -> Value:
+        """Return the parts of src at indices along an axis, as NumPy's ``take``: an embedding's rows, for one.
+
+        The dimensions of the indices replace dimension ``axis`` of src (negative: from the end). An index that is out of range
+        gives zeros; if the indices are constant, it is refused.
+        """
+        with self._build("gather", **options) as node:
+            value = _operand_of_own_type(node, "src", src)
+            along = normalize_axis(axis, value.ndim)
+            chosen = _indices(node, indices, value.shape[along : along + 1])
+            return node.add([value, chosen], algorithm="rows", axis=along)
+
+    def gather_elements(self, src: Operand, indices: Operand, axis: int = 0, **options: Unpack[NodeOptions]) -> Value:
+        """Return elements of src at indices along an axis, as NumPy's ``take_along_axis``; the result has their shape.
+
+        The indices are at most as large as src along the other dimensions. One that is out of range gives zero; if the indices
+        are constant, it is refused.
+        """
+        with self._build("gather", **options) as node:
+            value = _operand_of_own_type(node, "src", src)
+            along = normalize_axis(axis, value.ndim)
+            chosen = _indices(node, indices, value.shape[along : along + 1])
+            return node.add([value, chosen], algorithm="elements", axis=along)
+
+    def gather_nd(self, src: Operand, indices: Operand, batch_dims: int = 0, **options: Unpack[NodeOptions]) -> Value:
+        """Return the parts of src at several indices at once, which the last dimension of the indices has.
+
+        They are for the dimensions of src from ``batch_dims`` on. The first ``batch_dims`` dimensions of src and indices are the
+        same. The result has the dimensions of the indices without the last, then those of src that have no index. Indices that
+        are out of range give zeros; if they are constant, they are refused.
+        """
+        with self._build("gather", **options) as node:
+            value = _operand_of_own_type(node, "src", src)
+            first = to_integer("batch_dims", batch_dims)
+            chosen = _indices(node, indices, value.shape[max(first, 0) :], several=True)
+            return node.add([value, chosen], algorithm="nd", batch_dims=first)
+
+
+def _operand_of_own_type(node: NodeBuilder, argument: str, given: Operand) -> Value:
+    """Return the value of an operand; an array of integers or truth values becomes a constant of its own type."""
+    kept = isinstance(given, np.ndarray) and given.dtype.kind in "biu"
+    return node.operand(argument, given, data_type(given.dtype) if kept else "f32")  # type: ignore[union-attr]
+
+
+def _indices(node: NodeBuilder, given: Operand, sizes: tuple[int, ...], several: bool = False) -> Value:
+    """Return the value of indices for a dimension of a size, or ``several`` in their last one for as many dimensions.
+
+    Raises ValueError for constant indices that are out of range.
+    """
+    if isinstance(given, Value):
+        return node.operand("indices", given)
+    array: np.ndarray[Any, Any] = np.asarray(given)
+    if array.dtype.kind not in "iu":
+        raise ValueError(f"indices: expect integers, got {shorten(given)}")
+    limits = np.array(sizes[: array.shape[-1] if several and array.ndim else 1])
+    if not several or (array.ndim and array.shape[-1] == len(limits)):
+        wrong = (array < -limits) | (array >= limits)
+        if wrong.any():
+            raise ValueError(f"indices: {array[wrong][0]} is out of range for sizes of {tuple(map(int, limits))}")
+    return node.operand("indices", array if array.dtype in (np.int32, np.int64) else array.astype(np.int64), "s64")

@@ -1,0 +1,73 @@
+"""Gather: rows of bytes or single elements, of any data type, at places that indices choose."""
+
+from __future__ import annotations
+
+import struct
+
+from ...desc import Arg, Gather, PrimitiveAttr, item_size
+from ...engines.target import Target
+from ...kernels.spec import KernelSpec
+from ..program import Launch, LaunchArgument, Program
+from .implementation import NativeImplementation
+from .strided_loops import ITEM_BYTES, StridedLoop, as_table, byte_strides, nested, refuse_blocks, steps
+
+
+class NativeGather(NativeImplementation[Gather]):
+    """Any strides; elements that are adjacent in src and dst and share their indices are copied as vectors."""
+
+    name = "native:gather"
+    # Strides are possible, which other implementations made for speed do not get.
+    general = True
+
+    def reject(self, op: Gather, attr: PrimitiveAttr, target: Target) -> str | None:
+        if attr.post_ops or not attr.is_plain:
+            return "post-ops, scales and zero points are not supported"
+        op = self.complete(op, attr, target)
+        if op.src.dtype != op.dst.dtype:
+            return f"conversion from {op.src.dtype} to {op.dst.dtype}"
+        return refuse_blocks(op.src, op.indices, op.dst)
+
+    def program(self, op: Gather, attr: PrimitiveAttr, target: Target) -> Program:
+        if op.dst.elements == 0:
+            return Program((), ())
+        size, (loops, axes, distance) = item_size(op.dst.dtype), _loops(op)
+        loops, row = nested(loops), size
+        if loops and loops[-1].steps == (size, 0, size):
+            row *= loops.pop().extent
+        inner = loops.pop() if loops else StridedLoop(1, (0, 0, 0))
+        chunk = max(1, min(inner.extent, ITEM_BYTES // row))
+        numbers = (len(loops), inner.extent, chunk, *inner.steps, row, min(row, ITEM_BYTES), len(axes), distance)
+        limits = [word for axis in axes for word in axis]
+        table = [*as_table(loops), *limits]
+        kernel = KernelSpec.of(
+            "gather", size=row if row in (1, 2, 4, 8) else 0, wide=op.indices.dtype == "s64", single=len(axes) == 1
+        )
+        memories: list[LaunchArgument] = [("m", (int(arg), 0)) for arg in (Arg.SRC, Arg.SRC_1, Arg.DST)]
+        args = (*memories, ("t", 0), *(("i", number) for number in numbers))
+        work = steps(loops) * -(-inner.extent // chunk) * -(-row // ITEM_BYTES)
+        return Program((kernel,), (Launch(0, args, work),), struct.pack(f"<{len(table)}q", *table))
+
+
+def _loops(op: Gather) -> tuple[list[StridedLoop], list[tuple[int, int]], int]:
+    """Return the loops over src, indices and dst, (size, bytes) of the axes with an index, and bytes between indices."""
+    src, index, dst = (byte_strides(md) for md in (op.src, op.indices, op.dst))
+    sizes, counts = op.src.dims, op.indices.dims
+    if op.algorithm == "elements":
+        src_steps = [0 if dim == op.axis else step for dim, step in enumerate(src)]
+        loops = [StridedLoop(*each) for each in zip(counts, zip(src_steps, index, dst, strict=True), strict=True)]
+        return loops, [(sizes[op.axis], src[op.axis])], 0
+    if op.algorithm == "rows":
+        first, indexed, chosen, distance = op.axis, 1, len(counts), 0
+        along = [0] * first
+    else:
+        first, indexed, chosen, distance = op.batch_dims, counts[-1], len(counts) - 1 - op.batch_dims, index[-1]
+        along = list(index[:first])
+        counts, index = counts[first:-1], index[first:-1]
+    loops = [StridedLoop(sizes[dim], (src[dim], along[dim], dst[dim])) for dim in range(first)]
+    loops += [StridedLoop(counts[dim], (0, index[dim], dst[first + dim])) for dim in range(chosen)]
+    for place, dim in enumerate(range(first + indexed, len(sizes)), first + chosen):
+        loops.append(StridedLoop(sizes[dim], (src[dim], 0, dst[place])))
+    return loops, list(zip(sizes[first : first + indexed], src[first : first + indexed], strict=True)), distance
+
+
+IMPLEMENTATIONS = (NativeGather(),)

@@ -1,0 +1,78 @@
+"""Copy what indices choose: rows of bytes, or elements.
+
+The table has the outer loops, innermost first, as (extent, bytes from step to step in src, indices and dst), then the axes
+that have an index as (size, bytes from index to index in src). An item is some steps of the inner loop, of a row that is not
+cut, or a piece of a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from numba.core import types
+
+from .bits import copy_bytes, make_load, make_load_index, make_store, zero_bytes
+from .vec import iload
+
+
+def make(isa: str, size: int, wide: bool, single: bool) -> tuple[Callable[..., None], Any]:
+    """Return the kernel, and its signature: rows of ``size`` bytes, any number if it is 0, and one axis if it is ``single``."""
+    load_index = make_load_index(wide)
+    load, store = make_load(size or 1), make_store(size or 1)
+
+    def kernel(
+        begin: int, end: int, src: int, indices: int, dst: int, table: int, loops: int, count: int, chunk: int,
+        src_step: int, index_step: int, dst_step: int, row: int, piece: int, axes: int, distance: int,
+    ) -> None:  # fmt: skip
+        limits = table + 32 * loops
+        row_pieces = (row + piece - 1) // piece
+        pieces = (count + chunk - 1) // chunk
+        limit, stride = 0, 0
+        if single:
+            limit, stride = iload(limits), iload(limits + 8)
+        for item in range(begin, end):
+            rest = item // row_pieces
+            first = (item - rest * row_pieces) * piece
+            outer = rest // pieces
+            start = (rest - outer * pieces) * chunk
+            source = src + start * src_step + first
+            index = indices + start * index_step
+            target = dst + start * dst_step + first
+            for loop in range(loops):
+                extent = iload(table + 32 * loop)
+                left = outer // extent
+                position = outer - left * extent
+                outer = left
+                source += position * iload(table + 32 * loop + 8)
+                index += position * iload(table + 32 * loop + 16)
+                target += position * iload(table + 32 * loop + 24)
+            nbytes = min(piece, row - first)
+            for _ in range(min(chunk, count - start)):
+                place, inside = source, True
+                if single:
+                    number = load_index(index)
+                    number += limit if number < 0 else 0
+                    inside = 0 <= number < limit
+                    place += number * stride
+                else:
+                    for axis in range(axes):
+                        number = load_index(index + axis * distance)
+                        extent = iload(limits + 16 * axis)
+                        number += extent if number < 0 else 0
+                        inside &= 0 <= number < extent
+                        place += number * iload(limits + 16 * axis + 8)
+                if size:
+                    if inside:
+                        store(target, load(place))
+                    else:
+                        store(target, 0)
+                elif inside:
+                    copy_bytes(target, place, nbytes)
+                else:
+                    zero_bytes(target, nbytes)
+                source += src_step
+                index += index_step
+                target += dst_step
+
+    return kernel, types.void(*[types.int64] * 16)
