@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from .operations.reorder import Reorder
     from .operations.resampling import Resampling
     from .operations.rnn import Rnn
+    from .operations.select import Select
     from .operations.shuffle import Shuffle
     from .operations.softmax import Softmax
     from .operations.sum import Sum
@@ -57,14 +58,60 @@ if TYPE_CHECKING:
     from .verbose.output import set_verbose
 
 __all__ = [
-    "Arg", "Attention", "BatchNormalization", "Binary", "Concat", "Convolution", "CostPrimitiveCache", "Deconvolution",
-    "Eltwise", "Engine", "ExecutorPool", "Gather", "GroupNormalization", "Gru", "InnerProduct",
-    "LayerNormalization", "Lrn", "LruPrimitiveCache", "Lstm", "Matmul", "Memory", "MemoryDesc", "NativePool", "Pooling",
-    "PostOp", "Prelu", "Primitive", "PrimitiveAttr", "PrimitiveCache", "Quantisation", "Reduction", "Reorder",
-    "Resampling", "Rnn", "SequentialPool", "Shuffle", "Softmax", "Stream", "StreamAttr", "Sum", "ThreadpoolInterface",
-    "ThreadsPool", "gemm_s8s8s32", "gemm_u8s8s32", "get_default_jobs", "get_primitive_cache_capacity",
-    "get_primitive_cache_size", "primitive_cache_stats", "set_default_jobs", "set_primitive_cache",
-    "set_primitive_cache_capacity", "set_verbose", "sgemm",
+    "Arg",
+    "Attention",
+    "BatchNormalization",
+    "Binary",
+    "Concat",
+    "Convolution",
+    "CostPrimitiveCache",
+    "Deconvolution",
+    "Eltwise",
+    "Engine",
+    "ExecutorPool",
+    "Gather",
+    "GroupNormalization",
+    "Gru",
+    "InnerProduct",
+    "LayerNormalization",
+    "Lrn",
+    "LruPrimitiveCache",
+    "Lstm",
+    "Matmul",
+    "Memory",
+    "MemoryDesc",
+    "NativePool",
+    "Pooling",
+    "PostOp",
+    "Prelu",
+    "Primitive",
+    "PrimitiveAttr",
+    "PrimitiveCache",
+    "Quantisation",
+    "Reduction",
+    "Reorder",
+    "Resampling",
+    "Rnn",
+    "Select",
+    "SequentialPool",
+    "Shuffle",
+    "Softmax",
+    "Stream",
+    "StreamAttr",
+    "Sum",
+    "ThreadpoolInterface",
+    "ThreadsPool",
+    "gemm_s8s8s32",
+    "gemm_u8s8s32",
+    "get_default_jobs",
+    "get_primitive_cache_capacity",
+    "get_primitive_cache_size",
+    "primitive_cache_stats",
+    "set_default_jobs",
+    "set_primitive_cache",
+    "set_primitive_cache_capacity",
+    "set_verbose",
+    "sgemm",
 ]  # fmt: skip
 
 #: Name -> the module that has it; operations, which are not listed, have one each. A worker process imports none of them.

@@ -51,6 +51,13 @@ def _gather(op: Any, operands: Sequence[MemoryDesc], constant: Sequence[bool]) -
     yield replace(op, dst=_any(op.dst))
 
 
+def _select(op: Any, operands: Sequence[MemoryDesc], constant: Sequence[bool]) -> Iterator[OpDesc]:
+    names = ("condition", "src0", "src1")
+    given = {name: md for name, md in zip(names, operands, strict=True) if not md.layout.blocks}
+    for tensors in (given, {}) if given else (given,):
+        yield replace(op, **tensors, dst=_any(op.dst))
+
+
 def _first_operand(op: Any, operands: Sequence[MemoryDesc], constant: Sequence[bool]) -> Iterator[OpDesc]:
     for src in dict.fromkeys((operands[0], op.src)):
         yield replace(op, src=src, dst=_any(op.dst))
@@ -112,6 +119,7 @@ _POLICIES: Final[dict[str, _Policy]] = {
     "matmul": _product,
     "attention": _attention,
     "gather": _gather,
+    "select": _select,
     "binary": _binary,
     "sum": _many,
     "concat": _many,

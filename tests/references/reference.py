@@ -33,6 +33,7 @@ from poolrt.workers.desc import (
     Reorder,
     Resampling,
     Rnn,
+    Select,
     Shuffle,
     Softmax,
     Sum,
@@ -123,6 +124,8 @@ def _operation(op: OpDesc, args: Mapping[int, Array]) -> Array:
             return attention(op, args[Arg.SRC], args[Arg.SRC_1], args[Arg.SRC_2], args.get(Arg.SHIFT))
         case Gather():
             return gather(op, args[Arg.SRC], args[Arg.SRC_1])
+        case Select():
+            return np.where(args[Arg.SRC] != 0, args[Arg.SRC_1], args[Arg.SRC_2])
         case Reorder():
             return args[Arg.SRC]
         case Prelu():

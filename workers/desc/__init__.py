@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from .operations.reorder import Reorder
     from .operations.resampling import Resampling
     from .operations.rnn import Rnn
+    from .operations.select import Select
     from .operations.shuffle import Shuffle
     from .operations.softmax import Softmax
     from .operations.sum import Sum
@@ -69,6 +70,7 @@ __all__ = [
     "Reorder",
     "Resampling",
     "Rnn",
+    "Select",
     "Shuffle",
     "Softmax",
     "Sum",

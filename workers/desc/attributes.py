@@ -17,7 +17,10 @@ ELTWISE_ALGORITHMS: Final = (
     "relu", "tanh", "elu", "square", "abs", "sqrt", "linear", "logistic", "exp", "log", "clip", "clip_v2", "gelu_erf",
     "gelu_tanh", "hardswish", "hardsigmoid", "softplus", "swish", "mish", "pow", "round",
 )  # fmt: skip
-BINARY_ALGORITHMS: Final = ("add", "sub", "mul", "div", "max", "min", "ge", "gt", "le", "lt", "eq", "ne")
+BINARY_ALGORITHMS: Final = (
+    "add", "sub", "mul", "div", "max", "min", "ge", "gt", "le", "lt", "eq", "ne", "and", "or", "xor", "mod", "fmod",
+    "floor_div", "trunc_div",
+)  # fmt: skip
 _ALGORITHMS: Final = {"eltwise": ELTWISE_ALGORITHMS, "binary": BINARY_ALGORITHMS, "sum": ("",)}
 POST_OP_KINDS: Final = tuple(_ALGORITHMS)
 FPMATH_MODES: Final = ("strict", "bf16", "f16", "any")

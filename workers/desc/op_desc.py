@@ -42,6 +42,7 @@ OPERATIONS: Final = {
     "gru": "Gru",
     "attention": "Attention",
     "gather": "Gather",
+    "select": "Select",
 }
 #: Operations without a public class, created and cached like the others. Graphs have only calls, which `Graph.call` makes.
 INTERNAL: Final = {"region_loop": "RegionLoop", "padding": "Padding", "call": "Call"}

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from poolrt.workers.desc import MemoryDesc, OpDesc
 from poolrt.workers.desc.operations.gather import gathered_dims
 
+from ..shapes import broadcast
 from .result import Attrs, Operation, describe_result
 
 
@@ -15,3 +16,17 @@ def gather(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str) 
     src, indices = srcs
     chosen = attrs.get("algorithm", "rows"), attrs.get("axis", 0), attrs.get("batch_dims", 0)
     return op(src, indices, describe_result(src, dtype, gathered_dims(src, indices, *chosen)), **attrs)
+
+
+def select(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str) -> OpDesc:
+    """Describe the choice between two tensors by a condition, all of one rank."""
+    condition, src0, src1 = srcs
+    dims = condition.dims
+    for name, each in (("src0", src0), ("src1", src1)):
+        if each.ndims != condition.ndims:
+            raise ValueError(f"{name}: expect rank {condition.ndims}, got {each.ndims}")
+        try:
+            dims = broadcast(dims, each.dims)
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from error
+    return op(condition, src0, src1, describe_result(src0, dtype, dims), **attrs)

@@ -74,5 +74,6 @@ _DESCRIBE: Final[Mapping[str, _Describe]] = {
     "gru": recurrent.one_state,
     "attention": attentions.attention,
     "gather": indexing.gather,
+    "select": indexing.select,
     "call": calls.call,
 }

@@ -16,7 +16,7 @@ from .family import Family
 
 
 class Indexing(Family):
-    """Gathers. Indices are of int32 or int64; negative ones count from the end, and one that is out of range gives zeros."""
+    """Gathers and select. Indices are of int32 or int64: negative ones count from the end, those out of range give zeros."""
 
     def gather(self, src: Operand, indices: Operand, axis: int = 0, **options: Unpack[NodeOptions]) -> Value:
         """Return the parts of src at indices along an axis, as NumPy's ``take``: an embedding's rows, for one.
@@ -54,6 +54,22 @@ class Indexing(Family):
             first = to_integer("batch_dims", batch_dims)
             chosen = _indices(node, indices, value.shape[max(first, 0) :], several=True)
             return node.add([value, chosen], algorithm="nd", batch_dims=first)
+
+    def select(self, condition: Operand, src0: Operand, src1: Operand, **options: Unpack[NodeOptions]) -> Value:
+        """Return elements of ``src0`` where the condition is not 0, and of ``src1`` elsewhere, as NumPy's ``where``.
+
+        Shapes broadcast as in NumPy. The result has the data type of ``src0``, or of ``src1`` if ``src0`` is no value.
+        """
+        with self._build("select", **options) as node:
+            dtype = node.type_of(src0, src1)
+            operands = [node.operand("condition", condition, "bool" if _is_truth(condition) else "f32")]
+            operands += [node.operand(name, each, dtype) for name, each in (("src0", src0), ("src1", src1))]
+            rank = max(operand.ndim for operand in operands)
+            return node.add([node.pad_rank(operand, rank) for operand in operands])
+
+
+def _is_truth(given: Operand) -> bool:
+    return not isinstance(given, Value) and np.asarray(given).dtype == np.bool_
 
 
 def _operand_of_own_type(node: NodeBuilder, argument: str, given: Operand) -> Value:

@@ -37,10 +37,12 @@ class Pointwise(Family):
             return node.add([node.operand("src", src)], algorithm=algorithm, alpha=first, beta=second)
 
     def binary(self, src0: Operand, src1: Operand, algorithm: str, **options: Unpack[NodeOptions]) -> Value:
-        """Combine two tensors element by element with ``add sub mul div max min ge gt le lt eq`` or ``ne``.
+        """Combine two tensors element by element with ``add sub mul div max min ge gt le lt eq ne and or xor``.
 
+        Or with ``floor_div`` and ``trunc_div``, quotients rounded down and to zero, and the remainders ``mod`` (of the sign of
+        src1, as Python's) and ``fmod`` (of the sign of src0, as C's). Integers divided by 0 give 0.
         Shapes broadcast as in NumPy: a missing leading dimension counts as 1, and a 1 is repeated. The result has the
-        data type of ``src0`` (comparisons give 0 and 1) unless ``dtype`` is given.
+        data type of ``src0`` (comparisons and logic give 0 and 1) unless ``dtype`` is given.
         """
         with self._build("binary", **options) as node:
             dtype = node.type_of(src0, src1)

@@ -69,6 +69,13 @@ OPERATIONS: Final[dict[str, tuple[tuple[int, ...], Build]]] = {
         IMAGE, lambda g, x: g.gather_elements(x, np.random.default_rng(1).integers(-7, 7, (2, 4, 5, 9)), 2)
     ),
     "gather_nd": (IMAGE, lambda g, x: (g.gather_nd(x, [[[0, 5], [1, -6]]]), g.gather_nd(x, [[[2]], [[-3]]], 1))),
+    "select": (
+        IMAGE, lambda g, x: g.select(g.binary(x, 0.25, "gt", dtype=bool), g.transpose(x, (0, 1, 2, 3)), array(6, 1, 9))
+    ),
+    "logic": (
+        IMAGE,
+        lambda g, x: g.binary(g.binary(x, 0.5, "lt", dtype=bool), g.binary(x, array(7, 9), "ge", dtype=bool), "and"),
+    ),
     "lrn": (IMAGE, lambda g, x: g.lrn(x, 3, 0.5, algorithm="within_channel")),
     "sum": (IMAGE, lambda g, x: g.sum([x, g.eltwise(x, "tanh")], (0.5, -2.0))),
     "comparison": (IMAGE, lambda g, x: g.binary(x, array(6, 1, 9), "gt", dtype=bool)),

@@ -33,6 +33,7 @@ from poolrt.workers.desc import (
     Reorder,
     Resampling,
     Rnn,
+    Select,
     Shuffle,
     Softmax,
     Sum,
@@ -299,6 +300,12 @@ def gather(rng: Random) -> OpDesc:
     return Gather(src, chosen, dst, algorithm, axis, batch)
 
 
+def select(rng: Random) -> OpDesc:
+    sizes = dims(rng, rng.choice((1, 2, 4)))
+    condition, src0, src1 = (_md(tuple(rng.choice((1, s)) for s in sizes), kind) for kind in ("bool", "f32", "f32"))
+    return Select(condition, src0, src1, _md(sizes))
+
+
 #: Kind -> what draws a row-major descriptor of it.
 _DRAWN: Final[dict[str, Callable[[Random], OpDesc]]] = {
     "convolution": convolution, "deconvolution": deconvolution, "pooling": pooling, "eltwise": eltwise, "binary": binary,
@@ -307,6 +314,7 @@ _DRAWN: Final[dict[str, Callable[[Random], OpDesc]]] = {
     "group_normalization": group_normalization, "reduction": reduction, "resampling": resampling, "prelu": prelu,
     "shuffle": shuffle, "rnn": rnn, "lstm": lstm, "gru": gru,
     "attention": attention, "gather": gather,
+    "select": select,
 }  # fmt: skip
 assert _DRAWN.keys() == OPERATIONS.keys()
 

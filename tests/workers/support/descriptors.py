@@ -31,6 +31,7 @@ from poolrt.workers.desc import (
     Reorder,
     Resampling,
     Rnn,
+    Select,
     Shuffle,
     Softmax,
     Sum,
@@ -134,6 +135,7 @@ def binaries(prop: str, dtype: str) -> list[OpDesc]:
     pairs: tuple[tuple[str, Sizes, Sizes], ...] = (
         ("add", (2, 19, 5, 3), (2, 19, 5, 3)), ("mul", (2, 17, 3), (1, 17, 1)), ("max", (3, 1), (1, 33)),
         ("sub", (1, 16, 3, 3), (1, 16, 1, 1)), ("ge", (2, 5, 3, 2), (1, 1, 1, 1)), ("min", (0, 4), (1, 4)),
+        ("mod", (5, 33), (5, 33)), ("trunc_div", (3, 17), (1, 17)), ("xor", (2, 5, 3), (2, 1, 3)),
     )  # fmt: skip
     found: list[OpDesc] = []
     for algorithm, left, right in pairs:
@@ -343,6 +345,23 @@ def gathers(prop: str, dtype: str) -> list[OpDesc]:
     return found
 
 
+def selects(prop: str, dtype: str) -> list[OpDesc]:
+    """Conditions are bool, u8 and of the cell's type."""
+    shapes: tuple[tuple[Sizes, Sizes, Sizes], ...] = (
+        ((2, 19, 5, 3), (2, 19, 5, 3), (2, 19, 5, 3)), ((3, 1), (1, 1), (3, 70)), ((33,), (33,), (1,)),
+        ((1, 16, 1, 3), (2, 1, 3, 3), (1, 16, 3, 1)), ((1, 5), (7, 1), (1, 1)), ((0, 4), (1, 4), (0, 1)),
+    )  # fmt: skip
+    found: list[OpDesc] = []
+    for number, parts in enumerate(shapes):
+        condition, src0, src1 = (
+            MemoryDesc(dims, kind)
+            for dims, kind in zip(parts, (("bool", "u8", dtype)[number % 3], dtype, dtype), strict=True)
+        )
+        dst = tuple(0 if 0 in sizes else max(sizes) for sizes in zip(*parts, strict=True))
+        found.append(Select(condition, src0, src1, MemoryDesc(dst, dtype)))
+    return found
+
+
 _BACKWARD: Final = (*FORWARD, "backward_data")
 #: Of operations that know no propagation kind.
 _ANY: Final = ("forward",)
@@ -372,4 +391,5 @@ MAKERS: Final[dict[str, tuple[tuple[str, ...], Callable[[str, str], list[OpDesc]
     "gru": (FORWARD, grus),
     "attention": (_ANY, attentions),
     "gather": (_ANY, gathers),
+    "select": (_ANY, selects),
 }

@@ -13,7 +13,11 @@ from ..op_desc import OpDesc, one_of, require
 
 @dataclass(frozen=True, slots=True)
 class Binary(OpDesc):
-    """Combine two tensors of equal rank element by element; a dimension of 1 is broadcast."""
+    """Combine two tensors of equal rank element by element; a dimension of 1 is broadcast.
+
+    Comparisons and the logical ``and or xor`` give 1 and 0. ``floor_div`` and ``trunc_div`` are quotients rounded down and to
+    zero; ``mod`` has the sign of src1 as Python's, ``fmod`` that of src0 as C's. Integers divided by 0 give 0.
+    """
 
     kind: ClassVar[str] = "binary"
     src0: MemoryDesc

@@ -19,6 +19,7 @@ from ..layouts import follow
 from ..program import Launch, LaunchArgument, Program
 from .blocks import CHUNK, LANES, channel_blocks, channel_tail, is_blocked, refuse
 from .chain import chain, chain_source, refuse_chain
+from .logic import NativeLogic
 
 Operands: TypeAlias = "tuple[MemoryDesc, MemoryDesc]"
 
@@ -150,4 +151,4 @@ def _axes(operands: Operands, dst: MemoryDesc) -> list[Axis]:
     return axes
 
 
-IMPLEMENTATIONS = (NativeBinary(),)
+IMPLEMENTATIONS = (NativeBinary(), NativeLogic())

@@ -114,6 +114,18 @@ static real binary_value(int algorithm, real a, real b)
     case BINARY_LT: return a < b;
     case BINARY_EQ: return a == b;
     case BINARY_NE: return a != b;
+    case BINARY_AND: return a != 0 && b != 0;
+    case BINARY_OR: return a != 0 || b != 0;
+    case BINARY_XOR: return (a != 0) != (b != 0);
+    }
+    if (b == 0)
+        return NAN;
+    real rest = fmod(a, b);
+    switch (algorithm) {
+    case BINARY_MOD: return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+    case BINARY_FMOD: return rest;
+    case BINARY_FLOOR_DIV: return floor(a / b);
+    case BINARY_TRUNC_DIV: return trunc(a / b);
     }
     return NAN;
 }

@@ -1,0 +1,133 @@
+"""Functions of lanes of two or three tensors: a choice, comparisons, logic, whole quotients and remainders.
+
+A kind of elements is ``s``, ``u`` or ``f`` with its bits, as in ``s32``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import llvmlite.ir as ir
+from numba.core import types
+
+from .vec import I8, I32, Builder, Value, intrinsic, pointer
+
+#: Function -> LLVM's predicate of a comparison.
+_COMPARISONS: Final = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<", "eq": "==", "ne": "!="}
+_LOGIC: Final = ("and", "or", "xor")
+
+
+def lanes_of(kind: str) -> int:
+    """Return how many elements of a kind fill a vector of 64 bytes, at least 16 of them."""
+    return max(16, 512 // int(kind[1:]))
+
+
+def make_combination(function: str, kind: str, result: str, lanes: int, moves: tuple[bool, ...]) -> Any:
+    """Return the intrinsic that combines ``lanes`` elements at the addresses of src0, src1 and src2 and stores them at dst.
+
+    Operands that do not move have one element for all lanes. ``select`` has a condition of bytes and two operands of the
+    kind, the others have two operands of the kind, and no third.
+    """
+    element, written = (_type(name) for name in (kind, result))
+
+    @intrinsic
+    def combination(_: Any, src0: Any, src1: Any, src2: Any, dst: Any) -> Any:
+        def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+            def operand(number: int, of: ir.Type) -> Value:
+                if lanes > 1 and not moves[number]:
+                    return _splat(b, b.load(pointer(b, a[number], of), align=1), lanes)
+                return b.load(pointer(b, a[number], _wide(of, lanes)), align=1)
+
+            if function == "select":
+                condition = operand(0, I8)
+                chosen = b.icmp_unsigned("!=", condition, _same(condition.type, 0))
+                value = b.select(chosen, operand(1, element), operand(2, element))
+            else:
+                value = _combined(b, function, kind, operand(0, element), operand(1, element))
+                if function in _COMPARISONS or function in _LOGIC:
+                    wide = _wide(written, lanes)
+                    value = b.uitofp(value, wide) if result[0] == "f" else b.zext(value, wide)
+            b.store(value, pointer(b, a[3], value.type), align=1)
+            return context.get_dummy_value()
+
+        return types.void(*[types.int64] * 4), emit
+
+    return combination
+
+
+def _combined(b: Builder, function: str, kind: str, x: Value, y: Value) -> Value:
+    is_float = kind[0] == "f"
+    if function in _COMPARISONS:
+        return _compared(b, _COMPARISONS[function], kind, x, y)
+    if function in _LOGIC:
+        left, right = (_compared(b, "!=", kind, each, _same(each.type, 0)) for each in (x, y))
+        return {"and": b.and_, "or": b.or_, "xor": b.xor}[function](left, right)
+    if is_float:
+        return _float_remainder(b, function, x, y)
+    return _divided(b, function, kind, x, y)
+
+
+def _compared(b: Builder, predicate: str, kind: str, x: Value, y: Value) -> Value:
+    if kind[0] == "f":
+        # NaN is unlike everything, itself too.
+        return b.fcmp_unordered("!=", x, y) if predicate == "!=" else b.fcmp_ordered(predicate, x, y)
+    return (b.icmp_signed if kind[0] == "s" else b.icmp_unsigned)(predicate, x, y)
+
+
+def _float_remainder(b: Builder, function: str, x: Value, y: Value) -> Value:
+    """Return the remainder of x / y: of the sign of x (``fmod``) or of y (``mod``)."""
+    rest = b.frem(x, y)
+    if function == "fmod":
+        return rest
+    zero = _same(x.type, 0.0)
+    differs = b.xor(b.fcmp_ordered("<", rest, zero), b.fcmp_ordered("<", y, zero))
+    differs = b.and_(differs, b.fcmp_unordered("!=", rest, zero))
+    return b.select(differs, b.fadd(rest, y), rest)
+
+
+def _divided(b: Builder, function: str, kind: str, x: Value, y: Value) -> Value:
+    """Return the quotient or remainder of integers, 0 for a division by 0; a quotient that is too large is the largest."""
+    zero, one = _same(y.type, 0), _same(y.type, 1)
+    none = b.icmp_signed("==", y, zero)
+    if kind[0] == "u":
+        safe = b.select(none, one, y)
+        found = b.udiv(x, safe) if function.endswith("div") else b.urem(x, safe)
+        return b.select(none, zero, found)
+    bits = int(kind[1:])
+    minus, least, most = (_same(y.type, value) for value in (-1, -(1 << (bits - 1)), (1 << (bits - 1)) - 1))
+    # The least number divided by -1 overflows, which processors refuse.
+    negated = b.icmp_signed("==", y, minus)
+    safe = b.select(b.or_(none, negated), one, y)
+    quotient = b.sdiv(x, safe)
+    rest = b.sub(x, b.mul(quotient, safe))
+    # Rounded down, a quotient is one less, and its remainder has the sign of the divisor.
+    differs = b.and_(b.icmp_signed("!=", rest, zero), b.icmp_signed("<", b.xor(rest, safe), zero))
+    opposite = b.select(b.icmp_signed("==", x, least), most, b.sub(zero, x))
+    if function in ("mod", "fmod"):
+        found = b.select(differs, b.add(rest, safe), rest) if function == "mod" else rest
+        return b.select(b.or_(none, negated), zero, found)
+    found = b.select(differs, b.sub(quotient, one), quotient) if function == "floor_div" else quotient
+    return b.select(none, zero, b.select(negated, opposite, found))
+
+
+def _type(kind: str) -> ir.Type:
+    if kind[0] == "f":
+        return ir.FloatType() if kind == "f32" else ir.DoubleType()
+    return ir.IntType(int(kind[1:]))
+
+
+def _wide(kind: ir.Type, lanes: int) -> ir.Type:
+    return kind if lanes == 1 else ir.VectorType(kind, lanes)
+
+
+def _same(kind: ir.Type, value: float) -> ir.Constant:
+    """Return a constant of a scalar or vector type with one value in every lane."""
+    if isinstance(kind, ir.VectorType):
+        return ir.Constant(kind, [ir.Constant(kind.element, value)] * kind.count)
+    return ir.Constant(kind, value)
+
+
+def _splat(b: Builder, scalar: Value, lanes: int) -> Value:
+    undefined = ir.Constant(ir.VectorType(scalar.type, lanes), ir.Undefined)
+    first = b.insert_element(undefined, scalar, I32(0))
+    return b.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(I32, lanes), [0] * lanes))
