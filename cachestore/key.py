@@ -69,10 +69,21 @@ class _Absent:
 ABSENT: Final = _Absent()
 
 
+class Packed:
+    """A value of a key that is packed already: a part that many keys have in common."""
+
+    __slots__ = ("canonical",)
+
+    def __init__(self, value: Any) -> None:
+        """Pack a value. Raises what `Key` raises."""
+        self.canonical = _pack(value)
+
+
 class Key(Immutable):
     """The identity of a cached object: the fields that it was made from. Immutable.
 
-    `fields` maps names to None, bool, int, float, str, bytes, and tuples, lists and dictionaries of these.
+    `fields` maps names to None, bool, int, float, str, bytes, and tuples, lists and dictionaries of these; a value may be
+    `Packed`.
     Raises TypeError for any other type (the message names the field) and ValueError for text that is not valid Unicode
     or nesting deeper than `MAX_DEPTH`.
     """
@@ -170,6 +181,8 @@ def _pack_into(packed: bytearray, value: Any, where: str, depth: int) -> None:
         packed += _FLOAT.pack(0xCB, _NAN if math.isnan(value) else value)
     elif isinstance(value, bytes):
         packed += _frame(len(value), _BYTES) + value
+    elif type(value) is Packed:
+        packed += value.canonical
     elif depth >= MAX_DEPTH:
         raise ValueError(f"field {where} is nested deeper than {MAX_DEPTH}")
     elif isinstance(value, (tuple, list)):

@@ -13,13 +13,15 @@ import re
 import sys
 from collections.abc import Iterable
 from functools import lru_cache
+from itertools import chain
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any, Final
+from weakref import WeakSet
 
-from poolrt.cachestore.key import Key
+from poolrt.cachestore.key import Key, Packed
 
 from .fingerprint import Fingerprint, NotShareable, canonical, is_trusted_module
-from .internals import Internals
+from .internals import Internals, is_of
 from .ufunc_loops import declared_loops
 
 #: Raise it when payloads of before can no longer be read.
@@ -45,7 +47,7 @@ class Describer:
         numba, types = self._numba, self._numba.types
         if isinstance(value, numba.registry.CPUDispatcher):
             return self.dispatcher(value, fingerprint)
-        if isinstance(value, types.Type):
+        if is_of(value, types.Type):
             return self.type(value, fingerprint)
         inner: Any = getattr(value, "_dispatcher", None) or getattr(value, "nb_func", None)
         if isinstance(inner, numba.ufuncbuilder.UFuncDispatcher):
@@ -57,7 +59,7 @@ class Describer:
         definition = getattr(value, "_defn", None)
         if isinstance(definition, FunctionType) and type(value).__name__ == "_Intrinsic":
             return ["intrinsic", fingerprint.add_running(definition)]
-        if isinstance(getattr(value, "class_type", None), types.ClassType):
+        if is_of(getattr(value, "class_type", None), types.ClassType):
             raise NotShareable(f"the compiled class {value.__qualname__} has no identity outside of its process")
         found = self._overloads(value, fingerprint)
         named = isinstance(value, (FunctionType, type)) or (
@@ -127,16 +129,16 @@ class Describer:
         """Describe a type of Numba's by its class and its identity. Raises NotShareable."""
         types = self._numba.types
         name = type(kind).__name__
-        if isinstance(kind, types.Dispatcher):
+        if is_of(kind, types.Dispatcher):
             return [name, fingerprint.value(kind.dispatcher)]
-        if isinstance(kind, types.Module):
+        if is_of(kind, types.Module):
             return [name, fingerprint.add_module(kind.pymod)]
-        if isinstance(kind, (types.Literal, types.Omitted)):
-            value = kind.literal_value if isinstance(kind, types.Literal) else kind.value
+        if is_of(kind, types.Literal, types.Omitted):
+            value = kind.literal_value if is_of(kind, types.Literal) else kind.value
             return [name, self._identity(value, fingerprint)]
-        if isinstance(kind, (types.ClassInstanceType, types.ClassType, types.DeferredType)):
+        if is_of(kind, types.ClassInstanceType, types.ClassType, types.DeferredType):
             raise NotShareable(f"{name} has no identity outside of its process")
-        if isinstance(kind, types.StructRef):
+        if is_of(kind, types.StructRef):
             return [name, *self._structure(kind, fingerprint)]
         if not is_trusted_module(type(kind).__module__):
             raise NotShareable(f"{name} is a type that Numba was extended with")
@@ -151,7 +153,7 @@ class Describer:
         return [type(kind).__module__, type(kind).__qualname__, found, boxes]
 
     def _identity(self, key: Any, fingerprint: Fingerprint) -> Any:
-        if isinstance(key, self._numba.types.Type):
+        if is_of(key, self._numba.types.Type):
             return self.type(key, fingerprint)
         signature: Any = key
         if hasattr(key, "return_type") and hasattr(key, "args"):
@@ -186,11 +188,9 @@ class Describer:
         Those are operators, methods and attributes that are in what was described.
         """
         context = self._numba.registry.cpu_target.typing_context
+        attributes = _attribute_templates(context)
         templates = [
-            template
-            for several in context._attributes.values()
-            for template in several
-            if getattr(template, "_attr", None) in fingerprint.names
+            template for name in sorted(fingerprint.names & attributes.keys()) for template in attributes[name]
         ]
         for name in sorted(fingerprint.operators):
             function = getattr(operator, name, None)
@@ -203,15 +203,19 @@ class Describer:
         found: dict[FunctionType, list[Any]] = {}
         for template in templates:
             kind = template if isinstance(template, type) else type(template)
+            if kind in _of_numba:
+                continue
             for base in kind.__mro__:  # Numba derives its own class from one that it is given
                 if not is_trusted_module(base.__module__):
                     raise NotShareable(f"{base.__module__}.{base.__qualname__} extends Numba")
-            for attribute in ("_overload_func", "_definition_func"):
-                function = getattr(template, attribute, None)
-                if isinstance(function, FunctionType) and not self._is_numbas(function):
-                    inline = getattr(getattr(template, "_inline", None), "value", None)
-                    options = [getattr(template, name, None) for name in ("prefer_literal", "_strict")]
-                    found[function] = [dict(getattr(template, "_jit_options", None) or {}), *options, inline]
+            functions = [getattr(template, attribute, None) for attribute in ("_overload_func", "_definition_func")]
+            added = [each for each in functions if isinstance(each, FunctionType) and not self._is_numbas(each)]
+            if not added:
+                _of_numba.add(kind)
+            for function in added:
+                inline = getattr(getattr(template, "_inline", None), "value", None)
+                options = [getattr(template, name, None) for name in ("prefer_literal", "_strict")]
+                found[function] = [dict(getattr(template, "_jit_options", None) or {}), *options, inline]
         ordered = sorted(found, key=lambda function: (function.__module__ or "", function.__qualname__))
         return [[fingerprint.add_running(function), fingerprint.value(found[function])] for function in ordered]
 
@@ -229,6 +233,29 @@ class Describer:
         except Exception:  # noqa: BLE001 - of any type: it is what compiling the value would raise
             return True
         return False
+
+
+#: Classes of templates that are Numba's, with their functions.
+_of_numba: Final[WeakSet[type]] = WeakSet()
+
+
+def _attribute_templates(context: Any) -> dict[str, list[Any]]:
+    """Return the templates of attributes and methods that a typing context has, by the name of the attribute.
+
+    Numba only ever adds templates, so that their number shows whether the last answer still holds.
+    """
+    global _indexed
+    state = id(context), sum(map(len, context._attributes.values()))
+    if _indexed is None or _indexed[0] != state:
+        found: dict[str, list[Any]] = {}
+        for template in chain.from_iterable(context._attributes.values()):
+            if (name := getattr(template, "_attr", None)) is not None:
+                found.setdefault(name, []).append(template)
+        _indexed = state, found
+    return _indexed[1]
+
+
+_indexed: tuple[tuple[int, int], dict[str, list[Any]]] | None = None
 
 
 def overload_key(
@@ -270,14 +297,30 @@ def overload_key(
             "methods": implicit,
             "options": described_options,
             "locals": locals_,
-            "flags": _flags(flags),
+            "flags": _packed(_flags(flags)),
             "target": {"triple": triple, "processor": processor, "features": features},
-            "toolchain": toolchain(),
-            "settings": numba.settings(),
+            "toolchain": _packed(toolchain()),
+            "settings": _packed(numba.settings()),
         }
     )
     names = {id(each.__globals__): each.__globals__ for each in fingerprint.functions}
     return key, frozenset(fingerprint.functions), [*describe.references, *names.values()]
+
+
+def _packed(fields: dict[str, Any]) -> Packed:
+    """Return fields that most functions of a process have in common, packed once for all of them."""
+    text = repr(fields)
+    found = _of_all.get(text)
+    if found is None:
+        if len(_of_all) >= _MOST_OF_ALL:
+            _of_all.clear()
+        found = _of_all[text] = Packed(fields)
+    return found
+
+
+#: The text of fields -> the fields packed, and how many of them a process remembers.
+_of_all: Final[dict[str, Packed]] = {}
+_MOST_OF_ALL: Final = 64
 
 
 def signature_text(arguments: Iterable[Any], result: Any) -> str:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgpack
 
@@ -24,16 +23,14 @@ class PayloadKind(IntEnum):
     LIBRARY = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Header:
+class Header(NamedTuple):
     """The file and the first line of the function where it was compiled."""
 
     file: str
     line: int
 
 
-@dataclass(frozen=True, slots=True)
-class Payload:
+class Payload(NamedTuple):
     """One payload."""
 
     kind: PayloadKind

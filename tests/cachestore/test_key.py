@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from poolrt.cachestore import ABSENT, Key
+from poolrt.cachestore.key import Packed
 
 SCALARS = st.one_of(
     st.none(),
@@ -104,6 +105,13 @@ def test_the_order_of_fields_does_not_matter(fields: dict[str, Any], random: Any
     items = list(fields.items())
     random.shuffle(items)
     assert Key(dict(items)).canonical == Key(fields).canonical
+
+
+@given(FIELDS)
+def test_a_value_that_is_packed_already_gives_the_same_key(fields: dict[str, Any]) -> None:
+    packed = {name: Packed(value) for name, value in fields.items()}
+    assert Key(packed) == Key(fields)
+    assert Key({"several": [fields, fields]}) == Key({"several": [Packed(fields), fields]})
 
 
 @given(st.binary(max_size=64))

@@ -96,3 +96,26 @@ def test_a_warm_function_is_as_soon_as_with_numbas_cache(home: Path, tmp_path: P
         ratio = statistics.median(ours / theirs for ours, theirs in zip(took["ours"], took["numbas"], strict=True))
     print(f"\nmedian of ours: {1e3 * statistics.median(took['ours']):.0f} ms, {ratio:.2f} of Numba's")
     assert ratio <= 1.1
+
+
+def test_numbas_classes_are_told_apart_as_isinstance_does() -> None:
+    from numba import njit, types
+    from numba.core import registry
+
+    from poolrt.numba.internals import is_of
+
+    values = [
+        types.int64,
+        types.float32[::1],
+        types.literal(3),
+        types.Omitted(1),
+        types.UniTuple(types.int8, 2),
+        3,
+        "text",
+    ]
+    values += [njit(lambda x: x), registry.cpu_target, types.Module(math), None]
+    kinds = [types.Type, types.Literal, types.Omitted, types.Array, types.Module, types.Dispatcher, types.StructRef]
+    for value in values:
+        for kind in kinds:
+            assert is_of(value, kind) == isinstance(value, kind)
+        assert is_of(value, types.Literal, types.Module) == isinstance(value, (types.Literal, types.Module))
