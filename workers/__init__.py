@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from .execution.memory import Memory
     from .execution.primitive import Primitive
     from .gemm import gemm_s8s8s32, gemm_u8s8s32, sgemm
+    from .operations.arg_reduction import ArgReduction
     from .operations.attention import Attention
     from .operations.batch_normalization import BatchNormalization
     from .operations.binary import Binary
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Arg",
+    "ArgReduction",
     "Attention",
     "BatchNormalization",
     "Binary",

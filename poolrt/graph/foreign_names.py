@@ -36,6 +36,7 @@ _OPERATIONS: Final = {
     **dict.fromkeys(("scaled_dot_product_attention", "sdpa", "multihead_attention"), "attention(query, key, value)"),
     "rms_norm": "rms_normalization",
     **dict.fromkeys(("take", "embedding", "index_select"), "gather(x, indices, axis)"),
+    "argmax": "arg_max(x, axis)", "argmin": "arg_min(x, axis)",
     "where": "select(condition, a, b)",
     "take_along_axis": "gather_elements(x, indices, axis)",
     "log_softmax": "softmax(x, axis, algorithm='log')", "cat": "concat(xs, axis)", "concatenate": "concat(xs, axis)",

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from poolrt.workers.desc import (
     Arg,
+    ArgReduction,
     Attention,
     BatchNormalization,
     Binary,
@@ -41,6 +42,7 @@ from poolrt.workers.desc import (
     scales_of,
 )
 
+from .arg_reduction import arg_reduction
 from .attention import attention
 from .binary import binary, total
 from .concat import concat
@@ -126,6 +128,8 @@ def _operation(op: OpDesc, args: Mapping[int, Array]) -> Array:
             return gather(op, args[Arg.SRC], args[Arg.SRC_1])
         case Select():
             return np.where(args[Arg.SRC] != 0, args[Arg.SRC_1], args[Arg.SRC_2])
+        case ArgReduction():
+            return arg_reduction(op, args[Arg.SRC])
         case Reorder():
             return args[Arg.SRC]
         case Prelu():

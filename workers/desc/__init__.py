@@ -13,6 +13,7 @@ from .op_desc import FORWARD, OPERATIONS, PROP_KINDS, OpDesc, op_from_wire
 from .quantisation import Quantisation
 
 if TYPE_CHECKING:
+    from .operations.arg_reduction import ArgReduction
     from .operations.attention import Attention
     from .operations.batch_normalization import BatchNormalization
     from .operations.binary import Binary
@@ -44,6 +45,7 @@ __all__ = [
     "OPERATIONS",
     "PROP_KINDS",
     "Arg",
+    "ArgReduction",
     "Attention",
     "BatchNormalization",
     "Binary",

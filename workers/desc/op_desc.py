@@ -43,6 +43,7 @@ OPERATIONS: Final = {
     "attention": "Attention",
     "gather": "Gather",
     "select": "Select",
+    "arg_reduction": "ArgReduction",
 }
 #: Operations without a public class, created and cached like the others. Graphs have only calls, which `Graph.call` makes.
 INTERNAL: Final = {"region_loop": "RegionLoop", "padding": "Padding", "call": "Call"}

@@ -30,3 +30,10 @@ def select(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str) 
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from error
     return op(condition, src0, src1, describe_result(src0, dtype, dims), **attrs)
+
+
+def arg_reduction(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str) -> OpDesc:
+    """Describe where elements along an axis are; indices are s64 by default."""
+    (src,) = srcs
+    dims = tuple(1 if dim == attrs["axis"] else size for dim, size in enumerate(src.dims))
+    return op(src, MemoryDesc(dims, dtype or "s64"), **attrs)

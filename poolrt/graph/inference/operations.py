@@ -75,5 +75,6 @@ _DESCRIBE: Final[Mapping[str, _Describe]] = {
     "attention": attentions.attention,
     "gather": indexing.gather,
     "select": indexing.select,
+    "arg_reduction": indexing.arg_reduction,
     "call": calls.call,
 }

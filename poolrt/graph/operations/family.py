@@ -70,7 +70,7 @@ class Family:
 
 def _suggest(family: type, kind: str, option: str) -> str:
     """Return the end of the message for an unknown option: the nearest one, or all of them."""
-    operation = inspect.signature(getattr(family, kind)).parameters.values()
+    operation = inspect.signature(getattr(family, kind)).parameters.values() if hasattr(family, kind) else ()
     names = [each.name for each in operation if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)][1:]
     known = [*names, *NodeOptions.__annotations__]
     return hint(option, known) or f"; known: {', '.join(known)}"

@@ -7,7 +7,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from poolrt.workers.desc import data_type
-from poolrt.workers.desc.typed import shorten, to_integer
+from poolrt.workers.desc.typed import shorten, to_bool, to_integer
 
 from ..node_builder import NodeBuilder
 from ..shapes import normalize_axis
@@ -45,9 +45,9 @@ class Indexing(Family):
     def gather_nd(self, src: Operand, indices: Operand, batch_dims: int = 0, **options: Unpack[NodeOptions]) -> Value:
         """Return the parts of src at several indices at once, which the last dimension of the indices has.
 
-        They are for the dimensions of src from ``batch_dims`` on. The first ``batch_dims`` dimensions of src and indices are the
-        same. The result has the dimensions of the indices without the last, then those of src that have no index. Indices that
-        are out of range give zeros; if they are constant, they are refused.
+        They are for the dimensions of src from ``batch_dims`` on. The first ``batch_dims`` dimensions of src and indices are
+        the same. The result has the dimensions of the indices without the last, then those of src that have no index. Indices
+        that are out of range give zeros; if they are constant, they are refused.
         """
         with self._build("gather", **options) as node:
             value = _operand_of_own_type(node, "src", src)
@@ -66,6 +66,32 @@ class Indexing(Family):
             operands += [node.operand(name, each, dtype) for name, each in (("src0", src0), ("src1", src1))]
             rank = max(operand.ndim for operand in operands)
             return node.add([node.pad_rank(operand, rank) for operand in operands])
+
+    def arg_max(
+        self, src: Operand, axis: int, keep_dims: bool = True, select_last: bool = False, **options: Unpack[NodeOptions]
+    ) -> Value:
+        """Return the index of the largest element along an axis, which becomes 1 or is dropped.
+
+        It is of int64 unless ``dtype`` is given. Of equal elements, it is the first, or the last with ``select_last``. NaN
+        counts as larger than all numbers.
+        """
+        return self._arg_reduction("max", src, axis, keep_dims, select_last, options)
+
+    def arg_min(
+        self, src: Operand, axis: int, keep_dims: bool = True, select_last: bool = False, **options: Unpack[NodeOptions]
+    ) -> Value:
+        """Return the index of the smallest element along an axis; see `arg_max`. NaN counts as smaller than all numbers."""
+        return self._arg_reduction("min", src, axis, keep_dims, select_last, options)
+
+    def _arg_reduction(
+        self, algorithm: str, src: Operand, axis: int, keep_dims: bool, select_last: bool, options: NodeOptions
+    ) -> Value:
+        with self._build("arg_reduction", **options) as node:
+            value = node.operand("src", src)
+            along = normalize_axis(axis, value.ndim)
+            keeps, last = to_bool("keep_dims", keep_dims), to_bool("select_last", select_last)
+            result = node.add([value], algorithm=algorithm, axis=along, select_last=last)
+            return result if keeps else node.pick_axes(result, [each for each in range(value.ndim) if each != along])
 
 
 def _is_truth(given: Operand) -> bool:

@@ -76,6 +76,7 @@ OPERATIONS: Final[dict[str, tuple[tuple[int, ...], Build]]] = {
         IMAGE,
         lambda g, x: g.binary(g.binary(x, 0.5, "lt", dtype=bool), g.binary(x, array(7, 9), "ge", dtype=bool), "and"),
     ),
+    "arg_reduction": (IMAGE, lambda g, x: (g.arg_max(x, -1, keep_dims=False), g.arg_min(x, 1, dtype="int32"))),
     "lrn": (IMAGE, lambda g, x: g.lrn(x, 3, 0.5, algorithm="within_channel")),
     "sum": (IMAGE, lambda g, x: g.sum([x, g.eltwise(x, "tanh")], (0.5, -2.0))),
     "comparison": (IMAGE, lambda g, x: g.binary(x, array(6, 1, 9), "gt", dtype=bool)),

@@ -10,6 +10,7 @@ from typing import Any, Final
 from poolrt.workers.desc import (
     OPERATIONS,
     Arg,
+    ArgReduction,
     Attention,
     BatchNormalization,
     Binary,
@@ -40,6 +41,7 @@ from poolrt.workers.desc import (
     op_from_wire,
 )
 from poolrt.workers.desc.attributes import BINARY_ALGORITHMS, ELTWISE_ALGORITHMS, FPMATH_MODES, SCRATCHPAD_MODES
+from poolrt.workers.desc.operations.arg_reduction import ARG_ALGORITHMS
 from poolrt.workers.desc.operations.eltwise import FROM_DST
 from poolrt.workers.desc.operations.gather import GATHER_ALGORITHMS, INDEX_TYPES, gathered_dims
 from poolrt.workers.desc.operations.normalization_flags import FLAGS, RMS
@@ -306,6 +308,13 @@ def select(rng: Random) -> OpDesc:
     return Select(condition, src0, src1, _md(sizes))
 
 
+def arg_reduction(rng: Random) -> OpDesc:
+    sizes = dims(rng, rng.choice((1, 2, 4)), False)
+    axis = rng.randrange(len(sizes))
+    dst = _md((*sizes[:axis], 1, *sizes[axis + 1 :]), rng.choice(("s32", "s64")))
+    return ArgReduction(_md(sizes), dst, rng.choice(ARG_ALGORITHMS), axis, rng.random() < 0.5)
+
+
 #: Kind -> what draws a row-major descriptor of it.
 _DRAWN: Final[dict[str, Callable[[Random], OpDesc]]] = {
     "convolution": convolution, "deconvolution": deconvolution, "pooling": pooling, "eltwise": eltwise, "binary": binary,
@@ -314,7 +323,7 @@ _DRAWN: Final[dict[str, Callable[[Random], OpDesc]]] = {
     "group_normalization": group_normalization, "reduction": reduction, "resampling": resampling, "prelu": prelu,
     "shuffle": shuffle, "rnn": rnn, "lstm": lstm, "gru": gru,
     "attention": attention, "gather": gather,
-    "select": select,
+    "select": select, "arg_reduction": arg_reduction,
 }  # fmt: skip
 assert _DRAWN.keys() == OPERATIONS.keys()
 

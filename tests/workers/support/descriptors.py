@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from poolrt.workers.desc import (
     FORWARD,
+    ArgReduction,
     Attention,
     BatchNormalization,
     Binary,
@@ -362,6 +363,17 @@ def selects(prop: str, dtype: str) -> list[OpDesc]:
     return found
 
 
+def arg_reductions(prop: str, dtype: str) -> list[OpDesc]:
+    """Indices are s64 and s32 in turn."""
+    axes = (1, 1, 0, 3, 0, 2, 1, 0)
+    shapes: tuple[Sizes, ...] = (*SHAPES, (5, 70), (9, 3, 40))
+    found: list[OpDesc] = []
+    for number, (dims, axis) in enumerate(zip(shapes, axes, strict=True)):
+        dst = MemoryDesc((*dims[:axis], 1, *dims[axis + 1 :]), ("s64", "s32")[number % 2])
+        found.append(ArgReduction(MemoryDesc(dims, dtype), dst, ("max", "min")[number // 2 % 2], axis, number % 3 == 1))
+    return found
+
+
 _BACKWARD: Final = (*FORWARD, "backward_data")
 #: Of operations that know no propagation kind.
 _ANY: Final = ("forward",)
@@ -392,4 +404,5 @@ MAKERS: Final[dict[str, tuple[tuple[str, ...], Callable[[str, str], list[OpDesc]
     "attention": (_ANY, attentions),
     "gather": (_ANY, gathers),
     "select": (_ANY, selects),
+    "arg_reduction": (_ANY, arg_reductions),
 }

@@ -1,0 +1,142 @@
+"""Keys of elements: integers whose order is that of the elements, with NaN above all, for every data type.
+
+A float's bits are a sign and a magnitude; the key is the magnitude with the sign, so that -0.0 equals 0.0. Vectors of keys are
+held as vectors of 16 floats: 16 keys of 32 bits, or 8 of 64 for types of 8 bytes.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import llvmlite.ir as ir
+from numba.core import types
+
+from .vec import I32, I64, VF, Builder, Value, intrinsic, pointer, vector
+
+#: Data type -> bits of an element, and of a float those of infinity.
+_TYPES: Final[dict[str, tuple[int, int]]] = {
+    "f64": (64, 0x7FF << 52), "f32": (32, 0xFF << 23), "f16": (16, 0x1F << 10), "bf16": (16, 0xFF << 7),
+    "s64": (64, 0), "s32": (32, 0), "s8": (8, 0), "u8": (8, 0), "bool": (8, 0),
+}  # fmt: skip
+_UNSIGNED: Final = ("u8", "bool")
+
+
+def key_lanes(dtype: str) -> int:
+    """Return how many keys a vector holds."""
+    return 8 if _TYPES[dtype][0] == 64 else 16
+
+
+def make_key(dtype: str, smallest: bool) -> Any:
+    """Return the intrinsic that loads an element and returns its key as int64, of reversed order if the ``smallest`` wins."""
+
+    @intrinsic
+    def key(_: Any, address: types.Integer) -> Any:
+        def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+            found = _emit_keys(b, a[0], dtype, smallest, 1)
+            return found if found.type.width == 64 else b.sext(found, I64)
+
+        return types.int64(types.int64), emit
+
+    return key
+
+
+def make_keys(dtype: str, smallest: bool) -> Any:
+    """Return the intrinsic that loads the keys of adjacent elements as a vector."""
+    lanes = key_lanes(dtype)
+
+    @intrinsic
+    def keys(_: Any, address: types.Integer) -> Any:
+        def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+            return b.bitcast(_emit_keys(b, a[0], dtype, smallest, lanes), VF)
+
+        return vector(types.int64), emit
+
+    return keys
+
+
+def make_numbers(dtype: str) -> Any:
+    """Return the intrinsic that returns ``first`` + ``step`` times the number of its lane, in each lane."""
+    lanes = key_lanes(dtype)
+
+    @intrinsic
+    def numbers(_: Any, first: types.Integer, step: types.Integer) -> Any:
+        def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+            kind = _vector_type(lanes)
+            start, distance = (_splat(b, value, kind) for value in a)
+            return b.bitcast(b.add(start, b.mul(distance, ir.Constant(kind, list(range(lanes))))), VF)
+
+        return vector(types.int64, types.int64), emit
+
+    return numbers
+
+
+def make_choose(dtype: str, last: bool) -> Any:
+    """Return the intrinsic that returns lanes of ``yes`` where a key replaces the best one, else of ``no``.
+
+    A key replaces one that is less, or the ``last`` of equal ones, too.
+    """
+    kind = _vector_type(key_lanes(dtype))
+
+    @intrinsic
+    def choose(_: Any, keys: Any, best: Any, yes: Any, no: Any) -> Any:
+        def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+            keys, best = (b.bitcast(value, kind) for value in a[:2])
+            return b.select(b.icmp_signed(">=" if last else ">", keys, best), *(b.bitcast(v, kind) for v in a[2:]))
+
+        def cast(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+            return b.bitcast(emit(context, b, sig, a), VF)
+
+        return vector(vector, vector, vector, vector), cast
+
+    return choose
+
+
+def make_lane(dtype: str) -> Any:
+    """Return the intrinsic that returns a lane as int64."""
+    kind = _vector_type(key_lanes(dtype))
+
+    @intrinsic
+    def lane(_: Any, value: Any, number: types.Integer) -> Any:
+        def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+            found = b.extract_element(b.bitcast(a[0], kind), b.trunc(a[1], I32))
+            return found if kind.element.width == 64 else b.sext(found, I64)
+
+        return types.int64(vector, types.int64), emit
+
+    return lane
+
+
+def _emit_keys(b: Builder, address: Value, dtype: str, smallest: bool, lanes: int) -> Value:
+    bits, infinity = _TYPES[dtype]
+    wide = 64 if bits == 64 else 32
+    element, key = ir.IntType(bits), ir.IntType(wide)
+    stored: ir.Type = element if lanes == 1 else ir.VectorType(element, lanes)
+    kind: ir.Type = key if lanes == 1 else ir.VectorType(key, lanes)
+    value = b.load(pointer(b, address, stored), align=1)
+    if bits < wide:
+        value = b.zext(value, kind) if dtype in _UNSIGNED else b.sext(value, kind)
+    if not infinity:
+        return b.not_(value) if smallest else value
+    magnitude = b.and_(value, _same(kind, (1 << (bits - 1)) - 1))
+    ordered = b.select(b.icmp_signed("<", value, _same(kind, 0)), b.sub(_same(kind, 0), magnitude), magnitude)
+    ordered = b.not_(ordered) if smallest else ordered
+    unordered = b.icmp_signed(">", magnitude, _same(kind, infinity))
+    return b.select(unordered, _same(kind, (1 << (wide - 1)) - 1), ordered)
+
+
+def _vector_type(lanes: int) -> ir.VectorType:
+    return ir.VectorType(I64 if lanes == 8 else I32, lanes)
+
+
+def _same(kind: ir.Type, value: int) -> ir.Constant:
+    """Return a constant of a scalar or vector type with one value in every lane."""
+    if isinstance(kind, ir.VectorType):
+        return ir.Constant(kind, [ir.Constant(kind.element, value)] * kind.count)
+    return ir.Constant(kind, value)
+
+
+def _splat(b: Builder, scalar: Value, kind: ir.VectorType) -> Value:
+    value = scalar if kind.element.width == 64 else b.trunc(scalar, kind.element)
+    undefined = ir.Constant(kind, ir.Undefined)
+    first = b.insert_element(undefined, value, I32(0))
+    return b.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(I32, kind.count), [0] * kind.count))
