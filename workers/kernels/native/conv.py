@@ -62,6 +62,8 @@ def make(
             biases = bias + (group * channels + block * 16) * 4
             biased = count
             if bias == 0:
+                # Any memory: processors take hundreds of cycles to load no lanes from where there is none.
+                biases = steps
                 biased = 0
             source = src + image * src_batch + group * src_group
             target = dst + image * dst_batch + (group * group_blocks + block) * dst_block

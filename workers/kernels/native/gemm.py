@@ -92,6 +92,8 @@ def make(isa: str, positions: int, blocks: int, rows: bool, packs: str) -> tuple
                     biases = bias + column * 4
                     biased = count
                     if bias == 0:
+                        # Any memory: processors take hundreds of cycles to load no lanes from where there is none.
+                        biases = step
                         biased = 0
                     to = onto + column * 4
                     if always_large or number < large:
