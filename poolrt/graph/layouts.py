@@ -23,6 +23,13 @@ def _windows(op: Any, operands: Sequence[MemoryDesc], constant: Sequence[bool]) 
     yield replace(op, src=_any(op.src), weights=_any(op.weights), dst=_any(op.dst))
 
 
+def _matmul(op: Any, operands: Sequence[MemoryDesc], constant: Sequence[bool]) -> Iterator[OpDesc]:
+    # Blocks of channels are no rows: a reorder costs less than a kernel that reads them.
+    srcs = [op.src] if operands[0].layout.blocks else [operands[0], op.src]
+    for src in dict.fromkeys(srcs):
+        yield from _product(replace(op, src=src), operands, constant)
+
+
 def _product(op: Any, operands: Sequence[MemoryDesc], constant: Sequence[bool]) -> Iterator[OpDesc]:
     weights = [_any(op.weights)] if constant[1] else [operands[1], op.weights]
     for each in dict.fromkeys(weights):
@@ -116,7 +123,7 @@ _POLICIES: Final[dict[str, _Policy]] = {
     "convolution": _windows,
     "deconvolution": _windows,
     "inner_product": _product,
-    "matmul": _product,
+    "matmul": _matmul,
     "attention": _attention,
     "gather": _gather,
     "select": _select,

@@ -93,6 +93,24 @@ def test_a_product_reads_turned_weights_as_they_lie() -> None:
     assert kinds(lowered(g)) == ["matmul", "softmax"]
 
 
+def test_a_product_reads_both_factors_as_they_lie() -> None:
+    # Given heads of attention, which products make side by side, and a slice
+    g = Graph("g")
+    q, k, v = (g.transpose(g.reshape(g.input(name, (2, 6, 24)), (2, 6, 3, 8)), (0, 2, 1, 3)) for name in "qkv")
+    scores = g.softmax(g.matmul(g.slice(q, 1, 5, axes=2), g.transpose(k, (0, 1, 3, 2))), implementation="native:")
+    # When they are multiplied, and a transposed result too
+    g.output("y", g.matmul(g.transpose(scores, (0, 1, 3, 2)), g.slice(v, 1, 5, axes=2), implementation="native:"))
+    # Then nothing is copied
+    assert kinds(lowered(g)) == ["matmul", "softmax", "matmul"]
+
+
+def test_a_product_reads_no_element_repeatedly_in_place() -> None:
+    g = Graph("g")
+    x = g.expand(g.input("x", (2, 1, 8)), (2, 6, 8))
+    g.output("y", g.matmul(x, g.input("w", (2, 8, 4))))
+    assert kinds(lowered(g)) == ["reorder", "matmul"]
+
+
 def test_a_view_of_a_blocked_tensor_is_row_major_first() -> None:
     g = Graph("g")
     x = g.convolution(g.input("x", (1, 32, 8, 8)), ones(32, 32, 3, 3))
