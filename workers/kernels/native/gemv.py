@@ -10,10 +10,13 @@ import numpy as np
 from numba.core import types
 
 from .gemv_sums import add_rows, sum_columns, sum_packed
-from .vec import iload, vadd, vbroadcast, vfma, vload_part, vmax, vset, vstore, vstore_part
+from .vec import iload, vadd, vload_part, vmax, vset, vstore_part
 
 #: ISA level -> sums at once, each of them a vector: they fill half of the registers at most.
 _SUMS: Final = {"x86-64-v4": 8, "x86-64-v3": 4}
+#: Most columns of adjacent items in rows that are computed together: rows are read at the speed of memory only if their
+#: pieces are long, and the sums must stay in the first-level cache.
+_JOINED: Final = 4096
 
 
 def make(isa: str, order: str) -> tuple[Callable[..., None], Any]:
@@ -26,9 +29,10 @@ def make(isa: str, order: str) -> tuple[Callable[..., None], Any]:
     K, columns of dst and those of an item of work, a multiple of 16; the distances lane (from one input to the next in
     the left row; 4 for columns), block (from 16 columns to the next 16, if packed) and step (from row to row, or from
     column to column in columns); and the lower bounds before and after the residual is added. One item of work is some
-    columns of one product.
+    columns of one product; a job's items in rows are computed together.
     """
     sums_at_once = _SUMS.get(isa, 2)
+    joined = _JOINED if order == "rows" else 1
     make_sums = {"packed": _packed, "rows": _rows, "columns": _columns}[order]
     compute = numba.njit(make_sums(sums_at_once))
 
@@ -37,11 +41,16 @@ def make(isa: str, order: str) -> tuple[Callable[..., None], Any]:
         K: int, columns: int, part: int, lane: int, block: int, step: int, low: float, bound: float,
     ) -> None:  # fmt: skip
         parts = (columns + part - 1) // part
+        most = max(1, joined // part)
         before, after = vset(np.float32(low)), vset(np.float32(bound))
-        for item in range(begin, end):
+        item = begin
+        while item < end:
             product = batch_table + item // parts * 24
-            first = item % parts * part
-            count = min(part, columns - first)
+            number = item % parts
+            first = number * part
+            together = min(most, end - item, parts - number)
+            item += together
+            count = min(together * part, columns - first)
             at = iload(product + 16) + first * 4
             compute(left + iload(product), right + iload(product + 8), first, count, K, lane, block, step, sums + at)
             for j in range(0, count, 16):
@@ -75,20 +84,13 @@ def _rows(sums_at_once: int) -> Callable[..., None]:
     def compute(
         left: int, right: int, first: int, count: int, K: int, lane: int, block: int, step: int, to: int
     ) -> None:
-        whole = count // 16 * 16
-        for j in range(0, whole, 16):
-            vstore(to + j * 4, vset(np.float32(0)))
-        last = vset(np.float32(0))
+        for j in range(0, count, 16):
+            vstore_part(to + j * 4, vset(np.float32(0)), min(16, count - j))
         at = right + first * 4
         for k in range(0, K - sums_at_once + 1, sums_at_once):
-            several(left + k * lane, lane, at + k * step, step, to, whole)
+            several(left + k * lane, lane, at + k * step, step, to, count)
         for k in range(K // sums_at_once * sums_at_once, K):
-            one(left + k * lane, lane, at + k * step, step, to, whole)
-        if whole < count:
-            for k in range(K):
-                row = vload_part(at + k * step + whole * 4, count - whole)
-                last = vfma(vbroadcast(left + k * lane), row, last)
-            vstore_part(to + whole * 4, last, count - whole)
+            one(left + k * lane, lane, at + k * step, step, to, count)
 
     return compute
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import llvmlite.ir as ir
 from numba.core import types
 
 from .vec import (
@@ -66,7 +67,7 @@ def add_rows(count: int) -> Any:
     """Return the intrinsic that adds ``count`` rows of the matrix, each times an input, to sums in memory.
 
     Its arguments: the address of the first input and the distance of the next, the same of the rows, in bytes; the
-    address of the sums, and how many there are, a multiple of 16.
+    address of the sums, and how many there are. If all rows begin in the same place of a cache line, whole lines are read.
     """
 
     @intrinsic
@@ -84,7 +85,25 @@ def add_rows(count: int) -> Any:
                 store(b, b.add(to, place), value)
                 return []
 
-            _loop(b, I64(0), columns, WIDTH // 4, [], add_vector)
+            def add_part(j: Value, columns: Value) -> None:
+                place, mask = b.mul(j, I64(4)), lanes_below(b, columns)
+                value = _masked(b, b.add(to, place), mask)
+                for factor, row in zip(factors, rows, strict=True):
+                    value = fma(b, factor, _masked(b, b.add(row, place), mask), value)
+                where = pointer(b, b.add(to, place), VF)
+                call(b, "llvm.masked.store.v16f32.p0", value, where, I32(4), mask, result=ir.VoidType())
+
+            # Columns before the first whole line.
+            before = b.and_(b.lshr(b.neg(right), I64(2)), I64(15))
+            aligned = b.icmp_signed("==", b.and_(step, I64(63)), I64(0))
+            lead = b.select(aligned, before, I64(0))
+            lead = b.select(b.icmp_signed("<", lead, columns), lead, columns)
+            with b.if_then(b.icmp_signed(">", lead, I64(0))):
+                add_part(I64(0), lead)
+            end = b.add(lead, b.and_(b.sub(columns, lead), I64(-16)))
+            _loop(b, lead, end, WIDTH // 4, [], add_vector)
+            with b.if_then(b.icmp_signed("<", end, columns)):
+                add_part(end, b.sub(columns, end))
             return context.get_dummy_value()
 
         return types.void(*[types.int64] * 6), emit
