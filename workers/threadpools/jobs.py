@@ -1,9 +1,9 @@
 """The division of parallel work into jobs before a region is submitted: no job is empty or too short.
 
-Each thread has one job, or fewer threads have one if the work is short. On a pool that balances jobs each thread has
-several, so that the other threads can take those of a thread that is held up. If possible, the number of jobs is a
-multiple of the threads. A primitive's attribute `jobs`, or else the number that is set for the process, is used
-instead of what follows from the pool; short work still gets fewer.
+Each thread has one job, or fewer threads have one if the work is short. On a pool that balances jobs each of several
+threads has more than one, so that the other threads can take those of a thread that is held up. If possible, the number
+of jobs is a multiple of the threads. A primitive's attribute `jobs`, or else the number that is set for the process, is
+used instead of what follows from the pool; short work still gets fewer.
 """
 
 from __future__ import annotations
@@ -42,6 +42,8 @@ class Jobs(NamedTuple):
         worth = max(1, nanoseconds // self.least_ns) if self.least_ns else work
         if self.number:
             worth = min(worth, self.number)
+        elif self.threads == 1:
+            worth = 1
         elif worth >= self.threads:
             worth = self.threads * min(self.each, worth // self.threads)
         return max(1, min(work, worth))

@@ -54,6 +54,7 @@ def test_a_pool_that_balances_gets_four_jobs_a_thread() -> None:
         (Jobs(2, 1, 10_000), 10**9, 2),  # one a thread
         (Jobs(2, 4, 10_000), 70_000, 6),  # as many as are worth it, the same for each thread
         (Jobs(2, 4, 10_000), 10**9, 8),
+        (Jobs(1, 4, 10_000), 10**9, 1),  # a thread alone has no other to help it
         (Jobs(7, 1, 10_000), 30_000, 3),  # fewer than threads
         (Jobs(2, 4, 10_000, 5), 10**9, 5),  # the number that was asked for, whatever the pool has
         (Jobs(7, 1, 0, 20), 100, 20),
