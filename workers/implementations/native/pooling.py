@@ -1,4 +1,7 @@
-"""Pooling: three kernels forward, for blocks of 16 channels, for row-major and for whole images; two backward."""
+"""Pooling: kernels forward for blocks of 16 channels, for row-major and for whole images; two backward.
+
+Windows of 3 x 3 that move by one have kernels of their own in both layouts.
+"""
 
 from __future__ import annotations
 
@@ -47,6 +50,8 @@ class NativePooling(NativeImplementation[Pooling]):
 
     def _one(self, op: Pooling, part: str, args: tuple[LaunchArgument, ...], work: int, tables: bytes) -> Program:
         kernel = KernelSpec.of("pooling", algorithm=op.algorithm, part=part)
+        if _slides(op):
+            kernel = KernelSpec.of("pooling_slide", algorithm=op.algorithm, part=part)
         return Program((kernel,), (Launch(0, args, work),), tables=tables)
 
 
@@ -80,6 +85,15 @@ def _is_whole(op: Pooling) -> bool:
     """Return whether each channel's only window covers exactly its source."""
     one = all(size == 1 for size in op.dst.dims[2:])
     return one and op.kernel == op.src.dims[2:] and not any((*op.dilations, *op.padding_l))
+
+
+def _slides(op: Pooling) -> bool:
+    """Return whether windows of 3 x 3, one element deep, move by one in planes that are not windows themselves."""
+    if len(op.kernel) < 2:
+        return False
+    *deep, height, width = zip(op.kernel, op.strides, op.dilations, op.padding_l, strict=True)
+    flat = all(each == (1, 1, 0, 0) for each in deep) and op.src.dims[2:-2] == op.dst.dims[2:-2]
+    return flat and all(each[:3] == (3, 1, 0) for each in (height, width)) and not _is_whole(op)
 
 
 def _geometry(op: Pooling) -> bytes:

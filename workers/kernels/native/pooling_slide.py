@@ -1,0 +1,159 @@
+"""Pool windows of 3 x 3 that move by one: what neighbouring windows share is combined once.
+
+A window is three columns (``blocked``: 16 channels a vector) or three rows (``rows``: 16 positions of a row a vector) of
+three elements each, and two of the three are also the next window's. The geometry is the table of `pooling`; windows have
+one element in the depth. A work item is one row of the destination.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numba import njit, types
+
+from .pooling import dimension
+from .vec import (
+    vadd,
+    vcount_inside,
+    vdiv,
+    vkeep,
+    vload,
+    vload_inside,
+    vmax,
+    vmul,
+    vset,
+    vstore,
+    vstore_part,
+)
+
+#: Bytes of one dimension's entries in the table.
+_DIM = 48
+
+
+def make(isa: str, algorithm: str, part: str) -> tuple[Callable[..., None], Any]:
+    """Return a kernel for ``max``, ``avg_include_padding`` or ``avg_exclude_padding``, and its signature."""
+    makers = {"blocked": _blocked, "rows": _rows}
+    return makers[part](algorithm == "max", algorithm == "avg_include_padding")
+
+
+@njit(inline="always")
+def _seen(first: int, size: int) -> int:
+    """Return how many of the three indices from ``first`` on are in [0, size)."""
+    return max(0, min(first + 3, size) - max(first, 0))
+
+
+def _blocked(takes_max: bool, counts_padding: bool) -> tuple[Callable[..., None], Any]:
+    combine = vmax if takes_max else vadd
+    start = np.float32(-np.inf if takes_max else 0.0)
+
+    @njit(inline="always")
+    def look(line: int, column: int, width: int, rows: int, nothing: Any) -> Any:
+        """Return the combination of a column's ``rows`` elements, ``nothing`` outside of the source."""
+        value = nothing
+        if 0 <= column < width and rows > 0:
+            at = line + 64 * column
+            value = combine(vload(at), nothing)
+            if rows > 1:
+                value = combine(vload(at + 64 * width), value)
+            if rows > 2:
+                value = combine(vload(at + 128 * width), value)
+        return value
+
+    def kernel(begin: int, end: int, src: int, dst: int, table: int, period: int, tail: int) -> None:
+        depth = dimension(table)[0]
+        height, out_height, _, _, _, left_h = dimension(table + _DIM)
+        width, out_width, _, _, _, left_w = dimension(table + 2 * _DIM)
+        nothing = vset(start)
+        ninth = vset(np.float32(1.0) / np.float32(9.0))
+        plane = begin // out_height
+        out_h = begin - plane * out_height
+        for item in range(begin, end):
+            lanes = tail if plane // depth % period == period - 1 else 16
+            first_h = out_h - left_h
+            rows = _seen(first_h, height)
+            line = src + 64 * width * (plane * height + max(first_h, 0))
+            before = look(line, -left_w, width, rows, nothing)
+            here = look(line, 1 - left_w, width, rows, nothing)
+            for w in range(out_width):
+                after = look(line, w + 2 - left_w, width, rows, nothing)
+                value = combine(combine(before, here), after)
+                if not takes_max:
+                    count = 9
+                    if not counts_padding:
+                        count = rows * _seen(w - left_w, width)
+                    if count == 9:
+                        value = vmul(value, ninth)
+                    else:
+                        value = vdiv(value, vset(np.float32(max(1, count))))
+                vstore(dst + 64 * (item * out_width + w), vkeep(value, lanes))
+                before, here = here, after
+            out_h += 1
+            if out_h == out_height:
+                out_h = 0
+                plane += 1
+
+    return kernel, types.void(*[types.int64] * 7)
+
+
+def _rows(takes_max: bool, counts_padding: bool) -> tuple[Callable[..., None], Any]:
+    combine = vmax if takes_max else vadd
+    start = np.float32(-np.inf if takes_max else 0.0)
+
+    @njit(inline="always")
+    def look(source: int, row: int, height: int, width: int, index: int, nothing: Any) -> Any:
+        """Return the combinations of three neighbours in 16 places of a row, ``nothing`` outside of the source."""
+        value = nothing
+        if 0 <= row < height:
+            line = source + 4 * width * row
+            value = combine(vload_inside(line, index, width, nothing), nothing)
+            value = combine(vload_inside(line, index + 1, width, nothing), value)
+            value = combine(vload_inside(line, index + 2, width, nothing), value)
+        return value
+
+    def kernel(begin: int, end: int, src: int, dst: int, table: int) -> None:
+        height, out_height, _, _, _, left_h = dimension(table + _DIM)
+        width, out_width, _, _, _, left_w = dimension(table + 2 * _DIM)
+        nothing = vset(start)
+        one, three = vset(np.float32(1.0)), vset(np.float32(3.0))
+        item = begin
+        while item < end:
+            plane = item // out_height
+            first = item - plane * out_height
+            rows = min(out_height - first, end - item)
+            source = src + 4 * width * height * plane
+            for w in range(0, out_width, 16):
+                index = w - left_w
+                count = min(16, out_width - w)
+                y = first - left_h
+                columns = three
+                if not (takes_max or counts_padding):
+                    columns = vcount_inside(index, 1, width)
+                    columns = vadd(columns, vcount_inside(index + 1, 1, width))
+                    columns = vadd(columns, vcount_inside(index + 2, 1, width))
+                part = vdiv(one, vmax(vmul(columns, three), one))
+                target = dst + 4 * (item * out_width + w)
+                above = look(source, y, height, width, index, nothing)
+                here = look(source, y + 1, height, width, index, nothing)
+                for _ in range(rows):
+                    below = look(source, y + 2, height, width, index, nothing)
+                    value = combine(combine(above, here), below)
+                    if not takes_max:
+                        inside = 3
+                        if not counts_padding:
+                            inside = _seen(y, height)
+                        if inside == 3:
+                            value = vmul(value, part)
+                        else:
+                            value = vdiv(value, vmax(vmul(columns, vset(np.float32(inside))), one))
+                    if count == 16:
+                        vstore(target, value)
+                    else:
+                        vstore_part(target, value, count)
+                    above, here = here, below
+                    target += 4 * out_width
+                    y += 1
+            item += rows
+
+    return kernel, types.void(*[types.int64] * 5)
