@@ -7,7 +7,6 @@ Matrices are read in place if rows or columns are evenly spaced, transposed ones
 from __future__ import annotations
 
 import ctypes
-import mmap
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,7 +15,6 @@ from .engines.engine import Engine
 from .execution.calling_thread import CallingThreadExecution, ThreadScratchpads
 from .execution.memory import Memory
 from .execution.native_binding import RealizedPrimitive
-from .memory.buffer import SLACK
 from .operations.matmul import Matmul
 from .streams.attributes import StreamAttr
 from .streams.stream import Stream
@@ -163,27 +161,17 @@ def _factor(name: str, given: Any, dtype: str, transposed: bool) -> NDArray[Any]
     """Return a factor in its multiplied form, (rows, columns), copied only if kernels cannot read it where it is."""
     import numpy
 
+    from .memory.array_room import copy_with_room, has_room_behind
+
     array = numpy.asarray(given)
     if array.dtype != dtype or array.ndim != 2:
         raise ValueError(f"{name}: expect a matrix of {dtype}, got {array.dtype} of shape {array.shape}")
     matrix = array.T if transposed else array
     even = _is_even(matrix.shape, matrix.strides, matrix.itemsize)
-    return matrix if even and _has_slack(matrix) else _copied(matrix)
-
-
-def _has_slack(matrix: NDArray[Any]) -> bool:
-    """Return whether kernels may read `SLACK` bytes past the last element: if they are in its page, they are there."""
     span = sum((size - 1) * step for size, step in zip(matrix.shape, matrix.strides, strict=True)) + matrix.itemsize
-    return 0 in matrix.shape or -(matrix.ctypes.data + span) % mmap.PAGESIZE >= SLACK
-
-
-def _copied(matrix: NDArray[Any]) -> NDArray[Any]:
-    import numpy
-
-    room = numpy.empty(matrix.nbytes + SLACK, numpy.uint8)
-    copy: NDArray[Any] = numpy.ndarray(matrix.shape, matrix.dtype, room)
-    copy[...] = matrix
-    return copy
+    if even and (0 in matrix.shape or has_room_behind(matrix.ctypes.data + span)):
+        return matrix
+    return copy_with_room(matrix)
 
 
 def _is_even(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> bool:

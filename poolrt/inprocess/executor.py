@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
 import threading
 import weakref
 from collections.abc import Callable, Mapping
@@ -24,14 +23,13 @@ from poolrt.run_inputs import Outputs, describe_names, refuse_unnamed, to_array
 from poolrt.workers.desc import type_name
 from poolrt.workers.engines.engine import Engine
 from poolrt.workers.memory.array_address import address_of
-from poolrt.workers.memory.buffer import SLACK
+from poolrt.workers.memory.array_room import copy_with_room, has_room_behind
 from poolrt.workers.streams.stream import Stream
 from poolrt.workers.threadpools.jobs import JobsOnPools
 from poolrt.workers.threadpools.sequential import SequentialPool
 
 from .compiled_graph import CompiledGraph, ExecutionContext
 from .constants import ConstantKeys
-from .output_memory import new_array
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -45,7 +43,6 @@ if TYPE_CHECKING:
 #: ``test`` computes results only, ``train`` also what backward operations need.
 PHASES: Final = ("test", "train")
 _HOST: Final = "cpu"
-_PAGE: Final = mmap.PAGESIZE
 
 
 class Executor:
@@ -223,12 +220,9 @@ def _readable_array(name: str, value: Any, dtype: str, kind: np.dtype[Any]) -> N
     if not nbytes:
         raise ValueError(f"input {name}: expect sizes of at least 1, got {array.shape}")
     flags = array.flags
-    # Kernels read up to SLACK bytes past the end, which are there if they are in the last byte's page.
-    if flags.c_contiguous and flags.aligned and -(address_of(array) + nbytes) % _PAGE >= SLACK:
+    if flags.c_contiguous and flags.aligned and has_room_behind(address_of(array) + nbytes):
         return array
-    copy = new_array(array.shape, array.dtype)
-    copy[...] = array
-    return copy
+    return copy_with_room(array)
 
 
 def _name(engine: Engine) -> str:

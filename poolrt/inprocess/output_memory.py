@@ -8,7 +8,6 @@ reuse never exceeds the bound.
 
 from __future__ import annotations
 
-import math
 import sys
 import threading
 from collections import OrderedDict
@@ -17,14 +16,11 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from poolrt.cachestore.forked_locks import freed_in_children
-from poolrt.workers.memory.array_address import address_of
-from poolrt.workers.memory.buffer import SLACK
+from poolrt.workers.memory.array_room import ArrayRoom
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-#: Bytes of a cache line, on which outputs begin.
-_LINE: Final = 64
 #: References to a room's bytes if no output uses them: the room's own, and the argument of `sys.getrefcount`.
 _UNUSED: Final = 2
 #: Rooms of one size that are kept: the caller's variable may hold the last output while the next is computed.
@@ -37,7 +33,7 @@ class OutputMemory:
     def __init__(self, capacity_bytes: int) -> None:
         self._lock = freed_in_children(threading.Lock())
         #: By size, the least recently used size first.
-        self._rooms: OrderedDict[int, list[_Room]] = OrderedDict()
+        self._rooms: OrderedDict[int, list[ArrayRoom]] = OrderedDict()
         self._capacity = capacity_bytes
         self._bytes = 0
 
@@ -62,7 +58,7 @@ class OutputMemory:
             array: NDArray[Any] = np.ndarray(shape, dtype, room.bytes, room.start)
         return array, room.address
 
-    def _find(self, nbytes: int) -> _Room:
+    def _find(self, nbytes: int) -> ArrayRoom:
         rooms = self._rooms.get(nbytes)
         if rooms is not None:
             for room in rooms:
@@ -70,7 +66,7 @@ class OutputMemory:
                     if len(self._rooms) > 1:
                         self._rooms.move_to_end(nbytes)
                     return room
-        room = _Room(nbytes)
+        room = ArrayRoom(nbytes)
         if 2 * room.nbytes <= self._capacity and (rooms is None or len(rooms) < _MOST_OF_A_SIZE):
             self._rooms.setdefault(nbytes, []).append(room)
             self._rooms.move_to_end(nbytes)
@@ -82,22 +78,3 @@ class OutputMemory:
         while self._bytes > self._capacity:
             _, dropped = self._rooms.popitem(last=False)
             self._bytes -= sum(room.nbytes for room in dropped)
-
-
-class _Room:
-    """Memory for one output, from ``start`` bytes after its beginning."""
-
-    __slots__ = ("address", "bytes", "nbytes", "start")
-
-    def __init__(self, nbytes: int) -> None:
-        self.nbytes = _LINE + nbytes + SLACK
-        self.bytes = np.empty(self.nbytes, np.uint8)
-        begin = address_of(self.bytes)
-        self.start = -begin % _LINE
-        self.address = begin + self.start
-
-
-def new_array(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return an array that begins on a cache line, with bytes behind it that kernels may read."""
-    room = _Room(math.prod(shape) * dtype.itemsize)
-    return np.ndarray(shape, dtype, room.bytes, room.start)

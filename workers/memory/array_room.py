@@ -1,0 +1,53 @@
+"""Room behind arrays: kernels read up to `SLACK` bytes past the last element, which must be there."""
+
+from __future__ import annotations
+
+import math
+import mmap
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from .array_address import address_of
+from .buffer import SLACK
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+#: Bytes of a cache line, on which arrays made here begin.
+_LINE: Final = 64
+_PAGE: Final = mmap.PAGESIZE
+
+
+def has_room_behind(end: int) -> bool:
+    """Return whether kernels may read `SLACK` bytes behind an array that ends at address ``end``.
+
+    They are there if they are in the page of its last byte.
+    """
+    return -end % _PAGE >= SLACK
+
+
+class ArrayRoom:
+    """Memory for one array of ``nbytes`` at `address`, ``start`` bytes after its beginning, and room behind the array."""
+
+    __slots__ = ("address", "bytes", "nbytes", "start")
+
+    def __init__(self, nbytes: int) -> None:
+        self.nbytes = _LINE + nbytes + SLACK
+        self.bytes = np.empty(self.nbytes, np.uint8)
+        begin = address_of(self.bytes)
+        self.start = -begin % _LINE
+        self.address = begin + self.start
+
+
+def new_array(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return a row-major array that begins on a cache line and has room behind it."""
+    room = ArrayRoom(math.prod(shape) * dtype.itemsize)
+    return np.ndarray(shape, dtype, room.bytes, room.start)
+
+
+def copy_with_room(array: NDArray[Any]) -> NDArray[Any]:
+    """Return a row-major copy that begins on a cache line and has room behind it."""
+    copy = new_array(array.shape, array.dtype)
+    copy[...] = array
+    return copy
