@@ -34,6 +34,7 @@ def main(rounds: int = 3) -> None:
     found: dict[tuple[str, str], list[float]] = {}
     built: list[int] = []
     again: list[int] = []
+    failed = 0
     title = f"Doors: {PROCESSES} processes, {PROGRAMS} OpenCL programs (pyopencl {version('pyopencl')})"
     for _ in range(sized(rounds, 1)):
         for door in ("poolrt", "pyopencl"):
@@ -52,6 +53,7 @@ def main(rounds: int = 3) -> None:
                         return
                     found.setdefault((step, door), []).append(max(answer["seconds"] for answer in answers))
                     counts = sum((Counter(answer["counts"]) for answer in answers), Counter[str]())
+                    failed += sum(answer["failed"] for answer in answers)
                     if door == "poolrt":
                         (built if step == "cold" else again).append(counts["created"])
             finally:
@@ -59,6 +61,8 @@ def main(rounds: int = 3) -> None:
                 shutil.rmtree(folder)
     median = {name: statistics.median(times) for name, times in found.items()}
     lines = [f"programs built by poolrt, cold: {built} (goal: {PROGRAMS}), warm: {again} (goal: 0)"]
+    if failed:
+        lines.append(f"builds by pyopencl that failed and were repeated: {failed}")
     for step, _, _ in STEPS:
         ours, theirs = median[step, "poolrt"], median[step, "pyopencl"]
         what = "first program of a new process, warm" if step == "one program" else f"{step}, last process"
