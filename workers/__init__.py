@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from .operations.lrn import Lrn
     from .operations.lstm import Lstm
     from .operations.matmul import Matmul
+    from .operations.pad import Pad
     from .operations.pooling import Pooling
     from .operations.prelu import Prelu
     from .operations.reduction import Reduction
@@ -83,6 +84,7 @@ __all__ = [
     "Memory",
     "MemoryDesc",
     "NativePool",
+    "Pad",
     "Pooling",
     "PostOp",
     "Prelu",

@@ -21,17 +21,17 @@ from .ir import GraphIR
 from .operations.attentions import Attentions
 from .operations.calls import Calls
 from .operations.indexing import Indexing
-from .operations.movement import Movement
 from .operations.normalizations import Normalizations
 from .operations.pointwise import Pointwise
 from .operations.products import Products
+from .operations.rearrangement import Rearrangement
 from .operations.recurrent import Recurrent
 from .operations.windows import Windows
 from .values import Value, parse_dtype
 from .wire import to_wire
 
 
-class Graph(Windows, Products, Attentions, Pointwise, Normalizations, Recurrent, Movement, Indexing, Calls):
+class Graph(Windows, Products, Attentions, Pointwise, Normalizations, Recurrent, Rearrangement, Indexing, Calls):
     """A graph of primitives on named inputs and outputs, built once and loaded into a pool.
 
     Every operation checks shapes and data types at once and returns a `Value`, or a tuple of them. Instead of a tensor

@@ -37,6 +37,8 @@ _OPERATIONS: Final = {
     "rms_norm": "rms_normalization",
     **dict.fromkeys(("take", "embedding", "index_select"), "gather(x, indices, axis)"),
     "argmax": "arg_max(x, axis)", "argmin": "arg_min(x, axis)",
+    "repeat": "tile(x, repeats)", "pixel_shuffle": "depth_to_space(x, block_size, 'CRD')",
+    "pixel_unshuffle": "space_to_depth(x, block_size)",
     "where": "select(condition, a, b)",
     "take_along_axis": "gather_elements(x, indices, axis)",
     "log_softmax": "softmax(x, axis, algorithm='log')", "cat": "concat(xs, axis)", "concatenate": "concat(xs, axis)",

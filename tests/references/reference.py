@@ -27,6 +27,7 @@ from poolrt.workers.desc import (
     Lstm,
     Matmul,
     OpDesc,
+    Pad,
     Pooling,
     Prelu,
     PrimitiveAttr,
@@ -52,6 +53,7 @@ from .gather import gather
 from .gradients import gradients
 from .moments import normalization
 from .normalization import lrn, lrn_within
+from .pad import pad
 from .pooling import pooling, pooling_winners
 from .prelu import prelu
 from .products import inner_product, matmul
@@ -130,6 +132,8 @@ def _operation(op: OpDesc, args: Mapping[int, Array]) -> Array:
             return np.where(args[Arg.SRC] != 0, args[Arg.SRC_1], args[Arg.SRC_2])
         case ArgReduction():
             return arg_reduction(op, args[Arg.SRC])
+        case Pad():
+            return pad(op, args[Arg.SRC])
         case Reorder():
             return args[Arg.SRC]
         case Prelu():

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from .operations.lrn import Lrn
     from .operations.lstm import Lstm
     from .operations.matmul import Matmul
+    from .operations.pad import Pad
     from .operations.pooling import Pooling
     from .operations.prelu import Prelu
     from .operations.reduction import Reduction
@@ -63,6 +64,7 @@ __all__ = [
     "Matmul",
     "MemoryDesc",
     "OpDesc",
+    "Pad",
     "Pooling",
     "PostOp",
     "Prelu",

@@ -44,6 +44,7 @@ OPERATIONS: Final = {
     "gather": "Gather",
     "select": "Select",
     "arg_reduction": "ArgReduction",
+    "pad": "Pad",
 }
 #: Operations without a public class, created and cached like the others. Graphs have only calls, which `Graph.call` makes.
 INTERNAL: Final = {"region_loop": "RegionLoop", "padding": "Padding", "call": "Call"}

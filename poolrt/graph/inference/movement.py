@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from poolrt.workers.desc import MemoryDesc, OpDesc
+from poolrt.workers.desc.operations.pad import padded_dims
 
 from ..shapes import infer_reshape
 from .result import Attrs, Operation, describe_result
@@ -34,6 +35,13 @@ def reorder(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str)
     """Describe a change of data type and layout; an empty ``tag`` leaves the layout to the plan."""
     (src,) = srcs
     return op(src, describe_result(src, dtype).with_tag(attrs["tag"]))
+
+
+def pad(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str) -> OpDesc:
+    """Describe elements added around a tensor, or cut from it."""
+    (src,) = srcs
+    dims = padded_dims(src.dims, attrs["padding_l"], attrs["padding_r"], attrs.get("mode", "constant"))
+    return op(src, describe_result(src, dtype, dims), **attrs)
 
 
 def view(kind: str, src: MemoryDesc, attrs: Attrs) -> MemoryDesc:

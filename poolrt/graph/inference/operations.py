@@ -64,6 +64,7 @@ _DESCRIBE: Final[Mapping[str, _Describe]] = {
     "reduction": pointwise.reduction,
     "concat": movement.concat,
     "reorder": movement.reorder,
+    "pad": movement.pad,
     "batch_normalization": normalizations.normalization,
     "layer_normalization": normalizations.normalization,
     "group_normalization": normalizations.normalization,

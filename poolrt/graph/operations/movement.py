@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, Unpack
 
+import numpy as np
+
 from poolrt.workers.desc import MemoryDesc, data_type
 from poolrt.workers.desc.typed import to_integer, to_integers
 
@@ -104,7 +106,7 @@ class Movement(Family):
     ) -> Value:
         """Return src[start:end:step] along ``axes`` (by default the first ones), with the meaning of Python slices.
 
-        A step is at least 1. It is copied only if an operation needs the elements side by side.
+        It is copied only if an operation needs the elements side by side. Negative steps are gathers along their dimensions.
         """
         with self._build("slice", name) as node:
             value = node.operand("src", src)
@@ -118,8 +120,22 @@ class Movement(Family):
                 )
             begin, end, step = [0] * value.ndim, [_TO_THE_END] * value.ndim, [1] * value.ndim
             for axis, *each in zip(along, first, last, pace, strict=True):
+                if each[2] == 0:
+                    raise ValueError("steps: expect another number than 0")
                 begin[axis], end[axis], step[axis] = each
+            for axis, backwards in enumerate(step):
+                if backwards < 0:
+                    taken = range(*slice(begin[axis], end[axis], backwards).indices(value.shape[axis]))
+                    value = self._take(value, axis, taken, f"{begin[axis]}:{end[axis]}")
+                    begin[axis], end[axis], step[axis] = 0, _TO_THE_END, 1
             return node.add([value], starts=tuple(begin), ends=tuple(end), steps=tuple(step))
+
+    def _take(self, value: Value, axis: int, taken: range, ends: object) -> Value:
+        if not taken:
+            raise ValueError(f"ends: {ends} leaves nothing of dimension {axis} of {value.shape}")
+        with self._build("gather") as node:
+            indices = node.operand("indices", np.array(taken, np.int32), "s32")
+            return node.add([value, indices], algorithm="rows", axis=axis)
 
     def expand(self, src: Operand, shape: Sequence[int], *, name: str | None = None) -> Value:
         """Repeat dimensions of 1 up to a shape, as NumPy broadcasts. It is copied only if a reader needs that."""

@@ -77,6 +77,18 @@ OPERATIONS: Final[dict[str, tuple[tuple[int, ...], Build]]] = {
         lambda g, x: g.binary(g.binary(x, 0.5, "lt", dtype=bool), g.binary(x, array(7, 9), "ge", dtype=bool), "and"),
     ),
     "arg_reduction": (IMAGE, lambda g, x: (g.arg_max(x, -1, keep_dims=False), g.arg_min(x, 1, dtype="int32"))),
+    "pad": (
+        IMAGE,
+        lambda g, x: (g.pad(x, [(0, 0), (1, 0), (-2, 3), (0, -1)], value=2.5), g.pad(x, (0, 1, 2, 3), "reflect")),
+    ),
+    "tile": (IMAGE, lambda g, x: (g.tile(x, (1, 2, 1, 3)), g.slice(x, (5, 8), (0, -100), (1, 3), (-2, -1)))),
+    "blocks of pixels": (
+        IMAGE,
+        lambda g, x: (
+            g.depth_to_space(y := g.tile(x, (1, 2, 1, 1)), 2), g.depth_to_space(y, 2, "CRD"),
+            g.space_to_depth(g.slice(x, (0, 0), (6, 6), (2, 3)), 3),
+        ),
+    ),
     "lrn": (IMAGE, lambda g, x: g.lrn(x, 3, 0.5, algorithm="within_channel")),
     "sum": (IMAGE, lambda g, x: g.sum([x, g.eltwise(x, "tanh")], (0.5, -2.0))),
     "comparison": (IMAGE, lambda g, x: g.binary(x, array(6, 1, 9), "gt", dtype=bool)),

@@ -26,6 +26,7 @@ from poolrt.workers.desc import (
     Matmul,
     MemoryDesc,
     OpDesc,
+    Pad,
     PostOp,
     Prelu,
     PrimitiveAttr,
@@ -45,6 +46,7 @@ from poolrt.workers.desc.operations.arg_reduction import ARG_ALGORITHMS
 from poolrt.workers.desc.operations.eltwise import FROM_DST
 from poolrt.workers.desc.operations.gather import GATHER_ALGORITHMS, INDEX_TYPES, gathered_dims
 from poolrt.workers.desc.operations.normalization_flags import FLAGS, RMS
+from poolrt.workers.desc.operations.pad import PAD_MODES, padded_dims
 from poolrt.workers.desc.operations.pooling import POOLING_ALGORITHMS
 from poolrt.workers.desc.operations.recurrent import DIRECTIONS
 from poolrt.workers.desc.operations.reduction import REDUCTION_ALGORITHMS
@@ -315,6 +317,15 @@ def arg_reduction(rng: Random) -> OpDesc:
     return ArgReduction(_md(sizes), dst, rng.choice(ARG_ALGORITHMS), axis, rng.random() < 0.5)
 
 
+def pad(rng: Random) -> OpDesc:
+    sizes, mode = dims(rng, rng.choice((1, 2, 4)), False), rng.choice(PAD_MODES)
+    left, right = (tuple(rng.choice((0, 1, 3)) for _ in sizes) for _ in range(2))
+    if rng.random() < 0.5:
+        left = tuple(rng.choice((1 - size, 0, 2)) for size in sizes)
+    dst = _md(padded_dims(sizes, left, right, mode))
+    return Pad(_md(sizes), dst, left, right, mode, rng.choice((0.0, -1.5)))
+
+
 #: Kind -> what draws a row-major descriptor of it.
 _DRAWN: Final[dict[str, Callable[[Random], OpDesc]]] = {
     "convolution": convolution, "deconvolution": deconvolution, "pooling": pooling, "eltwise": eltwise, "binary": binary,
@@ -324,6 +335,7 @@ _DRAWN: Final[dict[str, Callable[[Random], OpDesc]]] = {
     "shuffle": shuffle, "rnn": rnn, "lstm": lstm, "gru": gru,
     "attention": attention, "gather": gather,
     "select": select, "arg_reduction": arg_reduction,
+    "pad": pad,
 }  # fmt: skip
 assert _DRAWN.keys() == OPERATIONS.keys()
 

@@ -27,6 +27,7 @@ from poolrt.workers.desc import (
     Matmul,
     MemoryDesc,
     OpDesc,
+    Pad,
     Prelu,
     Reduction,
     Reorder,
@@ -374,6 +375,20 @@ def arg_reductions(prop: str, dtype: str) -> list[OpDesc]:
     return found
 
 
+def pads(prop: str, dtype: str) -> list[OpDesc]:
+    shapes: tuple[tuple[Sizes, Sizes, Sizes, str, float], ...] = (
+        ((2, 3, 5, 7), (0, 1, 2, 3), (1, 0, 1, 2), "constant", 1.0), ((3, 17), (-1, 2), (4, -3), "edge", 0.0),
+        ((4, 5), (3, 9), (2, 0), "reflect", 0.0), ((2, 3, 3), (1, 4, 0), (2, 5, 0), "wrap", 0.0),
+        ((3, 4, 40), (1, 2, 0), (1, 0, 0), "constant", 0.0), ((2, 5), (-1, -2), (0, -1), "constant", 0.0),
+        ((1, 6), (2, 1), (2, 2), "reflect", 0.0), ((0, 3), (1, 0), (2, 0), "constant", 1.0),
+    )  # fmt: skip
+    found: list[OpDesc] = []
+    for dims, left, right, mode, value in shapes:
+        dst = tuple(size + before + behind for size, before, behind in zip(dims, left, right, strict=True))
+        found.append(Pad(MemoryDesc(dims, dtype), MemoryDesc(dst, dtype), left, right, mode, value))
+    return found
+
+
 _BACKWARD: Final = (*FORWARD, "backward_data")
 #: Of operations that know no propagation kind.
 _ANY: Final = ("forward",)
@@ -405,4 +420,5 @@ MAKERS: Final[dict[str, tuple[tuple[str, ...], Callable[[str, str], list[OpDesc]
     "gather": (_ANY, gathers),
     "select": (_ANY, selects),
     "arg_reduction": (_ANY, arg_reductions),
+    "pad": (_ANY, pads),
 }

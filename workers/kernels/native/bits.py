@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import llvmlite.ir as ir
-import numpy as np
 from numba import extending
 from numba.core import types
 
-from .vec import I8, I64, Builder, Value, intrinsic, pointer, vload, vset, vstore
+from .vec import I8, I64, Builder, Value, intrinsic, pointer, vload, vstore
 
 
 def make_load(nbytes: int) -> Any:
@@ -112,16 +111,39 @@ def copy_bytes(target: int, source: int, nbytes: int) -> None:
         _move_1(target, source)
 
 
+@intrinsic
+def _fill_64(_: Any, target: types.Integer, pattern: types.Integer) -> Any:
+    def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+        kind = ir.VectorType(I64, 8)
+        undefined = ir.Constant(kind, ir.Undefined)
+        first = b.insert_element(undefined, a[1], ir.Constant(ir.IntType(32), 0))
+        every = b.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(ir.IntType(32), 8), [0] * 8))
+        b.store(every, pointer(b, a[0], kind), align=1)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), emit
+
+
 @extending.register_jitable
-def zero_bytes(target: int, nbytes: int) -> None:
-    """Write zeros."""
+def fill_bytes(target: int, pattern: int, nbytes: int) -> None:
+    """Write elements that are equal, of which ``pattern`` has eight bytes."""
     at = 0
     while at + 64 <= nbytes:
-        vstore(target + at, vset(np.float32(0.0)))
+        _fill_64(target + at, pattern)
         at += 64
+    while at + 8 <= nbytes:
+        _store_8(target + at, pattern)
+        at += 8
     while at < nbytes:
-        _store_1(target + at, 0)
+        _store_1(target + at, pattern)
+        pattern >>= 8
         at += 1
 
 
-_store_1 = make_store(1)
+@extending.register_jitable
+def zero_bytes(target: int, nbytes: int) -> None:
+    """Write zeros."""
+    fill_bytes(target, 0, nbytes)
+
+
+_store_1, _store_8 = make_store(1), make_store(8)

@@ -1,0 +1,26 @@
+"""Which element of a tensor is at an index of the padded one."""
+
+from __future__ import annotations
+
+from .reference.scalars import piece
+
+
+@piece
+def padded_index(mode: int, index: int, kept: int) -> int:
+    """Return the number, among ``kept`` elements, of the one for an index that counts from the first; -1 for the constant.
+
+    ``mode`` is the place of its name in `desc.operations.pad.PAD_MODES`.
+    """
+    if 0 <= index < kept:
+        return index
+    if mode == 0:
+        return -1
+    if mode == 1:
+        return 0 if index < 0 else kept - 1
+    if mode == 3:
+        return index % kept
+    if kept == 1:
+        return 0
+    period = 2 * (kept - 1)
+    found = index % period
+    return period - found if found >= kept else found
