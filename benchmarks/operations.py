@@ -51,10 +51,6 @@ class Problem:
     attributes: dict[str, Any] = field(default_factory=dict)
     #: How many inputs of the same shape the operation combines.
     inputs: int = 1
-    #: The order of inputs and constants, in numbers of them, unless inputs come first.
-    order: tuple[int, ...] = ()
-    #: Inputs are int64 below this, unless it is 0.
-    below: int = 0
 
     def __str__(self) -> str:
         return f"{self.name} {'x'.join(map(str, self.dims))}"
@@ -63,12 +59,11 @@ class Problem:
         """Return the ONNX model."""
         given = [(f"c{number}", value) for number, value in enumerate(self.constants)]
         names = [*self.arrays(), *(name if value is not None else "" for name, value in given)]
-        names = [names[place] for place in self.order] or names
         made = helper.make_node(self.node, names, ["y"], **self.attributes)
         stored = [numpy_helper.from_array(value, name) for name, value in given if value is not None]
-        kind = onnx.TensorProto.INT64 if self.below else onnx.TensorProto.FLOAT
-        sources = [helper.make_tensor_value_info(name, kind, self.dims) for name in self.arrays()]
-        graph = helper.make_graph([made], "operation", sources, [onnx.ValueInfoProto(name="y")], stored)
+        sources = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, self.dims) for name in self.arrays()]
+        result = helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [None] * len(self.dims))
+        graph = helper.make_graph([made], "operation", sources, [result], stored)
         opset = [helper.make_opsetid("", _OPSET)]
         whole: bytes = helper.make_model(graph, opset_imports=opset, ir_version=10).SerializeToString()
         return whole
@@ -76,16 +71,12 @@ class Problem:
     def graph(self) -> Graph:
         """Return poolrt's graph."""
         g = Graph("operation")
-        g.output("y", self.build(g, *(g.input(name, self.dims, array.dtype) for name, array in self.arrays().items())))
+        g.output("y", self.build(g, *(g.input(name, self.dims) for name in self.arrays())))
         return g
 
     def arrays(self) -> dict[str, Array]:
         """Return the inputs by name."""
-        rng = np.random.default_rng(0)
-        return {
-            f"x{number}": rng.integers(0, self.below, self.dims) if self.below else normals(*self.dims)
-            for number in range(self.inputs)
-        }
+        return {f"x{number}": normals(*self.dims) for number in range(self.inputs)}
 
 
 def normals(*dims: int) -> Array:
@@ -272,83 +263,6 @@ def cubic_resamplings() -> Iterator[Problem]:
         )  # fmt: skip
 
 
-def gathers() -> Iterator[Problem]:
-    """Yield the embeddings of BERT-base, of one prompt and of a batch, and rows, columns and elements of activations."""
-    for dims, table in (((1, 128), (30522, 768)), ((32, 128), (30522, 768)), ((1, 2048), (32000, 2048))):
-        weights = normals(*table)
-        yield Problem(
-            "gather", f"rows of {table[0]}x{table[1]}", dims,
-            lambda g, x, weights=weights: g.gather(weights, x), "Gather", (weights,), order=(1, 0), below=table[0],
-        )  # fmt: skip
-    for dims, axis in (((1, 197, 768), 1), ((64, 1000), 1)):
-        chosen = np.random.default_rng(1).integers(0, dims[axis], 100)
-        yield Problem(
-            "gather", f"100 along axis {axis}", dims,
-            lambda g, x, chosen=chosen, axis=axis: g.gather(x, chosen, axis), "Gather", (chosen,), {"axis": axis},
-        )  # fmt: skip
-    chosen = np.random.default_rng(1).integers(0, 1000, (64, 1000))
-    yield Problem(
-        "gather", "elements", (64, 1000), lambda g, x, chosen=chosen: g.gather_elements(x, chosen, 1), "GatherElements",
-        (chosen,), {"axis": 1},
-    )  # fmt: skip
-    pairs = np.random.default_rng(1).integers(0, 56, (500, 2))
-    yield Problem(
-        "gather",
-        "500 pairs of indices",
-        (56, 56, 64),
-        lambda g, x, pairs=pairs: g.gather_nd(x, pairs),
-        "GatherND",
-        (pairs,),
-    )
-
-
-def selects() -> Iterator[Problem]:
-    """Yield a comparison of attention's size and of an image's, with a number and with a tensor, and a choice by a mask."""
-    for dims in ((12, 128, 128), (1, 64, 56, 56)):
-        zero = np.zeros((), np.float32)
-        yield Problem(
-            "select", "x < 0", dims, lambda g, x, zero=zero: g.binary(x, zero, "lt", dtype=bool), "Less", (zero,)
-        )
-        yield Problem("select", "x < y", dims, lambda g, x, y: g.binary(x, y, "lt", dtype=bool), "Less", inputs=2)
-    yield Problem(
-        "select",
-        "x == 0",
-        (32, 128),
-        lambda g, x: g.binary(x, 0, "eq", dtype=bool),
-        "Equal",
-        (np.zeros((), np.int64),),
-        below=9,
-    )
-    for dims, shape in (((12, 128, 128), (1, 128, 128)), ((1, 256, 56, 56), (1, 1, 56, 56))):
-        mask, low = normals(*shape) > 0, np.float32(-1e9)
-        yield Problem(
-            "select", f"mask of {'x'.join(map(str, shape))}", dims,
-            lambda g, x, mask=mask, low=low: g.select(mask, x, low), "Where", (mask, np.asarray(low)), order=(1, 0, 2),
-        )  # fmt: skip
-
-
-def arg_reductions() -> Iterator[Problem]:
-    """Yield the best class of one picture and of many, the next token, and a segmentation's classes."""
-    for dims, axis in (((1, 1000), 1), ((4096, 1000), 1), ((1, 50257), 1), ((1, 21, 128, 128), 1)):
-        yield Problem(
-            "arg_reduction", f"arg_max along {axis}", dims, lambda g, x, axis=axis: g.arg_max(x, axis), "ArgMax", (),
-            {"axis": axis},
-        )  # fmt: skip
-
-
-def pads() -> Iterator[Problem]:
-    """Yield margins of images: zeros around them, and mirrored ones."""
-    for dims, width, mode in (
-        ((1, 64, 56, 56), 1, "constant"), ((1, 3, 224, 224), 3, "constant"), ((1, 64, 128, 128), 1, "reflect"),
-        ((1, 64, 128, 128), 1, "edge"),
-    ):  # fmt: skip
-        pads = np.array([0, 0, width, width] * 2, np.int64)
-        yield Problem(
-            "pad", f"{mode} {width}", dims,
-            lambda g, x, width=width, mode=mode: g.pad(x, (0, 0, width, width), mode), "Pad", (pads,), {"mode": mode},
-        )  # fmt: skip
-
-
 FAMILIES: Final[dict[str, Callable[[], Iterator[Problem]]]] = {
     "eltwise": eltwises,
     "softmax": softmaxes,
@@ -361,10 +275,6 @@ FAMILIES: Final[dict[str, Callable[[], Iterator[Problem]]]] = {
     "deconvolution": deconvolutions,
     "rms_normalization": root_mean_squares,
     "cubic": cubic_resamplings,
-    "gather": gathers,
-    "select": selects,
-    "arg_reduction": arg_reductions,
-    "pad": pads,
 }
 
 
