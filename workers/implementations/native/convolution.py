@@ -8,12 +8,15 @@ from .convolution_depthwise import NativeDepthwiseConvolution
 from .convolution_direct import NativeDirectConvolution
 from .convolution_few import NativeFewChannelsConvolution
 from .convolution_gathered import NativeGatheredConvolution
+from .convolution_integer import NativeIntegerConvolution
 
 IMPLEMENTATIONS = (
     NativeFewChannelsConvolution(),
     NativeDepthwiseConvolution(),
     NativeBlockedConvolution(),
     NativeGatheredConvolution(),
+    NativeIntegerConvolution("vnni"),
+    NativeIntegerConvolution("pairs"),
     NestedConvolution("cpu"),
     NativeDirectConvolution(),
 )

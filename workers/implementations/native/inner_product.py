@@ -10,6 +10,7 @@ from ..nested.inner_product import NestedInnerProduct
 from ..program import Program
 from .blocks import refuse
 from .convolution_chain import refuse_bounded
+from .integer_packed import NativePackedInnerProduct
 from .product import Shape, describe
 
 #: 16 outputs side by side.
@@ -48,4 +49,9 @@ class NativeInnerProduct:
         return describe(shape, op.src, right, op.bias is not None, attr, target.isa)
 
 
-IMPLEMENTATIONS = (NativeInnerProduct(), NestedInnerProduct("cpu"))
+IMPLEMENTATIONS = (
+    NativeInnerProduct(),
+    NativePackedInnerProduct("vnni"),
+    NativePackedInnerProduct("pairs"),
+    NestedInnerProduct("cpu"),
+)

@@ -10,6 +10,7 @@ from ..inference import refuse_beyond_inference
 from ..program import Program
 from .blocks import refuse
 from .convolution_chain import refuse_bounded
+from .integer_packed import NativePackedMatmul
 from .integer_product import NativeIntegerMatmul
 from .product import Shape, describe, packed_tag, refuse_left
 
@@ -56,4 +57,10 @@ def _without_strides(md: MemoryDesc) -> MemoryDesc:
     return md.with_tag("") if md.strides else md
 
 
-IMPLEMENTATIONS = (NativeMatmul(), NativeIntegerMatmul("vnni"), NativeIntegerMatmul("pairs"))
+IMPLEMENTATIONS = (
+    NativeMatmul(),
+    NativePackedMatmul("vnni"),
+    NativePackedMatmul("pairs"),
+    NativeIntegerMatmul("vnni"),
+    NativeIntegerMatmul("pairs"),
+)

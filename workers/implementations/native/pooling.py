@@ -15,6 +15,7 @@ from ..program import Launch, LaunchArgument, Program
 from .backward import NativeBackward, refuse_gradient
 from .blocks import LANES, channel_blocks, channel_tail, is_blocked, refuse_different, refuse_permuted
 from .implementation import NativeImplementation
+from .pooling_bytes import NativeBytePooling
 
 #: Spatial dimensions that the kernels' geometry has.
 _SPATIAL = 3
@@ -106,4 +107,4 @@ def _geometry(op: Pooling) -> bytes:
     return struct.pack(f"<{len(numbers)}q", *numbers)
 
 
-IMPLEMENTATIONS = (NativePooling(), NativePoolingBackward())
+IMPLEMENTATIONS = (NativePooling(), NativeBytePooling(), NativePoolingBackward())

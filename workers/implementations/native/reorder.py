@@ -8,6 +8,7 @@ from ..cross_engine import ReorderAcrossEngines
 from ..program import LaunchArgument, Program
 from .loop_nest import IncompatibleBlocks
 from .nest_builder import NestBuilder
+from .quantise import NativeQuantise
 
 
 class NativeReorder:
@@ -44,4 +45,4 @@ class NativeReorder:
         return build.program()
 
 
-IMPLEMENTATIONS = (NativeReorder(), ReorderAcrossEngines("native:cross_engine", "cpu"))
+IMPLEMENTATIONS = (NativeReorder(), NativeQuantise(), ReorderAcrossEngines("native:cross_engine", "cpu"))

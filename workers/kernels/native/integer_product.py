@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 import llvmlite.ir as ir
 from numba.core import types
 
+from .integer_dot import multiply_groups, register_bits
 from .vec import I32, I64, LANES, VI, Builder, Value, call, intrinsic, lanes_below, pointer, splat
-
-#: Registers' width in bits -> (LLVM intrinsic that multiplies pairs of 16 bits and adds them, lanes of its result).
-_PAIRS: Final = {
-    512: ("llvm.x86.avx512.pmaddw.d.512", 16),
-    256: ("llvm.x86.avx2.pmadd.wd", 8),
-    128: ("llvm.x86.sse2.pmadd.wd", 4),
-}
 
 
 def make(isa: str, how: str, positions: int, blocks: int) -> tuple[Callable[..., None], Any]:
@@ -25,8 +19,7 @@ def make(isa: str, how: str, positions: int, blocks: int) -> tuple[Callable[...,
     added) and of dst; 1 to add to the former dst; rows and columns; groups along K; panels of a strip, strips; bytes
     from row to row of dst. One item of work is a strip of panels for ``blocks`` vectors of columns.
     """
-    level = isa.partition("+")[0]
-    bits = {"x86-64-v4": 512, "x86-64-v3": 256}.get(level, 128)
+    bits = register_bits(isa)
     wide = _make_tile(how, bits, positions, blocks)
     single = _make_tile(how, bits, positions, 1)
 
@@ -103,7 +96,7 @@ def _make_tile(how: str, bits: int, positions: int, blocks: int) -> Any:
         new: list[Value] = []
         for i in range(positions):
             word = splat(b, b.load(_at(b, phis["left"], I64(4 * i), I32), align=4))
-            new += [_multiply(b, how, bits, sums[len(new) + j], word, factors[j]) for j in range(blocks)]
+            new += [multiply_groups(b, how, bits, sums[len(new) + j], word, factors[j]) for j in range(blocks)]
         steps = {"rest": I64(-1), "left": I64(4 * positions), "right": I64(64)}
         following = {name: b.add(phi, steps[name]) for name, phi in phis.items()}
         for name, phi in phis.items():
@@ -121,26 +114,6 @@ def _make_tile(how: str, bits: int, positions: int, blocks: int) -> Any:
         return results
 
     return tile
-
-
-def _multiply(b: Builder, how: str, bits: int, total: Value, left: Value, right: Value) -> Value:
-    """Return ``total`` plus the products of the groups of two vectors, lane by lane."""
-    if how == "vnni":
-        kind = ir.VectorType(ir.IntType(8), 4 * LANES)
-        factors = (b.bitcast(left, kind), b.bitcast(right, kind))
-        return call(b, "llvm.x86.avx512.vpdpbusd.512", total, *factors, result=VI)
-    name, lanes = _PAIRS[bits]
-    kind, result = ir.VectorType(ir.IntType(16), 2 * lanes), ir.VectorType(I32, lanes)
-    parts = []
-    for start in range(0, LANES, lanes):
-        chosen = ir.Constant(ir.VectorType(I32, lanes), list(range(start, start + lanes)))
-        factors = tuple(b.bitcast(b.shuffle_vector(v, v, chosen), kind) for v in (left, right))
-        parts.append(call(b, name, *factors, result=result))
-    while len(parts) > 1:
-        joined = ir.VectorType(I32, 2 * parts[0].type.count)
-        both = ir.Constant(joined, list(range(joined.count)))
-        parts = [b.shuffle_vector(x, y, both) for x, y in zip(parts[::2], parts[1::2], strict=True)]
-    return b.add(total, parts[0])
 
 
 def _store(b: Builder, address: Value, value: Value, mask: Value, adds: Value) -> None:

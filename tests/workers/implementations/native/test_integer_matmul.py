@@ -132,8 +132,9 @@ def test_only_keys_of_implementations_that_use_an_extension_name_it() -> None:
     target = target_of("x86-64-v4+avx512_vnni")
     op = Matmul(MemoryDesc((4, 8), "u8"), MemoryDesc((8, 5), "s8"), None, MemoryDesc((4, 5), "s32"))
     found = {pd.impl_name(): pd for pd in primitive_descs(op, PrimitiveAttr(), target)}
-    assert found["native:integer_vnni"].target.extensions == ("avx512_vnni",)
+    for family in ("packed", "integer"):
+        assert found[f"native:{family}_vnni"].target.extensions == ("avx512_vnni",)
     # A host of the same level without the extension asks for this very key.
     plain = primitive_desc(op, PrimitiveAttr(), cpu_target("x86-64-v4"))
-    assert plain.impl_name() == "native:integer_pairs"
-    assert primitive_key(found["native:integer_pairs"]) == primitive_key(plain)
+    assert plain.impl_name() == "native:packed_pairs"
+    assert primitive_key(found["native:packed_pairs"]) == primitive_key(plain)

@@ -1,0 +1,109 @@
+"""Matmul and inner product of 8-bit integers with packed weights: exact sums, requantized results, odd shapes."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from poolrt.workers.desc import (
+    Arg,
+    InnerProduct,
+    Matmul,
+    MemoryDesc,
+    PostOp,
+    PrimitiveAttr,
+    Quantisation,
+    post_op_src,
+    scales_of,
+    zero_points_of,
+)
+from poolrt.workers.implementations.primitive_desc import primitive_desc
+from tests.workers.native_runner import NativeRunner
+
+from .test_integer_convolution import INSTRUCTIONS
+from .test_integer_matmul import target_of
+
+Array = NDArray[Any]
+LIMITS = {"u8": (0, 255), "s8": (-128, 127), "s32": (-(2**31), 2**31 - 1)}
+#: Rows, depth, columns.
+SHAPES = ((1, 64, 100), (29, 37, 33), (3, 5, 16), (16, 260, 7))
+
+
+def drawn(rng: np.random.Generator, dtype: str, *dims: int) -> Array:
+    low, high = LIMITS[dtype]
+    return rng.integers(low, high + 1, dims)
+
+
+@pytest.mark.parametrize("instructions", INSTRUCTIONS)
+@pytest.mark.parametrize("weights", ["any", pytest.param("ab", marks=pytest.mark.slow)])
+def test_requantized_products_are_those_of_float64_up_to_rounding(
+    native: NativeRunner, weights: str, instructions: str
+) -> None:
+    target = target_of(instructions)
+    rng = np.random.default_rng(random.SystemRandom().randrange(1 << 32))
+    for number, (rows, depth, columns) in enumerate(SHAPES[:2] if weights == "any" else SHAPES):
+        # Given a product of signed and unsigned numbers with scales, zero points, a bias, an addition and a relu
+        dtype, result = ("u8", "s8")[number % 2], ("u8", "s8", "f32", "s32")[number]
+        left, right = drawn(rng, dtype, rows, depth), drawn(rng, "s8", depth, columns)
+        scale = rng.uniform(0.001, 0.01, columns).astype(np.float32)
+        bias, added = rng.normal(size=(1, columns)).astype(np.float32), rng.integers(0, 100, (rows, columns))
+        args: dict[int, Array] = {
+            Arg.SRC: left, Arg.WEIGHTS: right, Arg.BIAS: bias, scales_of(Arg.WEIGHTS): scale, post_op_src(0): added,
+            scales_of(Arg.DST): np.array([0.25], np.float32), zero_points_of(Arg.SRC): np.array([-20]),
+            zero_points_of(Arg.DST): np.array([11]),
+        }  # fmt: skip
+        attr = PrimitiveAttr(
+            (PostOp("binary", "add", src1=MemoryDesc((rows, columns), "u8")), PostOp("eltwise", "relu")),
+            (Quantisation(Arg.WEIGHTS, 2), Quantisation(Arg.DST)), (Quantisation(Arg.SRC), Quantisation(Arg.DST)),
+        )  # fmt: skip
+        op = Matmul(
+            MemoryDesc(left.shape, dtype, "any"), MemoryDesc(right.shape, "s8", weights),
+            MemoryDesc(bias.shape, "f32"), MemoryDesc(added.shape, result, "any"),
+        )  # fmt: skip
+        value = (left + 20) @ right * scale.astype(np.float64) + bias + added
+        value = np.maximum(value, 0.0) / 0.25 + 11
+        # When it is computed
+        pd = primitive_desc(op, attr, target)
+        got = native.results(pd, args)[Arg.DST].astype(np.float64)
+        # Then floats are near, and integers are others only if the value is nearly half-way between two
+        assert pd.impl_name() == f"native:packed_{'vnni' if '+' in instructions else 'pairs'}"
+        if result == "f32":
+            np.testing.assert_allclose(got, value, rtol=1e-5)
+            continue
+        want = np.clip(np.rint(value), *LIMITS[result])
+        halfway = np.abs(value - np.floor(value) - 0.5) < 1e-3 + np.abs(value) * 1e-6
+        assert np.array_equal(np.where(halfway, got, want), got)
+        assert np.abs(got - want).max() <= 1
+
+
+@pytest.mark.parametrize("instructions", [INSTRUCTIONS[1], INSTRUCTIONS[3]])
+@pytest.mark.parametrize("shape", [SHAPES[1], *(pytest.param(s, marks=pytest.mark.slow) for s in SHAPES[2:])], ids=str)
+def test_sums_are_exact(native: NativeRunner, shape: tuple[int, int, int], instructions: str) -> None:
+    rows, depth, columns = shape
+    rng = np.random.default_rng(random.SystemRandom().randrange(1 << 32))
+    # Given an inner product, and a matmul of the transposed matrix with more dimensions
+    for dtype in ("u8", "s8"):
+        left, right = drawn(rng, dtype, rows, depth), drawn(rng, "s8", columns, depth)
+        bias = rng.integers(-100000, 100000, columns)
+        want = left @ right.T + bias
+        inner = InnerProduct(
+            MemoryDesc(left.shape, dtype, "any"), MemoryDesc(right.shape, "s8", "any"), MemoryDesc((columns,), "s32"),
+            MemoryDesc(want.shape, "s32", "any"),
+        )  # fmt: skip
+        product = Matmul(
+            MemoryDesc((1, *left.shape), dtype, "any"), MemoryDesc((1, depth, columns), "s8", "any"),
+            MemoryDesc((1, 1, columns), "s32"), MemoryDesc((1, *want.shape), "s32", "any"),
+        )  # fmt: skip
+        args: dict[int, Array] = {Arg.SRC: left, Arg.WEIGHTS: right, Arg.BIAS: bias}
+        same = {Arg.SRC: left[None], Arg.WEIGHTS: right.T[None], Arg.BIAS: bias[None, None]}
+        for op, given in ((inner, args), (product, same)):
+            # When it is computed
+            pd = primitive_desc(op, PrimitiveAttr(), target_of(instructions))
+            got = native.results(pd, given)[Arg.DST]
+            # Then it is what 64-bit arithmetic gives
+            assert pd.impl_name().startswith("native:packed")
+            np.testing.assert_array_equal(got.reshape(want.shape), want)

@@ -1,0 +1,84 @@
+"""Quantisation, dequantisation and quantised additions, and maximum pooling of bytes, on the CPU engine."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from poolrt.workers.desc import (
+    Arg,
+    Binary,
+    MemoryDesc,
+    Pooling,
+    PostOp,
+    PrimitiveAttr,
+    Quantisation,
+    Reorder,
+    scales_of,
+    zero_points_of,
+)
+from poolrt.workers.engines.target import cpu_target
+from poolrt.workers.implementations.primitive_desc import primitive_desc
+from tests.references import reference
+from tests.workers.native_runner import NativeRunner
+
+Array = NDArray[Any]
+DIMS = (2, 19, 13, 11)
+
+
+def drawn(rng: np.random.Generator, dtype: str) -> Array:
+    low, high = {"u8": (0, 256), "s8": (-128, 128), "f32": (-300, 300)}[dtype]
+    whole = rng.integers(low, high, DIMS)
+    return whole + rng.uniform(-1, 1, DIMS).astype(np.float32) if dtype == "f32" else whole
+
+
+@pytest.mark.parametrize(("first", "second", "result"), [("f32", "", "u8"), ("s8", "", "f32"), ("u8", "s8", "u8")])
+def test_numbers_are_converted_by_scale_and_zero_point(
+    native: NativeRunner, first: str, second: str, result: str, isa: str
+) -> None:
+    rng = np.random.default_rng(random.SystemRandom().randrange(1 << 32))
+    # Given one tensor, or two that are added and bounded, with scales and zero points
+    sources = [Arg.SRC, Arg.SRC_1][: 1 + bool(second)]
+    scales = {Arg.SRC: 0.37, Arg.SRC_1: 1.21, Arg.DST: 0.9}
+    points = {Arg.SRC: 5, Arg.SRC_1: -3, Arg.DST: 17}
+    used = [*sources, Arg.DST]
+    steps = (PostOp("eltwise", "relu"),) if second else ()
+    attr = PrimitiveAttr(steps, tuple(map(Quantisation, used)), tuple(map(Quantisation, used)))
+    args: dict[int, Array] = {arg: drawn(rng, kind) for arg, kind in zip(sources, (first, second), strict=False)}
+    value: Any = sum((args[arg] - points[arg]) * float(np.float32(scales[arg])) for arg in sources)
+    for arg in used:
+        args[scales_of(arg)], args[zero_points_of(arg)] = np.array([scales[arg]], np.float32), np.array([points[arg]])
+    mds = [MemoryDesc(DIMS, kind, "acdb") for kind in (first, second, result) if kind]
+    pd = primitive_desc(Binary(*mds, "add") if second else Reorder(*mds), attr, cpu_target(isa))
+    # When they are converted
+    got = native.results(pd, args)[Arg.DST].astype(np.float64)
+    # Then results are rounded once, but for values nearly half-way between two
+    assert pd.impl_name().startswith("native:quantise")
+    value = (np.maximum(value, 0.0) if second else value) / float(np.float32(scales[Arg.DST])) + points[Arg.DST]
+    if result == "f32":
+        np.testing.assert_allclose(got, value, rtol=1e-5)
+        return
+    want = np.clip(np.rint(value), 0, 255)
+    halfway = np.abs(value - np.floor(value) - 0.5) < 1e-3
+    assert np.array_equal(np.where(halfway, got, want), got)
+    assert np.abs(got - want).max() <= 1
+
+
+@pytest.mark.parametrize("dtype", ["u8", "s8"])
+@pytest.mark.parametrize("channels", [3, 97])
+def test_the_maximum_of_bytes_is_exact(native: NativeRunner, dtype: str, channels: int, isa: str) -> None:
+    rng = np.random.default_rng(random.SystemRandom().randrange(1 << 32))
+    low = 0 if dtype == "u8" else -128
+    src = rng.integers(low, low + 256, (2, channels, 9, 8))
+    op = Pooling(
+        MemoryDesc(src.shape, dtype, "acdb"), MemoryDesc((2, channels, 5, 3), dtype, "any"), "max", (3, 2), (2, 3),
+        (0, 1), (1, 1), (1, 1),
+    )  # fmt: skip
+    pd = primitive_desc(op, PrimitiveAttr(), cpu_target(isa))
+    assert pd.impl_name() == "native:pooling_bytes"
+    got = native.results(pd, {Arg.SRC: src})[Arg.DST]
+    np.testing.assert_array_equal(got, reference(op, PrimitiveAttr(), {Arg.SRC: src}))

@@ -1,0 +1,134 @@
+"""Convolution of 8-bit integers with channels side by side, its result requantized in registers."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Final
+
+from ...desc import Arg, Convolution, MemoryDesc, PrimitiveAttr
+from ...engines.target import Target
+from ...kernels.spec import KernelSpec
+from ..program import LaunchArgument, Program
+from .convolution_window import Window
+from .integer_epilogue import Epilogue, is_exact, points_fit, refuse_attributes, refuse_types
+from .integer_reduce import GROUP, GROUP_BYTES, Outputs, Positions, reduce_integers
+from .nest_builder import NestBuilder
+
+#: With at most so many input channels src may be in any plain layout: its copy gathers them.
+_FEW: Final = 8
+
+
+class NativeIntegerConvolution:
+    """src u8 or s8 by weights s8, 1 or 2 spatial dimensions; groups of whole blocks of 16 outputs, or one group.
+
+    Activations have their channels side by side; up to 8 input channels may be in any plain layout. Attributes: scales of
+    src and dst, of weights one or one an output; zero points of src and dst; one addition, then relu and clip. Without scales
+    and post-ops, s32 sums are exact modulo 2**32. Limitation: with padding, a zero point of src that is given at execution
+    is a number of src's type.
+    """
+
+    engine_kind = "cpu"
+    general = True
+
+    def __init__(self, how: str) -> None:
+        self.name = f"native:integer_{how}"
+        self._how = how
+        self.extensions = ("avx512_vnni",) if how == "vnni" else ()
+
+    def reject(self, op: Convolution, attr: PrimitiveAttr, target: Target) -> str | None:
+        if not set(self.extensions) <= set(target.extensions):
+            return f"the host has no {', '.join(self.extensions)}"
+        if not op.is_forward or op.src.ndims not in (3, 4):
+            return "only forward with 1 or 2 spatial dimensions is supported"
+        if op.groups > 1 and op.dst.dims[1] // op.groups % 16:
+            return "groups that are not whole blocks of 16 outputs"
+        if 0 in op.weights.dims:
+            return "weights without elements"
+        op = self.complete(op, attr, target)
+        if why := refuse_types(op.src, op.weights, op.bias, op.dst):
+            return why
+        last, weights = _channels_last(op.src.ndims), self._weights_tag(op.weights.ndims)
+        few = op.groups == 1 and op.src.dims[1] <= _FEW and not op.src.layout.blocks and not op.src.strides
+        if (op.src.tag != last and not few) or op.dst.tag != last or op.weights.tag != weights:
+            return f"layouts {op.src.tag}, {op.weights.tag}, {op.dst.tag}; only {last} with {weights} is supported"
+        if not points_fit(attr, op.src.dtype):
+            return f"a zero point of src that is no {op.src.dtype}"
+        return refuse_attributes(attr, op.bias, op.dst, 1)
+
+    def complete(self, op: Convolution, attr: PrimitiveAttr, target: Target) -> Convolution:
+        last = _channels_last(op.src.ndims)
+        few = op.groups == 1 and op.src.dims[1] <= _FEW
+        src = _chosen(op.src, "" if few else last)
+        weights = _chosen(op.weights, self._weights_tag(op.weights.ndims))
+        bias = op.bias and _chosen(op.bias, "")
+        return dataclasses.replace(op, src=src, weights=weights, dst=_chosen(op.dst, last), bias=bias)
+
+    def program(self, op: Convolution, attr: PrimitiveAttr, target: Target) -> Program:
+        if op.dst.elements == 0:
+            return Program((), ())
+        epilogue = Epilogue.of(attr, op.dst)
+        build = NestBuilder(epilogue.tables)
+        src, positions, shift = self._positions(build, op, epilogue.point(Arg.SRC), Window.of(op))
+        outputs = Outputs(op.dst.dims[0], op.groups, op.dst.dims[1] // op.groups, op.dst, op.bias)
+        exact = is_exact(attr, op.bias, op.dst)
+        weights: LaunchArgument = ("m", (int(Arg.WEIGHTS), 0))
+        reduce_integers(build, target.isa, self._how, src, weights, shift, positions, outputs, epilogue, exact)
+        return build.program()
+
+    def _positions(
+        self, build: NestBuilder, op: Convolution, point: LaunchArgument, window: Window
+    ) -> tuple[LaunchArgument, Positions, int]:
+        """Return the place of the source that tiles read, its positions, and what its copy has added to each number."""
+        inputs = op.weights.dims[1]
+        size = GROUP[self._how]
+        padded = -(-inputs // size) * size
+        signed = op.src.dtype == "s8"
+        source: LaunchArgument = ("m", (int(Arg.SRC), 0))
+        shift = 128 if signed and self._how == "vnni" else 0
+        plain = self._how == "vnni" and not signed and padded == inputs and op.src.tag == _channels_last(op.src.ndims)
+        stride = window.stride
+        width = GROUP_BYTES // size
+        pixel = op.groups * padded * width
+        columns, area = window.width, window.height * window.width
+        if not (plain and window.is_inside):
+            sampled = window.is_pointwise and window.pad == (0, 0)
+            step, stride = (stride, (1, 1)) if sampled else ((1, 1), stride)
+            rows, columns = ((o - 1) * s + r + 1 for o, s, r in zip(window.out, stride, window.reach, strict=True))
+            area = rows * columns
+            strides = op.src.outer_strides()
+            sizes = (
+                window.height, window.width, *strides[:2], *((0,) if op.src.ndims == 3 else ()), *strides[2:],
+                rows, columns, *step, *window.pad, op.groups, inputs, padded,
+            )  # fmt: skip
+            to = build.book(op.src.dims[0] * area * pixel)
+            kernel = KernelSpec.of("integer_copy", how=self._how, signed=signed)
+            build.launch(kernel, (source, to, point, *(("i", n) for n in sizes)), op.src.dims[0] * rows)
+            source = to
+        steps = _steps(op, window, columns, pixel, padded * width)
+        across = stride[1] * pixel
+        down = stride[0] * columns * pixel
+        shape = window.out
+        if window.is_pointwise and down == window.out[1] * across:
+            shape = (1, window.out[0] * window.out[1])
+        return source, Positions(*shape, down, across, area * pixel, padded * width, steps), shift
+
+    def _weights_tag(self, ndims: int) -> str:
+        """Return the tag with the groups of 16 outputs side by side: ``AcdB16a4b`` for 4."""
+        return f"A{'cdefghijkl'[: ndims - 2]}B16a{GROUP[self._how]}b"
+
+
+def _steps(op: Convolution, window: Window, columns: int, pixel: int, group: int) -> list[tuple[int, int]]:
+    """Return what a position adds up: a row of the kernel at once if its numbers are neighbours, else tap by tap."""
+    height, width = window.kernel
+    down, across = window.dilation[0] * columns * pixel, window.dilation[1] * pixel
+    if op.groups == 1 and (window.dilation[1] == 1 or width == 1):
+        return [(kh * down, width * group // GROUP_BYTES) for kh in range(height)]
+    return [(kh * down + kw * across, group // GROUP_BYTES) for kh in range(height) for kw in range(width)]
+
+
+def _channels_last(ndims: int) -> str:
+    return f"a{'cdefghijkl'[: ndims - 2]}b"
+
+
+def _chosen(md: MemoryDesc, tag: str) -> MemoryDesc:
+    return md.with_tag(tag) if md.is_any else md

@@ -1,0 +1,132 @@
+"""Matmul and inner product of 8-bit integers, requantized in registers; constant weights are packed once."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+from ...desc import Arg, InnerProduct, Matmul, MemoryDesc, PrimitiveAttr
+from ...engines.target import Target
+from ...kernels.spec import KernelSpec
+from ..program import LaunchArgument, Program
+from .integer_epilogue import Epilogue, is_exact, points_fit, refuse_attributes, refuse_types
+from .integer_reduce import GROUP, GROUP_BYTES, Outputs, Positions, reduce_integers
+from .nest_builder import NestBuilder
+
+
+class _PackedProduct:
+    """What both operations share: how numbers are multiplied, and the extensions that this needs."""
+
+    engine_kind = "cpu"
+    general = True
+
+    def __init__(self, how: str) -> None:
+        self.name = f"native:packed_{how}"
+        self._how = how
+        self.extensions = ("avx512_vnni",) if how == "vnni" else ()
+
+    def _refuse(
+        self, op: Matmul | InnerProduct, attr: PrimitiveAttr, target: Target, packed: str, output: int
+    ) -> str | None:
+        """Return why a product with all layouts chosen is not supported, or None."""
+        if not set(self.extensions) <= set(target.extensions):
+            return f"the host has no {', '.join(self.extensions)}"
+        if why := refuse_types(op.src, op.weights, op.bias, op.dst):
+            return why
+        if op.src.layout.blocks or op.src.repeats or (op.src.ndims > 2 and not op.src.is_plain) or not op.dst.is_plain:
+            return f"layouts {op.src} and {op.dst}; only row-major and, of src of rank 2, strides are supported"
+        if 0 in op.weights.dims:
+            return "weights without elements"
+        if op.weights.tag != packed and (op.weights.layout.blocks or op.weights.repeats):
+            return f"weights {op.weights}; only {packed} and layouts without blocks are supported"
+        if not points_fit(attr, op.src.dtype):
+            return f"a zero point of src that is no {op.src.dtype}"
+        return refuse_attributes(attr, op.bias, op.dst, output)
+
+    def _describe(
+        self, op: Matmul | InnerProduct, attr: PrimitiveAttr, target: Target, packed: str, sizes: tuple[int, int]
+    ) -> Program:
+        """Return the program; ``sizes`` are the dimensions of weights that count inputs and outputs."""
+        depth, outputs = (op.weights.dims[dim] for dim in sizes)
+        rows = math.prod(op.dst.dims[:-1])
+        if rows * outputs == 0:
+            return Program((), ())
+        epilogue = Epilogue.of(attr, op.dst)
+        build = NestBuilder(epilogue.tables)
+        group = GROUP[self._how]
+        padded = -(-depth // group) * group
+        line = padded * GROUP_BYTES // group
+        row, step = (depth, 1) if op.src.ndims > 2 else op.src.outer_strides()
+        source: LaunchArgument = ("m", (int(Arg.SRC), 0))
+        signed = op.src.dtype == "s8"
+        if self._how != "vnni" or signed or padded != depth or step != 1:
+            to = build.book(rows * line)
+            numbers = (rows, 1, 0, step, row, 0, rows, 1, 1, 1, 0, 0, 1, depth, padded)
+            kernel = KernelSpec.of("integer_copy", how=self._how, signed=signed)
+            build.launch(kernel, (source, to, ("i", 0), *(("i", n) for n in numbers)), rows)
+            source, row = to, line
+        weights: LaunchArgument = ("m", (int(Arg.WEIGHTS), 0))
+        if op.weights.tag != packed:
+            to = build.book(-(-outputs // 16) * 16 * padded)
+            along = (op.weights.outer_strides()[dim] for dim in sizes)
+            arguments = (weights, to, *(("i", n) for n in (depth, outputs, *along)))
+            build.launch(KernelSpec.of("integer_weights", how=self._how), arguments, -(-outputs // 16))
+            weights = to
+        positions = Positions(1, rows, 0, row, rows * row, 0, [(0, padded // group)])
+        shift = 128 if signed and self._how == "vnni" else 0
+        result = Outputs(1, 1, outputs, op.dst, op.bias)
+        exact = is_exact(attr, op.bias, op.dst)
+        reduce_integers(build, target.isa, self._how, source, weights, shift, positions, result, epilogue, exact)
+        return build.program()
+
+
+class NativePackedMatmul(_PackedProduct):
+    """src u8 or s8 of any rank by one matrix of weights s8, packed or without blocks; row-major dst.
+
+    Attributes: scales of src and dst, of weights one or one a column; zero points of src and dst; one addition, then relu
+    and clip.
+    """
+
+    def reject(self, op: Matmul, attr: PrimitiveAttr, target: Target) -> str | None:
+        if math.prod(op.weights.dims[:-2]) != 1 or not op.bias_is_row:
+            return "several matrices of weights, or a bias other than one value a column"
+        op = self.complete(op, attr, target)
+        return self._refuse(op, attr, target, self._packed(op.weights.ndims), 1 << op.weights.ndims - 1)
+
+    def complete(self, op: Matmul, attr: PrimitiveAttr, target: Target) -> Matmul:
+        src, dst = _row_major(op.src), _row_major(op.dst)
+        weights = op.weights.with_tag(self._packed(op.weights.ndims)) if op.weights.is_any else op.weights
+        return dataclasses.replace(op, src=src, weights=weights, bias=op.bias and _row_major(op.bias), dst=dst)
+
+    def program(self, op: Matmul, attr: PrimitiveAttr, target: Target) -> Program:
+        rank = op.weights.ndims
+        return self._describe(op, attr, target, self._packed(rank), (rank - 2, rank - 1))
+
+    def _packed(self, ndims: int) -> str:
+        """Return the tag with groups of 16 columns side by side: ``BA16b4a`` for 2."""
+        *batch, depth, outputs = "abcdefghijkl"[:ndims]
+        return f"{''.join(batch)}{outputs.upper()}{depth.upper()}16{outputs}{GROUP[self._how]}{depth}"
+
+
+class NativePackedInnerProduct(_PackedProduct):
+    """src u8 or s8 of rank 2 by weights s8, packed or without blocks, forward; attributes as `NativePackedMatmul`."""
+
+    def reject(self, op: InnerProduct, attr: PrimitiveAttr, target: Target) -> str | None:
+        if not op.is_forward or op.src.ndims != 2:
+            return "only forward of rank 2 is supported"
+        return self._refuse(self.complete(op, attr, target), attr, target, self._packed(), 1)
+
+    def complete(self, op: InnerProduct, attr: PrimitiveAttr, target: Target) -> InnerProduct:
+        weights = op.weights.with_tag(self._packed()) if op.weights.is_any else op.weights
+        src, dst, bias = _row_major(op.src), _row_major(op.dst), op.bias and _row_major(op.bias)
+        return dataclasses.replace(op, src=src, weights=weights, bias=bias, dst=dst)
+
+    def program(self, op: InnerProduct, attr: PrimitiveAttr, target: Target) -> Program:
+        return self._describe(op, attr, target, self._packed(), (1, 0))
+
+    def _packed(self) -> str:
+        return f"AB16a{GROUP[self._how]}b"
+
+
+def _row_major(md: MemoryDesc) -> MemoryDesc:
+    return md.with_tag("") if md.is_any else md

@@ -1,0 +1,96 @@
+"""The launches of an integer product: the terms of each output, then register tiles over positions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...desc import Arg, MemoryDesc, item_size
+from ...kernels.spec import KernelSpec
+from ..program import LaunchArgument
+from .convolution_tiles import strips, tiling
+from .integer_epilogue import NONE, Epilogue
+from .nest_builder import NestBuilder
+
+#: Numbers that one instruction adds up for an output, by how it multiplies: the last block of packed weights.
+GROUP = {"vnni": 4, "pairs": 2}
+#: Bytes of such a group in src.
+GROUP_BYTES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Positions:
+    """Positions of an image as rows and columns, and the layout of src: bytes from row to row, and so on.
+
+    ``steps`` are (offset, groups of numbers) to add up at each position.
+    """
+
+    rows: int
+    columns: int
+    row: int
+    column: int
+    image: int
+    group: int
+    steps: list[tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Outputs:
+    """Images, groups and the outputs of each; dst has all outputs of a position side by side."""
+
+    images: int
+    groups: int
+    channels: int
+    dst: MemoryDesc
+    bias: MemoryDesc | None
+
+
+def reduce_integers(
+    build: NestBuilder, isa: str, how: str, src: LaunchArgument, weights: LaunchArgument, shift: int,
+    positions: Positions, outputs: Outputs, epilogue: Epilogue, exact: bool,
+) -> None:  # fmt: skip
+    """Add the launches of a product; ``shift`` is what was added to src when it was copied."""
+    channels, groups = outputs.channels, outputs.groups
+    blocks = -(-channels // 16)
+    count = sum(number for _, number in positions.steps)
+    weight_block = count * 16 * GROUP[how]
+    terms, factors, offsets = (build.book(groups * blocks * 64) for _ in range(3))
+    bias: LaunchArgument = ("m", (int(Arg.BIAS), 0)) if outputs.bias is not None else NONE
+    src_scale, weight_scales, dst_scale = (epilogue.scale(arg) for arg in (Arg.SRC, Arg.WEIGHTS, Arg.DST))
+    src_point, dst_point = epilogue.point(Arg.SRC), epilogue.point(Arg.DST)
+    build.launch(
+        KernelSpec.of("integer_terms", how=how, exact=exact, bias=outputs.bias.dtype if outputs.bias else ""),
+        (
+            weights, bias, src_point, dst_point, src_scale, weight_scales, dst_scale, terms, factors, offsets,
+            *(("i", n) for n in (count, epilogue.scale_step, blocks, channels, shift)), ("f", epilogue.added),
+        ),
+        groups * blocks,
+    )  # fmt: skip
+    tiles = tiling(isa, positions.rows, positions.columns, blocks)
+    passes = -(-blocks // tiles.blocks)
+    cut = strips(len(tiles.places), positions.image, blocks * weight_block, passes)
+    places = [
+        (kind, row * positions.row + column * positions.column, row * positions.columns + column)
+        for kind, row, column in tiles.places
+    ]
+    size, other = item_size(outputs.dst.dtype), epilogue.residual_dtype
+    other_size = item_size(other) if other else 0
+    line, area = groups * channels, positions.rows * positions.columns
+    tables = ([v for step in positions.steps for v in step], [v for place in places for v in place], list(cut))
+    args: tuple[LaunchArgument, ...] = (
+        src, weights, ("m", (int(Arg.DST), 0)), epilogue.residual, terms, factors, offsets,
+        *((NONE, NONE) if exact else (dst_scale, dst_point)), *(("t", build.table(values)) for values in tables),
+        *(
+            ("i", n)
+            for n in (
+                len(cut) - 1, groups, blocks, len(positions.steps), channels, positions.image, positions.group,
+                positions.row, positions.column, blocks * weight_block, weight_block, area * line * size, line * size,
+                area * line * other_size, line * other_size,
+            )
+        ),
+        ("f", epilogue.weight), ("f", epilogue.low), ("f", epilogue.high),
+    )  # fmt: skip
+    kernel = KernelSpec.of(
+        "integer_conv", how=how, tiles=tiles.kinds, blocks=tiles.blocks, dtype=outputs.dst.dtype, residual=other,
+        exact=exact, part=channels % 16 != 0,
+    )  # fmt: skip
+    build.launch(kernel, args, outputs.images * groups * (len(cut) - 1) * passes)

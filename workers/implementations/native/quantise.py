@@ -1,0 +1,91 @@
+"""Reorder and addition with scales and zero points: f32 and 8-bit integers, one number for each tensor."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+from ...desc import Arg, Binary, MemoryDesc, PrimitiveAttr, Reorder
+from ...engines.target import Target
+from ...kernels.spec import KernelSpec
+from ..program import Launch, LaunchArgument, Program
+from .integer_epilogue import NONE, Epilogue
+
+_TYPES = ("u8", "s8", "f32")
+#: Elements of one item of work; the kernel's own.
+_CHUNK = 4096
+
+
+class NativeQuantise:
+    """A reorder between f32, u8 and s8, one of them of 8 bits, in one layout without padding; scales and zero points."""
+
+    name = "native:quantise"
+    engine_kind = "cpu"
+    general = True
+
+    def reject(self, op: Reorder, attr: PrimitiveAttr, target: Target) -> str | None:
+        if op.is_cross_engine or attr.post_ops:
+            return "only reorders within one engine, without post-ops, are supported"
+        return _refuse(attr, op.src, op.dst)
+
+    def complete(self, op: Reorder, attr: PrimitiveAttr, target: Target) -> Reorder:
+        return op
+
+    def program(self, op: Reorder, attr: PrimitiveAttr, target: Target) -> Program:
+        return _describe(attr, {Arg.SRC: op.src}, op.dst)
+
+
+class NativeQuantisedAdd:
+    """The sum of two tensors of one shape and layout, f32, u8 or s8, not all f32; scales, zero points, then relu."""
+
+    name = "native:quantised_add"
+    engine_kind = "cpu"
+    general = True
+
+    def reject(self, op: Binary, attr: PrimitiveAttr, target: Target) -> str | None:
+        if op.algorithm != "add":
+            return f"algorithm {op.algorithm}; only add is supported"
+        if any((step.algorithm, step.alpha) != ("relu", 0.0) for step in attr.post_ops):
+            return "the only post-op supported is relu"
+        op = self.complete(op, attr, target)
+        return _refuse(attr, op.src0, op.src1, op.dst)
+
+    def complete(self, op: Binary, attr: PrimitiveAttr, target: Target) -> Binary:
+        return dataclasses.replace(op, dst=op.dst.with_tag(op.src0.tag)) if op.dst.is_any else op
+
+    def program(self, op: Binary, attr: PrimitiveAttr, target: Target) -> Program:
+        return _describe(attr, {Arg.SRC: op.src0, Arg.SRC_1: op.src1}, op.dst)
+
+
+def _refuse(attr: PrimitiveAttr, *tensors: MemoryDesc) -> str | None:
+    """Return why tensors cannot be converted element by element, or None."""
+    if {md.dtype for md in tensors} == {"f32"}:
+        return "only tensors with 8-bit integers among them are supported"
+    for md in tensors:
+        if md.is_any:
+            return "layouts must be given"
+        if md.dtype not in _TYPES:
+            return f"data type {md.dtype}; only {', '.join(_TYPES)} are supported"
+        if md.strides or md.padded_dims != md.dims or (md.dims, md.tag) != (tensors[0].dims, tensors[0].tag):
+            return f"{md}; only one shape and layout without padding is supported"
+    for item in (*attr.scales, *attr.zero_points):
+        if item.mask:
+            return f"scales or zero points with mask {item.mask:#x} of argument {item.arg} are not supported"
+    return None
+
+
+def _describe(attr: PrimitiveAttr, sources: dict[Arg, MemoryDesc], dst: MemoryDesc) -> Program:
+    """Return the program that converts ``sources``, one or two, to ``dst``."""
+    count = math.prod(dst.dims)
+    if count == 0:
+        return Program((), ())
+    epilogue = Epilogue.of(PrimitiveAttr((), attr.scales, attr.zero_points), dst)
+    first, second = sources[Arg.SRC], sources.get(Arg.SRC_1)
+    places: list[LaunchArgument] = [("m", (int(arg), 0)) if arg in sources else NONE for arg in (Arg.SRC, Arg.SRC_1)]
+    low = 0.0 if attr.post_ops else -math.inf
+    numbers = [place(arg) for arg in (Arg.SRC, Arg.SRC_1, Arg.DST) for place in (epilogue.scale, epilogue.point)]
+    args = (*places, ("m", (int(Arg.DST), 0)), *numbers, ("i", count), ("f", low))
+    kernel = KernelSpec.of(
+        "quantise", first=first.dtype, second=second.dtype if second is not None else "", result=dst.dtype
+    )
+    return Program((kernel,), (Launch(0, args, -(-count // _CHUNK)),), epilogue.tables)

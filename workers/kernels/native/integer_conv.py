@@ -1,0 +1,121 @@
+"""Convolution and product of 8-bit integers: register tiles over positions with channels side by side, requantized.
+
+The table of steps makes the same code serve every kernel size, stride, dilation and channel count; only the shape of the
+tile and the data types are compiled in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+from numba.core import types
+
+from .integer_dot import register_bits
+from .integer_tile import SIZES, IntegerTile, make_integer_tile
+from .integers import load_s32
+from .vec import fload, iload
+
+#: Data type -> the least and the most that a result is limited to before it is rounded.
+_RANGES: Final = {"u8": (0.0, 255.0), "s8": (-128.0, 127.0)}
+
+
+def make(
+    isa: str, how: str, tiles: tuple[tuple[int, ...], ...], blocks: int, dtype: str, residual: str, exact: bool,
+    part: bool,
+) -> tuple[Callable[..., None], Any]:  # fmt: skip
+    """Return the kernel for one or two kinds of ``tiles``, tuples of runs; ``blocks`` of 16 outputs are computed at once.
+
+    ``dtype`` and ``residual`` (nothing: none) are data types of dst and of what is added; ``part`` if the outputs of a
+    group are no whole blocks.
+
+    Arguments, sizes in bytes unless said otherwise: addresses of src, weights, dst, residual, terms (s32), factors and
+    offsets (f32, one an output, groups filled up to whole blocks), and of scale (f32) and zero point (s32) of dst (0:
+    none); the tables of steps (T times src offset, groups of numbers), tiles (kind, src offset, position) and strips (first
+    tile of each, and the end); then strips, groups, output blocks a group, T and channels a group; the strides src_batch,
+    src_group, run, step, weight_group, weight_block, dst_batch, dst_step, residual_batch and residual_step; and as floats
+    the residual's factor and the bounds of the result before scale and zero point of dst.
+    One item of work is a strip of tiles for ``blocks`` output blocks of one group of one image.
+    """
+    first, second = tiles[0], tiles[-1]
+    bits = register_bits(isa)
+
+    def tile(runs: tuple[int, ...], count: int) -> Any:
+        return make_integer_tile(IntegerTile(how, bits, runs, count, dtype, residual, exact, part))
+
+    wide_first, wide_second, single_first, single_second = (
+        tile(runs, count) for count in (blocks, 1) for runs in (first, second)
+    )
+    two = len(tiles) > 1
+    size, other_size = SIZES[dtype], SIZES.get(residual, 0)
+    least, most = _RANGES.get(dtype, (-np.inf, np.inf))
+
+    def conv(
+        begin: int, end: int, src: int, weights: int, dst: int, other: int, terms: int, factors: int, offsets: int,
+        scale: int, zero_point: int, steps: int, tile_table: int, strip_table: int, strips: int, groups: int,
+        group_blocks: int, T: int, channels: int, src_batch: int, src_group: int, run: int, step: int,
+        weight_group: int, weight_block: int, dst_batch: int, dst_step: int, other_batch: int, other_step: int,
+        weight: float, low: float, high: float,
+    ) -> None:  # fmt: skip
+        parts = (group_blocks + blocks - 1) // blocks
+        if scale != 0:
+            divisor = np.float64(fload(scale))
+            weight, low, high = weight / divisor, low / divisor, high / divisor
+            if divisor < 0.0:
+                low, high = high, low
+        if zero_point != 0:
+            low, high = low + load_s32(zero_point), high + load_s32(zero_point)
+        factor32 = np.float32(weight)
+        low32 = np.float32(min(max(low, least), most))
+        high32 = np.float32(max(min(high, most), least))
+        for item in range(begin, end):
+            part_number = item % parts
+            strip = (item // parts) % strips
+            group = (item // (parts * strips)) % groups
+            image = item // (parts * strips * groups)
+            block = part_number * blocks
+            count = channels - block * 16
+            numbers = (group * group_blocks + block) * 64
+            channel = group * channels + block * 16
+            rows = weights + group * weight_group + block * weight_block
+            source = src + image * src_batch + group * src_group
+            target = dst + image * dst_batch + channel * size
+            added = other + image * other_batch + channel * other_size
+            rest = min(blocks, group_blocks - block)
+            first_tile = iload(strip_table + strip * 8)
+            for number in range(first_tile, iload(strip_table + strip * 8 + 8)):
+                # The first tiles ask for the weights of the next part, a block each.
+                ahead = 0
+                if number - first_tile < blocks and part_number + 1 < parts:
+                    ahead = (blocks + number - first_tile) * weight_block
+                entry = tile_table + number * 24
+                at = source + iload(entry + 8)
+                position = iload(entry + 16)
+                to = target + position * dst_step
+                beside = added + position * other_step
+                is_second = two and iload(entry) != 0
+                if blocks == 1 or rest == blocks:
+                    if is_second:
+                        wide_second(T, steps, at, run, step, rows, weight_block, ahead, to, dst_step, terms + numbers,
+                                    factors + numbers, offsets + numbers, count, beside, other_step, factor32,
+                                    low32, high32)  # fmt: skip
+                    else:
+                        wide_first(T, steps, at, run, step, rows, weight_block, ahead, to, dst_step, terms + numbers,
+                                   factors + numbers, offsets + numbers, count, beside, other_step, factor32,
+                                   low32, high32)  # fmt: skip
+                else:
+                    for j in range(rest):
+                        own = numbers + j * 64
+                        if is_second:
+                            single_second(T, steps, at, run, step, rows + j * weight_block, weight_block, 0,
+                                          to + j * 16 * size, dst_step, terms + own, factors + own, offsets + own,
+                                          count - j * 16, beside + j * 16 * other_size, other_step, factor32,
+                                          low32, high32)  # fmt: skip
+                        else:
+                            single_first(T, steps, at, run, step, rows + j * weight_block, weight_block, 0,
+                                         to + j * 16 * size, dst_step, terms + own, factors + own, offsets + own,
+                                         count - j * 16, beside + j * 16 * other_size, other_step, factor32,
+                                         low32, high32)  # fmt: skip
+
+    return conv, types.void(*[types.int64] * 29, *[types.float64] * 3)

@@ -1,0 +1,139 @@
+"""Copy 8-bit activations into the form that integer tiles read: channels side by side, padded, unsigned or of 16 bits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import llvmlite.ir as ir
+import numba
+from numba.core import types
+
+from .integers import load_s32
+from .vec import I8, I16, Builder, Value, intrinsic, pointer
+
+
+def make(isa: str, how: str, signed: bool) -> tuple[Callable[..., None], Any]:
+    """Return the kernel: ``vnni`` shifts signed numbers by 128, ``pairs`` widens to 16 bits.
+
+    Arguments, strides in bytes: addresses of src, of dst (images, rows, columns, groups, padded channels) and of the zero
+    point (s32; 0: none), which padding is filled with; height and width of src, its strides of image, channel, row and
+    column; rows and columns of dst, the source rows and columns from one to the next, the padding ``top`` and ``left``;
+    groups, channels of a group, and of a padded one. One item of work is a row of dst.
+    """
+    wide = 1 if how == "vnni" else 2
+    least, most = (-128, 127) if signed else (0, 255)
+    flips = how == "vnni" and signed
+    move64, move16, move4, move1 = (_make_move(lanes, how, signed) for lanes in (64, 16, 4, 1))
+    put64, put1 = (_make_put(lanes, wide) for lanes in (64, 1))
+
+    @numba.njit
+    def move(to: int, at: int, count: int) -> None:
+        i = 0
+        while i + 64 <= count:
+            move64(to + i * wide, at + i)
+            i += 64
+        while i + 16 <= count:
+            move16(to + i * wide, at + i)
+            i += 16
+        while i + 4 <= count:
+            move4(to + i * wide, at + i)
+            i += 4
+        while i < count:
+            move1(to + i * wide, at + i)
+            i += 1
+
+    @numba.njit
+    def fill(to: int, value: int, count: int) -> None:
+        i = 0
+        while i + 64 <= count:
+            put64(to + i * wide, value)
+            i += 64
+        while i < count:
+            put1(to + i * wide, value)
+            i += 1
+
+    def copy(
+        begin: int, end: int, src: int, dst: int, point: int, height: int, width: int, image_stride: int,
+        channel_stride: int, row_stride: int, column_stride: int, rows: int, columns: int, row_step: int,
+        column_step: int, top: int, left: int, groups: int, inputs: int, padded: int,
+    ) -> None:  # fmt: skip
+        stored = 0
+        if point != 0:
+            stored = max(least, min(most, load_s32(point)))
+        if flips:
+            stored += 128
+        channels = groups * inputs
+        pixel = groups * padded * wide
+        for item in range(begin, end):
+            h = (item % rows) * row_step - top
+            source = src + item // rows * image_stride + h * row_stride
+            to = dst + item * columns * pixel
+            first = columns
+            last = columns
+            if 0 <= h < height:
+                first = min(columns, max(0, (left + column_step - 1) // column_step))
+                last = max(first, min(columns, (width - 1 + left) // column_step + 1))
+            fill(to, stored, first * groups * padded)
+            at = source + (first * column_step - left) * column_stride
+            if channel_stride == 1 and inputs == padded and column_step == 1 and column_stride == channels:
+                move(to + first * pixel, at, (last - first) * channels)
+            elif channel_stride == 1 and inputs == padded:
+                for q in range(first, last):
+                    move(to + q * pixel, at, channels)
+                    at += column_step * column_stride
+            else:
+                for q in range(first, last):
+                    place = to + q * pixel
+                    for group in range(groups):
+                        if channel_stride == 1:
+                            move(place, at + group * inputs, inputs)
+                        else:
+                            for c in range(inputs):
+                                move1(place + c * wide, at + (group * inputs + c) * channel_stride)
+                        for c in range(inputs, padded):
+                            put1(place + c * wide, 0)
+                        place += padded * wide
+                    at += column_step * column_stride
+            fill(to + last * pixel, stored, (columns - last) * groups * padded)
+
+    return copy, types.void(*[types.int64] * 20)
+
+
+def _make_move(lanes: int, how: str, signed: bool) -> Any:
+    """Return the intrinsic that copies neighbouring numbers: address of the copy, address of the numbers."""
+    narrow, wide = ir.VectorType(I8, lanes), ir.VectorType(I16, lanes)
+
+    @intrinsic
+    def move(_: Any, to: Any, at: Any) -> Any:
+        def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+            value = b.load(pointer(b, a[1], narrow), align=1)
+            if how == "pairs":
+                value = b.sext(value, wide) if signed else b.zext(value, wide)
+            elif signed:
+                value = b.xor(value, ir.Constant(narrow, [128] * lanes))
+            b.store(value, pointer(b, a[0], value.type), align=1)
+            return context.get_dummy_value()
+
+        return types.void(types.int64, types.int64), emit
+
+    return move
+
+
+def _make_put(lanes: int, size: int) -> Any:
+    """Return the intrinsic that fills with a number of ``size`` bytes: address, number."""
+    kind = {1: I8, 2: I16}[size]
+
+    @intrinsic
+    def put(_: Any, to: Any, value: Any) -> Any:
+        def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+            many = ir.VectorType(kind, lanes)
+            one = b.insert_element(ir.Constant(many, ir.Undefined), b.trunc(a[1], kind), ir.IntType(32)(0))
+            same = ir.Constant(ir.VectorType(ir.IntType(32), lanes), [0] * lanes)
+            value = b.shuffle_vector(one, ir.Constant(many, ir.Undefined), same)
+            b.store(value, pointer(b, a[0], many), align=1)
+            return context.get_dummy_value()
+
+        return types.void(types.int64, types.int64), emit
+
+    return put

@@ -1,0 +1,43 @@
+"""Dot products of groups of neighbouring 8-bit numbers, lane by lane: the instruction of VNNI, or pairs of 16 bits."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import llvmlite.ir as ir
+
+from .vec import I32, LANES, VI, Builder, Value, call
+
+#: Numbers of a group: 4 bytes, unsigned on the left (``vnni``), or 2 numbers of 16 bits (``pairs``).
+GROUP: Final = {"vnni": 4, "pairs": 2}
+#: Registers' width in bits -> (LLVM intrinsic that multiplies pairs of 16 bits and adds them, lanes of its result).
+_PAIRS: Final = {
+    512: ("llvm.x86.avx512.pmaddw.d.512", 16),
+    256: ("llvm.x86.avx2.pmadd.wd", 8),
+    128: ("llvm.x86.sse2.pmadd.wd", 4),
+}
+
+
+def register_bits(isa: str) -> int:
+    """Return the width of a level's registers in bits."""
+    return {"x86-64-v4": 512, "x86-64-v3": 256}.get(isa.partition("+")[0], 128)
+
+
+def multiply_groups(b: Builder, how: str, bits: int, total: Value, left: Value, right: Value) -> Value:
+    """Return ``total`` plus the dot products of the groups of two vectors, lane by lane."""
+    if how == "vnni":
+        kind = ir.VectorType(ir.IntType(8), 4 * LANES)
+        factors = (b.bitcast(left, kind), b.bitcast(right, kind))
+        return call(b, "llvm.x86.avx512.vpdpbusd.512", total, *factors, result=VI)
+    name, lanes = _PAIRS[bits]
+    kind, result = ir.VectorType(ir.IntType(16), 2 * lanes), ir.VectorType(I32, lanes)
+    parts = []
+    for start in range(0, LANES, lanes):
+        chosen = ir.Constant(ir.VectorType(I32, lanes), list(range(start, start + lanes)))
+        factors = tuple(b.bitcast(b.shuffle_vector(v, v, chosen), kind) for v in (left, right))
+        parts.append(call(b, name, *factors, result=result))
+    while len(parts) > 1:
+        joined = ir.VectorType(I32, 2 * parts[0].type.count)
+        both = ir.Constant(joined, list(range(joined.count)))
+        parts = [b.shuffle_vector(x, y, both) for x, y in zip(parts[::2], parts[1::2], strict=True)]
+    return b.add(total, parts[0])

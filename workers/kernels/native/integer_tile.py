@@ -1,0 +1,248 @@
+"""The register tile of integer convolutions and products: positions times blocks of 16 outputs, requantized in registers.
+
+A tile accumulates ``T`` steps of exact s32 sums. Step t reads neighbouring groups of 8-bit numbers at every position; a
+table of (source offset, groups) says which. Weights are packed: the group of 16 outputs is one load. The inner loop is
+not unrolled, as that of `reduce_tile`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import llvmlite.ir as ir
+from numba.core import types
+
+from .integer_dot import multiply_groups
+from .vec import (
+    F32,
+    I8,
+    I16,
+    I32,
+    I64,
+    LANES,
+    VF,
+    VI,
+    WIDTH,
+    Builder,
+    Value,
+    call,
+    constant,
+    fma,
+    intrinsic,
+    lanes_below,
+    maximum,
+    minimum,
+    pointer,
+    splat,
+)  # fmt: skip
+
+#: Bytes of an element by data type.
+SIZES: Final = {"u8": 1, "s8": 1, "s32": 4, "f32": 4}
+#: Added to a float32 below 2**22 in magnitude, it leaves the integer nearest to it, ties to even, in the low bits.
+_ROUND: Final = 12582912.0
+#: The largest float32 that an int32 holds.
+_MOST: Final = 2147483520.0
+_V8: Final = ir.VectorType(I8, LANES)
+
+
+@dataclass(frozen=True, slots=True)
+class IntegerTile:
+    """The parameters compiled into a tile.
+
+    ``how`` and ``bits`` say how groups are multiplied, ``runs`` are lengths of runs of neighbouring positions. ``dtype``
+    and ``residual`` are the data types of dst and of what is added ("": nothing). ``exact`` sums are stored as they are;
+    others are scaled. ``part`` if the lanes behind the last output must not be stored.
+    """
+
+    how: str
+    bits: int
+    runs: tuple[int, ...]
+    blocks: int
+    dtype: str
+    residual: str
+    exact: bool
+    part: bool
+
+
+class _Arguments(NamedTuple):
+    """Arguments of a tile: addresses; distances in bytes; counts in items; numbers of the epilogue."""
+
+    T: Value
+    steps: Value  #: the table of steps
+    src: Value
+    run: Value  #: from run to run in the source
+    step: Value  #: from position to position in the source
+    weights: Value
+    weight_block: Value
+    ahead: Value  #: from weights to those that are asked for meanwhile; 0 for none
+    dst: Value
+    dst_step: Value  #: from position to position
+    terms: Value  #: s32 that sums begin with, one an output
+    factor: Value  #: f32, one an output
+    offset: Value  #: f32, one an output
+    count: Value  #: outputs from the first of the tile
+    residual: Value
+    residual_step: Value  #: from position to position
+    weight: Value  #: what the residual is multiplied by
+    lower: Value
+    upper: Value
+
+
+def make_integer_tile(shape: IntegerTile) -> Any:
+    """Return the intrinsic that computes one tile; its arguments are those of `_Arguments`, in order."""
+
+    @intrinsic
+    def tile(
+        _: Any, T: Any, steps: Any, src: Any, run: Any, step: Any, weights: Any, weight_block: Any, ahead: Any,
+        dst: Any, dst_step: Any, terms: Any, factor: Any, offset: Any, count: Any, residual: Any, residual_step: Any,
+        weight: Any, lower: Any, upper: Any,
+    ) -> Any:  # fmt: skip
+        def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+            arguments = _Arguments(*a)
+            _emit_stores(b, shape, arguments, _emit_sums(b, shape, arguments))
+            return context.get_dummy_value()
+
+        return types.void(*[types.int64] * 16, types.float32, types.float32, types.float32), emit
+
+    return tile
+
+
+def _emit_sums(b: Builder, shape: IntegerTile, a: _Arguments) -> list[Value]:
+    """Return the sums, position by position, the blocks of one position side by side."""
+    blocks = range(shape.blocks)
+    row_bytes = WIDTH if shape.how == "vnni" else WIDTH // 2
+    start = [b.load(pointer(b, b.add(a.terms, I64(WIDTH * j)), VI), align=4) for j in blocks]
+    before = b.block
+    outer, inner, latch, done = (b.append_basic_block(name) for name in ("step", "group", "next", "store"))
+    b.branch(outer)
+
+    b.position_at_end(outer)
+    t = _phi(b, I64, I64(0), before)
+    first_row = _phi(b, I64, a.weights, before)
+    carried = [_phi(b, VI, start[j], before) for _ in range(sum(shape.runs)) for j in blocks]
+    entry = b.add(a.steps, b.mul(t, I64(16)))
+    offset, groups = (b.load(pointer(b, b.add(entry, I64(8 * i)), I64), align=8) for i in range(2))
+    begin = b.add(a.src, offset)
+    b.branch(inner)
+
+    b.position_at_end(inner)
+    left = _phi(b, I64, groups, outer)
+    row = _phi(b, I64, first_row, outer)
+    source = _phi(b, I64, begin, outer)
+    sums = [_phi(b, VI, value, outer) for value in carried]
+    _prefetch(b, b.add(row, a.ahead))
+    factors = [_weights(b, shape, b.add(row, b.mul(a.weight_block, I64(j)))) for j in blocks]
+    new: list[Value] = []
+    for index, length in enumerate(shape.runs):
+        base = pointer(b, b.add(source, b.mul(a.run, I64(index))) if index else source, I8)
+        for position in range(length):
+            at = b.gep(base, [b.mul(a.step, I64(position))])
+            word = splat(b, b.load(b.bitcast(at, I32.as_pointer()), align=1))
+            new += [multiply_groups(b, shape.how, shape.bits, sums[len(new) + j], word, factors[j]) for j in blocks]
+    left_next, row_next, source_next = b.sub(left, I64(1)), b.add(row, I64(row_bytes)), b.add(source, I64(4))
+    for phi, value in zip((left, row, source, *sums), (left_next, row_next, source_next, *new), strict=True):
+        phi.add_incoming(value, inner)
+    b.cbranch(b.icmp_signed(">", left_next, I64(0)), inner, latch)
+
+    b.position_at_end(latch)
+    t_next = b.add(t, I64(1))
+    for phi, value in zip((t, first_row, *carried), (t_next, row_next, *new), strict=True):
+        phi.add_incoming(value, latch)
+    b.cbranch(b.icmp_signed("<", t_next, a.T), outer, done)
+    b.position_at_end(done)
+    return new
+
+
+def _weights(b: Builder, shape: IntegerTile, address: Value) -> Value:
+    """Load one group of 16 outputs: bytes as they are, or widened to 16 bits."""
+    if shape.how == "vnni":
+        return b.load(pointer(b, address, VI), align=4)
+    narrow = b.load(pointer(b, address, ir.VectorType(I8, 2 * LANES)), align=4)
+    return b.bitcast(b.sext(narrow, ir.VectorType(I16, 2 * LANES)), VI)
+
+
+def _emit_stores(b: Builder, shape: IntegerTile, a: _Arguments, sums: list[Value]) -> None:
+    def stores(part: bool) -> None:
+        masks = [lanes_below(b, b.sub(a.count, I64(LANES * j))) if part else None for j in range(shape.blocks)]
+        factors, offsets = (
+            [b.load(pointer(b, b.add(at, I64(WIDTH * j)), VF), align=4) for j in range(shape.blocks)]
+            for at in (a.factor, a.offset)
+        )
+        bounds = splat(b, a.lower), splat(b, a.upper)
+        weight = splat(b, a.weight)
+        for number, value in enumerate(sums):
+            position, j = divmod(number, shape.blocks)
+            to, other = (
+                b.add(at, b.add(b.mul(step, I64(position)), I64(LANES * j * SIZES.get(dtype, 0))))
+                for at, step, dtype in (
+                    (a.dst, a.dst_step, shape.dtype),
+                    (a.residual, a.residual_step, shape.residual),
+                )
+            )
+            if not shape.exact:
+                value = fma(b, b.sitofp(value, VF), factors[j], offsets[j])
+                if shape.residual:
+                    value = fma(b, load_float(b, other, shape.residual, masks[j]), weight, value)
+                value = minimum(b, maximum(b, value, bounds[0]), bounds[1])
+                value = narrowed(b, value, shape.dtype)
+            store_lanes(b, to, value, masks[j])
+
+    if not shape.part:
+        stores(False)
+        return
+    with b.if_else(b.icmp_signed("<", a.count, I64(LANES * shape.blocks))) as (partly, whole):
+        with partly:
+            stores(True)
+        with whole:
+            stores(False)
+
+
+def narrowed(b: Builder, value: Value, dtype: str) -> Value:
+    """Return floats, which are in the range of u8 or s8, as a data type: rounded to even; saturated if it is s32."""
+    if dtype == "f32":
+        return value
+    if dtype == "s32":
+        whole = call(b, "llvm.rint.v16f32", value)
+        fits = b.fptosi(minimum(b, maximum(b, whole, constant(-2147483648.0)), constant(_MOST)), VI)
+        most = ir.Constant(VI, [0x7FFFFFFF] * LANES)
+        return b.select(b.fcmp_ordered(">", whole, constant(_MOST)), most, fits)
+    return b.trunc(b.bitcast(b.fadd(value, constant(_ROUND)), VI), _V8)
+
+
+def load_float(b: Builder, address: Value, dtype: str, mask: Value | None) -> Value:
+    """Load 16 numbers of a data type as floats; lanes that ``mask`` leaves out are not read."""
+    kind = {"f32": VF, "s32": VI}.get(dtype, _V8)
+    where = pointer(b, address, kind)
+    if mask is None:
+        value = b.load(where, align=SIZES[dtype])
+    else:
+        name = {"f32": "v16f32", "s32": "v16i32"}.get(dtype, "v16i8")
+        zeros = ir.Constant(kind, [ir.Constant(kind.element, 0)] * LANES)
+        value = call(b, f"llvm.masked.load.{name}.p0", where, I32(SIZES[dtype]), mask, zeros, result=kind)
+    if dtype == "f32":
+        return value
+    if dtype != "s32":
+        value = b.sext(value, VI) if dtype == "s8" else b.zext(value, VI)
+    return b.sitofp(value, VF)
+
+
+def store_lanes(b: Builder, address: Value, value: Value, mask: Value | None) -> None:
+    """Store the lanes that ``mask`` names, all without one."""
+    where = pointer(b, address, value.type)
+    size = {I8: 1}.get(value.type.element, 4)
+    if mask is None:
+        b.store(value, where, align=size)
+        return
+    name = {F32: "v16f32", I32: "v16i32"}.get(value.type.element, "v16i8")
+    call(b, f"llvm.masked.store.{name}.p0", value, where, I32(size), mask, result=ir.VoidType())
+
+
+def _prefetch(b: Builder, address: Value) -> None:
+    call(b, "llvm.prefetch.p0", pointer(b, address, I8), I32(0), I32(2), I32(1), result=ir.VoidType())
+
+
+def _phi(b: Builder, kind: ir.Type, value: Value, block: Value) -> Value:
+    phi = b.phi(kind)
+    phi.add_incoming(value, block)
+    return phi
