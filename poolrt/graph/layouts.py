@@ -92,6 +92,9 @@ def _recurrent(op: Any, operands: Sequence[MemoryDesc], constant: Sequence[bool]
 
 
 def _reorder(op: Any, operands: Sequence[MemoryDesc], constant: Sequence[bool]) -> Iterator[OpDesc]:
+    if op.dst.is_plain and not operands[0].strides:
+        # One layout for both: only the numbers change.
+        yield replace(op, src=operands[0], dst=_adopt_tag(op.dst, operands[0]))
     for src in dict.fromkeys((operands[0], op.src)):
         yield replace(op, src=src)
 

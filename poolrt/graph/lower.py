@@ -106,7 +106,9 @@ class _Lowering:
         plain = Attributes(quantisation=node.quantisation_attr())
         attributes = replace(plain, post_ops=node.post_ops, operands=[version.desc for version in operands])
         fused = self._choose(op, sources, attributes, node)
-        if node.post_ops and (isinstance(fused, UnsupportedPrimitive) or is_reference(fused[1])):
+        # Scale and zero point of a result come after its post-ops: steps of their own would get it too late.
+        apart = node.post_ops and not node.quantisation
+        if apart and (isinstance(fused, UnsupportedPrimitive) or is_reference(fused[1])):
             alone = self._choose(op, sources, plain, node)
             slow = isinstance(alone, UnsupportedPrimitive) or is_reference(alone[1])
             if not isinstance(alone, UnsupportedPrimitive) and (isinstance(fused, UnsupportedPrimitive) or not slow):

@@ -1,0 +1,274 @@
+"""Compute on 8-bit integers what a graph dequantises, computes in float32 and quantises again.
+
+Quantising is a reorder with a scale, and maybe a zero point, of dst; dequantising one with those of src. Convolutions and
+products take both factors as they are stored, the addition and the bounds that follow, and requantise their result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from poolrt.workers.desc import Arg
+
+from ..constant import Constant
+from ..ir import GraphIR, Node, PostOpUse, QuantisationUse
+from .rewriter import Rewriter, only_reader
+
+_PRODUCTS: Final = ("convolution", "matmul", "inner_product")
+_BYTES: Final = ("u8", "s8")
+_BOUNDS: Final = ("clip", "clip_v2")
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """A quantised tensor: the value that is stored, its scales (one for each index under ``mask``) and its zero point."""
+
+    value: int
+    scale: NDArray[np.float64]
+    mask: int
+    point: int
+
+    @property
+    def single(self) -> float:
+        """The scale of a tensor that has one."""
+        return float(self.scale.reshape(-1)[0])
+
+
+def fold_quantisation(ir: GraphIR) -> GraphIR:
+    """Replace products, additions, maximum pooling and views between quantised tensors, on the CPU."""
+    finder = _Finder(ir)
+    found: dict[int, list[Node]] = {}
+    for node in reversed(ir.nodes):
+        if node.output not in finder.absorbed and (nodes := finder.fold(node)):
+            found[nodes[-1].output] = nodes
+    if not found:
+        return ir
+    for node in ir.nodes:
+        if node.output in found:
+            finder.new.nodes += found[node.output]
+        elif node.output not in finder.absorbed:
+            finder.new.nodes.append(node)
+    return finder.new.finish()
+
+
+class _Finder:
+    """Finds what can be folded. ``absorbed`` are the results that no node computes any more."""
+
+    def __init__(self, ir: GraphIR) -> None:
+        self.new = Rewriter(ir)
+        self.absorbed: set[int] = set()
+        self._ir = ir
+        self._producers = {node.output: node for node in ir.nodes}
+        self._readers = ir.readers()
+        self._leaving = ir.output_values()
+
+    def fold(self, node: Node) -> list[Node]:
+        """Return the node that takes a node's place, and views before it; nothing if the node stays."""
+        if (node.engine or self._ir.engine) != "cpu" or node.implementation or node.quantisation or node.post_ops:
+            return []
+        if self._ir.values[node.output].dtype != "f32":
+            return []
+        if node.kind in _PRODUCTS:
+            return self._product(node)
+        if node.kind in ("sum", "binary"):
+            return self._addition(node)
+        is_max = node.kind == "pooling" and node.attrs["algorithm"] == "max"
+        return self._same(node) if is_max or node.kind in ("reshape", "transpose") else []
+
+    def _product(self, node: Node) -> list[Node]:
+        src, weights = (self._stored(value) for value in node.inputs[:2])
+        ndims = self._ir.values[node.inputs[1]].ndims
+        if src is None or weights is None or src.mask or weights.point:
+            return []
+        output = 1 << ndims - 1 if node.kind == "matmul" else 1
+        if self._ir.values[weights.value].dtype != "s8" or weights.mask not in (0, output):
+            return []
+        bias = None
+        if len(node.inputs) > 2 and (bias := self._number(node.inputs[2])) is None:
+            return []
+        results, residual, post_ops, quantised = self._follow(node)
+        # What is added as it is stored has a scale of its own: all is divided by that.
+        unit = 1.0 if residual is None else residual.single
+        values = [src.value, weights.value]
+        if bias is None and residual is not None and residual.point:
+            channels = self._ir.values[node.inputs[1]].dims[-1 if node.kind == "matmul" else 0]
+            bias = np.zeros((1,) * (ndims - 1) + (channels,) if node.kind == "matmul" else (channels,))
+        if bias is not None:
+            moved = bias / unit - (0 if residual is None else residual.point)
+            values.append(self.new.constant(Constant(moved.astype(np.float32))))
+        quantisation = [
+            *self._uses(Arg.SRC, src),
+            *self._uses(Arg.WEIGHTS, replace(weights, scale=weights.scale / unit)),
+        ]
+        if quantised is not None:
+            quantisation += self._uses(Arg.DST, replace(quantised, scale=quantised.scale / unit))
+        elif unit != 1.0:
+            quantisation += self._uses(Arg.DST, _Stored(-1, np.array([1.0 / unit]), 0, 0))
+        chain = tuple(
+            use if use.kind == "binary" else replace(use, alpha=use.alpha / unit, beta=use.beta / unit)
+            for use in post_ops
+        )
+        self.absorbed.update(results[:-1])
+        return [
+            replace(
+                node, inputs=tuple(values), outputs=(results[-1],), post_ops=chain, quantisation=tuple(quantisation)
+            )
+        ]
+
+    def _follow(self, node: Node) -> tuple[list[int], _Stored | None, list[PostOpUse], _Stored | None]:
+        """Return the results from a node to the last that it absorbs, what is added as it is stored, post-ops, and the end."""
+        results, residual, post_ops = [node.output], None, list[PostOpUse]()
+        while (reader := self._reader(results[-1])) is not None:
+            if not reader.quantisation and (bound := _bound(reader)) is not None:
+                post_ops.append(bound)
+            elif not post_ops and (other := self._added(reader, results[-1])) is not None:
+                residual = self._stored(other)
+                if residual is not None and (residual.mask or residual.single <= 0.0):
+                    break
+                value = other if residual is None else residual.value
+                # A constant keeps its row-major layout; the operand of a post-op needs the layout of the result.
+                if value in self._ir.constants or self._ir.values[value].dims != self._ir.values[results[-1]].dims:
+                    residual = None
+                    break
+                post_ops.append(PostOpUse("binary", "add", value=value))
+            elif (quantised := self._quantised(reader)) is not None:
+                return [*results, reader.output], residual, post_ops, quantised
+            else:
+                break
+            results.append(reader.output)
+        return results, residual, post_ops, None
+
+    def _addition(self, node: Node) -> list[Node]:
+        """Add two quantised tensors as they are stored, if the sum is quantised again."""
+        if not self._is_addition(node):
+            return []
+        first, second = (self._stored(value) for value in node.inputs)
+        if first is None or second is None or first.mask or second.mask:
+            return []
+        results, post_ops = [node.output], list[PostOpUse]()
+        reader = self._reader(node.output)
+        if reader is not None and not reader.quantisation and (bound := _bound(reader)) is not None:
+            if bound.algorithm != "relu":
+                return []
+            results.append(reader.output)
+            post_ops.append(bound)
+            reader = self._reader(reader.output)
+        quantised = None if reader is None else self._quantised(reader)
+        if reader is None or quantised is None:
+            return []
+        self.absorbed.update(results)
+        uses = (*self._uses(Arg.SRC, first), *self._uses(Arg.SRC_1, second), *self._uses(Arg.DST, quantised))
+        inputs, chain = (first.value, second.value), tuple(post_ops)
+        return [
+            replace(
+                node, kind="binary", inputs=inputs, outputs=reader.outputs, attrs={"algorithm": "add"}, post_ops=chain,
+                quantisation=uses,
+            )
+        ]  # fmt: skip
+
+    def _same(self, node: Node) -> list[Node]:
+        """Move or compare numbers as they are stored, if the result is quantised as the source was."""
+        src, reader = self._stored(node.inputs[0]), self._reader(node.output)
+        quantised = None if reader is None else self._quantised(reader)
+        if reader is None or quantised is None or src is None or src.mask or quantised.mask:
+            return []
+        same = (src.single, src.point) == (quantised.single, quantised.point)
+        if not same or self._ir.values[src.value].dtype != self._ir.values[reader.output].dtype:
+            return []
+        self.absorbed.add(node.output)
+        return [replace(node, inputs=(src.value,), outputs=reader.outputs)]
+
+    def _reader(self, value: int) -> Node | None:
+        """Return the node on the same engine that alone reads a value, and is not absorbed."""
+        node = only_reader(value, self._readers, self._leaving)
+        if node is None or node.output in self.absorbed or node.engine or node.implementation or node.post_ops:
+            return None
+        return node
+
+    def _is_addition(self, node: Node) -> bool:
+        is_add = (node.kind == "sum" and "scales" not in node.attrs) or (
+            node.kind == "binary" and node.attrs["algorithm"] == "add"
+        )
+        values = self._ir.values
+        return (
+            is_add
+            and not node.quantisation
+            and len(node.inputs) == 2
+            and all(values[value] == values[node.output] for value in node.inputs)
+        )
+
+    def _added(self, node: Node, value: int) -> int | None:
+        """Return the other operand if ``node`` adds two tensors of one shape, one of them ``value``."""
+        if not self._is_addition(node):
+            return None
+        first, second = node.inputs
+        return second if first == value else first
+
+    def _stored(self, value: int) -> _Stored | None:
+        """Return the quantised tensor that a value is dequantised from, None if it is not."""
+        node = self._producers.get(value)
+        if node is None or node.kind != "reorder" or node.post_ops or node.attrs["tag"]:
+            return None
+        if self._ir.values[node.inputs[0]].dtype not in _BYTES or self._ir.values[value].dtype != "f32":
+            return None
+        return self._quantisation(node, node.inputs[0], Arg.SRC)
+
+    def _quantised(self, node: Node) -> _Stored | None:
+        """Return how a node quantises its operand, None if it does not."""
+        is_quantiser = node.kind == "reorder" and not node.attrs["tag"] and node.quantisation
+        if not is_quantiser or self._ir.values[node.output].dtype not in _BYTES:
+            return None
+        found = self._quantisation(node, node.output, Arg.DST)
+        return found if found is not None and not found.mask and found.single > 0.0 else None
+
+    def _quantisation(self, node: Node, value: int, arg: Arg) -> _Stored | None:
+        """Return constant scales and a zero point of one argument, None if there are others."""
+        numbers: dict[str, tuple[NDArray[np.float64], int]] = {}
+        for use in node.quantisation:
+            constant = self._ir.constants.get(use.value)
+            if use.arg != arg or constant is None:
+                return None
+            numbers[use.kind] = constant.float64().reshape(-1), use.mask
+        scale, mask = numbers.get("scales", (np.ones(1), 0))
+        points, _ = numbers.get("zero_points", (np.zeros(1), 0))
+        if not np.all(points == points[0]) or not np.all(np.isfinite(scale)):
+            return None
+        return _Stored(value, scale, mask, int(points[0]))
+
+    def _number(self, value: int) -> NDArray[np.float64] | None:
+        """Return a constant, dequantised if it is stored as s32."""
+        if (constant := self._ir.constants.get(value)) is not None:
+            return constant.float64()
+        node = self._producers.get(value)
+        if node is None or node.kind != "reorder" or node.post_ops or node.attrs["tag"]:
+            return None
+        constant = self._ir.constants.get(node.inputs[0])
+        found = None if constant is None else self._quantisation(node, node.inputs[0], Arg.SRC)
+        if constant is None or found is None or constant.dtype != "s32":
+            return None
+        sizes = tuple(size if found.mask >> axis & 1 else 1 for axis, size in enumerate(constant.dims))
+        return (constant.float64() - found.point) * found.scale.reshape(sizes)
+
+    def _uses(self, arg: Arg, stored: _Stored) -> Sequence[QuantisationUse]:
+        """Return scales and zero point as new constants; a zero point of 0 is left out."""
+        scale = self.new.constant(Constant(stored.scale.astype(np.float32)))
+        found = [QuantisationUse("scales", int(arg), stored.mask, scale)]
+        if stored.point:
+            point = self.new.constant(Constant(np.array([stored.point], np.int32), None, "s32"))
+            found.append(QuantisationUse("zero_points", int(arg), 0, point))
+        return found
+
+
+def _bound(node: Node) -> PostOpUse | None:
+    """Return a relu or clip as a post-op."""
+    if node.kind != "eltwise" or node.post_ops:
+        return None
+    algorithm, alpha, beta = str(node.attrs["algorithm"]), node.number("alpha"), node.number("beta")
+    if algorithm in _BOUNDS or (algorithm == "relu" and alpha == 0.0):
+        return PostOpUse("eltwise", algorithm, alpha, beta)
+    return None
