@@ -104,8 +104,9 @@ class NativePackedMatmul(_PackedProduct):
 
     def _packed(self, ndims: int) -> str:
         """Return the tag with groups of 16 columns side by side: ``BA16b4a`` for 2."""
-        *batch, depth, outputs = "abcdefghijkl"[:ndims]
-        return f"{''.join(batch)}{outputs.upper()}{depth.upper()}16{outputs}{GROUP[self._how]}{depth}"
+        letters = "abcdefghijkl"[:ndims]
+        depth, outputs = letters[-2:-1], letters[-1:]
+        return f"{letters[:-2]}{outputs.upper()}{depth.upper()}16{outputs}{GROUP[self._how]}{depth}"
 
 
 class NativePackedInnerProduct(_PackedProduct):

@@ -8,7 +8,7 @@ import math
 from ...desc import Arg, Pooling, PrimitiveAttr
 from ...engines.target import Target
 from ...kernels.spec import KernelSpec
-from ..program import Launch, Program
+from ..program import Launch, LaunchArgument, Program
 
 
 class NativeBytePooling:
@@ -47,6 +47,10 @@ class NativeBytePooling:
             op.src.dims[1], *two(op.src.dims[2:], 1), *two(op.dst.dims[2:], 1), *two(op.kernel, 1), *two(op.strides, 1),
             *two(dilations, 1), *two(op.padding_l, 0),
         )  # fmt: skip
-        args = (("m", (int(Arg.SRC), 0)), ("m", (int(Arg.DST), 0)), *(("i", n) for n in sizes))
+        args: tuple[LaunchArgument, ...] = (
+            ("m", (int(Arg.SRC), 0)),
+            ("m", (int(Arg.DST), 0)),
+            *(("i", n) for n in sizes),
+        )
         kernel = KernelSpec.of("pooling_bytes", signed=op.src.dtype == "s8")
         return Program((kernel,), (Launch(0, args, op.dst.dims[0] * two(op.dst.dims[2:], 1)[0]),))

@@ -9,6 +9,7 @@ import llvmlite.ir as ir
 import numba
 from numba.core import types
 
+from .integer_weights import interleave_rows
 from .integers import load_s32
 from .vec import I8, I16, Builder, Value, intrinsic, pointer
 
@@ -25,6 +26,7 @@ def make(isa: str, how: str, signed: bool) -> tuple[Callable[..., None], Any]:
     least, most = (-128, 127) if signed else (0, 255)
     flips = how == "vnni" and signed
     move64, move16, move4, move1 = (_make_move(lanes, how, signed) for lanes in (64, 16, 4, 1))
+    interleave = _make_interleave(flips)
     put64, put1 = (_make_put(lanes, wide) for lanes in (64, 1))
 
     @numba.njit
@@ -83,7 +85,13 @@ def make(isa: str, how: str, signed: bool) -> tuple[Callable[..., None], Any]:
                     move(to + q * pixel, at, channels)
                     at += column_step * column_stride
             else:
-                for q in range(first, last):
+                start = first
+                if wide == 1 and column_stride == 1 and column_step == 1 and pixel == 4:
+                    while start + 16 <= last:
+                        interleave(to + start * 4, at, channel_stride, inputs)
+                        start += 16
+                        at += 16
+                for q in range(start, last):
                     place = to + q * pixel
                     for group in range(groups):
                         if channel_stride == 1:
@@ -118,6 +126,35 @@ def _make_move(lanes: int, how: str, signed: bool) -> Any:
         return types.void(types.int64, types.int64), emit
 
     return move
+
+
+def _make_interleave(flips: bool) -> Any:
+    """Return the intrinsic that writes 16 pixels of up to 4 channels, each from a plane of its own.
+
+    Arguments: address of the pixels, of the first plane, the distance of planes, their number. Other channels are those of
+    the last plane, whose weights are 0.
+    """
+    kind = ir.VectorType(I8, 16)
+
+    @intrinsic
+    def interleave(_: Any, to: Any, at: Any, plane: Any, count: Any) -> Any:
+        def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+            to, at, plane, count = a
+            rows = []
+            for n in range(4):
+                number = ir.IntType(64)(n)
+                last = b.sub(count, ir.IntType(64)(1))
+                chosen = b.select(b.icmp_signed("<", number, count), number, last)
+                rows.append(b.load(pointer(b, b.add(at, b.mul(plane, chosen)), kind), align=1))
+            value = interleave_rows(b, rows)
+            if flips:
+                value = b.xor(value, ir.Constant(value.type, [128] * 64))
+            b.store(value, pointer(b, to, value.type), align=1)
+            return context.get_dummy_value()
+
+        return types.void(*[types.int64] * 4), emit
+
+    return interleave
 
 
 def _make_put(lanes: int, size: int) -> Any:

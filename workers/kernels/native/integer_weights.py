@@ -47,6 +47,21 @@ def make(isa: str, how: str) -> tuple[Callable[..., None], Any]:
     return pack, types.void(*[types.int64] * 8)
 
 
+def interleave_rows(b: Builder, rows: list[Value]) -> Value:
+    """Return rows of 16 bytes, as many as a power of two, with the bytes of one place side by side."""
+    while len(rows) > 1:
+        width = rows[0].type.count // LANES
+        order = [
+            source * LANES * width + lane * width + n
+            for lane in range(LANES)
+            for source in (0, 1)
+            for n in range(width)
+        ]
+        mask = ir.Constant(ir.VectorType(ir.IntType(32), len(order)), order)
+        rows = [b.shuffle_vector(low, high, mask) for low, high in zip(rows[::2], rows[1::2], strict=True)]
+    return rows[0]
+
+
 def _make_interleave(size: int) -> Any:
     """Return the intrinsic that interleaves ``size`` rows of 16 bytes: address of the group, of the rows, their distance."""
 
@@ -55,18 +70,8 @@ def _make_interleave(size: int) -> Any:
         def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
             kind = ir.VectorType(I8, LANES)
             rows = [b.load(pointer(b, b.add(a[1], b.mul(a[2], ir.IntType(64)(n))), kind), align=1) for n in range(size)]
-            while len(rows) > 1:
-                # Rows n and n + half alternate: after the last round, those of a group are neighbours.
-                half, width = len(rows) // 2, rows[0].type.count // LANES
-                order = [
-                    source * LANES * width + lane * width + n
-                    for lane in range(LANES)
-                    for source in (0, 1)
-                    for n in range(width)
-                ]
-                mask = ir.Constant(ir.VectorType(ir.IntType(32), len(order)), order)
-                rows = [b.shuffle_vector(rows[2 * i], rows[2 * i + 1], mask) for i in range(half)]
-            b.store(rows[0], pointer(b, a[0], rows[0].type), align=1)
+            value = interleave_rows(b, rows)
+            b.store(value, pointer(b, a[0], value.type), align=1)
             return context.get_dummy_value()
 
         return types.void(types.int64, types.int64, types.int64), emit

@@ -99,7 +99,7 @@ def test_sums_are_exact(native: NativeRunner, shape: tuple[int, int, int], instr
             MemoryDesc((1, 1, columns), "s32"), MemoryDesc((1, *want.shape), "s32", "any"),
         )  # fmt: skip
         args: dict[int, Array] = {Arg.SRC: left, Arg.WEIGHTS: right, Arg.BIAS: bias}
-        same = {Arg.SRC: left[None], Arg.WEIGHTS: right.T[None], Arg.BIAS: bias[None, None]}
+        same: dict[int, Array] = {Arg.SRC: left[None], Arg.WEIGHTS: right.T[None], Arg.BIAS: bias[None, None]}
         for op, given in ((inner, args), (product, same)):
             # When it is computed
             pd = primitive_desc(op, PrimitiveAttr(), target_of(instructions))

@@ -53,7 +53,8 @@ def test_numbers_are_converted_by_scale_and_zero_point(
     for arg in used:
         args[scales_of(arg)], args[zero_points_of(arg)] = np.array([scales[arg]], np.float32), np.array([points[arg]])
     mds = [MemoryDesc(DIMS, kind, "acdb") for kind in (first, second, result) if kind]
-    pd = primitive_desc(Binary(*mds, "add") if second else Reorder(*mds), attr, cpu_target(isa))
+    op = Binary(mds[0], mds[1], mds[2], "add") if second else Reorder(mds[0], mds[1])
+    pd = primitive_desc(op, attr, cpu_target(isa))
     # When they are converted
     got = native.results(pd, args)[Arg.DST].astype(np.float64)
     # Then results are rounded once, but for values nearly half-way between two
