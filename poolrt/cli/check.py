@@ -31,7 +31,7 @@ examples:
   poolrt check --operators                the operators that poolrt has
 
 --json prints model, runs, unsupported: [{operator, reason, node, count, missing}], and for a model that runs engine, nodes,
-inputs, outputs, steps: [{operation, implementation, engine, count}]
+inputs, outputs, steps: [{operation, implementation, engine, count}], expanded: {operator: nodes}
 """
 
 #: Most characters of a name in a table.
@@ -80,9 +80,10 @@ def _execute(options: argparse.Namespace, settings: Settings, report: Report) ->
 
 
 def _list_operators(report: Report) -> int:
+    from poolrt.graph.onnx.control_flow import CONTROL_FLOW
     from poolrt.graph.onnx.operators import OPERATORS
 
-    names = sorted(OPERATORS)
+    names = sorted((*OPERATORS, *CONTROL_FLOW))
     for name in names:
         report.say(name)
     report.result({"operators": names})
@@ -125,6 +126,9 @@ def _report_steps(model: str, graph: Graph, steps: Counter[tuple[str, str, str]]
     )
     nodes = len(graph.to_ir().nodes)
     report.say(f"{model}: it runs on {graph.engine}: {nodes} nodes, {steps.total()} steps a run")
+    if graph.expanded:
+        listed = ", ".join(f"{one_line(name)} ({count})" for name, count in graph.expanded.items())
+        report.say(f"computed by the operators of their definitions: {listed}")
     for title, ports in (("input", inputs), ("output", outputs)):
         for port in ports:
             report.say(one_line(f"{title:<8}{port['name']} {port['dtype']}{port['shape']}"))
@@ -132,11 +136,11 @@ def _report_steps(model: str, graph: Graph, steps: Counter[tuple[str, str, str]]
     rows += [[str(count), *names] for names, count in steps.most_common()]
     report.say_table(rows, right=frozenset({0}))
     names = ("operation", "implementation", "engine")
-    listed: list[dict[str, Any]] = [
+    found_steps: list[dict[str, Any]] = [
         {**dict(zip(names, step, strict=True)), "count": count} for step, count in steps.most_common()
     ]
     found = {"model": model, "runs": True, "unsupported": [], "engine": graph.engine, "nodes": nodes}
-    report.result({**found, "inputs": inputs, "outputs": outputs, "steps": listed})
+    report.result({**found, "inputs": inputs, "outputs": outputs, "steps": found_steps, "expanded": graph.expanded})
 
 
 def _report_unsupported(model: str, error: UnsupportedNode, report: Report) -> int:

@@ -55,6 +55,8 @@ class Graph(Windows, Products, Attentions, Pointwise, Normalizations, Recurrent,
             raise GraphError(f"name: expect text, got {shorten(name)}; write Graph(name, engine)")
         self.name = name
         self.engine = engine
+        #: Operators of an imported model that were replaced by the functions that define them, with their numbers of nodes.
+        self.expanded: dict[str, int] = {}
         self._state = GraphState(implementation)
         self._inputs: dict[str, int] = {}
         self._outputs: dict[str, int] = {}

@@ -6,23 +6,29 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
-import numpy as np
+from poolrt.workers.desc import type_name
 
 from ..builder import Graph
 from ..errors import ModelError, UnsupportedNode
+from ..graph_state import GraphState
 from ..values import Value
+from .element_types import FLOATS
 from .folding import MOST_DIMS, Array, Folding
-from .model_file import onnx_package
+from .model_file import onnx_package, tensor
+from .patterns import Patterns
+from .tensors import Operand, Tensors, dtype_of, shape_of
 
-#: A tensor of the graph, or an array that is known while the model is loaded.
-Operand: TypeAlias = "Value | Array"
+#: What an operator gives: its first result, or several.
+Results: TypeAlias = "Operand | tuple[Operand | None, ...]"
 
 
 @dataclass(frozen=True, slots=True)
 class NodeCall:
-    """A node with its operands (None for a missing optional one); ``outputs`` are the indices of those read.
+    """A node with its operands (None for a missing optional one).
 
-    ``folding`` computes what is known while the model is loaded.
+    ``outputs`` are the indices of the outputs that are read, of ``results`` in all.
+    ``math`` computes with tensors and known arrays alike, ``folding`` with what is known while the model is loaded.
+    ``inputs`` are the names of the model's inputs by value, ``patterns`` what is known of values that nodes before gave.
     """
 
     graph: Graph
@@ -33,8 +39,12 @@ class NodeCall:
     operands: tuple[Operand | None, ...]
     attrs: Mapping[str, Any]
     outputs: frozenset[int]
+    results: int
     unique: Callable[[str], str]
     folding: Folding
+    math: Tensors
+    inputs: Mapping[int, str]
+    patterns: Patterns
 
     def name_part(self, part: str) -> str:
         """Return a name for another graph node that this one needs."""
@@ -52,26 +62,60 @@ class NodeCall:
         return found
 
     def tensor(self, index: int) -> Operand:
-        """Return an operand that is a float32 tensor. Raises UnsupportedNode for other types."""
+        """Return an operand as a tensor that has elements. Raises UnsupportedNode for one that has none."""
         found = self.operand(index)
-        if isinstance(found, np.ndarray) and found.dtype != np.float32:
-            raise self.unsupported(f"input {index} is of type {found.dtype}; only float32 is computed")
+        if 0 in found.shape:
+            raise self.unsupported(f"input {index} has no elements: its shape is {shape_of(found)}")
         return found
 
-    def tensors(self) -> list[Operand]:
-        """Return all operands, which are float32 tensors."""
-        return [self.tensor(index) for index in range(len(self.operands))]
+    def real(self, index: int) -> Operand:
+        """Return an operand of floating point numbers. Raises UnsupportedNode for other types."""
+        found = self.tensor(index)
+        if dtype_of(found) not in FLOATS:
+            raise self.unsupported(f"input {index} is of type {dtype_of(found)}; expect floating point numbers")
+        return found
+
+    def optional(self, index: int) -> Operand | None:
+        """Return an operand that may be missing."""
+        return self.operand(index) if self.has(index) else None
+
+    def operands_given(self) -> list[Operand]:
+        """Return all operands, none of which may be missing."""
+        return [self.operand(index) for index in range(len(self.operands))]
 
     def shape(self, index: int) -> tuple[int, ...]:
         """Return the shape of an operand."""
-        return tuple(self.operand(index).shape)
+        return shape_of(self.operand(index))
 
     def known(self, index: int, what: str) -> Array:
         """Return an operand that is known while the model is loaded. Raises UnsupportedNode for a computed one."""
         found = self.operand(index)
         if isinstance(found, Value):
+            asked = self._inputs_of(found)
+            if asked:
+                given = ", ".join(f"{name!r}: ..." for name in asked)
+                raise self.unsupported(f"{what}: give the input while loading: values={{{given}}}")
             raise self.unsupported(f"{what} is computed by the model; it must be constant")
         return found
+
+    def _inputs_of(self, value: Value) -> list[str]:
+        """Return the input that a value is, or those that it is computed from if all are integers or booleans; else none."""
+        if value.id in self.inputs:
+            return [self.inputs[value.id]]
+        state = cast("GraphState", value.owner)
+        producers = {output: node for node in state.nodes for output in node.outputs}
+        left, seen = [value.id], {value.id}
+        found: list[str] = []
+        while left:
+            each = left.pop()
+            if each in producers:
+                left += [source for source in producers[each].inputs if source not in seen]
+                seen.update(producers[each].inputs)
+            elif each in self.inputs:
+                if type_name(state.descs[each].dtype) in FLOATS:
+                    return []
+                found.append(self.inputs[each])
+        return sorted(found)
 
     def known_integers(self, index: int, what: str) -> tuple[int, ...]:
         """Return an operand of integers that is known while the model is loaded."""
@@ -98,6 +142,14 @@ class NodeCall:
         except UnicodeDecodeError as error:
             raise self.malformed(f"attribute {name}: expect UTF-8") from error
 
+    def texts(self, name: str, default: Sequence[str]) -> list[str]:
+        """Return an attribute that is a list of texts."""
+        found = self._items(name, [each.encode() for each in default], bytes, "texts")
+        try:
+            return [bytes(each).decode() for each in found]
+        except UnicodeDecodeError as error:
+            raise self.malformed(f"attribute {name}: expect UTF-8") from error
+
     def integers(
         self, name: str, default: Sequence[int] | None = None, most: int | None = 2 * MOST_DIMS
     ) -> tuple[int, ...]:
@@ -111,9 +163,24 @@ class NodeCall:
         """Return an attribute of numbers."""
         return tuple(self._items(name, None, (float, int), "numbers"))
 
+    def axis(self, ndims: int, default: int | None = None, name: str = "axis") -> int:
+        """Return an attribute that is an axis of a rank, as 0..ndims-1."""
+        found = self.integer(name, default)
+        if not -ndims <= found < ndims:
+            raise self.malformed(f"{name}: expect {-ndims}..{ndims - 1}, got {found}")
+        return found % ndims
+
     def proto(self, name: str) -> Any:
         """Return an attribute that is a tensor."""
         return self._attribute(name, None, onnx_package().TensorProto, "a tensor")
+
+    def graph_attribute(self, name: str) -> Any:
+        """Return an attribute that is a graph."""
+        return self._attribute(name, None, onnx_package().GraphProto, "a graph")
+
+    def initializers(self, graph: Any) -> dict[str, Array]:
+        """Return the constants of a graph in an attribute, by name."""
+        return {each.name: tensor(each, None) for each in graph.initializer}
 
     def _attribute(self, name: str, default: object, kinds: Any, expected: str) -> Any:
         found = self.attrs.get(name, default)
@@ -149,4 +216,4 @@ class NodeCall:
         return ModelError(f"node {self.label!r} ({self.operator}, opset {self.opset}): {reason}")
 
 
-Operator: TypeAlias = Callable[[NodeCall], Operand]
+Operator: TypeAlias = Callable[[NodeCall], Results]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, TypeAlias
 
@@ -34,9 +34,16 @@ class Folding:
         self._book(dims, number.dtype)
         return np.broadcast_to(number.reshape(()), tuple(dims))
 
-    def combine(self, function: np.ufunc, left: Array, right: Array) -> Array:
-        """Return a function of two arrays, broadcast, in the data type of ``left``."""
-        result = self._allocate(_broadcast(left, right), left.dtype)
+    def apply(self, function: np.ufunc, array: Array) -> Array:
+        """Return a function of one array, in its data type."""
+        result = self._allocate(array.shape, array.dtype)
+        with _quiet():
+            function(array, out=result, casting="unsafe")
+        return result
+
+    def combine(self, function: np.ufunc, left: Array, right: Array, dtype: np.dtype[Any] | None = None) -> Array:
+        """Return a function of two arrays, broadcast, in a data type, by default that of ``left``."""
+        result = self._allocate(_broadcast(left, right), left.dtype if dtype is None else dtype)
         with _quiet():
             function(left, right, out=result, casting="unsafe")
         return result
@@ -66,6 +73,36 @@ class Folding:
         with _quiet():
             np.copyto(result, array, casting="unsafe")
         return result
+
+    def select(self, condition: Array, chosen: Array, other: Array) -> Array:
+        """Return ``chosen`` where a condition is true, else ``other``, broadcast."""
+        try:
+            dims = np.broadcast_shapes(condition.shape, chosen.shape, other.shape)
+        except ValueError as error:
+            shapes = f"{condition.shape}, {chosen.shape} and {other.shape}"
+            raise ValueError(f"shapes {shapes} do not broadcast") from error
+        self._book(dims, chosen.dtype)
+        return np.where(condition, chosen, other)
+
+    def broadcast(self, array: Array, dims: Sequence[int]) -> Array:
+        """Return a view that repeats dimensions of 1 up to a shape."""
+        self._book(dims, array.dtype)
+        try:
+            return np.broadcast_to(array, tuple(dims))
+        except ValueError as error:
+            raise ValueError(f"shape: {array.shape} does not expand to {tuple(dims)}") from error
+
+    def reduce(self, function: Callable[..., Any], array: Array, axes: tuple[int, ...], keep: bool) -> Array:
+        """Return an array reduced along axes, in its own data type."""
+        dims = tuple(1 if axis in axes else size for axis, size in enumerate(array.shape))
+        self._book(dims, array.dtype)
+        with _quiet():
+            reduced = function(array, axis=axes, keepdims=keep)
+        return np.asarray(reduced).astype(array.dtype)
+
+    def book(self, dims: Sequence[int], dtype: np.dtype[Any]) -> None:
+        """Count the bytes of an array that the caller makes. Raises ValueError if it exceeds the limit."""
+        self._book(dims, dtype)
 
     def take(self, array: Array, indices: Array, axis: int) -> Array:
         """Return the elements at indices along an axis."""

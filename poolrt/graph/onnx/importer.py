@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
+
+from numpy.typing import ArrayLike
 
 from poolrt.settings import Settings
 from poolrt.spelling import describe_type, hint
@@ -12,10 +15,17 @@ from poolrt.spelling import describe_type, hint
 from ..builder import Graph
 from ..errors import GraphError, ModelError, UnsupportedNode
 from ..values import Value
-from .call import NodeCall, Operand, Operator
+from .call import NodeCall, Results
+from .control_flow import CONTROL_FLOW
+from .expansion import MOST_DEPTH, MOST_NODES, Expansion, find_expansion, local_functions
 from .folding import Folding
-from .model_file import FLOAT, ModelFile, onnx_package, read_model
+from .model_file import ModelFile, onnx_package, read_model
 from .operators import OPERATORS
+from .patterns import Patterns
+from .ports import check_output, known_input, open_input
+from .scope import Scope
+from .signatures import TypeMismatch, expected_types, find_schema
+from .tensors import Operand, Tensors, Unavailable, dtype_of
 from .unsupported import Unsupported
 
 _DOMAINS = ("", "ai.onnx")
@@ -28,6 +38,7 @@ def load_onnx(
     *,
     batch: int | None = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
+    values: Mapping[str, ArrayLike] | None = None,
     name: str | None = None,
     engine: str = "cpu",
     constant_bytes: int | str | None = None,
@@ -35,25 +46,25 @@ def load_onnx(
     """Return the graph of an ONNX model: a path, the bytes of a model or an ``onnx.ModelProto``.
 
     ``batch`` is the size of a first dimension that the model leaves open (1 unless given); ``shapes`` gives the whole
-    shape of inputs by name. Initialisers that are listed as inputs too are constants. Inputs and outputs keep the
-    model's names. Large weights stay in the file, which is mapped, until the graph is loaded into a pool: do not
-    overwrite it in place before. ``constant_bytes`` bounds all that nodes compute from constants, beside the file's
-    own data; by default it is the setting of this name (768 MiB).
+    shape of inputs by name. ``values`` gives inputs that are constant, such as axes and sizes, which a graph has to know.
+    Initialisers that are listed as inputs too are constants. Inputs and outputs keep the model's names and data types.
+    Large weights stay in the file, which is mapped, until the graph is loaded into a pool: do not overwrite it in place
+    before. ``constant_bytes`` bounds all that nodes compute from constants, beside the file's own data; by default it is
+    the setting of this name (768 MiB).
 
     Raises ModelError if the model cannot be read, needs ``shapes`` or exceeds ``constant_bytes``, UnsupportedNode (a
     ModelError) that names the first node that poolrt cannot compute, and all missing operators, and TypeError for
     arguments of other types. Guarantees: no content of a model raises any other error. Needs the ``onnx`` extra:
     ``pip install 'poolrt[onnx]'``.
     """
-    if shapes is not None and not isinstance(shapes, Mapping):
-        raise TypeError(
-            f"shapes: expect a dict of shapes by input, such as {{'x': (1, 3)}}, got {describe_type(shapes)}"
-        )
+    for argument, given, example in (("shapes", shapes, "{'x': (1, 3)}"), ("values", values, "{'axes': [1]}")):
+        if given is not None and not isinstance(given, Mapping):
+            raise TypeError(f"{argument}: expect a dict by input, such as {example}, got {describe_type(given)}")
     folding = Folding(Settings.load(constant_bytes=constant_bytes).constant_bytes)
     file = read_model(model)
     try:
         graph = Graph(name or file.name, engine)
-        return _Import(file, graph, folding).run(batch, dict(shapes or {}))
+        return _Import(file, graph, folding).run(batch, dict(shapes or {}), dict(values or {}))
     except UnsupportedNode:
         raise
     except GraphError as error:
@@ -70,84 +81,188 @@ class _Import:
         self.proto = file.proto.graph
         self.graph = graph
         self.opset = max((int(o.version) for o in file.proto.opset_import if o.domain in _DOMAINS), default=1)
-        self.found: dict[str, Operand] = {}
+        self.functions = local_functions(file.proto)
         self.names: set[str] = set()
         self.repeated: dict[str, int] = {}
+        self.inputs: dict[int, str] = {}
+        self.expanded: Counter[str] = Counter()
+        self.expanded_nodes = 0
+        self.patterns = Patterns()
         self.unsupported = Unsupported()
 
-    def run(self, batch: int | None, shapes: dict[str, Sequence[int]]) -> Graph:
+    def run(self, batch: int | None, shapes: dict[str, Sequence[int]], values: dict[str, ArrayLike]) -> Graph:
         if self.proto.sparse_initializer:
             raise ModelError("it has sparse initialisers, which are not supported")
         if not self.proto.output:
             raise ModelError("it has no outputs")
-        for name in _names(self.proto):
+        for name in _names(self.file.proto):
             if not isinstance(name, str):  # protobuf returns the bytes of a name that it cannot decode
                 raise ModelError(f"the name {name!r} is not UTF-8")
-        self.found.update(self.file.initializers())
+        scope = Scope.of_graph(self.proto, self.opset)
+        scope.found.update(self.file.initializers())
         for declared in self.proto.input:
-            if declared.name not in self.found:
-                dims = _input_shape(declared, batch, shapes.pop(declared.name, None))
-                self.found[declared.name] = self.graph.input(declared.name, dims)
-        if shapes:
-            name, known = next(iter(shapes)), list(self.graph.inputs)
-            raise ModelError(f"shapes: the model has no input {name!r}; it has {', '.join(known)}{hint(name, known)}")
-        read = {each for node in self.proto.node for each in node.input} | {each.name for each in self.proto.output}
+            if declared.name in scope.found:
+                continue
+            shape = shapes.pop(declared.name, None)
+            if declared.name in values:
+                scope.found[declared.name] = known_input(declared, values.pop(declared.name))
+            else:
+                dims, dtype = open_input(declared, batch, shape)
+                value = self.graph.input(declared.name, dims, dtype)
+                scope.found[declared.name] = value
+                self.inputs[value.id] = declared.name
+        for argument, left in (("shapes", shapes), ("values", values)):
+            if left:
+                name, known = next(iter(left)), [each.name for each in self.proto.input]
+                text = f"the model has no input {name!r}; it has {', '.join(known)}{hint(name, known)}"
+                raise ModelError(f"{argument}: {text}")
+        self._add_nodes(scope)
+        self.graph.expanded = dict(self.expanded)
+        for declared in self.proto.output:
+            self.graph.output(declared.name, self._output(declared, scope))
+        return self.graph
+
+    def _add_nodes(self, scope: Scope) -> None:
+        """Add the nodes of the model's graph. Raises UnsupportedNode that names all that are not supported."""
         nodes = iter(self.proto.node)
         try:
             for node in nodes:
-                self._node(node, read)
+                if self.unsupported.skips(node.input, node.output):
+                    if not self._is_known(node):
+                        self._add_missing(node)
+                    continue
+                try:
+                    self._add_node(node, scope)
+                except UnsupportedNode as error:
+                    missing = _full_name(node) if isinstance(error, _MissingOperator) else ""
+                    self.unsupported.add(error, node.output, missing=missing)
         except Exception:
             if self.unsupported.found:  # these nodes come first
                 for node in nodes:
-                    if _operator(node) is None:
+                    if not self._is_known(node):
                         self._add_missing(node)
             self.unsupported.raise_if_found()
             raise
         self.unsupported.raise_if_found()
-        for declared in self.proto.output:
-            self.graph.output(declared.name, self._output(declared.name))
-        return self.graph
 
-    def _node(self, node: Any, read: set[str]) -> None:
-        operator = _operator(node)
-        skipped = self.unsupported.skips(node.input, node.output)
-        if skipped and operator is not None:
-            return
-        call = None if skipped else self._call(node, read)
-        if call is not None and not node.output:
-            raise call.malformed("it has no output")
-        if call is None or operator is None:
-            self._add_missing(node)
-            return
-        try:
-            self.found[node.output[0]] = operator(call)
-        except UnsupportedNode as error:
-            self.unsupported.add(error, node.output)
-        except ModelError:
-            raise
-        except (ArithmeticError, GraphError, ValueError, TypeError, IndexError) as error:
-            raise call.malformed(str(error)) from error
+    def _is_known(self, node: Any) -> bool:
+        if (node.domain, node.op_type) in self.functions:
+            return True
+        if node.domain in _DOMAINS and (node.op_type in OPERATORS or node.op_type in CONTROL_FLOW):
+            return True
+        schema = find_schema(node.op_type, "", self.opset) if node.domain in _DOMAINS else None
+        return schema is not None and bool(schema.has_function or schema.has_context_dependent_function)
 
     def _add_missing(self, node: Any) -> None:
         """Note a node whose operator poolrt does not have."""
-        where, name = "", node.op_type
-        if node.domain not in _DOMAINS:
-            where, name = f" of domain {node.domain}", f"{node.domain}.{node.op_type}"
-        error = UnsupportedNode(_label(node), node.op_type, self.opset, f"poolrt has no such operator{where}")
-        self.unsupported.add(error, node.output, missing=name)
+        self.unsupported.add(_missing(node, _label(node), self.opset), node.output, missing=_full_name(node))
 
-    def _call(self, node: Any, read: set[str]) -> NodeCall:
-        label = _label(node)
+    def _add_node(self, node: Any, scope: Scope) -> None:
+        """Add one node. Raises UnsupportedNode for what poolrt does not have, ModelError for what is no ONNX."""
+        attributes = scope.attributes(node)
+        call = self._call(node, attributes, scope)
+        if not node.output:
+            raise call.malformed("it has no output")
+        try:
+            results = self._results(node, attributes, call, scope)
+        except ModelError:
+            raise
+        except Unavailable as error:
+            raise call.unsupported(str(error)) from error
+        except (ArithmeticError, GraphError, ValueError, TypeError, IndexError) as error:
+            raise call.malformed(str(error)) from error
+        for name, result in zip(node.output, results, strict=False):
+            if name and result is not None:
+                scope.found[name] = result
+
+    def _results(self, node: Any, attributes: list[Any], call: NodeCall, scope: Scope) -> tuple[Operand | None, ...]:
+        local = self.functions.get((node.domain, node.op_type))
+        if local is not None:
+            return self._expand(local, attributes, call, scope)
+        if node.domain not in _DOMAINS:
+            raise _missing(node, call.label, scope.opset)
+        if node.op_type in CONTROL_FLOW:
+            return CONTROL_FLOW[node.op_type](call, scope, self._add_inner)
+        schema = find_schema(node.op_type, "", scope.opset)
+        expected: list[frozenset[str] | None] = [None] * len(node.output)
+        if schema is not None:
+            try:
+                expected = expected_types(schema, call.operands, len(node.output))
+            except TypeMismatch as error:
+                raise call.malformed(str(error)) from error
+        results = self._compute(node, attributes, call, scope)
+        for index, (result, types) in enumerate(zip(results, expected, strict=False)):
+            if result is not None and types is not None and dtype_of(result) not in types:
+                wanted = " or ".join(sorted(types))
+                raise call.unsupported(f"its result {index} would be of type {dtype_of(result)}; expect {wanted}")
+        return results
+
+    def _compute(self, node: Any, attributes: list[Any], call: NodeCall, scope: Scope) -> tuple[Operand | None, ...]:
+        """Return the results of an operator, of the function that defines it if poolrt has no other form of it."""
+        operator = OPERATORS.get(node.op_type)
+        refused: Exception | None = None
+        if operator is not None:
+            try:
+                return _as_tuple(operator(call))
+            except (UnsupportedNode, Unavailable) as error:
+                refused = error
+        given = onnx_package().NodeProto()
+        given.CopyFrom(node)
+        del given.attribute[:]
+        given.attribute.extend(attributes)
+        body = find_expansion(given, scope.opset, call.operands)
+        if body is None:
+            raise refused or _missing(node, call.label, scope.opset)
+        try:
+            results = self._expand(body, attributes, call, scope)
+        except UnsupportedNode as error:
+            if refused is not None:
+                raise refused from error
+            why = f", and the function that defines it needs {error.operator}: {error.reason}"
+            raise _missing(node, call.label, scope.opset, why) from error
+        self.expanded[node.op_type] += 1
+        return results
+
+    def _expand(
+        self, body: Expansion, attributes: list[Any], call: NodeCall, outer: Scope
+    ) -> tuple[Operand | None, ...]:
+        """Add the nodes of a function's body and return its results."""
+        scope = Scope.of_function(body, attributes, call.operands, call.label, outer.depth + 1)
+        self._add_inner(body.nodes, scope, call)
+        return tuple(scope.find(name) if index in call.outputs else None for index, name in enumerate(body.outputs))
+
+    def _add_inner(self, nodes: Sequence[Any], scope: Scope, call: NodeCall) -> None:
+        """Add the nodes of a branch, of one pass of a loop, or of a function's body."""
+        self.expanded_nodes += len(nodes)
+        if scope.depth > MOST_DEPTH or self.expanded_nodes > MOST_NODES:
+            raise call.unsupported(f"functions of more than {MOST_NODES} nodes, or nested deeper than {MOST_DEPTH}")
+        for node in nodes:
+            self._add_node(node, scope)
+
+    def _call(self, node: Any, attributes: list[Any], scope: Scope) -> NodeCall:
+        label = scope.label(_label(node))
         operands: list[Operand | None] = []
         for name in node.input:
-            if name and name not in self.found:
+            if name and not scope.has(name):
                 raise ModelError(f"node {label!r} ({node.op_type}) reads {name!r}, which no node before it computes")
-            operands.append(self.found[name] if name else None)
-        used = frozenset(index for index, name in enumerate(node.output) if name in read)
-        attrs = {each.name: _attribute(each, label) for each in node.attribute}
-        name, unique = self._unique(label), self._unique
-        where = (self.graph, name, label, node.op_type, self.opset)
-        return NodeCall(*where, tuple(operands), attrs, used, unique, self.folding)
+            operands.append(scope.find(name) if name else None)
+        used = frozenset(index for index, name in enumerate(node.output) if name in scope.read)
+        attrs = {each.name: _attribute(each, label) for each in attributes}
+        name = self._unique(label)
+        math = Tensors(self.graph, self.folding, lambda part: self._unique(f"{name}/{part}"))
+        where = (self.graph, name, label, node.op_type, scope.opset)
+        return NodeCall(
+            *where,
+            tuple(operands),
+            attrs,
+            used,
+            len(node.output),
+            self._unique,
+            self.folding,
+            math,
+            self.inputs,
+            self.patterns,
+        )
 
     def _unique(self, label: str) -> str:
         """Return a node name that is not in use: models may leave names out or repeat them."""
@@ -158,16 +273,32 @@ class _Import:
         self.names.add(name)
         return name
 
-    def _output(self, name: str) -> Value:
-        found = self.found.get(name)
+    def _output(self, declared: Any, scope: Scope) -> Value:
+        found = scope.find(declared.name) if scope.has(declared.name) else None
         if found is None:
-            raise ModelError(f"output {name!r}: no node computes it")
-        # The output may be a known array; it still has to be a tensor of the graph.
-        return found if isinstance(found, Value) else self.graph.eltwise(found, "linear", name=self._unique(name))
+            raise ModelError(f"output {declared.name!r}: no node computes it")
+        check_output(declared, found)
+        try:
+            return Tensors(self.graph, self.folding, self._unique).value(found)
+        except ValueError as error:
+            raise ModelError(f"output {declared.name!r}: {error}") from error
 
 
-def _operator(node: Any) -> Operator | None:
-    return OPERATORS.get(node.op_type) if node.domain in _DOMAINS else None
+class _MissingOperator(UnsupportedNode):
+    """A node whose operator poolrt does not have at all."""
+
+
+def _missing(node: Any, label: str, opset: int, why: str = "") -> _MissingOperator:
+    where = "" if node.domain in _DOMAINS else f" of domain {node.domain}"
+    return _MissingOperator(label, node.op_type, opset, f"poolrt has no such operator{where}{why}")
+
+
+def _full_name(node: Any) -> str:
+    return str(node.op_type) if node.domain in _DOMAINS else f"{node.domain}.{node.op_type}"
+
+
+def _as_tuple(results: Results) -> tuple[Operand | None, ...]:
+    return results if isinstance(results, tuple) else (results,)
 
 
 def _label(node: Any) -> str:
@@ -175,10 +306,13 @@ def _label(node: Any) -> str:
     return str(node.name or (node.output[0] if node.output else node.op_type))
 
 
-def _names(graph: Any) -> Iterator[object]:
+def _names(model: Any) -> Iterator[object]:
+    graph = model.graph
     for tensor in (*graph.initializer, *graph.input, *graph.output):
         yield tensor.name
-    for node in graph.node:
+    for function in model.functions:
+        yield from (function.name, function.domain, *function.input, *function.output, *function.attribute)
+    for node in (*graph.node, *(node for function in model.functions for node in function.node)):
         yield from (node.name, node.op_type, node.domain, *node.input, *node.output)
         yield from (each.name for each in node.attribute)
 
@@ -191,35 +325,3 @@ def _attribute(attribute: Any, label: str) -> Any:
         raise ModelError(
             f"node {label!r}: attribute {attribute.name!r} has no value, or one of unknown type"
         ) from error
-
-
-def _input_shape(declared: Any, batch: int | None, given: Sequence[int] | None) -> tuple[int, ...]:
-    """Return the shape of an input, its open first dimension set to the batch."""
-    kind = declared.type.tensor_type
-    if not declared.type.HasField("tensor_type") or kind.elem_type != FLOAT:
-        names = onnx_package().TensorProto.DataType.items()
-        found = next((name for name, number in names if number == kind.elem_type), kind.elem_type)
-        raise ModelError(f"input {declared.name!r}: expect a tensor of type FLOAT, got {found}")
-    if given is not None:
-        return tuple(int(size) for size in given)
-    if not kind.HasField("shape"):
-        raise ModelError(f"input {declared.name!r}: the model gives no shape; {_ask_for_shape(declared.name)}")
-    sizes: list[int] = []
-    symbols: dict[str, int] = {}
-    for axis, dim in enumerate(kind.shape.dim):
-        if dim.dim_value > 0:
-            sizes.append(dim.dim_value)
-        elif axis == 0 or dim.dim_param in symbols:
-            sizes.append(1 if batch is None else batch)
-            symbols = {dim.dim_param: sizes[-1]} if dim.dim_param else symbols
-        else:
-            which = dim.dim_param or "unnamed"
-            reason = f"dimension {axis} ({which}) is open; {_ask_for_shape(declared.name)}"
-            raise ModelError(f"input {declared.name!r}: {reason}")
-    if batch is not None and sizes and sizes[0] != batch:
-        raise ModelError(f"input {declared.name!r}: the model fixes its batch at {sizes[0]}; got batch={batch}")
-    return tuple(sizes)
-
-
-def _ask_for_shape(name: str) -> str:
-    return f"pass shapes={{{name!r}: ...}}, or --shape {name}=... on the command line"

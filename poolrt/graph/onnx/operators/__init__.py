@@ -6,13 +6,36 @@ from collections.abc import Mapping
 from typing import Final
 
 from ..call import Operator
-from . import arrays, elementwise, normalization, products, views, windows
+from . import (
+    arrays,
+    attention,
+    bits,
+    elementwise,
+    logic,
+    normalization,
+    products,
+    quantisation,
+    recurrent,
+    reductions,
+    resizing,
+    trigonometry,
+    views,
+    windows,
+)
 
 OPERATORS: Final[Mapping[str, Operator]] = {
     **arrays.OPERATORS,
+    **attention.OPERATORS,
+    **bits.OPERATORS,
     **elementwise.OPERATORS,
+    **logic.OPERATORS,
     **normalization.OPERATORS,
     **products.OPERATORS,
+    **quantisation.OPERATORS,
+    **recurrent.OPERATORS,
+    **reductions.OPERATORS,
+    **resizing.OPERATORS,
+    **trigonometry.OPERATORS,
     **views.OPERATORS,
     **windows.OPERATORS,
 }

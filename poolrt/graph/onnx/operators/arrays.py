@@ -1,16 +1,20 @@
-"""Operators on arrays that are known while a model is loaded: constants, shapes and integers computed from them."""
+"""Constants, shapes, casts, and elements picked from tensors."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
-from ...shapes import normalize_axis
 from ...values import Value
-from ..call import NodeCall, Operand, Operator
-from ..model_file import numpy_type, tensor
+from ..call import NodeCall, Operator
+from ..element_types import array_type
+from ..folding import Array
+from ..model_file import tensor
+from ..rearranging import scatter
+from ..tensors import MOST_SORTED, Operand, dtype_of
 
 
 def constant(call: NodeCall) -> Operand:
@@ -45,26 +49,82 @@ def shape(call: NodeCall) -> Operand:
 
 
 def gather(call: NodeCall) -> Operand:
-    """Pick from a known array."""
-    return call.folding.take(call.known(0, "data"), call.known(1, "indices"), call.integer("axis", 0))
+    """Pick along an axis."""
+    return call.math.take(call.operand(0), call.operand(1), call.integer("axis", 0))
+
+
+def gather_elements(call: NodeCall) -> Operand:
+    """Pick one element for each element of the indices."""
+    return call.math.gather_elements(call.tensor(0), call.tensor(1), call.integer("axis", 0))
+
+
+def gather_nd(call: NodeCall) -> Operand:
+    """Pick at places that are rows of the indices."""
+    return call.math.gather_nd(call.tensor(0), call.tensor(1), call.integer("batch_dims", 0))
+
+
+def scatter_elements(call: NodeCall) -> Operand:
+    """Write one element for each element of the indices, which are known."""
+    data, updates, sizes = call.tensor(0), call.tensor(2), call.shape(0)
+    indices = _known_indices(call)
+    axis = call.axis(len(sizes), 0)
+    fits = indices.ndim == len(sizes) and indices.shape == tuple(updates.shape)
+    fits = fits and all(n <= d for k, (n, d) in enumerate(zip(indices.shape, sizes, strict=True)) if k != axis)
+    if not fits or (indices < -sizes[axis]).any() or (indices >= sizes[axis]).any():
+        raise call.malformed(f"indices of shape {indices.shape} do not fit {sizes}")
+    places = np.zeros(indices.shape, np.int64)
+    grids: tuple[Array, ...] = np.indices(indices.shape, sparse=True)
+    for each, numbers in enumerate(grids):
+        places += (indices % sizes[axis] if each == axis else numbers) * math.prod(sizes[each + 1 :])
+    return scatter(call.math, data, places, updates, call.text("reduction", "none"))
+
+
+def scatter_nd(call: NodeCall) -> Operand:
+    """Write at places that are rows of the indices, which are known."""
+    data, updates, sizes = call.tensor(0), call.tensor(2), call.shape(0)
+    indices = _known_indices(call)
+    count = indices.shape[-1] if indices.ndim else 0
+    limits = np.asarray(sizes[:count], np.int64)
+    fits = 1 <= count <= len(sizes) and tuple(updates.shape) == (*indices.shape[:-1], *sizes[count:])
+    if not fits or (indices < -limits).any() or (indices >= limits).any():
+        raise call.malformed(f"indices of shape {indices.shape} do not fit {sizes}")
+    steps = np.asarray([math.prod(sizes[each + 1 :]) for each in range(count)], np.int64)
+    inner = math.prod(sizes[count:])
+    call.folding.book((math.prod(indices.shape[:-1]), inner), np.dtype(np.int64))
+    places = ((indices % limits) * steps).sum(-1).reshape(-1, 1) + np.arange(inner, dtype=np.int64)
+    return scatter(call.math, data, places, updates, call.text("reduction", "none"))
+
+
+def _known_indices(call: NodeCall) -> Array:
+    indices = call.known(1, "the indices")
+    if indices.dtype.kind not in "iu" or not indices.size:
+        raise call.malformed(f"indices are {indices.size} of type {indices.dtype}; expect integers")
+    return indices.astype(np.int64)
 
 
 def cast(call: NodeCall) -> Operand:
-    """Convert a known array; a tensor may only be cast to its own type."""
+    """Convert to another data type."""
     number = call.integer("to")
-    target = numpy_type(number)
-    if target is None:
-        raise call.unsupported(f"data type {number} is not supported")
     found = call.operand(0)
-    if isinstance(found, Value):
-        if target != np.float32:
-            raise call.unsupported(f"a tensor cannot be cast to {target}; only float32 is computed")
-        return found
-    return call.folding.cast(found, target)
+    target = array_type(number)
+    if target is None or dtype_of(found) not in _NUMBERS:
+        which = f"data type {number}" if target is None else dtype_of(found)
+        raise call.unsupported(f"{which} is not supported")
+    if isinstance(found, Value) and target.name not in _TENSORS:
+        raise call.unsupported(f"a tensor cannot be cast to {target.name}")
+    return call.math.cast(found, target.name)
 
 
-def slice_known(call: NodeCall) -> Operand:
-    """Slice a known array."""
+def cast_like(call: NodeCall) -> Operand:
+    """Convert to the data type of another operand."""
+    found, wanted = call.operand(0), dtype_of(call.operand(1))
+    if isinstance(found, Value) and wanted not in _TENSORS:
+        raise call.unsupported(f"a tensor cannot be cast to {wanted}")
+    return call.math.cast(found, wanted)
+
+
+def slice_(call: NodeCall) -> Operand:
+    """Slice along axes."""
     if call.opset < 10:
         starts, ends = call.integers("starts"), call.integers("ends")
         axes, steps = call.integers("axes", range(len(starts))), (1,) * len(starts)
@@ -72,21 +132,95 @@ def slice_known(call: NodeCall) -> Operand:
         starts, ends = call.known_integers(1, "starts"), call.known_integers(2, "ends")
         axes = call.known_integers(3, "axes") if call.has(3) else tuple(range(len(starts)))
         steps = call.known_integers(4, "steps") if call.has(4) else (1,) * len(starts)
-    data = call.known(0, "data")
-    index = [slice(None)] * data.ndim
-    for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
-        axis = normalize_axis(axis, data.ndim)
-        # An end before the first element, when walking backwards, cannot be written as a Python index.
-        stop = None if step < 0 and end < -data.shape[axis] else end
-        index[axis] = slice(start, stop, step)
-    return data[tuple(index)]
+    if not len(starts) == len(ends) == len(axes) == len(steps):
+        raise call.malformed(f"{len(starts)} starts, {len(ends)} ends, {len(axes)} axes and {len(steps)} steps")
+    if 0 in steps:
+        raise call.malformed("a step is 0")
+    return call.math.slice(call.operand(0), starts, ends, axes, steps)
 
+
+def range_(call: NodeCall) -> Operand:
+    """Return the numbers from a start to a limit in steps."""
+    start, limit, step = (call.known(index, what) for index, what in enumerate(("start", "limit", "delta")))
+    if any(each.size != 1 for each in (start, limit, step)) or not step.any():
+        raise call.malformed("expect single numbers, and a delta that is not 0")
+    first, last, pace = (each.reshape(()) for each in (start, limit, step))
+    if first.dtype.kind in "iu":
+        count = max(0, -(-(int(last) - int(first)) // int(pace)))
+    else:
+        length = (float(last) - float(first)) / float(pace)
+        if not -np.inf < length < 2.0**53:
+            raise call.malformed(f"it has {length} elements")
+        count = max(0, int(np.ceil(length)))
+    call.folding.book((count,), first.dtype)
+    call.folding.book((count,), np.dtype(np.float64))
+    if first.dtype.kind in "iu":
+        return (int(first) + int(pace) * np.arange(count, dtype=np.int64)).astype(first.dtype)
+    return (float(first) + float(pace) * np.arange(count, dtype=np.float64)).astype(first.dtype)
+
+
+def eye_like(call: NodeCall) -> Operand:
+    """Return ones on a diagonal, zeros elsewhere."""
+    sizes = call.shape(0)
+    if len(sizes) != 2:
+        raise call.malformed(f"expect a matrix, got shape {sizes}")
+    dtype = array_type(call.integer("dtype")) if "dtype" in call.attrs else None
+    if "dtype" in call.attrs and dtype is None:
+        raise call.unsupported(f"data type {call.integer('dtype')} is not supported")
+    chosen: Any = np.dtype(dtype_of(call.operand(0))) if dtype is None else dtype
+    call.folding.book(sizes, chosen)
+    return np.eye(*sizes, call.integer("k", 0), dtype=chosen)
+
+
+def one_hot(call: NodeCall) -> Operand:
+    """Compare indices with each place; negative ones count from the end."""
+    indices, values = call.tensor(0), call.tensor(2)
+    depth = int(call.known(1, "depth").reshape(-1)[0])
+    if not 1 <= depth <= MOST_SORTED:
+        raise call.malformed(f"depth: expect 1..{MOST_SORTED}, got {depth}")
+    m, rank = call.math, len(indices.shape)
+    axis = call.axis(rank + 1, -1)
+    whole = indices if dtype_of(indices) == "int64" else m.cast(indices, "int64")
+    negative = m.cast(m.binary(whole, np.asarray(0, np.int64), "lt"), "int64")
+    places = m.binary(whole, m.binary(negative, np.asarray(depth, np.int64), "mul"), "add")
+    numbers = np.arange(depth, dtype=np.int64).reshape(*(1,) * axis, depth, *(1,) * (rank - axis))
+    hot = m.binary(m.unsqueeze(places, (axis,)), numbers, "eq")
+    off, on = (m.slice(values, [index], [index + 1], [0], [1]) for index in range(2))
+    return m.select(hot, m.reshape(on, ()), m.reshape(off, ()))
+
+
+def compress(call: NodeCall) -> Operand:
+    """Keep the slices along an axis whose condition is true."""
+    condition = call.known(1, "condition")
+    if condition.dtype != np.bool_ or condition.ndim != 1:
+        raise call.malformed("condition: expect booleans in one dimension")
+    data: Operand = call.tensor(0)
+    if "axis" not in call.attrs:
+        data, axis = call.math.reshape(data, (-1,)), 0
+    else:
+        axis = call.axis(len(data.shape))
+    places: Array = np.flatnonzero(condition[: data.shape[axis]]).astype(np.int64)
+    return call.math.take(data, places, axis)
+
+
+_TENSORS: Final = frozenset({"float64", "float32", "float16", "bfloat16", "int64", "int32", "int8", "uint8", "bool"})
+_NUMBERS: Final = _TENSORS | {"int16", "uint16", "uint32", "uint64"}
 
 OPERATORS: Final[Mapping[str, Operator]] = {
     "Constant": constant,
     "ConstantOfShape": constant_of_shape,
     "Shape": shape,
     "Gather": gather,
+    "GatherElements": gather_elements,
+    "GatherND": gather_nd,
+    "Scatter": scatter_elements,
+    "ScatterElements": scatter_elements,
+    "ScatterND": scatter_nd,
     "Cast": cast,
-    "Slice": slice_known,
+    "CastLike": cast_like,
+    "Slice": slice_,
+    "Range": range_,
+    "EyeLike": eye_like,
+    "OneHot": one_hot,
+    "Compress": compress,
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from functools import reduce
 from typing import Final
@@ -10,8 +11,9 @@ import numpy as np
 
 from ...shapes import normalize_axis
 from ...values import Value
-from ..call import NodeCall, Operand, Operator
-from ..folding import Array, Folding
+from ..call import NodeCall, Operator
+from ..element_types import FLOATS
+from ..tensors import Operand, Tensors, dtype_of
 
 _LARGEST: Final = float(np.finfo(np.float32).max)
 
@@ -21,21 +23,29 @@ def eltwise(algorithm: str, **parameters: tuple[str, float]) -> Operator:
 
     def operator(call: NodeCall) -> Operand:
         given = {name: call.number(attribute, usual) for name, (attribute, usual) in parameters.items()}
-        alpha, beta = given.get("alpha"), given.get("beta")
-        return call.graph.eltwise(call.tensor(0), algorithm, alpha, beta, name=call.name)
+        source, alpha, beta = call.operand(0), given.get("alpha"), given.get("beta")
+        if not isinstance(source, Value):
+            return call.math.eltwise(source, algorithm, alpha, beta)
+        return call.graph.eltwise(source, algorithm, alpha, beta, name=call.name)
 
     return operator
 
 
-def arithmetic(algorithm: str, fold: Callable[[Folding, Array, Array], Array]) -> Operator:
+def arithmetic(algorithm: str) -> Operator:
     """Return the operator of a function of two variables; known arrays are computed at once."""
 
     def operator(call: NodeCall) -> Operand:
         left, right = call.operand(0), _legacy_broadcast(call)
-        if not isinstance(left, Value) and not isinstance(right, Value):
-            return fold(call.folding, left, right)
-        call.tensors()
-        return call.graph.binary(left, right, algorithm, name=call.name)
+        whole = algorithm == "div" and dtype_of(left) not in FLOATS
+        if whole or not (isinstance(left, Value) or isinstance(right, Value)):
+            return call.math.binary(left, right, algorithm)
+        call.tensor(0), call.tensor(1)
+        found = call.patterns.gelu(left, right, algorithm)
+        if found is not None:
+            return call.graph.eltwise(found, "gelu_erf", name=call.name)
+        result = call.graph.binary(left, right, algorithm, name=call.name)
+        call.patterns.note(left, right, algorithm, result)
+        return result
 
     return operator
 
@@ -44,86 +54,131 @@ def variadic(algorithm: str) -> Operator:
     """Return the operator that combines any number of tensors, broadcasting them."""
 
     def operator(call: NodeCall) -> Operand:
-        operands = call.tensors()
-        if algorithm == "add" and len({tuple(operand.shape) for operand in operands}) == 1:
-            return operands[0] if len(operands) == 1 else call.graph.sum(operands, name=call.name)
-
-        def combine(left: Operand, right: Operand) -> Operand:
-            return call.graph.binary(left, right, algorithm, name=call.name_part(algorithm))
-
-        return reduce(combine, operands)
+        return _combine(call, algorithm)
 
     return operator
 
 
+def _combine(call: NodeCall, algorithm: str) -> Operand:
+    operands = call.operands_given()
+    if not operands:
+        raise call.malformed("it has no inputs")
+    computed = any(isinstance(operand, Value) for operand in operands)
+    if algorithm == "add" and computed and len({tuple(operand.shape) for operand in operands}) == 1:
+        return operands[0] if len(operands) == 1 else call.graph.sum(operands, name=call.name)
+    return reduce(lambda left, right: call.math.binary(left, right, algorithm), operands)
+
+
 def clip(call: NodeCall) -> Operand:
     """Clip; the limits are attributes until opset 10, operands since."""
-    limits = [-_LARGEST, _LARGEST]
-    computed: list[tuple[int, str]] = []
-    for index, (name, opposite) in enumerate((("min", "max"), ("max", "min"))):
-        if call.opset < 11:
-            limits[index] = call.number(name, limits[index])
-        elif call.has(index + 1):
-            given = call.tensor(index + 1)
-            if isinstance(given, Value):
-                computed.append((index + 1, opposite))
-            else:
-                limits[index] = float(given.reshape(()))
-    result = call.graph.eltwise(call.tensor(0), "clip", *limits, name=call.name)
-    for index, algorithm in computed:
-        result = call.graph.binary(result, call.tensor(index), algorithm, name=call.name_part(algorithm))
+    source = call.tensor(0)
+    limits: list[Operand | None] = [None, None]
+    for index, name in enumerate(("min", "max")):
+        if call.opset >= 11:
+            limits[index] = call.optional(index + 1)
+        elif name in call.attrs:
+            limits[index] = call.math.number(call.number(name), source)
+    for limit in limits:
+        if limit is not None and math.prod(limit.shape) != 1:
+            raise call.malformed(f"limits of shape {tuple(limit.shape)}; expect single numbers")
+    bounds = [_bound(limit, usual) for limit, usual in zip(limits, (-_LARGEST, _LARGEST), strict=True)]
+    if dtype_of(source) == "float32" and all(
+        limit is not None and math.isfinite(bound) for limit, bound in zip(limits, bounds, strict=True)
+    ):
+        return call.graph.eltwise(call.math.value(source), "clip", *bounds, name=call.name)
+    result: Operand = source
+    for limit, algorithm in zip(limits, ("max", "min"), strict=True):
+        if limit is not None:
+            result = call.math.binary(result, call.math.reshape(limit, ()), algorithm)
     return result
+
+
+def _bound(limit: Operand | None, usual: float) -> float:
+    """Return a limit that is known, NaN for one that a model computes."""
+    if limit is None:
+        return usual
+    return math.nan if isinstance(limit, Value) else float(limit.reshape(()))
 
 
 def prelu(call: NodeCall) -> Operand:
     """Add the positive part, and the negative part times a slope."""
-    source = call.tensor(0)
-    negative_part = call.graph.binary(source, 0.0, "min", name=call.name_part("min"))
-    scaled = call.graph.binary(negative_part, call.tensor(1), "mul", name=call.name_part("mul"))
-    return call.graph.binary(
-        call.graph.eltwise(source, "relu", name=call.name_part("relu")), scaled, "add", name=call.name
-    )
+    source, slope, math_ = call.tensor(0), call.tensor(1), call.math
+    zero = math_.number(0, source)
+    scaled = math_.binary(math_.binary(source, zero, "min"), slope, "mul")
+    return math_.binary(math_.eltwise(source, "relu"), scaled, "add")
 
 
 def selu(call: NodeCall) -> Operand:
     """Scale an elu."""
     alpha, gamma = call.number("alpha", 1.67326319), call.number("gamma", 1.05070102)
-    inner = call.graph.eltwise(call.tensor(0), "elu", alpha, name=call.name_part("elu"))
+    inner = call.graph.eltwise(call.math.value(call.real(0)), "elu", alpha, name=call.name_part("elu"))
     return call.graph.eltwise(inner, "linear", gamma, name=call.name)
 
 
 def mean(call: NodeCall) -> Operand:
     """Divide the sum by the number of tensors."""
-    total = variadic("add")(call)
+    total = call.math.value(_combine(call, "add"))
     return call.graph.eltwise(total, "linear", 1 / len(call.operands), name=call.name_part("mean"))
 
 
 def softsign(call: NodeCall) -> Operand:
     """Compute x / (1 + |x|)."""
-    source = call.tensor(0)
-    divisor = call.graph.eltwise(
-        call.graph.eltwise(source, "abs", name=call.name_part("abs")), "linear", 1.0, 1.0, name=call.name_part("add")
-    )
-    return call.graph.binary(source, divisor, "div", name=call.name)
+    source = call.real(0)
+    divisor = call.math.eltwise(call.math.eltwise(source, "abs"), "linear", 1.0, 1.0)
+    return call.math.binary(source, divisor, "div")
 
 
 def gelu(call: NodeCall) -> Operand:
-    """Compute the exact form, with the error function; no approximation is supported."""
+    """Compute the exact form, with the error function, or the approximation by tanh."""
+    algorithms = {"none": "gelu_erf", "tanh": "gelu_tanh"}
     approximate = call.text("approximate", "none")
-    if approximate != "none":
-        raise call.unsupported(f"approximate={approximate!r} is not supported, only 'none' is")
-    return call.graph.eltwise(call.tensor(0), "gelu_erf", name=call.name)
+    if approximate not in algorithms:
+        raise call.unsupported(f"approximate={approximate!r} is not supported, only 'none' and 'tanh' are")
+    return call.graph.eltwise(call.math.value(call.real(0)), algorithms[approximate], name=call.name)
 
 
 def power(call: NodeCall) -> Operand:
-    """Raise to an exponent for which there is an eltwise function; no other is supported."""
-    base, exponent = call.operand(0), call.known(1, "the exponent")
-    if not isinstance(base, Value):
+    """Raise to a power, in the type of the base; integers are computed in float64."""
+    base, exponent = call.operand(0), call.operand(1)
+    if not isinstance(base, Value) and not isinstance(exponent, Value):
         return call.folding.combine(np.power, base, exponent)
-    algorithm = {2.0: "square", 0.5: "sqrt", 1.0: "linear"}.get(float(exponent.flat[0])) if exponent.size == 1 else None
-    if algorithm is None:
-        raise call.unsupported("only the exponents 0.5, 1 and 2 are supported")
-    return call.graph.eltwise(base, algorithm, name=call.name)
+    dtype = dtype_of(base)
+    if not isinstance(exponent, Value) and exponent.size == 1 and _is_float32(float(exponent.reshape(()))):
+        number = float(exponent.reshape(()))
+        dims = np.broadcast_shapes(tuple(base.shape), exponent.shape)
+        base = call.math.expand(call.math.reshape(base, (*(1,) * (len(dims) - len(base.shape)), *base.shape)), dims)
+        wide = base if dtype in FLOATS else call.math.cast(base, "float64")
+        algorithm = {2.0: "square", 0.5: "sqrt", 1.0: "linear"}.get(number)
+        if algorithm is None:
+            raised = call.graph.eltwise(wide, "pow", 1.0, number, name=call.name)
+        else:
+            raised = call.graph.eltwise(wide, algorithm, name=call.name)
+        return call.math.cast(raised, dtype)
+    return call.math.cast(
+        _power(call.math, call.math.cast(base, "float64"), call.math.cast(exponent, "float64")), dtype
+    )
+
+
+def _is_float32(number: float) -> bool:
+    """Return whether float32 holds a number exactly, as it holds parameters of functions."""
+    return float(np.float32(number)) == number
+
+
+def _power(math_: Tensors, base: Operand, exponent: Operand) -> Operand:
+    """Return base ** exponent in float64, by the exponential of a logarithm: NaN for a root of a negative number."""
+    zero, one = math_.number(0, base), math_.number(1, base)
+    size = math_.eltwise(base, "abs")
+    logarithm = math_.binary(exponent, math_.eltwise(size, "log"), "mul")
+    # 0 times infinity: a power of 0, and one of 1 or -1, is 1.
+    plain = math_.binary(math_.binary(exponent, zero, "eq"), math_.binary(size, one, "eq"), "max")
+    result = math_.eltwise(math_.select(plain, zero, logarithm), "exp")
+    half = math_.eltwise(exponent, "linear", 0.5)
+    odd = math_.binary(math_.floor(half), half, "ne")
+    signed = math_.select(odd, math_.eltwise(result, "linear", -1.0), result)
+    whole = math_.binary(math_.floor(exponent), exponent, "eq")
+    nothing = math_.number(math.nan, base)
+    negative = math_.binary(base, zero, "lt")
+    return math_.select(negative, math_.select(whole, signed, nothing), result)
 
 
 def negative(call: NodeCall) -> Operand:
@@ -136,7 +191,77 @@ def negative(call: NodeCall) -> Operand:
 
 def reciprocal(call: NodeCall) -> Operand:
     """Divide 1 by a tensor."""
-    return call.graph.binary(np.ones(1, np.float32), call.tensor(0), "div", name=call.name)
+    source = call.real(0)
+    return call.math.binary(call.math.number(1, source), source, "div")
+
+
+def modulo(call: NodeCall) -> Operand:
+    """Return the rest of a division: with the sign of the divisor, or with ``fmod`` that of the dividend."""
+    return call.math.binary(call.operand(0), call.operand(1), "fmod" if call.integer("fmod", 0) else "mod")
+
+
+def in_float64(function: Callable[[Tensors, Operand], Operand]) -> Operator:
+    """Return the operator of a function that several operations compute, in float64 so that none of them is noticed."""
+
+    def operator(call: NodeCall) -> Operand:
+        source = call.real(0)
+        return call.math.cast(function(call.math, call.math.cast(call.math.value(source), "float64")), dtype_of(source))
+
+    return operator
+
+
+def _sinh(math_: Tensors, x: Operand) -> Operand:
+    return math_.eltwise(math_.binary(math_.eltwise(x, "exp"), _exp_negative(math_, x), "sub"), "linear", 0.5)
+
+
+def _cosh(math_: Tensors, x: Operand) -> Operand:
+    return math_.eltwise(math_.binary(math_.eltwise(x, "exp"), _exp_negative(math_, x), "add"), "linear", 0.5)
+
+
+def _exp_negative(math_: Tensors, x: Operand) -> Operand:
+    return math_.eltwise(math_.eltwise(x, "linear", -1.0), "exp")
+
+
+def _asinh(math_: Tensors, x: Operand) -> Operand:
+    size = math_.eltwise(x, "abs")
+    root = math_.eltwise(math_.eltwise(math_.eltwise(x, "square"), "linear", 1.0, 1.0), "sqrt")
+    sign = math_.eltwise(math_.cast(math_.binary(x, math_.number(0, x), "lt"), "float64"), "linear", -2.0, 1.0)
+    return math_.binary(sign, math_.eltwise(math_.binary(size, root, "add"), "log"), "mul")
+
+
+def _acosh(math_: Tensors, x: Operand) -> Operand:
+    root = math_.eltwise(math_.eltwise(math_.eltwise(x, "square"), "linear", 1.0, -1.0), "sqrt")
+    return math_.eltwise(math_.binary(x, root, "add"), "log")
+
+
+def _atanh(math_: Tensors, x: Operand) -> Operand:
+    above, below = math_.eltwise(x, "linear", 1.0, 1.0), math_.eltwise(x, "linear", -1.0, 1.0)
+    return math_.eltwise(math_.eltwise(math_.binary(above, below, "div"), "log"), "linear", 0.5)
+
+
+def rounding(function: Callable[[Tensors, Operand], Operand]) -> Operator:
+    """Return the operator that rounds."""
+    return lambda call: function(call.math, call.tensor(0))
+
+
+def sign(call: NodeCall) -> Operand:
+    """Return 1, 0 or -1."""
+    source, math_ = call.tensor(0), call.math
+    zero = math_.number(0, source)
+    above, below = (math_.cast(math_.binary(source, zero, each), dtype_of(source)) for each in ("gt", "lt"))
+    return math_.binary(above, below, "sub")
+
+
+def erf(call: NodeCall) -> Operand:
+    """Return the error function, by GELU in float64: gelu(x) is x / 2 times 1 plus erf(x / sqrt(2))."""
+    source, m = call.math.value(call.real(0)), call.math
+    wide = m.eltwise(m.cast(source, "float64"), "linear", math.sqrt(2.0))
+    zero = m.cast(m.binary(wide, m.number(0, wide), "eq"), "float64")
+    quotient = m.binary(m.eltwise(m.value(wide), "gelu_erf"), m.binary(wide, zero, "add"), "div")
+    one_less = m.eltwise(quotient, "linear", 2.0, -1.0)
+    result = m.cast(m.binary(one_less, zero, "add"), source.dtype)
+    call.patterns.note_erf(source, result)
+    return result
 
 
 def _legacy_broadcast(call: NodeCall) -> Operand:
@@ -146,16 +271,7 @@ def _legacy_broadcast(call: NodeCall) -> Operand:
         return right
     ndims = len(call.shape(0))
     behind = ndims - normalize_axis(call.integer("axis"), ndims) - len(right.shape)
-    dims = (*right.shape, *(1,) * behind)
-    return (
-        call.graph.reshape(right, dims, name=call.name_part("reshape"))
-        if isinstance(right, Value)
-        else call.folding.reshape(right, dims)
-    )
-
-
-def _by(function: np.ufunc) -> Callable[[Folding, Array, Array], Array]:
-    return lambda folding, left, right: folding.combine(function, left, right)
+    return call.math.reshape(right, (*right.shape, *(1,) * behind))
 
 
 OPERATORS: Final[Mapping[str, Operator]] = {
@@ -166,6 +282,7 @@ OPERATORS: Final[Mapping[str, Operator]] = {
     "Log": eltwise("log"),
     "Sqrt": eltwise("sqrt"),
     "Abs": eltwise("abs"),
+    "Round": eltwise("round"),
     "Softplus": eltwise("softplus"),
     "Mish": eltwise("mish"),
     "HardSwish": eltwise("hardswish"),
@@ -173,6 +290,15 @@ OPERATORS: Final[Mapping[str, Operator]] = {
     "LeakyRelu": eltwise("relu", alpha=("alpha", 0.01)),
     "HardSigmoid": eltwise("hardsigmoid", alpha=("alpha", 0.2), beta=("beta", 0.5)),
     "Swish": eltwise("swish", alpha=("alpha", 1.0)),
+    "Erf": erf,
+    "Floor": rounding(Tensors.floor),
+    "Ceil": rounding(Tensors.ceil),
+    "Sign": sign,
+    "Sinh": in_float64(_sinh),
+    "Cosh": in_float64(_cosh),
+    "Asinh": in_float64(_asinh),
+    "Acosh": in_float64(_acosh),
+    "Atanh": in_float64(_atanh),
     "Clip": clip,
     "PRelu": prelu,
     "Selu": selu,
@@ -182,10 +308,11 @@ OPERATORS: Final[Mapping[str, Operator]] = {
     "Pow": power,
     "Neg": negative,
     "Reciprocal": reciprocal,
-    "Add": arithmetic("add", _by(np.add)),
-    "Sub": arithmetic("sub", _by(np.subtract)),
-    "Mul": arithmetic("mul", _by(np.multiply)),
-    "Div": arithmetic("div", Folding.divide),
+    "Mod": modulo,
+    "Add": arithmetic("add"),
+    "Sub": arithmetic("sub"),
+    "Mul": arithmetic("mul"),
+    "Div": arithmetic("div"),
     "Sum": variadic("add"),
     "Max": variadic("max"),
     "Min": variadic("min"),

@@ -1,4 +1,4 @@
-"""Batch normalization, local response normalization and softmax."""
+"""Normalisations and softmax."""
 
 from __future__ import annotations
 
@@ -6,8 +6,12 @@ import math
 from collections.abc import Mapping
 from typing import Final
 
+import numpy as np
+
 from ...shapes import normalize_axis
-from ..call import NodeCall, Operand, Operator
+from ..call import NodeCall, Operator
+from ..rearranging import arg_reduce
+from ..tensors import Operand, dtype_of
 
 
 def batch_normalization(call: NodeCall) -> Operand:
@@ -17,23 +21,104 @@ def batch_normalization(call: NodeCall) -> Operand:
         raise call.unsupported("training_mode is 1")
     if call.opset < 9 and not call.integer("spatial", 1):
         raise call.unsupported("spatial=0 (statistics for each element) is not supported")
-    src, scale, shift, mean, variance = (call.tensor(index) for index in range(5))
+    src, scale, shift, mean, variance = (call.real(index) for index in range(5))
     epsilon = call.number("epsilon", 1e-5)
-    return call.graph.batch_normalization(src, mean, variance, scale, shift, epsilon=epsilon, name=call.name)
+    scale, shift, mean, variance = (call.math.cast(each, "float32") for each in (scale, shift, mean, variance))
+    return call.graph.batch_normalization(
+        call.math.value(src), mean, variance, scale, shift, epsilon=epsilon, name=call.name
+    )
+
+
+def instance_normalization(call: NodeCall) -> Operand:
+    """Normalise each channel of each image: groups of one channel."""
+    src, scale, shift = (call.real(index) for index in range(3))
+    channels = src.shape[1] if len(src.shape) > 2 else 0
+    if channels < 1:
+        raise call.malformed(f"expect images, got shape {tuple(src.shape)}")
+    scale, shift = (call.math.cast(each, "float32") for each in (scale, shift))
+    epsilon = call.number("epsilon", 1e-5)
+    return call.graph.group_normalization(call.math.value(src), channels, scale, shift, epsilon=epsilon, name=call.name)
+
+
+def group_normalization(call: NodeCall) -> Operand:
+    """Normalise groups of channels; until opset 20 scale and shift have one number for each group."""
+    src, scale, shift = (call.real(index) for index in range(3))
+    groups = call.integer("num_groups")
+    if len(src.shape) < 3 or groups < 1 or src.shape[1] % groups:
+        raise call.malformed(f"{groups} groups do not fit the shape {tuple(src.shape)}")
+    if call.opset < 21:
+        each = src.shape[1] // groups
+        scale, shift = (_repeat(call, operand, each) for operand in (scale, shift))
+    scale, shift = (call.math.cast(operand, "float32") for operand in (scale, shift))
+    epsilon = call.number("epsilon", 1e-5)
+    return call.graph.group_normalization(call.math.value(src), groups, scale, shift, epsilon=epsilon, name=call.name)
+
+
+def _repeat(call: NodeCall, operand: Operand, times: int) -> Operand:
+    (size,) = operand.shape
+    wide = call.math.expand(call.math.reshape(operand, (size, 1)), (size, times))
+    return call.math.reshape(wide, (size * times,))
+
+
+def layer_normalization(call: NodeCall) -> Operand:
+    """Normalise over the dimensions from an axis on, joined to one."""
+    call.only_output("of statistics")
+    return _rows(call, "layer")
+
+
+def rms_normalization(call: NodeCall) -> Operand:
+    """Divide by the root mean square over the dimensions from an axis on."""
+    return _rows(call, "rms")
+
+
+def _rows(call: NodeCall, kind: str) -> Operand:
+    src, sizes, m = call.real(0), call.shape(0), call.math
+    axis = call.axis(len(sizes), -1)
+    count, length = math.prod(sizes[:axis]), math.prod(sizes[axis:])
+    given = [call.optional(index) for index in (1, 2)]
+    whole = [each is None or tuple(each.shape) == sizes[axis:] for each in given]
+    rows = src if axis == len(sizes) - 1 and len(sizes) > 1 else m.reshape(src, (count, length))
+    scale, shift = (
+        None if each is None or not fits else m.cast(m.reshape(each, (length,)), "float32")
+        for each, fits in zip(given, whole, strict=True)
+    )
+    value, epsilon = m.value(rows), call.number("epsilon", 1e-5)
+    if not whole[0]:
+        shift = None
+    if kind == "rms":
+        result: Operand = call.graph.rms_normalization(value, scale, epsilon=epsilon, name=call.name)
+    else:
+        result = call.graph.layer_normalization(value, scale, shift, epsilon=epsilon, name=call.name)
+    result = m.reshape(result, sizes)
+    for operand, used, algorithm in ((given[0], scale, "mul"), (given[1] if kind == "layer" else None, shift, "add")):
+        if operand is not None and used is None:
+            result = m.binary(result, operand, algorithm)
+    return result
+
+
+def lp_normalization(call: NodeCall) -> Operand:
+    """Divide by the norm along an axis; zeros stay zeros."""
+    source, m = call.real(0), call.math
+    axis, order = call.axis(len(source.shape), -1), call.number("p", 2)
+    norm = m.reduce(source, "norm_lp_sum", (axis,), True, order)
+    safe = m.binary(norm, m.cast(m.binary(norm, m.number(0, norm), "eq"), dtype_of(norm)), "add")
+    return m.binary(source, safe, "div")
 
 
 def lrn(call: NodeCall) -> Operand:
     """Rename the attributes: ONNX's bias is oneDNN's k."""
     size = call.integer("size")
     alpha, beta, bias = (call.number(n, d) for n, d in (("alpha", 1e-4), ("beta", 0.75), ("bias", 1.0)))
-    return call.graph.lrn(call.tensor(0), size, alpha, beta, bias, name=call.name)
+    return call.graph.lrn(call.math.value(call.real(0)), size, alpha, beta, bias, name=call.name)
 
 
 def softmax(algorithm: str) -> Operator:
     """Return the operator that normalises along ``axis``; until opset 12 along all dimensions from ``axis`` on."""
 
     def operator(call: NodeCall) -> Operand:
-        src, sizes = call.tensor(0), call.shape(0)
+        src, sizes = call.math.value(call.real(0)), call.shape(0)
+        if not sizes:
+            return call.math.expand(np.asarray(1.0 if algorithm == "accurate" else 0.0, dtype_of(src)), ())
         if call.opset >= 13:
             return call.graph.softmax(src, call.integer("axis", -1), algorithm, name=call.name)
         axis = normalize_axis(call.integer("axis", 1), len(sizes))
@@ -48,9 +133,31 @@ def softmax(algorithm: str) -> Operator:
     return operator
 
 
+def hardmax(call: NodeCall) -> Operand:
+    """Return 1 at the first greatest element along an axis, else 0."""
+    source, m, sizes = call.real(0), call.math, call.shape(0)
+    if call.opset >= 13:
+        axis = call.axis(len(sizes), -1)
+        rows: Operand = source
+    else:
+        first = normalize_axis(call.integer("axis", 1), len(sizes))
+        rows, axis = m.reshape(source, (math.prod(sizes[:first]), math.prod(sizes[first:]))), 1
+    place = arg_reduce(m, rows, "max", axis, True, False)
+    numbers = np.arange(rows.shape[axis], dtype=np.int64).reshape(
+        *(1,) * axis, -1, *(1,) * (len(rows.shape) - axis - 1)
+    )
+    return m.reshape(m.cast(m.binary(place, numbers, "eq"), dtype_of(source)), sizes)
+
+
 OPERATORS: Final[Mapping[str, Operator]] = {
     "BatchNormalization": batch_normalization,
+    "InstanceNormalization": instance_normalization,
+    "GroupNormalization": group_normalization,
+    "LayerNormalization": layer_normalization,
+    "RMSNormalization": rms_normalization,
+    "LpNormalization": lp_normalization,
     "LRN": lrn,
     "Softmax": softmax("accurate"),
     "LogSoftmax": softmax("log"),
+    "Hardmax": hardmax,
 }

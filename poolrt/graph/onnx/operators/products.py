@@ -2,51 +2,123 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
 
 from ...values import Value
-from ..call import NodeCall, Operand, Operator
+from ..call import NodeCall, Operator
+from ..element_types import FLOATS
+from ..tensors import Operand, dtype_of
 
 
 def gemm(call: NodeCall) -> Operand:
     """Compute alpha * op(A) * op(B) + beta * C: an inner product if B is constant and C a constant row."""
     alpha, beta = call.number("alpha", 1.0), call.number("beta", 1.0)
     left, right = call.tensor(0), call.tensor(1)
+    dtype = dtype_of(left)
     turned = bool(call.integer("transB", 0))
-    if call.integer("transA", 0):
-        left = call.graph.transpose(left, (1, 0), name=call.name_part("A"))
     if len(right.shape) != 2:
         raise call.malformed(f"input 1 has shape {tuple(right.shape)}; expect a matrix")
+    if dtype not in FLOATS and not (float(alpha).is_integer() and float(beta).is_integer()):
+        raise call.unsupported("integers times a fraction")
+    if call.integer("transA", 0):
+        left = call.math.transpose(left, (1, 0))
     extra = call.tensor(2) if call.has(2) and beta != 0.0 else None
     outputs = right.shape[0 if turned else 1]
-    row = None if extra is None else _row(call, extra, outputs, beta)
-    if isinstance(right, Value):
-        right = call.graph.transpose(right, (1, 0), name=call.name_part("B")) if turned else right
-        result = _scaled(call, call.graph.matmul(left, right, name=call.name), alpha, "alpha")
+    row = None if extra is None or dtype not in ("float32", "float64") else _row(call, extra, outputs, beta)
+    if isinstance(right, Value) or dtype not in ("float32", "float64"):
+        right = call.math.transpose(right, (1, 0)) if turned else right
+        result = _scaled(call, call.math.matmul(left, right), alpha)
         row = None
     else:
         weights = right if turned else right.T
-        weights = weights if alpha == 1.0 else call.folding.combine(np.multiply, weights, np.asarray(alpha, np.float32))
-        result = call.graph.inner_product(left, weights, row, name=call.name)
+        if alpha != 1.0:
+            weights = call.folding.combine(np.multiply, weights, np.asarray(alpha, weights.dtype))
+        result = call.graph.inner_product(call.math.value(left), weights, row, name=call.name)
     if extra is None or row is not None:
         return result
-    return call.graph.binary(result, _scaled(call, extra, beta, "beta"), "add", name=call.name_part("C"))
+    return call.math.binary(result, _scaled(call, extra, beta), "add")
 
 
 def matmul(call: NodeCall) -> Operand:
     """Multiply as NumPy's matmul does, operands of rank 1 included."""
-    left, right = call.tensor(0), call.tensor(1)
-    rows, columns = len(left.shape) == 1, len(right.shape) == 1
-    if rows:
-        left = call.graph.unsqueeze(left, 0, name=call.name_part("A"))
-    if columns:
-        right = call.graph.unsqueeze(right, 1, name=call.name_part("B"))
-    result = call.graph.matmul(left, right, name=call.name)
-    dropped = [axis for axis, one in ((-2, rows), (-1, columns)) if one]
-    return call.graph.squeeze(result, dropped, name=call.name_part("squeeze")) if dropped else result
+    return call.math.matmul(call.tensor(0), call.tensor(1))
+
+
+def matmul_integer(call: NodeCall) -> Operand:
+    """Multiply integers less their zero points, as int32."""
+    left, right = (call.math.cast(call.tensor(index), "int32") for index in range(2))
+    if call.has(2):
+        left = call.math.binary(left, _zero_points(call, 2, left, -2), "sub")
+    if call.has(3):
+        right = call.math.binary(right, _zero_points(call, 3, right, -1), "sub")
+    return call.math.matmul(left, right, "int32")
+
+
+def _zero_points(call: NodeCall, index: int, operand: Operand, axis: int) -> Operand:
+    """Return zero points, one for each row or column if there are several."""
+    zero = call.math.cast(call.tensor(index), "int32")
+    if len(zero.shape) != 1 or len(operand.shape) < 2 or zero.shape[0] == 1:
+        return zero
+    return call.math.unsqueeze(zero, (-1,)) if axis == -2 else zero
+
+
+def einsum(call: NodeCall) -> Operand:
+    """Multiply and add up along named dimensions, two operands at a time by one matrix product."""
+    equation = call.text("equation", "").replace(" ", "")
+    if "..." in equation:
+        raise call.unsupported("an equation with an ellipsis")
+    left, arrow, right = equation.partition("->")
+    terms = left.split(",")
+    operands = [call.real(index) for index in range(len(call.operands))]
+    letters = "".join(terms)
+    if (letters and not letters.isalpha()) or len(terms) != len(operands):
+        raise call.malformed(f"equation {equation!r:.80} does not fit {len(operands)} inputs")
+    if not arrow:
+        right = "".join(sorted(each for each in set(letters) if letters.count(each) == 1))
+    sizes: dict[str, int] = {}
+    for term, operand in zip(terms, operands, strict=True):
+        if len(term) != len(operand.shape) or any(
+            sizes.setdefault(n, d) != d for n, d in zip(term, operand.shape, strict=True)
+        ):
+            raise call.malformed(f"equation {equation!r:.80} does not fit the shapes")
+    if any(len(set(term)) != len(term) for term in (*terms, right)) or not set(right) <= set(letters):
+        raise call.unsupported("an equation that repeats a letter in one term")
+    current, term = operands[0], terms[0]
+    for position in range(1, len(operands)):
+        later = set(right).union(*terms[position + 1 :])
+        current, term = _contract(call, (current, term), (operands[position], terms[position]), later)
+    dropped = [axis for axis, letter in enumerate(term) if letter not in right]
+    if dropped:
+        current = call.math.reduce(current, "sum", dropped, False)
+        term = "".join(letter for letter in term if letter in right)
+    return call.math.transpose(current, [term.index(letter) for letter in right])
+
+
+def _contract(
+    call: NodeCall, first: tuple[Operand, str], second: tuple[Operand, str], later: set[str]
+) -> tuple[Operand, str]:
+    """Multiply two tensors and add up along the letters that neither the result nor a later term has."""
+    m = call.math
+    (left, one), (right, two) = first, second
+    summed = [each for each in one if each in two and each not in later]
+    batch = [each for each in one if each in two and each in later]
+    rows, columns = [e for e in one if e not in two], [e for e in two if e not in one]
+    size = dict(zip(one + two, (*left.shape, *right.shape), strict=True))
+
+    def arranged(operand: Operand, term: str, order: list[str], dims: tuple[int, ...]) -> Operand:
+        return m.reshape(m.transpose(operand, [term.index(each) for each in order]), dims)
+
+    def count(names: list[str]) -> int:
+        return math.prod(size[each] for each in names)
+
+    a = arranged(left, one, [*batch, *rows, *summed], (count(batch), count(rows), count(summed)))
+    b = arranged(right, two, [*batch, *summed, *columns], (count(batch), count(summed), count(columns)))
+    order = [*batch, *rows, *columns]
+    return m.reshape(m.matmul(a, b), [size[each] for each in order]), "".join(order)
 
 
 def _row(call: NodeCall, extra: Operand, outputs: int, beta: float) -> np.ndarray[Any, Any] | None:
@@ -55,13 +127,18 @@ def _row(call: NodeCall, extra: Operand, outputs: int, beta: float) -> np.ndarra
         return None
     if extra.size == outputs and extra.shape[-1:] != (outputs,):
         return None
-    scaled = extra if beta == 1.0 else call.folding.combine(np.multiply, extra, np.asarray(beta, np.float32))
+    scaled = extra if beta == 1.0 else call.folding.combine(np.multiply, extra, np.asarray(beta, extra.dtype))
     row = call.folding.reshape(scaled, (-1,))
     return row if row.size == outputs else call.folding.fill(row, (outputs,))
 
 
-def _scaled(call: NodeCall, operand: Operand, factor: float, part: str) -> Operand:
-    return operand if factor == 1.0 else call.graph.eltwise(operand, "linear", factor, name=call.name_part(part))
+def _scaled(call: NodeCall, operand: Operand, factor: float) -> Operand:
+    return operand if factor == 1.0 else call.math.eltwise(operand, "linear", factor, 0.0)
 
 
-OPERATORS: Final[Mapping[str, Operator]] = {"Gemm": gemm, "MatMul": matmul}
+OPERATORS: Final[Mapping[str, Operator]] = {
+    "Gemm": gemm,
+    "MatMul": matmul,
+    "MatMulInteger": matmul_integer,
+    "Einsum": einsum,
+}

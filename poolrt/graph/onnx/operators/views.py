@@ -8,9 +8,10 @@ from typing import Final
 
 import numpy as np
 
-from ...shapes import normalize_axes, normalize_axis
+from ...shapes import normalize_axis
 from ...values import Value
-from ..call import NodeCall, Operand, Operator
+from ..call import NodeCall, Operator
+from ..tensors import Operand
 
 
 def reshaped(call: NodeCall, source: Operand, dims: Sequence[int]) -> Operand:
@@ -48,7 +49,7 @@ def squeeze(call: NodeCall) -> Operand:
     axes, source = call.axes(1), call.operand(0)
     if isinstance(source, Value):
         return call.graph.squeeze(source, axes, name=call.name)
-    return np.squeeze(source, None if axes is None else tuple(normalize_axes(axes, source.ndim)))
+    return call.math.squeeze(source, axes)
 
 
 def unsqueeze(call: NodeCall) -> Operand:
@@ -58,7 +59,7 @@ def unsqueeze(call: NodeCall) -> Operand:
         raise call.malformed("axes are missing")
     if isinstance(source, Value):
         return call.graph.unsqueeze(source, axes, name=call.name)
-    return np.expand_dims(source, tuple(normalize_axes(axes, source.ndim + len(axes))))
+    return call.math.unsqueeze(source, axes)
 
 
 def transpose(call: NodeCall) -> Operand:
@@ -67,17 +68,167 @@ def transpose(call: NodeCall) -> Operand:
     perm = call.integers("perm", range(len(source.shape) - 1, -1, -1))
     if isinstance(source, Value):
         return call.graph.transpose(source, perm, name=call.name)
-    return source.transpose(tuple(normalize_axis(axis, source.ndim, "perm") for axis in perm))
+    return call.math.transpose(source, perm)
 
 
 def concat(call: NodeCall) -> Operand:
     """Join along an axis, which is 1 by default until opset 3 and required since."""
     axis = call.integer("axis", 1 if call.opset < 4 else None)
-    operands = [call.operand(index) for index in range(len(call.operands))]
-    arrays = [operand for operand in operands if not isinstance(operand, Value)]
-    if len(arrays) == len(operands):
-        return call.folding.join(arrays, axis)
-    return call.graph.concat(call.tensors(), axis, name=call.name)
+    operands = call.operands_given()
+    tensors = [operand for operand in operands if isinstance(operand, Value)]
+    if len(tensors) == len(operands) and len({operand.dtype for operand in tensors}) == 1:
+        return call.graph.concat(operands, axis, name=call.name)
+    return call.math.concat(operands, axis)
+
+
+def split(call: NodeCall) -> tuple[Operand, ...]:
+    """Cut along an axis into parts of given sizes, or of one size, the last of which may be smaller."""
+    source = call.tensor(0)
+    axis = call.axis(len(source.shape), 0)
+    size, count = source.shape[axis], call.results
+    if "split" in call.attrs:
+        sizes = call.integers("split", most=None)
+    elif call.has(1) and call.opset >= 13:
+        sizes = call.known_integers(1, "split")
+    else:
+        count = call.integer("num_outputs", count)
+        if not 1 <= count <= size:
+            raise call.malformed(f"{count} parts of {size}")
+        part = -(-size // count)
+        sizes = (*(part,) * (count - 1), size - part * (count - 1))
+    if sum(sizes) != size or len(sizes) < call.results:
+        raise call.malformed(f"parts of {sizes} do not make {size}")
+    if min(sizes) < 0:
+        raise call.malformed(f"parts of {sizes}")
+    parts, start = [], 0
+    for each in sizes:
+        parts.append(call.math.slice(source, [start], [start + each], [axis], [1]))
+        start += each
+    return tuple(parts)
+
+
+def expand(call: NodeCall) -> Operand:
+    """Broadcast with a shape."""
+    source, wanted = call.operand(0), call.known_integers(1, "shape")
+    try:
+        dims = np.broadcast_shapes(call.shape(0), wanted)
+    except ValueError as error:
+        raise call.malformed(f"{call.shape(0)} does not expand to {wanted}") from error
+    return call.math.expand(source, dims)
+
+
+def tile(call: NodeCall) -> Operand:
+    """Repeat along every dimension."""
+    source, sizes = call.tensor(0), call.shape(0)
+    if call.opset < 6:
+        raise call.unsupported("tiles and axis of opset 1")
+    repeats = call.known_integers(1, "repeats")
+    if len(repeats) != len(sizes) or min(repeats, default=1) < 1:
+        raise call.malformed(f"repeats: expect {len(sizes)} numbers of at least 1, got {repeats}")
+    m = call.math
+    paired = [each for size in sizes for each in (1, size)]
+    repeated = [each for pair in zip(repeats, sizes, strict=True) for each in pair]
+    if 2 * len(sizes) > _MOST_DIMS:
+        raise call.unsupported(f"{len(sizes)} dimensions; at most {_MOST_DIMS // 2} are supported")
+    wide = m.expand(m.reshape(source, paired), repeated)
+    return m.reshape(wide, [n * size for n, size in zip(repeats, sizes, strict=True)])
+
+
+def depth_to_space(call: NodeCall) -> Operand:
+    """Move blocks of channels to places of an image."""
+    block, mode = call.integer("blocksize"), call.text("mode", "DCR")
+    if mode not in ("DCR", "CRD"):
+        raise call.malformed(f"unknown mode {mode!r}")
+    batch, channels, height, width = _image(call, block * block)
+    depth = channels // block**2
+    m = call.math
+    if mode == "DCR":
+        apart = m.reshape(call.tensor(0), (batch, block, block, depth, height, width))
+        moved = m.transpose(apart, (0, 3, 4, 1, 5, 2))
+    else:
+        apart = m.reshape(call.tensor(0), (batch, depth, block, block, height, width))
+        moved = m.transpose(apart, (0, 1, 4, 2, 5, 3))
+    return m.reshape(moved, (batch, depth, height * block, width * block))
+
+
+def space_to_depth(call: NodeCall) -> Operand:
+    """Move places of an image to blocks of channels."""
+    block = call.integer("blocksize")
+    batch, channels, height, width = _image(call, 1)
+    if block < 1 or height % block or width % block:
+        raise call.malformed(f"blocks of {block} do not divide {height} x {width}")
+    apart = call.math.reshape(call.tensor(0), (batch, channels, height // block, block, width // block, block))
+    mode = call.text("mode", "DCR")
+    if mode not in ("DCR", "CRD"):
+        raise call.malformed(f"unknown mode {mode!r}")
+    moved = call.math.transpose(apart, (0, 3, 5, 1, 2, 4) if mode == "DCR" else (0, 1, 3, 5, 2, 4))
+    return call.math.reshape(moved, (batch, channels * block**2, height // block, width // block))
+
+
+def _image(call: NodeCall, parts: int) -> tuple[int, ...]:
+    sizes = call.shape(0)
+    if len(sizes) != 4 or parts < 1 or sizes[1] % parts:
+        raise call.malformed(f"shape {sizes}: expect images with channels that {parts} divides")
+    return sizes
+
+
+def pad(call: NodeCall) -> Operand:
+    """Pad at the ends of dimensions; negative numbers cut."""
+    source, sizes = call.tensor(0), call.shape(0)
+    rank = len(sizes)
+    if call.opset >= 11:
+        pads = call.known_integers(1, "pads")
+        axes = [normalize_axis(axis, rank) for axis in call.known_integers(3, "axes")] if call.has(3) else range(rank)
+    else:
+        pads, axes = call.integers("pads" if call.opset >= 2 else "paddings"), range(rank)
+    if len(pads) != 2 * len(axes):
+        raise call.malformed(f"pads: expect {2 * len(axes)} numbers, got {len(pads)}")
+    before, after = [0] * rank, [0] * rank
+    for index, axis in enumerate(axes):
+        before[axis], after[axis] = pads[index], pads[index + len(axes)]
+    m, mode = call.math, call.text("mode", "constant")
+    cut = [max(-each, 0) for each in before], [max(-each, 0) for each in after]
+    kept = m.slice(source, cut[0], [n - c for n, c in zip(sizes, cut[1], strict=True)], range(rank), (1,) * rank)
+    ends = [max(each, 0) for each in before], [max(each, 0) for each in after]
+    if not any((*ends[0], *ends[1])):
+        return kept
+    if mode != "constant":
+        return m.pad(kept, ends[0], ends[1], mode)
+    value: Operand = m.number(0, source)
+    if call.opset < 11:
+        value = m.number(call.number("value", 0.0), source)
+    elif call.has(2):
+        value = m.reshape(call.operand(2), ())
+    return m.pad_constant(kept, ends[0], ends[1], value)
+
+
+def trilu(call: NodeCall) -> Operand:
+    """Keep the upper or lower triangle."""
+    source = call.tensor(0)
+    shift = int(call.known(1, "k").reshape(-1)[0]) if call.has(1) else 0
+    if len(source.shape) < 2:
+        raise call.malformed(f"expect matrices, got shape {tuple(source.shape)}")
+    rows, columns = source.shape[-2:]
+    call.folding.book((rows, columns), np.dtype(np.int64))
+    distance = np.arange(columns)[None, :] - np.arange(rows)[:, None]
+    kept = distance >= shift if call.integer("upper", 1) else distance <= shift
+    return call.math.select(kept, source, call.math.number(0, source))
+
+
+def reverse_sequence(call: NodeCall) -> Operand:
+    """Reverse the first elements of each sequence, as many as a known number says."""
+    source = call.tensor(0)
+    lengths = call.known_integers(1, "sequence_lens")
+    time_axis, batch_axis = call.axis(len(source.shape), 0, "time_axis"), call.axis(len(source.shape), 1, "batch_axis")
+    steps, batch = source.shape[time_axis], source.shape[batch_axis]
+    if len(lengths) != batch or not all(0 <= each <= steps for each in lengths) or time_axis == batch_axis:
+        raise call.malformed(f"sequence_lens: expect {batch} numbers up to {steps}, got {lengths}")
+    m, parts = call.math, []
+    for number, length in enumerate(lengths):
+        part = m.slice(source, [number], [number + 1], [batch_axis], [1])
+        order = np.asarray([*range(length - 1, -1, -1), *range(length, steps)], np.int64)
+        parts.append(m.take(part, order, time_axis))
+    return m.concat(parts, batch_axis)
 
 
 def identity(call: NodeCall) -> Operand:
@@ -85,13 +236,7 @@ def identity(call: NodeCall) -> Operand:
     return call.operand(0)
 
 
-def dropout(call: NodeCall) -> Operand:
-    """Return the operand: inference drops nothing."""
-    call.only_output("mask")
-    if call.has(2) and bool(call.known(2, "training_mode").any()):
-        raise call.unsupported("training_mode is true")
-    return call.operand(0)
-
+_MOST_DIMS: Final = 12
 
 OPERATORS: Final[Mapping[str, Operator]] = {
     "Reshape": reshape,
@@ -100,6 +245,13 @@ OPERATORS: Final[Mapping[str, Operator]] = {
     "Unsqueeze": unsqueeze,
     "Transpose": transpose,
     "Concat": concat,
+    "Split": split,
+    "Expand": expand,
+    "Tile": tile,
+    "DepthToSpace": depth_to_space,
+    "SpaceToDepth": space_to_depth,
+    "Pad": pad,
+    "Trilu": trilu,
+    "ReverseSequence": reverse_sequence,
     "Identity": identity,
-    "Dropout": dropout,
 }

@@ -2,64 +2,121 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ..call import NodeCall, Operand, Operator
+import numpy as np
+
+from ..call import NodeCall, Operator
+from ..tensors import Operand, dtype_of
+
+#: Elements of a block, each of which is a channel.
+_MOST_BLOCK: Final = 4096
 
 
 def convolution(call: NodeCall) -> Operand:
     """Convert dilations: 1 is dense in ONNX, 0 here."""
     kernel = call.shape(1)[2:]
-    window, _ = _window(call, kernel)
+    window, _ = window_of(call, kernel)
     bias = call.tensor(2) if call.has(2) else None
     groups = call.integer("group", 1)
-    return call.graph.convolution(call.tensor(0), call.tensor(1), bias, groups=groups, name=call.name, **window)
+    return call.graph.convolution(
+        call.math.value(call.real(0)), call.real(1), bias, groups=groups, name=call.name, **window
+    )
 
 
 def max_pooling(call: NodeCall) -> Operand:
     """Pool the maximum; padding never is one."""
     call.only_output("Indices")
     kernel = call.integers("kernel_shape")
-    window, _ = _window(call, kernel)
-    return call.graph.pooling(call.tensor(0), "max", kernel, name=call.name, **window)
+    window, _ = window_of(call, kernel)
+    return call.graph.pooling(call.math.value(call.tensor(0)), "max", kernel, name=call.name, **window)
 
 
 def average_pooling(call: NodeCall) -> Operand:
     """Pool the average; elements that ceil_mode adds after the padding never count, even if padding does."""
     kernel = call.integers("kernel_shape")
-    window, added = _window(call, kernel)
+    window, added = window_of(call, kernel)
     counts = bool(call.integer("count_include_pad", 0))
     padded = any(before or after for before, after in window["padding"])
     if counts and added:
         raise call.unsupported("ceil_mode=1 with count_include_pad=1 is not supported if the last window is cut")
     algorithm = "avg_include_padding" if counts or not padded else "avg_exclude_padding"
-    return call.graph.pooling(call.tensor(0), algorithm, kernel, name=call.name, **window)
+    return call.graph.pooling(call.math.value(call.tensor(0)), algorithm, kernel, name=call.name, **window)
 
 
 def global_pooling(algorithm: str) -> Operator:
     """Return the operator that pools all spatial dimensions to 1."""
 
     def operator(call: NodeCall) -> Operand:
-        return call.graph.pooling(call.tensor(0), algorithm, call.shape(0)[2:], name=call.name)
+        return call.graph.pooling(call.math.value(call.tensor(0)), algorithm, call.shape(0)[2:], name=call.name)
 
     return operator
 
 
-def reduce_mean(call: NodeCall) -> Operand:
-    """Turn the mean over all spatial dimensions into a global pooling; no other is supported."""
-    ndims = len(call.shape(0))
-    axes = call.axes(1)
-    spatial = tuple(range(2, ndims))
-    if ndims < 3 or axes is None or tuple(sorted(axis % ndims for axis in axes)) != spatial:
-        raise call.unsupported("only the mean over all spatial dimensions is supported")
-    pooled = call.graph.pooling(call.tensor(0), "avg_include_padding", call.shape(0)[2:], name=call.name)
-    return (
-        pooled if call.integer("keepdims", 1) else call.graph.squeeze(pooled, spatial, name=call.name_part("squeeze"))
+def global_lp_pooling(call: NodeCall) -> Operand:
+    """Return the norm over all spatial dimensions."""
+    source = call.real(0)
+    axes = range(2, len(source.shape))
+    return call.math.reduce(source, "norm_lp_sum", tuple(axes), True, float(call.number("p", 2)))
+
+
+def lp_pooling(call: NodeCall) -> Operand:
+    """Pool the norm: the root of the sum of powers, a mean times the number of elements."""
+    source, kernel = call.real(0), call.integers("kernel_shape")
+    order = float(call.number("p", 2))
+    window, _ = window_of(call, kernel)
+    m = call.math
+    powers = m.eltwise(m.eltwise(source, "abs"), "pow", 1.0, order)
+    pooled = call.graph.pooling(m.value(powers), "avg_include_padding", kernel, name=call.name, **window)
+    total = m.binary(pooled, m.number(math.prod(kernel), pooled), "mul")
+    return m.eltwise(total, "pow", 1.0, 1.0 / order)
+
+
+def transposed_convolution(call: NodeCall) -> Operand:
+    """Turn the weights, whose first dimension is that of the source's channels, and find the padding of a given shape."""
+    source, weights = call.real(0), call.real(1)
+    count, groups = len(source.shape) - 2, call.integer("group", 1)
+    if count < 1 or len(weights.shape) != count + 2 or groups < 1 or weights.shape[0] % groups:
+        raise call.malformed(f"shapes {tuple(source.shape)} and {tuple(weights.shape)} do not fit {groups} groups")
+    kernel, sizes = weights.shape[2:], source.shape[2:]
+    strides, dilations = call.integers("strides", (1,) * count), call.integers("dilations", (1,) * count)
+    extra = call.integers("output_padding", (0,) * count)
+    pads = call.integers("pads", (0,) * 2 * count)
+    if not len(strides) == len(dilations) == len(extra) == count or len(pads) != 2 * count or min(strides) < 1:
+        raise call.malformed(f"strides, dilations, pads and output_padding do not fit {count} spatial dimensions")
+    reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
+    full = [(size - 1) * s + r + e for size, s, r, e in zip(sizes, strides, reach, extra, strict=True)]
+    auto = call.text("auto_pad", "NOTSET")
+    before, after = list(pads[:count]), list(pads[count:])
+    wanted: tuple[int, ...] | None = None
+    if "output_shape" in call.attrs:
+        wanted = call.integers("output_shape")[-count:]
+    elif auto in ("SAME_UPPER", "SAME_LOWER"):
+        wanted = tuple(size * s for size, s in zip(sizes, strides, strict=True))
+    elif auto == "VALID":
+        before, after = [0] * count, [0] * count
+    if wanted is not None:
+        total = [max(f - w, 0) for f, w in zip(full, wanted, strict=True)]
+        # What the shape asks for beyond the full result has no element of the source: zeros, and the bias.
+        extra = tuple(e + max(w - f, 0) for e, f, w in zip(extra, full, wanted, strict=True))
+        small, large = [t // 2 for t in total], [t - t // 2 for t in total]
+        before, after = (small, large) if auto == "SAME_UPPER" else (large, small)
+    inputs, outputs = weights.shape[:2]
+    m = call.math
+    apart = m.reshape(weights, (groups, inputs // groups, outputs, *kernel))
+    turned = m.reshape(
+        m.transpose(apart, (0, 2, 1, *range(3, 3 + count))), (groups * outputs, inputs // groups, *kernel)
     )
+    bias = call.real(2) if call.has(2) else None
+    return call.graph.deconvolution(
+        m.value(source), turned, bias, strides=strides, dilations=[d - 1 for d in dilations], groups=groups,
+        padding=list(zip(before, after, strict=True)), output_padding=extra, name=call.name,
+    )  # fmt: skip
 
 
-def _window(call: NodeCall, kernel: tuple[int, ...]) -> tuple[dict[str, Any], bool]:
+def window_of(call: NodeCall, kernel: tuple[int, ...]) -> tuple[dict[str, Any], bool]:
     """Return strides, dilations (0 is dense) and padding, and whether ceil_mode added to the padding."""
     count = len(kernel)
     sizes = call.shape(0)[2:]
@@ -100,11 +157,48 @@ def _round_up(size: int, reach: int, stride: int, padding: tuple[int, int]) -> t
     return before, max(0, (windows - 1) * stride + reach - size - before)
 
 
+def columns_to_image(call: NodeCall) -> Operand:
+    """Add up the blocks of an image: a transposed convolution in which each element of a block is a channel of its own."""
+    source, m = call.real(0), call.math
+    image, block = call.known_integers(1, "image_shape"), call.known_integers(2, "block_shape")
+    count = len(block)
+    dilations, strides = call.integers("dilations", (1,) * count), call.integers("strides", (1,) * count)
+    pads = call.integers("pads", (0,) * 2 * count)
+    if (
+        not 1 <= count == len(image) == len(dilations) == len(strides)
+        or len(pads) != 2 * count
+        or len(source.shape) != 3
+    ):
+        raise call.malformed("image_shape, block_shape, dilations, strides and pads do not fit")
+    if min((*image, *block, *dilations, *strides)) < 1 or math.prod(block) > _MOST_BLOCK:
+        raise call.malformed("expect sizes of at least 1")
+    reach = [(k - 1) * d + 1 for k, d in zip(block, dilations, strict=True)]
+    padded = [size + pads[axis] + pads[axis + count] for axis, size in enumerate(image)]
+    counts = [(size - r) // s + 1 for size, r, s in zip(padded, reach, strides, strict=True)]
+    batch, width, places = source.shape
+    elements = math.prod(block)
+    if width % elements or math.prod(counts) != places:
+        raise call.malformed(f"{width} x {places} elements are no blocks of {block} in an image of {image}")
+    channels = width // elements
+    rest = [(size - r) % s for size, r, s in zip(padded, reach, strides, strict=True)]
+    one = np.eye(elements, dtype=np.float32).reshape(1, elements, *block)
+    call.folding.book((channels, elements, elements), np.dtype(np.float32))
+    weights = np.repeat(one, channels, 0)
+    return call.graph.deconvolution(
+        m.value(m.reshape(source, (batch, width, *counts))), m.cast(weights, dtype_of(source)), None, strides=strides,
+        dilations=[each - 1 for each in dilations], groups=channels, output_padding=rest,
+        padding=[(pads[axis], pads[axis + count]) for axis in range(count)], name=call.name,
+    )  # fmt: skip
+
+
 OPERATORS: Final[Mapping[str, Operator]] = {
     "Conv": convolution,
     "MaxPool": max_pooling,
     "AveragePool": average_pooling,
     "GlobalAveragePool": global_pooling("avg_include_padding"),
     "GlobalMaxPool": global_pooling("max"),
-    "ReduceMean": reduce_mean,
+    "Col2Im": columns_to_image,
+    "ConvTranspose": transposed_convolution,
+    "LpPool": lp_pooling,
+    "GlobalLpPool": global_lp_pooling,
 }

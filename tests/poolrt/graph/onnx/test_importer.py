@@ -108,9 +108,9 @@ def test_an_input_without_a_shape_or_of_another_type_is_refused() -> None:
     with pytest.raises(ModelError, match="input 'x': the model gives no shape; pass shapes="):
         load_onnx(made)
     assert load_onnx(made, shapes={"x": (2, 2)}).outputs == {"y": (2, 2)}
-    made.graph.input[0].type.tensor_type.elem_type = TensorProto.INT64
-    with pytest.raises(ModelError, match="input 'x': expect a tensor of type FLOAT, got INT64"):
-        load_onnx(made)
+    made.graph.input[0].type.tensor_type.elem_type = TensorProto.UINT16
+    with pytest.raises(ModelError, match=r"input 'x': expect a tensor of FLOAT, .*, got UINT16"):
+        load_onnx(made, shapes={"x": (2, 2)})
 
 
 def test_shapes_that_the_model_computes_are_known_when_it_is_loaded() -> None:

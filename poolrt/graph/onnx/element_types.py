@@ -1,0 +1,52 @@
+"""Data types of ONNX and of graphs: which a graph has, and their names in messages."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from .model_file import onnx_package
+
+#: TensorProto.DataType -> the name of the data type in graphs (that of NumPy's type, or bfloat16).
+GRAPH_TYPES: Final = {
+    1: "float32", 2: "uint8", 3: "int8", 6: "int32", 7: "int64", 9: "bool", 10: "float16", 11: "float64", 16: "bfloat16",
+}  # fmt: skip
+FLOATS: Final = ("float64", "float32", "float16", "bfloat16")
+#: ``int64`` and so on of a graph -> the least and the greatest number.
+LIMITS: Final = {
+    "int64": (-(2**63), 2**63 - 1), "int32": (-(2**31), 2**31 - 1), "int8": (-128, 127), "uint8": (0, 255),
+}  # fmt: skip
+#: Names in the types of ONNX's schemas that differ from NumPy's.
+_SCHEMA_NAMES: Final = {"float": "float32", "double": "float64"}
+
+
+def array_type(number: int) -> np.dtype[Any] | None:
+    """Return the type of known arrays of a TensorProto.DataType; None for one that arrays do not have."""
+    if number not in GRAPH_TYPES and number not in (4, 5, 12, 13):
+        return None
+    found: np.dtype[Any] = onnx_package().helper.tensor_dtype_to_np_dtype(number)
+    return found
+
+
+def number_of(name: str) -> int:
+    """Return the TensorProto.DataType of a data type's name in graphs or of known arrays."""
+    for number in (*GRAPH_TYPES, 4, 5, 12, 13):
+        found = array_type(number)
+        if found is not None and found.name == name:
+            return number
+    raise ValueError(f"data type {name} is none of ONNX's")
+
+
+def label(number: int) -> str:
+    """Return ONNX's name of a TensorProto.DataType, its number if it has none."""
+    items = onnx_package().TensorProto.DataType.items()
+    return next((name for name, each in items if each == number), str(number))
+
+
+def of_schema(text: str) -> str | None:
+    """Return the name of a data type in a schema, such as ``tensor(float)``; None if it is no tensor's."""
+    if not (text.startswith("tensor(") and text.endswith(")")):
+        return None
+    name = text[7:-1]
+    return _SCHEMA_NAMES.get(name, name)

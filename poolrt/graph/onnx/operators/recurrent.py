@@ -1,0 +1,126 @@
+"""Recurrent networks: ONNX's weights, biases and gates in the order and layout of the operations here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from ..call import NodeCall, Operator
+from ..tensors import Operand
+
+_DIRECTIONS: Final = {
+    "forward": "left2right", "reverse": "right2left", "bidirectional": "bidirectional_concat",
+}  # fmt: skip
+
+
+def recurrent(kind: str, order: Sequence[int], states: int, activations: Sequence[str]) -> Operator:
+    """Return the operator of a cell; ``order`` has for each gate here the number that ONNX gives it."""
+
+    def operator(call: NodeCall) -> tuple[Operand | None, ...]:
+        direction = call.text("direction", "forward")
+        if direction not in _DIRECTIONS:
+            raise call.malformed(f"unknown direction {direction!r}")
+        count, gates = 2 if direction == "bidirectional" else 1, len(order)
+        algorithm = _check(call, kind, count, activations)
+        m, layout = call.math, call.integer("layout", 0)
+        source, wide, deep = (call.real(index) for index in range(3))
+        if len(source.shape) != 3 or len(wide.shape) != 3 or wide.shape[1] % gates:
+            raise call.malformed(f"shapes {tuple(source.shape)} and {tuple(wide.shape)} do not fit {gates} gates")
+        hidden = wide.shape[1] // gates
+        if layout:
+            source = m.transpose(source, (1, 0, 2))
+        batch = source.shape[1]
+
+        def weights(operand: Operand) -> Operand:
+            apart = m.reshape(operand, (1, count, gates, hidden, operand.shape[-1]))
+            return m.transpose(_reordered(call, apart, order, 2), (0, 1, 4, 2, 3))
+
+        initial = []
+        for index in range(5, 5 + states):
+            state = call.optional(index)
+            if state is not None:
+                state = m.transpose(state, (1, 0, 2)) if layout else state
+                initial.append(m.reshape(state, (1, count, batch, hidden)))
+        if len(initial) not in (0, states):
+            initial = _complete(call, initial, (1, count, batch, hidden), source)
+        options: dict[str, Any] = {"direction": _DIRECTIONS[direction], "name": call.name}
+        if kind == "rnn":
+            options["activation"] = algorithm
+        reset = kind == "gru" and bool(call.integer("linear_before_reset", 0))
+        if kind == "gru":
+            options["linear_before_reset"] = reset
+        bias = _bias(call, count, gates, hidden, order, reset)
+        run: Callable[..., tuple[Operand, ...]] = getattr(call.graph, kind)
+        found = run(m.value(source), weights(wide), weights(deep), bias, *initial, **options)
+        steps = source.shape[0]
+        result = m.transpose(m.reshape(found[0], (steps, batch, count, hidden)), (0, 2, 1, 3))
+        last = [m.reshape(each, (count, batch, hidden)) for each in found[1 : 1 + states]]
+        if layout:
+            result = m.transpose(result, (2, 0, 1, 3))
+            last = [m.transpose(each, (1, 0, 2)) for each in last]
+        return (result, *last)
+
+    return operator
+
+
+def _check(call: NodeCall, kind: str, count: int, usual: Sequence[str]) -> str:
+    """Return the activation of a plain network. Raises UnsupportedNode for options that no operation here has."""
+    if call.has(4):
+        lengths = call.known_integers(4, "sequence_lens")
+        steps = call.shape(0)[1 if call.integer("layout", 0) else 0]
+        if any(length != steps for length in lengths):
+            raise call.unsupported("sequences of different lengths are not supported")
+    if call.has(7):
+        peepholes = call.known(7, "the peephole weights")
+        if peepholes.any():
+            raise call.unsupported("peephole weights are not supported")
+    if "clip" in call.attrs or call.integer("input_forget", 0):
+        raise call.unsupported("clip and input_forget are not supported")
+    if "activation_alpha" in call.attrs or "activation_beta" in call.attrs:
+        raise call.unsupported("parameters of activations are not supported")
+    given = call.texts("activations", [*usual] * count)
+    chosen = {"Tanh": "tanh", "Relu": "relu", "Sigmoid": "logistic"}.get(given[0]) if given else None
+    if kind == "rnn" and chosen is not None and len(set(given)) == 1:
+        return chosen
+    if given != [*usual] * count:
+        raise call.unsupported(f"activations {', '.join(given)} are not supported")
+    return "tanh"
+
+
+def _reordered(call: NodeCall, operand: Operand, order: Sequence[int], axis: int) -> Operand:
+    """Return the slices along an axis in an order."""
+    if list(order) == sorted(order):
+        return operand
+    parts = [call.math.slice(operand, [number], [number + 1], [axis], [1]) for number in order]
+    return call.math.concat(parts, axis)
+
+
+def _complete(call: NodeCall, initial: list[Operand], dims: Sequence[int], like: Operand) -> list[Operand]:
+    """Return both initial states, zeros for the one that is missing."""
+    zeros = call.math.expand(call.math.reshape(call.math.number(0, like), (1,) * len(dims)), dims)
+    return [*initial, zeros] if call.has(5) else [zeros, *initial]
+
+
+def _bias(call: NodeCall, count: int, gates: int, hidden: int, order: Sequence[int], reset: bool) -> Operand | None:
+    """Return the sum of both biases; with ``reset`` the last gate keeps them apart, in a row more."""
+    given = call.optional(3)
+    if given is None:
+        return None
+    m = call.math
+    both = _reordered(call, m.reshape(given, (1, count, 2, gates, hidden)), order, 3)
+    first, second = (
+        m.reshape(m.slice(both, [number], [number + 1], [2], [1]), (1, count, gates, hidden)) for number in range(2)
+    )
+    if not reset:
+        return m.binary(first, second, "add")
+    kept = m.binary(m.slice(first, [0], [gates - 1], [2], [1]), m.slice(second, [0], [gates - 1], [2], [1]), "add")
+    apart = [m.slice(each, [gates - 1], [gates], [2], [1]) for each in (first, second)]
+    return m.concat([kept, *apart], 2)
+
+
+OPERATORS: Final[Mapping[str, Operator]] = {
+    "RNN": recurrent("rnn", (0,), 1, ("Tanh",)),
+    # Gates of ONNX: i, o, f, c; here: i, f, c, o.
+    "LSTM": recurrent("lstm", (0, 2, 3, 1), 2, ("Sigmoid", "Tanh", "Tanh")),
+    "GRU": recurrent("gru", (0, 1, 2), 1, ("Sigmoid", "Tanh")),
+}

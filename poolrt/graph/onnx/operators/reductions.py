@@ -1,0 +1,164 @@
+"""Reductions along axes, arg-reductions, cumulative sums and sorting."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import numpy as np
+
+from ...shapes import normalize_axes, normalize_axis
+from ...values import Value
+from ..call import NodeCall, Operator
+from ..element_types import FLOATS
+from ..rearranging import accumulate, arg_reduce
+from ..rearranging import top_k as sorted_first
+from ..tensors import MOST_SORTED, Operand, Tensors, dtype_of
+
+#: The greatest finite number of a type.
+_LARGEST: Final = {
+    "float64": float(np.finfo(np.float64).max), "float32": float(np.finfo(np.float32).max), "float16": 65504.0,
+    "bfloat16": float.fromhex("0x1.fep127"),
+}  # fmt: skip
+
+
+def reduction(
+    algorithm: str,
+    before: Callable[[Tensors, Operand], Operand] | None = None,
+    after: Callable[[Tensors, Operand], Operand] | None = None,
+    p: float | None = None,
+) -> Operator:
+    """Return the operator that reduces, with functions that are applied to the elements before and to the results."""
+
+    def operator(call: NodeCall) -> Operand:
+        source, axes = call.operand(0), reduced_axes(call)
+        keep = bool(call.integer("keepdims", 1))
+        value = source if before is None else before(call.math, source)
+        if axes:
+            value = call.math.reduce(value, algorithm, axes, keep, p)
+        elif algorithm.startswith("norm"):
+            value = call.math.eltwise(value, "abs" if p == 1.0 or not algorithm.endswith("power_p_sum") else "square")
+        return value if after is None else after(call.math, value)
+
+    return operator
+
+
+def reduced_axes(call: NodeCall) -> tuple[int, ...]:
+    """Return the axes of a reduction, which are all of them unless given; none if an attribute says that."""
+    axes = call.axes(1)
+    if axes:
+        return tuple(sorted(normalize_axes(axes, len(call.shape(0)))))
+    return () if call.integer("noop_with_empty_axes", 0) else tuple(range(len(call.shape(0))))
+
+
+def log_sum_exp(call: NodeCall) -> Operand:
+    """Return the logarithm of the sum of exponentials, less and plus the greatest element."""
+    source, axes, m = call.operand(0), reduced_axes(call), call.math
+    if not math.prod(source.shape) and not isinstance(source, Value):
+        return m.eltwise(m.reduce(source, "sum", axes, bool(call.integer("keepdims", 1))), "log")
+    if not axes:
+        return source
+    greatest = m.reduce(source, "max", axes, True)
+    if not isinstance(greatest, Value):
+        greatest = m.value(greatest)
+    # Less an infinite element, all of them would be NaN.
+    largest = _LARGEST[dtype_of(source)]
+    finite = m.binary(m.binary(greatest, m.number(-largest, greatest), "max"), m.number(largest, greatest), "min")
+    total = m.reduce(m.eltwise(m.binary(source, finite, "sub"), "exp"), "sum", axes, True)
+    result = m.binary(m.eltwise(total, "log"), finite, "add")
+    if call.integer("keepdims", 1):
+        return result
+    return m.squeeze(result, axes)
+
+
+def _mean(call: NodeCall) -> Operand:
+    source = call.tensor(0)
+    axes = reduced_axes(call)
+    rank = len(source.shape)
+    if isinstance(source, Value) and rank > 2 and axes == tuple(range(2, rank)) and source.dtype == "float32":
+        # A global pooling works in the layout that convolutions use.
+        pooled = call.graph.pooling(source, "avg_include_padding", source.shape[2:], name=call.name)
+        return pooled if call.integer("keepdims", 1) else call.math.squeeze(pooled, axes)
+    if dtype_of(source) not in FLOATS:
+        wide = call.math.cast(source, "float64")
+        mean = call.math.reduce(wide, "mean", axes, bool(call.integer("keepdims", 1))) if axes else wide
+        return call.math.cast(mean, dtype_of(source))
+    return call.math.reduce(source, "mean", axes, bool(call.integer("keepdims", 1))) if axes else source
+
+
+def _log(m: Tensors, x: Operand) -> Operand:
+    return m.eltwise(x, "log")
+
+
+def arg_reduction(algorithm: str) -> Operator:
+    """Return the operator that finds the place of the greatest or least element along an axis."""
+
+    def operator(call: NodeCall) -> Operand:
+        source = call.tensor(0)
+        axis = call.axis(len(source.shape), 0)
+        keep, last = bool(call.integer("keepdims", 1)), bool(call.integer("select_last_index", 0))
+        return arg_reduce(call.math, source, algorithm, axis, keep, last)
+
+    return operator
+
+
+def cumulative(algorithm: str) -> Operator:
+    """Return the operator that adds up or multiplies along an axis."""
+
+    def operator(call: NodeCall) -> Operand:
+        source = call.tensor(0)
+        given = call.known(1, "the axis")
+        if given.size != 1 or given.dtype.kind not in "iu":
+            raise call.malformed("the axis: expect one integer")
+        axis = normalize_axis(int(given.reshape(())), len(source.shape))
+        exclusive, reverse = (bool(call.integer(name, 0)) for name in ("exclusive", "reverse"))
+        return accumulate(call.math, source, axis, algorithm, exclusive, reverse)
+
+    return operator
+
+
+def top_k(call: NodeCall) -> tuple[Operand, ...]:
+    """Return the greatest or least elements along an axis, and their places."""
+    source = call.tensor(0)
+    count = call.integer("k") if call.opset < 10 else call.known_integers(1, "k")[0]
+    axis = call.axis(len(source.shape), -1)
+    if not 1 <= count <= source.shape[axis]:
+        raise call.malformed(f"k: expect 1..{source.shape[axis]}, got {count}")
+    largest = bool(call.integer("largest", 1)) if call.opset >= 11 else True
+    return sorted_first(call.math, source, count, axis, largest)
+
+
+def non_zero(call: NodeCall) -> Operand:
+    """Return the indices of the elements that are not 0, of a known array."""
+    found = call.known(0, "data")
+    if found.size > MOST_SORTED:
+        raise call.unsupported(f"{found.size} elements; at most {MOST_SORTED} are searched")
+    call.folding.book((found.ndim, found.size), np.dtype(np.int64))
+    return np.asarray(np.nonzero(found), np.int64).reshape(found.ndim, -1)
+
+
+def size(call: NodeCall) -> Operand:
+    """Return the number of elements."""
+    return np.asarray(math.prod(call.shape(0)), np.int64)
+
+
+OPERATORS: Final[Mapping[str, Operator]] = {
+    "ReduceSum": reduction("sum"),
+    "ReduceMax": reduction("max"),
+    "ReduceMin": reduction("min"),
+    "ReduceProd": reduction("mul"),
+    "ReduceMean": _mean,
+    "ReduceL1": reduction("norm_lp_sum", p=1.0),
+    "ReduceL2": reduction("norm_lp_sum", p=2.0),
+    "ReduceSumSquare": reduction("norm_lp_power_p_sum", p=2.0),
+    "ReduceLogSum": reduction("sum", after=_log),
+    "ReduceLogSumExp": log_sum_exp,
+    "ArgMax": arg_reduction("max"),
+    "ArgMin": arg_reduction("min"),
+    "CumSum": cumulative("add"),
+    "CumProd": cumulative("mul"),
+    "TopK": top_k,
+    "NonZero": non_zero,
+    "Size": size,
+}
