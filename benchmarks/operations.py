@@ -18,7 +18,6 @@ from typing import Any, Final
 sys.path.insert(0, str(Path(__file__).parent))
 
 import numpy as np
-import onnx
 import onnxruntime
 from measure import SHORT, alternate, arguments, record, seconds
 from numpy.typing import NDArray
@@ -51,9 +50,12 @@ class Problem:
     attributes: dict[str, Any] = field(default_factory=dict)
     #: How many inputs of the same shape the operation combines.
     inputs: int = 1
+    #: The data type of the inputs.
+    dtype: str = "float32"
 
     def __str__(self) -> str:
-        return f"{self.name} {'x'.join(map(str, self.dims))}"
+        kind = "" if self.dtype == "float32" else f"{self.dtype} "
+        return f"{kind}{self.name} {'x'.join(map(str, self.dims))}"
 
     def model(self) -> bytes:
         """Return the ONNX model."""
@@ -61,8 +63,9 @@ class Problem:
         names = [*self.arrays(), *(name if value is not None else "" for name, value in given)]
         made = helper.make_node(self.node, names, ["y"], **self.attributes)
         stored = [numpy_helper.from_array(value, name) for name, value in given if value is not None]
-        sources = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, self.dims) for name in self.arrays()]
-        result = helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [None] * len(self.dims))
+        kind = helper.np_dtype_to_tensor_dtype(np.dtype(self.dtype))
+        sources = [helper.make_tensor_value_info(name, kind, self.dims) for name in self.arrays()]
+        result = helper.make_empty_tensor_value_info("y")
         graph = helper.make_graph([made], "operation", sources, [result], stored)
         opset = [helper.make_opsetid("", _OPSET)]
         whole: bytes = helper.make_model(graph, opset_imports=opset, ir_version=10).SerializeToString()
@@ -71,12 +74,15 @@ class Problem:
     def graph(self) -> Graph:
         """Return poolrt's graph."""
         g = Graph("operation")
-        g.output("y", self.build(g, *(g.input(name, self.dims) for name in self.arrays())))
+        g.output("y", self.build(g, *(g.input(name, self.dims, self.dtype) for name in self.arrays())))
         return g
 
     def arrays(self) -> dict[str, Array]:
         """Return the inputs by name."""
-        return {f"x{number}": normals(*self.dims) for number in range(self.inputs)}
+        values = normals(*self.dims)
+        if np.dtype(self.dtype).kind in "iu":
+            values = np.abs(50.0 * values).round()
+        return {f"x{number}": values.astype(self.dtype) for number in range(self.inputs)}
 
 
 def normals(*dims: int) -> Array:
@@ -263,6 +269,51 @@ def cubic_resamplings() -> Iterator[Problem]:
         )  # fmt: skip
 
 
+def types() -> Iterator[Problem]:
+    """Yield operations on other types than float32, and conversions between types."""
+    for dtype in ("float16", "float64"):
+        scale, shift = normals(768), normals(768)[::-1].copy()
+        small = {name: value.astype(dtype) for name, value in (("scale", scale), ("shift", shift))}
+        yield Problem("types", "exp", (128, 3072), _eltwise("exp", 0.0, 0.0), "Exp", dtype=dtype)
+        yield Problem("types", "tanh", (128, 3072), _eltwise("tanh", 0.0, 0.0), "Tanh", dtype=dtype)
+        yield Problem(
+            "types", "softmax", (12, 128, 128), lambda g, x: g.softmax(x, -1), "Softmax", (), {"axis": -1}, dtype=dtype
+        )
+        yield Problem(
+            "types", "layer_normalization", (128, 768),
+            lambda g, x, scale=scale, shift=shift: g.layer_normalization(x, scale, shift),
+            "LayerNormalization", tuple(small.values()), {"axis": -1, "epsilon": 1e-5}, dtype=dtype,
+        )  # fmt: skip
+        yield Problem(
+            "types", "max 3x3/2", (1, 64, 112, 112), lambda g, x: g.pooling(x, "max", 3, strides=2, padding=1), "MaxPool", (),
+            {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1]}, dtype=dtype,
+        )  # fmt: skip
+    weights = normals(768, 768).astype(np.float16)
+    yield Problem(
+        "types",
+        "matmul with 768x768",
+        (128, 768),
+        lambda g, x: g.matmul(x, weights),
+        "MatMul",
+        (weights,),
+        dtype="float16",
+    )
+    for dtype in ("float16", "float64", "int32", "int64"):
+        yield Problem("types", "add", (128, 768), lambda g, x, y: g.binary(x, y, "add"), "Add", inputs=2, dtype=dtype)
+        yield Problem(
+            "types", "sum of (1,)", (128, 768), lambda g, x: g.reduction(x, "sum", (1,)),
+            "ReduceSum", (np.array([1], np.int64),), dtype=dtype,
+        )  # fmt: skip
+    for source, target in (
+        ("float32", "float16"), ("float16", "float32"), ("uint8", "float32"), ("int64", "int32"), ("float64", "float32"),
+    ):  # fmt: skip
+        to = helper.np_dtype_to_tensor_dtype(np.dtype(target))
+        yield Problem(
+            "types", f"to {target}", (1, 64, 112, 112), lambda g, x, target=target: g.reorder(x, dtype=target), "Cast", (),
+            {"to": to}, dtype=source,
+        )  # fmt: skip
+
+
 FAMILIES: Final[dict[str, Callable[[], Iterator[Problem]]]] = {
     "eltwise": eltwises,
     "softmax": softmaxes,
@@ -275,6 +326,7 @@ FAMILIES: Final[dict[str, Callable[[], Iterator[Problem]]]] = {
     "deconvolution": deconvolutions,
     "rms_normalization": root_mean_squares,
     "cubic": cubic_resamplings,
+    "types": types,
 }
 
 
@@ -286,7 +338,8 @@ def compare(problem: Problem, stream: Stream, threads: int, cache: PrimitiveProv
     executor = Executor(problem.graph(), stream=stream, cache=cache)
     given = problem.arrays()
     wanted: Any = session.run(None, given)[0]
-    np.testing.assert_allclose(executor.run(**given)["y"], wanted, rtol=1e-3, atol=1e-4, err_msg=str(problem))
+    near = 1e-2 if problem.dtype == "float16" else 1e-3
+    np.testing.assert_allclose(executor.run(**given)["y"], wanted, rtol=near, atol=near / 10, err_msg=str(problem))
     contestants: dict[str, Callable[[], object]] = {
         "poolrt": lambda: executor.run(**given),
         "onnxruntime": lambda: session.run(None, given),

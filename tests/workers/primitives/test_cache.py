@@ -36,7 +36,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 #: Moves 100 bytes.
 SOUND = Program(
-    (KernelSpec.of("concat"),),
+    (KernelSpec.of("concat", kind="bits32"),),
     (Launch(0, (("m", (int(Arg.SRC), 0)), ("m", (int(Arg.DST), 0)), ("t", 0)), 0),),
     bytes(64),
 )

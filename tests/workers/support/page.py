@@ -29,7 +29,8 @@ that accepts a descriptor, and `next_impl` moves to the next. The tables list th
 descriptors of odd shapes in many layouts. The number after an implementation counts the descriptors that it accepts; the
 tests compute all of them. Layouts, sizes and attributes decide whether it accepts a given one. The reference
 implementations (`ref:`) accept every layout: plain, permuted, blocked in any way, with strides. `nested:matmul` consists of
-other primitives, reorders and products, which the cache holds under keys of their own.
+other primitives, reorders and products, which the cache holds under keys of their own. `nested:f32` converts operands to f32
+and the results back, by reorders, and computes with the fastest implementation for f32; it converts weights in every execution.
 
 The data type is that of all tensors with data, with two exceptions for products: weights of u8 and bool are s8, and
 results of s8, u8 and bool are s32. Tensors may also differ in type; the reference implementations accept any mixture.
@@ -53,7 +54,8 @@ may be written past the end. On the CPU, work cut into 1, 2 and 7 parts must giv
 Results are compared by benchdnn's rule: the expected value is rounded to the data type, then errors are relative. They are
 absolute if the expected value is below 1e-5, or below 1 for recurrent networks in f32. Infinities and NaN must agree. Errors of
 fast gradients are relative to the sum of the magnitudes of what they add up, if that is larger.
-Integers are exact, and so are the fast f32 implementations on values whose sums f32 can represent. The allowed errors:
+Integers are exact, and so are the fast f32 implementations on values whose sums f32 can represent. Fast implementations in other
+types are as near as the reference. The allowed errors:
 
 | implementations | type | error |
 | --- | --- | --- |

@@ -10,9 +10,10 @@ import math
 from ...desc import Arg, BatchNormalization, PrimitiveAttr
 from ...engines.target import Target
 from ...kernels.spec import KernelSpec
+from ..nested.float32 import NestedFloat32
 from ..program import Launch, LaunchArgument, Program
 from .backward import NativeBackward, refuse_gradient
-from .blocks import CHUNK, LANES, channel_tail, is_blocked, refuse_different, refuse_permuted
+from .blocks import CHUNK, EVERY_TYPE, LANES, channel_tail, is_blocked, lane_size, refuse_different, refuse_permuted
 from .chain import chain, chain_source, refuse_chain
 from .implementation import NativeImplementation
 
@@ -24,7 +25,8 @@ class NativeBatchNormalization(NativeImplementation[BatchNormalization]):
 
     def reject(self, op: BatchNormalization, attr: PrimitiveAttr, target: Target) -> str | None:
         op = self.complete(op, attr, target)
-        return refuse_permuted(op.src, op.dst) or refuse_different(op.src, op.dst) or refuse_chain(attr, op.dst)
+        refused = refuse_permuted(op.src, op.dst, dtypes=EVERY_TYPE)
+        return refused or refuse_different(op.src, op.dst) or refuse_chain(attr, op.dst)
 
     def program(self, op: BatchNormalization, attr: PrimitiveAttr, target: Target) -> Program:
         if op.dst.elements == 0:
@@ -51,10 +53,14 @@ class NativeBatchNormalization(NativeImplementation[BatchNormalization]):
             args = (*shared, ("i", channels), ("i", positions), ("i", CHUNK))
             work = batch * channels * -(-positions // CHUNK)
         kernels = (
-            KernelSpec.of("batch_normalization", part="prepare"),
-            KernelSpec.of("batch_normalization", part=part, chain=chain(attr)),
+            KernelSpec.of("batch_normalization", part="prepare", dtype=op.dst.dtype),
+            KernelSpec.of("batch_normalization", part=part, dtype=op.dst.dtype, chain=chain(attr)),
         )
-        return Program(kernels, (Launch(0, prepare, blocks), Launch(1, args, work)), scratchpad=3 * 4 * padded)
+        return Program(
+            kernels,
+            (Launch(0, prepare, blocks), Launch(1, args, work)),
+            scratchpad=3 * lane_size(op.dst.dtype) * padded,
+        )
 
 
 class NativeBatchNormalizationBackward(NativeBackward[BatchNormalization]):
@@ -89,4 +95,4 @@ class NativeBatchNormalizationBackward(NativeBackward[BatchNormalization]):
         return Program((kernel,), (Launch(0, args, work),))
 
 
-IMPLEMENTATIONS = (NativeBatchNormalization(), NativeBatchNormalizationBackward())
+IMPLEMENTATIONS = (NativeBatchNormalization(), NativeBatchNormalizationBackward(), NestedFloat32("cpu", gradients=True))

@@ -17,7 +17,7 @@ from ...engines.target import Target
 from ...kernels.spec import KernelSpec
 from ..layouts import follow
 from ..program import Launch, LaunchArgument, Program
-from .blocks import CHUNK, LANES, channel_blocks, channel_tail, is_blocked, refuse
+from .blocks import CHUNK, EVERY_TYPE, LANES, channel_blocks, channel_tail, is_blocked, refuse
 from .chain import chain, chain_source, refuse_chain
 from .logic import NativeLogic
 from .quantise import NativeQuantisedAdd
@@ -58,7 +58,7 @@ class NativeBinary:
 
 def refuse_operands(operands: Operands, dst: MemoryDesc, attr: PrimitiveAttr) -> str | None:
     """Return why two tensors in their layouts cannot be combined, or None."""
-    refused = refuse(*operands, dst) or refuse_chain(attr, dst)
+    refused = refuse(*operands, dst, dtypes=EVERY_TYPE) or refuse_chain(attr, dst)
     if refused:
         return refused
     for operand in operands:
@@ -81,7 +81,7 @@ def combine(algorithm: str, args: tuple[int, int], operands: Operands, dst: Memo
     table = b"".join(struct.pack("<3q", axis.extent, *axis.strides) for axis in reversed(rows.outer))
     period, tail = (channel_blocks(dst), channel_tail(dst)) if _has_tail(dst) else (1, LANES)
     moves = (inner.strides[0] == 1, inner.strides[1] == 1)
-    kernel = KernelSpec.of("binary", algorithm=algorithm, moves=moves, chain=chain(attr))
+    kernel = KernelSpec.of("binary", algorithm=algorithm, dtype=dst.dtype, moves=moves, chain=chain(attr))
     numbers = (len(rows.outer), mid.extent, *mid.strides, mid_chunk, inner.extent, CHUNK, rows.below, period, tail)
     places: tuple[LaunchArgument, ...] = (
         ("m", (int(args[0]), 0)), ("m", (int(args[1]), 0)), ("m", (int(Arg.DST), 0)), chain_source(attr), ("t", 0),

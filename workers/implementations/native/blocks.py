@@ -15,6 +15,13 @@ from ...desc import MemoryDesc
 LANES: Final = 16
 #: Elements that one work item covers: 16 KiB, so that threads share work evenly and never share a cache line.
 CHUNK: Final = 4096
+#: Data types of kernels that compute in float32 or in float64 alike.
+EVERY_TYPE: Final = ("f32", "f64", "f16", "bf16", "s64", "s32", "s8", "u8", "bool")
+
+
+def lane_size(dtype: str) -> int:
+    """Return the bytes of a number that kernels compute with for a data type."""
+    return 4 if dtype in ("f32", "f16", "bf16") else 8
 
 
 def blocked_tag(ndims: int) -> str:
@@ -27,22 +34,24 @@ def is_blocked(md: MemoryDesc) -> bool:
     return md.ndims >= 2 and md.tag == blocked_tag(md.ndims)
 
 
-def refuse(*mds: MemoryDesc) -> str | None:
-    """Return why native kernels cannot take these memories, or None: f32, any permutation or blocks of 16 channels."""
+def refuse(*mds: MemoryDesc, dtypes: tuple[str, ...] = ("f32",)) -> str | None:
+    """Return why native kernels cannot take these memories, or None: any permutation or blocks of 16 channels, of one type."""
     for md in mds:
-        if md.dtype != "f32":
-            return f"data type {md.dtype}; only f32 is supported"
+        if md.dtype not in dtypes:
+            return f"data type {md.dtype}; only {', '.join(dtypes)} {'is' if len(dtypes) == 1 else 'are'} supported"
+        if md.dtype != mds[0].dtype:
+            return f"data types differ: {mds[0].dtype} and {md.dtype}"
         if md.layout.blocks and not is_blocked(md):
             return f"layout {md.tag}; only blocks of 16 channels are supported"
     return None
 
 
-def refuse_permuted(*mds: MemoryDesc) -> str | None:
+def refuse_permuted(*mds: MemoryDesc, dtypes: tuple[str, ...] = ("f32",)) -> str | None:
     """Return why a kernel over spatial dimensions cannot take these memories: row-major or blocked only."""
     for md in mds:
         if not (md.is_plain or is_blocked(md)):
             return f"layout {md.tag}; only row-major and blocks of 16 channels are supported"
-    return refuse(*mds)
+    return refuse(*mds, dtypes=dtypes)
 
 
 def refuse_different(*mds: MemoryDesc) -> str | None:

@@ -9,8 +9,9 @@ from ...engines.target import Target
 from ...kernels.spec import KernelSpec
 from ..layouts import complete_sources
 from ..program import Launch, LaunchArgument, Program
-from .blocks import CHUNK, LANES, is_blocked, refuse, refuse_different
+from .blocks import CHUNK, EVERY_TYPE, LANES, is_blocked, refuse, refuse_different
 from .implementation import NativeImplementation
+from .nest_builder import bits
 
 #: Sources that one launch of the kernel copies.
 _MOST = 4
@@ -26,7 +27,7 @@ class NativeConcat(NativeImplementation[Concat]):
             return "concat takes no post-ops"
         op = self.complete(op, attr, target)
         every = (*op.srcs, op.dst)
-        refused = refuse(*every) or refuse_different(*every)
+        refused = refuse(*every, dtypes=EVERY_TYPE) or refuse_different(*every)
         if refused is None and op.axis == 1 and is_blocked(op.dst):
             first = 0
             for source in op.srcs:
@@ -50,7 +51,7 @@ class NativeConcat(NativeImplementation[Concat]):
                 sources.append((multiple_src(index), _row(source, op.axis), place))
                 place += sources[-1][1]
         launches = [_launch(sources[i : i + _MOST], row, lines) for i in range(0, len(sources), _MOST)]
-        return Program((KernelSpec.of("concat"),), tuple(launches))
+        return Program((KernelSpec.of("concat", kind=bits(op.dst.dtype)),), tuple(launches))
 
 
 def _row(md: MemoryDesc, axis: int) -> int:

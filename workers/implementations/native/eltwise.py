@@ -5,9 +5,10 @@ from __future__ import annotations
 from ...desc import Arg, Eltwise, PrimitiveAttr
 from ...engines.target import Target
 from ...kernels.spec import KernelSpec
+from ..nested.float32 import NestedFloat32
 from ..program import Launch, LaunchArgument, Program
 from .backward import NativeBackward, refuse_gradient
-from .blocks import refuse, refuse_different, span
+from .blocks import EVERY_TYPE, refuse, refuse_different, span
 from .chain import chain, chain_source, refuse_chain
 from .implementation import NativeImplementation
 
@@ -21,13 +22,15 @@ class NativeEltwise(NativeImplementation[Eltwise]):
         if op.algorithm == "softplus" and op.alpha == 0.0:
             return "softplus divides by alpha, which is 0"
         op = self.complete(op, attr, target)
-        return refuse(op.src, op.dst) or refuse_different(op.src, op.dst) or refuse_chain(attr, op.dst)
+        return (
+            refuse(op.src, op.dst, dtypes=EVERY_TYPE) or refuse_different(op.src, op.dst) or refuse_chain(attr, op.dst)
+        )
 
     def program(self, op: Eltwise, attr: PrimitiveAttr, target: Target) -> Program:
         if op.dst.elements == 0:
             return Program((), ())
         runs = span(op.dst)
-        kernel = KernelSpec.of("eltwise", algorithm=op.algorithm, chain=chain(attr))
+        kernel = KernelSpec.of("eltwise", algorithm=op.algorithm, dtype=op.dst.dtype, chain=chain(attr))
         args = (
             ("m", (Arg.SRC, 0)), ("m", (Arg.DST, 0)), chain_source(attr), *runs.arguments(),
             ("f", float(op.alpha)), ("f", float(op.beta)),
@@ -58,4 +61,4 @@ class NativeEltwiseBackward(NativeBackward[Eltwise]):
         return Program((kernel,), (Launch(0, args, runs.work),))
 
 
-IMPLEMENTATIONS = (NativeEltwise(), NativeEltwiseBackward())
+IMPLEMENTATIONS = (NativeEltwise(), NativeEltwiseBackward(), NestedFloat32("cpu", gradients=True))

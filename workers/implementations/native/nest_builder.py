@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 
-from ...desc import MemoryDesc
+from ...desc import MemoryDesc, item_size
 from ...kernels.spec import KernelSpec
 from ..program import Launch, LaunchArgument, Program
 from .loop_nest import PIECE, Loop, Nest, copies, fills, pieces, steps
@@ -58,14 +58,21 @@ class NestBuilder:
         for mode, nests in ((_FILL, fills(src, dst)), (None, copies(src, dst))):
             for nest in nests:
                 for piece in pieces(nest):
-                    record, count = _record(mode, piece)
+                    record, count = _record(mode, piece, item_size(src.dtype), item_size(dst.dtype))
                     items += count
                     records += [items, 8 * (len(record) + 2), *record]
-        self.launch(KernelSpec.of("reorder"), (source, to, ("t", self.table(records))), items)
+        kinds = (src.dtype, dst.dtype) if src.dtype != dst.dtype else (bits(src.dtype),) * 2
+        kernel = KernelSpec.of("reorder", src=kinds[0], dst=kinds[1])
+        self.launch(kernel, (source, to, ("t", self.table(records))), items)
 
 
-def _record(mode: int | None, nest: Nest) -> tuple[list[int], int]:
-    """Return the kernel's record of a nest, from the mode on, and the steps of its outer loops."""
+def bits(dtype: str) -> str:
+    """Return what kernels call elements of a data type that they copy: one kernel serves all of a width."""
+    return f"bits{8 * item_size(dtype)}"
+
+
+def _record(mode: int | None, nest: Nest, src_size: int, dst_size: int) -> tuple[list[int], int]:
+    """Return the kernel's record of a nest, from the mode on, and the steps of its outer loops; sizes are in bytes."""
     loops = list(nest.loops)
     column = _take(loops, next((i for i, loop in enumerate(loops) if loop.dst == 1), None))
     if mode == _FILL or column.src == 1 or column.extent == 1:
@@ -75,20 +82,20 @@ def _record(mode: int | None, nest: Nest) -> tuple[list[int], int]:
             loops[-2:] = loops[:-3:-1]
         if loops and (loops[-1].extent * column.extent <= PIECE or steps(tuple(loops[:-1])) >= _ITEMS):
             row = loops.pop()
-        innermost = (row.extent, row.src * 4, row.dst * 4, column.extent)
+        innermost = (row.extent, row.src * src_size, row.dst * dst_size, column.extent)
     else:
         mode = _TRANSPOSE_PADDED if nest.pads else _TRANSPOSE
         adjacent = _take(loops, next((i for i, loop in enumerate(loops) if loop.src == 1), None))
-        innermost = (column.extent, column.src * 4, adjacent.dst * 4, adjacent.extent)
+        innermost = (column.extent, column.src * src_size, adjacent.dst * dst_size, adjacent.extent)
     inside = [Loop(1, 0, 0), Loop(1, 0, 0)]
     for number in (1, 0):
         if loops and steps(tuple(loops[:-1])) >= _ITEMS:
             inside[number] = loops.pop()
     pair, outer = (
-        [value for loop in chosen for value in (loop.extent, loop.src * 4, loop.dst * 4)]
+        [value for loop in chosen for value in (loop.extent, loop.src * src_size, loop.dst * dst_size)]
         for chosen in (inside, reversed(loops))
     )
-    return [mode, nest.src * 4, nest.dst * 4, *pair, *innermost, len(loops), *outer], steps(tuple(loops))
+    return [mode, nest.src * src_size, nest.dst * dst_size, *pair, *innermost, len(loops), *outer], steps(tuple(loops))
 
 
 def _reads_ahead(mode: int, loops: list[Loop]) -> bool:

@@ -8,7 +8,7 @@ from typing import Final
 from ...desc import Arg, GroupNormalization, LayerNormalization, PrimitiveAttr
 from ...kernels.spec import KernelSpec
 from ..program import Launch, LaunchArgument, Program
-from .blocks import LANES, refuse, refuse_different
+from .blocks import EVERY_TYPE, LANES, refuse, refuse_different
 from .chain import chain, chain_source, refuse_chain
 
 #: Ones in place of absent scales, zeros in place of absent shifts.
@@ -22,7 +22,7 @@ def refuse_rows(op: LayerNormalization | GroupNormalization, attr: PrimitiveAttr
             return f"layout {md.tag}; only row-major is supported"
     if op.is_training and op.dst.elements == 0 and op.memories()[Arg.VARIANCE].elements:
         return "statistics of rows without elements"
-    return refuse(op.src, op.dst) or refuse_different(op.src, op.dst) or refuse_chain(attr, op.dst)
+    return refuse(op.src, op.dst, dtypes=EVERY_TYPE) or refuse_different(op.src, op.dst) or refuse_chain(attr, op.dst)
 
 
 def normalize(
@@ -46,5 +46,5 @@ def normalize(
         *(("i", number) for number in numbers), ("f", float(op.epsilon)),
     )  # fmt: skip
     centered = "rms_norm" not in op.flags
-    kernel = KernelSpec.of("normalization_rows", part=part, chain=chain(attr), centered=centered)
+    kernel = KernelSpec.of("normalization_rows", part=part, dtype=op.dst.dtype, chain=chain(attr), centered=centered)
     return Program((kernel,), (Launch(0, args, rows),), tables=NEUTRAL)

@@ -11,9 +11,10 @@ import struct
 from ...desc import Arg, Pooling, PrimitiveAttr
 from ...engines.target import Target
 from ...kernels.spec import KernelSpec
+from ..nested.float32 import NestedFloat32
 from ..program import Launch, LaunchArgument, Program
 from .backward import NativeBackward, refuse_gradient
-from .blocks import LANES, channel_blocks, channel_tail, is_blocked, refuse_different, refuse_permuted
+from .blocks import EVERY_TYPE, LANES, channel_blocks, channel_tail, is_blocked, refuse_different, refuse_permuted
 from .implementation import NativeImplementation
 from .pooling_bytes import NativeBytePooling
 
@@ -32,7 +33,7 @@ class NativePooling(NativeImplementation[Pooling]):
         if len(op.kernel) > _SPATIAL:
             return f"{len(op.kernel)} spatial dimensions; at most {_SPATIAL} are supported"
         op = self.complete(op, attr, target)
-        return refuse_permuted(op.src, op.dst) or refuse_different(op.src, op.dst)
+        return refuse_permuted(op.src, op.dst, dtypes=EVERY_TYPE) or refuse_different(op.src, op.dst)
 
     def program(self, op: Pooling, attr: PrimitiveAttr, target: Target) -> Program:
         if op.dst.elements == 0:
@@ -50,8 +51,8 @@ class NativePooling(NativeImplementation[Pooling]):
         return self._one(op, "rows", (*memories, ("t", 0)), images * lines, _geometry(op))
 
     def _one(self, op: Pooling, part: str, args: tuple[LaunchArgument, ...], work: int, tables: bytes) -> Program:
-        kernel = KernelSpec.of("pooling", algorithm=op.algorithm, part=part)
-        if _slides(op):
+        kernel = KernelSpec.of("pooling", algorithm=op.algorithm, part=part, dtype=op.dst.dtype)
+        if op.dst.dtype == "f32" and _slides(op):
             kernel = KernelSpec.of("pooling_slide", algorithm=op.algorithm, part=part)
         return Program((kernel,), (Launch(0, args, work),), tables=tables)
 
@@ -107,4 +108,9 @@ def _geometry(op: Pooling) -> bytes:
     return struct.pack(f"<{len(numbers)}q", *numbers)
 
 
-IMPLEMENTATIONS = (NativePooling(), NativeBytePooling(), NativePoolingBackward())
+IMPLEMENTATIONS = (
+    NativeBytePooling(),
+    NativePooling(),
+    NativePoolingBackward(),
+    NestedFloat32("cpu", gradients=True),
+)

@@ -1,4 +1,4 @@
-"""Reduction in f32 along one or two runs of neighbouring dimensions, the work on few results divided by threads."""
+"""Reduction along one or two runs of neighbouring dimensions, the work on few results divided by threads."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ...desc import Arg, PrimitiveAttr, Reduction
 from ...engines.target import Target
 from ...kernels.spec import KernelSpec
 from ..program import Launch, LaunchArgument, Program
-from .blocks import LANES
+from .blocks import EVERY_TYPE, LANES, lane_size, refuse
 from .implementation import NativeImplementation
 
 #: Columns that an item covers if results are adjacent.
@@ -47,8 +47,8 @@ class _Shape(NamedTuple):
 
     @property
     def sums(self) -> int:
-        """The bytes of the sums of groups, for each column if an item is a part of a row."""
-        return 4 * _STRIP * self.items if self.columns > _STRIP else 0
+        """The number of sums of groups, one for each column if an item is a part of a row."""
+        return _STRIP * self.items if self.columns > _STRIP else 0
 
     @property
     def results(self) -> int:
@@ -69,8 +69,11 @@ class NativeReduction(NativeImplementation[Reduction]):
             return "post-ops are not supported"
         op = self.complete(op, attr, target)
         for md in (op.src, op.dst):
-            if md.dtype != "f32" or not md.is_plain:
-                return f"{md.dtype} {md.tag}; only row-major f32 is supported"
+            if not md.is_plain:
+                return f"{md.tag}; only row-major is supported"
+        refused = refuse(op.src, op.dst, dtypes=EVERY_TYPE)
+        if refused:
+            return refused
         if op.algorithm not in _PLAIN and (op.algorithm == "mul" or op.p not in _POWERS):
             return f"algorithm {op.algorithm} with p = {op.p:g} is not supported"
         if _shape(op.src.dims, op.dst.dims) is None:
@@ -91,19 +94,26 @@ class NativeReduction(NativeImplementation[Reduction]):
             return Program((), ())
         shape, parts = _shaped(op), max(1, target.threads)
         step, result, root = _algorithm(op)
+        dtype, lane = op.dst.dtype, lane_size(op.dst.dtype)
+        between = "f32" if lane == 4 else "f64"
+        areas = 1 if dtype == between else 2  # the sums of groups; their totals, unless the destination holds these
         dst, partial = ("m", (Arg.DST, 0)), ("s", 0)
         if parts == 1:
             kernel, run = _launch(0, shape, ("m", (Arg.SRC, 0)), dst, 0, op)
-            return Program((_kernel(kernel, step, result, root),), (run,), scratchpad=shape.sums)
-        sums = 4 * parts * shape.results
+            only = _kernel(kernel, step, result, root, dtype, dtype)
+            return Program((only,), (run,), scratchpad=areas * lane * shape.sums)
+        sums = lane * parts * shape.results
         kernel, divided = _launch(0, shape, ("m", (Arg.SRC, 0)), partial, sums, op, parts)
         gathered = _Shape(1, 1, 1, parts, shape.results)
         _, last = _launch(1, gathered, partial, dst, sums, op, at_once=True)
         merging = "sum" if step in _POWERS.values() else step
         return Program(
-            (_kernel(kernel, step, "", False), _kernel("strided", merging, result, root)),
+            (
+                _kernel(kernel, step, "", False, dtype, between),
+                _kernel("strided", merging, result, root, between, dtype),
+            ),
             (divided, last),
-            scratchpad=sums + max(parts * shape.sums, gathered.sums),
+            scratchpad=sums + areas * lane * max(parts * shape.sums, gathered.sums),
         )
 
 
@@ -115,8 +125,8 @@ def _algorithm(op: Reduction) -> tuple[str, str, bool]:
     return _POWERS[op.p], op.algorithm.rpartition("_")[2], root
 
 
-def _kernel(part: str, step: str, result: str, root: bool) -> KernelSpec:
-    return KernelSpec.of("reduction", part=part, step=step, result=result, root=root)
+def _kernel(part: str, step: str, result: str, root: bool, src: str, dst: str) -> KernelSpec:
+    return KernelSpec.of("reduction", part=part, step=step, result=result, root=root, src_type=src, dst_type=dst)
 
 
 def _launch(
@@ -135,11 +145,12 @@ def _launch(
     numbers = (shape.before * shape.kept, shape.kept, shape.outer, shape.inner, shape.columns, parts, group)
     items = parts * shape.items
     each, work = (items, 1) if at_once else (1, items)
+    totals = sums + lane_size(op.dst.dtype) * parts * shape.sums
     # A mean divides by the number of all elements, also if a launch before has added them up.
     count = op.src.elements // op.dst.elements
     floats: tuple[LaunchArgument, ...] = (("f", float(count)), ("f", op.eps))
     return "row" if in_rows else "strided", Launch(
-        number, (src, dst, *(("i", n) for n in (*numbers, each)), ("s", sums), *floats), work
+        number, (src, dst, *(("i", n) for n in (*numbers, each)), ("s", sums), ("s", totals), *floats), work
     )
 
 

@@ -1,8 +1,8 @@
-"""Reorder: between any two layouts of types of four bytes, padding of the destination zeroed."""
+"""Reorder: between any two layouts and data types, padding of the destination zeroed."""
 
 from __future__ import annotations
 
-from ...desc import Arg, PrimitiveAttr, Reorder, item_size
+from ...desc import Arg, PrimitiveAttr, Reorder
 from ...engines.target import Target
 from ..cross_engine import ReorderAcrossEngines
 from ..program import LaunchArgument, Program
@@ -12,17 +12,13 @@ from .quantise import NativeQuantise
 
 
 class NativeReorder:
-    """Strided nests moved row by row, or by 16 x 16 transposition if the contiguous dimensions differ."""
+    """Strided nests moved row by row, or by 16 x 16 transposition if the contiguous dimensions differ, and converted."""
 
     name = "native:nest"
     engine_kind = "cpu"
     general = False
 
     def reject(self, op: Reorder, attr: PrimitiveAttr, target: Target) -> str | None:
-        if op.src.dtype != op.dst.dtype:
-            return f"conversion from {op.src.dtype} to {op.dst.dtype}"
-        if item_size(op.src.dtype) != 4:
-            return f"data type {op.src.dtype}; only types of four bytes are supported"
         return "post-ops are not supported" if attr.post_ops else None
 
     def complete(self, op: Reorder, attr: PrimitiveAttr, target: Target) -> Reorder:

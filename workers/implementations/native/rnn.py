@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ...desc import Rnn
+from ..nested.float32 import NestedFloat32
 from ..nested.recurrent import NestedRecurrent
 
-IMPLEMENTATIONS = (NestedRecurrent[Rnn]("cpu"),)
+IMPLEMENTATIONS = (NestedRecurrent[Rnn]("cpu"), NestedFloat32("cpu"))

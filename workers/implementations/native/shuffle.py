@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...desc import Arg, MemoryDesc, PrimitiveAttr, Shuffle, item_size
+from ...desc import Arg, MemoryDesc, PrimitiveAttr, Shuffle
 from ...desc.memory_desc import MAX_DIMS
 from ...engines.target import Target
 from ..program import Program
@@ -12,7 +12,7 @@ from .nest_builder import NestBuilder
 
 
 class NativeShuffle(NativeImplementation[Shuffle]):
-    """Any permuted layout, the same of src and dst; types of four bytes."""
+    """Any permuted layout, the same of src and dst; any data type."""
 
     name = "native:nest"
 
@@ -22,8 +22,6 @@ class NativeShuffle(NativeImplementation[Shuffle]):
         op = self.complete(op, attr, target)
         if op.src.dtype != op.dst.dtype:
             return f"conversion from {op.src.dtype} to {op.dst.dtype}"
-        if item_size(op.src.dtype) != 4:
-            return f"data type {op.src.dtype}; only types of four bytes are supported"
         if op.src.ndims == MAX_DIMS:
             return f"{MAX_DIMS} dimensions; the axis is seen as two"
         if op.src.layout.blocks:

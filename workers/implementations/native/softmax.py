@@ -7,9 +7,10 @@ import math
 from ...desc import Arg, PrimitiveAttr, Softmax
 from ...engines.target import Target
 from ...kernels.spec import KernelSpec
+from ..nested.float32 import NestedFloat32
 from ..program import Launch, LaunchArgument, Program
 from .backward import NativeBackward, refuse_gradient
-from .blocks import LANES, channel_blocks, channel_tail, is_blocked, refuse_different, refuse_permuted
+from .blocks import EVERY_TYPE, LANES, channel_blocks, channel_tail, is_blocked, refuse_different, refuse_permuted
 from .implementation import NativeImplementation
 
 
@@ -22,7 +23,7 @@ class NativeSoftmax(NativeImplementation[Softmax]):
         if attr.post_ops:
             return "softmax takes no post-ops"
         op = self.complete(op, attr, target)
-        refused = refuse_permuted(op.src, op.dst) or refuse_different(op.src, op.dst)
+        refused = refuse_permuted(op.src, op.dst, dtypes=EVERY_TYPE) or refuse_different(op.src, op.dst)
         if refused is None and is_blocked(op.dst) and op.axis == 0:
             return "axis 0 in blocks of 16 channels"
         return refused
@@ -31,7 +32,7 @@ class NativeSoftmax(NativeImplementation[Softmax]):
         if op.dst.elements == 0:
             return Program((), ())
         part, numbers, work = _row(op) if _is_row(op) else _strided(op)
-        kernel = KernelSpec.of("softmax", part=part, logarithm=op.algorithm == "log")
+        kernel = KernelSpec.of("softmax", part=part, dtype=op.dst.dtype, logarithm=op.algorithm == "log")
         args: tuple[LaunchArgument, ...] = (("m", (Arg.SRC, 0)), ("m", (Arg.DST, 0)), *(("i", n) for n in numbers))
         return Program((kernel,), (Launch(0, args, work),))
 
@@ -90,4 +91,4 @@ def _strided(op: Softmax) -> tuple[str, tuple[int, ...], int]:
     return "strided", (count, inner, below, period, tail, full), outer * -(-inner // LANES)
 
 
-IMPLEMENTATIONS = (NativeSoftmax(), NativeSoftmaxBackward())
+IMPLEMENTATIONS = (NativeSoftmax(), NativeSoftmaxBackward(), NestedFloat32("cpu", gradients=True))

@@ -7,7 +7,7 @@ from ...engines.target import Target
 from ...kernels.spec import KernelSpec
 from ..layouts import complete_sources
 from ..program import Launch, LaunchArgument, Program
-from .blocks import refuse, refuse_different, span
+from .blocks import EVERY_TYPE, refuse, refuse_different, span
 from .chain import chain, chain_source, refuse_chain
 from .implementation import NativeImplementation
 
@@ -23,7 +23,9 @@ class NativeSum(NativeImplementation[Sum]):
     def reject(self, op: Sum, attr: PrimitiveAttr, target: Target) -> str | None:
         op = self.complete(op, attr, target)
         every = (*op.srcs, op.dst)
-        return refuse(*every) or refuse_different(*every) or refuse_chain(attr, op.dst)
+        if len(op.srcs) > _MOST and op.dst.dtype not in ("f32", "f64"):
+            return f"more than {_MOST} sources of {op.dst.dtype}, whose sum is rounded once"
+        return refuse(*every, dtypes=EVERY_TYPE) or refuse_different(*every) or refuse_chain(attr, op.dst)
 
     def complete(self, op: Sum, attr: PrimitiveAttr, target: Target) -> Sum:
         return complete_sources(op)
@@ -40,7 +42,7 @@ class NativeSum(NativeImplementation[Sum]):
         launches = []
         for group in groups:
             last = group is groups[-1]
-            spec = KernelSpec.of("sum", count=len(group), chain=chain(attr) if last else ())
+            spec = KernelSpec.of("sum", count=len(group), dtype=op.dst.dtype, chain=chain(attr) if last else ())
             if spec not in kernels:
                 kernels.append(spec)
             unused: list[LaunchArgument] = [("i", 0)] * (_MOST - len(group))

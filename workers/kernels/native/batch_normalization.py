@@ -10,49 +10,44 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 from numba import types
 
 from . import functions
-from .vec import (
-    vadd,
-    vbroadcast,
-    vdiv,
-    vfma,
-    vkeep,
-    vload,
-    vset,
-    vsqrt,
-    vstore,
-    vstore_part,
-    vsub,
-)
+from .elements import elements
+from .vec import vadd, vdiv, vfma, vkeep, vsqrt, vsub
 
 
-def make(isa: str, part: str, chain: tuple[Any, ...] = ()) -> tuple[Callable[..., None], Any]:
+def make(isa: str, part: str, dtype: str = "f32", chain: tuple[Any, ...] = ()) -> tuple[Callable[..., None], Any]:
     """Return a kernel and its signature: ``prepare``, ``rows`` (one channel a run) or ``lanes`` (16 in a vector)."""
-    return {"prepare": _prepare, "rows": _rows, "lanes": _lanes}[part](chain)
+    return _prepare(dtype) if part == "prepare" else {"rows": _rows, "lanes": _lanes}[part](dtype, chain)
 
 
-def _prepare(chain: tuple[Any, ...]) -> tuple[Callable[..., None], Any]:
+def _prepare(dtype: str) -> tuple[Callable[..., None], Any]:
+    of = elements(dtype)
+    kept = of.lanes_as
+    width, real, fill, load, store = kept.size, of.real, of.fill, of.parameters, kept.store
+
     def kernel(
         begin: int, end: int, mean: int, variance: int, scale: int, shift: int, prepared: int,
         channels: int, padded: int, epsilon: float,
     ) -> None:  # fmt: skip
-        small = vset(np.float32(epsilon))
+        small = fill(real(epsilon))
         for item in range(begin, end):
-            at = 64 * item
+            at, to = 64 * item, prepared + 16 * width * item
             count = min(16, channels - 16 * item)
-            factor = vdiv(vload(scale + at), vsqrt(vadd(vload(variance + at), small)))
-            vstore(prepared + at, vkeep(vload(mean + at), count))
-            vstore(prepared + 4 * padded + at, vkeep(factor, count))
-            vstore(prepared + 8 * padded + at, vkeep(vload(shift + at), count))
+            factor = vdiv(load(scale + at), vsqrt(vadd(load(variance + at), small)))
+            store(to, vkeep(load(mean + at), count))
+            store(to + width * padded, vkeep(factor, count))
+            store(to + 2 * width * padded, vkeep(load(shift + at), count))
 
     return kernel, types.void(*[types.int64] * 9, types.float64)
 
 
-def _rows(chain: tuple[Any, ...]) -> tuple[Callable[..., None], Any]:
-    finish = functions.post_ops(chain)
+def _rows(dtype: str, chain: tuple[Any, ...]) -> tuple[Callable[..., None], Any]:
+    finish, finish_part = functions.post_ops(chain, dtype), functions.post_ops_part(chain, dtype)
+    of = elements(dtype)
+    size, load, load_tail, store, store_part = of.size, of.load, of.load_tail, of.store, of.store_part
+    width, load_one = of.lanes_as.size, of.lanes_as.load_one
 
     def kernel(
         begin: int, end: int, src: int, dst: int, other: int, prepared: int,
@@ -63,24 +58,27 @@ def _rows(chain: tuple[Any, ...]) -> tuple[Callable[..., None], Any]:
             run = item // pieces
             first = (item - run * pieces) * chunk
             count = min(chunk, length - first)
-            channel = 4 * (run % channels)
-            mean = vbroadcast(prepared + channel)
-            factor = vbroadcast(prepared + 4 * padded + channel)
-            shift = vbroadcast(prepared + 8 * padded + channel)
-            offset = 4 * (run * length + first)
-            for at in range(offset, offset + 4 * (count & -16), 64):
-                value = vfma(vsub(vload(src + at), mean), factor, shift)
-                vstore(dst + at, finish(value, other + at))
+            channel = width * (run % channels)
+            mean = load_one(prepared + channel)
+            factor = load_one(prepared + width * padded + channel)
+            shift = load_one(prepared + 2 * width * padded + channel)
+            offset = size * (run * length + first)
+            for at in range(offset, offset + size * (count & -16), 16 * size):
+                value = vfma(vsub(load(src + at), mean), factor, shift)
+                store(dst + at, finish(value, other + at))
             if count & 15:
-                at = offset + 4 * (count & -16)
-                value = vfma(vsub(vload(src + at), mean), factor, shift)
-                vstore_part(dst + at, finish(value, other + at), count & 15)
+                at = offset + size * (count & -16)
+                value = vfma(vsub(load_tail(src + at, count & 15), mean), factor, shift)
+                store_part(dst + at, finish_part(value, other + at, count & 15), count & 15)
 
     return kernel, types.void(*[types.int64] * 10)
 
 
-def _lanes(chain: tuple[Any, ...]) -> tuple[Callable[..., None], Any]:
-    finish = functions.post_ops(chain)
+def _lanes(dtype: str, chain: tuple[Any, ...]) -> tuple[Callable[..., None], Any]:
+    finish, finish_part = functions.post_ops(chain, dtype), functions.post_ops_part(chain, dtype)
+    of = elements(dtype)
+    size, load, load_tail, store, store_part = of.size, of.load, of.load_tail, of.store, of.store_part
+    width, load_prepared = of.lanes_as.size, of.lanes_as.load
 
     def kernel(
         begin: int, end: int, src: int, dst: int, other: int, prepared: int, padded: int,
@@ -93,16 +91,18 @@ def _lanes(chain: tuple[Any, ...]) -> tuple[Callable[..., None], Any]:
             batch = run // blocks
             number = run - batch * blocks
             lanes = tail if number == blocks - 1 else 16
-            mean = vload(prepared + 64 * number)
-            factor = vload(prepared + 4 * padded + 64 * number)
-            shift = vload(prepared + 8 * padded + 64 * number)
-            offset = 4 * (batch * image + number * block)
+            place = prepared + 16 * width * number
+            mean = load_prepared(place)
+            factor = load_prepared(place + width * padded)
+            shift = load_prepared(place + 2 * width * padded)
+            offset = size * (batch * image + number * block)
             for index in range(first, min(positions, first + chunk)):
-                at = offset + 4 * position * index
-                value = finish(vfma(vsub(vload(src + at), mean), factor, shift), other + at)
+                at = offset + size * position * index
                 if lanes == 16 or full:
-                    vstore(dst + at, vkeep(value, lanes))
+                    value = finish(vfma(vsub(load(src + at), mean), factor, shift), other + at)
+                    store(dst + at, vkeep(value, lanes))
                 else:
-                    vstore_part(dst + at, value, lanes)
+                    value = vfma(vsub(load_tail(src + at, lanes), mean), factor, shift)
+                    store_part(dst + at, finish_part(value, other + at, lanes), lanes)
 
     return kernel, types.void(*[types.int64] * 15)

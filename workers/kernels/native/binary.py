@@ -14,14 +14,24 @@ from typing import Any
 from numba import types
 
 from . import functions
-from .vec import iload, vbroadcast, vkeep, vload, vstore, vstore_part
+from .elements import elements
+from .vec import iload, vkeep
+from .whole_numbers import ALGORITHMS, TYPES, whole_numbers
 
 
-def make(isa: str, algorithm: str, moves: tuple[bool, bool], chain: tuple[Any, ...]) -> tuple[Callable[..., None], Any]:
+def make(
+    isa: str, algorithm: str, dtype: str, moves: tuple[bool, bool], chain: tuple[Any, ...]
+) -> tuple[Callable[..., None], Any]:
     """Return the kernel, and its signature; ``moves`` says which operands advance along ``inner``."""
     first_moves, second_moves = moves
-    combine = functions.binary(algorithm)
-    finish = functions.post_ops(chain)
+    finish, finish_part = functions.post_ops(chain, dtype), functions.post_ops_part(chain, dtype)
+    if dtype in TYPES and algorithm in ALGORITHMS and not chain:
+        of: Any = whole_numbers(dtype, algorithm)
+        combine = of.combine
+    else:
+        of, combine = elements(dtype), functions.binary(algorithm)
+    size, load, load_tail, load_one = of.size, of.load, of.load_tail, of.load_one
+    store, store_part = of.store, of.store_part
 
     def kernel(
         begin: int, end: int, src0: int, src1: int, dst: int, other: int, table: int, outer_dims: int,
@@ -36,40 +46,40 @@ def make(isa: str, algorithm: str, moves: tuple[bool, bool], chain: tuple[Any, .
             outer = rest // mid_pieces
             m0 = (rest - outer * mid_pieces) * mid_chunk
             count = min(inner_chunk, inner - x0)
-            whole = 4 * (count & -16)
+            whole = size * (count & -16)
             left = count & 15
             lanes = tail if (outer // below) % period == period - 1 else 16
-            a, b = src0 + 4 * m0 * mid_stride0, src1 + 4 * m0 * mid_stride1
+            a, b = src0 + size * m0 * mid_stride0, src1 + size * m0 * mid_stride1
             index = outer
             for level in range(outer_dims):
                 extent = iload(table + 24 * level)
                 position = index % extent
                 index //= extent
-                a += 4 * position * iload(table + 24 * level + 8)
-                b += 4 * position * iload(table + 24 * level + 16)
+                a += size * position * iload(table + 24 * level + 8)
+                b += size * position * iload(table + 24 * level + 16)
             if first_moves:
-                a += 4 * x0
+                a += size * x0
             if second_moves:
-                b += 4 * x0
-            to = 4 * ((outer * mid + m0) * inner + x0)
+                b += size * x0
+            to = size * ((outer * mid + m0) * inner + x0)
             for _ in range(m0, min(mid, m0 + mid_chunk)):
-                x, y = vbroadcast(a), vbroadcast(b)
-                for at in range(0, whole, 64):
+                x, y = load_one(a), load_one(b)
+                for at in range(0, whole, 16 * size):
                     if first_moves:
-                        x = vload(a + at)
+                        x = load(a + at)
                     if second_moves:
-                        y = vload(b + at)
+                        y = load(b + at)
                     value = finish(combine(x, y), other + to + at)
-                    vstore(dst + to + at, vkeep(value, lanes))
+                    store(dst + to + at, vkeep(value, lanes))
                 if left:
                     if first_moves:
-                        x = vload(a + whole)
+                        x = load_tail(a + whole, left)
                     if second_moves:
-                        y = vload(b + whole)
-                    value = finish(combine(x, y), other + to + whole)
-                    vstore_part(dst + to + whole, value, left)
-                a += 4 * mid_stride0
-                b += 4 * mid_stride1
-                to += 4 * inner
+                        y = load_tail(b + whole, left)
+                    value = finish_part(combine(x, y), other + to + whole, left)
+                    store_part(dst + to + whole, value, left)
+                a += size * mid_stride0
+                b += size * mid_stride1
+                to += size * inner
 
     return kernel, types.void(*[types.int64] * 17)

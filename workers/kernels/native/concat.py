@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from numba import types
+from numba import njit, types
 
-from .vec import vload, vstore, vstore_part
+from .movement import Movement
+from .reorder import copier
 
 
-def make(isa: str) -> tuple[Callable[..., None], Any]:
-    """Return the kernel and its signature.
+def make(isa: str, kind: str) -> tuple[Callable[..., None], Any]:
+    """Return the kernel for elements of a width, ``bits8`` to ``bits64``, and its signature.
 
     A source has ``length`` elements a row, which begin ``place`` elements into each row of the destination; its work
     items, pieces of at most ``chunk`` elements, end before ``items``. A source that is not there has no items.
     """
+
+    movement = Movement(kind, kind)
+    copy, size = njit(copier(movement)), movement.src_size
 
     def kernel(
         begin: int, end: int, dst: int, row: int, chunk: int,
@@ -35,12 +39,6 @@ def make(isa: str) -> tuple[Callable[..., None], Any]:
             line = index // pieces
             first = (index - line * pieces) * chunk
             count = min(chunk, length - first)
-            source = src + 4 * (line * length + first)
-            target = dst + 4 * (line * row + place + first)
-            whole = 4 * (count & -16)
-            for at in range(0, whole, 64):
-                vstore(target + at, vload(source + at))
-            if count & 15:
-                vstore_part(target + whole, vload(source + whole), count & 15)
+            copy(src + size * (line * length + first), dst + size * (line * row + place + first), 1, 0, 0, count)
 
     return kernel, types.void(*[types.int64] * 21)

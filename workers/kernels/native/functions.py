@@ -10,24 +10,27 @@ import math
 from collections.abc import Callable
 from typing import Any, Final
 
+import llvmlite.ir as ir
 from numba.core import types
 
+from .elements import emit_load, emit_load_tail
+from .exponentials import emit_exp, emit_expm1, emit_log
 from .power import emit_power
 from .vec import (
+    F64,
+    I32,
+    LANES,
+    VD,
     Builder,
     Value,
+    apply,
     call,
     constant,
-    emit_exp,
-    emit_expm1,
-    emit_log,
     fma,
     intrinsic,
-    load,
     maximum,
     minimum,
     splat,
-    vector,
 )
 
 Step = tuple[Any, ...]
@@ -36,36 +39,42 @@ Step = tuple[Any, ...]
 def _relu(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
     # Not alpha * x if alpha is 0: the product with minus infinity would be NaN.
     negative = b.fmul(alpha, x)
-    zero = constant(0.0)
+    zero = constant(0.0, x.type)
     leaks = b.fcmp_unordered("!=", alpha, zero)
     not_a_number = b.fcmp_unordered("uno", x, x)
     return b.select(b.fcmp_ordered(">", x, zero), x, b.select(b.or_(leaks, not_a_number), negative, zero))
 
 
 def _tanh(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
-    """Return tanh(x) to 4e-7 as a quotient of polynomials (Eigen's ptanh), exact near 0; 1 from about 9 on."""
-    x = maximum(b, constant(-8.6643), minimum(b, constant(8.6643), x))
+    """Return tanh(x) to 4e-7 as a quotient of polynomials (Eigen's ptanh), exact near 0; 1 from about 9 on.
+
+    In float64 it is -e / (e + 2) with e = exp(-2 |x|) - 1.
+    """
+    if x.type == VD:
+        e = emit_expm1(b, b.fmul(constant(-2.0, VD), apply(b, "fabs", x)))
+        return apply(b, "copysign", b.fdiv(e, b.fadd(e, constant(2.0, VD))), x)
+    x = maximum(b, constant(-8.6643, x.type), minimum(b, constant(8.6643, x.type), x))
     square = b.fmul(x, x)
-    p = constant(1.394553628e-8)
+    p = constant(1.394553628e-8, x.type)
     for c in (2.102733560e-5, 3.520756727e-3, 1.340216100e-1):
-        p = fma(b, p, square, constant(c))
-    q = constant(8.015776984e-7)
+        p = fma(b, p, square, constant(c, x.type))
+    q = constant(8.015776984e-7, x.type)
     for c in (3.326951409e-4, 2.597254514e-2, 4.673548340e-1, 1.0):
-        q = fma(b, q, square, constant(c))
+        q = fma(b, q, square, constant(c, x.type))
     found = b.fdiv(fma(b, p, b.fmul(square, x), x), q)
-    return maximum(b, constant(-1.0), minimum(b, constant(1.0), found))
+    return maximum(b, constant(-1.0, x.type), minimum(b, constant(1.0, x.type), found))
 
 
 def _elu(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
-    negative = b.fmul(alpha, emit_expm1(b, minimum(b, constant(0.0), x)))
-    return b.select(b.fcmp_ordered(">", x, constant(0.0)), x, negative)
+    negative = b.fmul(alpha, emit_expm1(b, minimum(b, constant(0.0, x.type), x)))
+    return b.select(b.fcmp_ordered(">", x, constant(0.0, x.type)), x, negative)
 
 
 def _logistic(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
     """Return 1 / (1 + exp(-x)) through exp(-|x|), which keeps its precision if the result is small."""
-    small = emit_exp(b, b.fneg(call(b, "llvm.fabs.v16f32", x)))
-    above = b.select(b.fcmp_ordered("<", x, constant(0.0)), small, constant(1.0))
-    return b.fdiv(above, b.fadd(small, constant(1.0)))
+    small = emit_exp(b, b.fneg(apply(b, "fabs", x)))
+    above = b.select(b.fcmp_ordered("<", x, constant(0.0, x.type)), small, constant(1.0, x.type))
+    return b.fdiv(above, b.fadd(small, constant(1.0, x.type)))
 
 
 def _softplus(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
@@ -74,11 +83,11 @@ def _softplus(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
     The logarithm is corrected for the rounding of 1 + u; max(z, 0) / alpha is x or 0, which cannot overflow.
     """
     z = b.fmul(alpha, x)
-    u = emit_exp(b, b.fneg(call(b, "llvm.fabs.v16f32", z)))
-    rounded = b.fadd(u, constant(1.0))
-    lost = b.fsub(u, b.fsub(rounded, constant(1.0)))
+    u = emit_exp(b, b.fneg(apply(b, "fabs", z)))
+    rounded = b.fadd(u, constant(1.0, x.type))
+    lost = b.fsub(u, b.fsub(rounded, constant(1.0, x.type)))
     curve = b.fadd(emit_log(b, rounded), b.fdiv(lost, rounded))
-    line = b.select(b.fcmp_ordered(">", z, constant(0.0)), x, constant(0.0))
+    line = b.select(b.fcmp_ordered(">", z, constant(0.0, x.type)), x, constant(0.0, x.type))
     return b.fadd(line, b.fdiv(curve, alpha))
 
 
@@ -89,25 +98,28 @@ def _clip(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
 def _gelu_erf(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
     """Return x/2 erfc(-x/sqrt2), erfc by Chebyshev fitting (Numerical Recipes, 3rd ed., 6.2.2), relative error 1.2e-7.
 
-    Beyond 15 the result is 0 in float32.
+    Beyond 15 the result is 0 in float32. In float64 erfc is the C library's.
     """
-    size = minimum(b, constant(15.0), call(b, "llvm.fabs.v16f32", x))
+    if x.type == VD:
+        tail = _each(b, "erfc", b.fmul(x, constant(-math.sqrt(0.5), VD)))
+        return b.fmul(b.fmul(constant(0.5, VD), x), tail)
+    size = minimum(b, constant(15.0, x.type), apply(b, "fabs", x))
     # t is half of the book's; its coefficients are multiplied by powers of two.
-    t = b.fdiv(constant(0.5), fma(b, size, constant(math.sqrt(0.125)), constant(1.0)))
-    p = constant(512 * 0.17087277)
+    t = b.fdiv(constant(0.5, x.type), fma(b, size, constant(math.sqrt(0.125), x.type), constant(1.0, x.type)))
+    p = constant(512 * 0.17087277, x.type)
     for c in (
         256 * -0.82215223, 128 * 1.48851587, 64 * -1.13520398, 32 * 0.27886807, 16 * -0.18628806, 8 * 0.09678418,
         4 * 0.37409196, 2 * 1.00002368, -1.26551223,
     ):  # fmt: skip
-        p = fma(b, p, t, constant(c))
+        p = fma(b, p, t, constant(c, x.type))
     # exp(p - size * size / 2), with the rounding errors of the product and the difference added as a factor.
-    half = b.fmul(size, constant(0.5))
+    half = b.fmul(size, constant(0.5, x.type))
     square = b.fmul(half, size)
     exponent = b.fsub(p, square)
     lost = b.fsub(b.fsub(p, b.fadd(exponent, square)), fma(b, half, size, b.fneg(square)))
     tail = b.fmul(t, emit_exp(b, exponent, limited=False))
     tail = fma(b, tail, lost, tail)
-    return b.fmul(x, b.select(b.fcmp_ordered(">", x, constant(0.0)), b.fsub(constant(1.0), tail), tail))
+    return b.fmul(x, b.select(b.fcmp_ordered(">", x, constant(0.0, x.type)), b.fsub(constant(1.0, x.type), tail), tail))
 
 
 def _gelu_tanh(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
@@ -115,29 +127,52 @@ def _gelu_tanh(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
 
     The rounding errors of x * x and z are added as a factor. Beyond 16 the result is x or 0 in float32.
     """
-    size = minimum(b, constant(16.0), call(b, "llvm.fabs.v16f32", x))
+    if x.type == VD:
+        z = b.fmul(constant(2.0 * math.sqrt(2.0 / math.pi), VD), x)
+        cubic = b.fmul(b.fmul(constant(0.044715, VD), x), x)
+        return b.fmul(x, _logistic(b, b.fmul(z, b.fadd(cubic, constant(1.0, VD))), alpha, beta))
+    size = minimum(b, constant(16.0, x.type), apply(b, "fabs", x))
     square = b.fmul(size, size)
-    cubic = constant(2.0 * math.sqrt(2.0 / math.pi) * 0.044715)
-    inner = fma(b, cubic, square, constant(2.0 * math.sqrt(2.0 / math.pi)))
+    cubic = constant(2.0 * math.sqrt(2.0 / math.pi) * 0.044715, x.type)
+    inner = fma(b, cubic, square, constant(2.0 * math.sqrt(2.0 / math.pi), x.type))
     z = b.fmul(size, inner)
     lost = fma(b, size, inner, b.fneg(z))
     lost = fma(b, b.fmul(size, cubic), fma(b, size, size, b.fneg(square)), lost)
     small = emit_exp(b, b.fneg(z))
     small = fma(b, small, b.fneg(lost), small)
-    above = b.select(b.fcmp_ordered("<", x, constant(0.0)), small, constant(1.0))
-    return b.fmul(x, b.fdiv(above, b.fadd(small, constant(1.0))))
+    above = b.select(b.fcmp_ordered("<", x, constant(0.0, x.type)), small, constant(1.0, x.type))
+    return b.fmul(x, b.fdiv(above, b.fadd(small, constant(1.0, x.type))))
+
+
+def _line(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
+    """Return alpha x + beta; in float64 it is not fused, so that whole numbers are rounded as the reference rounds them."""
+    return b.fadd(b.fmul(alpha, x), beta) if x.type == VD else fma(b, alpha, x, beta)
 
 
 def _hardsigmoid(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
-    line = fma(b, alpha, x, beta)
-    return minimum(b, constant(1.0), maximum(b, constant(0.0), line))
+    line = _line(b, x, alpha, beta)
+    return minimum(b, constant(1.0, x.type), maximum(b, constant(0.0, x.type), line))
 
 
 def _mish(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
     """Return x tanh(ln(1 + e)) = x e (e + 2) / (e (e + 2) + 2) with e = exp(x); the quotient is 1 from x = 20."""
-    e = emit_exp(b, minimum(b, constant(20.0), x))
-    product = b.fmul(e, b.fadd(e, constant(2.0)))
-    return b.fmul(x, b.fdiv(product, b.fadd(product, constant(2.0))))
+    e = emit_exp(b, minimum(b, constant(20.0, x.type), x))
+    product = b.fmul(e, b.fadd(e, constant(2.0, x.type)))
+    return b.fmul(x, b.fdiv(product, b.fadd(product, constant(2.0, x.type))))
+
+
+def _pow(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
+    """Return alpha x**beta; in float64 the power is the C library's."""
+    return b.fmul(alpha, _each(b, "pow", x, beta)) if x.type == VD else emit_power(b, x, beta, alpha)
+
+
+def _each(b: Builder, name: str, *args: Value) -> Value:
+    """Call a function of the C library on each lane of float64."""
+    found = ir.Constant(VD, ir.Undefined)
+    for lane in range(LANES):
+        taken = [b.extract_element(value, I32(lane)) for value in args]
+        found = b.insert_element(found, call(b, name, *taken, result=F64), I32(lane))
+    return found
 
 
 Function = Callable[[Builder, Value, Value, Value], Value]
@@ -146,9 +181,9 @@ ELTWISE: Final[dict[str, Function]] = {
     "tanh": _tanh,
     "elu": _elu,
     "square": lambda b, x, alpha, beta: b.fmul(x, x),
-    "abs": lambda b, x, alpha, beta: call(b, "llvm.fabs.v16f32", x),
-    "sqrt": lambda b, x, alpha, beta: call(b, "llvm.sqrt.v16f32", x),
-    "linear": lambda b, x, alpha, beta: fma(b, alpha, x, beta),
+    "abs": lambda b, x, alpha, beta: apply(b, "fabs", x),
+    "sqrt": lambda b, x, alpha, beta: apply(b, "sqrt", x),
+    "linear": _line,
     "logistic": _logistic,
     "exp": lambda b, x, alpha, beta: emit_exp(b, x),
     "log": lambda b, x, alpha, beta: emit_log(b, x),
@@ -161,8 +196,8 @@ ELTWISE: Final[dict[str, Function]] = {
     "softplus": _softplus,
     "swish": lambda b, x, alpha, beta: b.fmul(x, _logistic(b, b.fmul(alpha, x), alpha, beta)),
     "mish": _mish,
-    "pow": lambda b, x, alpha, beta: emit_power(b, x, beta, alpha),
-    "round": lambda b, x, alpha, beta: call(b, "llvm.rint.v16f32", x),
+    "pow": _pow,
+    "round": lambda b, x, alpha, beta: apply(b, "rint", x),
 }
 BINARY: Final[dict[str, Callable[[Builder, Value, Value], Value]]] = {
     "add": lambda b, x, y: b.fadd(x, y),
@@ -171,7 +206,7 @@ BINARY: Final[dict[str, Callable[[Builder, Value, Value], Value]]] = {
     "div": lambda b, x, y: b.fdiv(x, y),
     "max": maximum,
     "min": minimum,
-    "prelu": lambda b, x, y: b.select(b.fcmp_ordered(">", x, constant(0.0)), x, b.fmul(x, y)),
+    "prelu": lambda b, x, y: b.select(b.fcmp_ordered(">", x, constant(0.0, x.type)), x, b.fmul(x, y)),
 }
 
 
@@ -179,8 +214,8 @@ def emit_chain(b: Builder, steps: tuple[Step, ...], value: Value, other: Value |
     """Return a vector after post-ops: ("eltwise", algorithm, alpha, beta) or ("binary", algorithm) with ``other``."""
     for kind, algorithm, *parameters in steps:
         if kind == "eltwise":
-            alpha, beta = parameters
-            value = ELTWISE[algorithm](b, value, constant(alpha), constant(beta))
+            alpha, beta = (constant(parameter, value.type) for parameter in parameters)
+            value = ELTWISE[algorithm](b, value, alpha, beta)
         elif other is None:
             raise ValueError("a binary post-op without its second source")
         else:
@@ -189,14 +224,14 @@ def emit_chain(b: Builder, steps: tuple[Step, ...], value: Value, other: Value |
 
 
 def eltwise(algorithm: str) -> Any:
-    """Return an intrinsic f(vector x, float32 alpha, float32 beta) -> vector."""
+    """Return an intrinsic f(vector x, alpha, beta) -> vector; alpha and beta are scalars of the lanes' type."""
     emit = ELTWISE[algorithm]
 
     def typed(_: Any, x: Any, alpha: Any, beta: Any) -> Any:
         def code(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
             return emit(b, a[0], splat(b, a[1]), splat(b, a[2]))
 
-        return vector(vector, types.float32, types.float32), code
+        return x(x, x.scalar, x.scalar), code
 
     return intrinsic(typed)
 
@@ -206,22 +241,35 @@ def binary(algorithm: str) -> Any:
     emit = BINARY[algorithm]
 
     def typed(_: Any, x: Any, y: Any) -> Any:
-        return vector(vector, vector), lambda context, b, sig, a: emit(b, a[0], a[1])
+        return x(x, x), lambda context, b, sig, a: emit(b, a[0], a[1])
 
     return intrinsic(typed)
 
 
-def post_ops(steps: tuple[Step, ...]) -> Any:
+def post_ops(steps: tuple[Step, ...], dtype: str = "f32") -> Any:
     """Return an intrinsic f(vector value, int64 address of the binary step's second source) -> vector.
 
-    The address is read only if the chain has a binary step.
+    The address, of elements of a data type, is read only if the chain has a binary step.
     """
     reads = any(kind == "binary" for kind, *_ in steps)
 
     def typed(_: Any, value: Any, address: Any) -> Any:
         def code(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
-            return emit_chain(b, steps, a[0], load(b, a[1]) if reads else None)
+            return emit_chain(b, steps, a[0], emit_load(b, a[1], dtype) if reads else None)
 
-        return vector(vector, types.int64), code
+        return value(value, types.int64), code
+
+    return intrinsic(typed)
+
+
+def post_ops_part(steps: tuple[Step, ...], dtype: str = "f32") -> Any:
+    """Return the intrinsic f(value, address, count) that reads only ``count`` elements if these are of eight bytes."""
+    reads = any(kind == "binary" for kind, *_ in steps)
+
+    def typed(_: Any, value: Any, address: Any, count: Any) -> Any:
+        def code(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+            return emit_chain(b, steps, a[0], emit_load_tail(b, a[1], a[2], dtype) if reads else None)
+
+        return value(value, types.int64, types.int64), code
 
     return intrinsic(typed)

@@ -14,6 +14,7 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 
+from .exponentials import emit_exp, emit_log
 from .vec import (
     LANES,
     VI,
@@ -21,8 +22,6 @@ from .vec import (
     Value,
     call,
     constant,
-    emit_exp,
-    emit_log,
     fma,
     intrinsic,
     splat,

@@ -15,94 +15,111 @@ import numpy as np
 from numba import njit, types
 
 from . import functions
+from .elements import elements
 from .vec import (
     fload,
     fstore,
     vadd,
     vfma,
     vkeep,
-    vload,
     vmul,
-    vset,
-    vstore,
-    vstore_part,
     vsub,
     vsum,
 )
 
-#: Bytes whose elements are added to one partial sum, so that errors do not grow with the row.
-_GROUP = 64 * 64
+#: Elements that are added to one partial sum, so that errors do not grow with the row.
+_GROUP = 16 * 64
 
 
-def make(isa: str, part: str, chain: tuple[Any, ...], centered: bool) -> tuple[Callable[..., None], Any]:
-    """Return a kernel and its signature: ``layer`` scales each element of a row, ``group`` each channel."""
-    return _layer(chain, _statistics(centered)) if part == "layer" else _group(chain, _statistics(centered))
+def make(isa: str, part: str, dtype: str, chain: tuple[Any, ...], centered: bool) -> tuple[Callable[..., None], Any]:
+    """Return a kernel and its signature: ``layer`` scales each element of a row, ``group`` each channel.
+
+    Statistics, scales and shifts are f32.
+    """
+    return (_layer if part == "layer" else _group)(chain, dtype, _statistics(centered, dtype))
 
 
-@njit(inline="always")
-def _mean(line: int, length: int) -> Any:
-    """Return the mean of a row, rounded to float32."""
-    whole = 4 * (length & -16)
-    zero = vset(np.float32(0.0))
-    total = zero
-    at = 0
-    while at < whole:
-        stop = min(whole, at + _GROUP)
-        first, second, third, fourth = zero, zero, zero, zero
-        while at + 256 <= stop:
-            first = vadd(first, vload(line + at))
-            second = vadd(second, vload(line + at + 64))
-            third = vadd(third, vload(line + at + 128))
-            fourth = vadd(fourth, vload(line + at + 192))
-            at += 256
-        while at < stop:
-            first = vadd(first, vload(line + at))
-            at += 64
-        total = vadd(total, vadd(vadd(first, second), vadd(third, fourth)))
-    total = vadd(total, vkeep(vload(line + whole), length & 15))
-    return np.float32(np.float64(vsum(total)) / length)
+def _mean(dtype: str) -> Any:
+    of = elements(dtype)
+    size, real, load, load_tail, fill = of.size, of.real, of.load, of.load_tail, of.fill
+    step, group = 16 * of.size, of.size * _GROUP
+
+    @njit(inline="always")
+    def mean(line: int, length: int) -> Any:
+        """Return the mean of a row, rounded to the type of lanes."""
+        whole = size * (length & -16)
+        zero = fill(real(0.0))
+        total = zero
+        at = 0
+        while at < whole:
+            stop = min(whole, at + group)
+            first, second, third, fourth = zero, zero, zero, zero
+            while at + 4 * step <= stop:
+                first = vadd(first, load(line + at))
+                second = vadd(second, load(line + at + step))
+                third = vadd(third, load(line + at + 2 * step))
+                fourth = vadd(fourth, load(line + at + 3 * step))
+                at += 4 * step
+            while at < stop:
+                first = vadd(first, load(line + at))
+                at += step
+            total = vadd(total, vadd(vadd(first, second), vadd(third, fourth)))
+        if length & 15:
+            total = vadd(total, vkeep(load_tail(line + whole, length & 15), length & 15))
+        return real(np.float64(vsum(total)) / length)
+
+    return mean
 
 
-@njit(inline="always")
-def _moments(line: int, length: int, mean: float) -> tuple[float, float]:
-    """Return by how much a rounded mean is too small, and the mean square of distances to it, in float64."""
-    whole = 4 * (length & -16)
-    zero, middle = vset(np.float32(0.0)), vset(mean)
-    total, squares = zero, zero
-    at = 0
-    while at < whole:
-        stop = min(whole, at + _GROUP)
-        first, second, third, fourth = zero, zero, zero, zero
-        while at + 128 <= stop:
-            x, y = vsub(vload(line + at), middle), vsub(vload(line + at + 64), middle)
-            first, second = vadd(first, x), vadd(second, y)
-            third, fourth = vfma(x, x, third), vfma(y, y, fourth)
-            at += 128
-        while at < stop:
-            x = vsub(vload(line + at), middle)
-            first, third = vadd(first, x), vfma(x, x, third)
-            at += 64
-        total, squares = vadd(total, vadd(first, second)), vadd(squares, vadd(third, fourth))
-    x = vkeep(vsub(vload(line + whole), middle), length & 15)
-    total, squares = vadd(total, x), vfma(x, x, squares)
-    return np.float64(vsum(total)) / length, np.float64(vsum(squares)) / length
+def _moments(dtype: str) -> Any:
+    of = elements(dtype)
+    size, real, load, load_tail, fill = of.size, of.real, of.load, of.load_tail, of.fill
+    step, group = 16 * of.size, of.size * _GROUP
+
+    @njit(inline="always")
+    def moments(line: int, length: int, mean: float) -> tuple[float, float]:
+        """Return by how much a rounded mean is too small, and the mean square of distances to it, in float64."""
+        whole = size * (length & -16)
+        zero, middle = fill(real(0.0)), fill(mean)
+        total, squares = zero, zero
+        at = 0
+        while at < whole:
+            stop = min(whole, at + group)
+            first, second, third, fourth = zero, zero, zero, zero
+            while at + 2 * step <= stop:
+                x, y = vsub(load(line + at), middle), vsub(load(line + at + step), middle)
+                first, second = vadd(first, x), vadd(second, y)
+                third, fourth = vfma(x, x, third), vfma(y, y, fourth)
+                at += 2 * step
+            while at < stop:
+                x = vsub(load(line + at), middle)
+                first, third = vadd(first, x), vfma(x, x, third)
+                at += step
+            total, squares = vadd(total, vadd(first, second)), vadd(squares, vadd(third, fourth))
+        if length & 15:
+            x = vkeep(vsub(load_tail(line + whole, length & 15), middle), length & 15)
+            total, squares = vadd(total, x), vfma(x, x, squares)
+        return np.float64(vsum(total)) / length, np.float64(vsum(squares)) / length
+
+    return moments
 
 
-def _statistics(centered: bool) -> Any:
+def _statistics(centered: bool, dtype: str) -> Any:
     """Return a function that finds a row's mean, what to add to it, and its variance; the mean is 0 if not ``centered``."""
+    real, mean_of, moments_of = elements(dtype).real, _mean(dtype), _moments(dtype)
 
     @njit(inline="always")
     def statistics(line: int, length: int, mean: int, variance: int, given: int) -> tuple[Any, Any, Any]:
         """Read the statistics if they are ``given``, else write them if they are wanted."""
-        middle, rest = np.float32(0.0), 0.0
+        middle, rest = real(0.0), 0.0
         if given:
             if centered:
-                middle = fload(mean)
+                middle = real(fload(mean))
             spread = np.float64(fload(variance))
         else:
             if centered:
-                middle = _mean(line, length)
-            rest, spread = _moments(line, length, middle)
+                middle = mean_of(line, length)
+            rest, spread = moments_of(line, length, middle)
             if centered:
                 spread -= rest * rest
                 if spread < 0.0:  # NaN stays
@@ -118,62 +135,72 @@ def _statistics(centered: bool) -> Any:
     return statistics
 
 
-def _layer(chain: tuple[Any, ...], statistics: Any) -> tuple[Callable[..., None], Any]:
-    finish = functions.post_ops(chain)
+def _layer(chain: tuple[Any, ...], dtype: str, statistics: Any) -> tuple[Callable[..., None], Any]:
+    finish, finish_part = functions.post_ops(chain, dtype), functions.post_ops_part(chain, dtype)
+    of = elements(dtype)
+    size, real, load, load_tail, fill = of.size, of.real, of.load, of.load_tail, of.fill
+    store, store_part, parameters = of.store, of.store_part, of.parameters
 
     def kernel(
         begin: int, end: int, src: int, dst: int, other: int, mean: int, variance: int, scale: int, shift: int,
         scale_mask: int, shift_mask: int, given: int, length: int, epsilon: float,
     ) -> None:  # fmt: skip
         mean_step, step = 4 if mean != 0 else 0, 4 if variance != 0 else 0
-        whole = 4 * (length & -16)
+        whole, left = length & -16, length & 15
         for item in range(begin, end):
-            offset = 4 * item * length
+            offset = size * item * length
             middle, rest, spread = statistics(
                 src + offset, length, mean + mean_step * item, variance + step * item, given
             )
-            center, correction = vset(middle), vset(np.float32(rest))
-            factor = vset(np.float32(1.0 / np.sqrt(spread + epsilon)))
-            for at in range(0, whole, 64):
-                value = vmul(vsub(vsub(vload(src + offset + at), center), correction), factor)
-                value = vfma(value, vload(scale + (at & scale_mask)), vload(shift + (at & shift_mask)))
-                vstore(dst + offset + at, finish(value, other + offset + at))
-            if length & 15:
-                value = vmul(vsub(vsub(vload(src + offset + whole), center), correction), factor)
-                value = vfma(value, vload(scale + (whole & scale_mask)), vload(shift + (whole & shift_mask)))
-                vstore_part(dst + offset + whole, finish(value, other + offset + whole), length & 15)
+            center, correction = fill(middle), fill(real(rest))
+            factor = fill(real(1.0 / np.sqrt(spread + epsilon)))
+            for index in range(0, whole, 16):
+                at = offset + size * index
+                value = vmul(vsub(vsub(load(src + at), center), correction), factor)
+                place = 4 * index
+                value = vfma(value, parameters(scale + (place & scale_mask)), parameters(shift + (place & shift_mask)))
+                store(dst + at, finish(value, other + at))
+            if left:
+                at = offset + size * whole
+                value = vmul(vsub(vsub(load_tail(src + at, left), center), correction), factor)
+                place = 4 * whole
+                value = vfma(value, parameters(scale + (place & scale_mask)), parameters(shift + (place & shift_mask)))
+                store_part(dst + at, finish_part(value, other + at, left), left)
 
     return kernel, types.void(*[types.int64] * 13, types.float64)
 
 
-def _group(chain: tuple[Any, ...], statistics: Any) -> tuple[Callable[..., None], Any]:
-    finish = functions.post_ops(chain)
+def _group(chain: tuple[Any, ...], dtype: str, statistics: Any) -> tuple[Callable[..., None], Any]:
+    finish, finish_part = functions.post_ops(chain, dtype), functions.post_ops_part(chain, dtype)
+    of = elements(dtype)
+    size, real, load, load_tail, fill = of.size, of.real, of.load, of.load_tail, of.fill
+    store, store_part = of.store, of.store_part
 
     def kernel(
         begin: int, end: int, src: int, dst: int, other: int, mean: int, variance: int, scale: int, shift: int,
         scale_mask: int, shift_mask: int, given: int, groups: int, channels: int, area: int, epsilon: float,
     ) -> None:  # fmt: skip
         mean_step, step = 4 if mean != 0 else 0, 4 if variance != 0 else 0
-        whole = 4 * (area & -16)
+        whole, left = size * (area & -16), area & 15
         length = channels * area
         for item in range(begin, end):
-            offset = 4 * item * length
+            offset = size * item * length
             middle, rest, spread = statistics(
                 src + offset, length, mean + mean_step * item, variance + step * item, given
             )
-            center, correction = vset(middle), vset(np.float32(rest))
+            center, correction = fill(middle), fill(real(rest))
             deviation = np.sqrt(spread + epsilon)
             first = 4 * channels * (item % groups)
             for channel in range(first, first + 4 * channels, 4):
-                factor = vset(np.float32(np.float64(fload(scale + (channel & scale_mask))) / deviation))
-                added = vset(fload(shift + (channel & shift_mask)))
-                for at in range(offset, offset + whole, 64):
-                    value = vfma(vsub(vsub(vload(src + at), center), correction), factor, added)
-                    vstore(dst + at, finish(value, other + at))
-                if area & 15:
+                factor = fill(real(np.float64(fload(scale + (channel & scale_mask))) / deviation))
+                added = fill(real(fload(shift + (channel & shift_mask))))
+                for at in range(offset, offset + whole, 16 * size):
+                    value = vfma(vsub(vsub(load(src + at), center), correction), factor, added)
+                    store(dst + at, finish(value, other + at))
+                if left:
                     at = offset + whole
-                    value = vfma(vsub(vsub(vload(src + at), center), correction), factor, added)
-                    vstore_part(dst + at, finish(value, other + at), area & 15)
-                offset += 4 * area
+                    value = vfma(vsub(vsub(load_tail(src + at, left), center), correction), factor, added)
+                    store_part(dst + at, finish_part(value, other + at, left), left)
+                offset += size * area
 
     return kernel, types.void(*[types.int64] * 15, types.float64)

@@ -14,24 +14,20 @@ from typing import Any
 import numpy as np
 from numba import njit, types
 
+from .elements import elements
+from .inside import load_apart, load_inside
 from .vec import (
-    fstore,
+    dcount_inside,
     iload,
     vadd,
     vcount_inside,
     vdiv,
     veven,
-    vgather,
     vkeep,
-    vload,
-    vload_inside,
     vmax,
     vmax_lane,
     vmul,
     vodd,
-    vset,
-    vstore,
-    vstore_part,
     vsum,
 )
 
@@ -39,10 +35,10 @@ from .vec import (
 _DIM = 48
 
 
-def make(isa: str, algorithm: str, part: str) -> tuple[Callable[..., None], Any]:
-    """Return a kernel for ``max``, ``avg_include_padding`` or ``avg_exclude_padding``, and its signature."""
+def make(isa: str, algorithm: str, part: str, dtype: str) -> tuple[Callable[..., None], Any]:
+    """Return a kernel for ``max``, ``avg_include_padding`` or ``avg_exclude_padding`` on a data type, and its signature."""
     makers = {"blocked": _blocked, "rows": _rows, "whole": _whole}
-    return makers[part](algorithm == "max", algorithm == "avg_include_padding")
+    return makers[part](algorithm == "max", algorithm == "avg_include_padding", dtype)
 
 
 @njit(inline="always")
@@ -85,21 +81,29 @@ def _next_row(channel: int, d: int, h: int, depth: int, height: int) -> tuple[in
     return channel, d, h
 
 
-@njit(inline="always")
-def _see(line: int, index: int, stride: int, width: int, nothing: Any) -> Any:
-    """Return the elements at index, index + stride, ... of a row, ``nothing`` for those outside of it."""
-    if stride == 1:
-        seen = vload_inside(line, index, width, nothing)
-    elif stride == 2:
-        seen = veven(vload_inside(line, index, width, nothing), vload_inside(line, index + 16, width, nothing))
-    else:
-        seen = vgather(line, index, stride, width, nothing)
-    return seen
+def _see(dtype: str) -> Any:
+    seen_inside, seen_apart = load_inside(dtype), load_apart(dtype)
+
+    @njit(inline="always")
+    def see(line: int, index: int, stride: int, width: int, nothing: Any) -> Any:
+        """Return the elements at index, index + stride, ... of a row, ``nothing`` for those outside of it."""
+        if stride == 1:
+            seen = seen_inside(line, index, width, nothing)
+        elif stride == 2:
+            seen = veven(seen_inside(line, index, width, nothing), seen_inside(line, index + 16, width, nothing))
+        else:
+            seen = seen_apart(line, index, stride, width, nothing)
+        return seen
+
+    return see
 
 
-def _blocked(takes_max: bool, counts_padding: bool) -> tuple[Callable[..., None], Any]:
+def _blocked(takes_max: bool, counts_padding: bool, dtype: str) -> tuple[Callable[..., None], Any]:
     combine = vmax if takes_max else vadd
-    start = np.float32(-np.inf if takes_max else 0.0)
+    of = elements(dtype)
+    real, fill = of.real, of.fill
+    load, store, step = of.load, of.store, 16 * of.size
+    start = real(-np.inf if takes_max else 0.0)
 
     def kernel(begin: int, end: int, src: int, dst: int, table: int, period: int, tail: int) -> None:
         depth, out_depth, window_d, stride_d, step_d, left_d = dimension(table)
@@ -112,39 +116,43 @@ def _blocked(takes_max: bool, counts_padding: bool) -> tuple[Callable[..., None]
             from_d, to_d = inside(first_d, step_d, window_d, depth)
             from_h, to_h = inside(first_h, step_h, window_h, height)
             lanes = tail if block % period == period - 1 else 16
-            target = dst + 64 * item * out_width
+            target = dst + step * item * out_width
             for w in range(out_width):
                 first_w = w * stride_w - left_w
                 from_w, to_w = inside(first_w, step_w, window_w, width)
-                value = vset(start)
+                value = fill(start)
                 for d in range(from_d, to_d):
                     plane = (block * depth + first_d + d * step_d) * height + first_h
                     for h in range(from_h, to_h):
-                        line = src + 64 * ((plane + h * step_h) * width + first_w)
-                        at = line + 64 * step_w * from_w
-                        while at < line + 64 * step_w * to_w:
-                            value = combine(vload(at), value)
-                            at += 64 * step_w
+                        line = src + step * ((plane + h * step_h) * width + first_w)
+                        at = line + step * step_w * from_w
+                        while at < line + step * step_w * to_w:
+                            value = combine(load(at), value)
+                            at += step * step_w
                 if not takes_max:
                     count = window_d * window_h * window_w
                     if not counts_padding:
                         count = max(1, (to_d - from_d) * (to_h - from_h) * (to_w - from_w))
-                    value = vdiv(value, vset(np.float32(count)))
-                vstore(target + 64 * w, vkeep(value, lanes))
+                    value = vdiv(value, fill(real(count)))
+                store(target + step * w, vkeep(value, lanes))
             block, out_d, out_h = _next_row(block, out_d, out_h, out_depth, out_height)
 
     return kernel, types.void(*[types.int64] * 7)
 
 
-def _rows(takes_max: bool, counts_padding: bool) -> tuple[Callable[..., None], Any]:
+def _rows(takes_max: bool, counts_padding: bool, dtype: str) -> tuple[Callable[..., None], Any]:
     combine = vmax if takes_max else vadd
-    start = np.float32(-np.inf if takes_max else 0.0)
+    of = elements(dtype)
+    size, real, fill = of.size, of.real, of.fill
+    store_part, count_inside = of.store_part, vcount_inside if real is np.float32 else dcount_inside
+    seen_inside, see = load_inside(dtype), _see(dtype)
+    start = real(-np.inf if takes_max else 0.0)
 
     def kernel(begin: int, end: int, src: int, dst: int, table: int) -> None:
         depth, out_depth, window_d, stride_d, step_d, left_d = dimension(table)
         height, out_height, window_h, stride_h, step_h, left_h = dimension(table + _DIM)
         width, out_width, window_w, stride_w, step_w, left_w = dimension(table + 2 * _DIM)
-        nothing = vset(start)
+        nothing = fill(start)
         channel, out_d, out_h = _row(begin, out_depth, out_height)
         for item in range(begin, end):
             first_h = out_h * stride_h - left_h
@@ -156,17 +164,17 @@ def _rows(takes_max: bool, counts_padding: bool) -> tuple[Callable[..., None], A
                 value, other = nothing, nothing
                 for d in range(from_d, to_d):
                     plane = (channel * depth + first_d + d * step_d) * height + first_h
-                    begin_h = src + 4 * width * (plane + from_h * step_h)
-                    end_h = src + 4 * width * (plane + to_h * step_h)
+                    begin_h = src + size * width * (plane + from_h * step_h)
+                    end_h = src + size * width * (plane + to_h * step_h)
                     index = first_w
                     last = first_w + (window_w - 1) * step_w
-                    down = 4 * width * step_h
+                    down = size * width * step_h
                     # Columns outermost: what is inside of a row is the same for each row of the window.
                     while index < last and stride_w == 2 and step_w == 1:
                         line = begin_h
                         while line < end_h:
-                            low = vload_inside(line, index, width, nothing)
-                            high = vload_inside(line, index + 16, width, nothing)
+                            low = seen_inside(line, index, width, nothing)
+                            high = seen_inside(line, index + 16, width, nothing)
                             value = combine(veven(low, high), value)
                             other = combine(vodd(low, high), other)
                             line += down
@@ -174,56 +182,59 @@ def _rows(takes_max: bool, counts_padding: bool) -> tuple[Callable[..., None], A
                     while index <= last and stride_w == 1:
                         line = begin_h
                         while line < end_h:
-                            value = combine(vload_inside(line, index, width, nothing), value)
+                            value = combine(seen_inside(line, index, width, nothing), value)
                             line += down
                         index += step_w
                     while index <= last:
                         line = begin_h
                         while line < end_h:
-                            value = combine(_see(line, index, stride_w, width, nothing), value)
+                            value = combine(see(line, index, stride_w, width, nothing), value)
                             line += down
                         index += step_w
                 value = combine(value, other)
                 if not takes_max:
-                    count = vset(np.float32(window_d * window_h * window_w))
+                    count = fill(real(window_d * window_h * window_w))
                     if not counts_padding:
-                        count = vset(np.float32(0.0))
+                        count = fill(real(0.0))
                         index = first_w
                         while index < first_w + window_w * step_w:
-                            count = vadd(count, vcount_inside(index, stride_w, width))
+                            count = vadd(count, count_inside(index, stride_w, width))
                             index += step_w
-                        count = vmul(count, vset(np.float32((to_d - from_d) * (to_h - from_h))))
-                        count = vmax(count, vset(np.float32(1.0)))
+                        count = vmul(count, fill(real((to_d - from_d) * (to_h - from_h))))
+                        count = vmax(count, fill(real(1.0)))
                     value = vdiv(value, count)
-                vstore_part(dst + 4 * (item * out_width + w), value, min(16, out_width - w))
+                store_part(dst + size * (item * out_width + w), value, min(16, out_width - w))
             channel, out_d, out_h = _next_row(channel, out_d, out_h, out_depth, out_height)
 
     return kernel, types.void(*[types.int64] * 5)
 
 
-def _whole(takes_max: bool, counts_padding: bool) -> tuple[Callable[..., None], Any]:
+def _whole(takes_max: bool, counts_padding: bool, dtype: str) -> tuple[Callable[..., None], Any]:
     combine = vmax if takes_max else vadd
-    start = np.float32(-np.inf if takes_max else 0.0)
+    of = elements(dtype)
+    size, real, fill = of.size, of.real, of.fill
+    load, store_one, step, seen_inside = of.load, of.store_one, 16 * of.size, load_inside(dtype)
+    start = real(-np.inf if takes_max else 0.0)
 
     def kernel(begin: int, end: int, src: int, dst: int, length: int) -> None:
-        nothing = vset(start)
+        nothing = fill(start)
         for item in range(begin, end):
-            line = src + 4 * item * length
+            line = src + size * item * length
             first, second, third, fourth = nothing, nothing, nothing, nothing
             at = 0
             while at + 64 <= length:
-                first = combine(vload(line + 4 * at), first)
-                second = combine(vload(line + 4 * at + 64), second)
-                third = combine(vload(line + 4 * at + 128), third)
-                fourth = combine(vload(line + 4 * at + 192), fourth)
+                first = combine(load(line + size * at), first)
+                second = combine(load(line + size * at + step), second)
+                third = combine(load(line + size * at + 2 * step), third)
+                fourth = combine(load(line + size * at + 3 * step), fourth)
                 at += 64
             while at < length:
-                first = combine(vload_inside(line, at, length, nothing), first)
+                first = combine(seen_inside(line, at, length, nothing), first)
                 at += 16
             value = combine(combine(first, second), combine(third, fourth))
             if takes_max:
-                fstore(dst + 4 * item, vmax_lane(value))
+                store_one(dst + size * item, fill(vmax_lane(value)))
             else:
-                fstore(dst + 4 * item, vsum(value) / np.float32(length))
+                store_one(dst + size * item, fill(vsum(value) / real(length)))
 
     return kernel, types.void(*[types.int64] * 5)

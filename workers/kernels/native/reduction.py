@@ -1,4 +1,4 @@
-"""Reduce float32 tensors whose dimensions are kept, reduced, kept, reduced and kept, in this order (any may be 1).
+"""Reduce tensors whose dimensions are kept, reduced, kept, reduced and kept, in this order (any may be 1).
 
 ``row`` reduces contiguous runs, 16 of a run's elements a vector; ``strided`` has strips of 64 independent columns and
 steps from row to row, with the sums of a group in scratch memory if there are several strips. The reduced elements are
@@ -12,125 +12,131 @@ import math
 from collections.abc import Callable
 from typing import Any, Final
 
-import numpy as np
 from numba import njit, types
 
+from .elements import elements
 from .vec import (
+    VF,
     Builder,
     Value,
-    call,
+    apply,
     fma,
     fold,
     intrinsic,
     maximum,
-    vector,
     vkeep_or,
-    vload,
-    vload_part,
-    vset,
-    vstore,
-    vstore_part,
 )
 
 #: Columns that an item of ``strided`` covers.
 _STRIP: Final = 64
-#: Strips that are reduced together; their sums are 4 KiB.
+#: Strips that are reduced together; their sums are some KiB.
 _BESIDE: Final = 16
 
 
-def make(isa: str, part: str, step: str, result: str, root: bool) -> tuple[Callable[..., None], Any]:
+def make(
+    isa: str, part: str, step: str, result: str, root: bool, src_type: str, dst_type: str
+) -> tuple[Callable[..., None], Any]:
     """Return the kernel and its signature.
 
     ``step`` is the term of an element: ``sum``, ``max``, ``min``, ``abs`` or ``square``. ``result`` is the last step:
     nothing (empty), ``mean``, or the ``max`` or ``sum`` with eps, of which ``root`` takes the square root.
     """
-    steps = _steps(step)
-    finish = _finish(result, root)
-    return _row(steps, finish) if part == "row" else _strided(steps, finish)
+    return (_row if part == "row" else _strided)(_steps(step), _finish(result, root), src_type, dst_type)
 
 
-def _row(steps: tuple[Any, ...], finish: Any) -> tuple[Callable[..., None], Any]:
+def _row(steps: tuple[Any, ...], finish: Any, src_type: str, dst_type: str) -> tuple[Callable[..., None], Any]:
     add, merge, across, neutral = steps
+    of, to = elements(src_type), elements(dst_type)
+    width, real, load, load_part, fill = of.size, of.real, of.load, of.load_part, of.fill
+    dst_width, store_one = to.size, to.store_one
 
     def kernel(
         begin: int, end: int, src: int, dst: int, outputs: int, kept: int, outer: int, inner: int, columns: int,
-        parts: int, group: int, each: int, unused: int, count: float, eps: float,
+        parts: int, group: int, each: int, unused: int, also_unused: int, count: float, eps: float,
     ) -> None:  # fmt: skip
-        nothing, size, small = vset(np.float32(neutral)), vset(np.float32(count)), vset(np.float32(eps))
+        nothing, size, small = fill(real(neutral)), fill(real(count)), fill(real(eps))
+        step = 16 * width
         for item in range(begin, end):
             part = item // outputs
             output = item - part * outputs
             first = outer * inner * part // parts
             last = outer * inner * (part + 1) // parts
             before = output // kept
-            base = src + 4 * inner * (before * outer * kept + output - before * kept)
+            base = src + width * inner * (before * outer * kept + output - before * kept)
             total = nothing
             while first < last:
                 run = first // inner
                 start = first - run * inner
                 length = min(inner - start, last - first)
                 first += length
-                at = base + 4 * (run * kept * inner + start)
-                stop = at + 4 * length
-                while stop - at >= 64:
-                    until = min(stop, at + 64 * group)
+                at = base + width * (run * kept * inner + start)
+                stop = at + width * length
+                while stop - at >= step:
+                    until = min(stop, at + step * group)
                     p0, p1, p2, p3 = nothing, nothing, nothing, nothing
-                    while until - at >= 256:
-                        p0 = add(p0, vload(at))
-                        p1 = add(p1, vload(at + 64))
-                        p2 = add(p2, vload(at + 128))
-                        p3 = add(p3, vload(at + 192))
-                        at += 256
-                    while until - at >= 64:
-                        p0 = add(p0, vload(at))
-                        at += 64
+                    while until - at >= 4 * step:
+                        p0 = add(p0, load(at))
+                        p1 = add(p1, load(at + step))
+                        p2 = add(p2, load(at + 2 * step))
+                        p3 = add(p3, load(at + 3 * step))
+                        at += 4 * step
+                    while until - at >= step:
+                        p0 = add(p0, load(at))
+                        at += step
                     total = merge(total, merge(merge(p0, p1), merge(p2, p3)))
                 if at < stop:
-                    left = (stop - at) >> 2
-                    total = add(total, vkeep_or(vload_part(at, left), left, nothing))
-            vstore_part(dst + 4 * item, finish(vset(across(total)), size, small), 1)
+                    left = (stop - at) // width
+                    total = add(total, vkeep_or(load_part(at, left), left, nothing))
+            store_one(dst + dst_width * item, finish(fill(across(total)), size, small))
 
-    return kernel, types.void(*[types.int64] * 13, types.float64, types.float64)
+    return kernel, types.void(*[types.int64] * 14, types.float64, types.float64)
 
 
-def _strided(steps: tuple[Any, ...], finish: Any) -> tuple[Callable[..., None], Any]:
+def _strided(steps: tuple[Any, ...], finish: Any, src_type: str, dst_type: str) -> tuple[Callable[..., None], Any]:
     add, merge, _, neutral = steps
+    of, to_of = elements(src_type), elements(dst_type)
+    width, real, fill, load_all, load_part = of.size, of.real, of.fill, of.load, of.load_part
+    dst_width, store_part = to_of.size, to_of.store_part
+    kept_as = of.lanes_as
+    lane, load_sum, store_sum = kept_as.size, kept_as.load, kept_as.store
+    load_total, store_total = kept_as.load_part, kept_as.store_part
+    in_dst = kept_as is to_of
 
     @njit(inline="always")
     def load(at: int, lanes: int) -> Any:
-        return vload(at) if lanes == 16 else vload_part(at, lanes)
+        return load_all(at) if lanes == 16 else load_part(at, lanes)
 
     @njit
-    def reduce_rows(at: int, stop: int, row: int, sums: int, wide: int, left: int, nothing: Any) -> None:
-        """Reduce rows to ``sums``, up to ``wide`` bytes of each and of ``left`` to its end, in the order of memory."""
+    def reduce_rows(at: int, stop: int, row: int, sums: int, columns: int, nothing: Any) -> None:
+        """Reduce rows of some columns to ``sums``, in the order of memory."""
         is_first = True
         while is_first or at < stop:
-            offset = 0
             together = 4 if stop - at > 3 * row else 1 if at < stop else 0
-            while offset < wide and offset < left:
-                lanes = min(16, (left - offset) >> 2)
-                total = nothing if is_first else vload(sums + offset)
+            for column in range(0, columns, 16):
+                lanes = min(16, columns - column)
+                to, place = sums + lane * column, at + width * column
+                total = nothing if is_first else load_sum(to)
                 if together > 0:
-                    total = add(total, load(at + offset, lanes))
+                    total = add(total, load(place, lanes))
                 if together > 1:
-                    total = add(total, load(at + row + offset, lanes))
-                    total = add(total, load(at + 2 * row + offset, lanes))
-                    total = add(total, load(at + 3 * row + offset, lanes))
-                vstore(sums + offset, total)
-                offset += 64
+                    total = add(total, load(place + row, lanes))
+                    total = add(total, load(place + 2 * row, lanes))
+                    total = add(total, load(place + 3 * row, lanes))
+                store_sum(to, total)
             at += row * together
             is_first = False
 
     def kernel(
         begin: int, end: int, src: int, dst: int, outputs: int, kept: int, outer: int, inner: int, columns: int,
-        parts: int, group: int, each: int, sums_of_strips: int, count: float, eps: float,
+        parts: int, group: int, each: int, sums_of_strips: int, totals_of_strips: int, count: float, eps: float,
     ) -> None:  # fmt: skip
-        nothing, size, small = vset(np.float32(neutral)), vset(np.float32(count)), vset(np.float32(eps))
+        nothing, size, small = fill(real(neutral)), fill(real(count)), fill(real(eps))
         strips = (columns + _STRIP - 1) // _STRIP
         n0 = min(16, columns)
         n1 = max(0, min(16, columns - 16))
         n2 = max(0, min(16, columns - 32))
         n3 = max(0, min(16, columns - 48))
+        row, step, dst_step = width * columns, 16 * width, 16 * dst_width
         item = begin * each
         while item < end * each:
             plane = item // strips
@@ -143,9 +149,12 @@ def _strided(steps: tuple[Any, ...], finish: Any) -> tuple[Callable[..., None], 
             first = outer * inner * part // parts
             last = outer * inner * (part + 1) // parts
             before = output // kept
-            base = src + 4 * inner * columns * (before * outer * kept + output - before * kept)
-            wide = 4 * _STRIP * beside
-            sums = sums_of_strips + 4 * _STRIP * (plane * strips + strip)
+            base = src + width * inner * columns * (before * outer * kept + output - before * kept)
+            wide = min(_STRIP * beside, columns - _STRIP * strip)
+            sums = sums_of_strips + lane * _STRIP * (plane * strips + strip)
+            to = dst + dst_width * (plane * columns + _STRIP * strip)
+            # Sums of groups are in the destination if it holds them as they are.
+            totals = to if in_dst else totals_of_strips + lane * _STRIP * (plane * strips + strip)
             t0, t1, t2, t3 = nothing, nothing, nothing, nothing
             is_first = True
             while is_first or first < last:
@@ -153,44 +162,43 @@ def _strided(steps: tuple[Any, ...], finish: Any) -> tuple[Callable[..., None], 
                 start = first - run * inner
                 length = min(inner - start, last - first, group)
                 first += length
-                at = base + 4 * (columns * (run * kept * inner + start) + _STRIP * strip)
-                stop = at + 4 * columns * length
-                to = dst + 4 * (plane * columns + _STRIP * strip)
-                end_of_row = to + 4 * (columns - _STRIP * strip)
+                at = base + width * (columns * (run * kept * inner + start) + _STRIP * strip)
+                stop = at + row * length
                 if strips > 1:
-                    reduce_rows(at, stop, 4 * columns, sums, wide, 4 * (columns - _STRIP * strip), nothing)
-                    # The destination holds the sums of groups.
-                    offset = 0
-                    while offset < wide and to + offset < end_of_row:
-                        lanes = min(16, (end_of_row - to - offset) >> 2)
-                        total = merge(nothing if is_first else load(to + offset, lanes), vload(sums + offset))
-                        vstore_part(to + offset, finish(total, size, small) if first >= last else total, lanes)
-                        offset += 64
+                    reduce_rows(at, stop, row, sums, wide, nothing)
+                    for column in range(0, wide, 16):
+                        lanes = min(16, wide - column)
+                        total = nothing if is_first else load_total(totals + lane * column, lanes)
+                        total = merge(total, load_sum(sums + lane * column))
+                        if first >= last:
+                            store_part(to + dst_width * column, finish(total, size, small), lanes)
+                        else:
+                            store_total(totals + lane * column, total, lanes)
                 else:
                     p0, p1, p2, p3 = nothing, nothing, nothing, nothing
                     if columns == _STRIP:
                         while at < stop:
-                            p0 = add(p0, vload(at))
-                            p1 = add(p1, vload(at + 64))
-                            p2 = add(p2, vload(at + 128))
-                            p3 = add(p3, vload(at + 192))
-                            at += 4 * columns
+                            p0 = add(p0, load_all(at))
+                            p1 = add(p1, load_all(at + step))
+                            p2 = add(p2, load_all(at + 2 * step))
+                            p3 = add(p3, load_all(at + 3 * step))
+                            at += row
                     else:
                         while at < stop:
                             p0 = add(p0, load(at, n0))
-                            p1 = add(p1, load(at + 64, n1))
-                            p2 = add(p2, load(at + 128, n2))
-                            p3 = add(p3, load(at + 192, n3))
-                            at += 4 * columns
+                            p1 = add(p1, load(at + step, n1))
+                            p2 = add(p2, load(at + 2 * step, n2))
+                            p3 = add(p3, load(at + 3 * step, n3))
+                            at += row
                     t0, t1, t2, t3 = merge(t0, p0), merge(t1, p1), merge(t2, p2), merge(t3, p3)
                     if first >= last:
-                        vstore_part(to, finish(t0, size, small), n0)
-                        vstore_part(to + 64, finish(t1, size, small), n1)
-                        vstore_part(to + 128, finish(t2, size, small), n2)
-                        vstore_part(to + 192, finish(t3, size, small), n3)
+                        store_part(to, finish(t0, size, small), n0)
+                        store_part(to + dst_step, finish(t1, size, small), n1)
+                        store_part(to + 2 * dst_step, finish(t2, size, small), n2)
+                        store_part(to + 3 * dst_step, finish(t3, size, small), n3)
                 is_first = False
 
-    return kernel, types.void(*[types.int64] * 13, types.float64, types.float64)
+    return kernel, types.void(*[types.int64] * 14, types.float64, types.float64)
 
 
 def _steps(step: str) -> tuple[Any, Any, Any, float]:
@@ -200,10 +208,11 @@ def _steps(step: str) -> tuple[Any, Any, Any, float]:
         return b.fadd(x, y)
 
     def absolute(b: Builder, total: Value, x: Value) -> Value:
-        return b.fadd(total, call(b, "llvm.fabs.v16f32", x))
+        return b.fadd(total, apply(b, "fabs", x))
 
     def square(b: Builder, total: Value, x: Value) -> Value:
-        return fma(b, x, x, total)
+        # Squares of whole numbers are rounded as the reference rounds them.
+        return fma(b, x, x, total) if x.type == VF else b.fadd(total, b.fmul(x, x))
 
     add, merge, neutral = {
         "sum": (plus, plus, 0.0),
@@ -218,7 +227,7 @@ def _steps(step: str) -> tuple[Any, Any, Any, float]:
         def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
             return fold(b, a[0], merge)
 
-        return types.float32(vector), emit
+        return value.scalar(value), emit
 
     return _of_two(add), _of_two(merge), across, neutral
 
@@ -226,7 +235,7 @@ def _steps(step: str) -> tuple[Any, Any, Any, float]:
 def _of_two(emit_value: Callable[[Builder, Value, Value], Value]) -> Any:
     @intrinsic
     def both(_: Any, x: Any, y: Any) -> Any:
-        return vector(vector, vector), lambda context, b, sig, a: emit_value(b, a[0], a[1])
+        return x(x, x), lambda context, b, sig, a: emit_value(b, a[0], a[1])
 
     return both
 
@@ -251,10 +260,10 @@ def _finish(result: str, root: bool) -> Any:
             total = maximum(b, eps, total)
         elif result == "sum":
             total = b.fadd(total, eps)
-        return call(b, "llvm.sqrt.v16f32", total) if root else total
+        return apply(b, "sqrt", total) if root else total
 
     @intrinsic
     def finish(_: Any, total: Any, count: Any, eps: Any) -> Any:
-        return vector(vector, vector, vector), lambda context, b, sig, a: value(b, *a)
+        return total(total, total, total), lambda context, b, sig, a: value(b, *a)
 
     return finish

@@ -1,30 +1,41 @@
-"""Move nests of strided loops from one layout to another. Extents and strides are arguments: one kernel does it all."""
+"""Move nests of strided loops from one layout to another, and from one data type to another.
+
+Extents and strides are arguments: one kernel does it all for a pair of data types.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
+import llvmlite.ir as ir
 import numba
 import numpy as np
 from numba.core import types
 
-from .transpose import transpose, transpose_pad, transpose_part
-from .vec import fload, fstore, iload, vload, vload_part, vset, vstore, vstore_part
+from .elements import masked_store
+from .movement import Movement
+from .transpose import transposes
+from .vec import LANES, Builder, Value, iload, intrinsic, lanes_below, vload, vset, vstore
 
 
-def make(isa: str) -> tuple[Callable[..., None], Any]:
-    """Return the kernel.
+def make(isa: str, src: str, dst: str) -> tuple[Callable[..., None], Any]:
+    """Return the kernel for elements of two data types, or of one width: ``bits8``, ``bits16``, ``bits32``, ``bits64``.
 
     Arguments: addresses of src, dst and of a table of records, one a nest, of int64: the work item that ends the nest;
     bytes of the record; the mode of the innermost pair of loops (0 copy, 1 transpose, 2 fill with zeros, 3 and
-    4 copy and transpose with zeros up to 16 floats adjacent in dst); offsets of src and dst; two loops as (extent, src
+    4 copy and transpose with zeros up to 16 elements adjacent in dst); offsets of src and dst; two loops as (extent, src
     stride, dst stride); the innermost pair; the number of outer loops, and these loops, innermost first. Offsets and
     strides are in bytes. The innermost pair is: to copy and fill, ``rows`` rows (strides row_src, row_dst) of
-    ``columns`` contiguous floats; to transpose, ``rows`` rows (row_src apart in src, adjacent in dst) of ``columns``
-    floats (adjacent in src, row_dst apart in dst). One item of work is one step of the outer loops.
+    ``columns`` contiguous elements; to transpose, ``rows`` rows (row_src apart in src, adjacent in dst) of ``columns``
+    elements (adjacent in src, row_dst apart in dst). One item of work is one step of the outer loops.
     """
-    copy, turn, fill = numba.njit(_copy), numba.njit(_transpose), numba.njit(_fill)
+    movement = Movement(src, dst)
+    src_size, dst_size = movement.src_size, movement.dst_size
+    copy = numba.njit(copier(movement) if src == dst else _convert(movement))
+    turn, fill = numba.njit(_transpose(movement)), numba.njit(_fill(dst_size))
+    move_padded = movement.intrinsics()[2]
+    transpose_pad = transposes(movement)[2]
 
     def reorder(begin: int, end: int, src: int, dst: int, table: int) -> None:
         record = table
@@ -60,61 +71,119 @@ def make(isa: str) -> tuple[Callable[..., None], Any]:
                         fill(to, rows, row_dst, columns)
                     elif mode == 3:
                         for row in range(rows):
-                            vstore(to + row * row_dst, vload_part(at + row * row_src, columns))
+                            move_padded(at + row * row_src, to + row * row_dst, columns)
                     else:
                         for column in range(0, columns, 16):
                             last = min(16, columns - column)
-                            transpose_pad(at + column * 4, row_src, to + column * row_dst, row_dst, rows, last)
+                            transpose_pad(at + column * src_size, row_src, to + column * row_dst, row_dst, rows, last)
 
     return reorder, types.void(*[types.int64] * 5)
 
 
-def _copy(src: int, dst: int, rows: int, row_src: int, row_dst: int, columns: int) -> None:
-    whole = columns // 16 * 64
-    tail = columns % 16
-    for row in range(rows):
-        source = src + row * row_src
-        target = dst + row * row_dst
-        at = 0
-        # Four loads at once, so that no store waits for a single one.
-        while at + 256 <= whole:
-            first, second = vload(source + at), vload(source + at + 64)
-            third, fourth = vload(source + at + 128), vload(source + at + 192)
-            vstore(target + at, first)
-            vstore(target + at + 64, second)
-            vstore(target + at + 128, third)
-            vstore(target + at + 192, fourth)
-            at += 256
-        while at < whole:
-            vstore(target + at, vload(source + at))
-            at += 64
-        if tail:
-            vstore_part(target + whole, vload_part(source + whole, tail), tail)
+def copier(movement: Movement) -> Callable[..., None]:
+    """Return what copies rows of elements that are not converted: (src, dst, rows, row_src, row_dst, columns)."""
+    size = movement.src_size
+    move, move_part, _, _ = movement.intrinsics()
+
+    def copy(src: int, dst: int, rows: int, row_src: int, row_dst: int, columns: int) -> None:
+        whole = columns * size
+        for row in range(rows):
+            source = src + row * row_src
+            target = dst + row * row_dst
+            at = 0
+            # Four loads at once, so that no store waits for a single one.
+            while at + 256 <= whole:
+                first, second = vload(source + at), vload(source + at + 64)
+                third, fourth = vload(source + at + 128), vload(source + at + 192)
+                vstore(target + at, first)
+                vstore(target + at + 64, second)
+                vstore(target + at + 128, third)
+                vstore(target + at + 192, fourth)
+                at += 256
+            while at + 64 <= whole:
+                vstore(target + at, vload(source + at))
+                at += 64
+            while at + 16 * size <= whole:
+                move(source + at, target + at)
+                at += 16 * size
+            if at < whole:
+                move_part(source + at, target + at, (whole - at) // size)
+
+    return copy
 
 
-def _fill(dst: int, rows: int, row_dst: int, columns: int) -> None:
-    zero = vset(np.float32(0.0))
-    whole = columns // 16 * 64
-    tail = columns % 16
-    for row in range(rows):
-        target = dst + row * row_dst
-        for at in range(0, whole, 64):
-            vstore(target + at, zero)
-        if tail:
-            vstore_part(target + whole, zero, tail)
+def _convert(movement: Movement) -> Callable[..., None]:
+    src_size, dst_size = movement.src_size, movement.dst_size
+    move, move_part, _, _ = movement.intrinsics()
+
+    def convert(src: int, dst: int, rows: int, row_src: int, row_dst: int, columns: int) -> None:
+        for row in range(rows):
+            source = src + row * row_src
+            target = dst + row * row_dst
+            for _ in range(columns // 64):
+                move(source, target)
+                move(source + 16 * src_size, target + 16 * dst_size)
+                move(source + 32 * src_size, target + 32 * dst_size)
+                move(source + 48 * src_size, target + 48 * dst_size)
+                source += 64 * src_size
+                target += 64 * dst_size
+            for _ in range(columns // 16 % 4):
+                move(source, target)
+                source += 16 * src_size
+                target += 16 * dst_size
+            if columns & 15:
+                move_part(source, target, columns & 15)
+
+    return convert
 
 
-def _transpose(src: int, dst: int, rows: int, row_src: int, row_dst: int, columns: int) -> None:
-    whole = rows // 16 * 16
-    for row in range(0, whole, 16):
-        for column in range(0, columns, 16):
-            source = src + row * row_src + column * 4
-            target = dst + row * 4 + column * row_dst
-            if column + 16 <= columns:
-                transpose(source, row_src, target, row_dst)
-            else:
-                transpose_part(source, row_src, target, row_dst, columns - column)
-    # One by one: stores of part of a vector take many cycles on some processors.
-    for column in range(columns):
-        for row in range(whole, rows):
-            fstore(dst + row * 4 + column * row_dst, fload(src + row * row_src + column * 4))
+def _fill(size: int) -> Callable[..., None]:
+    @intrinsic
+    def zero_part(_: Any, target: types.Integer, count: types.Integer) -> Any:
+        """Write ``count`` zeros, at most 16."""
+
+        def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+            zeros = ir.Constant(ir.VectorType(ir.IntType(8 * size), LANES), None)
+            masked_store(b, zeros, a[0], lanes_below(b, a[1]))
+            return context.get_dummy_value()
+
+        return types.void(types.int64, types.int64), emit
+
+    def fill(dst: int, rows: int, row_dst: int, columns: int) -> None:
+        zero = vset(np.float32(0.0))
+        whole = columns * size
+        for row in range(rows):
+            target = dst + row * row_dst
+            at = 0
+            while at + 64 <= whole:
+                vstore(target + at, zero)
+                at += 64
+            while at < whole:
+                left = min(16, (whole - at) // size)
+                zero_part(target + at, left)
+                at += left * size
+
+    return fill
+
+
+def _transpose(movement: Movement) -> Callable[..., None]:
+    src_size, dst_size = movement.src_size, movement.dst_size
+    transpose, transpose_part, _ = transposes(movement)
+    move_one = movement.intrinsics()[3]
+
+    def turn(src: int, dst: int, rows: int, row_src: int, row_dst: int, columns: int) -> None:
+        whole = rows // 16 * 16
+        for row in range(0, whole, 16):
+            for column in range(0, columns, 16):
+                source = src + row * row_src + column * src_size
+                target = dst + row * dst_size + column * row_dst
+                if column + 16 <= columns:
+                    transpose(source, row_src, target, row_dst)
+                else:
+                    transpose_part(source, row_src, target, row_dst, columns - column)
+        # One by one: stores of part of a vector take many cycles on some processors.
+        for column in range(columns):
+            for row in range(whole, rows):
+                move_one(src + row * row_src + column * src_size, dst + row * dst_size + column * row_dst)
+
+    return turn

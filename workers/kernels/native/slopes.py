@@ -7,9 +7,10 @@ from typing import Any, Final
 
 from numba.core import types
 
+from .exponentials import emit_exp
 from .functions import Function
 from .power import emit_power
-from .vec import Builder, Value, call, constant, emit_exp, fma, intrinsic, maximum, minimum, splat, vector
+from .vec import Builder, Value, call, constant, fma, intrinsic, maximum, minimum, splat, vector
 
 _DENSITY: Final = 1.0 / math.sqrt(2.0 * math.pi)
 _TWICE_ROOT: Final = 2.0 * math.sqrt(2.0 / math.pi)

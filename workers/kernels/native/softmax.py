@@ -13,131 +13,142 @@ from typing import Any
 import numpy as np
 from numba import njit, types
 
-from .vec import (
-    vadd,
-    vdiv,
-    vexp,
-    vkeep,
-    vkeep_or,
-    vload,
-    vlog,
-    vmax,
-    vmax_lane,
-    vmul,
-    vset,
-    vstore,
-    vstore_part,
-    vsub,
-    vsum,
-)
+from .elements import Elements, elements
+from .exponentials import vexp, vlog
+from .vec import vadd, vdiv, vkeep, vkeep_or, vmax, vmax_lane, vmul, vsub, vsum
 
 #: Vectors whose exponentials are added to one partial sum.
 _GROUP = 64
+#: Types that hold exponentials between the passes as they are computed; of the others they are computed twice.
+_KEEPS = ("f32", "f64")
 
 
-def make(isa: str, part: str, logarithm: bool) -> tuple[Callable[..., None], Any]:
+def make(isa: str, part: str, dtype: str, logarithm: bool) -> tuple[Callable[..., None], Any]:
     """Return a kernel and its signature."""
-    return _row(logarithm) if part == "row" else _strided(logarithm)
+    return (_row if part == "row" else _strided)(logarithm, dtype)
 
 
-@njit(inline="always")
-def _put(address: int, value: Any, lanes: int, full: int) -> None:
-    """Store the first ``lanes`` lanes; if ``full``, zeros behind them."""
-    if lanes == 16 or full:
-        vstore(address, vkeep(value, lanes))
-    else:
-        vstore_part(address, value, lanes)
+def _putter(of: Elements) -> Any:
+    store, store_part = of.store, of.store_part
+
+    @njit(inline="always")
+    def put(address: int, value: Any, lanes: int, full: int) -> None:
+        """Store the first ``lanes`` lanes; if ``full``, zeros behind them."""
+        if lanes == 16 or full:
+            store(address, vkeep(value, lanes))
+        else:
+            store_part(address, value, lanes)
+
+    return put
 
 
-def _row(logarithm: bool) -> tuple[Callable[..., None], Any]:
+def _row(logarithm: bool, dtype: str) -> tuple[Callable[..., None], Any]:
+    of = elements(dtype)
+    size, real, load, load_tail, store, fill = of.size, of.real, of.load, of.load_tail, of.store, of.fill
+    put = _putter(of)
+    keeps = dtype in _KEEPS and not logarithm
+
     def kernel(
         begin: int, end: int, src: int, dst: int, positions: int, image: int, position: int, step: int,
         vectors: int, tail: int, full: int,
     ) -> None:  # fmt: skip
-        lowest, zero = vset(np.float32(-np.inf)), vset(np.float32(0.0))
+        lowest, zero = fill(real(-np.inf)), fill(real(0.0))
         for item in range(begin, end):
             batch = item // positions
-            offset = 4 * (batch * image + (item - batch * positions) * position)
+            offset = size * (batch * image + (item - batch * positions) * position)
             source, target = src + offset, dst + offset
-            stride = 4 * step
+            stride = size * step
             last = stride * (vectors - 1)
-            most, also = vkeep_or(vload(source + last), tail, lowest), lowest
+            most, also = vkeep_or(load_tail(source + last, tail), tail, lowest), lowest
             at = 0
             while at + stride < last:
-                most = vmax(vload(source + at), most)
-                also = vmax(vload(source + at + stride), also)
+                most = vmax(load(source + at), most)
+                also = vmax(load(source + at + stride), also)
                 at += 2 * stride
             if at < last:
-                most = vmax(vload(source + at), most)
-            shift = vset(vmax_lane(vmax(most, also)))
+                most = vmax(load(source + at), most)
+            shift = fill(vmax_lane(vmax(most, also)))
             total = zero
             at = 0
             while at < last:
                 stop = min(last, at + _GROUP * stride)
                 part = zero
                 while at < stop:
-                    power = vexp(vsub(vload(source + at), shift))
+                    power = vexp(vsub(load(source + at), shift))
                     part = vadd(part, power)
-                    if not logarithm:
-                        vstore(target + at, power)
+                    if keeps:
+                        store(target + at, power)
                     at += stride
                 total = vadd(total, part)
-            power = vkeep(vexp(vsub(vload(source + last), shift)), tail)
+            rest = vsub(load_tail(source + last, tail), shift)
+            power = vkeep(vexp(rest), tail)
             total = vadd(total, power)
             if logarithm:
-                scale = vlog(vset(vsum(total)))
+                scale = vlog(fill(vsum(total)))
                 at = 0
                 while at < last:
-                    vstore(target + at, vsub(vsub(vload(source + at), shift), scale))
+                    store(target + at, vsub(vsub(load(source + at), shift), scale))
                     at += stride
-                _put(target + last, vsub(vsub(vload(source + last), shift), scale), tail, full)
+                put(target + last, vsub(rest, scale), tail, full)
             else:
-                scale = vset(np.float32(1.0) / vsum(total))
+                scale = fill(real(1.0) / vsum(total))
                 at = 0
                 while at < last:
-                    vstore(target + at, vmul(vload(target + at), scale))
+                    if keeps:
+                        store(target + at, vmul(load(target + at), scale))
+                    else:
+                        store(target + at, vmul(vexp(vsub(load(source + at), shift)), scale))
                     at += stride
-                _put(target + last, vmul(power, scale), tail, full)
+                put(target + last, vmul(power, scale), tail, full)
 
     return kernel, types.void(*[types.int64] * 11)
 
 
-def _strided(logarithm: bool) -> tuple[Callable[..., None], Any]:
+def _strided(logarithm: bool, dtype: str) -> tuple[Callable[..., None], Any]:
+    of = elements(dtype)
+    size, real, load_tail, fill = of.size, of.real, of.load_tail, of.fill
+    put = _putter(of)
+    keeps = dtype in _KEEPS and not logarithm
+
     def kernel(
         begin: int, end: int, src: int, dst: int, count: int, inner: int,
         below: int, period: int, tail: int, full: int,
     ) -> None:  # fmt: skip
-        lowest, zero = vset(np.float32(-np.inf)), vset(np.float32(0.0))
+        lowest, zero = fill(real(-np.inf)), fill(real(0.0))
         pieces = (inner + 15) // 16
         for item in range(begin, end):
             outer = item // pieces
             first = 16 * (item - outer * pieces)
             lanes = tail if (outer // below) % period == period - 1 else 16
             lanes = min(lanes, inner - first)
-            offset = 4 * (outer * count * inner + first)
-            stop = offset + 4 * count * inner
-            stride = 4 * inner
+            offset = size * (outer * count * inner + first)
+            stop = offset + size * count * inner
+            stride = size * inner
             shift = lowest
             for at in range(offset, stop, stride):
-                shift = vmax(vload(src + at), shift)
+                shift = vmax(load_tail(src + at, lanes), shift)
             total = zero
             at = offset
             while at < stop:
                 until = min(stop, at + _GROUP * stride)
                 part = zero
                 while at < until:
-                    power = vexp(vsub(vload(src + at), shift))
+                    power = vexp(vsub(load_tail(src + at, lanes), shift))
                     part = vadd(part, power)
-                    if not logarithm:
-                        _put(dst + at, power, lanes, full)
+                    if keeps:
+                        put(dst + at, power, lanes, full)
                     at += stride
                 total = vadd(total, part)
             if logarithm:
                 scale = vlog(total)
                 for at in range(offset, stop, stride):
-                    _put(dst + at, vsub(vsub(vload(src + at), shift), scale), lanes, full)
+                    put(dst + at, vsub(vsub(load_tail(src + at, lanes), shift), scale), lanes, full)
             else:
                 for at in range(offset, stop, stride):
-                    _put(dst + at, vdiv(vload(dst + at), total), lanes, full)
+                    if keeps:
+                        put(dst + at, vdiv(load_tail(dst + at, lanes), total), lanes, full)
+                    else:
+                        power = vexp(vsub(load_tail(src + at, lanes), shift))
+                        put(dst + at, vdiv(power, total), lanes, full)
 
     return kernel, types.void(*[types.int64] * 10)

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from numba import njit, types
 
-from .vec import vadd, vexp, vfma, vkeep, vload, vmul, vneg, vset, vstore, vstore_part, vsub, vsum
+from .exponentials import vexp
+from .vec import vadd, vfma, vkeep, vload, vmul, vneg, vset, vstore, vstore_part, vsub, vsum
 
 #: Vectors that are added to one partial sum.
 _GROUP = 64

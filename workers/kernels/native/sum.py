@@ -8,16 +8,19 @@ from typing import Any
 from numba import types
 
 from . import functions
-from .vec import vadd, vkeep, vload, vstore, vstore_part
+from .elements import elements
+from .vec import vadd, vkeep
 
 MOST = 4
 
 
-def make(isa: str, count: int, chain: tuple[Any, ...]) -> tuple[Callable[..., None], Any]:
+def make(isa: str, count: int, dtype: str, chain: tuple[Any, ...]) -> tuple[Callable[..., None], Any]:
     """Return the kernel that adds ``count`` sources and applies a chain of post-ops, and its signature."""
     if not 1 <= count <= MOST:
         raise ValueError(f"count must be 1 to {MOST}, got {count}")
-    finish = functions.post_ops(chain)
+    finish, finish_part = functions.post_ops(chain, dtype), functions.post_ops_part(chain, dtype)
+    of = elements(dtype)
+    width, load, load_tail, store, store_part = of.size, of.load, of.load_tail, of.store, of.store_part
 
     def kernel(
         begin: int, end: int, src0: int, src1: int, src2: int, src3: int, dst: int, other: int,
@@ -29,20 +32,26 @@ def make(isa: str, count: int, chain: tuple[Any, ...]) -> tuple[Callable[..., No
             first = (item - block * pieces) * chunk
             size = min(chunk, length - first)
             lanes = tail if block % period == period - 1 else 16
-            offset = 4 * (block * length + first)
-            for at in range(offset, offset + 4 * size, 64):
-                value = vload(src0 + at)
+            offset = width * (block * length + first)
+            whole = offset + width * (size & -16)
+            for at in range(offset, whole, 16 * width):
+                value = load(src0 + at)
                 if count > 1:
-                    value = vadd(value, vload(src1 + at))
+                    value = vadd(value, load(src1 + at))
                 if count > 2:
-                    value = vadd(value, vload(src2 + at))
+                    value = vadd(value, load(src2 + at))
                 if count > 3:
-                    value = vadd(value, vload(src3 + at))
-                value = finish(value, other + at)
-                left = (offset + 4 * size - at) >> 2
-                if left >= 16:
-                    vstore(dst + at, vkeep(value, lanes))
-                else:
-                    vstore_part(dst + at, value, left)
+                    value = vadd(value, load(src3 + at))
+                store(dst + at, vkeep(finish(value, other + at), lanes))
+            left = size & 15
+            if left:
+                value = load_tail(src0 + whole, left)
+                if count > 1:
+                    value = vadd(value, load_tail(src1 + whole, left))
+                if count > 2:
+                    value = vadd(value, load_tail(src2 + whole, left))
+                if count > 3:
+                    value = vadd(value, load_tail(src3 + whole, left))
+                store_part(dst + whole, finish_part(value, other + whole, left), left)
 
     return kernel, types.void(*[types.int64] * 12)

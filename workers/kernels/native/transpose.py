@@ -1,4 +1,4 @@
-"""Transpose 16 x 16 floats in registers: rows are loaded along one direction of memory and stored along the other."""
+"""Transpose 16 x 16 elements in registers: rows are loaded along one direction of memory and stored along the other."""
 
 from __future__ import annotations
 
@@ -7,82 +7,82 @@ from typing import Any
 import llvmlite.ir as ir
 from numba.core import types
 
+from .movement import Movement
 from .vec import (
-    I32,
     I64,
     LANES,
-    VF,
     VI,
     VM,
     Builder,
     Value,
-    call,
-    constant,
     intrinsic,
     lanes_below,
     load,
-    pointer,
     store,
 )
 
 
-@intrinsic
-def transpose(_: Any, src: Any, row: Any, dst: Any, column: Any) -> Any:
-    """Write element k of the row at ``src + j * row`` to lane j at ``dst + k * column``, j and k from 0 to 15."""
+def transposes(movement: Movement) -> tuple[Any, Any, Any]:
+    """Return intrinsics that transpose 16 x 16 elements, moved by ``movement``: whole, part and padded.
 
-    def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
-        source, row_step, target, column_step = a
-        rows = [load(b, b.add(source, b.mul(row_step, I64(j)))) for j in range(LANES)]
-        for k, value in enumerate(_transposed(b, rows)):
-            store(b, b.add(target, b.mul(column_step, I64(k))), value)
-        return context.get_dummy_value()
+    The first writes element k of the row at ``src + j * row`` to lane j at ``dst + k * column``, j and k from 0 to 15. Its
+    arguments are (src, row, dst, column). The second does so for the first ``columns`` elements of each row, a further
+    argument; nothing else is written. The third has zeros in place of rows behind the first ``rows``, which are not read; its
+    further arguments are rows and columns.
+    """
 
-    return types.void(*[types.int64] * 4), emit
+    @intrinsic
+    def whole(_: Any, src: Any, row: Any, dst: Any, column: Any) -> Any:
+        def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+            source, row_step, target, column_step = a
+            rows = [movement.read(b, b.add(source, b.mul(row_step, I64(j))), None) for j in range(LANES)]
+            for k, value in enumerate(_transposed(b, rows)):
+                movement.write(b, b.add(target, b.mul(column_step, I64(k))), value)
+            return context.get_dummy_value()
+
+        return types.void(*[types.int64] * 4), emit
+
+    @intrinsic
+    def part(_: Any, src: Any, row: Any, dst: Any, column: Any, columns: Any) -> Any:
+        def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+            source, row_step, target, column_step, count = a
+            mask = lanes_below(b, count)
+            rows = [movement.read(b, b.add(source, b.mul(row_step, I64(j))), mask) for j in range(LANES)]
+            for k, value in enumerate(_transposed(b, rows)):
+                with b.if_then(b.icmp_signed("<", I64(k), count)):
+                    movement.write(b, b.add(target, b.mul(column_step, I64(k))), value)
+            return context.get_dummy_value()
+
+        return types.void(*[types.int64] * 5), emit
+
+    @intrinsic
+    def pad(_: Any, src: Any, row: Any, dst: Any, column: Any, rows: Any, columns: Any) -> Any:
+        def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+            source, row_step, target, column_step, row_count, count = a
+            mask = lanes_below(b, count)
+            none = ir.Constant(VM, [0] * LANES)
+            found = []
+            for j in range(LANES):
+                is_there = b.icmp_signed("<", I64(j), row_count)
+                at = b.select(is_there, b.add(source, b.mul(row_step, I64(j))), source)
+                found.append(movement.read(b, at, b.select(is_there, mask, none)))
+            for k, value in enumerate(_transposed(b, found)):
+                with b.if_then(b.icmp_signed("<", I64(k), count)):
+                    movement.write(b, b.add(target, b.mul(column_step, I64(k))), value)
+            return context.get_dummy_value()
+
+        return types.void(*[types.int64] * 6), emit
+
+    return whole, part, pad
 
 
-@intrinsic
-def transpose_part(_: Any, src: Any, row: Any, dst: Any, column: Any, columns: Any) -> Any:
-    """As `transpose`, for the first ``columns`` elements of each row; nothing else is touched."""
-
-    def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
-        source, row_step, target, column_step, count = a
-        mask = lanes_below(b, count)
-        rows = []
-        for j in range(LANES):
-            where = pointer(b, b.add(source, b.mul(row_step, I64(j))), VF)
-            rows.append(call(b, "llvm.masked.load.v16f32.p0", where, I32(4), mask, constant(0.0)))
-        for k, value in enumerate(_transposed(b, rows)):
-            with b.if_then(b.icmp_signed("<", I64(k), count)):
-                store(b, b.add(target, b.mul(column_step, I64(k))), value)
-        return context.get_dummy_value()
-
-    return types.void(*[types.int64] * 5), emit
-
-
-@intrinsic
-def transpose_pad(_: Any, src: Any, row: Any, dst: Any, column: Any, rows: Any, columns: Any) -> Any:
-    """As `transpose_part`, with zeros in place of rows behind the first ``rows``, which are not read."""
-
-    def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
-        source, row_step, target, column_step, row_count, count = a
-        mask = lanes_below(b, count)
-        none = ir.Constant(VM, [0] * LANES)
-        rows = []
-        for j in range(LANES):
-            where = pointer(b, b.add(source, b.mul(row_step, I64(j))), VF)
-            chosen = b.select(b.icmp_signed("<", I64(j), row_count), mask, none)
-            rows.append(call(b, "llvm.masked.load.v16f32.p0", where, I32(4), chosen, constant(0.0)))
-        for k, value in enumerate(_transposed(b, rows)):
-            with b.if_then(b.icmp_signed("<", I64(k), count)):
-                store(b, b.add(target, b.mul(column_step, I64(k))), value)
-        return context.get_dummy_value()
-
-    return types.void(*[types.int64] * 6), emit
+#: The same for floats.
+transpose, transpose_part, transpose_pad = transposes(Movement("bits32", "bits32"))
 
 
 @intrinsic
 def gather_rows(_: Any, src: Any, row: Any, last: Any, dst: Any, column: Any) -> Any:
-    """As `transpose`, with rows behind number ``last`` read from that one."""
+    """As `transpose` for floats, with rows behind number ``last`` read from that one."""
 
     def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
         source, row_step, limit, target, column_step = a

@@ -1,12 +1,13 @@
 """Explicit vectors of 16 floats for Numba functions: nothing is left to the guesses of LLVM's vectoriser.
 
+Arithmetic is on vectors of float32 or of float64; loads and stores here are of float32, `elements` has those of all types.
+
 Every function here is a Numba intrinsic. An *address* is an int64 in bytes. A level without 512-bit registers gets the
 same code: LLVM splits a vector into two or four registers. Comparisons with NaN are stated if they matter.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
@@ -29,7 +30,9 @@ I16: Final = ir.IntType(16)
 I32: Final = ir.IntType(32)
 I64: Final = ir.IntType(64)
 F32: Final = ir.FloatType()
+F64: Final = ir.DoubleType()
 VF: Final = ir.VectorType(F32, LANES)
+VD: Final = ir.VectorType(F64, LANES)
 VI: Final = ir.VectorType(I32, LANES)
 VM: Final = ir.VectorType(I1, LANES)
 
@@ -37,31 +40,33 @@ Builder: TypeAlias = IRBuilder
 Value: TypeAlias = IRValue
 
 
-#: Coefficients of (exp(r) - 1 - r) / r**2, the highest first (Cephes' expf).
-_EXP: Final = (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1)
-#: The operand of AVX-512 instructions that rounds as the processor is set.
-_ROUND_AS_SET: Final = 4
-
-
 class VectorType(types.Type):
-    """Numba's type of a vector of 16 float32."""
+    """Numba's type of a vector of 16 float32 or float64."""
 
-    def __init__(self) -> None:
-        super().__init__(name="poolrt.f32x16")
+    def __init__(self, name: str, lanes: ir.Type, scalar: Any) -> None:
+        super().__init__(name=f"poolrt.{name}x16")
+        self.lanes, self.scalar = lanes, scalar
 
 
-vector: Final = VectorType()
+vector: Final = VectorType("f32", VF, types.float32)
+doubles: Final = VectorType("f64", VD, types.float64)
 
 
 @extending.register_model(VectorType)
 class _VectorModel(extending.models.PrimitiveModel):
     def __init__(self, manager: Any, kind: VectorType) -> None:
-        super().__init__(manager, kind, VF)
+        super().__init__(manager, kind, kind.lanes)
 
 
-def constant(value: float) -> ir.Constant:
+def constant(value: float, kind: ir.Type = VF) -> ir.Constant:
     """Return a vector constant with one value in every lane."""
-    return ir.Constant(VF, [ir.Constant(F32, value)] * LANES)
+    return ir.Constant(kind, [ir.Constant(kind.element, value)] * LANES)
+
+
+def apply(builder: Builder, name: str, *args: Value) -> Value:
+    """Call LLVM's intrinsic ``name`` for the type of its arguments, which is that of its result."""
+    lanes = "v16f64" if args[0].type == VD else "v16f32"
+    return call(builder, f"llvm.{name}.{lanes}", *args, result=args[0].type)
 
 
 def call(builder: Builder, name: str, *args: Value, result: ir.Type = VF) -> Value:
@@ -81,7 +86,7 @@ def splat(builder: Builder, scalar: Value) -> Value:
 
 def fma(builder: Builder, a: Value, b: Value, c: Value) -> Value:
     """Return a * b + c, fused if the level can, else as two operations."""
-    return call(builder, "llvm.fmuladd.v16f32", a, b, c)
+    return apply(builder, "fmuladd", a, b, c)
 
 
 def pointer(builder: Builder, address: Value, kind: ir.Type) -> Value:
@@ -148,7 +153,11 @@ def vstore_part(_: Any, address: types.Integer, value: VectorType, count: types.
 @intrinsic
 def vkeep(_: Any, value: VectorType, count: types.Integer) -> Any:
     """Return the first ``count`` (0 to 16) lanes of a vector, zeros in the others."""
-    return vector(vector, types.int64), lambda context, b, sig, a: b.select(lanes_below(b, a[1]), a[0], constant(0.0))
+
+    def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+        return b.select(lanes_below(b, a[1]), a[0], ir.Constant(a[0].type, None))
+
+    return value(value, types.int64), emit
 
 
 @intrinsic
@@ -158,7 +167,7 @@ def vkeep_or(_: Any, value: VectorType, count: types.Integer, other: VectorType)
     def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
         return b.select(lanes_below(b, a[1]), a[0], a[2])
 
-    return vector(vector, types.int64, vector), emit
+    return value(value, types.int64, value), emit
 
 
 @intrinsic
@@ -179,19 +188,13 @@ def vload_inside(_: Any, address: types.Integer, first: types.Integer, limit: ty
 
 
 @intrinsic
-def vgather(
-    _: Any, address: types.Integer, first: types.Integer, step: types.Integer, limit: types.Integer, other: VectorType
-) -> Any:
-    """Load the floats at indices first, first + step, ... (16 of them) that are in [0, limit), ``other`` elsewhere."""
+def dcount_inside(_: Any, first: types.Integer, step: types.Integer, limit: types.Integer) -> Any:
+    """Return what `vcount_inside` does, as float64."""
 
     def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
-        base, index, step, end, fill = a
-        mask = _inside(b, index, step, end)
-        places = b.add(splat(b, base), b.shl(_steps(b, index, step), splat(b, I64(2))))
-        where = b.inttoptr(places, ir.VectorType(F32.as_pointer(), LANES))
-        return call(b, "llvm.masked.gather.v16f32.v16p0", where, I32(4), mask, fill)
+        return _counts(b, a, VD)
 
-    return vector(types.int64, types.int64, types.int64, types.int64, vector), emit
+    return doubles(types.int64, types.int64, types.int64), emit
 
 
 @intrinsic
@@ -202,11 +205,15 @@ def vcount_inside(_: Any, first: types.Integer, step: types.Integer, limit: type
     """
 
     def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
-        start, distance, end = (splat(b, b.trunc(value, I32)) for value in a)
-        index = b.add(start, b.mul(ir.Constant(VI, list(range(LANES))), distance))
-        return b.select(b.icmp_unsigned("<", index, end), constant(1.0), constant(0.0))
+        return _counts(b, a, VF)
 
     return vector(types.int64, types.int64, types.int64), emit
+
+
+def _counts(b: Builder, a: list[Value], kind: ir.Type) -> Value:
+    start, distance, end = (splat(b, b.trunc(value, I32)) for value in a)
+    index = b.add(start, b.mul(ir.Constant(VI, list(range(LANES))), distance))
+    return b.select(b.icmp_unsigned("<", index, end), constant(1.0, kind), constant(0.0, kind))
 
 
 @intrinsic
@@ -216,7 +223,7 @@ def vodd(_: Any, low: VectorType, high: VectorType) -> Any:
     def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
         return b.shuffle_vector(a[0], a[1], ir.Constant(VI, list(range(1, 2 * LANES, 2))))
 
-    return vector(vector, vector), emit
+    return low(low, low), emit
 
 
 @intrinsic
@@ -226,18 +233,7 @@ def veven(_: Any, low: VectorType, high: VectorType) -> Any:
     def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
         return b.shuffle_vector(a[0], a[1], ir.Constant(VI, list(range(0, 2 * LANES, 2))))
 
-    return vector(vector, vector), emit
-
-
-def _steps(b: Builder, first: Value, step: Value) -> Value:
-    """Return first, first + step, ... as a vector of 16 int64."""
-    numbers = ir.Constant(ir.VectorType(I64, LANES), list(range(LANES)))
-    return b.add(splat(b, first), b.mul(numbers, splat(b, step)))
-
-
-def _inside(b: Builder, first: Value, step: Value, limit: Value) -> Value:
-    """Return a mask of the indices first, first + step, ... in [0, limit); unsigned, a negative one is beyond."""
-    return b.icmp_unsigned("<", _steps(b, first, step), splat(b, limit))
+    return low(low, low), emit
 
 
 @intrinsic
@@ -250,6 +246,12 @@ def vbroadcast(_: Any, address: types.Integer) -> Any:
 def vset(_: Any, scalar: types.Float) -> Any:
     """Return a float32 in every lane."""
     return vector(types.float32), lambda context, b, sig, a: splat(b, a[0])
+
+
+@intrinsic
+def dset(_: Any, scalar: types.Float) -> Any:
+    """Return a float64 in every lane."""
+    return doubles(types.float64), lambda context, b, sig, a: splat(b, a[0])
 
 
 @intrinsic
@@ -322,15 +324,17 @@ def prefetch(_: Any, address: types.Integer) -> Any:
 
 def _binary(doc: str, emit_value: Any) -> Any:
     def typed(_: Any, x: VectorType, y: VectorType) -> Any:
-        return vector(vector, vector), lambda context, b, sig, a: emit_value(b, a[0], a[1])
+        return x(x, x), lambda context, b, sig, a: emit_value(b, a[0], a[1])
 
     typed.__doc__ = doc
     return intrinsic(typed)
 
 
-def _unary(doc: str, emit_value: Any) -> Any:
+def unary(doc: str, emit_value: Any) -> Any:
+    """Return an intrinsic of one vector."""
+
     def typed(_: Any, x: VectorType) -> Any:
-        return vector(vector), lambda context, b, sig, a: emit_value(b, a[0])
+        return x(x), lambda context, b, sig, a: emit_value(b, a[0])
 
     typed.__doc__ = doc
     return intrinsic(typed)
@@ -348,7 +352,7 @@ def minimum(b: Builder, x: Value, y: Value) -> Value:
 
 def relu(b: Builder, x: Value) -> Value:
     """Return max(0, x); NaN stays NaN."""
-    return maximum(b, constant(0.0), x)
+    return maximum(b, constant(0.0, x.type), x)
 
 
 vadd = _binary("Return x + y.", lambda b, x, y: b.fadd(x, y))
@@ -357,17 +361,17 @@ vmul = _binary("Return x * y.", lambda b, x, y: b.fmul(x, y))
 vdiv = _binary("Return x / y.", lambda b, x, y: b.fdiv(x, y))
 vmax = _binary("Return x if x > y, else y (y if either is NaN).", maximum)
 vmin = _binary("Return x if x < y, else y (y if either is NaN).", minimum)
-vcopysign = _binary("Return x with the signs of y.", lambda b, x, y: call(b, "llvm.copysign.v16f32", x, y))
-vrelu = _unary("Return max(0, x); NaN stays NaN.", relu)
-vneg = _unary("Return -x.", lambda b, x: b.fneg(x))
-vabs = _unary("Return |x|.", lambda b, x: call(b, "llvm.fabs.v16f32", x))
-vsqrt = _unary("Return the square roots, correctly rounded.", lambda b, x: call(b, "llvm.sqrt.v16f32", x))
+vcopysign = _binary("Return x with the signs of y.", lambda b, x, y: apply(b, "copysign", x, y))
+vrelu = unary("Return max(0, x); NaN stays NaN.", relu)
+vneg = unary("Return -x.", lambda b, x: b.fneg(x))
+vabs = unary("Return |x|.", lambda b, x: apply(b, "fabs", x))
+vsqrt = unary("Return the square roots, correctly rounded.", lambda b, x: apply(b, "sqrt", x))
 
 
 @intrinsic
 def vfma(_: Any, x: VectorType, y: VectorType, z: VectorType) -> Any:
     """Return x * y + z, fused if the level has FMA."""
-    return vector(vector, vector, vector), lambda context, b, sig, a: fma(b, *a)
+    return x(x, x, x), lambda context, b, sig, a: fma(b, *a)
 
 
 @intrinsic
@@ -377,7 +381,7 @@ def vselect_gt(_: Any, x: VectorType, y: VectorType, yes: VectorType, no: Vector
     def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
         return b.select(b.fcmp_ordered(">", a[0], a[1]), a[2], a[3])
 
-    return vector(vector, vector, vector, vector), emit
+    return x(x, x, x, x), emit
 
 
 @intrinsic
@@ -387,7 +391,7 @@ def vsum(_: Any, value: VectorType) -> Any:
     def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
         return fold(b, a[0], lambda b, x, y: b.fadd(x, y))
 
-    return types.float32(vector), emit
+    return value.scalar(value), emit
 
 
 @intrinsic
@@ -397,103 +401,19 @@ def vmax_lane(_: Any, value: VectorType) -> Any:
     def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
         return fold(b, a[0], maximum)
 
-    return types.float32(vector), emit
+    return value.scalar(value), emit
 
 
 def fold(b: Builder, value: Value, combine: Callable[[Builder, Value, Value], Value]) -> Value:
     """Combine the upper half of the lanes into the lower half, four times, and return lane 0."""
-    undefined = ir.Constant(VF, ir.Undefined)
+    undefined = ir.Constant(value.type, ir.Undefined)
     for distance in (8, 4, 2, 1):
         lanes = ir.Constant(VI, [(lane + distance) % LANES for lane in range(LANES)])
         value = combine(b, value, b.shuffle_vector(value, undefined, lanes))
     return b.extract_element(value, I32(0))
 
 
-def emit_exp(b: Builder, x: Value, limited: bool = True) -> Value:
-    """Return exp(x) to 1 ulp (Cephes' expf): 2**n times a polynomial on [-ln2/2, ln2/2]; NaN stays NaN.
-
-    The argument is clamped once the result has become 0 or infinity, unless it is not ``limited``, for one above -170 and
-    below 89.
-    """
-    r, n = _split_exp(b, x, limited)
-    p = constant(_EXP[0])
-    for c in _EXP[1:]:
-        p = fma(b, p, r, constant(c))
-    if isa_of(b) in ("x86-64-v3", "x86-64-v4"):
-        p = fma(b, fma(b, p, r, constant(1.0)), r, constant(1.0))
-    else:  # without FMA, that would lose a tenth of a unit
-        p = b.fadd(fma(b, p, b.fmul(r, r), r), constant(1.0))
-    if isa_of(b) == "x86-64-v4":
-        return call(b, "llvm.x86.avx512.mask.scalef.ps.512", p, n, constant(0.0), I16(-1), I32(_ROUND_AS_SET))
-    for factor in _powers_of_two(b, b.fptosi(n, VI)):
-        p = b.fmul(p, factor)
-    return p
-
-
 def isa_of(b: Builder) -> str:
     """Return the ISA level that a kernel is made for, nothing if it is unknown."""
     found: str = getattr(b.module, "poolrt_isa", "")
     return found
-
-
-def emit_expm1(b: Builder, x: Value) -> Value:
-    """Return exp(x) - 1 to 3 ulp for x up to 88, near 0 too; NaN stays NaN."""
-    r, n = _split_exp(b, x)
-    p = constant(_EXP[0])
-    for c in _EXP[1:]:
-        p = fma(b, p, r, constant(c))
-    p = fma(b, p, b.fmul(r, r), r)
-    low, high = _powers_of_two(b, b.fptosi(n, VI))
-    scale = b.fmul(low, high)
-    return fma(b, scale, p, b.fsub(scale, constant(1.0)))
-
-
-def _split_exp(b: Builder, x: Value, limited: bool = True) -> tuple[Value, Value]:
-    """Return r and n of x = n ln2 + r; if ``limited``, x is clamped once exp(x) has become 0 or infinity."""
-    if limited:
-        x = maximum(b, constant(-104.0), minimum(b, constant(89.0), x))
-    n = call(b, "llvm.rint.v16f32", b.fmul(x, constant(1.44269504088896341)))
-    r = fma(b, n, constant(-0.693359375), x)
-    return fma(b, n, constant(2.12194440e-4), r), n
-
-
-def _powers_of_two(b: Builder, exponent: Value) -> tuple[Value, Value]:
-    """Return 2**n as two factors: n reaches 128 (one above the largest exponent) and -150 (below the normal range)."""
-    half = b.ashr(exponent, _ints(1))
-    low, high = (b.bitcast(b.shl(b.add(part, _ints(127)), _ints(23)), VF) for part in (half, b.sub(exponent, half)))
-    return low, high
-
-
-def emit_log(b: Builder, x: Value) -> Value:
-    """Return ln(x) to 2 ulp (Cephes' logf): -inf at 0, NaN below it, infinity and NaN unchanged."""
-    tiny = b.fcmp_ordered("<", x, constant(1.17549435e-38))
-    scaled = b.select(tiny, b.fmul(x, constant(8388608.0)), x)
-    bits = b.bitcast(scaled, VI)
-    exponent = b.sub(b.lshr(bits, _ints(23)), _ints(126))
-    exponent = b.select(tiny, b.sub(exponent, _ints(23)), exponent)
-    mantissa = b.bitcast(b.or_(b.and_(bits, _ints(0x007FFFFF)), _ints(0x3F000000)), VF)
-    low = b.fcmp_ordered("<", mantissa, constant(math.sqrt(0.5)))
-    n = b.sitofp(b.select(low, b.sub(exponent, _ints(1)), exponent), VF)
-    m = b.fsub(b.select(low, b.fadd(mantissa, mantissa), mantissa), constant(1.0))
-    p = constant(7.0376836292e-2)
-    for c in (
-        -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1, -1.6668057665e-1, 2.0000714765e-1,
-        -2.4999993993e-1, 3.3333331174e-1,
-    ):  # fmt: skip
-        p = fma(b, p, m, constant(c))
-    square = b.fmul(m, m)
-    y = b.fmul(b.fmul(p, m), square)
-    y = fma(b, n, constant(-2.12194440e-4), y)
-    y = fma(b, square, constant(-0.5), y)
-    y = fma(b, n, constant(0.693359375), b.fadd(m, y))
-    y = b.select(b.fcmp_ordered("<", x, constant(math.inf)), y, x)
-    y = b.select(b.fcmp_ordered("==", x, constant(0.0)), constant(-math.inf), y)
-    return b.select(b.fcmp_ordered("<", x, constant(0.0)), constant(math.nan), y)
-
-
-def _ints(value: int) -> ir.Constant:
-    return ir.Constant(VI, [value] * LANES)
-
-
-vexp = _unary("Return exp(x) to 1 ulp; 0 and infinity beyond float32; NaN stays NaN.", emit_exp)
-vlog = _unary("Return ln(x) to 2 ulp; -inf at 0, NaN below.", emit_log)

@@ -150,7 +150,7 @@ def test_partial_results_have_scratch_memory_and_the_last_launch_is_one_task() -
 @pytest.mark.parametrize(
     ("op", "attr", "reason"),
     [
-        (Reduction(MemoryDesc((4, 5), "f16"), MemoryDesc((4, 1), "f16"), "sum"), PrimitiveAttr(), "f16 ab"),
+        (Reduction(MemoryDesc((4, 5), "f16"), MemoryDesc((4, 1), "f32"), "sum"), PrimitiveAttr(), "data types differ: f16"),
         (Reduction(MemoryDesc((4, 5), "f32"), MemoryDesc((4, 1), "f32"), "mul"), PrimitiveAttr(), "algorithm mul"),
         (
             Reduction(MemoryDesc((4, 5), "f32"), MemoryDesc((4, 1), "f32"), "norm_lp_sum", 3.0), PrimitiveAttr(),

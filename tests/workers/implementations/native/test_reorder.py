@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from poolrt.workers.desc import Arg, MemoryDesc, PrimitiveAttr, Reorder
+from poolrt.workers.desc import Arg, MemoryDesc, PrimitiveAttr, Quantisation, Reorder
 from poolrt.workers.desc.memory_desc import plain_tag
 from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.implementations.primitive_desc import UnsupportedPrimitive, primitive_desc
+from tests.references.data_types import rounded
 from tests.workers.cases import Case, cases, normals
 from tests.workers.native_runner import NativeRunner
 
@@ -93,15 +94,42 @@ def test_strides_reorder_to_any_layout_and_back(native: NativeRunner, data: st.D
     native.check(Case(f"to {gaps}", back, {Arg.SRC: normals(gaps.dims)}, rtol=0.0, atol=0.0), cpu_target().isa)
 
 
-@pytest.mark.parametrize(("source", "target"), [("f64", "f64"), ("f32", "s32")])
-def test_types_that_are_not_moved_in_vectors_are_left_to_the_reference(source: str, target: str) -> None:
-    op = Reorder(MemoryDesc((3, 4), source), MemoryDesc((3, 4), target, "ba"))
-    assert primitive_desc(op, PrimitiveAttr(), cpu_target()).impl_name() == "ref:reorder"
-    with pytest.raises(UnsupportedPrimitive, match=source):
-        primitive_desc(op, PrimitiveAttr(), cpu_target(), references=False)
+TYPES = ("f64", "f32", "f16", "bf16", "s64", "s32", "s8", "u8", "bool")
 
 
-def test_one_kernel_serves_every_reorder() -> None:
+@settings(max_examples=4, deadline=None, database=None)
+@given(layouts(), st.sampled_from(TYPES), st.sampled_from(TYPES))
+def test_any_type_is_converted_to_any_other(
+    native: NativeRunner, drawn: tuple[tuple[int, ...], str, str], source: str, target: str
+) -> None:
+    dims, given, wanted = drawn
+    op = Reorder(MemoryDesc(dims, source, given), MemoryDesc(dims, target, wanted))
+    assert primitive_desc(op, PrimitiveAttr(), cpu_target()).impl_name() == "native:nest"
+    problem = Case(str(op), op, {Arg.SRC: rounded(300.0 * normals(dims), source)}, rtol=0.0, atol=0.0)
+    native.check(problem, cpu_target().isa)
+
+
+@pytest.mark.slow
+@settings(max_examples=300, deadline=None, database=None)
+@given(layouts(), st.sampled_from(TYPES), st.sampled_from(TYPES))
+def test_every_type_is_converted_to_every_other(
+    native: NativeRunner, isa: str, drawn: tuple[tuple[int, ...], str, str], source: str, target: str
+) -> None:
+    dims, given, wanted = drawn
+    op = Reorder(MemoryDesc(dims, source, given), MemoryDesc(dims, target, wanted))
+    problem = Case(str(op), op, {Arg.SRC: rounded(300.0 * normals(dims), source)}, rtol=0.0, atol=0.0)
+    native.check(problem, isa)
+
+
+def test_attributes_are_left_to_the_reference() -> None:
+    attr = PrimitiveAttr(scales=(Quantisation(Arg.DST, 0, (0.5,)),))
+    op = Reorder(MemoryDesc((3, 4), "f32"), MemoryDesc((3, 4), "s8", "ba"))
+    assert primitive_desc(op, attr, cpu_target()).impl_name() == "ref:reorder"
+    with pytest.raises(UnsupportedPrimitive, match="scales"):
+        primitive_desc(op, attr, cpu_target(), references=False)
+
+
+def test_one_kernel_serves_every_reorder_of_a_width() -> None:
     problems = [*cases("reorder"), *(case(*m) for m in MORE)]
     specs = {spec for p in problems for spec in primitive_desc(p.op, PrimitiveAttr(), cpu_target()).program().kernels}
     assert len(specs) == 1

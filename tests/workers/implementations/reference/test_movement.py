@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from poolrt.workers.desc import Arg, Concat, MemoryDesc, PrimitiveAttr, Reorder, Shuffle, multiple_src
 from poolrt.workers.engines.target import cpu_target
-from poolrt.workers.implementations.primitive_desc import primitive_desc
+from poolrt.workers.implementations.primitive_desc import primitive_desc, primitive_descs
 from tests.references import converted
 
 from .drawing import TYPES, Runner, attributes, check, described, examples, reference_of, shapes
@@ -47,15 +47,15 @@ def test_a_reorder_within_one_type_copies_every_bit(runner: Runner) -> None:
 
 
 def test_the_fast_reorder_comes_first() -> None:
-    f32, s8 = (MemoryDesc((3, 20), dtype) for dtype in ("f32", "s8"))
-    chosen = [primitive_desc(Reorder(md, md.with_tag("aB16b")), PrimitiveAttr(), cpu_target()) for md in (f32, s8)]
-    assert [pd.impl_name() for pd in chosen] == ["native:nest", "ref:reorder"]
+    md = MemoryDesc((3, 20), "s8")
+    found = primitive_descs(Reorder(md, md.with_tag("aB16b")), PrimitiveAttr(), cpu_target())
+    assert [pd.impl_name() for pd in found] == ["native:nest", "ref:reorder"]
 
 
 def test_a_reorder_to_another_engine_nests_the_one_within_the_engine() -> None:
     src, dst = MemoryDesc((3,), "f32"), MemoryDesc((3,), "s8")
     pd = primitive_desc(Reorder(src, dst, "cpu", "opencl"), PrimitiveAttr(), cpu_target())
-    assert (pd.impl_name(), [nested.impl_name() for nested in pd.nested()]) == ("native:cross_engine", ["ref:reorder"])
+    assert (pd.impl_name(), [nested.impl_name() for nested in pd.nested()]) == ("native:cross_engine", ["native:nest"])
     # Nothing is computed where bytes remain as they are
     assert primitive_desc(Reorder(src, src, "cpu", "opencl"), PrimitiveAttr(), cpu_target()).nested() == ()
 

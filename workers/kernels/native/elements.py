@@ -1,0 +1,303 @@
+"""Elements of every data type as lanes of vectors, read and written 16 at a time.
+
+f32, f16 and bf16 are computed with in float32, the other types in float64, which holds their numbers (s64 beyond 2**53 to
+nearest) as the reference implementations do. A result is rounded once, to even; integers are saturated and NaN becomes 0; a
+bool is whether a number is not 0. f16 is converted by integer arithmetic where the processor has no instructions for it, and
+bf16 everywhere: AVX-512's instruction takes the smallest numbers for 0.
+
+Limitation: parts of 16 elements of up to four bytes may be read whole, up to 64 bytes behind the end of a tensor; nothing is
+written there.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+import llvmlite.ir as ir
+import numpy as np
+from numba.core import types
+
+from .vec import (
+    F32,
+    F64,
+    I8,
+    I16,
+    I32,
+    I64,
+    LANES,
+    VD,
+    VF,
+    VI,
+    Builder,
+    Value,
+    VectorType,
+    apply,
+    call,
+    constant,
+    doubles,
+    dset,
+    intrinsic,
+    isa_of,
+    lanes_below,
+    maximum,
+    minimum,
+    pointer,
+    splat,
+    vector,
+    vset,
+)
+
+_VB: Final = ir.VectorType(I8, LANES)
+_VW: Final = ir.VectorType(I16, LANES)
+_VL: Final = ir.VectorType(I64, LANES)
+_VH: Final = ir.VectorType(ir.HalfType(), LANES)
+#: Data type -> its elements in memory.
+STORED: Final[dict[str, ir.Type]] = {
+    "f64": F64, "f32": F32, "f16": I16, "bf16": I16, "s64": I64, "s32": I32, "s8": I8, "u8": I8, "bool": I8,
+}  # fmt: skip
+#: Types whose numbers float32 holds.
+SMALL: Final = ("f32", "f16", "bf16", "s8", "u8", "bool")
+_IN_FLOAT32: Final = ("f32", "f16", "bf16")
+_BYTES: Final = {"f64": 8, "f32": 4, "f16": 2, "bf16": 2, "s64": 8, "s32": 4, "s8": 1, "u8": 1, "bool": 1}
+#: Levels whose processors convert f16.
+_CONVERTS_HALF: Final = ("x86-64-v3", "x86-64-v4")
+
+
+@dataclass(frozen=True, slots=True)
+class Elements:
+    """What kernels use of a data type: ``size`` in bytes, scalars of its lanes, and functions on addresses."""
+
+    size: int
+    real: Any  #: np.float32 or np.float64
+    load: Any  #: (address) -> lanes
+    load_part: Any  #: (address, count) -> lanes, zeros behind the first ``count``
+    load_tail: Any  #: (address, count) -> lanes, anything behind the first ``count``
+    load_one: Any  #: (address) -> one element in every lane
+    store: Any  #: (address, lanes)
+    store_part: Any  #: (address, lanes, count): the first ``count`` lanes
+    store_one: Any  #: (address, lanes): lane 0; LLVM 22 makes four bytes of a byte stored under a constant mask
+    fill: Any  #: (scalar of the type of lanes) -> it in every lane
+    parameters: Any  #: (address) -> lanes of 16 float32: scales, shifts and statistics are of that type
+
+    @property
+    def lanes_as(self) -> Elements:
+        """Return what kernels use of lanes in scratch memory."""
+        return elements("f32" if self.real is np.float32 else "f64")
+
+
+@lru_cache
+def elements(dtype: str) -> Elements:
+    """Return what kernels use of a data type."""
+    lanes = vector if dtype in _IN_FLOAT32 else doubles
+    stored = ir.VectorType(STORED[dtype], LANES)
+
+    @intrinsic
+    def load(_: Any, address: types.Integer) -> Any:
+        return lanes(types.int64), lambda context, b, sig, a: emit_load(b, a[0], dtype)
+
+    @intrinsic
+    def load_part(_: Any, address: types.Integer, count: types.Integer) -> Any:
+        return lanes(types.int64, types.int64), lambda context, b, sig, a: _load_part(b, a[0], a[1], dtype)
+
+    @intrinsic
+    def load_tail(_: Any, address: types.Integer, count: types.Integer) -> Any:
+        return lanes(types.int64, types.int64), lambda context, b, sig, a: emit_load_tail(b, a[0], a[1], dtype)
+
+    @intrinsic
+    def load_one(_: Any, address: types.Integer) -> Any:
+        def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+            return widened(b, splat(b, b.load(pointer(b, a[0], STORED[dtype]), align=1)), dtype)
+
+        return lanes(types.int64), emit
+
+    @intrinsic
+    def store(_: Any, address: types.Integer, value: VectorType) -> Any:
+        def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+            b.store(narrowed(b, a[1], dtype), pointer(b, a[0], stored), align=1)
+            return context.get_dummy_value()
+
+        return types.void(types.int64, value), emit
+
+    @intrinsic
+    def store_part(_: Any, address: types.Integer, value: VectorType, count: types.Integer) -> Any:
+        def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+            masked_store(b, narrowed(b, a[1], dtype), a[0], lanes_below(b, a[2]))
+            return context.get_dummy_value()
+
+        return types.void(types.int64, value, types.int64), emit
+
+    @intrinsic
+    def store_one(_: Any, address: types.Integer, value: VectorType) -> Any:
+        def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+            one = b.extract_element(narrowed(b, a[1], dtype), I32(0))
+            b.store(one, pointer(b, a[0], STORED[dtype]), align=1)
+            return context.get_dummy_value()
+
+        return types.void(types.int64, value), emit
+
+    @intrinsic
+    def parameters(_: Any, address: types.Integer) -> Any:
+        def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+            stored = b.load(pointer(b, a[0], VF), align=1)
+            return stored if lanes is vector else b.fpext(stored, VD)
+
+        return lanes(types.int64), emit
+
+    real, fill = (np.float32, vset) if lanes is vector else (np.float64, dset)
+    return Elements(
+        _BYTES[dtype], real, load, load_part, load_tail, load_one, store, store_part, store_one, fill, parameters
+    )
+
+
+def emit_load(b: Builder, address: Value, dtype: str) -> Value:
+    """Return 16 elements as lanes."""
+    return widened(b, b.load(pointer(b, address, ir.VectorType(STORED[dtype], LANES)), align=1), dtype)
+
+
+def emit_load_tail(b: Builder, address: Value, count: Value, dtype: str) -> Value:
+    """Return ``count`` elements as lanes, anything in the others; 64 bytes behind them may be read."""
+    return _load_part(b, address, count, dtype) if _BYTES[dtype] == 8 else emit_load(b, address, dtype)
+
+
+def _load_part(b: Builder, address: Value, count: Value, dtype: str) -> Value:
+    return widened(b, masked_load(b, address, STORED[dtype], lanes_below(b, count)), dtype)
+
+
+def masked_load(b: Builder, address: Value, kind: ir.Type, mask: Value) -> Value:
+    """Load the elements of a mask, zeros in the others; small ones are all read where there are no masks for them."""
+    lanes = ir.VectorType(kind, LANES)
+    zeros = ir.Constant(lanes, None)
+    if kind in (I8, I16) and isa_of(b) != "x86-64-v4":
+        return b.select(mask, b.load(pointer(b, address, lanes), align=1), zeros)
+    return call(
+        b, f"llvm.masked.load.{masked_kind(kind)}.p0", pointer(b, address, lanes), I32(1), mask, zeros, result=lanes
+    )
+
+
+def masked_store(b: Builder, value: Value, address: Value, mask: Value) -> None:
+    """Store the elements of a mask."""
+    name = f"llvm.masked.store.{masked_kind(value.type.element)}.p0"
+    call(b, name, value, pointer(b, address, value.type), I32(1), mask, result=ir.VoidType())
+
+
+def masked_kind(kind: ir.Type) -> str:
+    """Return LLVM's name of a vector of 16 elements."""
+    if isinstance(kind, ir.IntType):
+        return f"v{LANES}i{kind.width}"
+    return f"v{LANES}f64" if kind == F64 else f"v{LANES}f32"
+
+
+def widened(b: Builder, stored: Value, dtype: str, whole: ir.Type = VD) -> Value:
+    """Return stored elements as lanes: whole numbers as vectors of the type ``whole``."""
+    if dtype in ("f32", "f64"):
+        return stored
+    if dtype == "bf16":
+        return b.bitcast(b.shl(b.zext(stored, VI), _ints(16)), VF)
+    if dtype == "f16":
+        return b.fpext(b.bitcast(stored, _VH), VF) if isa_of(b) in _CONVERTS_HALF else _half_to_float(b, stored)
+    if dtype == "bool":
+        return b.select(b.icmp_signed("!=", stored, ir.Constant(_VB, None)), constant(1.0, whole), constant(0.0, whole))
+    if dtype == "u8":
+        stored = b.zext(stored, VI)
+    elif dtype == "s8":
+        stored = b.sext(stored, VI)
+    return b.sitofp(stored, whole)
+
+
+def narrowed(b: Builder, lanes: Value, dtype: str) -> Value:
+    """Return lanes, of float32 or float64, as they are stored: rounded once, to even."""
+    is_double = lanes.type == VD
+    if dtype == "f64":
+        return lanes if is_double else b.fpext(lanes, VD)
+    if dtype == "f32":
+        return b.fptrunc(lanes, VF) if is_double else lanes
+    if dtype in ("f16", "bf16"):
+        narrow = _rounded_to_odd(b, lanes) if is_double else lanes
+        return _to_half(b, narrow) if dtype == "f16" else _to_bfloat(b, narrow)
+    if dtype == "bool":
+        return b.zext(b.fcmp_unordered("!=", lanes, ir.Constant(lanes.type, None)), _VB)
+    wide = lanes if is_double or dtype in ("s8", "u8") else b.fpext(lanes, VD)
+    if dtype == "s64":
+        return _to_long(b, wide)
+    lowest, highest = {"s32": (-(2.0**31), 2.0**31 - 1.0), "s8": (-128.0, 127.0), "u8": (0.0, 255.0)}[dtype]
+    found = b.fptosi(_limited(b, apply(b, "rint", wide), lowest, highest), VI)
+    return found if dtype == "s32" else b.trunc(found, _VB)
+
+
+def _limited(b: Builder, value: Value, lowest: float, highest: float) -> Value:
+    """Return values in a range, 0 for NaN."""
+    kind = value.type
+    inside = minimum(b, constant(highest, kind), maximum(b, constant(lowest, kind), value))
+    return b.select(b.fcmp_ordered("ord", value, value), inside, constant(0.0, kind))
+
+
+def _to_long(b: Builder, value: Value) -> Value:
+    rounded = apply(b, "rint", value)
+    too_large = b.fcmp_ordered(">=", rounded, constant(2.0**63, VD))
+    too_small = b.fcmp_ordered("<", rounded, constant(-(2.0**63), VD))
+    outside = b.or_(b.or_(too_large, too_small), b.fcmp_unordered("uno", rounded, rounded))
+    found = b.fptosi(b.select(outside, constant(0.0, VD), rounded), _VL)
+    found = b.select(too_large, _longs(2**63 - 1), found)
+    return b.select(too_small, _longs(-(2**63)), found)
+
+
+def _rounded_to_odd(b: Builder, value: Value) -> Value:
+    """Return float64 as float32, to odd if it is not exact: rounded to fewer bits again, that is as if rounded once."""
+    near = b.fptrunc(value, VF)
+    back, bits = b.fpext(near, VD), b.bitcast(near, VI)
+    is_even = b.icmp_signed("==", b.and_(bits, _ints(1)), _ints(0))
+    inexact = b.and_(b.fcmp_ordered("!=", back, value), is_even)
+    too_far = b.fcmp_ordered(">", apply(b, "fabs", back), apply(b, "fabs", value))
+    odd = b.add(bits, b.select(too_far, _ints(-1), _ints(1)))
+    return b.bitcast(b.select(inexact, odd, bits), VF)
+
+
+def _to_bfloat(b: Builder, value: Value) -> Value:
+    bits = b.bitcast(value, VI)
+    last = b.and_(b.lshr(bits, _ints(16)), _ints(1))
+    rounded = b.add(bits, b.add(last, _ints(0x7FFF)))
+    quiet = b.or_(bits, _ints(0x400000))
+    kept = b.select(b.fcmp_unordered("uno", value, value), quiet, rounded)
+    return b.trunc(b.lshr(kept, _ints(16)), _VW)
+
+
+def _to_half(b: Builder, value: Value) -> Value:
+    """Return float32 as the bits of f16; without instructions, numbers below the normal range by adding one of half's ulp."""
+    if isa_of(b) in _CONVERTS_HALF:
+        return b.bitcast(b.fptrunc(value, _VH), _VW)
+    bits = b.bitcast(value, VI)
+    sign = b.and_(b.lshr(bits, _ints(16)), _ints(0x8000))
+    size = b.and_(bits, _ints(0x7FFFFFFF))
+    # The bias of the exponent is 112 less; what the lowest 13 bits of the fraction hold is rounded to even.
+    last = b.and_(b.lshr(size, _ints(13)), _ints(1))
+    normal = b.lshr(b.add(b.sub(size, _ints(112 << 23)), b.add(last, _ints(0xFFF))), _ints(13))
+    # The last place of 0.5 in float32 is that of the smallest f16.
+    small = b.bitcast(b.fadd(b.bitcast(size, VF), constant(0.5)), VI)
+    small = b.sub(small, b.bitcast(constant(0.5), VI))
+    found = b.select(b.icmp_signed("<", size, _ints(113 << 23)), small, normal)
+    found = b.select(b.icmp_signed(">=", size, _ints(0x477FF000)), _ints(0x7C00), found)
+    payload = b.or_(_ints(0x7E00), b.and_(b.lshr(size, _ints(13)), _ints(0x3FF)))
+    found = b.select(b.icmp_signed(">", size, _ints(0x7F800000)), payload, found)
+    return b.trunc(b.or_(found, sign), _VW)
+
+
+def _half_to_float(b: Builder, stored: Value) -> Value:
+    """Return the bits of f16 as float32: shifted, then multiplied by the difference of the two exponents' biases."""
+    bits = b.zext(stored, VI)
+    size = b.shl(b.and_(bits, _ints(0x7FFF)), _ints(13))
+    number = b.bitcast(b.fmul(b.bitcast(size, VF), constant(math.ldexp(1.0, 112))), VI)
+    special = b.or_(size, _ints(0x7F800000))
+    is_special = b.icmp_signed(">=", size, _ints(0x7C00 << 13))
+    sign = b.shl(b.and_(bits, _ints(0x8000)), _ints(16))
+    return b.bitcast(b.or_(b.select(is_special, special, number), sign), VF)
+
+
+def _ints(value: int) -> ir.Constant:
+    return ir.Constant(VI, [value] * LANES)
+
+
+def _longs(value: int) -> ir.Constant:
+    return ir.Constant(_VL, [value] * LANES)

@@ -1,0 +1,199 @@
+"""Exponentials and logarithms of vectors of float32 and float64: polynomials, the same on every ISA level."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import llvmlite.ir as ir
+
+from .vec import (
+    I16,
+    I32,
+    I64,
+    LANES,
+    VD,
+    VF,
+    VI,
+    Builder,
+    Value,
+    apply,
+    call,
+    constant,
+    fma,
+    isa_of,
+    maximum,
+    minimum,
+    unary,
+)
+
+_VL: Final = ir.VectorType(I64, LANES)
+#: Coefficients of (exp(r) - 1 - r) / r**2, the highest first: Cephes' expf, and the series up to r**13 for float64.
+_EXP: Final = (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1)
+_EXP_DOUBLE: Final = tuple(1.0 / math.factorial(n) for n in range(13, 1, -1))
+#: Coefficients of (ln(1 + f) - f + f**2 / 2 - s f**2 / 2) / s, s = f / (2 + f), in s**2, the highest first (fdlibm's log).
+_LOG_DOUBLE: Final = (
+    1.479819860511658591e-01, 1.531383769920937332e-01, 1.818357216161805012e-01, 2.222219843214978396e-01,
+    2.857142874366239149e-01, 3.999999999940941908e-01, 6.666666666666735130e-01,
+)  # fmt: skip
+#: ln2 as a number with few bits and the rest.
+_LN2: Final = (0.693359375, -2.12194440e-4)
+_LN2_DOUBLE: Final = (6.93147180369123816490e-01, 1.90821492927058770002e-10)
+#: The operand of AVX-512 instructions that rounds as the processor is set.
+_ROUND_AS_SET: Final = 4
+
+
+def emit_exp(b: Builder, x: Value, limited: bool = True) -> Value:
+    """Return exp(x) to 1 ulp (Cephes' expf): 2**n times a polynomial on [-ln2/2, ln2/2]; NaN stays NaN.
+
+    The argument is clamped once the result has become 0 or infinity, unless it is not ``limited``, for one above -170 and
+    below 89.
+    """
+    if x.type == VD:
+        return _double_exp(b, x)
+    r, n = _split_exp(b, x, limited)
+    p = constant(_EXP[0])
+    for c in _EXP[1:]:
+        p = fma(b, p, r, constant(c))
+    if isa_of(b) in ("x86-64-v3", "x86-64-v4"):
+        p = fma(b, fma(b, p, r, constant(1.0)), r, constant(1.0))
+    else:  # without FMA, that would lose a tenth of a unit
+        p = b.fadd(fma(b, p, b.fmul(r, r), r), constant(1.0))
+    if isa_of(b) == "x86-64-v4":
+        return call(b, "llvm.x86.avx512.mask.scalef.ps.512", p, n, constant(0.0), I16(-1), I32(_ROUND_AS_SET))
+    for factor in _powers_of_two(b, b.fptosi(n, VI)):
+        p = b.fmul(p, factor)
+    return p
+
+
+def emit_expm1(b: Builder, x: Value) -> Value:
+    """Return exp(x) - 1 to 3 ulp for x up to 88, or 709 in float64, near 0 too; NaN stays NaN."""
+    if x.type == VD:
+        r, exponent = _split_double(b, x)
+        low, high = _double_powers(b, exponent)
+        p = _double_series(b, r)
+        scale = b.fmul(low, high)
+        return fma(b, scale, p, b.fsub(scale, constant(1.0, VD)))
+    r, n = _split_exp(b, x)
+    p = constant(_EXP[0])
+    for c in _EXP[1:]:
+        p = fma(b, p, r, constant(c))
+    p = fma(b, p, b.fmul(r, r), r)
+    low, high = _powers_of_two(b, b.fptosi(n, VI))
+    scale = b.fmul(low, high)
+    return fma(b, scale, p, b.fsub(scale, constant(1.0)))
+
+
+def _split_exp(b: Builder, x: Value, limited: bool = True) -> tuple[Value, Value]:
+    """Return r and n of x = n ln2 + r; if ``limited``, x is clamped once exp(x) has become 0 or infinity."""
+    if limited:
+        x = maximum(b, constant(-104.0), minimum(b, constant(89.0), x))
+    n = apply(b, "rint", b.fmul(x, constant(1.44269504088896341)))
+    r = fma(b, n, constant(-_LN2[0]), x)
+    return fma(b, n, constant(-_LN2[1]), r), n
+
+
+def _powers_of_two(b: Builder, exponent: Value) -> tuple[Value, Value]:
+    """Return 2**n as two factors: n reaches 128 (one above the largest exponent) and -150 (below the normal range)."""
+    half = b.ashr(exponent, _ints(1))
+    low, high = (b.bitcast(b.shl(b.add(part, _ints(127)), _ints(23)), VF) for part in (half, b.sub(exponent, half)))
+    return low, high
+
+
+def _double_exp(b: Builder, x: Value) -> Value:
+    """Return exp(x) of float64 to 1 ulp; NaN stays NaN."""
+    r, exponent = _split_double(b, x)
+    p = b.fadd(_double_series(b, r), constant(1.0, VD))
+    for factor in _double_powers(b, exponent):
+        p = b.fmul(p, factor)
+    return p
+
+
+def _split_double(b: Builder, x: Value) -> tuple[Value, Value]:
+    """Return r and n (int32) of x = n ln2 + r in float64; x is clamped once exp(x) has become 0 or infinity."""
+    x = maximum(b, constant(-746.0, VD), minimum(b, constant(710.0, VD), x))
+    n = apply(b, "rint", b.fmul(x, constant(1.44269504088896341, VD)))
+    r = fma(b, n, constant(-_LN2_DOUBLE[0], VD), x)
+    r = fma(b, n, constant(-_LN2_DOUBLE[1], VD), r)
+    number = b.fcmp_ordered("ord", n, n)  # no number has no integer
+    return r, b.fptosi(b.select(number, n, constant(0.0, VD)), VI)
+
+
+def _double_series(b: Builder, r: Value) -> Value:
+    """Return exp(r) - 1 for |r| below ln2/2."""
+    p = constant(_EXP_DOUBLE[0], VD)
+    for c in _EXP_DOUBLE[1:]:
+        p = fma(b, p, r, constant(c, VD))
+    return fma(b, p, b.fmul(r, r), r)
+
+
+def _double_powers(b: Builder, exponent: Value) -> tuple[Value, Value]:
+    """Return 2**n as two float64: n reaches 1024 and -1076."""
+    half = b.ashr(exponent, _ints(1))
+    bias, place = _longs(1023), _longs(52)
+    low, high = (b.bitcast(b.shl(b.add(b.sext(part, _VL), bias), place), VD) for part in (half, b.sub(exponent, half)))
+    return low, high
+
+
+def emit_log(b: Builder, x: Value) -> Value:
+    """Return ln(x) to 2 ulp (Cephes' logf, fdlibm's log): -inf at 0, NaN below it, infinity and NaN unchanged."""
+    if x.type == VD:
+        return _special_logs(b, x, _double_log(b, x))
+    tiny = b.fcmp_ordered("<", x, constant(1.17549435e-38))
+    scaled = b.select(tiny, b.fmul(x, constant(8388608.0)), x)
+    bits = b.bitcast(scaled, VI)
+    exponent = b.sub(b.lshr(bits, _ints(23)), _ints(126))
+    exponent = b.select(tiny, b.sub(exponent, _ints(23)), exponent)
+    mantissa = b.bitcast(b.or_(b.and_(bits, _ints(0x007FFFFF)), _ints(0x3F000000)), VF)
+    low = b.fcmp_ordered("<", mantissa, constant(math.sqrt(0.5)))
+    n = b.sitofp(b.select(low, b.sub(exponent, _ints(1)), exponent), VF)
+    m = b.fsub(b.select(low, b.fadd(mantissa, mantissa), mantissa), constant(1.0))
+    p = constant(7.0376836292e-2)
+    for c in (
+        -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1, -1.6668057665e-1, 2.0000714765e-1,
+        -2.4999993993e-1, 3.3333331174e-1,
+    ):  # fmt: skip
+        p = fma(b, p, m, constant(c))
+    square = b.fmul(m, m)
+    y = b.fmul(b.fmul(p, m), square)
+    y = fma(b, n, constant(_LN2[1]), y)
+    y = fma(b, square, constant(-0.5), y)
+    return _special_logs(b, x, fma(b, n, constant(_LN2[0]), b.fadd(m, y)))
+
+
+def _double_log(b: Builder, x: Value) -> Value:
+    """Return ln(x) of positive float64, to 1 ulp."""
+    tiny = b.fcmp_ordered("<", x, constant(2.0**-1022, VD))
+    bits = b.bitcast(b.select(tiny, b.fmul(x, constant(2.0**54, VD)), x), _VL)
+    exponent = b.trunc(b.lshr(bits, _longs(52)), VI)
+    exponent = b.sub(exponent, b.select(tiny, _ints(1022 + 54), _ints(1022)))
+    mantissa = b.bitcast(b.or_(b.and_(bits, _longs((1 << 52) - 1)), _longs(1022 << 52)), VD)
+    low = b.fcmp_ordered("<", mantissa, constant(math.sqrt(0.5), VD))
+    n = b.sitofp(b.select(low, b.sub(exponent, _ints(1)), exponent), VD)
+    f = b.fsub(b.select(low, b.fadd(mantissa, mantissa), mantissa), constant(1.0, VD))
+    s = b.fdiv(f, b.fadd(f, constant(2.0, VD)))
+    z = b.fmul(s, s)
+    p = constant(_LOG_DOUBLE[0], VD)
+    for c in _LOG_DOUBLE[1:]:
+        p = fma(b, p, z, constant(c, VD))
+    half = b.fmul(b.fmul(f, f), constant(0.5, VD))
+    rest = fma(b, n, constant(_LN2_DOUBLE[1], VD), b.fmul(s, fma(b, z, p, half)))
+    return fma(b, n, constant(_LN2_DOUBLE[0], VD), b.fsub(f, b.fsub(half, rest)))
+
+
+def _special_logs(b: Builder, x: Value, y: Value) -> Value:
+    y = b.select(b.fcmp_ordered("<", x, constant(math.inf, x.type)), y, x)
+    y = b.select(b.fcmp_ordered("==", x, constant(0.0, x.type)), constant(-math.inf, x.type), y)
+    return b.select(b.fcmp_ordered("<", x, constant(0.0, x.type)), constant(math.nan, x.type), y)
+
+
+def _ints(value: int) -> ir.Constant:
+    return ir.Constant(VI, [value] * LANES)
+
+
+def _longs(value: int) -> ir.Constant:
+    return ir.Constant(_VL, [value] * LANES)
+
+
+vexp = unary("Return exp(x) to 1 ulp; 0 and infinity beyond the range; NaN stays NaN.", emit_exp)
+vlog = unary("Return ln(x) to 2 ulp; -inf at 0, NaN below.", emit_log)
