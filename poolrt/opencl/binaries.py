@@ -253,13 +253,20 @@ def _build(request: Request, device: cl.Device, suffix: str, quiet: bool = False
     try:
         # In a context of several devices, PoCL has no binary of a program that was built for one.
         context = request.context if list(request.context.devices) == [device] else cl.Context([device])
-        program = program_from_source(context, request.text() + suffix.encode())
+        text = request.text()
+        program = program_from_source(context, text + suffix.encode())
         # Without includes their folders mean nothing, but PoCL names its own folder by the paths: pyopencl's is always one.
         options = request.options if _sources(request).includes else " ".join(_options(request).others).encode()
         if quiet:
             program._build(options=options, devices=[device])
         else:
-            program.build(options, [device])
+            try:
+                program.build(options, [device])
+            except cl.Error:
+                if suffix:
+                    # The user's text alone: at its end, an error would have the suffix's line.
+                    program_from_source(context, text).build(options, [device])
+                raise
         devices: Any = program.get_info(cl.program_info.DEVICES)
         binaries: Any = program.get_info(cl.program_info.BINARIES)
         log: Any = program.get_build_info(device, cl.program_build_info.LOG) or ""

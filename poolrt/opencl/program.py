@@ -98,6 +98,8 @@ class Program(cl.Program):
             raise Unusual("its devices are not distinct ones of its context")
         if any(_is_part(device) for device in chosen):
             raise Unusual("a device is a part of another")
+        if not isinstance(self._source, (str, bytes)):
+            raise TypeError(f"expect the program's text as str or bytes, got {self._source!r:.80}")
         request = Request(self._context, self._source, line)
         try:
             found = {device: self._binaries().fetch(request, device) for device in chosen}

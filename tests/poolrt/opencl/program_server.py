@@ -116,14 +116,18 @@ class Programs:
         return [str(warning.message) for warning in warned], poolrt.opencl.stats(store)
 
     def other_forms(self, source: str) -> list[list[str]]:
-        """Return the kernels of a program made from binaries, and of one made from pyopencl's own program."""
+        """Return the kernels of programs made from binaries and from pyopencl's own program, and the error of a number."""
         built = poolrt.opencl.Program(self.context, source).build()
         devices = self.context.devices
         again = poolrt.opencl.Program(self.context, devices, built.binaries).build()
         wrapped = poolrt.opencl.Program(cl.Program(self.context, source).build(cache_dir=False)._get_prg())  # type: ignore[arg-type]
         assert isinstance(built, cl.Program)
         assert built == built.build("-DUNUSED") or built.num_devices == len(devices)
-        return [[cl.Kernel(one, "f").function_name] for one in (again, wrapped, built)]
+        try:
+            poolrt.opencl.Program(self.context, 5).build()
+        except TypeError as error:
+            refused = str(error)
+        return [*([cl.Kernel(one, "f").function_name] for one in (again, wrapped, built)), [refused]]
 
     def in_a_graph(self, source: str, home: str) -> dict[str, Any]:
         """Call a kernel of a program, ``f(const float *, float *, int)``, in a graph that this process runs itself."""

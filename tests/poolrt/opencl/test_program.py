@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -131,6 +132,19 @@ def test_an_error_of_the_compiler_is_pyopencls_own_with_the_log_and_the_options(
         assert failed["counts"] == {}
 
 
+def test_an_error_at_the_end_of_a_text_has_the_place_that_pyopencl_gives(creator: Process) -> None:
+    def places(**options: Any) -> list[str]:
+        """Return what the compiler says, without its names of the file and of the device."""
+        error = creator("build", source="__kernel void f(__global float *x) {\n    x[0] = 1;\n", **options)["error"]
+        named: list[str] = re.findall(r":(\d+:\d+: .*)", error)
+        return named
+
+    expected = places(cache_dir=False)
+    assert expected
+    assert "expected '}'" in expected[0]
+    assert places() == expected
+
+
 @pytest.mark.parametrize(
     ("source", "options", "reason"),
     [
@@ -174,8 +188,9 @@ def test_a_store_that_is_refused_costs_the_cache_and_not_the_program(creator: Pr
     assert counts == {"fallbacks": 1}
 
 
-def test_programs_from_binaries_and_from_programs_are_taken(creator: Process) -> None:
-    assert creator("other_forms", source=PLAIN) == [["f"]] * 3
+def test_programs_from_binaries_and_from_programs_are_taken_and_one_from_a_number_is_refused(creator: Process) -> None:
+    refused = "expect the program's text as str or bytes, got 5"
+    assert creator("other_forms", source=PLAIN) == [["f"], ["f"], ["f"], [refused]]
 
 
 def test_a_kernel_of_a_program_is_called_in_a_graph_and_one_of_another_program_is_refused(
