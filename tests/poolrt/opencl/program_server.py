@@ -123,6 +123,7 @@ class Programs:
         wrapped = poolrt.opencl.Program(cl.Program(self.context, source).build(cache_dir=False)._get_prg())  # type: ignore[arg-type]
         assert isinstance(built, cl.Program)
         assert built == built.build("-DUNUSED") or built.num_devices == len(devices)
+        refused = ""
         try:
             poolrt.opencl.Program(self.context, 5).build()
         except TypeError as error:

@@ -48,6 +48,8 @@ ON_POCL: Final = {
     "test_array.py": "basic_complex or fill or div_type or absrealimag or custom_type or multi_put or fancy or concatenate"
     " or any_all or transpose or outoforderqueue or device_scalars or stack or comparisons or maximum_minimum",
 }
+#: The same on Intel's driver: its Bessel functions differ from SciPy's by 6e-4 with pyopencl's class, too, which allows 1e-10.
+ON_INTEL: Final = {"test_clmath.py": "not test_bessel"}
 EXAMPLES: Final = (
     "demo-struct-reduce.py",
     "demo.py",
@@ -88,8 +90,8 @@ def pytest_sessionfinish(session):
 """
 #: Largest arrays of scans, sorts and list builders; pyopencl's go to 8 million, whose references take minutes.
 _LARGEST: Final = 1 << 13
-#: Seconds for one file or example.
-_LIMIT_S: Final = 900
+#: Seconds for one file or example: a guard, for a machine that is busy with other things, too.
+_LIMIT_S: Final = 1800
 _ROOT: Final = Path(__file__).resolve().parents[3]
 
 
@@ -210,7 +212,7 @@ def test_the_tests_of_pyopencl_that_pass_with_its_program_pass_with_ours(
     here: Path, device: str, monkeypatch: pytest.MonkeyPatch, platform: str, file: str, sources: Path, packages: Path
 ) -> None:
     choose_platform(platform, monkeypatch)
-    chosen = ON_POCL.get(file, FILES[file]) if platform == "Portable" else FILES[file]
+    chosen = (ON_POCL if platform == "Portable" else ON_INTEL).get(file, FILES[file])
     ours = _run(sources / "test", file, chosen, packages, here)
     assert _with_outcome(ours, "passed"), ours["text"]
     assert ours["stats"]["created"] > 0
