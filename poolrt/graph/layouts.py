@@ -51,15 +51,19 @@ def _has_rows(desc: MemoryDesc) -> bool:
 
 
 def _gather(op: Any, operands: Sequence[MemoryDesc], constant: Sequence[bool]) -> Iterator[OpDesc]:
-    src, indices = (
-        given if not given.layout.blocks else plain for given, plain in zip(operands, (op.src, op.indices), strict=True)
-    )
-    yield replace(op, src=src, indices=indices, dst=_any(op.dst))
-    yield replace(op, dst=_any(op.dst))
+    return _strided(op, operands, ("src", "indices"))
 
 
 def _select(op: Any, operands: Sequence[MemoryDesc], constant: Sequence[bool]) -> Iterator[OpDesc]:
-    names = ("condition", "src0", "src1")
+    return _strided(op, operands, ("condition", "src0", "src1"))
+
+
+def _scatter(op: Any, operands: Sequence[MemoryDesc], constant: Sequence[bool]) -> Iterator[OpDesc]:
+    return _strided(op, operands, ("src", "indices", "updates"))
+
+
+def _strided(op: Any, operands: Sequence[MemoryDesc], names: Sequence[str]) -> Iterator[OpDesc]:
+    """Yield operands as they are unless they have blocks, then row-major ones."""
     given = {name: md for name, md in zip(names, operands, strict=True) if not md.layout.blocks}
     for tensors in (given, {}) if given else (given,):
         yield replace(op, **tensors, dst=_any(op.dst))
@@ -130,6 +134,7 @@ _POLICIES: Final[dict[str, _Policy]] = {
     "attention": _attention,
     "gather": _gather,
     "select": _select,
+    "scatter": _scatter,
     "binary": _binary,
     "sum": _many,
     "concat": _many,

@@ -35,6 +35,7 @@ from poolrt.workers.desc import (
     Reorder,
     Resampling,
     Rnn,
+    Scatter,
     Select,
     Shuffle,
     Softmax,
@@ -61,6 +62,7 @@ from .quantisation import dequantised, finished, given_values
 from .recurrent import recurrent
 from .reduction import reduction
 from .resampling import resampling
+from .scatter import scatter
 from .shuffle import shuffle
 from .softmax import softmax
 
@@ -128,6 +130,8 @@ def _operation(op: OpDesc, args: Mapping[int, Array]) -> Array:
             return attention(op, args[Arg.SRC], args[Arg.SRC_1], args[Arg.SRC_2], args.get(Arg.SHIFT))
         case Gather():
             return gather(op, args[Arg.SRC], args[Arg.SRC_1])
+        case Scatter():
+            return scatter(op, args[Arg.SRC], args[Arg.SRC_1], args[Arg.SRC_2])
         case Select():
             return np.where(args[Arg.SRC] != 0, args[Arg.SRC_1], args[Arg.SRC_2])
         case ArgReduction():

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from .operations.reorder import Reorder
     from .operations.resampling import Resampling
     from .operations.rnn import Rnn
+    from .operations.scatter import Scatter
     from .operations.select import Select
     from .operations.shuffle import Shuffle
     from .operations.softmax import Softmax
@@ -74,6 +75,7 @@ __all__ = [
     "Reorder",
     "Resampling",
     "Rnn",
+    "Scatter",
     "Select",
     "Shuffle",
     "Softmax",

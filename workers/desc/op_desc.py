@@ -45,6 +45,7 @@ OPERATIONS: Final = {
     "select": "Select",
     "arg_reduction": "ArgReduction",
     "pad": "Pad",
+    "scatter": "Scatter",
 }
 #: Operations without a public class, created and cached like the others. Graphs have only calls, which `Graph.call` makes.
 INTERNAL: Final = {"region_loop": "RegionLoop", "padding": "Padding", "call": "Call"}

@@ -18,6 +18,12 @@ def gather(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str) 
     return op(src, indices, describe_result(src, dtype, gathered_dims(src, indices, *chosen)), **attrs)
 
 
+def scatter(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str) -> OpDesc:
+    """Describe updates at indices."""
+    src, indices, updates = srcs
+    return op(src, indices, updates, describe_result(src, dtype), **attrs)
+
+
 def select(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str) -> OpDesc:
     """Describe the choice between two tensors by a condition, all of one rank."""
     condition, src0, src1 = srcs

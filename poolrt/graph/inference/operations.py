@@ -75,6 +75,7 @@ _DESCRIBE: Final[Mapping[str, _Describe]] = {
     "gru": recurrent.one_state,
     "attention": attentions.attention,
     "gather": indexing.gather,
+    "scatter": indexing.scatter,
     "select": indexing.select,
     "arg_reduction": indexing.arg_reduction,
     "call": calls.call,

@@ -55,6 +55,37 @@ class Indexing(Family):
             chosen = _indices(node, indices, value.shape[max(first, 0) :], several=True)
             return node.add([value, chosen], algorithm="nd", batch_dims=first)
 
+    def scatter_elements(
+        self, src: Operand, indices: Operand, updates: Operand, axis: int = 0, reduction: str = "none",
+        **options: Unpack[NodeOptions],
+    ) -> Value:  # fmt: skip
+        """Return src with elements replaced by updates at indices along an axis; indices and updates have one shape.
+
+        Updates are made in the order of their indices, so that the last of several at one place remains. A ``reduction``
+        combines them with what is there: ``add mul min`` or ``max``. An index that is out of range does nothing; if the indices
+        are constant, it is refused. Limitation: sums and products of integers must not overflow.
+        """
+        with self._build("scatter", **options) as node:
+            value = _operand_of_own_type(node, "src", src)
+            along = normalize_axis(axis, value.ndim)
+            chosen = _indices(node, indices, value.shape[along : along + 1])
+            given = node.operand("updates", updates, node.type_of(value))
+            return node.add([value, chosen, given], algorithm="elements", axis=along, reduction=reduction)
+
+    def scatter_nd(
+        self, src: Operand, indices: Operand, updates: Operand, reduction: str = "none", **options: Unpack[NodeOptions]
+    ) -> Value:
+        """Return src with parts replaced by updates at several indices at once, which the last dimension of the indices has.
+
+        They are for the first dimensions of src. Updates have the other dimensions of the indices, then those of src that have
+        no index. See `scatter_elements` for their order, for ``reduction`` and for indices that are out of range.
+        """
+        with self._build("scatter", **options) as node:
+            value = _operand_of_own_type(node, "src", src)
+            chosen = _indices(node, indices, value.shape, several=True)
+            given = node.operand("updates", updates, node.type_of(value))
+            return node.add([value, chosen, given], algorithm="nd", reduction=reduction)
+
     def select(self, condition: Operand, src0: Operand, src1: Operand, **options: Unpack[NodeOptions]) -> Value:
         """Return elements of ``src0`` where the condition is not 0, and of ``src1`` elsewhere, as NumPy's ``where``.
 

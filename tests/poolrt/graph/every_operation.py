@@ -89,6 +89,13 @@ OPERATIONS: Final[dict[str, tuple[tuple[int, ...], Build]]] = {
             g.space_to_depth(g.slice(x, (0, 0), (6, 6), (2, 3)), 3),
         ),
     ),
+    "scatter": (
+        IMAGE,
+        lambda g, x: (
+            g.scatter_elements(x, np.random.default_rng(1).integers(-7, 7, (2, 4, 5, 9)), array(2, 4, 5, 9), 2, "add"),
+            g.scatter_nd(x, [[1, 2], [0, -1], [1, 2]], array(3, 7, 9)),
+        ),
+    ),
     "lrn": (IMAGE, lambda g, x: g.lrn(x, 3, 0.5, algorithm="within_channel")),
     "sum": (IMAGE, lambda g, x: g.sum([x, g.eltwise(x, "tanh")], (0.5, -2.0))),
     "comparison": (IMAGE, lambda g, x: g.binary(x, array(6, 1, 9), "gt", dtype=bool)),

@@ -35,6 +35,7 @@ from poolrt.workers.desc import (
     Reorder,
     Resampling,
     Rnn,
+    Scatter,
     Select,
     Shuffle,
     Softmax,
@@ -51,6 +52,7 @@ from poolrt.workers.desc.operations.pooling import POOLING_ALGORITHMS
 from poolrt.workers.desc.operations.recurrent import DIRECTIONS
 from poolrt.workers.desc.operations.reduction import REDUCTION_ALGORITHMS
 from poolrt.workers.desc.operations.resampling import COORDINATES, NEAREST, RESAMPLING_ALGORITHMS
+from poolrt.workers.desc.operations.scatter import SCATTER_REDUCTIONS
 
 from . import windows
 from .layouts import GIVEN, laid_out, placed
@@ -326,6 +328,18 @@ def pad(rng: Random) -> OpDesc:
     return Pad(_md(sizes), dst, left, right, mode, rng.choice((0.0, -1.5)))
 
 
+def scatter(rng: Random) -> OpDesc:
+    sizes, reduction = dims(rng, rng.choice((1, 2, 3))), rng.choice(SCATTER_REDUCTIONS)
+    src, dst = _md(sizes), _md(sizes)
+    if rng.random() < 0.5:
+        axis = rng.randrange(len(sizes))
+        along = tuple(rng.choice((1, 5)) if dim == axis else rng.randint(0, size) for dim, size in enumerate(sizes))
+        return Scatter(src, _md(along, rng.choice(INDEX_TYPES)), _md(along), dst, "elements", axis, reduction)
+    outer, count = dims(rng, rng.choice((0, 1, 2))), rng.randrange(len(sizes) + 1)
+    indices, updates = _md((*outer, count), rng.choice(INDEX_TYPES)), _md((*outer, *sizes[count:]))
+    return Scatter(src, indices, updates, dst, "nd", 0, reduction)
+
+
 #: Kind -> what draws a row-major descriptor of it.
 _DRAWN: Final[dict[str, Callable[[Random], OpDesc]]] = {
     "convolution": convolution, "deconvolution": deconvolution, "pooling": pooling, "eltwise": eltwise, "binary": binary,
@@ -335,7 +349,7 @@ _DRAWN: Final[dict[str, Callable[[Random], OpDesc]]] = {
     "shuffle": shuffle, "rnn": rnn, "lstm": lstm, "gru": gru,
     "attention": attention, "gather": gather,
     "select": select, "arg_reduction": arg_reduction,
-    "pad": pad,
+    "pad": pad, "scatter": scatter,
 }  # fmt: skip
 assert _DRAWN.keys() == OPERATIONS.keys()
 

@@ -33,6 +33,7 @@ from poolrt.workers.desc import (
     Reorder,
     Resampling,
     Rnn,
+    Scatter,
     Select,
     Shuffle,
     Softmax,
@@ -389,6 +390,22 @@ def pads(prop: str, dtype: str) -> list[OpDesc]:
     return found
 
 
+def scatters(prop: str, dtype: str) -> list[OpDesc]:
+    """Indices are s32 and s64 in turn, some out of range."""
+    shapes: tuple[tuple[str, int, Sizes, Sizes, Sizes, str], ...] = (
+        # algorithm, axis, src, indices, updates, reduction
+        ("elements", 1, (3, 6, 5), (2, 9, 4), (2, 9, 4), "none"), ("nd", 0, (5, 6, 17), (3, 2), (3, 17), "add"),
+        ("elements", 0, (6, 5), (4, 5), (4, 5), "max"), ("nd", 0, (5, 4), (2, 7, 2), (2, 7), "none"),
+        ("elements", 0, (7,), (9,), (9,), "mul"), ("nd", 0, (4, 3, 2), (2, 2, 1), (2, 2, 3, 2), "min"),
+        ("nd", 0, (2, 3), (0, 1), (0, 3), "none"), ("nd", 0, (0, 3), (2, 1), (2, 3), "none"),
+    )  # fmt: skip
+    found: list[OpDesc] = []
+    for number, (algorithm, axis, src, indices, updates, reduction) in enumerate(shapes):
+        md, chosen = MemoryDesc(src, dtype), MemoryDesc(indices, ("s32", "s64")[number % 2])
+        found.append(Scatter(md, chosen, MemoryDesc(updates, dtype), md, algorithm, axis, reduction))
+    return found
+
+
 _BACKWARD: Final = (*FORWARD, "backward_data")
 #: Of operations that know no propagation kind.
 _ANY: Final = ("forward",)
@@ -421,4 +438,5 @@ MAKERS: Final[dict[str, tuple[tuple[str, ...], Callable[[str, str], list[OpDesc]
     "select": (_ANY, selects),
     "arg_reduction": (_ANY, arg_reductions),
     "pad": (_ANY, pads),
+    "scatter": (_ANY, scatters),
 }

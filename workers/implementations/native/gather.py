@@ -39,9 +39,12 @@ class NativeGather(NativeImplementation[Gather]):
         numbers = (len(loops), inner.extent, chunk, *inner.steps, row, min(row, ITEM_BYTES), len(axes), distance)
         limits = [word for axis in axes for word in axis]
         table = [*as_table(loops), *limits]
+        single = len(axes) == 1
+        adjacent = single and row in (4, 8) and inner.steps[1:] == (item_size(op.indices.dtype), row)
         kernel = KernelSpec.of(
-            "gather", size=row if row in (1, 2, 4, 8) else 0, wide=op.indices.dtype == "s64", single=len(axes) == 1
-        )
+            "gather", size=row if row in (1, 2, 4, 8) else 0, wide=op.indices.dtype == "s64", single=single,
+            adjacent=adjacent,
+        )  # fmt: skip
         memories: list[LaunchArgument] = [("m", (int(arg), 0)) for arg in (Arg.SRC, Arg.SRC_1, Arg.DST)]
         args = (*memories, ("t", 0), *(("i", number) for number in numbers))
         work = steps(loops) * -(-inner.extent // chunk) * -(-row // ITEM_BYTES)

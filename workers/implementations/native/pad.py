@@ -56,17 +56,21 @@ class NativePad(NativeImplementation[Pad]):
         while dims and dims[-1][1:4] == (unit, unit, 0) and dims[-1][0] == dims[-1][5]:
             unit *= dims.pop()[0]
         size, to, step, before, _, kept = dims.pop() if dims else (1, unit, unit, *Margin(0, 0, 1))
+        lines, *line, _, own = dims.pop() if dims else (1, 0, 0, *Margin(0, 0, 1))
         chunk = max(1, min(size, ITEM_BYTES // unit))
+        group = max(1, min(lines, ITEM_BYTES // (unit * size)))
         table = [
             word
-            for extent, written, read, left, _, own in reversed(dims)
-            for word in (extent, written, read, left, own)
+            for extent, written, read, left, _, each in reversed(dims)
+            for word in (extent, written, read, left, each)
         ]
         pattern = _pattern(op.dst.dtype, op.value) or 0
-        numbers = (len(dims), size, chunk, to, step, before, kept, unit, PAD_MODES.index(op.mode), pattern)
+        numbers = (
+            len(dims), lines, group, *line, own, size, chunk, to, step, before, kept, unit, PAD_MODES.index(op.mode), pattern
+        )  # fmt: skip
         memories: list[LaunchArgument] = [("m", (int(Arg.SRC), start)), ("m", (int(Arg.DST), 0)), ("t", 0)]
         args = (*memories, *(("i", number) for number in numbers))
-        work = math.prod(dim[0] for dim in dims) * -(-size // chunk)
+        work = math.prod(dim[0] for dim in dims) * -(-lines // group) * -(-size // chunk)
         return Program((KernelSpec.of("pad"),), (Launch(0, args, work),), struct.pack(f"<{len(table)}q", *table))
 
 

@@ -8,7 +8,7 @@ import llvmlite.ir as ir
 from numba import extending
 from numba.core import types
 
-from .vec import I8, I64, Builder, Value, intrinsic, pointer, vload, vstore
+from .vec import I8, I64, Builder, Value, call, intrinsic, pointer, vload, vstore
 
 
 def make_load(nbytes: int) -> Any:
@@ -55,6 +55,47 @@ def make_load_index(wide: bool) -> Any:
         return types.int64(types.int64), emit
 
     return load
+
+
+def make_gather(nbytes: int, wide: bool) -> Any:
+    """Return the intrinsic that gathers eight elements of 4 or 8 bytes at eight adjacent indices, and stores them side by side.
+
+    Arguments: the addresses of the indices, of the source and of the target, the size of the axis and bytes from index to
+    index, and bytes from element to element of the source beside them. An index that is out of range gives zero.
+    """
+    element = ir.IntType(8 * nbytes)
+
+    @intrinsic
+    def gather(
+        _: Any, indices: types.Integer, source: types.Integer, target: types.Integer, limit: types.Integer,
+        stride: types.Integer, step: types.Integer,
+    ) -> Any:  # fmt: skip
+        def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+            numbers = ir.VectorType(I64, 8)
+            stored = numbers if wide else ir.VectorType(ir.IntType(32), 8)
+            index = b.load(pointer(b, a[0], stored), align=1)
+            index = index if wide else b.sext(index, numbers)
+            start, limit, stride, step = (_splat_8(b, a[number]) for number in (1, 3, 4, 5))
+            negative = b.icmp_signed("<", index, ir.Constant(numbers, [0] * 8))
+            index = b.select(negative, b.add(index, limit), index)
+            inside = b.icmp_unsigned("<", index, limit)
+            places = b.add(b.add(start, b.mul(step, ir.Constant(numbers, list(range(8))))), b.mul(index, stride))
+            kind = ir.VectorType(element, 8)
+            name = f"llvm.masked.gather.v8i{element.width}.v8p0"
+            where = b.inttoptr(places, ir.VectorType(element.as_pointer(), 8))
+            found = call(b, name, where, ir.IntType(32)(1), inside, ir.Constant(kind, [0] * 8), result=kind)
+            b.store(found, pointer(b, a[2], kind), align=1)
+            return context.get_dummy_value()
+
+        return types.void(*[types.int64] * 6), emit
+
+    return gather
+
+
+def _splat_8(b: Builder, scalar: Value) -> Value:
+    undefined = ir.Constant(ir.VectorType(I64, 8), ir.Undefined)
+    first = b.insert_element(undefined, scalar, ir.Constant(ir.IntType(32), 0))
+    return b.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(ir.IntType(32), 8), [0] * 8))
 
 
 def _mover(nbytes: int) -> Any:
@@ -114,11 +155,7 @@ def copy_bytes(target: int, source: int, nbytes: int) -> None:
 @intrinsic
 def _fill_64(_: Any, target: types.Integer, pattern: types.Integer) -> Any:
     def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
-        kind = ir.VectorType(I64, 8)
-        undefined = ir.Constant(kind, ir.Undefined)
-        first = b.insert_element(undefined, a[1], ir.Constant(ir.IntType(32), 0))
-        every = b.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(ir.IntType(32), 8), [0] * 8))
-        b.store(every, pointer(b, a[0], kind), align=1)
+        b.store(_splat_8(b, a[1]), pointer(b, a[0], ir.VectorType(I64, 8)), align=1)
         return context.get_dummy_value()
 
     return types.void(types.int64, types.int64), emit
@@ -134,6 +171,10 @@ def fill_bytes(target: int, pattern: int, nbytes: int) -> None:
     while at + 8 <= nbytes:
         _store_8(target + at, pattern)
         at += 8
+    if nbytes - at >= 4:
+        _store_4(target + at, pattern)
+        pattern >>= 32
+        at += 4
     while at < nbytes:
         _store_1(target + at, pattern)
         pattern >>= 8
@@ -146,4 +187,4 @@ def zero_bytes(target: int, nbytes: int) -> None:
     fill_bytes(target, 0, nbytes)
 
 
-_store_1, _store_8 = make_store(1), make_store(8)
+_store_1, _store_4, _store_8 = make_store(1), make_store(4), make_store(8)

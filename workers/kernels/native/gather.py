@@ -12,14 +12,17 @@ from typing import Any
 
 from numba.core import types
 
-from .bits import copy_bytes, make_load, make_load_index, make_store, zero_bytes
+from .bits import copy_bytes, make_gather, make_load, make_load_index, make_store, zero_bytes
 from .vec import iload
 
 
-def make(isa: str, size: int, wide: bool, single: bool) -> tuple[Callable[..., None], Any]:
-    """Return the kernel, and its signature: rows of ``size`` bytes, any number if it is 0, and one axis if it is ``single``."""
+def make(isa: str, size: int, wide: bool, single: bool, adjacent: bool) -> tuple[Callable[..., None], Any]:
+    """Return the kernel, and its signature: rows of ``size`` bytes, any number if it is 0, and one axis if it is ``single``.
+
+    Indices are ``adjacent`` along the inner loop, and elements of dst, too, if they may be gathered as vectors.
+    """
     load_index = make_load_index(wide)
-    load, store = make_load(size or 1), make_store(size or 1)
+    load, store, gather = make_load(size or 1), make_store(size or 1), make_gather(max(size, 4), wide)
 
     def kernel(
         begin: int, end: int, src: int, indices: int, dst: int, table: int, loops: int, count: int, chunk: int,
@@ -48,7 +51,15 @@ def make(isa: str, size: int, wide: bool, single: bool) -> tuple[Callable[..., N
                 index += position * iload(table + 32 * loop + 16)
                 target += position * iload(table + 32 * loop + 24)
             nbytes = min(piece, row - first)
-            for _ in range(min(chunk, count - start)):
+            steps = min(chunk, count - start)
+            if adjacent:
+                while steps >= 8:
+                    gather(index, source, target, limit, stride, src_step)
+                    steps -= 8
+                    source += 8 * src_step
+                    index += 8 * index_step
+                    target += 8 * dst_step
+            for _ in range(steps):
                 place, inside = source, True
                 if single:
                     number = load_index(index)

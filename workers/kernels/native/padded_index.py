@@ -17,8 +17,13 @@ def padded_index(mode: int, index: int, kept: int) -> int:
         return -1
     if mode == 1:
         return 0 if index < 0 else kept - 1
+    # Margins are mostly narrow, and divisions slow.
     if mode == 3:
+        if -kept <= index < 2 * kept:
+            return index + kept if index < 0 else index - kept
         return index % kept
+    if -kept < index < 2 * kept - 1:
+        return -index if index < 0 else 2 * (kept - 1) - index
     if kept == 1:
         return 0
     period = 2 * (kept - 1)

@@ -28,7 +28,9 @@ def drawn(dims: tuple[int, ...], dtype: str) -> Array:
     wide = np.frombuffer(rng.bytes(int(np.prod(dims)) * kind.itemsize), kind).reshape(dims)
     if kind.kind in "iu":
         return np.where(rng.random(dims) < 0.5, wide, few)
-    return np.where((rng.random(dims) < 0.5) & ~np.isnan(wide), wide, np.where(rng.random(dims) < 0.5, few, -few))
+    with np.errstate(invalid="ignore"):
+        taken = (rng.random(dims) < 0.5) & ~np.isnan(wide)
+    return np.where(taken, wide, np.where(rng.random(dims) < 0.5, few, -few))
 
 
 def check(native: NativeRunner, op: ArgReduction, src: Array, isa: str) -> None:

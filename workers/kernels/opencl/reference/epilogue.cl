@@ -35,6 +35,18 @@ static void finish(real x, tensor dst, __global const long *chain, long number)
     store(x + zero_point_of(dst, number), type_of(dst), place);
 }
 
+/* An update combined with the value before it, by the number of the reduction; NaN stays NaN. */
+static real scattered(long reduction, real value, real update)
+{
+    switch (reduction) {
+    case 0: return update;
+    case 1: return value + update;
+    case 2: return value * update;
+    case 3: return value < update || value != value ? value : update;
+    }
+    return value > update || value != value ? value : update;
+}
+
 /* Store element `item` of dst: element `number` of a tensor, or 0 if that is not `inside`. With `plain` there are no
  * attributes, and elements of one type are copied bit for bit.
  */

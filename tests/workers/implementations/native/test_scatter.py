@@ -1,0 +1,88 @@
+"""Scatter on native kernels: every reduction, several updates of one place, any strides."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from poolrt.workers.desc import Arg, MemoryDesc, PrimitiveAttr, Scatter
+from poolrt.workers.desc.operations.scatter import SCATTER_REDUCTIONS
+from poolrt.workers.engines.target import cpu_target, host_isa
+from poolrt.workers.implementations.primitive_desc import UnsupportedPrimitive, primitive_desc
+from tests.references import numpy_type
+from tests.references.scatter import scatter
+from tests.workers.native_runner import NativeRunner
+
+Sizes = tuple[int, ...]
+
+
+def described(
+    dims: Sizes,
+    indices: Sizes,
+    dtype: str,
+    algorithm: str,
+    reduction: str,
+    axis: int = 0,
+    tags: tuple[Any, ...] = ("",) * 4,
+) -> Scatter:
+    updates = indices if algorithm == "elements" else (*indices[:-1], *dims[indices[-1] :])
+    src, dst, given = (
+        MemoryDesc(dims, dtype, tags[0]),
+        MemoryDesc(dims, dtype, tags[1]),
+        MemoryDesc(updates, dtype, tags[2]),
+    )
+    return Scatter(src, MemoryDesc(indices, "s64", tags[3]), given, dst, algorithm, axis, reduction)
+
+
+def check(native: NativeRunner, op: Scatter) -> None:
+    """Few numbers, whose sums and products are exact; some indices are out of range, many the same."""
+    pd = primitive_desc(op, PrimitiveAttr(), cpu_target(host_isa()))
+    assert pd.impl_name() == "native:scatter"
+    rng, kind = np.random.default_rng(), numpy_type(op.src.dtype)
+    highest = 2 if op.src.dtype == "bool" else 3
+    src, updates = (rng.integers(0, highest, md.dims).astype(kind) for md in (op.src, op.updates))
+    if op.reduction == "mul":
+        updates = (rng.random(op.updates.dims) < 0.1).astype(kind) + np.ones((), kind)
+    if kind.kind not in "biu" and op.reduction in ("min", "max"):
+        src[rng.random(src.shape) < 0.1] = np.nan
+        updates[rng.random(updates.shape) < 0.1] = np.nan
+    largest = op.src.dims[op.axis] if op.algorithm == "elements" else max(op.src.dims[: op.indices.dims[-1]], default=1)
+    indices = rng.integers(-largest - 1, largest + 1, op.indices.dims)
+    got = native.results(pd, {Arg.SRC: src, Arg.SRC_1: indices, Arg.SRC_2: updates})[Arg.DST]
+    with np.errstate(over="ignore"):
+        np.testing.assert_array_equal(got, scatter(op, src, indices, updates), str(op))
+
+
+@pytest.mark.parametrize(
+    "reduction", ["none", *(pytest.param(r, marks=pytest.mark.slow) for r in SCATTER_REDUCTIONS[1:])]
+)
+def test_updates_are_made_in_the_order_of_their_indices(native: NativeRunner, reduction: str) -> None:
+    types = ("u8", "f32") if reduction == "none" else ("f32", "f64", "s64", "s32", "s8", "u8")
+    for dtype in types:
+        check(native, described((5, 9, 7), (5, 30, 3), dtype, "elements", reduction, 1))
+        check(native, described((5, 9, 7), (30, 1), dtype, "nd", reduction))
+        check(native, described((5, 4, 7), (3, 20, 2), dtype, "nd", reduction))
+        check(native, described((5, 4), (40, 2), dtype, "nd", reduction))
+
+
+@pytest.mark.slow
+def test_large_updates_and_any_strides(native: NativeRunner) -> None:
+    for reduction in ("none", "add"):
+        check(native, described((50, 20), (70000, 2), "s64", "nd", reduction))
+        check(native, described((300, 300), (250, 1), "f32", "nd", reduction))
+        tags = ((1000, 100, 7), "cab", (3000, 90, 3), "")
+        check(native, described((4, 5, 6), (9, 1), "f32", "nd", reduction, tags=tags))
+        check(native, described((4, 5, 6), (4, 9, 6), "f32", "elements", reduction, 1, (*tags[:3], "bca")))
+    for dtype in ("f16", "bf16", "bool", "s64"):
+        check(native, described((5, 9), (5, 30), dtype, "elements", "none", 1))
+
+
+def test_what_is_not_supported_is_refused_with_the_reason() -> None:
+    def refused(op: Scatter, why: str) -> None:
+        with pytest.raises(UnsupportedPrimitive, match=why):
+            primitive_desc(op, PrimitiveAttr(), cpu_target(), references=False)
+
+    refused(described((2, 32, 3), (2, 1), "f32", "nd", "none", tags=("aBc16b", "", "", "")), "blocks")
+    refused(described((2, 32, 3), (2, 1), "f16", "nd", "add"), "reduction add of f16")
