@@ -39,6 +39,14 @@ class _Stored:
         return float(self.scale.reshape(-1)[0])
 
 
+@dataclass(frozen=True, slots=True)
+class _Quantised:
+    """The results of the nodes that quantise a value, the last of which is stored, and how."""
+
+    results: tuple[int, ...]
+    stored: _Stored
+
+
 def fold_quantisation(ir: GraphIR) -> GraphIR:
     """Replace products, additions, maximum pooling and views between quantised tensors, on the CPU."""
     finder = _Finder(ir)
@@ -46,14 +54,28 @@ def fold_quantisation(ir: GraphIR) -> GraphIR:
     for node in reversed(ir.nodes):
         if node.output not in finder.absorbed and (nodes := finder.fold(node)):
             found[nodes[-1].output] = nodes
-    if not found:
-        return ir
     for node in ir.nodes:
         if node.output in found:
             finder.new.nodes += found[node.output]
         elif node.output not in finder.absorbed:
             finder.new.nodes.append(node)
-    return finder.new.finish()
+    return _restore_constants(finder.new.finish() if found else ir)
+
+
+def _restore_constants(ir: GraphIR) -> GraphIR:
+    """Dequantise the constants that float32 operations are left with; the others have no readers."""
+    finder, readers = _Finder(ir), ir.readers()
+    new = Rewriter(ir)
+    for node in ir.nodes:
+        stored = finder.dequantised(node.output) if readers[node.output] else None
+        constant = None if stored is None else ir.constants.get(stored.value)
+        if stored is None or constant is None or node.output in ir.output_values():
+            new.nodes.append(node)
+            continue
+        sizes = tuple(size if stored.mask >> axis & 1 else 1 for axis, size in enumerate(constant.dims))
+        values = (constant.float64() - stored.point) * stored.scale.reshape(sizes)
+        new.constants[node.output] = Constant(values.astype(np.float32))
+    return new.finish()
 
 
 class _Finder:
@@ -81,7 +103,7 @@ class _Finder:
         return self._same(node) if is_max or node.kind in ("reshape", "transpose") else []
 
     def _product(self, node: Node) -> list[Node]:
-        src, weights = (self._stored(value) for value in node.inputs[:2])
+        src, weights = (self.dequantised(value) for value in node.inputs[:2])
         ndims = self._ir.values[node.inputs[1]].ndims
         if src is None or weights is None or src.mask or weights.point:
             return []
@@ -127,7 +149,7 @@ class _Finder:
             if not reader.quantisation and (bound := _bound(reader)) is not None:
                 post_ops.append(bound)
             elif not post_ops and (other := self._added(reader, results[-1])) is not None:
-                residual = self._stored(other)
+                residual = self.dequantised(other)
                 if residual is not None and (residual.mask or residual.single <= 0.0):
                     break
                 value = other if residual is None else residual.value
@@ -136,9 +158,9 @@ class _Finder:
                     residual = None
                     break
                 post_ops.append(PostOpUse("binary", "add", value=value))
-            elif (quantised := self._quantised(reader)) is not None:
-                return [*results, reader.output], residual, post_ops, quantised
             else:
+                if (quantised := self._quantised(results[-1])) is not None:
+                    return [*results, *quantised.results], residual, post_ops, quantised.stored
                 break
             results.append(reader.output)
         return results, residual, post_ops, None
@@ -147,7 +169,7 @@ class _Finder:
         """Add two quantised tensors as they are stored, if the sum is quantised again."""
         if not self._is_addition(node):
             return []
-        first, second = (self._stored(value) for value in node.inputs)
+        first, second = (self.dequantised(value) for value in node.inputs)
         if first is None or second is None or first.mask or second.mask:
             return []
         results, post_ops = [node.output], list[PostOpUse]()
@@ -157,31 +179,31 @@ class _Finder:
                 return []
             results.append(reader.output)
             post_ops.append(bound)
-            reader = self._reader(reader.output)
-        quantised = None if reader is None else self._quantised(reader)
-        if reader is None or quantised is None:
+        quantised = self._quantised(results[-1])
+        if quantised is None:
             return []
-        self.absorbed.update(results)
-        uses = (*self._uses(Arg.SRC, first), *self._uses(Arg.SRC_1, second), *self._uses(Arg.DST, quantised))
+        *inner, last = quantised.results
+        self.absorbed.update((*results, *inner))
+        uses = (*self._uses(Arg.SRC, first), *self._uses(Arg.SRC_1, second), *self._uses(Arg.DST, quantised.stored))
         inputs, chain = (first.value, second.value), tuple(post_ops)
         return [
             replace(
-                node, kind="binary", inputs=inputs, outputs=reader.outputs, attrs={"algorithm": "add"}, post_ops=chain,
+                node, kind="binary", inputs=inputs, outputs=(last,), attrs={"algorithm": "add"}, post_ops=chain,
                 quantisation=uses,
             )
         ]  # fmt: skip
 
     def _same(self, node: Node) -> list[Node]:
         """Move or compare numbers as they are stored, if the result is quantised as the source was."""
-        src, reader = self._stored(node.inputs[0]), self._reader(node.output)
-        quantised = None if reader is None else self._quantised(reader)
-        if reader is None or quantised is None or src is None or src.mask or quantised.mask:
+        src, quantised = self.dequantised(node.inputs[0]), self._quantised(node.output)
+        if quantised is None or src is None or src.mask:
             return []
-        same = (src.single, src.point) == (quantised.single, quantised.point)
-        if not same or self._ir.values[src.value].dtype != self._ir.values[reader.output].dtype:
+        *inner, last = quantised.results
+        same = (src.single, src.point) == (quantised.stored.single, quantised.stored.point)
+        if not same or self._ir.values[src.value].dtype != self._ir.values[last].dtype:
             return []
-        self.absorbed.add(node.output)
-        return [replace(node, inputs=(src.value,), outputs=reader.outputs)]
+        self.absorbed.update((node.output, *inner))
+        return [replace(node, inputs=(src.value,), outputs=(last,))]
 
     def _reader(self, value: int) -> Node | None:
         """Return the node on the same engine that alone reads a value, and is not absorbed."""
@@ -209,7 +231,7 @@ class _Finder:
         first, second = node.inputs
         return second if first == value else first
 
-    def _stored(self, value: int) -> _Stored | None:
+    def dequantised(self, value: int) -> _Stored | None:
         """Return the quantised tensor that a value is dequantised from, None if it is not."""
         node = self._producers.get(value)
         if node is None or node.kind != "reorder" or node.post_ops or node.attrs["tag"]:
@@ -218,13 +240,45 @@ class _Finder:
             return None
         return self._quantisation(node, node.inputs[0], Arg.SRC)
 
-    def _quantised(self, node: Node) -> _Stored | None:
-        """Return how a node quantises its operand, None if it does not."""
-        is_quantiser = node.kind == "reorder" and not node.attrs["tag"] and node.quantisation
-        if not is_quantiser or self._ir.values[node.output].dtype not in _BYTES:
+    def _quantised(self, value: int) -> _Quantised | None:
+        """Return how a value is quantised by the nodes that alone read it, None if it is not."""
+        results: list[int] = []
+        scale, point = np.ones(1), 0
+        reader = self._reader(value)
+        if reader is not None and (divisor := self._operand(reader, "div")) is not None:
+            # ONNX's definition, spelled out: divide, round, add the zero point
+            results.append(reader.output)
+            scale = np.array([divisor])
+            reader = self._reader(reader.output)
+            if reader is None or reader.kind != "eltwise" or reader.attrs["algorithm"] != "round":
+                return None
+            results.append(reader.output)
+            reader = self._reader(reader.output)
+            if reader is not None and (added := self._operand(reader, "add")) is not None:
+                results.append(reader.output)
+                point = int(added)
+                reader = self._reader(reader.output)
+        if reader is None or reader.kind != "reorder" or reader.attrs["tag"]:
             return None
-        found = self._quantisation(node, node.output, Arg.DST)
-        return found if found is not None and not found.mask and found.single > 0.0 else None
+        if self._ir.values[reader.output].dtype not in _BYTES or bool(reader.quantisation) == bool(results):
+            return None
+        found = self._quantisation(reader, reader.output, Arg.DST) if not results else _Stored(-1, scale, 0, point)
+        if found is None or found.mask or found.single <= 0.0:
+            return None
+        return _Quantised((*results, reader.output), found)
+
+    def _operand(self, node: Node, algorithm: str) -> float | None:
+        """Return the constant number that a binary node combines its first operand with."""
+        if node.kind != "binary" or node.attrs["algorithm"] != algorithm or node.quantisation:
+            return None
+        constant = self._ir.constants.get(node.inputs[1])
+        if (
+            constant is None
+            or constant.float64().size != 1
+            or self._ir.values[node.inputs[0]] != self._ir.values[node.output]
+        ):
+            return None
+        return float(constant.float64().reshape(-1)[0])
 
     def _quantisation(self, node: Node, value: int, arg: Arg) -> _Stored | None:
         """Return constant scales and a zero point of one argument, None if there are others."""

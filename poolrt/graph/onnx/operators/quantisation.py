@@ -6,6 +6,9 @@ import math
 from collections.abc import Mapping
 from typing import Final
 
+import numpy as np
+
+from ...values import Value
 from ..call import NodeCall, Operator
 from ..element_types import array_type
 from ..tensors import Operand, dtype_of
@@ -38,10 +41,38 @@ def dequantize(call: NodeCall) -> Operand:
         if target is None:
             raise call.unsupported(f"data type {number} is not supported")
         dtype = target.name
+    if dtype == "float32" and (stored := _stored(call, source, scale)) is not None:
+        return stored
     wide = m.cast(source, "float32")
     if call.has(2):
         wide = m.binary(wide, m.cast(_along(call, 2), "float32"), "sub")
     return m.cast(m.binary(wide, m.cast(scale, "float32"), "mul"), dtype)
+
+
+def _stored(call: NodeCall, source: Operand, scale: Operand) -> Operand | None:
+    """Return a dequantised tensor as a reorder with a scale, which passes fold into the operation that reads it.
+
+    That is for bytes with known scales and one known zero point; there is one scale if the tensor is computed.
+    """
+    point = np.zeros((), np.int32)
+    if call.has(2):
+        given = call.tensor(2)
+        if isinstance(given, Value) or given.size == 0:
+            return None
+        point = given.astype(np.int32).reshape(-1)[:1].reshape(())
+        if np.any(given != given.reshape(-1)[0]):
+            return None
+    if isinstance(scale, Value) or dtype_of(scale) != "float32" or dtype_of(source) not in ("int8", "uint8"):
+        return None
+    rank = len(source.shape)
+    if call.integer("block_size", 0) or rank == 0 or not np.all(np.isfinite(scale)):
+        return None
+    if isinstance(source, Value) and scale.size != 1:
+        return None
+    value = source if isinstance(source, Value) else call.graph.constant(source)
+    scales = {"src": scale.reshape(()) if scale.size == 1 else scale.reshape((1,) * (rank - scale.ndim) + scale.shape)}
+    points = {"src": point} if point else {}
+    return call.graph.reorder(value, dtype="float32", scales=scales, zero_points=points, name=call.name)
 
 
 def convolution_of_integers(call: NodeCall) -> Operand:

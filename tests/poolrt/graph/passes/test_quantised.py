@@ -102,6 +102,22 @@ def test_products_pooling_views_and_additions_stay_in_integers() -> None:
     q.assert_same(1e-4, x=q.rng.standard_normal((1, 4, 8, 8)).astype(np.float32))
 
 
+def test_quantisation_spelled_out_is_recognised_and_unread_constants_are_dequantised() -> None:
+    q = Quantised()
+    g = q.graph
+    x = q.restored(g.input("x", (1, 8, 5, 5), "float32"), 0.02, 120)
+    # Given ONNX's definition after a convolution, and weights that a float32 operation reads
+    y = g.binary(g.convolution(x, q.weights(16, 8, 1, 1)), np.full((1, 1, 1, 1), 0.05, np.float32), "div")
+    y = g.reorder(g.binary(g.eltwise(y, "round"), np.full((1, 1, 1, 1), 90, np.float32), "add"), dtype="uint8")
+    g.output("y", y)
+    g.output("z", g.convolution(g.eltwise(x, "tanh"), q.weights(16, 8, 1, 1)))
+    # Then the convolution quantises its result, and those weights are a constant
+    nodes = q.nodes()
+    assert [node.kind for node in nodes] == ["reorder", "reorder", "convolution", "eltwise", "convolution"]
+    assert numbers(nodes[2]) == SCALES | POINTS
+    q.assert_same(1.0, x=q.rng.standard_normal((1, 8, 5, 5)).astype(np.float32))
+
+
 @pytest.mark.parametrize("case", ["point of weights", "scale of channels", "two readers", "another scale"])
 def test_what_integers_cannot_compute_stays_as_it_is(case: str) -> None:
     q = Quantised()
