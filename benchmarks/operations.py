@@ -52,6 +52,10 @@ class Problem:
     inputs: int = 1
     #: The data type of the inputs.
     dtype: str = "float32"
+    #: The order of inputs and constants, in numbers of them, unless inputs come first.
+    order: tuple[int, ...] = ()
+    #: Integer inputs are below this, unless it is 0.
+    below: int = 0
 
     def __str__(self) -> str:
         kind = "" if self.dtype == "float32" else f"{self.dtype} "
@@ -61,6 +65,7 @@ class Problem:
         """Return the ONNX model."""
         given = [(f"c{number}", value) for number, value in enumerate(self.constants)]
         names = [*self.arrays(), *(name if value is not None else "" for name, value in given)]
+        names = [names[place] for place in self.order] or names
         made = helper.make_node(self.node, names, ["y"], **self.attributes)
         stored = [numpy_helper.from_array(value, name) for name, value in given if value is not None]
         kind = helper.np_dtype_to_tensor_dtype(np.dtype(self.dtype))
@@ -79,6 +84,8 @@ class Problem:
 
     def arrays(self) -> dict[str, Array]:
         """Return the inputs by name."""
+        if self.below:
+            return {"x0": np.random.default_rng(0).integers(0, self.below, self.dims, self.dtype)}
         values = normals(*self.dims)
         if np.dtype(self.dtype).kind in "iu":
             values = np.abs(50.0 * values).round()
@@ -314,6 +321,97 @@ def types() -> Iterator[Problem]:
         )  # fmt: skip
 
 
+def gathers() -> Iterator[Problem]:
+    """Yield the embeddings of BERT-base, of one prompt and of a batch, and rows, columns and elements of activations."""
+    for dims, table in (((1, 128), (30522, 768)), ((32, 128), (30522, 768)), ((1, 2048), (32000, 2048))):
+        weights = normals(*table)
+        yield Problem(
+            "gather", f"rows of {table[0]}x{table[1]}", dims,
+            lambda g, x, weights=weights: g.gather(weights, x), "Gather", (weights,), dtype="int64", order=(1, 0), below=table[0],
+        )  # fmt: skip
+    for dims, axis in (((1, 197, 768), 1), ((64, 1000), 1)):
+        chosen = np.random.default_rng(1).integers(0, dims[axis], 100)
+        yield Problem(
+            "gather", f"100 along axis {axis}", dims,
+            lambda g, x, chosen=chosen, axis=axis: g.gather(x, chosen, axis), "Gather", (chosen,), {"axis": axis},
+        )  # fmt: skip
+    chosen = np.random.default_rng(1).integers(0, 1000, (64, 1000))
+    yield Problem(
+        "gather", "elements", (64, 1000), lambda g, x, chosen=chosen: g.gather_elements(x, chosen, 1), "GatherElements",
+        (chosen,), {"axis": 1},
+    )  # fmt: skip
+    pairs = np.random.default_rng(1).integers(0, 56, (500, 2))
+    yield Problem(
+        "gather",
+        "500 pairs of indices",
+        (56, 56, 64),
+        lambda g, x, pairs=pairs: g.gather_nd(x, pairs),
+        "GatherND",
+        (pairs,),
+    )
+
+
+def selects() -> Iterator[Problem]:
+    """Yield a comparison of attention's size and of an image's, with a number and with a tensor, and a choice by a mask."""
+    for dims in ((12, 128, 128), (1, 64, 56, 56)):
+        zero = np.zeros((), np.float32)
+        yield Problem(
+            "select", "x < 0", dims, lambda g, x, zero=zero: g.binary(x, zero, "lt", dtype=bool), "Less", (zero,)
+        )
+        yield Problem("select", "x < y", dims, lambda g, x, y: g.binary(x, y, "lt", dtype=bool), "Less", inputs=2)
+    yield Problem(
+        "select",
+        "x == 0",
+        (32, 128),
+        lambda g, x: g.binary(x, 0, "eq", dtype=bool),
+        "Equal",
+        (np.zeros((), np.int64),),
+        dtype="int64",
+        below=9,
+    )
+    for dims, shape in (((12, 128, 128), (1, 128, 128)), ((1, 256, 56, 56), (1, 1, 56, 56))):
+        mask, low = normals(*shape) > 0, np.float32(-1e9)
+        yield Problem(
+            "select", f"mask of {'x'.join(map(str, shape))}", dims,
+            lambda g, x, mask=mask, low=low: g.select(mask, x, low), "Where", (mask, np.asarray(low)), order=(1, 0, 2),
+        )  # fmt: skip
+
+
+def arg_reductions() -> Iterator[Problem]:
+    """Yield the best class of one picture and of many, the next token, and a segmentation's classes."""
+    for dims, axis in (((1, 1000), 1), ((4096, 1000), 1), ((1, 50257), 1), ((1, 21, 128, 128), 1)):
+        yield Problem(
+            "arg_reduction", f"arg_max along {axis}", dims, lambda g, x, axis=axis: g.arg_max(x, axis), "ArgMax", (),
+            {"axis": axis},
+        )  # fmt: skip
+
+
+def pads() -> Iterator[Problem]:
+    """Yield margins of images: zeros around them, and mirrored ones."""
+    for dims, width, mode in (
+        ((1, 64, 56, 56), 1, "constant"), ((1, 3, 224, 224), 3, "constant"), ((1, 64, 128, 128), 1, "reflect"),
+        ((1, 64, 128, 128), 1, "edge"),
+    ):  # fmt: skip
+        pads = np.array([0, 0, width, width] * 2, np.int64)
+        yield Problem(
+            "pad", f"{mode} {width}", dims,
+            lambda g, x, width=width, mode=mode: g.pad(x, (0, 0, width, width), mode), "Pad", (pads,), {"mode": mode},
+        )  # fmt: skip
+
+
+def scatters() -> Iterator[Problem]:
+    """Yield rows of a cache replaced, and elements added."""
+    rows, updates = np.random.default_rng(1).integers(0, 2048, (64, 1)), normals(64, 1024)
+    yield Problem(
+        "scatter", "64 rows", (2048, 1024), lambda g, x: g.scatter_nd(x, rows, updates), "ScatterND", (rows, updates)
+    )
+    chosen, added = np.random.default_rng(1).integers(0, 1000, (64, 500)), normals(64, 500)
+    yield Problem(
+        "scatter", "elements added", (64, 1000), lambda g, x: g.scatter_elements(x, chosen, added, 1, "add"),
+        "ScatterElements", (chosen, added), {"axis": 1, "reduction": "add"},
+    )  # fmt: skip
+
+
 FAMILIES: Final[dict[str, Callable[[], Iterator[Problem]]]] = {
     "eltwise": eltwises,
     "softmax": softmaxes,
@@ -327,6 +425,11 @@ FAMILIES: Final[dict[str, Callable[[], Iterator[Problem]]]] = {
     "rms_normalization": root_mean_squares,
     "cubic": cubic_resamplings,
     "types": types,
+    "gather": gathers,
+    "select": selects,
+    "arg_reduction": arg_reductions,
+    "pad": pads,
+    "scatter": scatters,
 }
 
 
