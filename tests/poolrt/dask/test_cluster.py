@@ -31,7 +31,7 @@ from .conftest import batches, cluster, expected, network
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 #: Seconds for what a busy machine does with processes that import Dask and Numba.
-BOUND_S = 60.0
+BOUND_S = 120.0
 
 
 def homes(place: Path) -> Callable[[Any], str]:
