@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .operations.binary import Binary
     from .operations.concat import Concat
     from .operations.convolution import Convolution
+    from .operations.cumulative_sum import CumulativeSum
     from .operations.deconvolution import Deconvolution
     from .operations.eltwise import Eltwise
     from .operations.gather import Gather
@@ -69,6 +70,7 @@ __all__ = [
     "Concat",
     "Convolution",
     "CostPrimitiveCache",
+    "CumulativeSum",
     "Deconvolution",
     "Eltwise",
     "Engine",

@@ -16,6 +16,7 @@ from poolrt.workers.desc import (
     Binary,
     Concat,
     Convolution,
+    CumulativeSum,
     Deconvolution,
     Eltwise,
     Gather,
@@ -49,6 +50,7 @@ from .attention import attention
 from .binary import binary, total
 from .concat import concat
 from .convolution import convolution, deconvolution
+from .cumulative_sum import cumulative_sum
 from .eltwise import eltwise
 from .gather import gather
 from .gradients import gradients
@@ -138,6 +140,8 @@ def _operation(op: OpDesc, args: Mapping[int, Array]) -> Array:
             return arg_reduction(op, args[Arg.SRC])
         case Pad():
             return pad(op, args[Arg.SRC])
+        case CumulativeSum():
+            return cumulative_sum(op, args[Arg.SRC])
         case Reorder():
             return args[Arg.SRC]
         case Prelu():

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .operations.binary import Binary
     from .operations.concat import Concat
     from .operations.convolution import Convolution
+    from .operations.cumulative_sum import CumulativeSum
     from .operations.deconvolution import Deconvolution
     from .operations.eltwise import Eltwise
     from .operations.gather import Gather
@@ -53,6 +54,7 @@ __all__ = [
     "Binary",
     "Concat",
     "Convolution",
+    "CumulativeSum",
     "Deconvolution",
     "Eltwise",
     "Gather",

@@ -46,6 +46,7 @@ OPERATIONS: Final = {
     "arg_reduction": "ArgReduction",
     "pad": "Pad",
     "scatter": "Scatter",
+    "cumulative_sum": "CumulativeSum",
 }
 #: Operations without a public class, created and cached like the others. Graphs have only calls, which `Graph.call` makes.
 INTERNAL: Final = {"region_loop": "RegionLoop", "padding": "Padding", "call": "Call"}

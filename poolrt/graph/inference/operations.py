@@ -58,6 +58,7 @@ _DESCRIBE: Final[Mapping[str, _Describe]] = {
     "softmax": pointwise.same_shape,
     "lrn": pointwise.same_shape,
     "shuffle": pointwise.same_shape,
+    "cumulative_sum": pointwise.same_shape,
     "binary": pointwise.binary,
     "sum": pointwise.total,
     "prelu": pointwise.prelu,

@@ -8,7 +8,7 @@ from typing import Unpack
 from poolrt.workers.desc.typed import to_bool, to_float, to_floats
 
 from ..eltwise import complete_parameters
-from ..shapes import normalize_axes
+from ..shapes import normalize_axes, normalize_axis
 from ..values import NodeOptions, Operand, Value
 from .family import Family
 
@@ -67,6 +67,19 @@ class Pointwise(Family):
             dtype = node.type_of(src, weights)
             value, slopes = node.operand("src", src, dtype), node.operand("weights", weights, dtype)
             return node.add([value, node.pad_rank(slopes, value.ndim)])
+
+    def cumulative_sum(
+        self, src: Operand, axis: int, exclusive: bool = False, reverse: bool = False, **options: Unpack[NodeOptions]
+    ) -> Value:
+        """Sum the elements along an axis up to each one, which an ``exclusive`` sum leaves out; in ``reverse`` from the end.
+
+        Limitation: sums of integers must not overflow.
+        """
+        with self._build("cumulative_sum", **options) as node:
+            value = node.operand("src", src)
+            along = normalize_axis(axis, value.ndim)
+            left_out, from_end = to_bool("exclusive", exclusive), to_bool("reverse", reverse)
+            return node.add([value], axis=along, exclusive=left_out, reverse=from_end)
 
     def reduction(
         self,

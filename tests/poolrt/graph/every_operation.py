@@ -96,6 +96,9 @@ OPERATIONS: Final[dict[str, tuple[tuple[int, ...], Build]]] = {
             g.scatter_nd(x, [[1, 2], [0, -1], [1, 2]], array(3, 7, 9)),
         ),
     ),
+    "cumulative_sum": (
+        IMAGE, lambda g, x: (g.cumulative_sum(x, -1), g.cumulative_sum(x, 1, exclusive=True, reverse=True))
+    ),
     "lrn": (IMAGE, lambda g, x: g.lrn(x, 3, 0.5, algorithm="within_channel")),
     "sum": (IMAGE, lambda g, x: g.sum([x, g.eltwise(x, "tanh")], (0.5, -2.0))),
     "comparison": (IMAGE, lambda g, x: g.binary(x, array(6, 1, 9), "gt", dtype=bool)),

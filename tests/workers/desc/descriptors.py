@@ -15,6 +15,7 @@ from poolrt.workers.desc import (
     BatchNormalization,
     Binary,
     Concat,
+    CumulativeSum,
     Eltwise,
     Gather,
     GroupNormalization,
@@ -340,6 +341,12 @@ def scatter(rng: Random) -> OpDesc:
     return Scatter(src, indices, updates, dst, "nd", 0, reduction)
 
 
+def cumulative_sum(rng: Random) -> OpDesc:
+    sizes = dims(rng, rng.choice((1, 2, 4)))
+    axis = rng.randrange(len(sizes))
+    return CumulativeSum(_md(sizes), _md(sizes), axis, rng.random() < 0.5, rng.random() < 0.5)
+
+
 #: Kind -> what draws a row-major descriptor of it.
 _DRAWN: Final[dict[str, Callable[[Random], OpDesc]]] = {
     "convolution": convolution, "deconvolution": deconvolution, "pooling": pooling, "eltwise": eltwise, "binary": binary,
@@ -350,6 +357,7 @@ _DRAWN: Final[dict[str, Callable[[Random], OpDesc]]] = {
     "attention": attention, "gather": gather,
     "select": select, "arg_reduction": arg_reduction,
     "pad": pad, "scatter": scatter,
+    "cumulative_sum": cumulative_sum,
 }  # fmt: skip
 assert _DRAWN.keys() == OPERATIONS.keys()
 

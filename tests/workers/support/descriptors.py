@@ -16,6 +16,7 @@ from poolrt.workers.desc import (
     BatchNormalization,
     Binary,
     Concat,
+    CumulativeSum,
     Eltwise,
     Gather,
     GroupNormalization,
@@ -406,6 +407,14 @@ def scatters(prop: str, dtype: str) -> list[OpDesc]:
     return found
 
 
+def cumulative_sums(prop: str, dtype: str) -> list[OpDesc]:
+    found: list[OpDesc] = []
+    for number, dims in enumerate(SHAPES):
+        md = MemoryDesc(dims, dtype)
+        found.append(CumulativeSum(md, md, (number + 1) % len(dims), number % 2 == 1, number % 3 == 1))
+    return found
+
+
 _BACKWARD: Final = (*FORWARD, "backward_data")
 #: Of operations that know no propagation kind.
 _ANY: Final = ("forward",)
@@ -439,4 +448,5 @@ MAKERS: Final[dict[str, tuple[tuple[str, ...], Callable[[str, str], list[OpDesc]
     "arg_reduction": (_ANY, arg_reductions),
     "pad": (_ANY, pads),
     "scatter": (_ANY, scatters),
+    "cumulative_sum": (_ANY, cumulative_sums),
 }

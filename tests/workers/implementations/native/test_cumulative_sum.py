@@ -1,0 +1,50 @@
+"""Cumulative sums on native kernels: every direction, axes of any stride."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from poolrt.workers.desc import Arg, CumulativeSum, MemoryDesc, PrimitiveAttr
+from poolrt.workers.engines.target import cpu_target
+from poolrt.workers.implementations.primitive_desc import UnsupportedPrimitive, primitive_desc
+from tests.references import numpy_type
+from tests.references.cumulative_sum import cumulative_sum
+from tests.workers.native_runner import NativeRunner
+
+
+def check(native: NativeRunner, dims: tuple[int, ...], dtype: str, axis: int, number: int, tag: Any, isa: str) -> None:
+    """Sums of few numbers are exact in every type."""
+    src, dst = MemoryDesc(dims, dtype, tag), MemoryDesc(dims, dtype)
+    op = CumulativeSum(src, dst, axis, bool(number & 1), bool(number & 2))
+    pd = primitive_desc(op, PrimitiveAttr(), cpu_target(isa))
+    assert pd.impl_name() == "native:cumulative_sum"
+    given = np.random.default_rng().integers(0, 3, dims).astype(numpy_type(dtype))
+    got = native.results(pd, {Arg.SRC: given})[Arg.DST]
+    np.testing.assert_array_equal(got, cumulative_sum(op, given), str(op))
+
+
+@pytest.mark.parametrize(
+    "dtype", ["s64", *(pytest.param(t, marks=pytest.mark.slow) for t in ("f32", "f64", "s32", "s8", "u8"))]
+)
+def test_sums_along_any_axis_in_both_directions(native: NativeRunner, isa: str, dtype: str) -> None:
+    for number in range(0 if dtype != "s64" else 2, 4):
+        check(native, (3, 7, 19), dtype, number % 3, number, "", isa)
+        check(native, (3, 7, 19), dtype, 1, number, ((1000, 100, 5), "cab")[number % 2], isa)
+
+
+@pytest.mark.slow
+def test_small_numbers_are_not_lost_in_large_sums(native: NativeRunner) -> None:
+    md = MemoryDesc((1 << 20,), "f32")
+    pd = primitive_desc(CumulativeSum(md, md, 0), PrimitiveAttr(), cpu_target())
+    given = np.full(1 << 20, 0.1, np.float32)
+    got = native.results(pd, {Arg.SRC: given})[Arg.DST]
+    np.testing.assert_array_equal(got, np.cumsum(given.astype(np.float64)).astype(np.float32))
+
+
+def test_what_is_not_supported_is_refused_with_the_reason() -> None:
+    halves = MemoryDesc((2, 32), "f16")
+    with pytest.raises(UnsupportedPrimitive, match="data types f16 and f16"):
+        primitive_desc(CumulativeSum(halves, halves, 0), PrimitiveAttr(), cpu_target(), references=False)

@@ -1,0 +1,61 @@
+"""Cumulative sum of all data types but 16-bit floats and bool, with any strides."""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from ...desc import Arg, CumulativeSum, PrimitiveAttr, item_size
+from ...engines.target import Target
+from ...kernels.spec import KernelSpec
+from ..program import Launch, LaunchArgument, Program
+from .implementation import NativeImplementation
+from .strided_loops import StridedLoop, as_table, byte_strides, nested, refuse_blocks, steps
+
+_TYPES: Final = ("f64", "f32", "s64", "s32", "s8", "u8")
+
+
+class NativeCumulativeSum(NativeImplementation[CumulativeSum]):
+    """Eight rows at once if they are adjacent; sums of 64 bits."""
+
+    name = "native:cumulative_sum"
+    # Strides are possible, which other implementations made for speed do not get.
+    general = True
+
+    def reject(self, op: CumulativeSum, attr: PrimitiveAttr, target: Target) -> str | None:
+        if attr.post_ops or not attr.is_plain:
+            return "post-ops, scales and zero points are not supported"
+        op = self.complete(op, attr, target)
+        if op.src.dtype != op.dst.dtype or op.src.dtype not in _TYPES:
+            return f"data types {op.src.dtype} and {op.dst.dtype}; only one of {', '.join(_TYPES)} is supported"
+        return refuse_blocks(op.src, op.dst)
+
+    def program(self, op: CumulativeSum, attr: PrimitiveAttr, target: Target) -> Program:
+        if op.dst.elements == 0:
+            return Program((), ())
+        size, src, dst = item_size(op.dst.dtype), byte_strides(op.src), byte_strides(op.dst)
+        length, steps_along = op.dst.dims[op.axis], (src[op.axis], dst[op.axis])
+        loops = nested(
+            [StridedLoop(op.dst.dims[dim], (src[dim], dst[dim])) for dim in range(op.src.ndims) if dim != op.axis]
+        )
+        inner = loops.pop() if loops else StridedLoop(1, (size, size))
+        # From the last element backwards, if the sums begin there.
+        ends = [(length - 1) * step if op.reverse else 0 for step in steps_along]
+        nexts = [-step if op.reverse else step for step in steps_along]
+        kernel = KernelSpec.of(
+            "cumulative_sum", kind=op.dst.dtype, exclusive=op.exclusive, adjacent=inner.steps == (size, size)
+        )
+        numbers = (len(loops), inner.extent, *inner.steps, length, *nexts)
+        memories: list[LaunchArgument] = [
+            ("m", (int(Arg.SRC), ends[0])),
+            ("m", (int(Arg.DST), ends[1])),
+            ("t", 0),
+            ("s", 0),
+        ]
+        args = (*memories, *(("i", number) for number in numbers))
+        table = as_table(loops)
+        work = steps(loops) * -(-inner.extent // 8)
+        return Program((kernel,), (Launch(0, args, work),), struct.pack(f"<{len(table)}q", *table), 64 * work)
+
+
+IMPLEMENTATIONS = (NativeCumulativeSum(),)

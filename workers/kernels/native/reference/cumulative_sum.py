@@ -1,0 +1,30 @@
+"""The sums of the elements up to each one along an axis; an item is a row along it, of elements ``inner`` apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from numba.core import types
+
+from .epilogue import fetch, finish
+
+
+def make(isa: str) -> tuple[Callable[..., None], Any]:
+    """Return the kernel (src, dst, chain, size of the axis, inner, exclusive, reverse, operands)."""
+
+    def cumulative_sum(
+        begin: int, end: int, src: int, dst: int, chain: int, size: int, inner: int, exclusive: int, reverse: int,
+        operands: Any,
+    ) -> None:  # fmt: skip
+        for item in range(begin, end):
+            outer = item // inner
+            first = outer * size * inner + item - outer * inner
+            total = 0.0
+            for step in range(size):
+                place = first + (size - 1 - step if reverse != 0 else step) * inner
+                before = total
+                total += fetch(operands, src, place)
+                finish(operands, dst, chain, place, before if exclusive != 0 else total)
+
+    return cumulative_sum, types.void(*[types.int64] * 9, types.voidptr)
