@@ -143,7 +143,8 @@ def reduce(
     blocks = -(-channels // 16)
     tiles = tiling(target.isa, *shape, blocks)
     passes = -(-blocks // tiles.blocks)
-    cut = strips(len(tiles.places), walk.group, sum(lanes for _, lanes, _ in steps) * blocks * 64, passes)
+    groups = op.dst.dims[0] * op.groups
+    cut = strips(len(tiles.places), walk.group, sum(lanes for _, lanes, _ in steps) * blocks * 64, passes, groups)
     entries = [
         (kind, row * walk.row + column * walk.step, (row * shape[1] + column) * 64)
         for kind, row, column in tiles.places
@@ -160,7 +161,7 @@ def reduce(
         *ints((op.groups * blocks * dst_block, dst_block)), ("f", low), ("f", bound),
     )  # fmt: skip
     kernel = KernelSpec.of("conv", tiles=tiles.kinds, blocks=tiles.blocks, step=walk.step, ragged=channels % 16 != 0)
-    build.launch(kernel, args, op.dst.dims[0] * op.groups * (len(cut) - 1) * passes)
+    build.launch(kernel, args, groups * (len(cut) - 1) * passes)
 
 
 def weights_tag(ndims: int) -> str:

@@ -14,6 +14,10 @@ _POSITIONS: Final = {"x86-64-v4": 14, "x86-64-v3": 6, "x86-64-v2": 2, "x86-64": 
 _RUNS: Final = 4
 #: Bytes that a strip's source, or all weights, may take to be read again from the second-level cache.
 _CACHE: Final = 512 << 10
+#: Work is cut into so many items if it can be, which threads share evenly, also if another program holds one of them up.
+_ITEMS: Final = 8
+#: Least tiles of a strip that is cut for threads: each strip reads the weights again.
+_STRIP_TILES: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +48,12 @@ def tiling(isa: str, rows: int, columns: int, blocks: int) -> Tiling:
     return Tiling(kinds, output_blocks(isa, sum(kinds[0]), blocks), places)
 
 
-def strips(tiles: int, src_bytes: int, weight_bytes: int, passes: int) -> tuple[int, ...]:
+def strips(tiles: int, src_bytes: int, weight_bytes: int, passes: int, groups: int) -> tuple[int, ...]:
     """Return the first tile of each strip, and the end.
 
     All output blocks of a strip are computed before the next strip: its source stays in the cache, but the weights are
-    read again for each strip. ``passes`` is how often the whole source would be read otherwise.
+    read again for each strip. ``passes`` is how often the whole source would be read otherwise; ``groups`` of images have
+    as many strips each.
     """
     count = 1
     if src_bytes > _CACHE:
@@ -56,6 +61,8 @@ def strips(tiles: int, src_bytes: int, weight_bytes: int, passes: int) -> tuple[
         again = weight_bytes if weight_bytes > _CACHE else 0
         if cut * again < passes * src_bytes:
             count = cut
+    if weight_bytes <= _CACHE:
+        count = max(count, min(-(-_ITEMS // (groups * passes)), tiles // _STRIP_TILES))
     return tuple(tiles * i // count for i in range(count + 1))
 
 
