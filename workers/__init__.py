@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from .operations.shuffle import Shuffle
     from .operations.softmax import Softmax
     from .operations.sum import Sum
+    from .operations.top_k import TopK
     from .primitives.cache import PrimitiveCache
     from .primitives.policies import CostPrimitiveCache, LruPrimitiveCache
     from .primitives.provider import (
@@ -109,6 +110,7 @@ __all__ = [
     "Sum",
     "ThreadpoolInterface",
     "ThreadsPool",
+    "TopK",
     "gemm_s8s8s32",
     "gemm_u8s8s32",
     "get_default_jobs",

@@ -36,7 +36,7 @@ _OPERATIONS: Final = {
     **dict.fromkeys(("scaled_dot_product_attention", "sdpa", "multihead_attention"), "attention(query, key, value)"),
     "rms_norm": "rms_normalization",
     **dict.fromkeys(("take", "embedding", "index_select"), "gather(x, indices, axis)"),
-    "cumsum": "cumulative_sum(x, axis)", "argmax": "arg_max(x, axis)", "argmin": "arg_min(x, axis)",
+    "topk": "top_k(x, k, axis)", "cumsum": "cumulative_sum(x, axis)", "argmax": "arg_max(x, axis)", "argmin": "arg_min(x, axis)",
     "repeat": "tile(x, repeats)", "pixel_shuffle": "depth_to_space(x, block_size, 'CRD')",
     "pixel_unshuffle": "space_to_depth(x, block_size)",
     **dict.fromkeys(("scatter", "scatter_add", "put_along_axis"), "scatter_elements(x, indices, updates, axis)"),

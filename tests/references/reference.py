@@ -41,6 +41,7 @@ from poolrt.workers.desc import (
     Shuffle,
     Softmax,
     Sum,
+    TopK,
     multiple_src,
     scales_of,
 )
@@ -67,6 +68,7 @@ from .resampling import resampling
 from .scatter import scatter
 from .shuffle import shuffle
 from .softmax import softmax
+from .top_k import top_k
 
 Array = NDArray[Any]
 
@@ -96,6 +98,9 @@ def results(op: OpDesc, attr: PrimitiveAttr, args: Mapping[int, Array]) -> dict[
             return {**found, Arg.DST: finished(attr, op.dst, found[Arg.DST], args)}
         case Rnn() | Lstm() | Gru():
             return recurrent(op, wide)
+        case TopK():
+            values, indices = top_k(op, wide[Arg.SRC])
+            return {Arg.DST: values, Arg.DST_1: indices}
         case Pooling() if Arg.WORKSPACE in op.outputs():
             return {Arg.DST: reference(op, attr, args), Arg.WORKSPACE: pooling_winners(op, wide[Arg.SRC])}
         case _:

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from .operations.shuffle import Shuffle
     from .operations.softmax import Softmax
     from .operations.sum import Sum
+    from .operations.top_k import TopK
 
 __all__ = [
     "FORWARD",
@@ -82,6 +83,7 @@ __all__ = [
     "Shuffle",
     "Softmax",
     "Sum",
+    "TopK",
     "data_type",
     "item_size",
     "multiple_src",

@@ -47,6 +47,7 @@ OPERATIONS: Final = {
     "pad": "Pad",
     "scatter": "Scatter",
     "cumulative_sum": "CumulativeSum",
+    "top_k": "TopK",
 }
 #: Operations without a public class, created and cached like the others. Graphs have only calls, which `Graph.call` makes.
 INTERNAL: Final = {"region_loop": "RegionLoop", "padding": "Padding", "call": "Call"}

@@ -43,3 +43,10 @@ def arg_reduction(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype
     (src,) = srcs
     dims = tuple(1 if dim == attrs["axis"] else size for dim, size in enumerate(src.dims))
     return op(src, MemoryDesc(dims, dtype or "s64"), **attrs)
+
+
+def top_k(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str) -> OpDesc:
+    """Describe the best elements along an axis, and their indices of s64."""
+    (src,) = srcs
+    dims = tuple(attrs["k"] if dim == attrs["axis"] else size for dim, size in enumerate(src.dims))
+    return op(src, describe_result(src, dtype, dims), MemoryDesc(dims, "s64"), **attrs)

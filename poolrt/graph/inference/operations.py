@@ -79,5 +79,6 @@ _DESCRIBE: Final[Mapping[str, _Describe]] = {
     "scatter": indexing.scatter,
     "select": indexing.select,
     "arg_reduction": indexing.arg_reduction,
+    "top_k": indexing.top_k,
     "call": calls.call,
 }

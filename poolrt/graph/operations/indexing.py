@@ -114,6 +114,21 @@ class Indexing(Family):
         """Return the index of the smallest element along an axis; see `arg_max`. NaN counts as smaller than all numbers."""
         return self._arg_reduction("min", src, axis, keep_dims, select_last, options)
 
+    def top_k(
+        self, src: Operand, k: int, axis: int = -1, largest: bool = True, **options: Unpack[NodeOptions]
+    ) -> tuple[Value, Value]:
+        """Return the k largest elements along an axis, or the smallest, best first, and their indices as int64.
+
+        Of equal elements, the first come first. NaN counts as larger, and as smaller, than all numbers.
+        """
+        with self._build("top_k", **options) as node:
+            value = node.operand("src", src)
+            count, along = to_integer("k", k), normalize_axis(axis, value.ndim)
+            if not 1 <= count <= value.shape[along]:
+                raise ValueError(f"k: expect 1..{value.shape[along]}, got {count}")
+            values, indices = node.add_all([value], k=count, axis=along, largest=to_bool("largest", largest))
+            return values, indices
+
     def _arg_reduction(
         self, algorithm: str, src: Operand, axis: int, keep_dims: bool, select_last: bool, options: NodeOptions
     ) -> Value:

@@ -99,6 +99,7 @@ OPERATIONS: Final[dict[str, tuple[tuple[int, ...], Build]]] = {
     "cumulative_sum": (
         IMAGE, lambda g, x: (g.cumulative_sum(x, -1), g.cumulative_sum(x, 1, exclusive=True, reverse=True))
     ),
+    "top_k": (IMAGE, lambda g, x: (*g.top_k(x, 4), *g.top_k(x, 2, 1, largest=False))),
     "lrn": (IMAGE, lambda g, x: g.lrn(x, 3, 0.5, algorithm="within_channel")),
     "sum": (IMAGE, lambda g, x: g.sum([x, g.eltwise(x, "tanh")], (0.5, -2.0))),
     "comparison": (IMAGE, lambda g, x: g.binary(x, array(6, 1, 9), "gt", dtype=bool)),

@@ -41,6 +41,7 @@ from poolrt.workers.desc import (
     Shuffle,
     Softmax,
     Sum,
+    TopK,
     op_from_wire,
 )
 from poolrt.workers.desc.attributes import BINARY_ALGORITHMS, ELTWISE_ALGORITHMS, FPMATH_MODES, SCRATCHPAD_MODES
@@ -347,6 +348,14 @@ def cumulative_sum(rng: Random) -> OpDesc:
     return CumulativeSum(_md(sizes), _md(sizes), axis, rng.random() < 0.5, rng.random() < 0.5)
 
 
+def top_k(rng: Random) -> OpDesc:
+    sizes = dims(rng, rng.choice((1, 2, 4)), False)
+    axis = rng.randrange(len(sizes))
+    k = rng.randint(1, sizes[axis])
+    out = (*sizes[:axis], k, *sizes[axis + 1 :])
+    return TopK(_md(sizes), _md(out), _md(out, rng.choice(("s32", "s64"))), k, axis, rng.random() < 0.5)
+
+
 #: Kind -> what draws a row-major descriptor of it.
 _DRAWN: Final[dict[str, Callable[[Random], OpDesc]]] = {
     "convolution": convolution, "deconvolution": deconvolution, "pooling": pooling, "eltwise": eltwise, "binary": binary,
@@ -357,7 +366,7 @@ _DRAWN: Final[dict[str, Callable[[Random], OpDesc]]] = {
     "attention": attention, "gather": gather,
     "select": select, "arg_reduction": arg_reduction,
     "pad": pad, "scatter": scatter,
-    "cumulative_sum": cumulative_sum,
+    "cumulative_sum": cumulative_sum, "top_k": top_k,
 }  # fmt: skip
 assert _DRAWN.keys() == OPERATIONS.keys()
 

@@ -39,6 +39,7 @@ from poolrt.workers.desc import (
     Shuffle,
     Softmax,
     Sum,
+    TopK,
 )
 from poolrt.workers.desc.operations.eltwise import FROM_DST
 from poolrt.workers.desc.operations.recurrent import DIRECTIONS
@@ -415,6 +416,19 @@ def cumulative_sums(prop: str, dtype: str) -> list[OpDesc]:
     return found
 
 
+def top_ks(prop: str, dtype: str) -> list[OpDesc]:
+    """Indices are s64 and s32 in turn."""
+    shapes: tuple[tuple[Sizes, int, int], ...] = (
+        ((2, 19, 5, 3), 1, 4), ((3, 17), 1, 17), ((33,), 0, 1), ((1, 16, 3, 3), 3, 2), ((0, 4), 1, 2), ((5, 3, 20), 2, 7),
+    )  # fmt: skip
+    found: list[OpDesc] = []
+    for number, (dims, axis, k) in enumerate(shapes):
+        dst = (*dims[:axis], k, *dims[axis + 1 :])
+        indices = MemoryDesc(dst, ("s64", "s32")[number % 2])
+        found.append(TopK(MemoryDesc(dims, dtype), MemoryDesc(dst, dtype), indices, k, axis, number % 3 != 1))
+    return found
+
+
 _BACKWARD: Final = (*FORWARD, "backward_data")
 #: Of operations that know no propagation kind.
 _ANY: Final = ("forward",)
@@ -449,4 +463,5 @@ MAKERS: Final[dict[str, tuple[tuple[str, ...], Callable[[str, str], list[OpDesc]
     "pad": (_ANY, pads),
     "scatter": (_ANY, scatters),
     "cumulative_sum": (_ANY, cumulative_sums),
+    "top_k": (_ANY, top_ks),
 }

@@ -1,0 +1,55 @@
+"""Top k of every data type, with any strides."""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from ...desc import Arg, PrimitiveAttr, TopK, item_size
+from ...engines.target import Target
+from ...kernels.spec import KernelSpec
+from ..program import Launch, LaunchArgument, Program
+from .implementation import NativeImplementation
+from .strided_loops import StridedLoop, as_table, byte_strides, nested, refuse_blocks, steps
+
+#: Items of work at most: each has a heap of its own in the scratchpad.
+_ITEMS: Final = 64
+
+
+class NativeTopK(NativeImplementation[TopK]):
+    """A heap of the best elements of a row; indices of s32 and s64."""
+
+    name = "native:top_k"
+    # Strides are possible, which other implementations made for speed do not get.
+    general = True
+
+    def reject(self, op: TopK, attr: PrimitiveAttr, target: Target) -> str | None:
+        if attr.post_ops or not attr.is_plain:
+            return "post-ops, scales and zero points are not supported"
+        op = self.complete(op, attr, target)
+        if op.src.dtype != op.dst.dtype:
+            return f"conversion from {op.src.dtype} to {op.dst.dtype}"
+        if op.indices.dtype not in ("s32", "s64"):
+            return f"indices of {op.indices.dtype}; only s32 and s64 are supported"
+        return refuse_blocks(op.src, op.dst, op.indices)
+
+    def program(self, op: TopK, attr: PrimitiveAttr, target: Target) -> Program:
+        if op.dst.elements == 0:
+            return Program((), ())
+        strides = list(zip(*(byte_strides(md) for md in (op.src, op.dst, op.indices)), strict=True))
+        loops = nested([StridedLoop(op.src.dims[d], each) for d, each in enumerate(strides) if d != op.axis])
+        rows = steps(loops)
+        group = -(-rows // _ITEMS)
+        kernel = KernelSpec.of(
+            "top_k", dtype=op.src.dtype, size=item_size(op.src.dtype), index_size=item_size(op.indices.dtype),
+            smallest=not op.largest,
+        )  # fmt: skip
+        numbers = (len(loops), rows, group, op.k, op.src.dims[op.axis], *strides[op.axis])
+        memories: list[LaunchArgument] = [("m", (int(arg), 0)) for arg in (Arg.SRC, Arg.DST, Arg.DST_1)]
+        args = (*memories, ("t", 0), ("s", 0), *(("i", number) for number in numbers))
+        table, work = as_table(loops), -(-rows // group)
+        tables = struct.pack(f"<{len(table)}q", *table)
+        return Program((kernel,), (Launch(0, args, work),), tables, 16 * op.k * work)
+
+
+IMPLEMENTATIONS = (NativeTopK(),)
