@@ -67,7 +67,8 @@ def reduce_integers(
     )  # fmt: skip
     tiles = tiling(isa, positions.rows, positions.columns, blocks)
     passes = -(-blocks // tiles.blocks)
-    cut = strips(len(tiles.places), positions.image, blocks * weight_block, passes)
+    items = outputs.images * groups
+    cut = strips(len(tiles.places), positions.image, blocks * weight_block, passes, items)
     places = [
         (kind, row * positions.row + column * positions.column, row * positions.columns + column)
         for kind, row, column in tiles.places
