@@ -13,7 +13,7 @@ from .tensors import Operand, dtype_of, shape_of
 
 #: Functions within functions, and nodes of all of them in one model.
 MOST_DEPTH: Final = 12
-MOST_NODES: Final = 200_000
+MOST_NODES: Final = 20_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ def open_input(declared: Any, batch: int | None, given: Sequence[int] | None) ->
     number = _element_type(declared)
     if number not in GRAPH_TYPES:
         known = ", ".join(map(label, GRAPH_TYPES))
-        raise ModelError(f"input {declared.name!r}: expect a tensor of {known}, got {label(number)}")
+        raise ModelError(f"input {declared.name!r}: a graph has no tensors of {label(number)}; it has {known}")
     return _input_shape(declared, batch, given), GRAPH_TYPES[number]
 
 

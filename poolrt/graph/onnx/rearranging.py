@@ -1,4 +1,4 @@
-"""Places of extremes, sums along an axis, sorting and scattering, by operations of `Tensors` and of the graph."""
+"""Places of extremes, sums along an axis, and sorting, by operations of `Tensors` and of the graph."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from typing import Final
 
 import numpy as np
 
-from .folding import Array
-from .tensors import MOST_SORTED, Operand, Tensors, Unavailable, shape_of
+from .tensors import Operand, Tensors, Unavailable, shape_of
 
 #: Elements along an axis that is sorted: each is compared with each.
 MOST_COMPARED: Final = 4096
-#: Updates of one place.
-MOST_ROUNDS: Final = 64
+#: Comparisons of one sorting, each of which takes some bytes in a run.
+MOST_COMPARISONS: Final = 1 << 27
 
 
 def arg_reduce(m: Tensors, x: Operand, algorithm: str, axis: int, keep: bool, last: bool) -> Operand:
@@ -60,8 +59,8 @@ def top_k(m: Tensors, x: Operand, count: int, axis: int, largest: bool) -> tuple
     """
     sizes = shape_of(x)
     size, rank = sizes[axis], len(sizes)
-    if size > MOST_COMPARED:
-        raise Unavailable(f"{size} elements along an axis; at most {MOST_COMPARED} are sorted")
+    if size > MOST_COMPARED or math.prod(sizes) * size > MOST_COMPARISONS:
+        raise Unavailable(f"{size} elements along an axis of {sizes}; at most {MOST_COMPARED} are sorted, in few rows")
     source = m.value(x)
     order = [each for each in range(rank) if each != axis] + [axis]
     rows = m.transpose(source, order)
@@ -78,40 +77,3 @@ def top_k(m: Tensors, x: Operand, count: int, axis: int, largest: bool) -> tuple
     found = m.gather_elements(rows, places, rank - 1)
     back = [order.index(each) for each in range(rank)]
     return m.transpose(found, back), m.transpose(places, back)
-
-
-def scatter(m: Tensors, x: Operand, places: Array, updates: Operand, how: str) -> Operand:
-    """Return x with the elements at row-major places replaced by updates, or combined with them.
-
-    What is replaced is picked from both, joined; of equal places the last one holds. Elements are combined in rounds: each
-    place is in a round once. Raises Unavailable for too many elements or rounds.
-    """
-    sizes = shape_of(x)
-    size = math.prod(sizes)
-    if size > MOST_SORTED or places.size > MOST_SORTED:
-        raise Unavailable(f"{max(size, places.size)} elements; at most {MOST_SORTED} are scattered")
-    if how not in ("none", "add", "mul", "max", "min"):
-        raise ValueError(f"unknown reduction {how!r}")
-    m.folding.book((size,), np.dtype(np.int64))
-    flat = places.reshape(-1)
-    current, rows = m.reshape(m.value(x), (-1,)), m.reshape(m.value(updates), (-1,))
-    for round_ in [np.arange(flat.size)] if how == "none" else _rounds(flat):
-        at = flat[round_]
-        news = rows if round_.size == flat.size else m.take(rows, round_, 0)
-        if how != "none":
-            news = m.binary(m.take(current, at, 0), news, how)
-        chosen = np.arange(size, dtype=np.int64)
-        chosen[at] = size + np.arange(at.size, dtype=np.int64)
-        current = m.take(m.concat([current, news], 0), chosen, 0)
-    return m.reshape(current, sizes)
-
-
-def _rounds(places: Array) -> list[Array]:
-    """Return the numbers of updates in rounds, in none of which a place is twice."""
-    order = np.argsort(places, kind="stable")
-    starts = np.flatnonzero(np.diff(places[order], prepend=-1))
-    turn = np.empty(places.size, np.int64)
-    turn[order] = np.arange(places.size) - np.repeat(starts, np.diff(starts, append=places.size))
-    if turn.size and turn.max() >= MOST_ROUNDS:
-        raise Unavailable(f"a place that is written more than {MOST_ROUNDS} times")
-    return [np.flatnonzero(turn == number) for number in range(int(turn.max(initial=-1)) + 1)]

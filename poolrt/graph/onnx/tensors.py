@@ -225,20 +225,19 @@ class Tensors:
         taken = [range(size)[cut] for size, cut in zip(sizes, index, strict=True)]
         if not all(taken):
             return self.empty([len(each) for each in taken], x)
+        cut = []
         for axis, each in enumerate(taken):
             if each.step < 0 and len(each) > 1:
                 x = self.take(x, np.asarray(each, np.int64), axis)
-                taken[axis] = range(len(each))
-        if all(each == range(size) for each, size in zip(taken, shape_of(x), strict=True)):
+            elif each.step < 0:
+                cut.append((axis, each.start, each.start + 1, 1))
+            elif each != range(sizes[axis]):
+                # As they are given: an end beyond the last element stays one if a run has more of them.
+                cut.append((axis, index[axis].start, index[axis].stop, each.step))
+        if not cut:
             return x
-        return self.graph.slice(
-            x,
-            [each.start for each in taken],
-            [each[-1] + 1 for each in taken],
-            range(len(taken)),
-            [max(each.step, 1) for each in taken],
-            name=self.name("slice"),
-        )
+        along, first, last, pace = zip(*cut, strict=True)
+        return self.graph.slice(x, first, last, along, pace, name=self.name("slice"))
 
     def take(self, x: Operand, indices: Operand, axis: int) -> Operand:
         """Return the elements at indices along an axis; negative indices count from the end."""
@@ -252,6 +251,8 @@ class Tensors:
                 index = int(indices.reshape(()))
                 index = normalize_axis(index, x.shape[at], "indices")
                 kept = self.slice(x, [index], [index + 1], [at], [1])
+                if not indices.shape:
+                    return self.squeeze(kept, (at,))
                 return self.reshape(kept, (*x.shape[:at], *indices.shape, *x.shape[at + 1 :]))
             self._check_indices(indices, x.shape[at])
         self._refuse_empty(x, indices)
@@ -314,6 +315,9 @@ class Tensors:
         """Pad with elements of x itself: ``edge``, ``reflect`` or ``wrap``, as NumPy does."""
         if mode not in ("edge", "reflect", "wrap"):
             raise ValueError(f"unknown mode {mode!r}")
+        if isinstance(x, Value):
+            ends = list(zip(before, after, strict=True))
+            return self.graph.pad(x, ends, mode, name=self.name("pad"))
         for axis, (size, first, last) in enumerate(zip(shape_of(x), before, after, strict=True)):
             if first or last:
                 if first + last > MOST_SORTED:
@@ -324,6 +328,11 @@ class Tensors:
 
     def pad_constant(self, x: Operand, before: Sequence[int], after: Sequence[int], number: Operand) -> Operand:
         """Pad with one number."""
+        if isinstance(x, Value) and not isinstance(number, Value):
+            value = float(number.reshape(()))
+            if _are_float32(value) and not math.isnan(value):
+                around = list(zip(before, after, strict=True))
+                return self.graph.pad(x, around, value=value, name=self.name("pad"))
         for axis, ends in enumerate(zip(before, after, strict=True)):
             sizes = shape_of(x)
             parts: list[Operand] = [x]

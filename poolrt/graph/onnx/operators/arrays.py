@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -13,7 +12,6 @@ from ..call import NodeCall, Operator
 from ..element_types import array_type
 from ..folding import Array
 from ..model_file import tensor
-from ..rearranging import scatter
 from ..tensors import MOST_SORTED, Operand, dtype_of
 
 
@@ -64,42 +62,16 @@ def gather_nd(call: NodeCall) -> Operand:
 
 
 def scatter_elements(call: NodeCall) -> Operand:
-    """Write one element for each element of the indices, which are known."""
-    data, updates, sizes = call.tensor(0), call.tensor(2), call.shape(0)
-    indices = _known_indices(call)
-    axis = call.axis(len(sizes), 0)
-    fits = indices.ndim == len(sizes) and indices.shape == tuple(updates.shape)
-    fits = fits and all(n <= d for k, (n, d) in enumerate(zip(indices.shape, sizes, strict=True)) if k != axis)
-    if not fits or (indices < -sizes[axis]).any() or (indices >= sizes[axis]).any():
-        raise call.malformed(f"indices of shape {indices.shape} do not fit {sizes}")
-    places = np.zeros(indices.shape, np.int64)
-    grids: tuple[Array, ...] = np.indices(indices.shape, sparse=True)
-    for each, numbers in enumerate(grids):
-        places += (indices % sizes[axis] if each == axis else numbers) * math.prod(sizes[each + 1 :])
-    return scatter(call.math, data, places, updates, call.text("reduction", "none"))
+    """Write one element for each element of the indices."""
+    data, indices, updates = call.math.value(call.tensor(0)), call.tensor(1), call.math.value(call.tensor(2))
+    how, axis = call.text("reduction", "none"), call.axis(len(data.shape), 0)
+    return call.graph.scatter_elements(data, indices, updates, axis, how, name=call.name)
 
 
 def scatter_nd(call: NodeCall) -> Operand:
-    """Write at places that are rows of the indices, which are known."""
-    data, updates, sizes = call.tensor(0), call.tensor(2), call.shape(0)
-    indices = _known_indices(call)
-    count = indices.shape[-1] if indices.ndim else 0
-    limits = np.asarray(sizes[:count], np.int64)
-    fits = 1 <= count <= len(sizes) and tuple(updates.shape) == (*indices.shape[:-1], *sizes[count:])
-    if not fits or (indices < -limits).any() or (indices >= limits).any():
-        raise call.malformed(f"indices of shape {indices.shape} do not fit {sizes}")
-    steps = np.asarray([math.prod(sizes[each + 1 :]) for each in range(count)], np.int64)
-    inner = math.prod(sizes[count:])
-    call.folding.book((math.prod(indices.shape[:-1]), inner), np.dtype(np.int64))
-    places = ((indices % limits) * steps).sum(-1).reshape(-1, 1) + np.arange(inner, dtype=np.int64)
-    return scatter(call.math, data, places, updates, call.text("reduction", "none"))
-
-
-def _known_indices(call: NodeCall) -> Array:
-    indices = call.known(1, "the indices")
-    if indices.dtype.kind not in "iu" or not indices.size:
-        raise call.malformed(f"indices are {indices.size} of type {indices.dtype}; expect integers")
-    return indices.astype(np.int64)
+    """Write at places that are rows of the indices."""
+    data, indices, updates = call.math.value(call.tensor(0)), call.tensor(1), call.math.value(call.tensor(2))
+    return call.graph.scatter_nd(data, indices, updates, call.text("reduction", "none"), name=call.name)
 
 
 def cast(call: NodeCall) -> Operand:

@@ -117,8 +117,7 @@ def selu(call: NodeCall) -> Operand:
 
 def mean(call: NodeCall) -> Operand:
     """Divide the sum by the number of tensors."""
-    total = call.math.value(_combine(call, "add"))
-    return call.graph.eltwise(total, "linear", 1 / len(call.operands), name=call.name_part("mean"))
+    return call.math.eltwise(_combine(call, "add"), "linear", 1 / len(call.operands), 0.0)
 
 
 def softsign(call: NodeCall) -> Operand:

@@ -12,7 +12,7 @@ from ..call import NodeCall, Operator
 from ..tensors import Operand, dtype_of
 
 #: Elements of a block, each of which is a channel.
-_MOST_BLOCK: Final = 4096
+_MOST_BLOCK: Final = 1024
 
 
 def convolution(call: NodeCall) -> Operand:

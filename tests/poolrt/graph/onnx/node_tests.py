@@ -11,6 +11,7 @@ import argparse
 import json
 import re
 import sys
+import textwrap
 import time
 import traceback
 import warnings
@@ -18,6 +19,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
+from importlib.metadata import version
+from pathlib import Path
 from typing import Any, Final
 
 import ml_dtypes
@@ -189,6 +192,37 @@ def run(cases: Sequence[Any], interpreted: bool = False) -> Counts:
     return counts
 
 
+def document(counts: Counts, total: int, interpreted: bool) -> str:
+    """Return the page of the documentation that lists the counts."""
+    computes = (
+        "the NumPy references, which have no rounding to float32, compute" if interpreted else "an `Executor` computes"
+    )
+    option = " --interpret" if interpreted else ""
+    onnx_version = version("onnx")
+    right, given = counts.outcomes["right"], counts.outcomes["right, values given"]
+    text = (
+        f"The `onnx` package {onnx_version} has {total} tests of operators. For {right + given} of them, {computes} the right "
+        f"results: {right} with all inputs open, {given} with some given while loading, such as axes and sizes. Results are "
+        "compared in shape, data type and value, with the tolerances of these tests. These differ from the expected values: "
+        f"{', '.join(f'`{name}`' for name in sorted(counts.failures)) or 'none'}."
+    )
+    lines = [
+        "# ONNX's tests of operators",
+        "",
+        f"<!-- Written by `python -m tests.poolrt.graph.onnx.node_tests{option} --document docs/onnx-tests.md`. -->",
+        "",
+        textwrap.fill(text, 120),
+        "",
+        f"{counts.outcomes['refused']} are refused:",
+        "",
+        "| tests | reason | one of them |",
+        "| ---: | --- | --- |",
+    ]
+    for reason, number in sorted(counts.refused.items(), key=lambda item: (-item[1], item[0])):
+        lines.append(f"| {number} | {reason.replace('|', ' ')} | `{counts.examples[reason]}` |")
+    return "\n".join(lines) + "\n"
+
+
 def main() -> int:
     """Run the tests that the command line chooses, and print what became of them."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -198,12 +232,15 @@ def main() -> int:
         "--interpret", action="store_true", help="compute with the NumPy references, without a compiler"
     )
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--document", type=Path, help="write a page with the counts")
     options = parser.parse_args()
     chosen = [each for each in node_tests() if re.search(options.names, each.name)][:: options.every]
     started = time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         counts = run(chosen, options.interpret)
+    if options.document:
+        options.document.write_text(document(counts, len(chosen), options.interpret), encoding="utf-8")
     if options.json:
         print(json.dumps({"outcomes": counts.outcomes, "refused": counts.refused, "failures": counts.failures}))
     else:

@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-from poolrt import ModelError, UnsupportedNode, load_onnx
+from poolrt import Executor, ModelError, UnsupportedNode, load_onnx
 from tests.poolrt.graph.interpreter import run_wire
 
 from .single_node import model_of, runtime
@@ -109,7 +109,7 @@ def test_an_input_without_a_shape_or_of_another_type_is_refused() -> None:
         load_onnx(made)
     assert load_onnx(made, shapes={"x": (2, 2)}).outputs == {"y": (2, 2)}
     made.graph.input[0].type.tensor_type.elem_type = TensorProto.UINT16
-    with pytest.raises(ModelError, match=r"input 'x': expect a tensor of FLOAT, .*, got UINT16"):
+    with pytest.raises(ModelError, match="input 'x': a graph has no tensors of UINT16; it has FLOAT, "):
         load_onnx(made, shapes={"x": (2, 2)})
 
 
@@ -310,6 +310,43 @@ def test_an_operator_of_another_domain_is_not_taken_for_onnxs() -> None:
     made.graph.node[0].domain = "com.example"
     with pytest.raises(UnsupportedNode, match=r"node 'node' \(Relu, opset 13\): .* operator of domain com.example"):
         load_onnx(made)
+
+
+def test_a_run_may_have_another_batch_where_shapes_follow_it() -> None:
+    nodes = [
+        helper.make_node("Slice", ["x", "one", "many", "last"], ["cut"]),
+        helper.make_node("Gather", ["cut", "zero"], ["y"], axis=1),
+    ]
+    numbers = {"one": [1], "many": [2**40], "last": [-1], "zero": 0}
+    constants = {name: np.array(value, np.int64) for name, value in numbers.items()}
+    graph = load_onnx(model(nodes, {"x": ("N", 3, 4)}, ["y"], constants))
+    picture = np.random.default_rng(0).standard_normal((5, 3, 4)).astype(np.float32)
+    np.testing.assert_array_equal(Executor(graph).run(x=picture)["y"], picture[:, 0, 1:])
+
+
+def test_inputs_that_a_graph_has_to_know_are_given_as_values() -> None:
+    made = model_of("ReduceSum", {"x": (2, 3), "axes": (1,)})
+    made.graph.input[1].type.tensor_type.elem_type = TensorProto.INT64
+    with pytest.raises(UnsupportedNode, match=r"axes: give the input while loading: values=\{'axes': \.\.\.\}"):
+        load_onnx(made)
+    graph = load_onnx(made, values={"axes": [1]})
+    assert (graph.inputs, graph.outputs) == ({"x": (2, 3)}, {"y": (2, 1)})
+    for values, message in (
+        ({"axes": [1, 0]}, r"values: input 'axes' has the shape \(1\), got \(2,\)"),
+        ({"axes": np.ones(1, np.float32)}, "values: input 'axes' is of type int64, got float32"),
+        ({"axis": [1]}, "values: the model has no input 'axis'"),
+    ):
+        with pytest.raises(ModelError, match=message):
+            load_onnx(made, values=values)
+    with pytest.raises(TypeError, match="values: expect a dict by input"):
+        load_onnx(made, values=[1])  # type: ignore[arg-type]
+
+
+def test_operands_and_outputs_of_a_wrong_type_are_refused() -> None:
+    with pytest.raises(ModelError, match=r"input 1 \(B\) is of type int64; expect float32, as of another input"):
+        load_onnx(model_of("Add", {"x": (2,)}, {"c": np.array([1, 2])}))
+    with pytest.raises(ModelError, match="output 'y': the model declares FLOAT, its nodes give int64"):
+        load_onnx(model_of("Shape", {"x": (2,)}))
 
 
 def test_without_the_onnx_package_the_error_says_how_to_get_it() -> None:

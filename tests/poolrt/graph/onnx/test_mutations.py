@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[4]
 
 
 def test_every_seed_is_imported_unmutated() -> None:
-    assert len(seeds()) == 8
+    assert len(seeds()) == 13
     for seed in seeds():
         wire, _ = load_onnx(seed).to_wire()
         assert wire["outputs"]
