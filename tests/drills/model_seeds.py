@@ -1,4 +1,4 @@
-"""Eight small ONNX models that import: between them they use every operator that is folded, and each form of tensor."""
+"""Small ONNX models that import: between them they use every operator that is folded, and each form of tensor and of graph."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
+from tests.poolrt.graph.onnx.transformers import bert, gpt2
+
 Array = NDArray[Any]
 node = helper.make_node
 
@@ -18,7 +20,10 @@ node = helper.make_node
 @cache
 def seeds() -> tuple[bytes, ...]:
     """Return the serialised models."""
-    made = (_images(), _perceptron(), _shapes(), _filled(), _pointwise(), _windows(), _old(), _typed())
+    made = (
+        *(_images(), _perceptron(), _shapes(), _filled(), _pointwise(), _windows(), _old(), _typed()),
+        *(_loops(), _choices(), _sequences(), bert(3), gpt2(3)),
+    )
     return tuple(model.SerializeToString() for model in made)
 
 
@@ -155,6 +160,113 @@ def _old() -> onnx.ModelProto:
         node("Softmax", ["e"], ["y"], axis=1),
     ]
     return _model(nodes, (2, 3, 4), {"row": _floats(3)}, 3)
+
+
+def _loops() -> onnx.ModelProto:
+    scalar = helper.make_tensor_value_info
+    passes = helper.make_graph(
+        [node("Add", ["v", "v"], ["w"]), node("Identity", ["on"], ["on2"]), node("Relu", ["w"], ["part"])],
+        "body",
+        [scalar("i", TensorProto.INT64, []), scalar("on", TensorProto.BOOL, []), scalar("v", TensorProto.FLOAT, None)],
+        [
+            scalar("on2", TensorProto.BOOL, []),
+            scalar("w", TensorProto.FLOAT, None),
+            scalar("part", TensorProto.FLOAT, None),
+        ],
+    )
+    steps = helper.make_graph(
+        [node("Add", ["state", "element"], ["next"]), node("Mul", ["next", "c"], ["out"])],
+        "body",
+        [scalar("state", TensorProto.FLOAT, None), scalar("element", TensorProto.FLOAT, None)],
+        [scalar("next", TensorProto.FLOAT, None), scalar("out", TensorProto.FLOAT, None)],
+    )
+    branches = [
+        helper.make_graph(
+            [node(operator, ["collected"], ["chosen"])], "branch", [], [scalar("chosen", TensorProto.FLOAT, None)]
+        )
+        for operator in ("Tanh", "Exp")
+    ]
+    nodes = [
+        node("Shape", ["x"], ["s"]),
+        node("Gather", ["s", "zero"], ["n"]),
+        node("Loop", ["n", "", "x"], ["last", "parts"], body=passes),
+        node("Scan", ["first", "parts"], ["final", "collected"], body=steps, num_scan_inputs=1, scan_output_axes=[-1]),
+        node("Less", ["n", "many"], ["small"]),
+        node("If", ["small"], ["part"], then_branch=branches[0], else_branch=branches[1]),
+        node("own", ["part", "final"], ["y"], domain="local", alpha=0.5),
+    ]
+    tensors = {"zero": np.array(0, np.int64), "many": np.array(9, np.int64), "first": _floats(3, 4), "c": _floats(4)}
+    made = _model(nodes, (3, 4), tensors, 17)
+    body = [
+        node("LeakyRelu", ["a"], ["c"]),
+        node("Celu", ["b"], ["d"], alpha=2.0),
+        node("ReduceSum", ["c"], ["e"], keepdims=0),
+        node("Mul", ["d", "e"], ["f"]),
+    ]
+    body[0].attribute.add(name="alpha", ref_attr_name="alpha", type=onnx.AttributeProto.FLOAT)
+    opsets = [helper.make_opsetid("", 17)]
+    made.functions.append(helper.make_function("local", "own", ["a", "b"], ["f"], body, opsets, ["alpha"]))
+    made.opset_import.append(helper.make_opsetid("local", 1))
+    return made
+
+
+def _choices() -> onnx.ModelProto:
+    nodes = [
+        node("TopK", ["x", "k"], ["t", "ti"], axis=1),
+        node("ArgMax", ["t"], ["a"], axis=-1, keepdims=0),
+        node("OneHot", ["a", "depth", "both"], ["o"], axis=1),
+        node("CumSum", ["o", "zero"], ["cs"], exclusive=1, reverse=1),
+        node("Greater", ["cs", "half"], ["g"]),
+        node("Where", ["g", "cs", "half"], ["w"]),
+        node("ScatterElements", ["w", "places", "news"], ["se"], axis=0, reduction="add"),
+        node("ScatterND", ["se", "places2", "news2"], ["sn"]),
+        node("Pad", ["sn", "pads", "half"], ["p"], mode="constant"),
+        node("Pad", ["p", "pads"], ["p2"], mode="reflect"),
+        node("Unsqueeze", ["p2", "front"], ["image"]),
+        node("Resize", ["image", "", "scales"], ["rs"], mode="linear", coordinate_transformation_mode="asymmetric"),
+        node("QuantizeLinear", ["rs", "half", "point"], ["q"]),
+        node("DequantizeLinear", ["q", "half", "point"], ["dq"]),
+        node("Squeeze", ["dq", "front"], ["flat"]),
+        node("Split", ["flat"], ["one", "two"], axis=0, num_outputs=2),
+        node("Tile", ["one", "twice"], ["ti2"]),
+        node("Einsum", ["ti2", "ti2"], ["e"], equation="ij,kj->ik"),
+        node("Trilu", ["e"], ["tr"], upper=0),
+        node("GatherND", ["tr", "places2"], ["gn"]),
+        node("Mod", ["gn", "half"], ["y"], fmod=1),
+    ]
+    numbers = {
+        "k": _integers(3), "depth": np.array(4, np.int64), "both": np.array([0, 1], np.float32), "zero": np.array(0, np.int64),
+        "half": np.array(0.5, np.float32), "places": np.array([[0, 1, 0, 1]], np.int64), "news": _floats(1, 4),
+        "places2": np.array([[0, 1], [1, 0]], np.int64), "news2": _floats(2), "pads": _integers(1, 0, 0, 1),
+        "front": _integers(0, 1), "scales": np.array([1, 1, 2, 1.5], np.float32), "point": np.array(3, np.uint8),
+        "twice": _integers(2, 1),
+    }  # fmt: skip
+    return _model(nodes, (2, 6), numbers, 18)
+
+
+def _sequences() -> onnx.ModelProto:
+    nodes = [
+        node("LSTM", ["x", "w", "r", "b"], ["l", "h", "c"], hidden_size=2, direction="bidirectional"),
+        node("Transpose", ["l"], ["t"], perm=[2, 0, 1, 3]),
+        node("Reshape", ["t", "dims"], ["rows"]),
+        node("GRU", ["rows", "w2", "r2"], ["g"], hidden_size=2, linear_before_reset=1),
+        node("Squeeze", ["g", "one"], ["s"]),
+        node("LayerNormalization", ["s", "scale", "scale"], ["ln"], axis=-1),
+        node("Attention", ["ln", "ln", "ln"], ["at"], q_num_heads=1, kv_num_heads=1, is_causal=1),
+        node("ReduceLogSumExp", ["at", "one"], ["le"], keepdims=1),
+        node("ConvTranspose", ["le", "cw"], ["ct"], strides=[2], pads=[1, 0], output_padding=[1]),
+        node("Cast", ["ct"], ["f64"], to=TensorProto.DOUBLE),
+        node("Sin", ["f64"], ["sin"]),
+        node("Cast", ["sin"], ["i64"], to=TensorProto.INT64),
+        node("BitShift", ["i64", "shift"], ["bs"], direction="LEFT"),
+        node("Cast", ["bs"], ["y"], to=TensorProto.FLOAT),
+    ]
+    weights = {
+        "w": _floats(2, 8, 3), "r": _floats(2, 8, 2), "b": _floats(2, 16), "w2": _floats(1, 6, 4), "r2": _floats(1, 6, 2),
+        "dims": _integers(2, -1, 4), "one": _integers(1), "scale": _floats(2), "cw": _floats(1, 2, 3),
+        "shift": np.array(2, np.int64),
+    }  # fmt: skip
+    return _model(nodes, (3, 2, 3), weights, 23)
 
 
 def _typed() -> onnx.ModelProto:
