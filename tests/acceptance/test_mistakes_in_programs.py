@@ -83,7 +83,7 @@ GRAPHS: Final[list[tuple[Callable[[Any, Any], object], str]]] = [
     (
         lambda g, x: g.binary(x, x, "plus"),
         "GraphError: binary 'binary_0': algorithm: unknown 'plus'; known: add, sub, mul, div, max, min, ge, gt, le, lt, eq, "
-        "ne; 'plus' is 'add' here",
+        "ne, and, or, xor, mod, fmod, floor_div, trunc_div; 'plus' is 'add' here",
     ),
     (
         lambda g, x: g.eltwise(x, "relu", nmae="a"),

@@ -7,7 +7,7 @@ from ..desc.operations.pad import Pad as PadDesc
 from ..engines.engine import Engine
 from ..execution.primitive_desc_iface import PrimitiveDescIface, describe
 from ..streams.stream import Stream
-from .operation import Operation
+from .operation import Items, Operation
 
 
 class Pad(PadDesc, metaclass=Operation):
@@ -15,7 +15,7 @@ class Pad(PadDesc, metaclass=Operation):
 
     @staticmethod
     def PrimitiveDesc(
-        engine: Engine, src: MemoryDesc, dst: MemoryDesc, padding_l: tuple[int, ...], padding_r: tuple[int, ...],
+        engine: Engine, src: MemoryDesc, dst: MemoryDesc, padding_l: Items[int], padding_r: Items[int],
         mode: str = "constant", value: float = 0.0,
         *, attr: PrimitiveAttr | None = None, hint: PrimitiveDescIface | None = None, stream: Stream | None = None,
     ) -> PrimitiveDescIface:  # fmt: skip
