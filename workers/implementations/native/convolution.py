@@ -10,12 +10,14 @@ from .convolution_direct import NativeDirectConvolution
 from .convolution_few import NativeFewChannelsConvolution
 from .convolution_gathered import NativeGatheredConvolution
 from .convolution_integer import NativeIntegerConvolution
+from .convolution_integer_depthwise import NativeIntegerDepthwise
 
 IMPLEMENTATIONS = (
     NativeFewChannelsConvolution(),
     NativeDepthwiseConvolution(),
     NativeBlockedConvolution(),
     NativeGatheredConvolution(),
+    NativeIntegerDepthwise(),
     NativeIntegerConvolution("vnni"),
     NativeIntegerConvolution("pairs"),
     NestedConvolution("cpu"),

@@ -1,0 +1,95 @@
+"""Depthwise convolution of 8-bit integers with channels side by side."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from ...desc import Arg, Convolution, MemoryDesc, PrimitiveAttr
+from ...engines.target import Target
+from ...kernels.spec import KernelSpec
+from ..program import LaunchArgument, Program
+from .convolution_window import Window
+from .integer_epilogue import NONE, Epilogue, is_exact, refuse_attributes, refuse_types
+from .nest_builder import NestBuilder
+
+
+class NativeIntegerDepthwise:
+    """src u8 or s8 by weights s8, one input and one output channel a group, 1 or 2 spatial dimensions.
+
+    Attributes: those of `NativeIntegerConvolution`, without an addition.
+    """
+
+    name = "native:depthwise_integer"
+    engine_kind = "cpu"
+    general = True
+
+    def reject(self, op: Convolution, attr: PrimitiveAttr, target: Target) -> str | None:
+        if not op.is_forward or op.src.ndims not in (3, 4):
+            return "only forward with 1 or 2 spatial dimensions is supported"
+        if not op.groups == op.src.dims[1] == op.dst.dims[1] or 0 in op.weights.dims:
+            return "not one input and one output channel a group"
+        op = self.complete(op, attr, target)
+        if why := refuse_types(op.src, op.weights, op.bias, op.dst):
+            return why
+        last, weights = _channels_last(op.src.ndims), _weights_tag(op.weights.ndims)
+        if (op.src.tag, op.weights.tag, op.dst.tag) != (last, weights, last):
+            return f"layouts {op.src.tag}, {op.weights.tag}, {op.dst.tag}; only {last} with {weights} is supported"
+        if any(step.kind != "eltwise" for step in attr.post_ops):
+            return "an addition is not supported"
+        return refuse_attributes(attr, op.bias, op.dst, 1)
+
+    def complete(self, op: Convolution, attr: PrimitiveAttr, target: Target) -> Convolution:
+        last = _channels_last(op.src.ndims)
+        return dataclasses.replace(
+            op, src=_chosen(op.src, last), weights=_chosen(op.weights, _weights_tag(op.weights.ndims)),
+            dst=_chosen(op.dst, last), bias=op.bias and _chosen(op.bias, ""),
+        )  # fmt: skip
+
+    def program(self, op: Convolution, attr: PrimitiveAttr, target: Target) -> Program:
+        if op.dst.elements == 0:
+            return Program((), ())
+        window, channels = Window.of(op), op.dst.dims[1]
+        epilogue, exact = Epilogue.of(attr, op.dst), is_exact(attr, op.bias, op.dst)
+        build = NestBuilder(epilogue.tables)
+        blocks = -(-channels // 16)
+        terms, factors, offsets = (build.book(blocks * 64) for _ in range(3))
+        bias: LaunchArgument = ("m", (int(Arg.BIAS), 0)) if op.bias is not None else NONE
+        src_scale, weight_scales, dst_scale = (epilogue.scale(arg) for arg in (Arg.SRC, Arg.WEIGHTS, Arg.DST))
+        src, weights, dst = (("m", (int(arg), 0)) for arg in (Arg.SRC, Arg.WEIGHTS, Arg.DST))
+        # The zero point of src is subtracted from each number: padding has none.
+        build.launch(
+            KernelSpec.of("integer_terms", how="pairs", exact=exact, bias=op.bias.dtype if op.bias else ""),
+            (
+                weights, bias, NONE, epilogue.point(Arg.DST), src_scale, weight_scales, dst_scale, terms, factors,
+                offsets, *(("i", n) for n in (0, epilogue.scale_step, blocks, channels, 0)), ("f", 0.0),
+            ),
+            blocks,
+        )  # fmt: skip
+        sizes = (
+            channels, window.height, window.width, *window.out, *window.kernel, *window.stride, *window.dilation,
+            *window.pad,
+        )  # fmt: skip
+        point = epilogue.point(Arg.SRC)
+        last = (NONE, NONE) if exact else (dst_scale, epilogue.point(Arg.DST))
+        args: tuple[LaunchArgument, ...] = (
+            src, weights, dst, point, terms, factors, offsets, *last, *(("i", n) for n in sizes), ("f", epilogue.low),
+            ("f", epilogue.high),
+        )  # fmt: skip
+        kernel = KernelSpec.of(
+            "integer_depthwise", signed=op.src.dtype == "s8", shifted=point != NONE, dtype=op.dst.dtype, exact=exact
+        )  # fmt: skip
+        build.launch(kernel, args, op.dst.dims[0] * window.out[0])
+        return build.program()
+
+
+def _weights_tag(ndims: int) -> str:
+    """Return the tag with the kernels of 16 channels side by side: ``Abcd16a`` for 4."""
+    return f"A{'bcdefghijkl'[: ndims - 1]}16a"
+
+
+def _channels_last(ndims: int) -> str:
+    return f"a{'cdefghijkl'[: ndims - 2]}b"
+
+
+def _chosen(md: MemoryDesc, tag: str) -> MemoryDesc:
+    return md.with_tag(tag) if md.is_any else md

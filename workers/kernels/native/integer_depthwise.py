@@ -1,0 +1,210 @@
+"""Depthwise convolution of 8-bit integers with channels side by side: 16 of them are 16 independent lanes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+import llvmlite.ir as ir
+import numpy as np
+from numba.core import types
+
+from .integer_dot import multiply_groups, register_bits
+from .integer_tile import SIZES, narrowed, store_lanes
+from .integers import load_s32
+from .vec import (
+    I8,
+    I32,
+    I64,
+    LANES,
+    VF,
+    VI,
+    Builder,
+    Value,
+    call,
+    fload,
+    fma,
+    intrinsic,
+    lanes_below,
+    maximum,
+    minimum,
+    pointer,
+    splat,
+)  # fmt: skip
+
+_RANGES: Final = {"u8": (0.0, 255.0), "s8": (-128.0, 127.0)}
+_V8: Final = ir.VectorType(I8, LANES)
+
+
+class _Arguments(NamedTuple):
+    """Arguments of a tile: addresses, distances in bytes, counts, numbers."""
+
+    src: Value  #: the first tap that is no padding
+    step: Value  #: from position to position
+    rows: Value  #: taps that are no padding, at least one each
+    columns: Value
+    down: Value  #: from tap to tap in src
+    across: Value
+    weights: Value
+    weight_row: Value
+    point: Value  #: zero point of src
+    dst: Value
+    dst_step: Value
+    terms: Value
+    factor: Value
+    offset: Value
+    count: Value  #: channels from the first on
+    lower: Value
+    upper: Value
+
+
+def make(isa: str, signed: bool, shifted: bool, dtype: str, exact: bool) -> tuple[Callable[..., None], Any]:
+    """Return the kernel for src ``signed`` or not, with a zero point if it is ``shifted``, and results of ``dtype``.
+
+    Results are the ``exact`` sums or scaled.
+
+    Arguments: addresses of src, weights (blocks, kernel, 16), dst, zero point of src (s32; 0: none), terms (s32), factors
+    and offsets (f32), scale (f32) and zero point (s32) of dst (0: none); channels; height and width of src and dst;
+    kernel, stride, dilation (1: dense) and padding in rows and columns; and as floats the bounds of the result before
+    scale and zero point of dst. One item of work is a row of dst.
+    """
+    four, one = (_make_tile(positions, register_bits(isa), signed, shifted, dtype, exact) for positions in (4, 1))
+    size = SIZES[dtype]
+    least, most = _RANGES.get(dtype, (-np.inf, np.inf))
+
+    def depthwise(
+        begin: int, end: int, src: int, weights: int, dst: int, src_point: int, terms: int, factors: int, offsets: int,
+        scale: int, zero_point: int, channels: int, height: int, width: int, out_height: int, out_width: int,
+        kernel_h: int, kernel_w: int, stride_h: int, stride_w: int, dilation_h: int, dilation_w: int, top: int,
+        left: int, low: float, high: float,
+    ) -> None:  # fmt: skip
+        point = 0
+        if src_point != 0:
+            point = load_s32(src_point)
+        if scale != 0:
+            divisor = np.float64(fload(scale))
+            low, high = low / divisor, high / divisor
+            if divisor < 0.0:
+                low, high = high, low
+        if zero_point != 0:
+            low, high = low + load_s32(zero_point), high + load_s32(zero_point)
+        low32 = np.float32(min(max(low, least), most))
+        high32 = np.float32(max(min(high, most), least))
+        reach = (kernel_w - 1) * dilation_w
+        # Columns in [inner, outer) read no padding.
+        inner = min(out_width, (left + stride_w - 1) // stride_w)
+        outer = max(inner, min(out_width, (width - 1 - reach + left) // stride_w + 1))
+        down, across = dilation_h * width * channels, dilation_w * channels
+        for item in range(begin, end):
+            h = item % out_height * stride_h - top
+            first = max(0, (dilation_h - 1 - h) // dilation_h)
+            rows = max(0, min(kernel_h, (height - 1 - h) // dilation_h + 1) - first)
+            image = src + (item // out_height * height + h + first * dilation_h) * width * channels
+            for block in range((channels + 15) // 16):
+                at = block * 16
+                taps = weights + (block * kernel_h + first) * kernel_w * 16
+                own = block * 64
+                ow = 0
+                while ow < out_width:
+                    w = ow * stride_w - left
+                    to = dst + ((item * out_width + ow) * channels + at) * size
+                    if inner <= ow and ow + 4 <= outer:
+                        four(image + w * channels + at, stride_w * channels, rows, kernel_w, down, across, taps,
+                             kernel_w * 16, point, to, channels * size, terms + own, factors + own, offsets + own,
+                             channels - at, low32, high32)  # fmt: skip
+                        ow += 4
+                    else:
+                        begins = max(0, (dilation_w - 1 - w) // dilation_w)
+                        columns = max(0, min(kernel_w, (width - 1 - w) // dilation_w + 1) - begins)
+                        one(image + (w + begins * dilation_w) * channels + at, 0, rows * (columns > 0), columns, down,
+                            across, taps + begins * 16, kernel_w * 16, point, to, 0, terms + own, factors + own,
+                            offsets + own, channels - at, low32, high32)  # fmt: skip
+                        ow += 1
+
+    return depthwise, types.void(*[types.int64] * 24, types.float64, types.float64)
+
+
+def _make_tile(positions: int, bits: int, signed: bool, shifted: bool, dtype: str, exact: bool) -> Any:
+    """Return the intrinsic that computes 16 channels of neighbouring positions; its arguments are those of `_Arguments`."""
+
+    @intrinsic
+    def tile(
+        _: Any, src: Any, step: Any, rows: Any, columns: Any, down: Any, across: Any, weights: Any, weight_row: Any,
+        point: Any, dst: Any, dst_step: Any, terms: Any, factor: Any, offset: Any, count: Any, lower: Any, upper: Any,
+    ) -> Any:  # fmt: skip
+        def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+            arguments = _Arguments(*a)
+            with b.if_else(b.icmp_signed("<", arguments.count, I64(LANES))) as (part, whole):
+                with part:
+                    compute(b, arguments, lanes_below(b, arguments.count))
+                with whole:
+                    compute(b, arguments, None)
+            return context.get_dummy_value()
+
+        return types.void(*[types.int64] * 15, types.float32, types.float32), emit
+
+    def compute(b: Builder, a: _Arguments, mask: Value | None) -> None:
+        start = b.load(pointer(b, a.terms, VI), align=4)
+        minus = splat(b, b.trunc(a.point, I32))
+        before = b.block
+        row, tap, latch, done = (b.append_basic_block(name) for name in ("row", "tap", "next", "store"))
+        b.cbranch(b.icmp_signed(">", a.rows, I64(0)), row, done)
+
+        b.position_at_end(row)
+        left, line, factors = (phi(b, value, before) for value in (a.rows, a.src, a.weights))
+        carried = [phi(b, start, before) for _ in range(positions)]
+        b.branch(tap)
+
+        b.position_at_end(tap)
+        rest, source, taps = (phi(b, value, row) for value in (a.columns, line, factors))
+        sums = [phi(b, value, row) for value in carried]
+        factor = b.sext(b.load(pointer(b, taps, _V8), align=1), VI)
+        low = b.and_(factor, ir.Constant(VI, [0xFFFF] * LANES))
+        new = []
+        for position, total in enumerate(sums):
+            value = bytes_at(b, b.add(source, b.mul(a.step, I64(position))), mask)
+            value = b.sext(value, VI) if signed else b.zext(value, VI)
+            if shifted:
+                new.append(b.add(total, b.mul(b.sub(value, minus), factor)))
+            else:
+                # The product of the low 16 bits; the high ones of a factor are 0.
+                new.append(multiply_groups(b, "pairs", bits, total, value, low))
+        following = (b.sub(rest, I64(1)), b.add(source, a.across), b.add(taps, I64(LANES)), *new)
+        for each, value in zip((rest, source, taps, *sums), following, strict=True):
+            each.add_incoming(value, tap)
+        b.cbranch(b.icmp_signed(">", following[0], I64(0)), tap, latch)
+
+        b.position_at_end(latch)
+        after = (b.sub(left, I64(1)), b.add(line, a.down), b.add(factors, a.weight_row), *new)
+        for each, value in zip((left, line, factors, *carried), after, strict=True):
+            each.add_incoming(value, latch)
+        b.cbranch(b.icmp_signed(">", after[0], I64(0)), row, done)
+
+        b.position_at_end(done)
+        for position, value in enumerate(new):
+            result = b.phi(VI)
+            result.add_incoming(start, before)
+            result.add_incoming(value, latch)
+            sums[position] = result
+        scale, shift = (b.load(pointer(b, at, VF), align=4) for at in (a.factor, a.offset))
+        lower, upper = splat(b, a.lower), splat(b, a.upper)
+        for position, total in enumerate(sums):
+            value = total
+            if not exact:
+                value = fma(b, b.sitofp(total, VF), scale, shift)
+                value = narrowed(b, minimum(b, maximum(b, value, lower), upper), dtype)
+            store_lanes(b, b.add(a.dst, b.mul(a.dst_step, I64(position))), value, mask)
+
+    def phi(b: Builder, value: Value, block: Value) -> Value:
+        made = b.phi(value.type)
+        made.add_incoming(value, block)
+        return made
+
+    def bytes_at(b: Builder, address: Value, mask: Value | None) -> Value:
+        where = pointer(b, address, _V8)
+        if mask is None:
+            return b.load(where, align=1)
+        zeros = ir.Constant(_V8, [0] * LANES)
+        return call(b, "llvm.masked.load.v16i8.p0", where, I32(1), mask, zeros, result=_V8)
+
+    return tile
