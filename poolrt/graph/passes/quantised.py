@@ -103,6 +103,8 @@ class _Finder:
         return self._same(node) if is_max or node.kind in ("reshape", "transpose") else []
 
     def _product(self, node: Node) -> list[Node]:
+        if not self._is_fast(node):
+            return []
         src, weights = (self.dequantised(value) for value in node.inputs[:2])
         ndims = self._ir.values[node.inputs[1]].ndims
         if src is None or weights is None or src.mask or weights.point:
@@ -142,13 +144,27 @@ class _Finder:
             )
         ]
 
+    def _is_fast(self, node: Node) -> bool:
+        """Return whether integers have more than a reference implementation for the shape of a product."""
+        dims = self._ir.values[node.inputs[1]].dims
+        if node.kind != "convolution":
+            return all(size == 1 for size in dims[:-2])
+        groups = int(node.number("groups"))
+        return len(dims) in (3, 4) and (groups == 1 or dims[0] // groups % 16 == 0 or self._is_depthwise(node))
+
+    def _is_depthwise(self, node: Node) -> bool:
+        if node.kind != "convolution":
+            return False
+        src, weights = (self._ir.values[value].dims for value in node.inputs[:2])
+        return int(node.number("groups")) == src[1] == weights[0]
+
     def _follow(self, node: Node) -> tuple[list[int], _Stored | None, list[PostOpUse], _Stored | None]:
         """Return the results from a node to the last that it absorbs, what is added as it is stored, post-ops, and the end."""
         results, residual, post_ops = [node.output], None, list[PostOpUse]()
         while (reader := self._reader(results[-1])) is not None:
             if not reader.quantisation and (bound := _bound(reader)) is not None:
                 post_ops.append(bound)
-            elif not post_ops and (other := self._added(reader, results[-1])) is not None:
+            elif not (post_ops or self._is_depthwise(node)) and (other := self._added(reader, results[-1])) is not None:
                 residual = self.dequantised(other)
                 if residual is not None and (residual.mask or residual.single <= 0.0):
                     break

@@ -118,7 +118,7 @@ def test_quantisation_spelled_out_is_recognised_and_unread_constants_are_dequant
     q.assert_same(1.0, x=q.rng.standard_normal((1, 8, 5, 5)).astype(np.float32))
 
 
-@pytest.mark.parametrize("case", ["point of weights", "scale of channels", "two readers", "another scale"])
+@pytest.mark.parametrize("case", ["point of weights", "scale of channels", "two readers", "another scale", "groups"])
 def test_what_integers_cannot_compute_stays_as_it_is(case: str) -> None:
     q = Quantised()
     g = q.graph
@@ -136,6 +136,8 @@ def test_what_integers_cannot_compute_stays_as_it_is(case: str) -> None:
         stored = g.constant(q.rng.integers(-127, 128, (16, 16, 1, 1)).astype(np.int8))
         weights = g.reorder(stored, dtype="float32", scales={"src": 0.01}, zero_points={"src": 3})
         result = g.convolution(src, weights)
+    elif case == "groups":
+        result = g.convolution(src, q.weights(8, 4, 1, 1), groups=4)
     else:
         result = g.convolution(src, q.weights(16, 16, 1, 1))
     y = q.quantise(result, 0.07, 90)
