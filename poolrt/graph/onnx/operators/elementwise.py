@@ -152,10 +152,19 @@ def power(call: NodeCall) -> Operand:
             raised = call.graph.eltwise(wide, "pow", 1.0, number, name=call.name)
         else:
             raised = call.graph.eltwise(wide, algorithm, name=call.name)
-        return call.math.cast(raised, dtype)
-    return call.math.cast(
-        _power(call.math, call.math.cast(base, "float64"), call.math.cast(exponent, "float64")), dtype
-    )
+        return _of_type(call.math, raised, dtype)
+    result = _power(call.math, call.math.cast(base, "float64"), call.math.cast(exponent, "float64"))
+    return _of_type(call.math, result, dtype)
+
+
+def _of_type(m: Tensors, raised: Operand, dtype: str) -> Operand:
+    """Return a power in the data type of its base. For integers, one that is whole but for rounding is made whole first."""
+    if dtype in FLOATS:
+        return m.cast(raised, dtype)
+    whole = m.eltwise(raised, "round")
+    distance = m.eltwise(m.binary(raised, whole, "sub"), "abs")
+    near = m.binary(distance, m.eltwise(m.eltwise(raised, "abs"), "linear", 1e-12), "le")
+    return m.cast(m.select(near, whole, raised), dtype)
 
 
 def _is_float32(number: float) -> bool:

@@ -13,7 +13,6 @@ from ...values import Value
 from ..call import NodeCall, Operator
 from ..element_types import FLOATS
 from ..rearranging import accumulate, arg_reduce
-from ..rearranging import top_k as sorted_first
 from ..tensors import MOST_SORTED, Operand, Tensors, dtype_of
 
 #: The greatest finite number of a type.
@@ -126,7 +125,7 @@ def top_k(call: NodeCall) -> tuple[Operand, ...]:
     if not 1 <= count <= source.shape[axis]:
         raise call.malformed(f"k: expect 1..{source.shape[axis]}, got {count}")
     largest = bool(call.integer("largest", 1)) if call.opset >= 11 else True
-    return sorted_first(call.math, source, count, axis, largest)
+    return call.graph.top_k(call.math.value(source), count, axis, largest, name=call.name)
 
 
 def non_zero(call: NodeCall) -> Operand:
