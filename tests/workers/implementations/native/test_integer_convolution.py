@@ -30,10 +30,11 @@ from .test_integer_matmul import target_of
 Array = NDArray[Any]
 LIMITS = {"u8": (0, 255), "s8": (-128, 127), "s32": (-(2**31), 2**31 - 1)}
 
-#: The level without extensions is for the thorough tier: it has the code of another level, in wider registers.
+#: Levels without the dot-product instruction are for the thorough tier: tests of cells compute on one of them by default.
 INSTRUCTIONS = [
-    "x86-64-v2", "x86-64-v3", pytest.param("x86-64-v4", marks=pytest.mark.slow), "x86-64-v4+avx512_vnni",
-]  # fmt: skip
+    *(pytest.param(level, marks=pytest.mark.slow) for level in ("x86-64-v2", "x86-64-v3", "x86-64-v4")),
+    "x86-64-v4+avx512_vnni",
+]
 
 
 @dataclass(frozen=True)
@@ -62,10 +63,7 @@ SHAPES = (
 #: One input and one output a group, the last block of channels not full.
 DEPTHWISE = Shape(1, 1, 35, (3, 3), (1, 2), 1, (1, 1), (6, 19))
 #: All of them, for the thorough tier but one.
-EACH = [
-    pytest.param(shape, marks=[pytest.mark.slow] * (shape not in (SHAPES[1], DEPTHWISE)))
-    for shape in (*SHAPES, DEPTHWISE)
-]
+EACH = [pytest.param(shape, marks=[pytest.mark.slow] * (shape != SHAPES[1])) for shape in (*SHAPES, DEPTHWISE)]
 
 
 def sums(shape: Shape, src: Array, weights: Array, point: int) -> Array:

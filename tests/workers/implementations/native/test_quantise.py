@@ -36,7 +36,14 @@ def drawn(rng: np.random.Generator, dtype: str) -> Array:
     return whole + rng.uniform(-1, 1, DIMS).astype(np.float32) if dtype == "f32" else whole
 
 
-@pytest.mark.parametrize(("first", "second", "result"), [("f32", "", "u8"), ("s8", "", "f32"), ("u8", "s8", "u8")])
+@pytest.mark.parametrize(
+    ("first", "second", "result"),
+    [
+        ("f32", "", "u8"),
+        pytest.param("s8", "", "f32", marks=pytest.mark.slow),
+        pytest.param("u8", "s8", "u8", marks=pytest.mark.slow),
+    ],
+)
 def test_numbers_are_converted_by_scale_and_zero_point(
     native: NativeRunner, first: str, second: str, result: str, isa: str
 ) -> None:
@@ -70,7 +77,7 @@ def test_numbers_are_converted_by_scale_and_zero_point(
 
 
 @pytest.mark.parametrize("dtype", ["u8", "s8"])
-@pytest.mark.parametrize("channels", [3, 97])
+@pytest.mark.parametrize("channels", [pytest.param(3, marks=pytest.mark.slow), 97])
 def test_the_maximum_of_bytes_is_exact(native: NativeRunner, dtype: str, channels: int, isa: str) -> None:
     rng = np.random.default_rng(random.SystemRandom().randrange(1 << 32))
     low = 0 if dtype == "u8" else -128
