@@ -22,7 +22,10 @@ from poolrt.workers.primitives.key import primitive_key
 from .descriptors import attributes, changed, drawn, operation, rebuilt
 
 #: What the dimensions of src and weights imply: no two descriptors differ in it alone.
-IMPLIED = {("convolution", "groups"), ("deconvolution", "groups")}
+IMPLIED = {
+    ("convolution", "groups"), ("deconvolution", "groups"), ("gather", "batch_dims"), ("pad", "padding_l"),
+    ("pad", "padding_r"), ("top_k", "k"),
+}  # fmt: skip
 
 
 def described(op: OpDesc, attr: PrimitiveAttr, target: Target) -> PrimitiveDesc | None:
