@@ -26,11 +26,10 @@ def check(native: NativeRunner, dims: tuple[int, ...], dtype: str, axis: int, nu
     np.testing.assert_array_equal(got, cumulative_sum(op, given), str(op))
 
 
-@pytest.mark.parametrize(
-    "dtype", ["s64", *(pytest.param(t, marks=pytest.mark.slow) for t in ("f32", "f64", "s32", "s8", "u8"))]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["s64", "f32", "f64", "s32", "s8", "u8"])
 def test_sums_along_any_axis_in_both_directions(native: NativeRunner, isa: str, dtype: str) -> None:
-    for number in range(0 if dtype != "s64" else 2, 4):
+    for number in range(4):
         check(native, (3, 7, 19), dtype, number % 3, number, "", isa)
         check(native, (3, 7, 19), dtype, 1, number, ((1000, 100, 5), "cab")[number % 2], isa)
 
