@@ -22,7 +22,7 @@ from .table import offered
 #: The share of a cell's results that must not be 0: an implementation that writes only zeros must not pass by chance.
 LEAST_NONZERO: Final = 0.05
 #: The share of cells in other types than f32 that implementations of f32 compute in `make test`.
-SHARE_OF_TYPES: Final = 1 / 32
+SHARE_OF_TYPES: Final = 1 / 96
 #: What has no other results: gradients of a softmax of whole numbers, none of them negative, are never more than 0.
 ALL_ZEROS: Final = (Cell("softmax", "backward_data", "u8"),)
 

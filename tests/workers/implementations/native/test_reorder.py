@@ -13,7 +13,7 @@ from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.implementations.primitive_desc import UnsupportedPrimitive, primitive_desc
 from tests.references.data_types import rounded
 from tests.workers.cases import Case, cases, normals
-from tests.workers.native_runner import NativeRunner
+from tests.workers.native_runner import LEVELS, NativeRunner
 
 #: Layouts of weights that convolutions ask for, and blocks that do not divide one another.
 MORE = [
@@ -97,7 +97,7 @@ def test_strides_reorder_to_any_layout_and_back(native: NativeRunner, data: st.D
 TYPES = ("f64", "f32", "f16", "bf16", "s64", "s32", "s8", "u8", "bool")
 
 
-@settings(max_examples=4, deadline=None, database=None)
+@settings(max_examples=2, deadline=None, database=None)
 @given(layouts(), st.sampled_from(TYPES), st.sampled_from(TYPES))
 def test_any_type_is_converted_to_any_other(
     native: NativeRunner, drawn: tuple[tuple[int, ...], str, str], source: str, target: str
@@ -110,15 +110,16 @@ def test_any_type_is_converted_to_any_other(
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None, database=None)
-@given(layouts(), st.sampled_from(TYPES), st.sampled_from(TYPES))
+@pytest.mark.timeout(900)
+@settings(max_examples=60, deadline=None, database=None)
+@given(layouts(), st.sampled_from(TYPES), st.sampled_from(TYPES), st.sampled_from(LEVELS))
 def test_every_type_is_converted_to_every_other(
-    native: NativeRunner, isa: str, drawn: tuple[tuple[int, ...], str, str], source: str, target: str
+    native: NativeRunner, drawn: tuple[tuple[int, ...], str, str], source: str, target: str, level: str
 ) -> None:
     dims, given, wanted = drawn
     op = Reorder(MemoryDesc(dims, source, given), MemoryDesc(dims, target, wanted))
     problem = Case(str(op), op, {Arg.SRC: rounded(300.0 * normals(dims), source)}, rtol=0.0, atol=0.0)
-    native.check(problem, isa)
+    native.check(problem, cpu_target(level).isa)
 
 
 def test_attributes_are_left_to_the_reference() -> None:

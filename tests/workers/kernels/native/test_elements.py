@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from poolrt.workers.engines.object_loader import load_object
+from poolrt.workers.engines.object_loader import NativeKernel, load_object
 from poolrt.workers.kernels.native.codegen import compile_function
 from poolrt.workers.kernels.native.elements import elements
 from poolrt.workers.kernels.native.exponentials import vexp, vlog
@@ -30,7 +30,14 @@ TYPES = (
 
 def run(isa: str, kernel: object, *arguments: int) -> None:
     """Call ``kernel(begin, end, ...)`` once."""
-    loaded = load_object(compile_function("kernel", kernel, numba.types.void(*[INT] * (2 + len(arguments))), isa))
+    call(
+        load_object(compile_function("kernel", kernel, numba.types.void(*[INT] * (2 + len(arguments))), isa)),
+        *arguments,
+    )
+
+
+def call(loaded: NativeKernel, *arguments: int) -> None:
+    """Call a kernel once."""
     blob = (ctypes.c_int64 * (2 + len(arguments)))(0, 1, *arguments)
     ret, exc = ctypes.c_int64(), ctypes.c_void_p()
     assert loaded.function(ctypes.addressof(ret), ctypes.addressof(exc), ctypes.addressof(blob)) == 0
@@ -144,10 +151,11 @@ def test_a_part_writes_nothing_behind_it(isa: str, dtype: str) -> None:
     def kernel(begin: int, end: int, src: int, dst: int, count: int) -> None:
         store_part(dst, load_part(src, count), count)
 
+    loaded = load_object(compile_function("kernel", kernel, numba.types.void(*[INT] * 5), isa))
     values = converted(np.arange(1.0, 33.0), dtype)
     for count in range(17):
         found = np.zeros_like(values)
-        run(isa, kernel, values.ctypes.data, found.ctypes.data, count)
+        call(loaded, values.ctypes.data, found.ctypes.data, count)
         assert found.tobytes() == values[:count].tobytes() + bytes((32 - count) * values.itemsize)
 
 
