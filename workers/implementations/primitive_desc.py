@@ -94,8 +94,10 @@ def implementations(kind: str, engine_kind: str) -> tuple[Implementation[Any], .
     except ModuleNotFoundError as error:  # there is only the reference
         if error.name is None or not error.name.endswith(f"{home.lstrip('.')}{kind}"):
             raise
-    last = reference(kind, engine_kind)
-    return listed if last is None else (*listed, last)
+    from .nested.by_operation import in_float32  # it needs what is defined here
+
+    last = (in_float32(kind, engine_kind), reference(kind, engine_kind))
+    return (*listed, *(each for each in last if each is not None))
 
 
 def primitive_descs(op: OpDesc, attr: PrimitiveAttr, target: Target) -> list[PrimitiveDesc]:

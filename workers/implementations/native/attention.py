@@ -8,7 +8,6 @@ from typing import Final, NamedTuple
 from ...desc import Arg, Attention, MemoryDesc, PrimitiveAttr
 from ...engines.target import Target
 from ...kernels.spec import KernelSpec
-from ..nested.float32 import NestedFloat32
 from ..program import Launch, LaunchArgument, Program
 from ..reference.attention import complete
 
@@ -136,4 +135,4 @@ def _most_blocks(isa: str, room: int) -> int:
     return next((most for deepest, most in _BLOCKS.get(isa, ()) if room <= deepest), 1)
 
 
-IMPLEMENTATIONS = (NativeAttention(), NestedFloat32("cpu"))
+IMPLEMENTATIONS = (NativeAttention(),)

@@ -10,7 +10,6 @@ import math
 from ...desc import Arg, BatchNormalization, PrimitiveAttr
 from ...engines.target import Target
 from ...kernels.spec import KernelSpec
-from ..nested.float32 import NestedFloat32
 from ..program import Launch, LaunchArgument, Program
 from .backward import NativeBackward, refuse_gradient
 from .blocks import CHUNK, EVERY_TYPE, LANES, channel_tail, is_blocked, lane_size, refuse_different, refuse_permuted
@@ -95,4 +94,4 @@ class NativeBatchNormalizationBackward(NativeBackward[BatchNormalization]):
         return Program((kernel,), (Launch(0, args, work),))
 
 
-IMPLEMENTATIONS = (NativeBatchNormalization(), NativeBatchNormalizationBackward(), NestedFloat32("cpu", gradients=True))
+IMPLEMENTATIONS = (NativeBatchNormalization(), NativeBatchNormalizationBackward())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ..nested.convolution import NestedConvolution
-from ..nested.float32 import NestedFloat32
 from .convolution_blocked import NativeBlockedConvolution
 from .convolution_depthwise import NativeDepthwiseConvolution
 from .convolution_direct import NativeDirectConvolution
@@ -22,5 +21,4 @@ IMPLEMENTATIONS = (
     NativeIntegerConvolution("pairs"),
     NestedConvolution("cpu"),
     NativeDirectConvolution(),
-    NestedFloat32("cpu"),
 )

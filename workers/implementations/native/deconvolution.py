@@ -10,7 +10,6 @@ from typing import Final
 from ...desc import Arg, Deconvolution, Matmul, MemoryDesc, PrimitiveAttr
 from ...engines.target import Target
 from ..nested.builder import NestedBuilder, memory, shifted
-from ..nested.float32 import NestedFloat32
 from ..primitive_desc import UnsupportedPrimitive, primitive_desc
 from ..program import LaunchArgument, Program
 from .blocks import refuse
@@ -166,4 +165,4 @@ def _tables(op: Deconvolution) -> tuple[bytes, tuple[int, ...]]:
     return tables, (*starts, *sizes, *wanted, *kernel[1:], math.prod(kernel), *records)
 
 
-IMPLEMENTATIONS = (NativeDeconvolution(True), NativeDeconvolution(False), NestedFloat32("cpu"))
+IMPLEMENTATIONS = (NativeDeconvolution(True), NativeDeconvolution(False))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from ...desc import Arg, Eltwise, PrimitiveAttr
 from ...engines.target import Target
 from ...kernels.spec import KernelSpec
-from ..nested.float32 import NestedFloat32
 from ..program import Launch, LaunchArgument, Program
 from .backward import NativeBackward, refuse_gradient
 from .blocks import EVERY_TYPE, refuse, refuse_different, span
@@ -61,4 +60,4 @@ class NativeEltwiseBackward(NativeBackward[Eltwise]):
         return Program((kernel,), (Launch(0, args, runs.work),))
 
 
-IMPLEMENTATIONS = (NativeEltwise(), NativeEltwiseBackward(), NestedFloat32("cpu", gradients=True))
+IMPLEMENTATIONS = (NativeEltwise(), NativeEltwiseBackward())

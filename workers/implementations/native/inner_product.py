@@ -6,7 +6,6 @@ import dataclasses
 
 from ...desc import InnerProduct, MemoryDesc, PrimitiveAttr
 from ...engines.target import Target
-from ..nested.float32 import NestedFloat32
 from ..nested.inner_product import NestedInnerProduct
 from ..program import Program
 from .blocks import refuse
@@ -55,5 +54,4 @@ IMPLEMENTATIONS = (
     NativePackedInnerProduct("vnni"),
     NativePackedInnerProduct("pairs"),
     NestedInnerProduct("cpu"),
-    NestedFloat32("cpu"),
 )

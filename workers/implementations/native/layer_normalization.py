@@ -8,7 +8,6 @@ from typing import Final
 from ...desc import Arg, LayerNormalization, PrimitiveAttr
 from ...engines.target import Target
 from ...kernels.spec import KernelSpec
-from ..nested.float32 import NestedFloat32
 from ..program import Launch, LaunchArgument, Program
 from .backward import NativeBackward, refuse_gradient
 from .blocks import LANES
@@ -74,4 +73,4 @@ class NativeLayerNormalizationBackward(NativeBackward[LayerNormalization]):
         return Program(tuple(kernels), tuple(launches), NEUTRAL, 2 * below * chunks if sums else 0)
 
 
-IMPLEMENTATIONS = (NativeLayerNormalization(), NativeLayerNormalizationBackward(), NestedFloat32("cpu", gradients=True))
+IMPLEMENTATIONS = (NativeLayerNormalization(), NativeLayerNormalizationBackward())

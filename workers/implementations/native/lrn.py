@@ -7,7 +7,6 @@ import math
 from ...desc import Arg, Lrn, PrimitiveAttr
 from ...engines.target import Target
 from ...kernels.spec import KernelSpec
-from ..nested.float32 import NestedFloat32
 from ..program import Launch, LaunchArgument, Program
 from .blocks import LANES, channel_blocks, channel_tail, is_blocked, refuse_different, refuse_permuted
 from .implementation import NativeImplementation
@@ -53,4 +52,4 @@ class NativeLrn(NativeImplementation[Lrn]):
         return Program((kernel,), (Launch(0, args, work),))
 
 
-IMPLEMENTATIONS = (NativeLrn(), NestedFloat32("cpu"))
+IMPLEMENTATIONS = (NativeLrn(),)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ...desc import Lstm
-from ..nested.float32 import NestedFloat32
 from ..nested.recurrent import NestedRecurrent
 
-IMPLEMENTATIONS = (NestedRecurrent[Lstm]("cpu"), NestedFloat32("cpu"))
+IMPLEMENTATIONS = (NestedRecurrent[Lstm]("cpu"),)

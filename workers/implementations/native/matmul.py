@@ -7,7 +7,6 @@ import dataclasses
 from ...desc import Matmul, MemoryDesc, PrimitiveAttr
 from ...engines.target import Target
 from ..inference import refuse_beyond_inference
-from ..nested.float32 import NestedFloat32
 from ..program import Program
 from .blocks import refuse
 from .convolution_chain import refuse_bounded
@@ -64,5 +63,4 @@ IMPLEMENTATIONS = (
     NativePackedMatmul("pairs"),
     NativeIntegerMatmul("vnni"),
     NativeIntegerMatmul("pairs"),
-    NestedFloat32("cpu"),
 )

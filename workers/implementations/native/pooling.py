@@ -11,7 +11,6 @@ import struct
 from ...desc import Arg, Pooling, PrimitiveAttr
 from ...engines.target import Target
 from ...kernels.spec import KernelSpec
-from ..nested.float32 import NestedFloat32
 from ..program import Launch, LaunchArgument, Program
 from .backward import NativeBackward, refuse_gradient
 from .blocks import EVERY_TYPE, LANES, channel_blocks, channel_tail, is_blocked, refuse_different, refuse_permuted
@@ -112,5 +111,4 @@ IMPLEMENTATIONS = (
     NativeBytePooling(),
     NativePooling(),
     NativePoolingBackward(),
-    NestedFloat32("cpu", gradients=True),
 )

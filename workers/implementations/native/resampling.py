@@ -9,7 +9,6 @@ from typing import Final
 from ...desc import Arg, PrimitiveAttr, Resampling
 from ...engines.target import Target
 from ...kernels.spec import KernelSpec
-from ..nested.float32 import NestedFloat32
 from ..program import Launch, LaunchArgument, Program
 from ..resampling_places import UNIT, Place, places, taps
 from .blocks import CHUNK, LANES, channel_blocks, channel_tail, is_blocked, refuse_different, refuse_permuted
@@ -102,4 +101,4 @@ def _arrays(seen: list[Place]) -> bytes:
     return b"".join((*packed, *(struct.pack(f"<{len(column)}f", *column) for column in weights)))
 
 
-IMPLEMENTATIONS = (NativeResampling(), NestedFloat32("cpu"))
+IMPLEMENTATIONS = (NativeResampling(),)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ...desc import Rnn
-from ..nested.float32 import NestedFloat32
 from ..nested.recurrent import NestedRecurrent
 
-IMPLEMENTATIONS = (NestedRecurrent[Rnn]("cpu"), NestedFloat32("cpu"))
+IMPLEMENTATIONS = (NestedRecurrent[Rnn]("cpu"),)

@@ -7,7 +7,6 @@ import math
 from ...desc import Arg, PrimitiveAttr, Softmax
 from ...engines.target import Target
 from ...kernels.spec import KernelSpec
-from ..nested.float32 import NestedFloat32
 from ..program import Launch, LaunchArgument, Program
 from .backward import NativeBackward, refuse_gradient
 from .blocks import EVERY_TYPE, LANES, channel_blocks, channel_tail, is_blocked, refuse_different, refuse_permuted
@@ -91,4 +90,4 @@ def _strided(op: Softmax) -> tuple[str, tuple[int, ...], int]:
     return "strided", (count, inner, below, period, tail, full), outer * -(-inner // LANES)
 
 
-IMPLEMENTATIONS = (NativeSoftmax(), NativeSoftmaxBackward(), NestedFloat32("cpu", gradients=True))
+IMPLEMENTATIONS = (NativeSoftmax(), NativeSoftmaxBackward())
