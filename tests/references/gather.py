@@ -25,7 +25,7 @@ def gather(op: Gather, src: Array, indices: Array) -> Array:
         return np.zeros(op.dst.dims)
     if op.algorithm == "rows":
         found = np.take(src, wrapped, op.axis)
-        inside = inside.reshape(*(1,) * op.axis, *chosen.shape, *(1,) * (src.ndim - op.axis - 1))
+        inside = np.reshape(inside, ((1,) * op.axis + chosen.shape + (1,) * (src.ndim - op.axis - 1)))
         return np.where(inside, found, 0)
     part = src[tuple(slice(None) if d == op.axis else slice(n) for d, n in enumerate(chosen.shape))]
     return np.where(inside, np.take_along_axis(part, wrapped, op.axis), 0)

@@ -41,6 +41,7 @@ def gradient_magnitudes(op: OpDesc, args: dict[int, Array], arg: int) -> Array |
             magnitudes = {**args, int(Arg.DIFF_DST): np.abs(args[Arg.DIFF_DST])}
             return results(op, PrimitiveAttr(), magnitudes)[Arg(arg)]
         case BatchNormalization() | LayerNormalization():
-            return normalization_backward_magnitudes(op, args)[Arg(arg)]
+            wide = {place: np.asarray(values, np.float64) for place, values in args.items()}
+            return normalization_backward_magnitudes(op, wide)[Arg(arg)]
         case _:
             return 0.0

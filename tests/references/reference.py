@@ -140,7 +140,7 @@ def _operation(op: OpDesc, args: Mapping[int, Array]) -> Array:
         case Scatter():
             return scatter(op, args[Arg.SRC], args[Arg.SRC_1], args[Arg.SRC_2])
         case Select():
-            return np.where(args[Arg.SRC] != 0, args[Arg.SRC_1], args[Arg.SRC_2])
+            return np.broadcast_to(np.where(args[Arg.SRC] != 0, args[Arg.SRC_1], args[Arg.SRC_2]), op.dst.dims)
         case ArgReduction():
             return arg_reduction(op, args[Arg.SRC])
         case Pad():

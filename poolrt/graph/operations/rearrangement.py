@@ -57,13 +57,13 @@ class Rearrangement(Movement):
             one_of("order", order, _ORDERS)
             if value.ndim != 4 or block < 1 or value.shape[1] % block**2:
                 raise ValueError(f"src: expect (N, C, H, W) with C divisible by {block} x {block}, got {value.shape}")
-        batch, channels, height, width = value.shape
+        channels, height, width = value.shape[1:]
         own = channels // block**2
         first, perm = (((block, block, own), (0, 3, 4, 1, 5, 2)), ((own, block, block), (0, 1, 4, 2, 5, 3)))[
             order == "CRD"
         ]
-        blocks = self.transpose(self.reshape(value, (batch, *first, height, width)), perm)
-        return self.reshape(blocks, (batch, own, height * block, width * block), name=name)
+        blocks = self.transpose(self.reshape(value, (0, *first, height, width)), perm)
+        return self.reshape(blocks, (0, own, height * block, width * block), name=name)
 
     def space_to_depth(self, src: Operand, block_size: int, *, name: str | None = None) -> Value:
         """Return (N, C b**2, H / b, W / b) of (N, C, H, W): blocks of b x b pixels become channels, the slowest part of them."""
@@ -71,9 +71,9 @@ class Rearrangement(Movement):
             value, block = node.operand("src", src), to_integer("block_size", block_size)
             if value.ndim != 4 or block < 1 or any(size % block for size in value.shape[2:]):
                 raise ValueError(f"src: expect (N, C, H, W) with H and W divisible by {block}, got {value.shape}")
-        batch, channels, height, width = value.shape
+        channels, height, width = value.shape[1:]
         small = height // block, width // block
         parts = self.transpose(
-            self.reshape(value, (batch, channels, small[0], block, small[1], block)), (0, 3, 5, 1, 2, 4)
+            self.reshape(value, (0, channels, small[0], block, small[1], block)), (0, 3, 5, 1, 2, 4)
         )
-        return self.reshape(parts, (batch, channels * block**2, *small), name=name)
+        return self.reshape(parts, (0, channels * block**2, *small), name=name)

@@ -85,7 +85,7 @@ OPERATIONS: Final[dict[str, tuple[tuple[int, ...], Build]]] = {
     "blocks of pixels": (
         IMAGE,
         lambda g, x: (
-            g.depth_to_space(y := g.tile(x, (1, 2, 1, 1)), 2), g.depth_to_space(y, 2, "CRD"),
+            g.depth_to_space(y := g.concat([x, x], 1), 2), g.depth_to_space(y, 2, "CRD"),
             g.space_to_depth(g.slice(x, (0, 0), (6, 6), (2, 3)), 3),
         ),
     ),

@@ -13,7 +13,9 @@ from poolrt.workers.desc import MemoryDesc
 from .every_operation import OPERATIONS, array, graph_of
 
 #: Operations whose constants say how many samples there are, or that cut a part of given size out of the batch.
-BOUND_TO_A_BATCH = {"given statistics", "expand", "slice", "rnn", "lstm", "gru", "gru linear before reset"}
+BOUND_TO_A_BATCH = {
+    *("given statistics", "expand", "slice", "tile", "gather_nd", "rnn", "lstm", "gru", "gru linear before reset"),
+}
 BATCHED = sorted(OPERATIONS.keys() - BOUND_TO_A_BATCH)
 
 

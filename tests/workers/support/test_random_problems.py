@@ -8,10 +8,11 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import fields, replace
 
 import pytest
 
-from poolrt.workers.desc import OPERATIONS, Arg, PostOp, PrimitiveAttr
+from poolrt.workers.desc import OPERATIONS, Arg, Binary, MemoryDesc, OpDesc, PostOp, PrimitiveAttr
 from poolrt.workers.implementations.contract import REFERENCE
 from poolrt.workers.implementations.primitive_desc import (
     PrimitiveDesc,
@@ -23,6 +24,7 @@ from tests.workers.desc.descriptors import drawn
 from tests.workers.desc.layouts import GIVEN, LAYOUTS
 
 from .conftest import WHOLE
+from .descriptors import product_types
 from .problems import FAST, cells
 from .table import offered
 from .verification import Verification
@@ -30,13 +32,17 @@ from .verification import Verification
 #: Problems for each implementation by engine kind: first those of the thorough tier. And the most that are drawn to find them.
 PROBLEMS = {"cpu": (16, 5), "opencl": (6, 2)}
 DRAWS = 10_000
+#: Types that implementations of their own have, or that are computed in f32, and how many of the problems are in one of them.
+OTHER_TYPES = ("f16", "bf16", "u8", "s8")
+SHARE_OF_OTHER_TYPES = 0.4
+PRODUCTS = ("convolution", "inner_product", "matmul")
 RELU = PostOp("eltwise", "relu")
 
 
 def chained(pd: PrimitiveDesc, rng: random.Random) -> PrimitiveDesc:
     """Return the same implementation with a chain drawn at random, or as it is where it takes none."""
     dst = pd.memories().get(Arg.DST)
-    if dst is None:
+    if dst is None or dst.dtype != "f32":
         return pd
     # What is not exact may cancel with what is added.
     added = () if pd.op.kind in (*FAST, "binary") else (PostOp("binary", "add", src1=dst),)
@@ -48,12 +54,32 @@ def chained(pd: PrimitiveDesc, rng: random.Random) -> PrimitiveDesc:
         return pd
 
 
+def in_other_types(op: OpDesc, rng: random.Random) -> OpDesc:
+    """Return an operation on f32 in another data type, drawn at random, as the table has it; as it is if it refuses that."""
+    dtype = rng.choice(OTHER_TYPES)
+    types = product_types(op.prop if hasattr(op, "prop") else "forward_inference", dtype)
+    given = {"src": types[0], "weights": types[1]} if op.kind in PRODUCTS else {}
+    memories = {
+        f.name: md for f in fields(op) if isinstance(md := getattr(op, f.name), MemoryDesc) and md.dtype == "f32"
+    }
+    result = types[2] if op.kind in PRODUCTS else dtype
+    if isinstance(op, Binary):  # one of its algorithms has an implementation of its own for bytes
+        op = replace(op, algorithm=rng.choice((op.algorithm, "add")))
+    try:
+        return replace(op, **{name: replace(md, dtype=given.get(name, result)) for name, md in memories.items()})
+    except ValueError:
+        return op
+
+
 def offers(kind: str, verification: Verification, rng: random.Random) -> Iterator[PrimitiveDesc]:
     """Yield what takes problems drawn at random; implementations made for speed are offered most where layouts are open."""
     layouts = GIVEN if kind == "reorder" else (*LAYOUTS, "any", "any")
     for _ in range(DRAWS):
         try:
-            yield from primitive_descs(drawn(kind, rng, layouts), PrimitiveAttr(), verification.target)
+            op = drawn(kind, rng, layouts)
+            if verification.target.engine_kind == "cpu" and rng.random() < SHARE_OF_OTHER_TYPES:
+                op = in_other_types(op, rng)
+            yield from primitive_descs(op, PrimitiveAttr(), verification.target)
         except UnsupportedPrimitive:
             continue
 
