@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 #: Engine kind -> the package of its implementations, whose modules are named for primitive kinds.
 _HOMES: Final = {"cpu": ".native.", "opencl": ".opencl."}
+_HALF: Final = ("f16", "bf16")
 
 
 class UnsupportedPrimitive(ValueError):
@@ -76,7 +77,7 @@ class PrimitiveDesc:
         """Rebuild from `to_wire`'s data. Raises ValueError if it is malformed or names an unknown implementation."""
         op, attr = op_from_wire(wire[0]), decode(PrimitiveAttr, wire[1])
         hint = tuple((int(arg), decode(MemoryDesc, desc)) for arg, desc in wire[4])
-        for implementation in implementations(op.kind, str(wire[2][0])):
+        for implementation in _implementations_for(op, str(wire[2][0])):
             if implementation.name == wire[3]:
                 return cls(op, attr, decode(Target, wire[2]), implementation, hint)
         raise ValueError(f"no implementation {wire[3]!r} of {op.kind} for engine kind {wire[2][0]!r}")
@@ -88,16 +89,39 @@ def implementations(kind: str, engine_kind: str) -> tuple[Implementation[Any], .
     home = _HOMES.get(engine_kind)
     if home is None:
         return ()
-    listed: tuple[Implementation[Any], ...] = ()
-    try:
-        listed = import_module(f"{home}{kind}", __package__).IMPLEMENTATIONS
-    except ModuleNotFoundError as error:  # there is only the reference
-        if error.name is None or not error.name.endswith(f"{home.lstrip('.')}{kind}"):
-            raise
-    from .nested.by_operation import in_float32  # it needs what is defined here
+    in_float32 = _attribute(f"{home}in_float32", "BY_KIND", {}).get(kind)
+    return _listed(kind, engine_kind, () if in_float32 is None else (in_float32,))
 
-    last = (in_float32(kind, engine_kind), reference(kind, engine_kind))
-    return (*listed, *(each for each in last if each is not None))
+
+def _implementations_for(op: OpDesc, engine_kind: str) -> tuple[Implementation[Any], ...]:
+    """Return the implementations that may accept an operation: those of half precision only for it, as they import more."""
+    if any(md.dtype in _HALF for md in op.memories().values()):
+        return implementations(op.kind, engine_kind)
+    return _in_own_types(op.kind, engine_kind)
+
+
+@lru_cache(maxsize=256)
+def _in_own_types(kind: str, engine_kind: str) -> tuple[Implementation[Any], ...]:
+    return _listed(kind, engine_kind) if engine_kind in _HOMES else ()
+
+
+def _listed(
+    kind: str, engine_kind: str, others: tuple[Implementation[Any], ...] = ()
+) -> tuple[Implementation[Any], ...]:
+    """Return what the module of a kind lists, what else there is, and at last the reference."""
+    listed: tuple[Implementation[Any], ...] = _attribute(f"{_HOMES[engine_kind]}{kind}", "IMPLEMENTATIONS", ())
+    last = reference(kind, engine_kind)
+    return (*listed, *others, *(() if last is None else (last,)))
+
+
+def _attribute(module: str, name: str, default: Any) -> Any:
+    """Return an attribute of a module of this package, or the default if there is no such module."""
+    try:
+        return getattr(import_module(module, __package__), name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not error.name.endswith(module):
+            raise
+        return default
 
 
 def primitive_descs(op: OpDesc, attr: PrimitiveAttr, target: Target) -> list[PrimitiveDesc]:
@@ -125,7 +149,7 @@ def find_accepting(
     references: bool = True,
 ) -> Iterator[PrimitiveDesc]:
     """Yield the primitive descriptors of the implementations that accept; add to ``reasons`` why the others do not."""
-    for implementation in implementations(op.kind, target.engine_kind):
+    for implementation in _implementations_for(op, target.engine_kind):
         if implementation.name.startswith(REFERENCE) and not references:
             continue
         reason = _find_refusal(implementation, op, attr, target)

@@ -73,7 +73,5 @@ class Rearrangement(Movement):
                 raise ValueError(f"src: expect (N, C, H, W) with H and W divisible by {block}, got {value.shape}")
         channels, height, width = value.shape[1:]
         small = height // block, width // block
-        parts = self.transpose(
-            self.reshape(value, (0, channels, small[0], block, small[1], block)), (0, 3, 5, 1, 2, 4)
-        )
+        parts = self.transpose(self.reshape(value, (0, channels, small[0], block, small[1], block)), (0, 3, 5, 1, 2, 4))
         return self.reshape(parts, (0, channels * block**2, *small), name=name)

@@ -9,14 +9,13 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from ...desc import MemoryDesc, OpDesc, PrimitiveAttr
 from ...engines.target import EXTENSIONS, Target
 from ..primitive_desc import PrimitiveDesc, UnsupportedPrimitive, primitive_desc
-
-if TYPE_CHECKING:
-    from ..program import LaunchArgument, Program
+from ..program import LaunchArgument, Program
+from .builder import NestedBuilder, memory, nested_attributes
 
 _NARROW: Final = ("f16", "bf16")
 
@@ -58,8 +57,6 @@ class NestedFloat32:
         return replace(op, **chosen)
 
     def program(self, op: OpDesc, attr: PrimitiveAttr, target: Target) -> Program:
-        from .builder import NestedBuilder, memory  # what is not narrow needs none of it
-
         build = NestedBuilder(target)
         inner = _in_float32(op, attr, target)
         described = {**op.memories(), **attr.memories(op.memories())}
@@ -81,8 +78,6 @@ class NestedFloat32:
 @lru_cache(maxsize=1024)
 def _in_float32(op: OpDesc, attr: PrimitiveAttr, target: Target) -> PrimitiveDesc:
     """Return the primitive that computes an operation in f32. Raises UnsupportedPrimitive."""
-    from .builder import nested_attributes
-
     changed = {f.name: _widened(getattr(op, f.name)) for f in dataclasses.fields(op)}
     steps = tuple(p if p.src1 is None else replace(p, src1=_widened(p.src1)) for p in attr.post_ops)
     attributes = replace(nested_attributes(attr), post_ops=steps)

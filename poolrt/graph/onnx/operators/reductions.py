@@ -52,8 +52,16 @@ def reduced_axes(call: NodeCall) -> tuple[int, ...]:
 
 
 def log_sum_exp(call: NodeCall) -> Operand:
-    """Return the logarithm of the sum of exponentials, less and plus the greatest element."""
-    source, axes, m = call.operand(0), reduced_axes(call), call.math
+    """Return the logarithm of the sum of exponentials, less and plus the greatest element; of integers in float64."""
+    source, m = call.operand(0), call.math
+    kind = dtype_of(source)
+    if kind in FLOATS:
+        return _log_sum_exp(call, source)
+    return m.cast(_log_sum_exp(call, m.cast(source, "float64")), kind)
+
+
+def _log_sum_exp(call: NodeCall, source: Operand) -> Operand:
+    axes, m = reduced_axes(call), call.math
     if not math.prod(source.shape) and not isinstance(source, Value):
         return m.eltwise(m.reduce(source, "sum", axes, bool(call.integer("keepdims", 1))), "log")
     if not axes:

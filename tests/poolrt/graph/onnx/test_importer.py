@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from poolrt import Executor, ModelError, UnsupportedNode, load_onnx
+from poolrt.workers.primitives.provider import PrimitiveProvider
 from tests.poolrt.graph.interpreter import run_wire
 
 from .single_node import model_of, runtime
@@ -312,7 +313,7 @@ def test_an_operator_of_another_domain_is_not_taken_for_onnxs() -> None:
         load_onnx(made)
 
 
-def test_a_run_may_have_another_batch_where_shapes_follow_it() -> None:
+def test_a_run_may_have_another_batch_where_shapes_follow_it(cache: PrimitiveProvider) -> None:
     nodes = [
         helper.make_node("Slice", ["x", "one", "many", "last"], ["cut"]),
         helper.make_node("Gather", ["cut", "zero"], ["y"], axis=1),
@@ -321,7 +322,7 @@ def test_a_run_may_have_another_batch_where_shapes_follow_it() -> None:
     constants = {name: np.array(value, np.int64) for name, value in numbers.items()}
     graph = load_onnx(model(nodes, {"x": ("N", 3, 4)}, ["y"], constants))
     picture = np.random.default_rng(0).standard_normal((5, 3, 4)).astype(np.float32)
-    np.testing.assert_array_equal(Executor(graph).run(x=picture)["y"], picture[:, 0, 1:])
+    np.testing.assert_array_equal(Executor(graph, cache=cache).run(x=picture)["y"], picture[:, 0, 1:])
 
 
 def test_inputs_that_a_graph_has_to_know_are_given_as_values() -> None:

@@ -9,8 +9,10 @@ import numpy as np
 import onnx
 import pytest
 from numpy.typing import NDArray
+from onnx import TensorProto, helper
 
-from poolrt import UnsupportedNode, load_onnx
+from poolrt import Executor, UnsupportedNode, load_onnx
+from poolrt.workers.primitives.provider import PrimitiveProvider
 from tests.poolrt.graph.interpreter import run_wire
 
 from .single_node import model_of, runtime
@@ -306,3 +308,14 @@ def test_what_is_not_supported_is_named_with_node_operator_opset_and_reason(give
     assert (error.node, error.operator, error.opset) == ("node", operator, opset)
     assert str(error).startswith(f"node 'node' ({operator}, opset {opset}): {reason}")
     assert "\n" not in str(error)
+
+
+def test_whole_numbers_are_summed_as_exponentials_in_float64(cache: PrimitiveProvider) -> None:
+    node = helper.make_node("ReduceLogSumExp", ["x"], ["y"], keepdims=0)
+    x, y = (helper.make_tensor_value_info(name, TensorProto.INT64, dims) for name, dims in (("x", (2, 3)), ("y", ())))
+    model = helper.make_model(
+        helper.make_graph([node], "g", [x], [y]), opset_imports=[helper.make_opsetid("", 13)], ir_version=8
+    )
+    values = np.arange(6).reshape(2, 3)
+    found = Executor(load_onnx(model.SerializeToString()), cache=cache).run(x=values)["y"]
+    assert found == int(np.log(np.exp(values).sum()))

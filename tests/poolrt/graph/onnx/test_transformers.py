@@ -11,6 +11,7 @@ import pytest
 
 from poolrt import Executor, Graph, load_onnx
 from poolrt.graph import passes
+from poolrt.workers.primitives.provider import PrimitiveProvider
 from tests.poolrt.graph.interpreter import run_wire
 
 from .transformers import LAYERS, Array, bert, gpt2, vit
@@ -48,10 +49,10 @@ def test_a_transformer_computes_what_onnx_runtime_does(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
-def test_a_transformer_is_executed(name: str) -> None:
+def test_a_transformer_is_executed(name: str, cache: PrimitiveProvider) -> None:
     model, feeds = CASES[name]
     graph = load_onnx(model.SerializeToString(), batch=2)
-    found = Executor(graph).run(**feeds)["y"]
+    found = Executor(graph, cache=cache).run(**feeds)["y"]
     np.testing.assert_allclose(found, expected(model, feeds), rtol=1e-4, atol=1e-4)
 
 

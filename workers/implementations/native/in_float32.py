@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from .float32 import NestedFloat32
+from ..nested.float32 import NestedFloat32
 
 #: Kinds of which only the gradients are computed in f32: forward, these are native in other types.
 _GRADIENTS: Final = ("batch_normalization", "eltwise", "layer_normalization", "pooling", "softmax")
 _OTHERS: Final = ("attention", "convolution", "deconvolution", "gru", "inner_product", "lrn", "lstm", "matmul", "rnn")
-_BY_KIND: Final = {
+BY_KIND: Final = {
     **{kind: NestedFloat32("cpu") for kind in (*_OTHERS, "resampling")},
     **{kind: NestedFloat32("cpu", gradients=True) for kind in _GRADIENTS},
 }
-
-
-def in_float32(kind: str, engine_kind: str) -> NestedFloat32 | None:
-    """Return the implementation of a primitive kind for an engine kind; None if there is none."""
-    return _BY_KIND.get(kind) if engine_kind == "cpu" else None
