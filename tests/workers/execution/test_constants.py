@@ -115,7 +115,8 @@ def test_too_few_values_are_refused_by_every_implementation() -> None:
     with pytest.raises(UnsupportedPrimitive) as error:
         primitive_desc(Matmul(left, right, None, dst), attr, cpu_target())
     why = "zero_points: expect 5 values for argument 17 with mask 0x2, got 3"
-    assert str(error.value).count(why) == len(implementations("matmul", "cpu"))
+    # All but the one for half precision, which is not asked
+    assert str(error.value).count(why) == len(implementations("matmul", "cpu")) - 1
     with pytest.raises(ValueError, match=r"Quantisation\.values: expected float, got '1'"):
         decode(Quantisation, [1, 0, ["1"]])
 
