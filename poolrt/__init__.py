@@ -30,12 +30,13 @@ if TYPE_CHECKING:
     from .inprocess.executor import Executor
     from .kernels.kernel import kernel
     from .model import Model, TensorSpec
+    from .model_check import check_model
     from .numba.door import guvectorize, njit, share, vectorize
     from .pool import Pool, connect
 
 __all__ = [
     "ContextStatistics", "DeviceContext", "Executor", "Graph", "GraphError", "Model", "ModelError", "NativeKernel",
-    "OpenClKernel", "Pool", "TensorSpec", "UnsupportedNode", "Value", "connect", "errors", "guvectorize", "kernel",
+    "OpenClKernel", "Pool", "TensorSpec", "UnsupportedNode", "Value", "check_model", "connect", "errors", "guvectorize", "kernel",
     "kernels", "load_onnx", "njit", "numba", "opencl", "share", "vectorize",
 ]  # fmt: skip
 __all__ += workers.__all__
@@ -55,6 +56,7 @@ _HOMES: Final = {
     "TensorSpec": ".model",
     "UnsupportedNode": ".graph.errors",
     "Value": ".graph.values",
+    "check_model": ".model_check",
     "connect": ".pool",
     "guvectorize": ".numba.door",
     "kernel": ".kernels.kernel",

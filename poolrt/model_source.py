@@ -6,20 +6,26 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from numpy.typing import ArrayLike
+
 from .graph.builder import Graph
 from .settings import Settings
 from .spelling import describe_type
 
 
 def to_graph(
-    source: object, batch: int | None, shapes: Mapping[str, Sequence[int]] | None, settings: Settings
+    source: object,
+    batch: int | None,
+    shapes: Mapping[str, Sequence[int]] | None,
+    settings: Settings,
+    values: Mapping[str, ArrayLike] | None = None,
 ) -> Graph:
-    """Return the graph of ``source``; ``batch`` and ``shapes`` are those of `poolrt.load_onnx`.
+    """Return the graph of ``source``; ``batch``, ``shapes`` and ``values`` are those of `poolrt.load_onnx`.
 
     Raises TypeError if it is nothing of these, or for sizes beside a graph, and ModelError as `load_onnx` does.
     """
     if isinstance(source, Graph):
-        if batch is not None or shapes:
+        if batch is not None or shapes or values:
             raise TypeError(
                 "batch and shapes are for ONNX models: the shapes of a Graph are those that it was built with"
             )
@@ -27,7 +33,7 @@ def to_graph(
     if isinstance(source, str | bytes | bytearray | memoryview | os.PathLike) or _is_proto(source):
         from .graph.onnx.importer import load_onnx
 
-        return load_onnx(source, batch=batch, shapes=shapes, constant_bytes=settings.constant_bytes)
+        return load_onnx(source, batch=batch, shapes=shapes, values=values, constant_bytes=settings.constant_bytes)
     raise TypeError(f"graph: expect a Graph, or the path or the bytes of an ONNX model, got {_describe(source)}")
 
 

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from poolrt.workers.desc import Arg, MemoryDesc, PrimitiveAttr, op_from_wire
 from poolrt.workers.desc.args import argument_name
 from poolrt.workers.desc.codec import decode, unpack
+from poolrt.workers.implementations.contract import REFERENCE
 from poolrt.workers.plans.execution_plan import CrossEngineReorder, ExecutionPlan, PlaceKind, Step
+
+if TYPE_CHECKING:
+    from poolrt.workers.implementations.primitive_desc import PrimitiveDesc
+
+    from .graph.lowered_plan import LoweredPlan
 
 _CROSS_ENGINE: Final = "cross-engine reorder"
 
@@ -42,6 +48,11 @@ class PlannedStep:
     operands: tuple[PlannedTensor, ...] = ()
     results: tuple[PlannedTensor, ...] = ()
 
+    @property
+    def is_reference(self) -> bool:
+        """Whether its implementation is a reference, which accepts everything and is slow."""
+        return self.implementation.startswith(REFERENCE)
+
     def __str__(self) -> str:
         tensors = [", ".join(map(str, each)) for each in (self.operands, self.results)]
         what = f"{self.operation} {self.implementation}".rstrip()
@@ -71,8 +82,15 @@ class PlanListing:
     @classmethod
     def from_wire(cls, packed: bytes, descriptors: list[list[Any]]) -> PlanListing:
         """Read a plan and the descriptors of its primitives. Raises ValueError if they are malformed."""
-        plan = unpack(ExecutionPlan, packed)
-        primitives = [_Primitive.from_wire(wire) for wire in descriptors]
+        return cls._of(unpack(ExecutionPlan, packed), [_Primitive.from_wire(wire) for wire in descriptors])
+
+    @classmethod
+    def of_lowered(cls, lowered: LoweredPlan) -> PlanListing:
+        """Return the steps of a plan that is not loaded."""
+        return cls._of(lowered.plan, list(map(_Primitive.of, lowered.primitives)))
+
+    @classmethod
+    def _of(cls, plan: ExecutionPlan, primitives: list[_Primitive]) -> PlanListing:
         steps = tuple(
             _describe_cross_engine(step, plan)
             if isinstance(step, CrossEngineReorder)
@@ -101,6 +119,10 @@ class _Primitive:
         op, attr = op_from_wire(wire[0]), decode(PrimitiveAttr, wire[1])
         described = op.memories()
         return cls(op.kind, str(wire[3]), {**described, **attr.memories(described)}, op.outputs())
+
+    @classmethod
+    def of(cls, primitive: PrimitiveDesc) -> _Primitive:
+        return cls(primitive.op.kind, primitive.impl_name(), primitive.memories(), primitive.op.outputs())
 
     def describe_step(self, step: Step, plan: ExecutionPlan) -> PlannedStep:
         """Describe a step that executes it."""

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from poolrt.cli.command_line import add_common
 from poolrt.cli.model_option import add_shapes, model_path, require_file
 from poolrt.cli.numbers import positive
-from poolrt.cli.report import JobFailed, Report, UsageError
+from poolrt.cli.plan_text import cell, fates, say_fates
+from poolrt.cli.report import JobFailed, Report, UsageError, bytes_text
 from poolrt.cli.streams import say
 from poolrt.settings import Settings
 
 if TYPE_CHECKING:
-    from poolrt.graph.builder import Graph
     from poolrt.graph.errors import UnsupportedNode
+    from poolrt.model_check import ModelCheck
+    from poolrt.plan_listing import PlanListing
 
 _DESCRIPTION: Final = """\
-Check whether an ONNX model will run, and how: its inputs and outputs, and the implementations of its steps.
+Check whether an ONNX model will run, and how: inputs, outputs, operators, data types, memory, the implementations of its
+steps, and which nodes are fused, folded or computed by a fallback.
 
 A model that cannot run is reported with all missing operators, and all unsupported options, at once: exit status 1.
 Nothing is compiled, and no process is started.
@@ -30,12 +34,11 @@ examples:
   poolrt check model.onnx --json | jq '.unsupported[].operator'
   poolrt check --operators                the operators that poolrt has
 
---json prints model, runs, unsupported: [{operator, reason, node, count, missing}], and for a model that runs engine, nodes,
-inputs, outputs, steps: [{operation, implementation, engine, count}], expanded: {operator: nodes}
+--json prints model, runs, unsupported: [{operator, reason, node, count, missing}], and for a model that runs engine,
+threads, nodes, inputs: [{name, dtype, shape, declared}], outputs, operators: {operator: nodes}, data_types: {type: tensors},
+memory: {weights, arena, workspace, scratchpad} in bytes, steps: [{operation, implementation, engine, count}], fused (nodes
+that share a step), folded, removed, views: [{name, operator}], references: [step], expanded: {operator: nodes}
 """
-
-#: Most characters of a name in a table.
-_CELL: Final = 80
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -62,20 +65,16 @@ def _execute(options: argparse.Namespace, settings: Settings, report: Report) ->
     require_file(options.model)
 
     from poolrt.graph.errors import GraphError, UnsupportedNode
-    from poolrt.graph.onnx.importer import load_onnx
+    from poolrt.model_check import check_model
 
-    shapes = dict(options.shape)
-    limit = settings.constant_bytes
     try:
-        graph = load_onnx(
-            options.model, batch=options.batch, shapes=shapes, engine=settings.engine, constant_bytes=limit
-        )
-        steps = _steps(graph, settings)
+        check = check_model(options.model, batch=options.batch, shapes=dict(options.shape), settings=settings)
     except UnsupportedNode as error:
         return _report_unsupported(str(options.model), error, report)
     except GraphError as error:
         raise JobFailed(str(error)) from error
-    _report_steps(str(options.model), graph, steps, report)
+    _say_check(str(options.model), check, report)
+    report.result(_check_object(str(options.model), check))
     return 0
 
 
@@ -90,70 +89,63 @@ def _list_operators(report: Report) -> int:
     return 0
 
 
-def _steps(graph: Graph, settings: Settings) -> Counter[tuple[str, str, str]]:
-    """Return how many steps of a run have each operation, implementation and engine. Raises LoweringError."""
-    from poolrt.coordinator.configuration import Configuration
-    from poolrt.graph import passes
-    from poolrt.graph.lower import lower
-    from poolrt.workers.engines.target import cpu_target
-    from poolrt.workers.plans.execution_plan import Step
-
-    ir = passes.optimize(graph.to_ir())
-    targets = {"cpu": cpu_target(settings.max_cpu_isa or None)}
-    if ir.engine != "cpu":
-        from poolrt.workers.engines.opencl import opencl_target
-
-        targets[ir.engine] = opencl_target(int(ir.engine.partition(":")[2]))
-    lowered = lower(ir, targets, Configuration.of(settings).threads)
-    found: Counter[tuple[str, str, str]] = Counter()
-    for step in lowered.plan.steps:
-        if isinstance(step, Step):
-            primitive = lowered.primitives[step.primitive]
-            engine = lowered.plan.engines[lowered.plan.primitives[step.primitive]]
-            found[primitive.op.kind, primitive.impl_name(), engine] += 1
-        else:
-            found["reorder", "cross-engine", ""] += 1
-    return found
-
-
-def _report_steps(model: str, graph: Graph, steps: Counter[tuple[str, str, str]], report: Report) -> None:
+def _say_check(model: str, check: ModelCheck, report: Report) -> None:
     from poolrt.graph.errors import one_line
 
-    types = {**graph.input_types, **graph.output_types}
-    inputs, outputs = (
-        [{"name": name, "dtype": types[name], "shape": list(dims)} for name, dims in ports.items()]
-        for ports in (graph.inputs, graph.outputs)
-    )
-    nodes = len(graph.to_ir().nodes)
-    report.say(f"{model}: it runs on {graph.engine}: {nodes} nodes, {steps.total()} steps a run")
-    if graph.expanded:
-        listed = ", ".join(f"{one_line(name)} ({count})" for name, count in graph.expanded.items())
-        report.say(f"computed by the operators of their definitions: {listed}")
-    for title, ports in (("input", inputs), ("output", outputs)):
+    threads = f"{check.threads} thread{'s' * (check.threads > 1)} a worker"
+    nodes, steps = check.operators.values(), check.plan.listing.steps
+    report.say(f"{model}: it runs on {check.engine}, {threads}: {sum(nodes)} nodes, {len(steps)} steps a run")
+    for title, ports in (("input", check.inputs), ("output", check.outputs)):
         for port in ports:
-            report.say(one_line(f"{title:<8}{port['name']} {port['dtype']}{port['shape']}"))
+            report.say(one_line(f"{title:<12}{port}"))
+    report.say(one_line(f"operators   {_counts(check.operators)}"))
+    report.say(f"data types  {_counts(check.data_types)} (tensors)")
+    say_fates(check.plan, report)
+    memory = check.memory
+    shared = f"weights {bytes_text(memory.weights)}, inputs and outputs {bytes_text(memory.arena)}"
+    own = f"workspace {bytes_text(memory.workspace)}, scratchpad {bytes_text(memory.scratchpad)}"
+    report.say(f"memory      {shared}; each worker: {own}")
     rows = [["steps", "operation", "implementation", "engine"]]
-    rows += [[str(count), *names] for names, count in steps.most_common()]
+    rows += [[str(count), *names] for names, count in _kinds(check.plan.listing).most_common()]
     report.say_table(rows, right=frozenset({0}))
+
+
+def _check_object(model: str, check: ModelCheck) -> dict[str, Any]:
+    from dataclasses import asdict
+
     names = ("operation", "implementation", "engine")
-    found_steps: list[dict[str, Any]] = [
-        {**dict(zip(names, step, strict=True)), "count": count} for step, count in steps.most_common()
-    ]
-    found = {"model": model, "runs": True, "unsupported": [], "engine": graph.engine, "nodes": nodes}
-    report.result({**found, "inputs": inputs, "outputs": outputs, "steps": found_steps, "expanded": graph.expanded})
+    kinds = _kinds(check.plan.listing).most_common()
+    return {
+        "model": model,
+        "runs": True,
+        "unsupported": [],
+        "engine": check.engine,
+        "threads": check.threads,
+        "nodes": sum(check.operators.values()),
+        "inputs": [asdict(port) for port in check.inputs],
+        "outputs": [{name: getattr(port, name) for name in ("name", "dtype", "shape")} for port in check.outputs],
+        "operators": check.operators,
+        "data_types": check.data_types,
+        "memory": asdict(check.memory),
+        "steps": [{**dict(zip(names, step, strict=True)), "count": count} for step, count in kinds],
+        **fates(check.plan),
+        "expanded": Counter(node.operator for node in check.plan.expanded),
+    }
+
+
+def _kinds(listing: PlanListing) -> Counter[tuple[str, str, str]]:
+    return Counter((step.operation, step.implementation, step.engine) for step in listing.steps)
+
+
+def _counts(counted: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in counted.items())
 
 
 def _report_unsupported(model: str, error: UnsupportedNode, report: Report) -> int:
     from dataclasses import asdict
 
-    from poolrt.graph.errors import one_line
-
     rows = [["nodes", "operator", "first node", "reason"]]
-    # Names in a file may have any length, and characters that control a terminal.
-    rows += [
-        [str(use.count), *(one_line(f"{cell:.{_CELL}}") for cell in (use.operator, use.node, use.reason))]
-        for use in error.uses
-    ]
+    rows += [[str(use.count), *map(cell, (use.operator, use.node, use.reason))] for use in error.uses]
     report.say_table(rows, right=frozenset({0}))
     report.result({"model": model, "runs": False, "unsupported": [asdict(use) for use in error.uses]})
     say(f"poolrt: {model}: {error}")

@@ -27,6 +27,7 @@ from .operations.products import Products
 from .operations.rearrangement import Rearrangement
 from .operations.recurrent import Recurrent
 from .operations.windows import Windows
+from .source_node import SourceNode
 from .values import Value, parse_dtype
 from .wire import to_wire
 
@@ -57,6 +58,10 @@ class Graph(Windows, Products, Attentions, Pointwise, Normalizations, Recurrent,
         self.engine = engine
         #: Operators of an imported model that were replaced by the functions that define them, with their numbers of nodes.
         self.expanded: dict[str, int] = {}
+        #: The nodes of an imported model; empty for a graph that was built by calls.
+        self.sources: list[SourceNode] = []
+        #: The shapes of an imported model's inputs as it declares them: a size, the name of an open one, or None.
+        self.declared_shapes: dict[str, tuple[int | str | None, ...]] = {}
         self._state = GraphState(implementation)
         self._inputs: dict[str, int] = {}
         self._outputs: dict[str, int] = {}
@@ -121,6 +126,11 @@ class Graph(Windows, Products, Attentions, Pointwise, Normalizations, Recurrent,
     def output_types(self) -> dict[str, str]:
         """The data type of each output by name: NumPy's name of it, or ``bfloat16``."""
         return {name: type_name(self._state.descs[value].dtype) for name, value in self._outputs.items()}
+
+    @property
+    def node_count(self) -> int:
+        """The number of nodes so far."""
+        return len(self._state.nodes)
 
     def input(self, name: str, shape: Sequence[int], dtype: DTypeLike | str = "float32") -> Value:
         """Add an input that every run gives by this name, of a fixed shape and data type.

@@ -28,9 +28,10 @@ class LayoutInserter:
         self._targets = targets
         self._brought: dict[tuple[Version, str, MemoryDesc], Version] = {}
 
-    def bring(self, version: Version, engine: str, wanted: MemoryDesc) -> Version:
+    def bring(self, version: Version, engine: str, wanted: MemoryDesc, name: str = "") -> Version:
         """Return a tensor in the layout and data type wanted, where an engine can read it.
 
+        ``name`` is that of the graph's own reorder, if it has one here; others are named for the layouts or data types.
         Raises UnsupportedPrimitive if no engine that may reorder it has a reorder for it.
         """
         if same_bytes(version.desc, wanted) and self._builder.engine_of(version) in ("", engine):
@@ -39,7 +40,9 @@ class LayoutInserter:
         key = (version, "" if once else engine, wanted)
         found = self._brought.get(key)
         if found is None:
-            found = self._reorder_constant(version, engine, wanted) if once else self._move(version, engine, wanted)
+            found = (
+                self._reorder_constant(version, engine, wanted) if once else self._move(version, engine, wanted, name)
+            )
             self._brought[key] = found
         return found
 
@@ -48,7 +51,7 @@ class LayoutInserter:
         pd, where = self._choose(version.desc, version.desc, self._builder.engine_of(version), engine)
         return self._builder.add_step(name, pd, where, {Arg.SRC: self.bring(version, where, version.desc)})[Arg.DST]
 
-    def _move(self, version: Version, engine: str, wanted: MemoryDesc) -> Version:
+    def _move(self, version: Version, engine: str, wanted: MemoryDesc, name: str) -> Version:
         """Reorder a tensor on the best engine; the reorder between engines comes before or after that."""
         home = self._builder.engine_of(version)
         if same_bytes(version.desc, wanted):
@@ -57,10 +60,10 @@ class LayoutInserter:
             return self._builder.add_cross_engine_reorder(version, engine)
         pd, where = self._choose(version.desc, wanted, home, engine)
         source = self.bring(version, where, version.desc)
-        name = f"{version.desc.tag} to {wanted.tag}"
+        what = f"{version.desc.tag} to {wanted.tag}"
         if version.desc.dtype != wanted.dtype:
-            name = f"{version.desc.dtype} to {wanted.dtype}"
-        result = self._builder.add_step(f"reorder {name}", pd, where, {Arg.SRC: source})[Arg.DST]
+            what = f"{version.desc.dtype} to {wanted.dtype}"
+        result = self._builder.add_step(name or f"reorder {what}", pd, where, {Arg.SRC: source})[Arg.DST]
         return self.bring(result, engine, wanted)
 
     def _reorder_constant(self, version: Version, engine: str, wanted: MemoryDesc) -> Version:

@@ -101,7 +101,11 @@ class _Lowering:
             return [self._view(node, sources[0], dst)]
         op = op_desc(node.kind, [descs[value] for value in node.inputs], node.attrs, dst.dtype)
         if isinstance(op, Reorder) and not (node.post_ops or node.quantisation):
-            return [self.inserter.bring(sources[0], node.engine or self.graph.engine, _layout(op, sources[0].desc))]
+            return [
+                self.inserter.bring(
+                    sources[0], node.engine or self.graph.engine, _layout(op, sources[0].desc), node.label
+                )
+            ]
         operands = [self.versions[use.value] for use in node.post_ops if use.value is not None]
         plain = Attributes(quantisation=node.quantisation_attr())
         attributes = replace(plain, post_ops=node.post_ops, operands=[version.desc for version in operands])

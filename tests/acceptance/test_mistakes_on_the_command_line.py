@@ -155,11 +155,13 @@ def test_check_says_how_a_model_will_run(capsys: pytest.CaptureFixture[str]) -> 
     assert main(["check", "open.onnx", "--shape", "x=2,4", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["runs"], found["unsupported"], found["engine"], found["nodes"]) == (True, [], "cpu", 1)
-    assert found["inputs"] == [{"name": "x", "dtype": "float32", "shape": [2, 4]}]
+    assert found["inputs"] == [{"name": "x", "dtype": "float32", "shape": [2, 4], "declared": ["N", "W"]}]
     assert found["outputs"] == [{"name": "y", "dtype": "float32", "shape": [2, 4]}]
     step = {"operation": "eltwise", "implementation": "native:eltwise", "engine": "cpu", "count": 1}
     assert found["steps"] == [step]
-    assert found["expanded"] == {}
+    assert (found["operators"], found["data_types"]) == ({"Relu": 1}, {"float32": 2})
+    assert found["memory"] == {"weights": 0, "arena": 64, "workspace": 0, "scratchpad": 0}
+    assert (found["fused"], found["folded"], found["references"], found["expanded"]) == (0, [], [], {})
 
 
 def test_the_page_and_the_command_list_exactly_the_operators_that_exist(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any, Final
 from poolrt.cli.command_line import add_common
 from poolrt.cli.model_option import add_shapes, model_path, require_file
 from poolrt.cli.numbers import finite, natural, positive
+from poolrt.cli.plan_text import cell, fates, node_object, say_fates
 from poolrt.cli.reach import reach
 from poolrt.cli.report import JobFailed, Report, UsageError, bytes_text, seconds_text
 from poolrt.settings import Settings
 
 if TYPE_CHECKING:
-    from poolrt.plan_listing import PlanListing, PlannedStep
+    from poolrt.explained_plan import ExplainedPlan
+    from poolrt.plan_listing import PlannedStep
     from poolrt.pool import Pool
 
 _DESCRIPTION: Final = """\
@@ -67,7 +69,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     values.add_argument(
         "--plan",
         action="store_true",
-        help="show the steps of a run: implementations, engines, layouts, reorders",
+        help="show the steps of a run: nodes, implementations, engines, layouts, reorders; and nodes that are no steps",
     )
     values.add_argument("--save", type=Path, metavar="OUT.npz", help="write the outputs")
     pool = parser.add_argument_group("pool")
@@ -107,6 +109,7 @@ def _execute(options: argparse.Namespace, settings: Settings, report: Report) ->
     # The pool's processes start while this one imports and reads; an error from here on ends them again.
     with _pool(options, settings) as pool:
         from poolrt import load_onnx
+        from poolrt.explained_plan import explain_plan
 
         from . import measure, tensors
 
@@ -125,7 +128,7 @@ def _execute(options: argparse.Namespace, settings: Settings, report: Report) ->
         expected = tensors.read_expected(options.expect, list(outputs), list(inputs), outputs) if options.expect else {}
         tolerance = measure.Tolerance(options.rtol, options.atol)
         model = pool.load(graph)
-        plan = model.plan() if options.plan else None
+        plan = explain_plan(model.plan(), graph) if options.plan else None
         measured = measure.repeat(model, inputs, expected, tolerance, options.repeat, pool.workers)
         stats = pool.stats()
     if options.save:
@@ -152,7 +155,7 @@ def _execute(options: argparse.Namespace, settings: Settings, report: Report) ->
         found["top"] = {name: tensors.top(array, options.top) for name, array in measured.results.items()}
     if plan is not None:
         found["plan"] = _plan(plan)
-    _print_result(found, options, report)
+    _print_result(found, options, plan, report)
     report.result(found)
     return 0
 
@@ -183,7 +186,9 @@ def _reach_redis(settings: Settings) -> None:
         reach(store)
 
 
-def _print_result(found: Mapping[str, Any], options: argparse.Namespace, report: Report) -> None:
+def _print_result(
+    found: Mapping[str, Any], options: argparse.Namespace, explained: ExplainedPlan | None, report: Report
+) -> None:
     made = found["primitives"]
     ways = {"waited": "created for others meanwhile", **{tier: f"from {tier}" for tier in ("memory", "files", "redis")}}
     reused = ", ".join(f"{made[source]} {way}" for source, way in ways.items() if made[source])
@@ -212,17 +217,26 @@ def _print_result(found: Mapping[str, Any], options: argparse.Namespace, report:
             f"plan        {len(plan['steps'])} steps, {plan['reorders']} reorders, {plan['crossings']} across engines"
         )
         report.say_table([_row(step) for step in plan["steps"]], indent=" " * 12)
+    if explained is not None:
+        say_fates(explained, report)
 
 
 def _row(step: Mapping[str, Any]) -> list[str]:
     tensors = [", ".join(step[what]) for what in ("operands", "results")]
-    return [step["name"], step["operation"], step["implementation"], step["engine"], *tensors]
+    nodes = " + ".join(node["operator"] for node in step["nodes"])
+    return [*map(cell, (step["name"], step["operation"], step["implementation"], step["engine"], nodes)), *tensors]
 
 
-def _plan(plan: PlanListing) -> dict[str, Any]:
+def _plan(plan: ExplainedPlan) -> dict[str, Any]:
     """Return a plan as a JSON object; "crossings" counts the reorders across engines."""
-    rows = {"constants": [_step(step) for step in plan.constants], "steps": [_step(step) for step in plan.steps]}
-    return {"reorders": plan.reorders, "crossings": plan.cross_engine_reorders, **rows}
+    listing = plan.listing
+    steps = [
+        {**_step(step), "nodes": list(map(node_object, nodes))}
+        for step, nodes in zip(listing.steps, plan.nodes, strict=True)
+    ]
+    constants = [_step(step) for step in listing.constants]
+    counts = {"reorders": listing.reorders, "crossings": listing.cross_engine_reorders}
+    return {**counts, **fates(plan), "constants": constants, "steps": steps}
 
 
 def _step(step: PlannedStep) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from poolrt.spelling import describe_type, hint
 
 from ..builder import Graph
 from ..errors import GraphError, ModelError, UnsupportedNode
+from ..source_node import SourceNode
 from ..values import Value
 from .call import NodeCall, Results
 from .control_flow import CONTROL_FLOW
@@ -22,7 +23,7 @@ from .folding import Folding
 from .model_file import ModelFile, onnx_package, read_model
 from .operators import OPERATORS
 from .patterns import Patterns
-from .ports import check_output, known_input, open_input
+from .ports import check_output, declared_shape, known_input, open_input
 from .scope import Scope
 from .signatures import TypeMismatch, expected_types, find_schema
 from .tensors import Operand, Tensors, Unavailable, dtype_of
@@ -108,6 +109,7 @@ class _Import:
                 scope.found[declared.name] = known_input(declared, values.pop(declared.name))
             else:
                 dims, dtype = open_input(declared, batch, shape)
+                self.graph.declared_shapes[declared.name] = declared_shape(declared)
                 value = self.graph.input(declared.name, dims, dtype)
                 scope.found[declared.name] = value
                 self.inputs[value.id] = declared.name
@@ -131,8 +133,10 @@ class _Import:
                     if not self._is_known(node):
                         self._add_missing(node)
                     continue
+                first, expanded = self.graph.node_count, self.expanded.total()
                 try:
                     self._add_node(node, scope)
+                    self._note_source(node, scope, first, self.expanded.total() > expanded)
                 except UnsupportedNode as error:
                     missing = _full_name(node) if isinstance(error, _MissingOperator) else ""
                     self.unsupported.add(error, node.output, missing=missing)
@@ -144,6 +148,12 @@ class _Import:
             self.unsupported.raise_if_found()
             raise
         self.unsupported.raise_if_found()
+
+    def _note_source(self, node: Any, scope: Scope, first: int, expanded: bool) -> None:
+        """Note which nodes of the graph a node of the model became."""
+        known = not any(isinstance(scope.found.get(name), Value) for name in node.output)
+        names = _label(node), str(node.op_type), scope.opset, tuple(node.input), tuple(node.output)
+        self.graph.sources.append(SourceNode(*names, first, self.graph.node_count, known, expanded))
 
     def _is_known(self, node: Any) -> bool:
         if (node.domain, node.op_type) in self.functions:

@@ -23,6 +23,14 @@ def open_input(declared: Any, batch: int | None, given: Sequence[int] | None) ->
     return _input_shape(declared, batch, given), GRAPH_TYPES[number]
 
 
+def declared_shape(declared: Any) -> tuple[int | str | None, ...]:
+    """Return the shape that the model declares: a size, the name of an open one, or None; empty without a shape."""
+    return tuple(
+        int(dim.dim_value) if dim.dim_value > 0 else str(dim.dim_param) or None
+        for dim in declared.type.tensor_type.shape.dim
+    )
+
+
 def known_input(declared: Any, given: ArrayLike) -> Array:
     """Return the array of an input whose value is given."""
     number = _element_type(declared)

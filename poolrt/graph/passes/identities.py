@@ -20,14 +20,15 @@ def remove_identities(ir: GraphIR) -> GraphIR:
                 attrs: dict[str, Attribute] = {"shape": ir.values[node.output].dims, "axes": ()}
                 node = replace(node, inputs=(source,), attrs=attrs)
             sources[node.output] = source
-        if _is_identity(node, ir):
+        if is_identity(node, ir):
             new.rename(node.output, node.inputs[0])
         else:
             new.nodes.append(node)
     return new.finish()
 
 
-def _is_identity(node: Node, ir: GraphIR) -> bool:
+def is_identity(node: Node, ir: GraphIR) -> bool:
+    """Return whether a node returns its source unchanged."""
     if node.post_ops or node.quantisation or ir.values[node.inputs[0]] != ir.values[node.output]:
         return False
     match node.kind:

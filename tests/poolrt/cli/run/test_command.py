@@ -133,6 +133,10 @@ def test_a_plan_is_shown_in_text_and_json(place: Path) -> None:
     assert (plan["reorders"], plan["crossings"]) == (0, 0)
     assert [step["operation"] for step in plan["steps"]] == ["eltwise", "binary"]
     assert plan["steps"][0]["operands"] == ["src f32:abcd:1x16x8x8 (input 0)"]
+    assert [step["nodes"] for step in plan["steps"]] == [
+        [{"name": "first", "operator": "Relu"}],
+        [{"name": "y", "operator": "Add"}],
+    ]
     assert "plan        2 steps, 0 reorders, 0 across engines" in done.stderr
     assert "native:eltwise" in done.stderr
 
