@@ -34,16 +34,17 @@ def find_displays() -> tuple[_Display, _Display] | None:
 class NotebookProgress:
     """The line of one load. An error of the frontend ends the line, not the load; ``failed`` is that error."""
 
-    def __init__(self, name: str, displays: tuple[_Display, _Display]) -> None:
+    def __init__(self, name: str, displays: tuple[_Display, _Display], parts: str = "kernels") -> None:
         self.failed: Exception | None = None
         self._name = name
+        self._parts = parts
         self._display, self._update = displays
         self._id = f"poolrt-{uuid.uuid4().hex}"
         self._begun = self._shown = 0.0
         self._total = self._ready = 0
 
     def show(self, total: int, ready: int, names: list[str]) -> None:
-        """Show how many of ``total`` primitives are ready, and the first of those that are being created."""
+        """Show how many of ``total`` parts are ready, and the first of those that are being created."""
         now = time.monotonic()
         self._total, self._ready = total, ready
         if self._begun and now - self._shown < _PERIOD_S:
@@ -60,7 +61,7 @@ class NotebookProgress:
 
     def _publish(self, function: _Display, remark: str) -> None:
         counts = f"{self._ready} of {self._total}, {time.monotonic() - self._begun:.1f} s{remark}"
-        line = f"kernels of {self._name[:100]}: {counts}"
+        line = f"{self._parts} of {self._name[:100]}: {counts}"
         bar = f'<progress value="{self._ready}" max="{self._total}"></progress>'
         data: dict[str, Any] = {"text/plain": line, "text/html": f"<div>{bar} {text(line)}</div>"}
         if self.failed is None:

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Final
 
 from .notebook_progress import NotebookProgress, find_displays
+
+#: Seconds before an action of many parts is shown, and between two drawings of it.
+_DELAY_S: Final = 0.5
+_PERIOD_S: Final = 0.1
 
 
 @contextmanager
@@ -34,11 +40,42 @@ def watch(
         bar.close(loaded=loaded)
 
 
+@contextmanager
+def watch_long(action: str, parts: str, name: str, progress: bool) -> Iterator[Callable[[int, int], None]]:
+    """Yield the function that shows how many parts of an action, of how many in all, are done.
+
+    It is called for each part, and costs a look at the clock. The bar, or the line in a notebook, appears after `_DELAY_S`
+    and is drawn every `_PERIOD_S` at most; in a pipe there is none.
+    """
+    displays = find_displays() if progress else None
+    if not progress or not (displays or sys.stderr.isatty()):
+        yield lambda total, done: None
+        return
+    bar = NotebookProgress(name, displays, parts) if displays else _Bar(name, f"{action} {parts}")
+    due = time.monotonic() + _DELAY_S
+    shown = finished = False
+
+    def show(total: int, done: int) -> None:
+        nonlocal due, shown
+        now = time.monotonic()
+        if now >= due:
+            due, shown = now + _PERIOD_S, True
+            bar.show(total, done, [])
+
+    try:
+        yield show
+        finished = True
+    finally:
+        if shown:
+            bar.close(loaded=finished)
+
+
 class _Bar:
     """A progress bar of `rich`, which is imported when there is something to show."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, action: str = "creating kernels") -> None:
         self._name = name
+        self._action = action
         self._close: Callable[[], None] | None = None
         self._update: Callable[[int, int, str], None] | None = None
 
@@ -59,7 +96,7 @@ class _Bar:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-        columns = (TextColumn("creating kernels of {task.description}"), BarColumn(), MofNCompleteColumn())
+        columns = (TextColumn(f"{self._action} of {{task.description}}"), BarColumn(), MofNCompleteColumn())
         bar = Progress(*columns, TimeElapsedColumn(), TextColumn("{task.fields[now]}"), console=Console(stderr=True))
         bar.start()
         task = bar.add_task(self._name, total=None, now="")

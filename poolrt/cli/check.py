@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from poolrt.cli.command_line import add_common
-from poolrt.cli.model_option import add_shapes, model_path, require_file
+from poolrt.cli.model_option import add_open, model_path, open_arguments, require_file
 from poolrt.cli.numbers import positive
 from poolrt.cli.plan_text import cell, fates, say_fates
 from poolrt.cli.report import JobFailed, Report, UsageError, bytes_text
@@ -49,7 +49,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--operators", action="store_true", help="list the ONNX operators that poolrt has, without a model"
     )
-    add_shapes(parser)
+    add_open(parser)
     parser.add_argument(
         "--threads", type=positive, metavar="N", help="threads of one worker (default: cores / workers)"
     )
@@ -64,11 +64,12 @@ def _execute(options: argparse.Namespace, settings: Settings, report: Report) ->
         raise UsageError("the following arguments are required: MODEL.onnx (see poolrt check --help)")
     require_file(options.model)
 
+    given = open_arguments(options)
     from poolrt.graph.errors import GraphError, UnsupportedNode
     from poolrt.model_check import check_model
 
     try:
-        check = check_model(options.model, batch=options.batch, shapes=dict(options.shape), settings=settings)
+        check = check_model(options.model, **given, settings=settings)
     except UnsupportedNode as error:
         return _report_unsupported(str(options.model), error, report)
     except GraphError as error:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from poolrt.cli.command_line import add_common
-from poolrt.cli.model_option import add_shapes, model_path, require_file
+from poolrt.cli.model_option import add_open, model_path, open_arguments, require_file
 from poolrt.cli.numbers import positive
 from poolrt.cli.reach import reach
 from poolrt.cli.report import JobFailed, Report, seconds_text
@@ -65,7 +65,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "targets", type=_target, nargs="+", metavar="MODEL.onnx|MODULE[:FUNCTION]", help="what is needed"
     )
-    add_shapes(parser)
+    add_open(parser)
     parser.add_argument("--workers", type=positive, metavar="N", help="worker processes (default: one for each core)")
     parser.add_argument(
         "--threads", type=positive, metavar="N", help="threads of one worker (default: cores / workers)"
@@ -154,9 +154,9 @@ def _warm_model(
     from poolrt.graph.errors import GraphError
     from poolrt.graph.onnx.importer import load_onnx
 
-    shapes, limit = dict(options.shape), settings.constant_bytes
+    given = open_arguments(options)
     try:
-        graph = load_onnx(path, batch=options.batch, shapes=shapes, engine=settings.engine, constant_bytes=limit)
+        graph = load_onnx(path, **given, engine=settings.engine, constant_bytes=settings.constant_bytes)
     except GraphError as error:
         raise JobFailed(f"{path}: {error}") from error
     made = pool.load(graph)

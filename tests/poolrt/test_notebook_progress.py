@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
 import time
@@ -10,7 +11,9 @@ from typing import Any
 
 import pytest
 
+from poolrt import progress
 from poolrt.notebook_progress import NotebookProgress, find_displays
+from poolrt.progress import watch_long
 
 
 class Frontend:
@@ -40,6 +43,33 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     return now
+
+
+def test_a_long_action_is_shown_after_half_a_second_ten_times_a_second_and_never_in_a_pipe(
+    clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frontend = Frontend()
+    monkeypatch.setattr(progress, "find_displays", lambda: (frontend.display, frontend.update))
+    # Given an action of parts that take a millisecond each
+    with watch_long("reading", "nodes", "net", True) as show:
+        for done in range(1500):
+            show(1500, done)
+            clock[0] += 0.001
+    # Then the first line comes after half a second, and about ten a second do
+    assert frontend.lines[0].startswith("nodes of net: 500 of 1500")
+    assert frontend.lines[-1].startswith("nodes of net: 1500 of 1500")
+    assert 8 <= len(frontend.lines) <= 14
+    # And a short action, one that is not to be shown, and one in a pipe show nothing
+    frontend.lines.clear()
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    for wanted, displays, seconds in ((True, True, 0.4), (False, True, 5.0), (True, False, 5.0)):
+        found = (frontend.display, frontend.update) if displays else None
+        monkeypatch.setattr(progress, "find_displays", lambda found=found: found)
+        with watch_long("reading", "nodes", "net", wanted) as show:
+            clock[0] += seconds
+            show(2, 1)
+    assert frontend.lines == []
+    assert sys.stderr.getvalue() == ""  # type: ignore[attr-defined]
 
 
 def test_the_line_is_displayed_once_and_updated_ten_times_a_second_at_most(clock: list[float]) -> None:

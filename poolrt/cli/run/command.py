@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from poolrt.cli.command_line import add_common
-from poolrt.cli.model_option import add_shapes, model_path, require_file
+from poolrt.cli.model_option import add_open, model_path, open_arguments, require_file
 from poolrt.cli.numbers import finite, natural, positive
 from poolrt.cli.plan_text import cell, fates, node_object, say_fates
 from poolrt.cli.reach import reach
@@ -55,7 +55,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="value of one input, a .npy, .npz or .pb file; repeat for more",
     )
     values.add_argument("--random-inputs", type=natural, metavar="SEED", help="random values for the inputs not given")
-    add_shapes(values)
+    add_open(values)
     values.add_argument(
         "--expect",
         type=Path,
@@ -100,6 +100,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def _execute(options: argparse.Namespace, settings: Settings, report: Report) -> int:
     # Errors that need no process come before one is started.
     require_file(options.model)
+    given = open_arguments(options)
     if options.save and not options.save.parent.is_dir():
         raise UsageError(f"--save {options.save}: there is no folder {options.save.parent}")
     if settings.socket and (options.workers or options.threads or options.read_only):
@@ -115,13 +116,8 @@ def _execute(options: argparse.Namespace, settings: Settings, report: Report) ->
 
         if settings.redis_url and not settings.socket:
             _reach_redis(settings)
-        graph = load_onnx(
-            options.model,
-            batch=options.batch,
-            shapes=dict(options.shape),
-            engine=settings.engine,
-            constant_bytes=settings.constant_bytes,
-        )
+        limit = settings.constant_bytes
+        graph = load_onnx(options.model, **given, engine=settings.engine, constant_bytes=limit)
         ports = [tensors.Port(name, dims, graph.input_types[name]) for name, dims in graph.inputs.items()]
         inputs = tensors.read_inputs(options.input, options.random_inputs, ports)
         outputs = graph.outputs

@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from poolrt.cli.report import JobFailed, UsageError
+from poolrt.spelling import hint
 
 from .tensor_file import Array, Header, read_headers, read_tensor
 
@@ -43,7 +44,9 @@ def read_inputs(assignments: Sequence[str], seed: int | None, ports: Sequence[Po
     for assignment in assignments:
         name, path = _name_and_file(assignment, known)
         if name not in known:
-            raise UsageError(f"--input {name}: the model has no such input; it has {_listing(ports)}")
+            raise UsageError(
+                f"--input {name}: the model has no such input; it has {_listing(ports)}{hint(name, known)}"
+            )
         if name in values:
             raise UsageError(f"--input {name}: given twice")
         found = read_headers(path)

@@ -94,7 +94,9 @@ class NodeCall:
             asked = self._inputs_of(found)
             if asked:
                 given = ", ".join(f"{name!r}: ..." for name in asked)
-                raise self.unsupported(f"{what}: give the input while loading: values={{{given}}}")
+                words = " ".join(f"--value {name}=..." for name in asked)
+                text = f"values={{{given}}}, or {words} on the command line"
+                raise self.unsupported(f"{what}: give the input while loading: {text}")
             raise self.unsupported(f"{what} is computed by the model; it must be constant")
         return found
 

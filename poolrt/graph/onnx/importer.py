@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from numpy.typing import ArrayLike
 
+from poolrt.progress import watch_long
 from poolrt.settings import Settings
 from poolrt.spelling import describe_type, hint
 
@@ -30,6 +31,8 @@ from .tensors import Operand, Tensors, Unavailable, dtype_of
 from .unsupported import Unsupported
 
 _DOMAINS = ("", "ai.onnx")
+#: Inputs of a node that the message of an error has.
+_MOST_SHOWN: Final = 4
 #: What the message of an error says that only the last resort caught.
 UNFORESEEN: Final = "cannot be imported"
 
@@ -53,6 +56,9 @@ def load_onnx(
     before. ``constant_bytes`` bounds all that nodes compute from constants, beside the file's own data; by default it is
     the setting of this name (768 MiB).
 
+    An import that takes over half a second shows a bar, if standard error is a terminal, or a line in a notebook, unless the
+    setting ``progress`` is off.
+
     Raises ModelError if the model cannot be read, needs ``shapes`` or exceeds ``constant_bytes``, UnsupportedNode (a
     ModelError) that names the first node that poolrt cannot compute, and all missing operators, and TypeError for
     arguments of other types. Guarantees: no content of a model raises any other error. Needs the ``onnx`` extra:
@@ -61,11 +67,13 @@ def load_onnx(
     for argument, given, example in (("shapes", shapes, "{'x': (1, 3)}"), ("values", values, "{'axes': [1]}")):
         if given is not None and not isinstance(given, Mapping):
             raise TypeError(f"{argument}: expect a dict by input, such as {example}, got {describe_type(given)}")
-    folding = Folding(Settings.load(constant_bytes=constant_bytes).constant_bytes)
+    settings = Settings.load(constant_bytes=constant_bytes)
+    folding = Folding(settings.constant_bytes)
     file = read_model(model)
     try:
         graph = Graph(name or file.name, engine)
-        return _Import(file, graph, folding).run(batch, dict(shapes or {}), dict(values or {}))
+        with watch_long("reading", "nodes", graph.name, settings.progress) as show:
+            return _Import(file, graph, folding, show).run(batch, dict(shapes or {}), dict(values or {}))
     except UnsupportedNode:
         raise
     except GraphError as error:
@@ -76,7 +84,8 @@ def load_onnx(
 
 
 class _Import:
-    def __init__(self, file: ModelFile, graph: Graph, folding: Folding) -> None:
+    def __init__(self, file: ModelFile, graph: Graph, folding: Folding, show: Callable[[int, int], None]) -> None:
+        self.show = show
         self.file = file
         self.folding = folding
         self.proto = file.proto.graph
@@ -126,9 +135,10 @@ class _Import:
 
     def _add_nodes(self, scope: Scope) -> None:
         """Add the nodes of the model's graph. Raises UnsupportedNode that names all that are not supported."""
-        nodes = iter(self.proto.node)
+        nodes, total = iter(self.proto.node), len(self.proto.node)
         try:
-            for node in nodes:
+            for number, node in enumerate(nodes):
+                self.show(total, number)
                 if self.unsupported.skips(node.input, node.output):
                     if not self._is_known(node):
                         self._add_missing(node)
@@ -180,7 +190,7 @@ class _Import:
         except Unavailable as error:
             raise call.unsupported(str(error)) from error
         except (ArithmeticError, GraphError, ValueError, TypeError, IndexError) as error:
-            raise call.malformed(str(error)) from error
+            raise call.malformed(f"{error}{_inputs(node, call)}") from error
         for name, result in zip(node.output, results, strict=False):
             if name and result is not None:
                 scope.found[name] = result
@@ -254,7 +264,8 @@ class _Import:
         operands: list[Operand | None] = []
         for name in node.input:
             if name and not scope.has(name):
-                raise ModelError(f"node {label!r} ({node.op_type}) reads {name!r}, which no node before it computes")
+                where = f"node {label!r} ({node.op_type}, opset {scope.opset})"
+                raise ModelError(f"{where} reads {name!r}, which no node before it computes{hint(name, scope.found)}")
             operands.append(scope.find(name) if name else None)
         used = frozenset(index for index, name in enumerate(node.output) if name in scope.read)
         attrs = {each.name: _attribute(each, label) for each in attributes}
@@ -300,7 +311,18 @@ class _MissingOperator(UnsupportedNode):
 
 def _missing(node: Any, label: str, opset: int, why: str = "") -> _MissingOperator:
     where = "" if node.domain in _DOMAINS else f" of domain {node.domain}"
+    if not (where or why) and find_schema(node.op_type, "", opset) is None:
+        why = f", nor has ONNX in this opset{hint(node.op_type, (*OPERATORS, *CONTROL_FLOW))}"
     return _MissingOperator(label, node.op_type, opset, f"poolrt has no such operator{where}{why}")
+
+
+def _inputs(node: Any, call: NodeCall) -> str:
+    """Return the end of a message about operands that do not go together: names, data types and shapes of inputs."""
+    pairs = zip(node.input, call.operands, strict=False)
+    shown = [f"{name} {dtype_of(each)}{list(each.shape)}" for name, each in pairs if each is not None]
+    more = len(shown) - _MOST_SHOWN
+    listed = ", ".join(shown[:_MOST_SHOWN]) + (f" and {more} more" if more > 0 else "")
+    return f"; inputs: {listed}" if shown else ""
 
 
 def _full_name(node: Any) -> str:

@@ -32,7 +32,7 @@ def declared_shape(declared: Any) -> tuple[int | str | None, ...]:
 
 
 def known_input(declared: Any, given: ArrayLike) -> Array:
-    """Return the array of an input whose value is given."""
+    """Return the array of an input whose value is given; a plain number is also a list of one."""
     number = _element_type(declared)
     wanted = array_type(number)
     if wanted is None:
@@ -45,6 +45,8 @@ def known_input(declared: Any, given: ArrayLike) -> Array:
         raise ModelError(f"values: input {declared.name!r} is of type {wanted.name}, got {array.dtype}")
     kind = declared.type.tensor_type
     if kind.HasField("shape"):
+        if isinstance(given, int | float) and len(kind.shape.dim) == 1:
+            array = array.reshape(1)
         sizes = [each.dim_value if each.HasField("dim_value") else None for each in kind.shape.dim]
         fits = len(sizes) == array.ndim and all(a in (None, b) for a, b in zip(sizes, array.shape, strict=True))
         if not fits:

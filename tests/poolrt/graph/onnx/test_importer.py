@@ -288,7 +288,7 @@ def test_files_that_are_missing_or_no_models_are_refused_in_one_line(tmp_path: P
         ),
         (
             model_of("Relu", {"x": (2,)}, order=["z"]),
-            "model: node 'node' (Relu) reads 'z', which no node before it computes",
+            "model: node 'node' (Relu, opset 13) reads 'z', which no node before it computes",
         ),
         (model([], {"x": (2,)}, ["y"]), "model: output 'y': no node computes it"),
         (model_of("Concat", {"x": (2,)}), "attribute axis is missing"),
@@ -328,10 +328,11 @@ def test_a_run_may_have_another_batch_where_shapes_follow_it(cache: PrimitivePro
 def test_inputs_that_a_graph_has_to_know_are_given_as_values() -> None:
     made = model_of("ReduceSum", {"x": (2, 3), "axes": (1,)})
     made.graph.input[1].type.tensor_type.elem_type = TensorProto.INT64
-    with pytest.raises(UnsupportedNode, match=r"axes: give the input while loading: values=\{'axes': \.\.\.\}"):
+    with pytest.raises(UnsupportedNode, match=r"while loading: values=\{'axes': \.\.\.\}, or --value axes=\.\.\. "):
         load_onnx(made)
     graph = load_onnx(made, values={"axes": [1]})
     assert (graph.inputs, graph.outputs) == ({"x": (2, 3)}, {"y": (2, 1)})
+    assert load_onnx(made, values={"axes": 0}).outputs == {"y": (1, 3)}
     for values, message in (
         ({"axes": [1, 0]}, r"values: input 'axes' has the shape \(1\), got \(2,\)"),
         ({"axes": np.ones(1, np.float32)}, "values: input 'axes' is of type int64, got float32"),
@@ -341,6 +342,20 @@ def test_inputs_that_a_graph_has_to_know_are_given_as_values() -> None:
             load_onnx(made, values=values)
     with pytest.raises(TypeError, match="values: expect a dict by input"):
         load_onnx(made, values=[1])  # type: ignore[arg-type]
+
+
+def test_errors_about_nodes_name_opset_and_inputs_and_the_nearest_name() -> None:
+    weights = {"w": np.ones((4, 5), np.float32)}
+    fitting = model([helper.make_node("MatMul", ["x", "w"], ["y"], "mm")], {"x": (2, 3)}, ["y"], weights)
+    misread = model([helper.make_node("Relu", ["imge"], ["y"], "first")], {"image": (2, 3)}, ["y"])
+    misspelt = model([helper.make_node("Sigmod", ["x"], ["y"], "first")], {"x": (2, 3)}, ["y"])
+    for made, message in (
+        (fitting, r"node 'mm' \(MatMul, opset \d+\): .*; inputs: x float32\[2, 3\], w float32\[4, 5\]$"),
+        (misread, r"node 'first' \(Relu, opset \d+\) reads 'imge', which .* computes; the nearest is 'image'$"),
+        (misspelt, r"no such operator, nor has ONNX in this opset; the nearest is 'Sigmoid'; "),
+    ):
+        with pytest.raises(ModelError, match=message):
+            load_onnx(made)
 
 
 def test_operands_and_outputs_of_a_wrong_type_are_refused() -> None:
