@@ -264,8 +264,8 @@ class _Import:
         operands: list[Operand | None] = []
         for name in node.input:
             if name and not scope.has(name):
-                where = f"node {label!r} ({node.op_type}, opset {scope.opset})"
-                raise ModelError(f"{where} reads {name!r}, which no node before it computes{hint(name, scope.found)}")
+                reader = f"node {label!r} ({node.op_type}, opset {scope.opset})"
+                raise ModelError(f"{reader} reads {name!r}, which no node before it computes{hint(name, scope.found)}")
             operands.append(scope.find(name) if name else None)
         used = frozenset(index for index, name in enumerate(node.output) if name in scope.read)
         attrs = {each.name: _attribute(each, label) for each in attributes}

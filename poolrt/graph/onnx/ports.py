@@ -45,7 +45,7 @@ def known_input(declared: Any, given: ArrayLike) -> Array:
         raise ModelError(f"values: input {declared.name!r} is of type {wanted.name}, got {array.dtype}")
     kind = declared.type.tensor_type
     if kind.HasField("shape"):
-        if isinstance(given, int | float) and len(kind.shape.dim) == 1:
+        if array.ndim == 0 and len(kind.shape.dim) == 1 and not isinstance(given, np.ndarray | np.generic):
             array = array.reshape(1)
         sizes = [each.dim_value if each.HasField("dim_value") else None for each in kind.shape.dim]
         fits = len(sizes) == array.ndim and all(a in (None, b) for a, b in zip(sizes, array.shape, strict=True))
