@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import gc
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from poolrt.cachestore import Key
+from poolrt.cachestore.garbage import collection_paused
 from poolrt.errors import GraphRefused
 from poolrt.workers.desc.codec import decode, pack
 from poolrt.workers.ipc.bounded_decoding import Payload
@@ -52,11 +52,8 @@ class Lowered(NamedTuple):
 
 def lower_here(request: LoweringRequest, data: bytes | Payload) -> Lowered:
     """Lower a graph in this process. Raises GraphRefused."""
-    gc.disable()  # a collection during this would visit all of the graph's objects, and other threads would wait
-    try:
+    with collection_paused():  # other threads would wait for it
         return _lower(request, data)
-    finally:
-        gc.enable()
 
 
 def _lower(request: LoweringRequest, data: bytes | Payload) -> Lowered:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet, ref
 
 from poolrt.cachestore.errors import CreationFailed, CreationTimeout, StoreError
+from poolrt.cachestore.garbage import collection_paused
 
 from .counters import counters
 from .fingerprint import NotShareable
@@ -128,27 +129,20 @@ class SharedCache:
         """
         if not self._enabled:
             return None
-        target_context.refresh()
         args, return_type = self._numba.sigutils.normalize_signature(sig)
-        try:
-            key, reached, references = overload_key(
-                self._numba, self._subject(), self._function, sig, self._flags(), target_context
-            )
-        except NotShareable as error:
-            self._warn(f"as {error}")
-            return None
-        except Exception as error:  # noqa: BLE001 - Numba's internals are not as expected, in whatever way
-            counters().fall_back(f"no key for {self._function.__qualname__}: {type(error).__name__}: {error}")
-            return None
-        if not reached.isdisjoint(self._process.under_way()):
-            return None
-        done = _Creation(self, args, return_type, references)
         code = self._function.__code__
         place = f"{code.co_filename}:{code.co_firstlineno}"
-        value = self._process.find_on_node(key, place)
-        if value is not None:
-            self._keys.add(key)
-            return self._found("hits", key, value, target_context, (args, return_type), references)
+        with collection_paused():  # what Numba loads for its first function is many modules
+            target_context.refresh()
+            described = self._described(sig, target_context)
+            if described is None:
+                return None
+            key, references = described
+            value = self._process.find_on_node(key, place)
+            if value is not None:
+                self._keys.add(key)
+                return self._found("hits", key, value, target_context, (args, return_type), references)
+        done = _Creation(self, args, return_type, references)
         try:
             outcome = self._store().fetch_or_create(key, done.create, keep_in_memory=False)
         except CreationFailed as failure:
@@ -174,6 +168,20 @@ class SharedCache:
             return None
         source = "waited" if outcome.source == "waited" else "hits"
         return self._found(source, key, outcome.value, target_context, (args, return_type), references)
+
+    def _described(self, sig: Any, target_context: Any) -> tuple[Key, list[Any]] | None:
+        """Return an overload's key, and what each process has itself; None if it is not to be shared."""
+        try:
+            key, reached, references = overload_key(
+                self._numba, self._subject(), self._function, sig, self._flags(), target_context
+            )
+        except NotShareable as error:
+            self._warn(f"as {error}")
+            return None
+        except Exception as error:  # noqa: BLE001 - Numba's internals are not as expected, in whatever way
+            counters().fall_back(f"no key for {self._function.__qualname__}: {type(error).__name__}: {error}")
+            return None
+        return (key, references) if reached.isdisjoint(self._process.under_way()) else None
 
     def pack(self, result: Any, references: Sequence[Any]) -> tuple[PayloadKind, bytes]:
         """Return the kind and the payload of a compiled overload."""
@@ -225,7 +233,8 @@ class SharedCache:
         references: Sequence[Any],
     ) -> Any:
         """Return the overload in an entry, counted by its source; None if Numba is to compile it."""
-        found = self._load(key, value, target_context, *asked, references)
+        with collection_paused():
+            found = self._load(key, value, target_context, *asked, references)
         if found is not None:
             self._process.libraries.add(found.library)
             counters().add(source)

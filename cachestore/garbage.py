@@ -1,0 +1,39 @@
+"""A pause of Python's garbage collection, for work that makes many objects and hardly any garbage."""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_paused = False
+
+
+@contextmanager
+def collection_paused() -> Iterator[None]:
+    """Collect no garbage meanwhile: a collection would visit all of the work's objects, again and again.
+
+    Any number of threads may do this at once: the first one that ends ends the pause. A program that has switched collection
+    off keeps it so.
+    """
+    global _paused
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    _paused = True
+    try:
+        yield
+    finally:
+        _resume()
+
+
+def _resume() -> None:
+    global _paused
+    if _paused:
+        _paused = False
+        gc.enable()
+
+
+os.register_at_fork(after_in_child=_resume)  # the thread that would end the pause does not exist in the child
