@@ -168,7 +168,12 @@ def _pack(value: Any, where: str = "") -> bytes:
     return bytes(packed)
 
 
-def _pack_into(packed: bytearray, value: Any, where: str, depth: int) -> None:
+#: Where a value is: a text, or the place of the table or sequence that it is in, its name or number there, and whether
+#: that is a number. An error makes a text of it.
+_Place = str | tuple["_Place", object, bool]
+
+
+def _pack_into(packed: bytearray, value: Any, place: _Place, depth: int) -> None:
     """Pack `value` as of its base type, with sorted dictionaries and one NaN."""
     if value is None or value is True or value is False:
         packed.append(0xC0 if value is None else 0xC2 + value)
@@ -184,22 +189,22 @@ def _pack_into(packed: bytearray, value: Any, where: str, depth: int) -> None:
     elif type(value) is Packed:
         packed += value.canonical
     elif depth >= MAX_DEPTH:
-        raise ValueError(f"field {where} is nested deeper than {MAX_DEPTH}")
+        raise ValueError(f"field {_text_of(place)} is nested deeper than {MAX_DEPTH}")
     elif isinstance(value, (tuple, list)):
         packed += _frame(len(value), _SEQUENCE)
         for index, item in enumerate(value):
-            _pack_into(packed, item, f"{where}[{index}]", depth + 1)
+            _pack_into(packed, item, (place, index, True), depth + 1)
     elif isinstance(value, Mapping):
-        items = sorted(((_pack_name(name, where), name, item) for name, item in value.items()), key=itemgetter(0))
+        items = sorted([(_pack_name(name, place), name, item) for name, item in value.items()], key=itemgetter(0))
         if any(one[0] == other[0] for one, other in itertools.pairwise(items)):
-            raise ValueError(f"field {where or 'table'} has the same dictionary key twice")
+            raise ValueError(f"field {_text_of(place) or 'table'} has the same dictionary key twice")
         packed += _frame(len(items), _TABLE)
         for packed_name, name, item in items:
             packed += packed_name
-            _pack_into(packed, item, _join(where, name), depth + 1)
+            _pack_into(packed, item, (place, name, False), depth + 1)
     else:
         raise TypeError(
-            f"field {where} is a {type(value).__name__}; a key holds None, bool, int, float, str, bytes and tuples, "
+            f"field {_text_of(place)} is a {type(value).__name__}; a key holds None, bool, int, float, str, bytes and tuples, "
             "lists and dictionaries of these"
         )
 
@@ -229,12 +234,19 @@ def _pack_integer(number: int) -> bytes:
     return frame + bytes((_BIG_INTEGER,)) + data
 
 
-def _pack_name(name: object, where: str) -> bytes:
+def _text_of(place: _Place) -> str:
+    if isinstance(place, str):
+        return place
+    where, step, is_number = place
+    return f"{_text_of(where)}[{step}]" if is_number else _join(_text_of(where), step)
+
+
+def _pack_name(name: object, place: _Place) -> bytes:
     if type(name) is str:
         return _pack_text(name)
     if name is None or isinstance(name, (bool, int, float, str, bytes)):
         return _pack(name)
-    raise TypeError(f"field {where or 'table'} has a dictionary key of type {type(name).__name__}")
+    raise TypeError(f"field {_text_of(place) or 'table'} has a dictionary key of type {type(name).__name__}")
 
 
 @lru_cache(maxsize=1024)

@@ -16,7 +16,8 @@ from numba.core.errors import NumbaTypeError, UnsupportedBytecodeError
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array, populate_array
 
-from poolrt.numba.fingerprint import is_trusted_module, uses
+from poolrt.numba.bytecode import uses
+from poolrt.numba.fingerprint import is_trusted_module
 from poolrt.workers.kernels.native.codegen import CompileError, compile_function
 from poolrt.workers.kernels.native.user_function import compile_user_function
 

@@ -14,7 +14,6 @@ the lines of the time of the creation.
 from __future__ import annotations
 
 import builtins
-import dis
 import enum
 import os
 import sys
@@ -26,6 +25,8 @@ import numpy as np
 
 from poolrt.cachestore.digests import sha256
 from poolrt.cachestore.key import Key
+
+from .bytecode import uses
 
 #: Longest text or array, in characters or bytes, that a key holds; of a longer one it holds the digest.
 _LONGEST: Final = 128
@@ -51,21 +52,6 @@ _OF_CLASSES: Final = (
     "_abc_impl",
 )
 _MISSING: Final = object()
-#: Sign -> the function of the module `operator` that Numba calls for it.
-_SIGNS: Final = {
-    "+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv", "%": "mod", "**": "pow", "@": "matmul",
-    "&": "and_", "|": "or_", "^": "xor", "<<": "lshift", ">>": "rshift", "[]": "getitem",
-    "<": "lt", "<=": "le", "==": "eq", "!=": "ne", ">": "gt", ">=": "ge",
-}  # fmt: skip
-#: Instruction -> the same.
-_INSTRUCTIONS: Final = {
-    "BINARY_SUBSCR": "getitem", "BINARY_SLICE": "getitem", "STORE_SUBSCR": "setitem", "STORE_SLICE": "setitem",
-    "DELETE_SUBSCR": "delitem", "CONTAINS_OP": "contains", "IS_OP": "is_", "UNARY_NEGATIVE": "neg",
-    "UNARY_POSITIVE": "pos", "UNARY_INVERT": "invert", "UNARY_NOT": "not_", "CALL_INTRINSIC_1": "pos",
-}  # fmt: skip
-_GLOBALS: Final = ("LOAD_GLOBAL", "LOAD_NAME")
-_CELLS: Final = ("LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF")
-_ATTRIBUTES: Final = ("LOAD_ATTR", "LOAD_METHOD")
 _SCALARS: Final = (type(None), bool, int, float)
 
 #: Describes a value that this module does not know: returns a field's value, or raises NotShareable.
@@ -329,79 +315,9 @@ class Fingerprint:
                 yield from self._attributes(label, f"{path}.{name}", value, names, seen)
 
 
-class Uses:
-    """What a function uses, with the functions that are defined in it. No dataclass: a warm start imports none."""
-
-    __slots__ = ("globals", "imports", "names", "operators", "passed_on", "strings")
-
-    def __init__(self) -> None:
-        #: Globals.
-        self.globals: set[str] = set()
-        #: Names of globals and of attributes.
-        self.names: set[str] = set()
-        #: Globals and names of closures whose value is used otherwise than by its attributes: assigned, or an argument.
-        self.passed_on: set[str] = set()
-        #: Identifiers among the texts of constants, such as the name in a call of `getattr`.
-        self.strings: set[str] = set()
-        #: Functions of the module `operator` that stand behind signs.
-        self.operators: set[str] = set()
-        #: Modules that it imports.
-        self.imports: set[str] = set()
-
-
-def uses(code: CodeType) -> Uses:
-    """Return what the bytecode of a function uses."""
-    found = Uses()
-    for each in _codes(code):
-        found.names.update(each.co_names)
-        found.strings.update(_identifiers(each.co_consts))
-        loaded = None
-        for instruction in dis.get_instructions(each):
-            name = instruction.opname
-            if name in ("EXTENDED_ARG", "CACHE", "NOP", "PUSH_NULL"):
-                continue
-            if loaded is not None and name not in _ATTRIBUTES:
-                found.passed_on.add(loaded)
-            loaded = None
-            if name in _GLOBALS:
-                found.globals.add(instruction.argval)
-                loaded = instruction.argval
-            elif name in _CELLS:
-                loaded = instruction.argval
-            elif name == "IMPORT_NAME":
-                found.imports.add(instruction.argval)
-            elif name == "BINARY_OP":
-                sign = instruction.argrepr
-                if sign not in _SIGNS:
-                    sign = sign.removesuffix("=")
-                    found.operators.add(f"i{_SIGNS.get(sign, '').rstrip('_')}")
-                found.operators.add(_SIGNS.get(sign, ""))
-            elif name == "COMPARE_OP":
-                found.operators.add(_SIGNS.get(instruction.argrepr.removeprefix("bool(").removesuffix(")"), ""))
-            elif name in _INSTRUCTIONS:
-                found.operators.add(_INSTRUCTIONS[name])
-    return found
-
-
 def code_digest(code: CodeType) -> str:
     """Return a digest of a function's bytecode without its line numbers."""
     return Key({"code": _code(code)}).digest
-
-
-def _codes(code: CodeType) -> Iterator[CodeType]:
-    yield code
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _codes(constant)
-
-
-def _identifiers(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        if value.isidentifier():
-            yield value
-    elif isinstance(value, (tuple, frozenset)):
-        for item in value:
-            yield from _identifiers(item)
 
 
 def _code(code: CodeType) -> list[Any]:

@@ -25,7 +25,7 @@ from .internals import Internals, is_of
 from .ufunc_loops import declared_loops
 
 #: Raise it when payloads of before can no longer be read.
-SCHEMA: Final = 1
+SCHEMA: Final = 2
 #: The field `kind` of all keys of this package.
 KIND: Final = "numba"
 #: The module of contexts such as `objmode`, which have no state: what stands in their blocks is bytecode.
@@ -283,7 +283,7 @@ def overload_key(
     while len(found := describe.implicit(fingerprint)) > len(implicit):
         implicit = found
         fingerprint.describe_waiting()
-    triple, processor, features = target_context.codegen().magic_tuple()
+    triple, processor, features = _target(target_context.codegen(), numba.config.CPU_NAME)
     key = Key(
         {
             "schema": SCHEMA,
@@ -300,11 +300,30 @@ def overload_key(
             "flags": _packed(_flags(flags)),
             "target": {"triple": triple, "processor": processor, "features": features},
             "toolchain": _packed(toolchain()),
-            "settings": _packed(numba.settings()),
+            "settings": _settings(numba),
         }
     )
     names = {id(each.__globals__): each.__globals__ for each in fingerprint.functions}
     return key, frozenset(fingerprint.functions), [*describe.references, *names.values()]
+
+
+@lru_cache(maxsize=8)
+def _target(codegen: Any, processor: str | None) -> tuple[str, str, str]:
+    """Return what a code generator generates for, if Numba's setting CPU_NAME is ``processor``: it asks LLVM each time."""
+    found: tuple[str, str, str] = codegen.magic_tuple()
+    return found
+
+
+def _settings(numba: Internals) -> Packed:
+    """Return the settings that may change generated code: packed again only if one of Numba's values is another object."""
+    global _last_settings
+    values = tuple(vars(numba.config).values())
+    if len(values) != len(_last_settings[0]) or not all(map(operator.is_, values, _last_settings[0])):
+        _last_settings = values, Packed(numba.settings())
+    return _last_settings[1]
+
+
+_last_settings: tuple[tuple[Any, ...], Packed] = (), Packed({})
 
 
 def _packed(fields: dict[str, Any]) -> Packed:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import struct
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-import msgpack
-
-_FORMAT: Final = 1
+#: Number of the format, kind, line, and number of bytes of the file's name, which follows, then the body. No msgpack: a
+#: process that loads a function imports little else for it.
+_HEAD: Final = struct.Struct("<BBqI")
+_FORMAT: Final = 2
 
 
 class PayloadKind(IntEnum):
@@ -41,16 +43,17 @@ class Payload(NamedTuple):
 def pack_payload(payload: Payload) -> bytes:
     """Return a payload as bytes."""
     header = payload.header
-    packed: bytes = msgpack.packb([_FORMAT, int(payload.kind), header.file, header.line, payload.body])
-    return packed
+    file = header.file.encode("utf-8", "surrogatepass")
+    return _HEAD.pack(_FORMAT, payload.kind, header.line, len(file)) + file + payload.body
 
 
 def unpack_payload(packed: bytes) -> Payload:
     """Return a payload. Raises ValueError if the bytes are none."""
-    try:
-        number, kind, file, line, body = msgpack.unpackb(packed)
-    except (ValueError, TypeError, msgpack.UnpackException) as error:
-        raise ValueError(f"not a payload of a function: {error}") from None
-    if number != _FORMAT or not isinstance(file, str) or not isinstance(line, int) or not isinstance(body, bytes):
+    if len(packed) < _HEAD.size:
+        raise ValueError("not a payload of a function: too short")
+    number, kind, line, size = _HEAD.unpack_from(packed)
+    begin = _HEAD.size + size
+    if number != _FORMAT or begin > len(packed):
         raise ValueError("not a payload of a function: another format")
-    return Payload(PayloadKind(kind), Header(file, line), body)
+    file = packed[_HEAD.size : begin].decode("utf-8", "surrogatepass")
+    return Payload(PayloadKind(kind), Header(file, line), packed[begin:])

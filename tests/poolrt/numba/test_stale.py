@@ -12,7 +12,8 @@ import pytest
 
 from poolrt.cachestore import Key
 from poolrt.numba import not_shared, stats
-from poolrt.numba.fingerprint import Fingerprint, NotShareable, uses
+from poolrt.numba.bytecode import uses
+from poolrt.numba.fingerprint import Fingerprint, NotShareable
 from tests.workers.own_process import python
 
 from .conftest import Importer
