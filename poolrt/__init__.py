@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .graph.values import Value
     from .inprocess.device_context import ContextStatistics, DeviceContext
     from .inprocess.executor import Executor
+    from .inprocess.profile import profile_graph
     from .kernels.kernel import kernel
     from .model import Model, TensorSpec
     from .model_check import check_model
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ContextStatistics", "DeviceContext", "Executor", "Graph", "GraphError", "Model", "ModelError", "NativeKernel",
     "OpenClKernel", "Pool", "TensorSpec", "UnsupportedNode", "Value", "check_model", "connect", "errors", "guvectorize", "kernel",
-    "kernels", "load_onnx", "njit", "numba", "opencl", "share", "vectorize",
+    "kernels", "load_onnx", "njit", "numba", "opencl", "profile_graph", "share", "vectorize",
 ]  # fmt: skip
 __all__ += workers.__all__
 
@@ -62,6 +63,7 @@ _HOMES: Final = {
     "kernel": ".kernels.kernel",
     "load_onnx": ".graph.onnx.importer",
     "njit": ".numba.door",
+    "profile_graph": ".inprocess.profile",
     "share": ".numba.door",
     "vectorize": ".numba.door",
 }

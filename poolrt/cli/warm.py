@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from poolrt.cli.command_line import add_common
 from poolrt.cli.model_option import add_open, model_path, open_arguments, require_file
 from poolrt.cli.numbers import positive
+from poolrt.cli.process_store import use_store_of
 from poolrt.cli.reach import reach
 from poolrt.cli.report import JobFailed, Report, seconds_text
-from poolrt.settings import Settings, env_name
+from poolrt.settings import Settings
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -54,8 +55,6 @@ waited and failed, programs those of poolrt.opencl by their source; open names t
 _SCRIPT: Final = " (and --main, if Python runs the file directly)"
 _NAMES: Final = {"functions": "Numba functions", "kernels": "kernels", "programs": "programs"}
 _MODULE: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*(:[^\W\d]\w*(\.[^\W\d]\w*)*)?")
-#: Settings of the store that other stores of this process read from the environment.
-_SHARED: Final = ("redis_url", "namespace", "key_file", "redis_server")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -217,8 +216,7 @@ def _primitives_text(primitives: Mapping[str, int]) -> str:
 @contextlib.contextmanager
 def _in_this_cache(settings: Settings) -> Iterator[None]:
     """Have modules find those of the current folder, and this command's cache through the environment."""
-    variables = {env_name(name): str(getattr(settings, name)) for name in _SHARED if getattr(settings, name)}
-    os.environ.update(variables | {env_name("home"): str(settings.home_path)})
+    use_store_of(settings)
     if "" not in sys.path and os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     yield

@@ -66,6 +66,7 @@ class CompiledGraph:
         self, lowered: LoweredPlan, constants: Mapping[int, Constant], keys: ConstantKeys, context: ExecutionContext
     ) -> None:
         """Get or create the primitives; ``constants`` are by value of the graph. Raises CreationFailed."""
+        self.lowered = lowered
         self._plan = plan = lowered.plan
         self._constants = constants
         self._keys = keys
@@ -88,8 +89,11 @@ class CompiledGraph:
         resources = [part for primitive in self._primitives.values() for part in primitive.resource.parts()]
         return [*self._constant_parts(), *resources]
 
-    def executor(self, within: bool, verbose: bool) -> PlanExecutor:
-        """Return an executor of the plan for one thread, ``within`` tasks of a threadpool or not; ``verbose`` writes lines."""
+    def executor(self, within: bool, verbose: bool, record: Callable[[int, int], None] | None = None) -> PlanExecutor:
+        """Return an executor of the plan for one thread, ``within`` tasks of a threadpool or not; ``verbose`` writes lines.
+
+        ``record`` gets the number and nanoseconds of each executed step instead.
+        """
         plan = self._plan
         if verbose:
             engines = [self._streams[engine].engine.index for engine in plan.primitives]
@@ -102,6 +106,7 @@ class CompiledGraph:
             uploads={place: memory.device_buffer for place, memory in self._uploads.items()},
             within=within,
             keep=self._constant_parts(),
+            record=record,
         )
 
     def _constant_parts(self) -> list[tuple[object, int]]:

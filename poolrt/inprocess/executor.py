@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from poolrt.graph.ir import GraphIR
+    from poolrt.graph.lowered_plan import LoweredPlan
+    from poolrt.workers.plans.execution_plan import ExecutionPlan
     from poolrt.workers.plans.executor import PlanExecutor
     from poolrt.workers.primitives.provider import PrimitiveProvider
 
@@ -148,14 +150,36 @@ class Executor:
         with self._turns[within]:
             return self._execute(arrays, within)
 
+    def time_steps(self, runs: int, /, **inputs: Any) -> tuple[LoweredPlan, list[list[int]]]:
+        """Execute the graph once and then ``runs`` times; return its plan and the times of each step in nanoseconds.
+
+        The times of a step are those of the later runs, in their order; a copy between engines has none. Inputs and errors
+        are those of `run`.
+        """
+        arrays = self._check(inputs)
+        with self._turns[False]:
+            graph = self._find_graph(tuple([array.shape for array in arrays]), self._phase)
+            times: list[list[int]] = [[] for _ in graph.lowered.plan.steps]
+            executor = graph.executor(False, False, lambda step, nanoseconds: times[step].append(nanoseconds))
+            outputs, addresses = self._take_outputs(executor.plan)
+            for _ in range(runs + 1):
+                executor.run([*map(address_of, arrays)], addresses)
+            outputs.clear()  # their memory was in use until now
+        return graph.lowered, [each[1:] for each in times]
+
     def _execute(self, arrays: list[NDArray[Any]], within: bool) -> dict[str, NDArray[Any]]:
         executor = self._find_executor(tuple([array.shape for array in arrays]), self._phase, within)
-        outputs, addresses, take = Outputs(), [], self.context.output_memory.take
-        for port in executor.plan.outputs:
-            outputs[port.name], address = take(port.dims, storage_type(port.dtype), port.nbytes)
-            addresses.append(address)
+        outputs, addresses = self._take_outputs(executor.plan)
         executor.run([*map(address_of, arrays)], addresses)
         return outputs
+
+    def _take_outputs(self, plan: ExecutionPlan) -> tuple[Outputs, list[int]]:
+        """Return arrays for the outputs of a run, and their addresses."""
+        outputs, addresses, take = Outputs(), [], self.context.output_memory.take
+        for port in plan.outputs:
+            outputs[port.name], address = take(port.dims, storage_type(port.dtype), port.nbytes)
+            addresses.append(address)
+        return outputs, addresses
 
     def _find_executor(self, shapes: Shapes, phase: str, within: bool) -> PlanExecutor:
         """Return the executor of a plan that the calling thread has to itself, made now if there is none."""

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import ctypes
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from ..engines.object_loader import NativeKernel
 from ..threadpools.interface import KERNEL_TYPE, Region, ThreadpoolInterface
@@ -16,19 +17,29 @@ from ..verbose.output import verbose
 _NAME = "a time stamp"
 
 
-def stamp(regions: Sequence[Region], text: str | None, pool: ThreadpoolInterface) -> Sequence[Region]:
+def stamp(
+    regions: Sequence[Region], text: str | None, pool: ThreadpoolInterface, record: Callable[[int], None] | None = None
+) -> Sequence[Region]:
     """Return regions for a pool between two time stamps, and a last one that writes the line ``text`` with the time between.
 
-    Without a text it returns the regions alone.
+    ``record`` gets the time instead, in nanoseconds. Without a text and ``record`` it returns the regions alone.
     """
-    return regions if text is None else _Stamps(text, pool.clock).around(regions)
+    if record is None:
+        if text is None:
+            return regions
+        record = partial(_write, text)
+    return _Stamps(record, pool.clock).around(regions)
+
+
+def _write(text: str, nanoseconds: int) -> None:
+    verbose().executed(text, nanoseconds)
 
 
 class _Stamps:
-    """Begin and end of one execution, taken by a native clock or in Python; `error` is what writing the line raised."""
+    """Begin and end of one execution, taken by a native clock or in Python; `error` is what ``record`` raised."""
 
-    def __init__(self, text: str, clock: NativeKernel | None) -> None:
-        self._text = text
+    def __init__(self, record: Callable[[int], None], clock: NativeKernel | None) -> None:
+        self._record = record
         self._clock = clock
         #: Seconds and nanoseconds of the beginning and of the end.
         self._times = (ctypes.c_int64 * 4)()
@@ -53,7 +64,7 @@ class _Stamps:
                 self._times[3 if last else 1] = time.perf_counter_ns()
             if last:
                 s0, ns0, s1, ns1 = self._times
-                verbose().executed(self._text, (s1 - s0) * 1_000_000_000 + ns1 - ns0)
+                self._record((s1 - s0) * 1_000_000_000 + ns1 - ns0)
         except BaseException as error:  # noqa: BLE001 - handed to the thread that waits for the region
             self.error = error
             return 1

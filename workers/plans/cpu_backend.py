@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
@@ -50,14 +50,16 @@ class CpuBackend:
         """The bytes of the scratchpad."""
         return self._scratchpad.nbytes
 
-    def bind(self, name: str, primitive: int, locations: Mapping[int, Location]) -> list[Region]:
-        """Return the regions of a step."""
+    def bind(
+        self, name: str, primitive: int, locations: Mapping[int, Location], record: Callable[[int], None] | None = None
+    ) -> list[Region]:
+        """Return the regions of a step; ``record`` gets the time of each execution, in nanoseconds."""
         bound = self._bound(primitive, {arg: self._memory.address(at) for arg, at in locations.items()})
         for arg, blocks in bound.moving.items():
             at = locations[arg]
             moving = self._inputs if at.kind is PlaceKind.INPUT else self._outputs
             moving += [(at.value, block, index, offset + at.start) for block, index, offset in blocks]
-        return [*self._regions(f"step {name!r}", bound, primitive)]
+        return [*self._regions(f"step {name!r}", bound, primitive, record)]
 
     def batch(self, parts: list[Region]) -> PackedRegions:
         """Return regions packed once for all runs."""
@@ -89,5 +91,7 @@ class CpuBackend:
         jobs = Jobs.on(self._pool)
         return BoundPrimitive(self._primitives[primitive], addresses, self._scratchpad.address, jobs)
 
-    def _regions(self, name: str, bound: BoundPrimitive, primitive: int) -> Sequence[Region]:
-        return stamp(bound.regions(name), self._plan.text_of(primitive), self._stream.pool)
+    def _regions(
+        self, name: str, bound: BoundPrimitive, primitive: int, record: Callable[[int], None] | None = None
+    ) -> Sequence[Region]:
+        return stamp(bound.regions(name), self._plan.text_of(primitive), self._stream.pool, record)

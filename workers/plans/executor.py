@@ -6,7 +6,8 @@ tried for each device, and elsewhere a copy in the batch of the device.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..execution.resource import Resource
@@ -30,8 +31,10 @@ class Backend(Protocol):
         """The bytes of memory that it owns beside the host's workspaces."""
         ...
 
-    def bind(self, name: str, primitive: int, locations: Mapping[int, Location]) -> list[Any]:
-        """Return the parts of a step."""
+    def bind(
+        self, name: str, primitive: int, locations: Mapping[int, Location], record: Callable[[int], None] | None = None
+    ) -> list[Any]:
+        """Return the parts of a step; ``record`` gets the time of each execution, in nanoseconds."""
         ...
 
     def batch(self, parts: list[Any]) -> Any:
@@ -61,7 +64,8 @@ class PlanExecutor:
     ``primitives`` are realized, by number; ``streams`` has one for each engine of the plan; ``constants`` are addresses
     of constants in their final layout. ``uploads`` are constants in the memory of devices that do not work on the host's,
     by engine and constant; unless given, the first run uploads them. ``within`` a task of a threadpool, CPU steps run
-    on the calling thread. The objects of ``keep``, each with its bytes, live as long as the executor.
+    on the calling thread. The objects of ``keep``, each with its bytes, live as long as the executor. ``record`` gets the
+    number of each executed step and its time in nanoseconds; copies between engines have none.
     """
 
     def __init__(
@@ -74,12 +78,14 @@ class PlanExecutor:
         uploads: Mapping[tuple[int, int], pyopencl.Buffer] | None = None,
         within: bool = False,
         keep: Sequence[tuple[object, int]] = (),
+        record: Callable[[int, int], None] | None = None,
     ) -> None:
         if len(constants) != len(plan.constants):
             raise ValueError(f"expect one address for each of {len(plan.constants)} constants, got {len(constants)}")
         if len(streams) != len(plan.engines):
             raise ValueError(f"a plan for {', '.join(plan.engines)} needs as many streams, got {len(streams)}")
         self.plan = plan
+        self._record = record
         #: How many reorders between engines copy.
         self.copies = 0
         on_host = [stream.works_on_host for stream in streams]
@@ -155,7 +161,8 @@ class PlanExecutor:
             else:
                 engine = self.plan.primitives[step.primitive]
                 locations = {arg: aliases.locate(place, engine, number) for arg, place in step.args}
-                parts = self._backends[engine].bind(step.name, step.primitive, locations)
+                record = None if self._record is None else partial(self._record, number)
+                parts = self._backends[engine].bind(step.name, step.primitive, locations, record)
             if found and found[-1][0] == engine:
                 found[-1][1].extend(parts)
             elif parts:

@@ -26,6 +26,8 @@ class _Part(NamedTuple):
     name: str
     text: str | None
     commands: Sequence[Callable[[pyopencl.CommandQueue], object]]
+    #: Gets the time of each execution instead of a verbose line, in nanoseconds.
+    record: Callable[[int], None] | None = None
 
 
 class OpenClBackend:
@@ -72,13 +74,15 @@ class OpenClBackend:
         ports = 0 if self._on_host else sum(map(self._nbytes, self._moving))
         return own + ports + max((p.entry.scratchpad for p in self._primitives.values()), default=0)
 
-    def bind(self, name: str, primitive: int, locations: Mapping[int, Location]) -> list[_Part]:
-        """Return the launches of a step."""
+    def bind(
+        self, name: str, primitive: int, locations: Mapping[int, Location], record: Callable[[int], None] | None = None
+    ) -> list[_Part]:
+        """Return the launches of a step; ``record`` gets the time of each execution, in nanoseconds."""
         launches = self._launches(primitive, {arg: self._place(at) for arg, at in locations.items()})
         for launch in launches:
             for index, arg in launch.moving:
                 self._moving[locations[arg].kind, locations[arg].value].append((launch, index))
-        return [self._part(f"step {name!r}", primitive, launches)]
+        return [self._part(f"step {name!r}", primitive, launches)._replace(record=record)]
 
     def bind_copy(self, name: str, device: Location, host: Location, nbytes: int, into_device: bool) -> _Part:
         """Return a copy between memory of the device and the host's."""
@@ -123,13 +127,13 @@ class OpenClBackend:
         stream, name = self._stream, ""
         try:
             with stream.order:
-                for name, text, commands in batch:  # noqa: B007 - said when a command is refused
-                    begin = None if text is None else stream.stamp()
+                for name, text, commands, record in batch:  # noqa: B007 - said when a command is refused
+                    begin = None if text is None and record is None else stream.stamp()
                     queue = stream.queue
                     for command in commands:
                         command(queue)
-                    if text is not None and begin is not None:
-                        stream.time(text, begin)
+                    if begin is not None:
+                        stream.time(text or "", begin, record)
         except cl.Error as error:
             raise KernelFailed(f"{name} failed: {error}") from error
 

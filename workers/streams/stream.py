@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from poolrt.cachestore.forked_locks import freed_in_children
@@ -85,8 +86,8 @@ class Stream:
         self.order = freed_in_children(threading.Lock())
         self._held: list[object] = []
         self._host: HostWork | None = None
-        #: Texts of verbose lines, each with the markers before and after its execution.
-        self._timed: list[tuple[str, pyopencl.Event, pyopencl.Event]] = []
+        #: What gets the time of an execution in nanoseconds, with the markers before and after it.
+        self._timed: list[tuple[Callable[[int], None], pyopencl.Event, pyopencl.Event]] = []
         self._scratchpad: Buffer | None = None
         #: Scratch memory of executions in tasks that none uses now.
         self._spare: list[Buffer] = []
@@ -188,9 +189,12 @@ class Stream:
             queue.flush()
         return cl.enqueue_marker(self.queue)
 
-    def time(self, text: str, begin: pyopencl.Event) -> None:
-        """Enqueue a second stamp; `wait` writes a verbose line with the time between the two. The caller holds `order`."""
-        self._timed.append((text, begin, self.stamp()))
+    def time(self, text: str, begin: pyopencl.Event, record: Callable[[int], None] | None = None) -> None:
+        """Enqueue a second stamp; `wait` writes a verbose line with the time between the two, or gives ``record`` the time.
+
+        The caller holds `order`.
+        """
+        self._timed.append((record or partial(verbose().executed, text), begin, self.stamp()))
 
     def wait(self) -> None:
         """Return when everything executed so far has ended. Raises KernelFailed if a primitive failed.
@@ -222,8 +226,8 @@ class Stream:
                 self.queue.finish()
             except cl.Error as error:
                 raise KernelFailed(f"the device failed: {error}") from error
-            for text, begin, end in timed:
-                verbose().executed(text, end.profile.end - begin.profile.end)
+            for record, begin, end in timed:
+                record(end.profile.end - begin.profile.end)
         finally:
             # Only then may held objects be released: see `HostWork.submit`.
             try:

@@ -12,15 +12,22 @@ from poolrt.cli.command_line import add_common
 from poolrt.cli.model_option import add_open, model_path, open_arguments, require_file
 from poolrt.cli.numbers import finite, natural, positive
 from poolrt.cli.plan_text import cell, fates, node_object, say_fates
+from poolrt.cli.process_store import use_store_of
 from poolrt.cli.reach import reach
 from poolrt.cli.report import JobFailed, Report, UsageError, bytes_text, seconds_text
 from poolrt.settings import Settings
 
+from .profile_report import profile_object, say_profile
+
 if TYPE_CHECKING:
     from poolrt.explained_plan import ExplainedPlan
+    from poolrt.graph.builder import Graph
+    from poolrt.inprocess.profile import Profile
     from poolrt.plan_listing import PlannedStep
     from poolrt.pool import Pool
 
+#: The fewest runs of a profile.
+_PROFILED: Final = 10
 _DESCRIPTION: Final = """\
 Run an ONNX model on a pool of worker processes.
 
@@ -34,6 +41,7 @@ examples:
   poolrt run model.onnx --input image=cat.npy --expect expected.npz     fails if they differ
   poolrt run model.onnx --random-inputs 0 --workers 4 --repeat 200 --json
   poolrt run model.onnx --random-inputs 0 --engine opencl:0
+  poolrt run model.onnx --random-inputs 0 --plan --profile                        what the steps are, and what they cost
   poolrt run model.onnx --random-inputs 0 --socket /run/user/1000/poolrt.sock     on the pool of `poolrt serve`
 
 random inputs are numpy.random.default_rng(SEED).standard_normal(shape), or integers(0, 2, shape) for integers and
@@ -70,6 +78,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--plan",
         action="store_true",
         help="show the steps of a run: nodes, implementations, engines, layouts, reorders; and nodes that are no steps",
+    )
+    values.add_argument(
+        "--profile",
+        action="store_true",
+        help="time each step in this process, slowest first, over the runs of --repeat, 10 at least: implementations, GFLOP/s "
+        "of steps that sum products, GB/s of others, and their share of the rates measured on this machine",
     )
     values.add_argument("--save", type=Path, metavar="OUT.npz", help="write the outputs")
     pool = parser.add_argument_group("pool")
@@ -126,7 +140,11 @@ def _execute(options: argparse.Namespace, settings: Settings, report: Report) ->
         model = pool.load(graph)
         plan = explain_plan(model.plan(), graph) if options.plan else None
         measured = measure.repeat(model, inputs, expected, tolerance, options.repeat, pool.workers)
-        stats = pool.stats()
+        stats, threads = pool.stats(), pool.threads
+    profile = None
+    if options.profile:
+        use_store_of(settings)
+        profile = _profile(graph, inputs, threads, max(options.repeat, _PROFILED))
     if options.save:
         tensors.save(options.save, measured.results)
 
@@ -151,9 +169,23 @@ def _execute(options: argparse.Namespace, settings: Settings, report: Report) ->
         found["top"] = {name: tensors.top(array, options.top) for name, array in measured.results.items()}
     if plan is not None:
         found["plan"] = _plan(plan)
+    if profile is not None:
+        found["profile"] = profile_object(profile)
     _print_result(found, options, plan, report)
+    if profile is not None:
+        say_profile(profile, report)
     report.result(found)
     return 0
+
+
+def _profile(graph: Graph, inputs: Mapping[str, Any], threads: int, runs: int) -> Profile:
+    from poolrt.inprocess.profile import profile_graph
+    from poolrt.workers.threadpools.native import NativePool
+
+    if threads == 1:
+        return profile_graph(graph, inputs, runs=runs)
+    with NativePool(threads) as pool:
+        return profile_graph(graph, inputs, runs=runs, threadpool=pool)
 
 
 def _socket_source(options: argparse.Namespace) -> str:

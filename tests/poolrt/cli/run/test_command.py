@@ -141,6 +141,19 @@ def test_a_plan_is_shown_in_text_and_json(place: Path) -> None:
     assert "native:eltwise" in done.stderr
 
 
+@pytest.mark.slow
+def test_a_profile_has_each_step_and_the_slowest_is_first(place: Path) -> None:
+    done = _run(place, "m.onnx", "--random-inputs", "5", "--profile", "--json")
+    profile = _json(done)["profile"]
+    assert (profile["threads"], profile["runs"]) == (1, 10)
+    seconds = [step["seconds"] for step in profile["steps"]]
+    assert seconds == sorted(seconds, reverse=True)
+    assert {step["nodes"][0]["operator"] for step in profile["steps"]} == {"Relu", "Add"}
+    # A processor reaches more than a GFLOP/s and a GB/s, and less than 100 TFLOP/s and 100 TB/s
+    assert all(1e9 < rate < 1e14 for rate in profile["peak"].values())
+    assert "profile     10 runs in this process on 1 thread, steps take" in done.stderr
+
+
 def test_a_model_that_leaves_its_batch_open_takes_it_from_the_command_line(place: Path) -> None:
     path = _model(place / "open.onnx", ("N", *DIMS[1:]))
     create(place / "home", *(load_onnx(path, shapes={"x": (size, *DIMS[1:])}) for size in (2, 3)))
