@@ -81,9 +81,10 @@ def _execute(options: argparse.Namespace, settings: Settings, report: Report) ->
 
 def _list_operators(report: Report) -> int:
     from poolrt.graph.onnx.control_flow import CONTROL_FLOW
-    from poolrt.graph.onnx.operators import OPERATORS
+    from poolrt.graph.onnx.operators import OPERATORS, OPERATORS_OF
 
-    names = sorted((*OPERATORS, *CONTROL_FLOW))
+    foreign = (f"{domain}.{name}" for domain, operators in OPERATORS_OF.items() for name in operators)
+    names = [*sorted((*OPERATORS, *CONTROL_FLOW)), *sorted(foreign)]
     for name in names:
         report.say(name)
     report.result({"operators": names})

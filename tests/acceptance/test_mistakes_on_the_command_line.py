@@ -166,15 +166,18 @@ def test_check_says_how_a_model_will_run(capsys: pytest.CaptureFixture[str]) -> 
 
 def test_the_page_and_the_command_list_exactly_the_operators_that_exist(capsys: pytest.CaptureFixture[str]) -> None:
     from poolrt.graph.onnx.control_flow import CONTROL_FLOW
-    from poolrt.graph.onnx.operators import OPERATORS
+    from poolrt.graph.onnx.operators import OPERATORS, OPERATORS_OF
 
-    known = sorted((*OPERATORS, *CONTROL_FLOW))
+    known, foreign = sorted((*OPERATORS, *CONTROL_FLOW)), sorted(OPERATORS_OF["com.microsoft"])
     assert main(["check", "--operators"]) == 0
-    assert capsys.readouterr().out.split() == known
+    assert capsys.readouterr().out.split() == [*known, *(f"com.microsoft.{name}" for name in foreign)]
     page = (Path(__file__).parents[2] / "docs" / "onnx.md").read_text(encoding="utf-8")
-    table = page.partition("| --- | --- |")[2].partition("\n\n")[0]
-    listed = [word.strip("`") for row in table.splitlines() if row for word in row.split("|")[2].split()]
-    assert sorted(listed) == known
+    tables = [part.partition("\n\n")[0] for part in page.split("| --- | --- |")[1:3]]
+    listed = [
+        sorted(word.strip("`") for row in table.splitlines() if row for word in row.split("|")[2].split())
+        for table in tables
+    ]
+    assert listed == [known, foreign]
 
 
 def test_a_warning_of_the_command_is_one_line_too(place: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, cast
 
 from poolrt.workers.desc import type_name
@@ -49,6 +49,10 @@ class NodeCall:
     def name_part(self, part: str) -> str:
         """Return a name for another graph node that this one needs."""
         return self.unique(f"{self.name}/{part}")
+
+    def with_operands(self, *operands: Operand | None) -> NodeCall:
+        """Return a node with the same attributes and other operands, for a part of this one."""
+        return replace(self, operands=operands, name=self.name_part("inner"))
 
     def has(self, index: int) -> bool:
         """Return whether an operand is given."""

@@ -22,7 +22,7 @@ from .control_flow import CONTROL_FLOW
 from .expansion import MOST_DEPTH, MOST_NODES, Expansion, find_expansion, local_functions
 from .folding import Folding
 from .model_file import ModelFile, onnx_package, read_model
-from .operators import OPERATORS
+from .operators import OPERATORS, OPERATORS_OF
 from .patterns import Patterns
 from .ports import check_output, declared_shape, known_input, open_input
 from .scope import Scope
@@ -168,6 +168,8 @@ class _Import:
     def _is_known(self, node: Any) -> bool:
         if (node.domain, node.op_type) in self.functions:
             return True
+        if node.op_type in OPERATORS_OF.get(node.domain, {}):
+            return True
         if node.domain in _DOMAINS and (node.op_type in OPERATORS or node.op_type in CONTROL_FLOW):
             return True
         schema = find_schema(node.op_type, "", self.opset) if node.domain in _DOMAINS else None
@@ -200,7 +202,10 @@ class _Import:
         if local is not None:
             return self._expand(local, attributes, call, scope)
         if node.domain not in _DOMAINS:
-            raise _missing(node, call.label, scope.opset)
+            foreign = OPERATORS_OF.get(node.domain, {}).get(node.op_type)
+            if foreign is None:
+                raise _missing(node, call.label, scope.opset)
+            return _as_tuple(foreign(call))
         if node.op_type in CONTROL_FLOW:
             return CONTROL_FLOW[node.op_type](call, scope, self._add_inner)
         schema = find_schema(node.op_type, "", scope.opset)

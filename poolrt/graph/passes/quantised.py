@@ -84,6 +84,7 @@ class _Finder:
     def __init__(self, ir: GraphIR) -> None:
         self.new = Rewriter(ir)
         self.absorbed: set[int] = set()
+        self._reshaped: dict[int, int] = {}
         self._ir = ir
         self._producers = {node.output: node for node in ir.nodes}
         self._readers = ir.readers()
@@ -110,7 +111,7 @@ class _Finder:
         if src is None or weights is None or src.mask or weights.point:
             return []
         output = 1 << ndims - 1 if node.kind == "matmul" else 1
-        if self._ir.values[weights.value].dtype != "s8" or weights.mask not in (0, output):
+        if self._dtype(weights.value) != "s8" or weights.mask not in (0, output):
             return []
         bias = None
         if len(node.inputs) > 2 and (bias := self._number(node.inputs[2])) is None:
@@ -143,6 +144,11 @@ class _Finder:
                 node, inputs=tuple(values), outputs=(results[-1],), post_ops=chain, quantisation=tuple(quantisation)
             )
         ]
+
+    def _dtype(self, value: int) -> str:
+        """Return the data type of a value of the graph, or of a constant that is new."""
+        new = self.new.constants.get(value)
+        return self._ir.values[value].dtype if new is None else new.dtype
 
     def _is_fast(self, node: Node) -> bool:
         """Return whether integers have more than a reference implementation for the shape of a product."""
@@ -250,11 +256,28 @@ class _Finder:
     def dequantised(self, value: int) -> _Stored | None:
         """Return the quantised tensor that a value is dequantised from, None if it is not."""
         node = self._producers.get(value)
+        if node is not None and node.kind == "reshape":
+            return self._padded(node)
         if node is None or node.kind != "reorder" or node.post_ops or node.attrs["tag"]:
             return None
         if self._ir.values[node.inputs[0]].dtype not in _BYTES or self._ir.values[value].dtype != "f32":
             return None
         return self._quantisation(node, node.inputs[0], Arg.SRC)
+
+    def _padded(self, view: Node) -> _Stored | None:
+        """Return a quantised constant that has more dimensions of 1 in front, as a product of matrices in a batch reads it."""
+        (source,), dims = view.inputs, self._ir.values[view.output].dims
+        sizes = self._ir.values[source].dims
+        added = len(dims) - len(sizes)
+        stored = self.dequantised(source) if added > 0 and dims == (*(1,) * added, *sizes) else None
+        constant = (
+            None if stored is None else self._ir.constants.get(stored.value, self.new.constants.get(stored.value))
+        )
+        if stored is None or constant is None:
+            return None
+        if view.output not in self._reshaped:
+            self._reshaped[view.output] = self.new.constant(constant.reshape(dims))
+        return replace(stored, value=self._reshaped[view.output], mask=stored.mask << added)
 
     def _quantised(self, value: int) -> _Quantised | None:
         """Return how a value is quantised by the nodes that alone read it, None if it is not."""

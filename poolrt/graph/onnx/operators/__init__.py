@@ -12,6 +12,7 @@ from . import (
     bits,
     elementwise,
     logic,
+    microsoft,
     normalization,
     products,
     quantisation,
@@ -41,3 +42,6 @@ OPERATORS: Final[Mapping[str, Operator]] = {
     **views.OPERATORS,
     **windows.OPERATORS,
 }
+
+#: The same of other domains than ONNX's own.
+OPERATORS_OF: Final[Mapping[str, Mapping[str, Operator]]] = {"com.microsoft": microsoft.OPERATORS}

@@ -71,6 +71,12 @@ def rms_normalization(call: NodeCall) -> Operand:
     return _rows(call, "rms")
 
 
+def simplified_normalization(call: NodeCall) -> Operand:
+    """Compute the same, as ONNX Runtime's optimiser writes it in ONNX's own domain."""
+    call.only_output("of statistics")
+    return rms_normalization(call)
+
+
 def _rows(call: NodeCall, kind: str) -> Operand:
     src, sizes, m = call.real(0), call.shape(0), call.math
     axis = call.axis(len(sizes), -1)
@@ -155,6 +161,7 @@ OPERATORS: Final[Mapping[str, Operator]] = {
     "GroupNormalization": group_normalization,
     "LayerNormalization": layer_normalization,
     "RMSNormalization": rms_normalization,
+    "SimplifiedLayerNormalization": simplified_normalization,
     "LpNormalization": lp_normalization,
     "LRN": lrn,
     "Softmax": softmax("accurate"),

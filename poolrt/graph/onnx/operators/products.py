@@ -12,6 +12,7 @@ from ...values import Value
 from ..call import NodeCall, Operator
 from ..element_types import FLOATS
 from ..tensors import Operand, dtype_of
+from .integer_products import integer_product
 
 
 def gemm(call: NodeCall) -> Operand:
@@ -50,6 +51,9 @@ def matmul(call: NodeCall) -> Operand:
 
 def matmul_integer(call: NodeCall) -> Operand:
     """Multiply integers less their zero points, as int32."""
+    given = call.tensor(0), call.optional(2), call.tensor(1), call.optional(3)
+    if (product := integer_product(call, *given)) is not None:
+        return product
     left, right = (call.math.cast(call.tensor(index), "int32") for index in range(2))
     if call.has(2):
         left = call.math.binary(left, _zero_points(call, 2, left, -2), "sub")

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
 from ...values import Value
 from ..call import NodeCall, Operator
 from ..element_types import array_type
-from ..tensors import Operand, dtype_of
+from ..folding import Array
+from ..tensors import MOST_SORTED, Operand, dtype_of
+from .integer_products import signed
 from .windows import window_of
 
 
@@ -33,7 +35,7 @@ def dequantize(call: NodeCall) -> Operand:
     source, m = call.tensor(0), call.math
     if dtype_of(source) not in ("int8", "uint8", "int32"):
         raise call.unsupported(f"input 0 is of type {dtype_of(source)}")
-    scale = _along(call, 1)
+    scale, zero = _along(call, 1), _along(call, 2) if call.has(2) else None
     dtype = dtype_of(scale)
     if "output_dtype" in call.attrs and call.integer("output_dtype"):
         number = call.integer("output_dtype")
@@ -41,26 +43,28 @@ def dequantize(call: NodeCall) -> Operand:
         if target is None:
             raise call.unsupported(f"data type {number} is not supported")
         dtype = target.name
-    if dtype == "float32" and (stored := _stored(call, source, scale)) is not None:
+    if not (isinstance(source, Value) or isinstance(zero, Value)):
+        source, zero = _centred(source, zero)
+    if dtype == "float32" and (stored := _stored(call, source, scale, zero)) is not None:
         return stored
     wide = m.cast(source, "float32")
-    if call.has(2):
-        wide = m.binary(wide, m.cast(_along(call, 2), "float32"), "sub")
+    if zero is not None:
+        wide = m.binary(wide, m.cast(zero, "float32"), "sub")
     return m.cast(m.binary(wide, m.cast(scale, "float32"), "mul"), dtype)
 
 
-def _stored(call: NodeCall, source: Operand, scale: Operand) -> Operand | None:
+def _stored(call: NodeCall, source: Operand, scale: Operand, zero: Operand | None) -> Operand | None:
     """Return a dequantised tensor as a reorder with a scale, which passes fold into the operation that reads it.
 
-    That is for bytes with known scales and one known zero point; there is one scale if the tensor is computed.
+    That is for bytes with known scales and one known zero point; there is one scale if the tensor is computed. Scales and
+    zero points have a shape that broadcasts.
     """
     point = np.zeros((), np.int32)
-    if call.has(2):
-        given = call.tensor(2)
-        if isinstance(given, Value) or given.size == 0:
+    if zero is not None:
+        if isinstance(zero, Value) or zero.size == 0:
             return None
-        point = given.astype(np.int32).reshape(-1)[:1].reshape(())
-        if np.any(given != given.reshape(-1)[0]):
+        point = zero.astype(np.int32).reshape(-1)[:1].reshape(())
+        if np.any(zero != zero.reshape(-1)[0]):
             return None
     if isinstance(scale, Value) or dtype_of(scale) != "float32" or dtype_of(source) not in ("int8", "uint8"):
         return None
@@ -72,44 +76,158 @@ def _stored(call: NodeCall, source: Operand, scale: Operand) -> Operand | None:
     value = source if isinstance(source, Value) else call.graph.constant(source)
     scales = {"src": scale.reshape(()) if scale.size == 1 else scale.reshape((1,) * (rank - scale.ndim) + scale.shape)}
     points = {"src": point} if point else {}
-    return call.graph.reorder(value, dtype="float32", scales=scales, zero_points=points, name=call.name)
+    name = call.name_part("dequantised")
+    return call.graph.reorder(value, dtype="float32", scales=scales, zero_points=points, name=name)
+
+
+def quantize_dynamically(call: NodeCall) -> tuple[Operand, Operand, Operand]:
+    """Quantise to uint8 by the least and the greatest number."""
+    source = call.real(0)
+    if dtype_of(source) != "float32":
+        raise call.unsupported(f"input 0 is of type {dtype_of(source)}; expect float32")
+    return quantize_range(call, source)
+
+
+def quantize_range(call: NodeCall, source: Operand) -> tuple[Operand, Operand, Operand]:
+    """Return a tensor as uint8, its scale and its zero point, which are computed from its least and greatest number."""
+    m = call.math
+    axes, zero = range(len(source.shape)), m.number(0.0, source)
+    least, most = (m.binary(m.reduce(source, algorithm, axes, False), zero, algorithm) for algorithm in ("min", "max"))
+    scale = m.binary(m.binary(most, least, "sub"), m.number(255.0, source), "div")
+    # The scale of zeros is 1, so that nothing is divided by 0.
+    scale = m.select(m.binary(scale, zero, "eq"), m.number(1.0, source), scale)
+    start = m.eltwise(m.binary(m.binary(zero, least, "sub"), scale, "div"), "clip", 0.0, 255.0)
+    # A reorder would add the zero point before it rounds, which differs for halves.
+    point = m.eltwise(start, "round")
+    whole = m.binary(m.eltwise(m.binary(source, scale, "div"), "round"), point, "add")
+    stored, zero_point = (
+        call.graph.reorder(m.value(each), dtype="uint8", name=call.name_part(name))
+        for each, name in ((whole, "quantised"), (point, "point"))
+    )
+    return stored, scale, zero_point
 
 
 def convolution_of_integers(call: NodeCall) -> Operand:
     """Convolve integers less their zero points, as int32."""
-    return _convolution(call, (0, 2), (1, 3), None)
+    return _convolution(call, (0, 2), (1, 3))
 
 
 def quantized_convolution(call: NodeCall) -> Operand:
     """Convolve integers less their zero points, add the bias, and quantise the sums."""
-    sums = _convolution(call, (0, 2), (3, 5), 8)
-    rank = len(sums.shape)
-    scales = [call.math.cast(call.tensor(index), "float64") for index in (1, 4, 6)]
-    channels = [
-        each if math.prod(each.shape) == 1 else call.math.reshape(each, (-1, *(1,) * (rank - 2))) for each in scales
-    ]
-    return _requantized(call, sums, channels, 7)
+    window, _ = window_of(call, call.shape(3)[2:])
+    src = dequantized(call, call.tensor(0), call.tensor(1), call.optional(2))
+    weights = dequantized(call, call.tensor(3), call.tensor(4), call.optional(5), 0)
+    bias = _dequantized_bias(call, 8, (1, 4)) if call.has(8) else None
+    result = call.graph.convolution(
+        call.math.value(src), weights, bias, groups=call.integer("group", 1), name=call.name_part("sums"), **window
+    )
+    return quantized(call, result, call.tensor(6), call.operand(7))
 
 
 def quantized_product(call: NodeCall) -> Operand:
     """Multiply matrices of integers less their zero points, and quantise the sums."""
-    left, right = _less_zero(call, 0, 2, -2), _less_zero(call, 3, 5, -1)
-    sums = call.math.matmul(left, right, "int32")
-    scales = [call.math.cast(call.tensor(index), "float64") for index in (1, 4, 6)]
-    if len(scales[0].shape) == 1 and scales[0].shape[0] > 1:
-        scales[0] = call.math.unsqueeze(scales[0], (1,))
-    return _requantized(call, sums, scales, 7)
+    rank = len(call.shape(0))
+    left = dequantized(call, call.tensor(0), call.tensor(1), call.optional(2), max(rank - 2, 0))
+    right = dequantized(call, call.tensor(3), call.tensor(4), call.optional(5), len(call.shape(3)) - 1)
+    scale = call.tensor(6)
+    result = call.math.matmul(left, right, "float32")
+    return quantized(call, result, scale, call.operand(7))
 
 
-def _convolution(call: NodeCall, source: tuple[int, int], weights: tuple[int, int], bias: int | None) -> Operand:
+def dequantized(call: NodeCall, source: Operand, scale: Operand, zero: Operand | None, axis: int = 0) -> Operand:
+    """Return (source - zero point) * scale in float32; there is one of both, or one for each index of an axis.
+
+    If both are known, it is the form that passes fold into the operation that reads it.
+    """
+    m, rank = call.math, len(source.shape)
+    scale = along_axis(call, m.cast(scale, "float32"), rank, axis)
+    zero = None if zero is None else along_axis(call, zero, rank, axis)
+    if not (isinstance(source, Value) or isinstance(zero, Value)):
+        source, zero = _centred(source, zero)
+    if (stored := _stored(call, source, scale, zero)) is not None:
+        return stored
+    wide = m.cast(source, "float32")
+    if zero is not None:
+        wide = m.binary(wide, m.cast(zero, "float32"), "sub")
+    return m.binary(wide, scale, "mul")
+
+
+def quantized(call: NodeCall, result: Operand, scale: Operand, zero: Operand | None) -> Operand:
+    """Divide by a scale, round to even, add the zero point and saturate; the zero point has the type of the result."""
+    m, wanted = call.math, "uint8" if zero is None else dtype_of(zero)
+    if wanted not in ("uint8", "int8"):
+        raise call.unsupported(f"results of {wanted} are not supported")
+    if math.prod(scale.shape) != 1 or (zero is not None and math.prod(zero.shape) != 1):
+        raise call.unsupported("several scales or zero points of a result are not supported")
+    whole = m.eltwise(m.value(m.binary(result, m.reshape(m.cast(scale, "float32"), ()), "div")), "round")
+    if zero is not None:
+        whole = m.binary(whole, m.reshape(m.cast(zero, "float32"), ()), "add")
+    return call.graph.reorder(m.value(whole), dtype=wanted, name=call.name_part("quantised"))
+
+
+def along_axis(call: NodeCall, given: Operand, rank: int, axis: int) -> Operand:
+    """Return numbers in a shape that broadcasts: one number, or one for each index of an axis."""
+    if math.prod(given.shape) == 1:
+        return call.math.reshape(given, ())
+    return given if len(given.shape) > 1 else call.math.reshape(given, (-1, *(1,) * (rank - axis - 1)))
+
+
+def _centred(source: Array, zero: Array | None) -> tuple[Array, Array | None]:
+    """Return known bytes as int8 without a zero point if that holds all of them less their zero points, which broadcast."""
+    if source.dtype.name not in ("uint8", "int8") or not 0 < source.size <= MOST_SORTED:
+        return source, zero
+    less = source.astype(np.int16) - (np.int16(0) if zero is None else zero.astype(np.int16))
+    if less.min() >= -128 and less.max() <= 127:
+        return less.astype(np.int8), None
+    return source, zero
+
+
+def _dequantized_bias(call: NodeCall, index: int, scales: tuple[int, int]) -> Operand:
+    """Return a bias of int32, whose scale is the product of two others, in float32."""
+    m = call.math
+    first, second = (m.cast(call.tensor(each), "float32") for each in scales)
+    scale = m.binary(first, second, "mul")
+    scale = m.reshape(scale, ()) if math.prod(scale.shape) == 1 else m.reshape(scale, (-1,))
+    return m.binary(m.cast(call.tensor(index), "float32"), scale, "mul")
+
+
+def _convolution(call: NodeCall, source: tuple[int, int], weights: tuple[int, int]) -> Operand:
+    """Convolve integers less their zero points, as int32."""
+    m = call.math
     window, _ = window_of(call, call.shape(weights[0])[2:])
-    left = _less_zero(call, *source, 0)
-    right = _less_zero(call, *weights, 0)
-    added = call.operand(bias) if bias is not None and call.has(bias) else None
     groups = call.integer("group", 1)
-    return call.graph.convolution(
-        call.math.value(left), call.math.value(right), added, groups=groups, dtype="int32", name=call.name, **window
-    )
+    left, right = call.tensor(source[0]), call.tensor(weights[0])
+    zero, shift = call.optional(source[1]), call.optional(weights[1])
+    if shift is not None:
+        shift = along_axis(call, shift, len(right.shape), 0)
+    if not (isinstance(right, Value) or isinstance(shift, Value)):
+        right, shift = _centred(right, shift)
+
+    def convolve(src: Operand, kernel: Operand, **numbers: Any) -> Value:
+        name = call.name_part("sums")
+        return call.graph.convolution(
+            m.value(src), m.value(kernel), groups=groups, dtype="int32", name=name, **numbers, **window
+        )
+
+    single = zero is None or math.prod(zero.shape) == 1
+    if not single or (shift is not None and groups not in (1, right.shape[0])):
+        return convolve(_less_zero(call, *source, 0), _less_zero(call, *weights, 0))
+    points: dict[str, Any] = {}
+    if zero is not None:
+        points["zero_points"] = {"src": m.reshape(m.cast(zero, "int32"), ())}
+    if dtype_of(right) == "uint8":
+        less = np.asarray(128, np.int32)
+        right = signed(call, right)
+        shift = np.negative(less) if shift is None else m.binary(m.cast(shift, "int32"), less, "sub")
+    result = convolve(left, right, **points)
+    if shift is None:
+        return result
+    # (x - a)(w - b) = (x - a) w - b (x - a), and the sums of x - a in a window are a convolution with ones.
+    kernel = np.ones((1 if groups == 1 else groups, *right.shape[1:]), np.int8)
+    factor = m.cast(shift, "int32")
+    if factor.shape:
+        factor = m.reshape(factor, (1, right.shape[0], *(1,) * (len(right.shape) - 2)))
+    return m.binary(result, m.binary(convolve(left, kernel, **points), factor, "mul"), "sub")
 
 
 def _less_zero(call: NodeCall, index: int, zero: int, axis: int) -> Operand:
@@ -118,23 +236,8 @@ def _less_zero(call: NodeCall, index: int, zero: int, axis: int) -> Operand:
     wide = m.cast(call.tensor(index), "int32")
     if not call.has(zero):
         return wide
-    point = m.cast(call.tensor(zero), "int32")
-    if math.prod(point.shape) == 1:
-        point = m.reshape(point, ())
-    elif axis != -1:
-        point = m.reshape(point, (-1, *(1,) * (len(wide.shape) - 1 if axis == 0 else 1)))
+    point = along_axis(call, m.cast(call.tensor(zero), "int32"), len(wide.shape), axis)
     return m.binary(wide, point, "sub")
-
-
-def _requantized(call: NodeCall, sums: Operand, scales: list[Operand], zero: int) -> Operand:
-    """Multiply sums by both scales, divide them by that of the result, round to even, add the zero point and saturate."""
-    m, wanted = call.math, dtype_of(call.operand(zero))
-    if wanted not in ("uint8", "int8"):
-        raise call.unsupported(f"results of {wanted} are not supported")
-    factor = m.binary(m.binary(scales[0], scales[1], "mul"), scales[2], "div")
-    scaled = m.eltwise(m.binary(m.cast(sums, "float64"), factor, "mul"), "round")
-    point = m.reshape(m.cast(call.tensor(zero), "float64"), ())
-    return call.graph.reorder(m.value(m.binary(scaled, point, "add")), dtype=wanted, name=call.name_part("dst"))
 
 
 def _target(call: NodeCall) -> str:
@@ -176,6 +279,7 @@ def _along(call: NodeCall, index: int) -> Operand:
 OPERATORS: Final[Mapping[str, Operator]] = {
     "QuantizeLinear": quantize,
     "DequantizeLinear": dequantize,
+    "DynamicQuantizeLinear": quantize_dynamically,
     "ConvInteger": convolution_of_integers,
     "QLinearConv": quantized_convolution,
     "QLinearMatMul": quantized_product,

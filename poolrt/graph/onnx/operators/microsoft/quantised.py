@@ -1,0 +1,158 @@
+"""Operators of 8-bit integers with scales and zero points, as static quantisation writes them.
+
+Each dequantises, computes in float32 and quantises again: passes turn that into integer operations where there are some.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import numpy as np
+
+from ...call import NodeCall, Operator
+from ...tensors import Operand, dtype_of
+from .. import quantisation, windows
+from ..integer_products import integer_product, matrix_scale
+from ..quantisation import dequantized, quantized
+
+
+def arithmetic(algorithm: str) -> Operator:
+    """Return the operator that combines two tensors."""
+
+    def operator(call: NodeCall) -> Operand:
+        left, right = (
+            dequantized(call, call.tensor(first), call.tensor(first + 1), call.optional(first + 2)) for first in (0, 3)
+        )
+        return quantized(call, call.math.binary(left, right, algorithm), call.tensor(6), _zero(call, 7, 0))
+
+    return operator
+
+
+def function(compute: Callable[[NodeCall, Operand], Operand]) -> Operator:
+    """Return the operator of a function of one tensor."""
+
+    def operator(call: NodeCall) -> Operand:
+        source = dequantized(call, call.tensor(0), call.tensor(1), call.optional(2))
+        return quantized(call, compute(call, source), call.tensor(3), _zero(call, 4, 0))
+
+    return operator
+
+
+def _zero(call: NodeCall, index: int, like: int) -> Operand:
+    """Return the zero point of a result, 0 of the type of an operand if it is missing."""
+    given = call.optional(index)
+    return np.zeros((), dtype_of(call.tensor(like))) if given is None else given
+
+
+def _sigmoid(call: NodeCall, source: Operand) -> Operand:
+    return call.math.eltwise(source, "logistic")
+
+
+def _leaky_relu(call: NodeCall, source: Operand) -> Operand:
+    return call.math.eltwise(source, "relu", call.number("alpha", 0.01))
+
+
+def _softmax(call: NodeCall, source: Operand) -> Operand:
+    m, sizes = call.math, tuple(source.shape)
+    opset = call.integer("opset")
+    axis = call.axis(len(sizes), -1)
+    if opset >= 13:
+        return call.graph.softmax(m.value(source), axis, name=call.name_part("softmax"))
+    flat = m.reshape(source, (math.prod(sizes[:axis]), math.prod(sizes[axis:])))
+    return m.reshape(call.graph.softmax(m.value(flat), 1, name=call.name_part("softmax")), sizes)
+
+
+def _global_mean(call: NodeCall, source: Operand) -> Operand:
+    rank = len(source.shape)
+    axes = range(1, rank - 1) if call.integer("channels_last", 0) else range(2, rank)
+    return call.math.reduce(source, "mean", tuple(axes), True)
+
+
+def _mean(call: NodeCall, source: Operand) -> Operand:
+    axes = call.integers("axes", tuple(range(len(source.shape))))
+    return call.math.reduce(source, "mean", axes, bool(call.integer("keepdims", 1)))
+
+
+def _average_pool(call: NodeCall, source: Operand) -> Operand:
+    if call.integer("channels_last", 0):
+        raise call.unsupported("channels_last=1 is not supported")
+    return windows.OPERATORS["AveragePool"](call.with_operands(source))  # type: ignore[return-value]
+
+
+def concat(call: NodeCall) -> Operand:
+    """Join tensors, each with a scale and a zero point of its own; those quantised as the result are joined as they are."""
+    scale, zero, m = call.tensor(0), call.tensor(1), call.math
+    count = len(call.operands) - 2
+    if count < 3 or count % 3:
+        raise call.malformed(f"expect three inputs for each tensor, got {count}")
+    parts: list[Operand] = []
+    for first in range(2, 2 + count, 3):
+        source, given = call.tensor(first), (call.tensor(first + 1), call.tensor(first + 2))
+        same = dtype_of(source) == dtype_of(zero) and all(
+            isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and a.size == b.size == 1 and a.item() == b.item()
+            for a, b in zip(given, (scale, zero), strict=True)
+        )
+        parts.append(source if same else quantized(call, dequantized(call, source, *given), scale, zero))
+    return m.concat(parts, call.integer("axis"))
+
+
+def where(call: NodeCall) -> Operand:
+    """Choose between two tensors."""
+    chosen, other = (
+        dequantized(call, call.tensor(first), call.tensor(first + 1), call.tensor(first + 2)) for first in (1, 4)
+    )
+    return quantized(call, call.math.select(call.tensor(0), chosen, other), call.tensor(7), call.tensor(8))
+
+
+def gemm(call: NodeCall) -> Operand:
+    """Compute alpha * op(A) * op(B) + C, quantised if there is a scale of the result, else in float32."""
+    m = call.math
+    left, right = (
+        m.transpose(call.tensor(index), (1, 0)) if call.integer(name, 0) else call.tensor(index)
+        for index, name in ((0, "transA"), (3, "transB"))
+    )
+    alpha, scales = call.number("alpha", 1.0), (call.tensor(1), call.tensor(4))
+    factor = m.binary(m.cast(scales[0], "float32"), np.asarray(alpha, np.float32), "mul")
+    if call.has(7):
+        point = call.optional(5)
+        src = dequantized(call, left, factor, call.optional(2))
+        result = m.matmul(src, dequantized(call, right, scales[1], point, 1), "float32")
+    else:
+        zeros = call.optional(2), call.optional(5)
+        product = integer_product(call, left, zeros[0], right, zeros[1], (factor, scales[1]))
+        if product is None:
+            raise call.unsupported("several zero points of input 0 are not supported")
+        result = product
+    if call.has(6):
+        unit = m.binary(m.reshape(factor, ()), matrix_scale(call, scales[1]), "mul")
+        result = m.binary(result, m.binary(m.cast(call.tensor(6), "float32"), unit, "mul"), "add")
+    if not call.has(7):
+        return result
+    return quantized(call, result, call.tensor(7), _zero(call, 8, 0))
+
+
+def convolution(call: NodeCall) -> Operand:
+    """Convolve as ONNX's operator does."""
+    if call.integer("channels_last", 0):
+        raise call.unsupported("channels_last=1 is not supported")
+    return quantisation.quantized_convolution(call)
+
+
+OPERATORS: Final[Mapping[str, Operator]] = {
+    "QLinearAdd": arithmetic("add"),
+    "QLinearMul": arithmetic("mul"),
+    "QLinearSigmoid": function(_sigmoid),
+    "QLinearLeakyRelu": function(_leaky_relu),
+    "QLinearSoftmax": function(_softmax),
+    "QLinearGlobalAveragePool": function(_global_mean),
+    "QLinearAveragePool": function(_average_pool),
+    "QLinearReduceMean": function(_mean),
+    "QLinearConcat": concat,
+    "QLinearWhere": where,
+    "QGemm": gemm,
+    "QLinearConv": convolution,
+    "QuantizeLinear": quantisation.quantize,
+    "DequantizeLinear": quantisation.dequantize,
+}
