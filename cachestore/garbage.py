@@ -11,11 +11,12 @@ _paused = False
 
 
 @contextmanager
-def collection_paused() -> Iterator[None]:
+def collection_paused(made_to_stay: bool = False) -> Iterator[None]:
     """Collect no garbage meanwhile: a collection would visit all of the work's objects, again and again.
 
     Any number of threads may do this at once: the first one that ends ends the pause. A program that has switched collection
-    off keeps it so.
+    off keeps it so. With ``made_to_stay``, the process's young objects count as old at the end, without a visit: only full
+    collections look at them from then on.
     """
     global _paused
     if not gc.isenabled():
@@ -26,6 +27,9 @@ def collection_paused() -> Iterator[None]:
     try:
         yield
     finally:
+        if made_to_stay and not gc.get_freeze_count():
+            gc.freeze()
+            gc.unfreeze()  # what was frozen is thawed as old
         _resume()
 
 

@@ -132,7 +132,7 @@ class SharedCache:
         args, return_type = self._numba.sigutils.normalize_signature(sig)
         code = self._function.__code__
         place = f"{code.co_filename}:{code.co_firstlineno}"
-        with collection_paused():  # what Numba loads for its first function is many modules
+        with collection_paused(made_to_stay=True):  # what Numba loads for its first function is many modules
             target_context.refresh()
             described = self._described(sig, target_context)
             if described is None:
@@ -233,7 +233,7 @@ class SharedCache:
         references: Sequence[Any],
     ) -> Any:
         """Return the overload in an entry, counted by its source; None if Numba is to compile it."""
-        with collection_paused():
+        with collection_paused(made_to_stay=True):
             found = self._load(key, value, target_context, *asked, references)
         if found is not None:
             self._process.libraries.add(found.library)

@@ -5,6 +5,10 @@ from __future__ import annotations
 import gc
 import os
 import threading
+import weakref
+from collections.abc import Iterator
+
+import pytest
 
 from poolrt.cachestore.garbage import collection_paused
 
@@ -69,3 +73,40 @@ def test_pauses_of_many_threads_leave_collection_on() -> None:
     for thread in threads:
         thread.join()
     assert gc.isenabled()
+
+
+class Ring:
+    """An object that only a collection frees."""
+
+    def __init__(self) -> None:
+        self.me = self
+
+
+@pytest.fixture
+def thawed() -> Iterator[None]:
+    """Give a process that has frozen nothing; the tests' own has."""
+    gc.unfreeze()
+    yield
+    gc.freeze()
+
+
+def test_what_is_made_to_stay_counts_as_old_and_is_still_collected(thawed: None) -> None:
+    with collection_paused(made_to_stay=True):
+        ring = Ring()
+    assert any(each is ring for each in gc.get_objects(generation=2))
+    gone = weakref.ref(ring)
+    del ring
+    gc.collect(0)
+    assert gone() is not None
+    gc.collect()
+    assert gone() is None
+    assert gc.get_freeze_count() == 0
+
+
+def test_what_a_program_has_frozen_stays_so(thawed: None) -> None:
+    gc.freeze()
+    frozen = gc.get_freeze_count()
+    with collection_paused(made_to_stay=True):
+        ring = Ring()
+    assert gc.get_freeze_count() == frozen
+    assert any(each is ring for each in gc.get_objects(generation=0))
