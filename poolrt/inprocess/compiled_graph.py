@@ -68,7 +68,6 @@ class CompiledGraph:
         """Get or create the primitives; ``constants`` are by value of the graph. Raises CreationFailed."""
         self.lowered = lowered
         self._plan = plan = lowered.plan
-        self._constants = constants
         self._keys = keys
         self._context = context
         self._streams = [context.streams[name] for name in plan.engines]
@@ -76,8 +75,8 @@ class CompiledGraph:
         used = dict.fromkeys(step.primitive for step in plan.steps if isinstance(step, Step))
         self._primitives = {number: self._primitive(number) for number in used}
         # Before this graph is an instance, which may evict the last plan that holds the same constants.
-        self._memories = [self._constant(number) for number in range(len(plan.constants))]
-        self._uploads = {place: self._upload(*place) for place in self._read_elsewhere()}
+        self._memories = [self._constant(number, constants) for number in range(len(plan.constants))]
+        self._uploads = {place: self._upload(*place, constants) for place in self._read_elsewhere()}
 
     @property
     def primitives(self) -> tuple[Primitive, ...]:
@@ -127,10 +126,10 @@ class CompiledGraph:
         ]
         return {(engine, constant) for engine, constant in read if not self._streams[engine].works_on_host}
 
-    def _constant(self, number: int) -> Memory:
+    def _constant(self, number: int, constants: Mapping[int, Constant]) -> Memory:
         """Return a constant in its final layout, in the host's memory."""
         planned = self._plan.constants[number]
-        constant = self._constants[planned.value]
+        constant = constants[planned.value]
 
         def make() -> Memory:
             if planned.reorder is None:
@@ -138,18 +137,16 @@ class CompiledGraph:
             stream = self._streams[self._plan.primitives[planned.reorder]]
             return reorder_constant(constant, self._primitive(planned.reorder), stream)
 
-        return self._context.find_or_add(self._constant_key(number, ""), make)
+        return self._context.find_or_add(self._constant_key(number, "", constant), make)
 
-    def _upload(self, engine: int, number: int) -> Memory:
+    def _upload(self, engine: int, number: int, constants: Mapping[int, Constant]) -> Memory:
         """Return a constant in its final layout, in the memory of an engine."""
-        key = self._constant_key(number, self._plan.engines[engine])
-        return self._context.find_or_add(
-            key, lambda: copy_to_engine(self._constant(number), self._streams[engine].engine)
-        )
+        key = self._constant_key(number, self._plan.engines[engine], constants[self._plan.constants[number].value])
+        target = self._streams[engine].engine
+        return self._context.find_or_add(key, lambda: copy_to_engine(self._constant(number, constants), target))
 
-    def _constant_key(self, number: int, engine: str) -> InstanceKey:
+    def _constant_key(self, number: int, engine: str, constant: Constant) -> InstanceKey:
         planned = self._plan.constants[number]
-        constant = self._constants[planned.value]
         form = None if planned.reorder is None else self._descs[planned.reorder].memories()[Arg.DST]
         details: tuple[Any, ...] = (engine, form, *self._keys.key(constant))
         return InstanceKey("constant", details, (constant.dims,), self._context.executor)

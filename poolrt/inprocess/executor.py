@@ -2,49 +2,36 @@
 
 from __future__ import annotations
 
-import threading
-import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Never
 
 import numpy as np
 
-from poolrt.cachestore.forked_locks import freed_in_children
 from poolrt.graph import passes
 from poolrt.graph.builder import Graph
 from poolrt.graph.constant import storage_type
 from poolrt.graph.engine_name import require_engine
-from poolrt.graph.lower import lower
 from poolrt.graph.reshaping import infer_for_inputs
 from poolrt.graph.training import to_training
-from poolrt.inprocess.device_context import DeviceContext, ExecutorIdentity, InstanceKey
-from poolrt.run_inputs import Outputs, describe_names, refuse_unnamed, to_array
+from poolrt.inprocess.device_context import DeviceContext
+from poolrt.run_inputs import describe_names, refuse_unnamed, to_array
 from poolrt.workers.desc import type_name
 from poolrt.workers.engines.engine import Engine
-from poolrt.workers.memory.array_address import address_of
-from poolrt.workers.memory.array_room import copy_with_room, has_room_behind
+from poolrt.workers.memory.array_room import readable
 from poolrt.workers.streams.stream import Stream
-from poolrt.workers.threadpools.jobs import JobsOnPools
-from poolrt.workers.threadpools.sequential import SequentialPool
 
-from .compiled_graph import CompiledGraph, ExecutionContext
-from .constants import ConstantKeys
+from .compiled_graphs import CompiledGraphs, Shapes, name_of, open_engine
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from poolrt.graph.ir import GraphIR
     from poolrt.graph.lowered_plan import LoweredPlan
-    from poolrt.workers.plans.execution_plan import ExecutionPlan
-    from poolrt.workers.plans.executor import PlanExecutor
     from poolrt.workers.primitives.provider import PrimitiveProvider
-
-    Shapes = tuple[tuple[int, ...], ...]
 
 #: ``test`` computes results only, ``train`` also what backward operations need.
 PHASES: Final = ("test", "train")
-_HOST: Final = "cpu"
 
 
 class Executor:
@@ -81,34 +68,24 @@ class Executor:
         if stream is None and context is not None and context.given_stream is not None:
             stream = context.given_stream if engine in (None, context.engine) else None
         if engine is None:
-            engine = stream.engine if stream is not None else _open(require_engine(graph.engine))
+            engine = stream.engine if stream is not None else open_engine(require_engine(graph.engine))
         if stream is not None and stream.engine is not engine:
             raise ValueError(f"stream: expect one on {engine}, got one on {stream.engine}")
         self.graph = graph.name
         self.engine = engine
         self.context = DeviceContext(stream=stream) if context is None else context
         self.phase = phase
-        self._built: Final = replace(graph.to_ir(), engine=_name(engine))
-        self._constant_keys = ConstantKeys(self._built.constants.values())
+        self._built: Final = replace(graph.to_ir(), engine=name_of(engine))
         #: Data types of the inputs by name, as graphs and arrays have them.
         self._wanted: Final = {
             name: (self._built.values[value].dtype, storage_type(self._built.values[value].dtype))
             for name, value in self._built.inputs
         }
-        # An object of its own: the address of this executor may come to be another's.
-        identity = ExecutorIdentity(graph.name)
-        locks = freed_in_children(threading.RLock()), freed_in_children(threading.RLock())
-        self._context = ExecutionContext(self._open_streams(stream), cache, self.context, identity, locks)
-        self._pools: Final = [stream.pool for stream in self._context.streams.values() if stream.engine.kind == "cpu"]
-        self._jobs: Final = JobsOnPools(self._pools)
-        #: No thread is ever within a task of a pool without threads.
-        self._could_be_within: Final = any(type(pool) is not SequentialPool for pool in self._pools)
-        #: Thread, shapes and details of the last run, and its executor.
-        self._latest: tuple[object, Callable[[], PlanExecutor | None]] = (None, lambda: None)
-        #: The second is for tasks of a threadpool: the holder of the first may be waiting for such a task.
-        self._turns = freed_in_children(threading.Lock()), freed_in_children(threading.Lock())
+        engines = (node.engine for node in self._built.nodes if node.engine)
+        constants = self._built.constants.values()
+        self._graphs: Final = CompiledGraphs(graph.name, engine, stream, engines, constants, self.context, cache)
+        self._context: Final = self._graphs.context
         self._training: GraphIR | None = None
-        weakref.finalize(self, self.context.forget, identity).atexit = False
 
     @property
     def phase(self) -> str:
@@ -143,12 +120,7 @@ class Executor:
         """
         if unnamed:
             refuse_unnamed(f"graph {self.graph}", self.inputs, unnamed)
-        arrays = self._check(inputs)
-        within = self._could_be_within and any(pool.get_in_parallel() for pool in self._pools)
-        if self.context.shared:
-            return self._execute(arrays, within)
-        with self._turns[within]:
-            return self._execute(arrays, within)
+        return self._graphs.run(self._check(inputs), self._phase, self._graph_for)
 
     def time_steps(self, runs: int, /, **inputs: Any) -> tuple[LoweredPlan, list[list[int]]]:
         """Execute the graph once and then ``runs`` times; return its plan and the times of each step in nanoseconds.
@@ -156,52 +128,10 @@ class Executor:
         The times of a step are those of the later runs, in their order; a copy between engines has none. Inputs and errors
         are those of `run`.
         """
-        arrays = self._check(inputs)
-        with self._turns[False]:
-            graph = self._find_graph(tuple([array.shape for array in arrays]), self._phase)
-            times: list[list[int]] = [[] for _ in graph.lowered.plan.steps]
-            executor = graph.executor(False, False, lambda step, nanoseconds: times[step].append(nanoseconds))
-            outputs, addresses = self._take_outputs(executor.plan)
-            for _ in range(runs + 1):
-                executor.run([*map(address_of, arrays)], addresses)
-            outputs.clear()  # their memory was in use until now
-        return graph.lowered, [each[1:] for each in times]
+        return self._graphs.time_steps(runs, self._check(inputs), self._phase, self._graph_for)
 
-    def _execute(self, arrays: list[NDArray[Any]], within: bool) -> dict[str, NDArray[Any]]:
-        executor = self._find_executor(tuple([array.shape for array in arrays]), self._phase, within)
-        outputs, addresses = self._take_outputs(executor.plan)
-        executor.run([*map(address_of, arrays)], addresses)
-        return outputs
-
-    def _take_outputs(self, plan: ExecutionPlan) -> tuple[Outputs, list[int]]:
-        """Return arrays for the outputs of a run, and their addresses."""
-        outputs, addresses, take = Outputs(), [], self.context.output_memory.take
-        for port in plan.outputs:
-            outputs[port.name], address = take(port.dims, storage_type(port.dtype), port.nbytes)
-            addresses.append(address)
-        return outputs, addresses
-
-    def _find_executor(self, shapes: Shapes, phase: str, within: bool) -> PlanExecutor:
-        """Return the executor of a plan that the calling thread has to itself, made now if there is none."""
-        context, verbose = self._context, self.engine.verbose.executes
-        thread = context.thread(within)
-        details = (phase, verbose, *self._jobs.current())
-        # An instance that is found twice in a row needs no key.
-        found, latest = self._latest
-        if found == (thread, shapes, details):
-            executor = latest()
-            if executor is not None and self.context.find_again(executor):
-                return executor
-        key = InstanceKey("plan", details, shapes, context.executor, thread)
-        executor = self.context.find_or_add(key, lambda: self._find_graph(shapes, phase).executor(within, verbose))
-        self._latest = (thread, shapes, details), weakref.ref(executor)
-        return executor
-
-    def _find_graph(self, shapes: Shapes, phase: str) -> CompiledGraph:
-        key = InstanceKey("graph", (phase,), shapes, self._context.executor)
-        return self._context.find_or_add(key, lambda: self._compile(shapes, phase))
-
-    def _compile(self, shapes: Shapes, phase: str) -> CompiledGraph:
+    def _graph_for(self, shapes: Shapes, phase: str) -> GraphIR:
+        """Return the graph for inputs of these shapes and a phase, ready to be lowered."""
         ir = self._built
         if phase == "train":
             if self._training is None:
@@ -210,9 +140,7 @@ class Executor:
         if shapes != tuple(ir.values[value].dims for _, value in ir.inputs):
             ir = infer_for_inputs(ir, shapes)
         # Operations that are fused would leave nothing for the backward operation of the second.
-        ir = ir if phase == "train" else passes.optimize(ir)
-        lowered = lower(ir, {name: stream.target for name, stream in self._context.streams.items()})
-        return CompiledGraph(lowered, ir.constants, self._constant_keys, self._context)
+        return ir if phase == "train" else passes.optimize(ir)
 
     def _check(self, inputs: Mapping[str, Any]) -> list[NDArray[Any]]:
         """Return the inputs in order, as arrays of the right data type, side by side in memory."""
@@ -223,14 +151,6 @@ class Executor:
             raise ValueError(describe_names(f"graph {self.graph}", ports, inputs))
         return [_readable_array(name, inputs[name], dtype, kind) for name, (dtype, kind) in wanted.items()]
 
-    def _open_streams(self, stream: Stream | None) -> dict[str, Stream]:
-        """Return a stream for each engine that nodes name, for that of the others, and for the host, in this order."""
-        found = {_name(self.engine): Stream(self.engine) if stream is None else stream}
-        for name in dict.fromkeys((*(node.engine for node in self._built.nodes if node.engine), _HOST)):
-            if name not in found:
-                found[name] = Stream(_open(name))
-        return found
-
 
 def _readable_array(name: str, value: Any, dtype: str, kind: np.dtype[Any]) -> NDArray[Any]:
     """Return an input as it is if kernels can read it there, else a copy."""
@@ -240,19 +160,6 @@ def _readable_array(name: str, value: Any, dtype: str, kind: np.dtype[Any]) -> N
             text = f"input {name}: expect dtype {type_name(dtype)}, got {array.dtype}"
             raise TypeError(f"{text}; convert it: array.astype({kind.name!r})")
         array = array.view(kind)
-    nbytes = array.nbytes
-    if not nbytes:
+    if not array.nbytes:
         raise ValueError(f"input {name}: expect sizes of at least 1, got {array.shape}")
-    flags = array.flags
-    if flags.c_contiguous and flags.aligned and has_room_behind(address_of(array) + nbytes):
-        return array
-    return copy_with_room(array)
-
-
-def _name(engine: Engine) -> str:
-    return engine.kind if engine.kind == "cpu" else f"{engine.kind}:{engine.index}"
-
-
-def _open(name: str) -> Engine:
-    kind, _, index = name.partition(":")
-    return Engine(kind, int(index or 0))
+    return readable(array)

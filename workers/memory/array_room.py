@@ -27,6 +27,17 @@ def has_room_behind(end: int) -> bool:
     return -end % _PAGE >= SLACK
 
 
+def readable_in_place(array: NDArray[Any]) -> bool:
+    """Return whether kernels can read an array where it is."""
+    flags = array.flags
+    return flags.c_contiguous and flags.aligned and has_room_behind(address_of(array) + array.nbytes)
+
+
+def readable(array: NDArray[Any]) -> NDArray[Any]:
+    """Return an array as it is if kernels can read it where it is, else a copy."""
+    return array if readable_in_place(array) else copy_with_room(array)
+
+
 class ArrayRoom:
     """Memory for one array of ``nbytes`` at `address`, ``start`` bytes after its beginning, and room behind the array."""
 

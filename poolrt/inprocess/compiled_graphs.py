@@ -1,0 +1,199 @@
+"""The compiled graphs of one executor: found by the shapes of their inputs, made by the first thread that needs one."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import numpy as np
+
+from poolrt.cachestore.forked_locks import freed_in_children
+from poolrt.graph.constant import Constant, storage_type
+from poolrt.graph.lower import lower
+from poolrt.run_inputs import Outputs
+from poolrt.workers.engines.engine import Engine
+from poolrt.workers.memory.array_address import address_of
+from poolrt.workers.memory.array_room import readable_in_place
+from poolrt.workers.streams.stream import Stream
+from poolrt.workers.threadpools.jobs import JobsOnPools
+from poolrt.workers.threadpools.sequential import SequentialPool
+
+from .compiled_graph import CompiledGraph, ExecutionContext
+from .constants import ConstantKeys
+from .device_context import DeviceContext, ExecutorIdentity, InstanceKey
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from poolrt.graph.ir import GraphIR
+    from poolrt.graph.lowered_plan import LoweredPlan
+    from poolrt.workers.plans.execution_plan import ExecutionPlan
+    from poolrt.workers.plans.executor import PlanExecutor
+    from poolrt.workers.primitives.provider import PrimitiveProvider
+
+Shapes: TypeAlias = "tuple[tuple[int, ...], ...]"
+#: Returns the graph for inputs of these shapes, ready to be lowered; the second argument is the variant that was asked for.
+MakeGraph: TypeAlias = "Callable[[Shapes, str], GraphIR]"
+_HOST: Final = "cpu"
+
+
+class CompiledGraphs:
+    """Runs graphs, one for each set of shapes and variant, with one set of constants. ``make`` returns a graph.
+
+    Guarantees: threads that need the same new graph at once get one, which one of them makes while the others wait; runs
+    of graphs that exist do not wait for it if the context is shared. Equal constants of the graphs are one.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        engine: Engine,
+        stream: Stream | None,
+        engines: Iterable[str],
+        constants: Iterable[Constant],
+        context: DeviceContext,
+        cache: PrimitiveProvider | None,
+    ) -> None:
+        """Compute on ``stream``, or a new one of ``engine``, and on one for each engine that ``engines`` names.
+
+        ``constants`` are those that graphs have in common: their arrays outlive this and do not change.
+        """
+        self._keys: Final = ConstantKeys(constants)
+        self._engine: Final = engine
+        # An object of its own: the address of this object may come to be another's.
+        identity = ExecutorIdentity(name)
+        locks = freed_in_children(threading.RLock()), freed_in_children(threading.RLock())
+        streams = _open_streams(engine, stream, engines)
+        self.context: Final = ExecutionContext(streams, cache, context, identity, locks)
+        self._instances: Final = context
+        self._pools: Final = [stream.pool for stream in streams.values() if stream.engine.kind == "cpu"]
+        self._jobs: Final = JobsOnPools(self._pools)
+        #: No thread is ever within a task of a pool without threads.
+        self._could_be_within: Final = any(type(pool) is not SequentialPool for pool in self._pools)
+        #: Thread, shapes and details of the last run, and its executor.
+        self._latest: tuple[object, Callable[[], PlanExecutor | None]] = (None, lambda: None)
+        #: The second is for tasks of a threadpool: the holder of the first may be waiting for such a task.
+        self._turns = freed_in_children(threading.Lock()), freed_in_children(threading.Lock())
+        weakref.finalize(self, context.forget, identity).atexit = False
+
+    def run(
+        self,
+        arrays: Sequence[NDArray[Any]],
+        variant: str,
+        make: MakeGraph,
+        into: Mapping[str, NDArray[Any]] | None = None,
+    ) -> Outputs:
+        """Run on inputs in order, which kernels can read where they are, and return the outputs as new arrays.
+
+        An output is written into its array of ``into`` where kernels can do that, and is this array then.
+        """
+        within = self._could_be_within and any(pool.get_in_parallel() for pool in self._pools)
+        if self._instances.shared:
+            return self._execute(arrays, variant, make, into, within)
+        with self._turns[within]:
+            return self._execute(arrays, variant, make, into, within)
+
+    def find(self, shapes: Shapes, variant: str, make: MakeGraph) -> CompiledGraph:
+        """Return the compiled graph for inputs of these shapes, made now if there is none."""
+        key = InstanceKey("graph", (variant,), shapes, self.context.executor)
+        return self.context.find_or_add(key, lambda: self._compile(shapes, variant, make))
+
+    def time_steps(
+        self, runs: int, arrays: Sequence[NDArray[Any]], variant: str, make: MakeGraph
+    ) -> tuple[LoweredPlan, list[list[int]]]:
+        """Run once and then ``runs`` times; return the plan and the times of each step in the later runs, in nanoseconds."""
+        with self._turns[False]:
+            graph = self.find(tuple([array.shape for array in arrays]), variant, make)
+            times: list[list[int]] = [[] for _ in graph.lowered.plan.steps]
+            executor = graph.executor(False, False, lambda step, nanoseconds: times[step].append(nanoseconds))
+            outputs, addresses = self._take_outputs(executor.plan, arrays, None)
+            for _ in range(runs + 1):
+                executor.run([*map(address_of, arrays)], addresses)
+            outputs.clear()  # their memory was in use until now
+        return graph.lowered, [each[1:] for each in times]
+
+    def _execute(
+        self,
+        arrays: Sequence[NDArray[Any]],
+        variant: str,
+        make: MakeGraph,
+        into: Mapping[str, NDArray[Any]] | None,
+        within: bool,
+    ) -> Outputs:
+        executor = self._find_executor(tuple([array.shape for array in arrays]), variant, make, within)
+        outputs, addresses = self._take_outputs(executor.plan, arrays, into)
+        executor.run([*map(address_of, arrays)], addresses)
+        return outputs
+
+    def _take_outputs(
+        self, plan: ExecutionPlan, inputs: Sequence[NDArray[Any]], into: Mapping[str, NDArray[Any]] | None
+    ) -> tuple[Outputs, list[int]]:
+        """Return arrays for the outputs of a run, and their addresses."""
+        outputs, addresses, take = Outputs(), [], self._instances.output_memory.take
+        for port in plan.outputs:
+            if into:
+                given = into.get(port.name)
+                if given is not None and _is_writable(given, port.dims, storage_type(port.dtype), inputs, into):
+                    outputs[port.name] = given
+                    addresses.append(address_of(given))
+                    continue
+            outputs[port.name], address = take(port.dims, storage_type(port.dtype), port.nbytes)
+            addresses.append(address)
+        return outputs, addresses
+
+    def _find_executor(self, shapes: Shapes, variant: str, make: MakeGraph, within: bool) -> PlanExecutor:
+        """Return the executor of a plan that the calling thread has to itself, made now if there is none."""
+        context, verbose = self.context, self._engine.verbose.executes
+        thread = context.thread(within)
+        details = (variant, verbose, *self._jobs.current())
+        # An instance that is found twice in a row needs no key.
+        found, latest = self._latest
+        if found == (thread, shapes, details):
+            executor = latest()
+            if executor is not None and self._instances.find_again(executor):
+                return executor
+        key = InstanceKey("plan", details, shapes, context.executor, thread)
+        executor = self._instances.find_or_add(key, lambda: self.find(shapes, variant, make).executor(within, verbose))
+        self._latest = (thread, shapes, details), weakref.ref(executor)
+        return executor
+
+    def _compile(self, shapes: Shapes, variant: str, make: MakeGraph) -> CompiledGraph:
+        ir = make(shapes, variant)
+        lowered = lower(ir, {name: stream.target for name, stream in self.context.streams.items()})
+        return CompiledGraph(lowered, ir.constants, self._keys, self.context)
+
+
+def _is_writable(
+    array: NDArray[Any],
+    dims: tuple[int, ...],
+    dtype: np.dtype[Any],
+    inputs: Sequence[NDArray[Any]],
+    outputs: Mapping[str, NDArray[Any]],
+) -> bool:
+    """Return whether kernels can write an output into an array: nothing else of the run is in its memory."""
+    if array.shape != dims or array.dtype != dtype or not readable_in_place(array) or not array.flags.writeable:
+        return False
+    others = [*inputs, *(each for each in outputs.values() if each is not array)]
+    return not any(np.may_share_memory(array, other) for other in others)
+
+
+def name_of(engine: Engine) -> str:
+    """Return the name of an engine in graphs."""
+    return engine.kind if engine.kind == "cpu" else f"{engine.kind}:{engine.index}"
+
+
+def open_engine(name: str) -> Engine:
+    """Return the engine of a name in graphs. Raises EngineUnavailable."""
+    kind, _, index = name.partition(":")
+    return Engine(kind, int(index or 0))
+
+
+def _open_streams(engine: Engine, stream: Stream | None, names: Iterable[str]) -> dict[str, Stream]:
+    """Return a stream for an engine, for each engine that is named, and for the host, in this order."""
+    found = {name_of(engine): Stream(engine) if stream is None else stream}
+    for name in dict.fromkeys((*names, _HOST)):
+        if name not in found:
+            found[name] = Stream(open_engine(name))
+    return found
