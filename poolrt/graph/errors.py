@@ -46,7 +46,7 @@ class UnsupportedNode(ModelError):
 
     ``node`` is the first such node's name, ``operator`` its type, ``opset`` the version of its operator set, ``reason`` the
     reason. ``uses`` holds all that is unsupported, as far as it can be known: a node is left out if its operator exists and it
-    reads the result of an unsupported one.
+    reads the result of an unsupported one. ``asked`` are inputs that have to be given while loading (``values=``).
     """
 
     def __init__(
@@ -58,6 +58,7 @@ class UnsupportedNode(ModelError):
         self.opset = opset
         self.reason = reason
         self.uses = uses
+        self.asked: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         parts = [f"node {self.node!r} ({self.operator}, opset {self.opset}): {self.reason}"]

@@ -100,7 +100,9 @@ class NodeCall:
                 given = ", ".join(f"{name!r}: ..." for name in asked)
                 words = " ".join(f"--value {name}=..." for name in asked)
                 text = f"values={{{given}}}, or {words} on the command line"
-                raise self.unsupported(f"{what}: give the input while loading: {text}")
+                error = self.unsupported(f"{what}: give the input while loading: {text}")
+                error.asked = tuple(asked)
+                raise error
             raise self.unsupported(f"{what} is computed by the model; it must be constant")
         return found
 

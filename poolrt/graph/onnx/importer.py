@@ -20,7 +20,7 @@ from ..values import Value
 from .call import NodeCall, Results
 from .control_flow import CONTROL_FLOW
 from .expansion import MOST_DEPTH, MOST_NODES, Expansion, find_expansion, local_functions
-from .folding import Folding
+from .folding import Array, Folding
 from .model_file import ModelFile, onnx_package, read_model
 from .operators import OPERATORS, OPERATORS_OF
 from .patterns import Patterns
@@ -68,12 +68,30 @@ def load_onnx(
         if given is not None and not isinstance(given, Mapping):
             raise TypeError(f"{argument}: expect a dict by input, such as {example}, got {describe_type(given)}")
     settings = Settings.load(constant_bytes=constant_bytes)
-    folding = Folding(settings.constant_bytes)
     file = read_model(model)
+    return import_model(file, settings, name=name, engine=engine, batch=batch, shapes=shapes, values=values)
+
+
+def import_model(
+    file: ModelFile,
+    settings: Settings,
+    *,
+    initializers: Mapping[str, Array] | None = None,
+    batch: int | None = None,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    values: Mapping[str, ArrayLike] | None = None,
+    name: str | None = None,
+    engine: str = "cpu",
+) -> Graph:
+    """Return the graph of a model that has been read, for inputs of one set of shapes; see `load_onnx`.
+
+    ``initializers`` are those of the file, which several graphs then have in common. Raises what `load_onnx` raises.
+    """
     try:
         graph = Graph(name or file.name, engine)
         with watch_long("reading", "nodes", graph.name, settings.progress) as show:
-            return _Import(file, graph, folding, show).run(batch, dict(shapes or {}), dict(values or {}))
+            importing = _Import(file, graph, Folding(settings.constant_bytes), show)
+            return importing.run(initializers, batch, dict(shapes or {}), dict(values or {}))
     except UnsupportedNode:
         raise
     except GraphError as error:
@@ -81,6 +99,15 @@ def load_onnx(
     except Exception as error:
         # The last resort: protobuf, onnx and NumPy document few of the errors that malformed data make them raise.
         raise ModelError(f"{file.label}: {UNFORESEEN}: {type(error).__name__}: {error}") from error
+
+
+def find_missing(file: ModelFile) -> None:
+    """Raise UnsupportedNode that names all operators of a model's graph that poolrt does not have; shapes are not needed."""
+    importing = _Import(file, Graph("model"), Folding(0), lambda done, total: None)
+    for node in file.proto.graph.node:
+        if not importing._is_known(node):
+            importing._add_missing(node)
+    importing.unsupported.raise_if_found()
 
 
 class _Import:
@@ -100,7 +127,13 @@ class _Import:
         self.patterns = Patterns()
         self.unsupported = Unsupported()
 
-    def run(self, batch: int | None, shapes: dict[str, Sequence[int]], values: dict[str, ArrayLike]) -> Graph:
+    def run(
+        self,
+        initializers: Mapping[str, Array] | None,
+        batch: int | None,
+        shapes: dict[str, Sequence[int]],
+        values: dict[str, ArrayLike],
+    ) -> Graph:
         if self.proto.sparse_initializer:
             raise ModelError("it has sparse initialisers, which are not supported")
         if not self.proto.output:
@@ -109,7 +142,7 @@ class _Import:
             if not isinstance(name, str):  # protobuf returns the bytes of a name that it cannot decode
                 raise ModelError(f"the name {name!r} is not UTF-8")
         scope = Scope.of_graph(self.proto, self.opset)
-        scope.found.update(self.file.initializers())
+        scope.found.update(self.file.initializers() if initializers is None else initializers)
         for declared in self.proto.input:
             if declared.name in scope.found:
                 continue

@@ -19,6 +19,7 @@ class Unsupported:
         self._first: UnsupportedNode | None = None
         self._uses: dict[tuple[str, str], UnsupportedUse] = {}
         self._values: set[str] = set()
+        self._asked: set[str] = set()
 
     @property
     def found(self) -> bool:
@@ -29,6 +30,7 @@ class Unsupported:
         """Add a node by its error; ``missing`` is its operator, with its domain, if poolrt has no such operator at all."""
         self._first = self._first or error
         self._values.update(outputs)
+        self._asked.update(error.asked)
         key = error.operator, error.reason
         use = self._uses.get(key)
         if use is not None:
@@ -47,4 +49,6 @@ class Unsupported:
         """Raise UnsupportedNode that names the first node and lists all reasons, if there is one."""
         first = self._first
         if first is not None:
-            raise UnsupportedNode(first.node, first.operator, first.opset, first.reason, tuple(self._uses.values()))
+            error = UnsupportedNode(first.node, first.operator, first.opset, first.reason, tuple(self._uses.values()))
+            error.asked = tuple(sorted(self._asked))
+            raise error
