@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from poolrt.workers import *  # noqa: F403 - what `__all__` there lists, as below
 
     from . import dask as dask
-    from . import errors, kernels, numba, opencl
+    from . import errors, kernels, numba, onnx, opencl
     from .graph.builder import Graph
     from .graph.errors import GraphError, ModelError, UnsupportedNode
     from .graph.onnx.importer import load_onnx
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ContextStatistics", "DeviceContext", "Executor", "Graph", "GraphError", "Model", "ModelError", "NativeKernel",
     "OpenClKernel", "Pool", "TensorSpec", "UnsupportedNode", "Value", "check_model", "connect", "errors", "guvectorize", "kernel",
-    "kernels", "load_onnx", "njit", "numba", "opencl", "profile_graph", "share", "vectorize",
+    "kernels", "load_onnx", "njit", "numba", "onnx", "opencl", "profile_graph", "share", "vectorize",
 ]  # fmt: skip
 __all__ += workers.__all__
 
@@ -73,7 +73,7 @@ joblib_hook.install()
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("dask", "errors", "kernels", "numba", "opencl"):
+    if name in ("dask", "errors", "kernels", "numba", "onnx", "opencl"):
         return import_module(f".{name}", __name__)
     if name in _HOMES:
         found = getattr(import_module(_HOMES[name], __name__), name)

@@ -100,6 +100,8 @@ class Settings:
     arena_bytes: int = _knob(4 * KIB**3, "pool", Size(KIB**2, 64 * KIB**4))
     #: Most bytes that an ONNX model may compute from its constants while it is imported, beside its own data.
     constant_bytes: int = _knob(768 * KIB**2, "pool", Size(0))
+    #: Most bytes that a `poolrt.onnx.InferenceSession` keeps for plans and weights; it drops plans of sizes used longest ago.
+    plan_bytes: int = _knob(KIB**3, "pool", Size(KIB**2))
     #: Longest that the coordinator, a worker, a creator or an OpenCL driver may take to come up.
     start_timeout_s: float = _knob(60.0, "pool", Seconds(1, 3600))
     #: Longest that a coordinator may give no sign of life to a client that waits; then it counts as lost.

@@ -1,0 +1,192 @@
+"""The plans of a session, one for each set of sizes: in this process, or on a pool.
+
+Guarantees: a plan is made when its sizes first come, once, by one of the threads that need it, while the others wait; runs of
+plans that exist do not wait for it. Plans beyond the bound of bytes are dropped, those used longest ago first.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from functools import partial
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import numpy as np
+
+from poolrt.cachestore.forked_locks import freed_in_children
+from poolrt.graph import passes
+from poolrt.graph.constant import Constant
+from poolrt.inprocess.compiled_graphs import CompiledGraphs, open_engine
+from poolrt.inprocess.device_context import DeviceContext
+from poolrt.workers.memory.array_room import readable
+from poolrt.workers.streams.attributes import StreamAttr
+from poolrt.workers.streams.stream import Stream
+
+from .session_model import SessionModel
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from poolrt.graph.ir import GraphIR
+    from poolrt.inprocess.compiled_graphs import Shapes
+    from poolrt.model import Model
+    from poolrt.pool import Pool
+    from poolrt.workers.primitives.provider import PrimitiveProvider
+
+    Arrays = Mapping[str, NDArray[Any]]
+
+#: The end of a variant's name whose graphs are lowered as they were imported.
+_PLAIN: Final = "plain"
+
+
+class Plans(Protocol):
+    """Runs a model on inputs of any sizes. ``values`` are the inputs that its shapes depend on: a plan is for one set of them."""
+
+    def run(self, inputs: Arrays, values: Arrays, into: Arrays) -> Mapping[str, NDArray[Any]]:
+        """Return the outputs by name, bfloat16 as uint16; one that is written into its array of ``into`` is this array.
+
+        Raises InvalidGraph and NotImplemented if there is no plan for these sizes, and the errors of executions.
+        """
+        ...
+
+    def prepare(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
+        """Make the plan for these sizes. Raises as `run`."""
+        ...
+
+
+class LocalPlans:
+    """Plans in this process. Threads run at once; each has the workspace of a plan to itself, which counts in the bytes."""
+
+    def __init__(
+        self,
+        model: SessionModel,
+        engine: str,
+        stream: Stream | None,
+        threads: int,
+        optimize: bool,
+        plan_bytes: int,
+        cache: PrimitiveProvider | None,
+    ) -> None:
+        """Compute on ``stream``, or on a new one of the engine; ``threads`` is then the number of threads of a processor."""
+        found = open_engine(engine) if stream is None else stream.engine
+        self._model = model
+        self._optimize = optimize
+        self.context: Final = DeviceContext(capacity_bytes=plan_bytes, shared=True)
+        self._graphs: Final = CompiledGraphs(
+            model.name,
+            found,
+            _new_stream(found, threads) if stream is None and found.kind == "cpu" else stream,
+            (),
+            [Constant(array) for array in model.initializers.values()],
+            self.context,
+            cache,
+        )
+
+    def run(self, inputs: Arrays, values: Arrays, into: Arrays) -> Mapping[str, NDArray[Any]]:
+        arrays = [readable(_plain(array)) for array in inputs.values()]
+        make = partial(self._graph, tuple(inputs), values)
+        plain = {name: _plain(array) for name, array in into.items()}
+        outputs: dict[str, NDArray[Any]] = self._graphs.run(arrays, self._variant(values), make, plain)
+        return {name: into[name] if plain.get(name) is array else array for name, array in outputs.items()}
+
+    def prepare(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
+        self._graphs.find(tuple(shapes.values()), self._variant({}), partial(self._graph, tuple(shapes), {}))
+
+    def _variant(self, values: Arrays) -> str:
+        return f"{digest(values)}{'' if self._optimize else _PLAIN}"
+
+    def _graph(self, names: tuple[str, ...], values: Arrays, shapes: Shapes, variant: str) -> GraphIR:
+        ir = self._model.graph(dict(zip(names, shapes, strict=True)), values).to_ir()
+        return passes.optimize(ir) if self._optimize else ir
+
+
+class PoolPlans:
+    """Plans on a pool, each a model there. Every model has its own copy of the weights in the pool's shared memory."""
+
+    def __init__(self, model: SessionModel, pool: Pool, plan_bytes: int) -> None:
+        self._model = model
+        self._pool = pool
+        self._plan_bytes = plan_bytes
+        self._lock = freed_in_children(threading.Lock())
+        self._making: dict[tuple[Any, ...], threading.Lock] = {}
+        #: Models with their bytes, the one used longest ago first.
+        self._models: OrderedDict[tuple[Any, ...], tuple[Model, int]] = OrderedDict()
+
+    def run(self, inputs: Arrays, values: Arrays, into: Arrays) -> Mapping[str, NDArray[Any]]:
+        shapes = {name: array.shape for name, array in inputs.items()}
+        outputs = self._find(shapes, values).run(**{name: _plain(array) for name, array in inputs.items()})
+        # Outputs are in the pool's memory, of which there is only so much: callers of sessions keep what they get.
+        return {name: np.array(array) for name, array in outputs.items()}
+
+    def prepare(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
+        self._find(shapes, {})
+
+    def _find(self, shapes: Mapping[str, tuple[int, ...]], values: Arrays) -> Model:
+        key = tuple(shapes.values()), digest(values)
+        found = self._known(key)
+        if found is not None:
+            return found
+        with self._lock:
+            making = self._making.setdefault(key, freed_in_children(threading.Lock()))
+        with making:
+            try:
+                found = self._known(key)
+                return self._load(key, shapes, values) if found is None else found
+            finally:
+                with self._lock:
+                    self._making.pop(key, None)
+
+    def _load(self, key: tuple[Any, ...], shapes: Mapping[str, tuple[int, ...]], values: Arrays) -> Model:
+        graph = self._model.graph(shapes, values)
+        nbytes = sum(constant.nbytes for constant in graph.to_ir().constants.values())
+        model = self._pool.load(graph)
+        nbytes += sum(spec.nbytes for spec in (*model.inputs, *model.outputs))
+        with self._lock:
+            self._models[key] = model, nbytes
+            while len(self._models) > 1 and sum(each for _, each in self._models.values()) > self._plan_bytes:
+                # It is unloaded when the last thread that runs it has ended.
+                self._models.popitem(last=False)
+        return model
+
+    def _known(self, key: tuple[Any, ...]) -> Model | None:
+        with self._lock:
+            if key not in self._models:
+                return None
+            self._models.move_to_end(key)
+            return self._models[key][0]
+
+
+def digest(values: Arrays) -> str:
+    """Return a text that distinguishes arrays by name, shape, type and content; nothing for no arrays."""
+    if not values:
+        return ""
+    state = sha256()
+    for name in sorted(values):
+        array = values[name]
+        head = f"{len(name)} {name} {array.dtype.str} {array.shape} {array.nbytes} "
+        state.update(head.encode())
+        state.update(array.tobytes())
+    return state.hexdigest()
+
+
+def count_threads(asked: int) -> int:
+    """Return the number of threads for ``intra_op_num_threads``: 0 is one for each processor of this process."""
+    return asked or len(os.sched_getaffinity(0))
+
+
+def _plain(array: NDArray[Any]) -> NDArray[Any]:
+    """Return an array as graphs take it: bfloat16 as uint16."""
+    return array.view(np.uint16) if array.dtype.name == "bfloat16" else array
+
+
+def _new_stream(engine: Any, threads: int) -> Stream:
+    if threads == 1:
+        return Stream(engine)
+    from poolrt.workers.threadpools.native import NativePool
+
+    attr = StreamAttr("cpu")
+    attr.set_threadpool(NativePool(threads))
+    return Stream(engine, attr)

@@ -1,0 +1,283 @@
+"""`InferenceSession`: a model that runs on inputs of any sizes, with the interface of ONNX Runtime's."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from poolrt.graph.errors import UnsupportedNode
+from poolrt.settings import Settings
+from poolrt.spelling import describe_type, hint
+
+from .binding import IOBinding
+from .errors import Fail, InvalidArgument
+from .feeds import check_feed
+from .logs import LOG, level_of
+from .options import GraphOptimizationLevel, RunOptions, SessionOptions
+from .ort_value import OrtValue
+from .plans import LocalPlans, Plans, PoolPlans, count_threads
+from .profiling import Profile
+from .providers import check_providers, get_available_providers
+from .session_model import SessionModel
+from .signature import ModelMetadata, NodeArg, Port
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from poolrt.pool import Pool
+    from poolrt.workers.primitives.provider import PrimitiveProvider
+    from poolrt.workers.streams.stream import Stream
+
+#: The entry of the session's options that sets `Settings.plan_bytes`.
+PLAN_BYTES: Final = "poolrt.plan_bytes"
+#: Elements of an input that the model's shapes may depend on: there is a plan for each value of it.
+MOST_VALUES: Final = 64
+
+
+class InferenceSession:
+    """A model, read once, with a plan for each set of sizes of its inputs.
+
+    A plan is made when its sizes first come. Plans share the weights, and are kept in least recently used order within
+    ``plan_bytes``. Any number of threads may run a session; threads that need the same new plan wait for one that makes it.
+    """
+
+    def __init__(
+        self,
+        path_or_bytes: str | bytes | os.PathLike[str] | Any,
+        sess_options: SessionOptions | None = None,
+        providers: Sequence[str | tuple[str, dict[str, Any]]] | None = None,
+        provider_options: Sequence[dict[str, Any]] | None = None,
+        *,
+        pool: Pool | None = None,
+        engine: str = "cpu",
+        stream: Stream | None = None,
+        plan_bytes: int | str | None = None,
+        cache: PrimitiveProvider | None = None,
+        **others: Any,
+    ) -> None:
+        """Read a model: a path, bytes, or an ``onnx.ModelProto``. If it leaves no size open, its plan is made now.
+
+        With ``pool``, it runs on this pool's workers, else in this process: on ``engine``, on a ``stream`` of yours instead,
+        with primitives of ``cache`` (default: that of the process). ``plan_bytes`` bounds the plans and their weights, in bytes
+        (default: the setting of this name; on a pool, the weights of every plan count). Providers other than
+        CPUExecutionProvider are ignored with a warning, and so are other keywords of ONNX Runtime.
+        Raises NoSuchFile, InvalidProtobuf, InvalidGraph, NotImplemented (which names all missing operators),
+        InvalidArgument for wrong options, and TypeError for a model of another type.
+        """
+        self._options = _checked_options(sess_options)
+        self._level = level_of(2 if self._options.log_severity_level < 0 else self._options.log_severity_level)
+        check_providers(providers, provider_options)
+        for name in others:
+            if name not in ("enable_fallback", "disabled_optimizers", "read_config_from_model"):
+                raise TypeError(f"InferenceSession: unexpected keyword {name!r}")
+        given = plan_bytes if plan_bytes is not None else self._options._entries.get(PLAN_BYTES)
+        settings = Settings.load(plan_bytes=given)
+        self._profile = Profile(self._options)
+        with self._profile.measure("model_loading"):
+            self._model = SessionModel(path_or_bytes, self._options, settings, engine)
+            self._ports = {port.name: port for port in self._model.outputs}
+            self._plans: Plans
+            if pool is not None:
+                if stream is not None or cache is not None or engine != "cpu":
+                    raise InvalidArgument("pool: stream, cache and engine are for sessions in this process")
+                self._plans = PoolPlans(self._model, pool, settings.plan_bytes)
+            else:
+                threads = count_threads(self._options.intra_op_num_threads)
+                optimize = self._options.graph_optimization_level != GraphOptimizationLevel.ORT_DISABLE_ALL
+                bound = settings.plan_bytes
+                self._plans = LocalPlans(self._model, engine, stream, threads, optimize, bound, cache)
+            #: Inputs that the model's shapes depend on, as far as runs have shown.
+            self._values: frozenset[str] = frozenset()
+            shapes = self._model.fixed_shapes()
+            if shapes is not None:
+                self._prepare(shapes)
+
+    def run(
+        self,
+        output_names: Sequence[str] | None,
+        input_feed: Mapping[str, Any],
+        run_options: RunOptions | None = None,
+    ) -> list[NDArray[Any]]:
+        """Run on inputs by name and return the outputs in the order of ``output_names``, all for None or no names.
+
+        Inputs are arrays of the model's types; lists and numbers are converted. Outputs are new arrays; bfloat16 is the type of
+        the ml_dtypes package. Raises InvalidArgument for a wrong name, data type, rank or size, and for a symbol that two
+        inputs give different sizes; InvalidGraph and NotImplemented where the model cannot be computed for these sizes.
+        """
+        names = self._checked_names(output_names)
+        _check_run(run_options)
+        outputs = self._run(check_feed(self._model.inputs, input_feed), {})
+        return [outputs[name] for name in names]
+
+    def run_with_ort_values(
+        self,
+        output_names: Sequence[str] | None,
+        input_dict_ort_values: Mapping[str, OrtValue],
+        run_options: RunOptions | None = None,
+    ) -> list[OrtValue]:
+        """Run as `run` does, and return the outputs as values."""
+        names = self._checked_names(output_names)
+        return [
+            self._value(*pair) for pair in zip(names, self.run(names, input_dict_ort_values, run_options), strict=True)
+        ]
+
+    def run_async(
+        self,
+        output_names: Sequence[str] | None,
+        input_feed: Mapping[str, Any],
+        callback: Callable[[list[NDArray[Any]], Any, str], None],
+        user_data: Any,
+        run_options: RunOptions | None = None,
+    ) -> None:
+        """Run in a thread of its own, which then calls ``callback(results, user_data, error)``; no error is ``""``.
+
+        Raises InvalidArgument for wrong names and inputs at once.
+        """
+        names = self._checked_names(output_names)
+        _check_run(run_options)
+        arrays = check_feed(self._model.inputs, input_feed)
+
+        def perform() -> None:
+            try:
+                outputs = self._run(arrays, {})
+            except Exception as error:  # noqa: BLE001 - the callback is where the caller learns of it
+                callback([], user_data, f"{type(error).__name__}: {error}")
+            else:
+                callback([outputs[name] for name in names], user_data, "")
+
+        threading.Thread(target=perform, name="poolrt-run_async", daemon=True).start()
+
+    def io_binding(self) -> IOBinding:
+        """Return an empty binding of inputs and outputs for `run_with_iobinding`."""
+        return IOBinding(self, self._model.inputs, self._model.outputs)
+
+    def run_with_iobinding(self, iobinding: IOBinding, run_options: RunOptions | None = None) -> None:
+        """Run on bound inputs; outputs are written to where they are bound.
+
+        Raises ValueError for the binding of another session, InvalidArgument as `run` does, for a binding without outputs, and
+        for memory that has not an output's type and shape.
+        """
+        if iobinding._session is not self:
+            raise ValueError("IOBinding must be used with the session that created it.")
+        _check_run(run_options)
+        iobinding._run(lambda feed, into: self._run(check_feed(self._model.inputs, feed), into))
+
+    def get_inputs(self) -> list[NodeArg]:
+        """Return the inputs that every run needs: not the initialisers that are listed as inputs."""
+        return [port.node_arg() for port in self._model.inputs]
+
+    def get_outputs(self) -> list[NodeArg]:
+        """Return the outputs, with the shapes that the model declares."""
+        return [port.node_arg() for port in self._model.outputs]
+
+    def get_overridable_initializers(self) -> list[NodeArg]:
+        """Return the initialisers that are listed as inputs; in poolrt, only `SessionOptions.add_initializer` changes them."""
+        return [port.node_arg() for port in self._model.overridable]
+
+    def get_modelmeta(self) -> ModelMetadata:
+        """Return the model's description of itself."""
+        return self._model.metadata
+
+    def get_session_options(self) -> SessionOptions:
+        """Return the options of the session."""
+        return self._options
+
+    def get_providers(self) -> list[str]:
+        """Return the names of the providers in use."""
+        return get_available_providers()
+
+    def get_provider_options(self) -> dict[str, dict[str, str]]:
+        """Return the options of each provider in use: there are none."""
+        return {name: {} for name in get_available_providers()}
+
+    def set_providers(
+        self, providers: Sequence[str | tuple[str, dict[str, Any]]] | None = None, provider_options: Any = None
+    ) -> None:
+        """Check names of providers as the constructor does; the session stays as it is."""
+        check_providers(providers, provider_options)
+
+    def enable_fallback(self) -> None:
+        """Do nothing: there is one provider."""
+
+    def disable_fallback(self) -> None:
+        """Do nothing: there is one provider."""
+
+    def end_profiling(self) -> str:
+        """Write the profile that the options ask for, and return the name of its file; else return ``""``."""
+        return self._profile.end()
+
+    def get_profiling_start_time_ns(self) -> int:
+        """Return the time at which the session began, in nanoseconds since 1970."""
+        return self._profile.start_ns
+
+    def _prepare(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
+        try:
+            self._plans.prepare(shapes)
+        except UnsupportedNode as error:
+            # Runs bring the values that are asked for.
+            self._learn(error, {name: int(np.prod(dims)) for name, dims in shapes.items()})
+
+    def _run(self, arrays: dict[str, NDArray[Any]], into: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        with self._profile.measure("model_run"):
+            while True:
+                values = {name: array for name, array in arrays.items() if name in self._values}
+                inputs = {name: array for name, array in arrays.items() if name not in values}
+                try:
+                    outputs = self._plans.run(inputs, values, into)
+                    return {name: _typed(array, self._ports[name]) for name, array in outputs.items()}
+                except UnsupportedNode as error:
+                    self._learn(error, {name: array.size for name, array in inputs.items()})
+
+    def _learn(self, error: UnsupportedNode, sizes: Mapping[str, int]) -> None:
+        """Note the inputs whose values an import has asked for; raise the error if these cannot be given."""
+        asked = [name for name in error.asked if sizes.get(name, MOST_VALUES + 1) <= MOST_VALUES]
+        if not asked:
+            raise error
+        self._values |= frozenset(asked)
+        if self._level <= 20:
+            LOG.info("%s: the sizes depend on the values of %s", self._model.name, ", ".join(asked))
+
+    def _checked_names(self, names: Sequence[str] | None) -> list[str]:
+        if isinstance(names, str):
+            raise TypeError(f"output_names: expect a list of names, got the text {names!r}; write [{names!r}]")
+        for name in names or ():
+            if name not in self._ports:
+                text = f"Invalid output name:{name}; the model has {', '.join(self._ports)}"
+                raise InvalidArgument(f"{text}{hint(str(name), self._ports)}")
+        return list(names or self._ports)
+
+    def _value(self, name: str, array: NDArray[Any]) -> OrtValue:
+        return OrtValue(array, self._ports[name].element_type or None)
+
+
+def _typed(array: NDArray[Any], port: Port) -> NDArray[Any]:
+    """Return an output in the type that the model declares: bfloat16 for the uint16 of its bits."""
+    wanted = port.dtype if port.element_type else None
+    return array if wanted is None or array.dtype == wanted else array.view(wanted)
+
+
+def _checked_options(options: SessionOptions | None) -> SessionOptions:
+    if options is None:
+        return SessionOptions()
+    if not isinstance(options, SessionOptions):
+        raise TypeError(f"sess_options: expect poolrt.onnx.SessionOptions, got {describe_type(options)}")
+    for name in ("intra_op_num_threads", "inter_op_num_threads"):
+        count = getattr(options, name)
+        if isinstance(count, bool) or not isinstance(count, int) or count < 0:
+            raise InvalidArgument(f"{name}: expect a number of threads, or 0, got {count!r}")
+    if options.optimized_model_filepath:
+        raise Fail(f"optimized_model_filepath: poolrt writes no model files, got {options.optimized_model_filepath!r}")
+    return options
+
+
+def _check_run(options: RunOptions | None) -> None:
+    if options is None:
+        return
+    if not isinstance(options, RunOptions):
+        raise TypeError(f"run_options: expect poolrt.onnx.RunOptions, got {describe_type(options)}")
+    if options.terminate:
+        raise Fail("Exiting due to terminate flag being set to true.")

@@ -1,0 +1,110 @@
+"""The model of a session: read once, with one set of weights, and turned into a graph for each set of sizes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from poolrt.graph.errors import ModelError, UnsupportedNode
+from poolrt.graph.onnx.element_types import GRAPH_TYPES
+from poolrt.graph.onnx.importer import find_missing, import_model
+from poolrt.graph.onnx.model_file import ModelFile, read_model
+from poolrt.settings import Settings
+
+from .errors import InvalidArgument, InvalidProtobuf, NoSuchFile, as_session_errors, not_implemented
+from .options import SessionOptions
+from .signature import Port, metadata
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from poolrt.graph.builder import Graph
+
+
+class SessionModel:
+    """A parsed model. Its initialisers are arrays that all graphs have in common; they never change."""
+
+    def __init__(self, source: Any, options: SessionOptions, settings: Settings, engine: str) -> None:
+        """Read a model and check what needs no sizes.
+
+        Raises NoSuchFile, InvalidProtobuf, InvalidGraph and NotImplemented, which names all missing operators, and TypeError
+        for a source of another type.
+        """
+        self._file = _read(source)
+        proto = self._file.proto
+        self._settings = settings
+        self._engine = engine
+        with as_session_errors():
+            #: The weights by name.
+            self.initializers: dict[str, NDArray[Any]] = self._file.initializers()
+        self._replace_initializers(options)
+        overrides = options._overrides, options._overrides_by_denotation
+        ports = [Port.of(each, *overrides) for each in proto.graph.input]
+        self.inputs = tuple(port for port in ports if port.name not in self.initializers)
+        self.outputs = tuple(Port.of(each, *overrides) for each in proto.graph.output)
+        self.overridable = tuple(port for port in ports if port.name in self.initializers)
+        self.metadata = metadata(proto)
+        for port in self.inputs:
+            if port.element_type not in GRAPH_TYPES:
+                reason = f"poolrt has no inputs of {port.type or 'no type'}"
+                raise not_implemented(UnsupportedNode(port.name, "input", 0, reason))
+        with as_session_errors():
+            find_missing(self._file)
+
+    @property
+    def name(self) -> str:
+        """The name of its graphs."""
+        return self._file.name
+
+    def fixed_shapes(self) -> dict[str, tuple[int, ...]] | None:
+        """Return the shape of each input if the model leaves no size open, else None."""
+        shapes: dict[str, tuple[int, ...]] = {}
+        for port in self.inputs:
+            sizes = [size for size in port.dims or () if isinstance(size, int) and size > 0]
+            if port.dims is None or len(sizes) != len(port.dims):
+                return None
+            shapes[port.name] = tuple(sizes)
+        return shapes
+
+    def graph(self, shapes: Mapping[str, Sequence[int]], values: Mapping[str, NDArray[Any]]) -> Graph:
+        """Return the graph for inputs of these shapes, and of these values where sizes depend on them.
+
+        Raises InvalidGraph and NotImplemented.
+        """
+        with as_session_errors():
+            return import_model(
+                self._file,
+                self._settings,
+                initializers=self.initializers,
+                shapes=shapes,
+                values=values,
+                engine=self._engine,
+            )
+
+    def _replace_initializers(self, options: SessionOptions) -> None:
+        for name, value in options._initializers.items():
+            former = self.initializers.get(name)
+            if former is None:
+                raise InvalidArgument(f"add_initializer: the model has no initialiser {name!r}")
+            given = value.numpy()
+            if (given.shape, given.dtype) != (former.shape, former.dtype):
+                expected = f"{former.dtype}{list(former.shape)}"
+                raise InvalidArgument(
+                    f"add_initializer: {name}: expect {expected}, got {given.dtype}{list(given.shape)}"
+                )
+            self.initializers[name] = given
+
+
+def _read(source: Any) -> ModelFile:
+    if isinstance(source, str | os.PathLike) and not os.path.exists(source):
+        raise NoSuchFile(f"Load model from {Path(source)} failed. File doesn't exist")
+    if isinstance(source, bytearray | memoryview):
+        source = bytes(source)
+    try:
+        return read_model(source)
+    except TypeError as error:
+        raise TypeError(f"Unable to load from type '{type(source)}': {error}") from error
+    except ModelError as error:
+        raise InvalidProtobuf(str(error)) from error

@@ -1,0 +1,44 @@
+"""A session on a pool computes what one in this process does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import poolrt
+import poolrt.onnx as ort
+
+from .models import rival, sums
+
+
+@pytest.fixture(scope="module")
+def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[poolrt.Pool]:
+    home = tmp_path_factory.mktemp("home")
+    settings: dict[str, Any] = {"home": str(home), "redis_url": f"unix://{home}/none.sock", "arena_bytes": 1 << 26}
+    with poolrt.Pool(workers=1, threads=1, **settings) as pool:
+        yield pool
+
+
+@pytest.mark.slow
+def test_a_session_runs_on_a_pool(pool: poolrt.Pool) -> None:
+    made, expected = ort.InferenceSession(sums(), pool=pool), rival(sums())
+    for batch in (2, 5, 2):
+        feed = {name: np.random.default_rng(batch).standard_normal((batch, 3), np.float32) for name in "xy"}
+        for given, wanted in zip(made.run(["p", "s"], feed), expected.run(["p", "s"], feed), strict=True):
+            np.testing.assert_array_equal(given, wanted, strict=True)
+    assert pool.stats()["arena"]["used"] > 0
+
+
+@pytest.mark.slow
+def test_models_beyond_the_bound_of_bytes_are_unloaded(pool: poolrt.Pool) -> None:
+    made = ort.InferenceSession(sums(), pool=pool, plan_bytes="1 MiB")
+    used = []
+    for batch in (20_000, 20_001, 20_002, 20_003):
+        feed = {"x": np.ones((batch, 3), np.float32), "y": np.ones((batch, 3), np.float32)}
+        np.testing.assert_array_equal(made.run(["s"], feed)[0], np.full((batch, 3), 2, np.float32))
+        used.append(pool.stats()["arena"]["used"])
+    assert len(made._plans._models) == 1  # type: ignore[attr-defined]
+    assert used[3] <= used[1] + 4096

@@ -1,0 +1,100 @@
+"""A session runs a model on inputs of any sizes: one plan for each set of sizes, with one set of weights."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+import poolrt.onnx as ort
+from poolrt.inprocess.compiled_graph import CompiledGraph
+from poolrt.workers.execution.memory import Memory
+from poolrt.workers.primitives.provider import PrimitiveProvider
+from tests.poolrt.graph.onnx.transformers import bert
+
+from .models import model, rival, session, sums
+
+
+def instances(made: ort.InferenceSession, kind: type) -> list[Any]:
+    return [each for each in made._plans.context.instances().values() if isinstance(each, kind)]  # type: ignore[attr-defined]
+
+
+def feed_of(random: np.random.Generator, batch: int, length: int) -> dict[str, Any]:
+    mask = (random.random((batch, length)) < 0.8).astype(np.int64)
+    mask[:, 0] = 1
+    return {"ids": random.integers(0, 50, (batch, length)), "mask": mask}
+
+
+def test_plans_of_different_sizes_share_the_weights(cache: PrimitiveProvider) -> None:
+    made, expected = session(sums(), cache), rival(sums())
+    for batch in (1, 3, 2, 3, 1):
+        feed = {name: np.random.default_rng(batch).standard_normal((batch, 3), np.float32) for name in "xy"}
+        for given, wanted in zip(made.run(None, feed), expected.run(None, feed), strict=True):
+            np.testing.assert_array_equal(given, wanted, strict=True)
+    assert len(instances(made, CompiledGraph)) == 3
+    assert len(instances(made, Memory)) == 1
+
+
+def test_threads_that_need_the_same_new_plan_wait_for_one_that_makes_it(
+    cache: PrimitiveProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, count = session(sums(), cache), 4
+    together, imports = threading.Barrier(count), []
+    graph = made._model.graph
+
+    def counted(*arguments: Any) -> Any:
+        imports.append(threading.get_ident())
+        return graph(*arguments)
+
+    monkeypatch.setattr(made._model, "graph", counted)
+
+    def run(number: int) -> Any:
+        feed = {"x": np.full((7, 3), number, np.float32), "y": np.ones((7, 3), np.float32)}
+        together.wait(60)
+        return made.run(["s"], feed)[0]
+
+    with ThreadPoolExecutor(count) as threads:
+        for number, found in enumerate(threads.map(run, range(count))):
+            np.testing.assert_array_equal(found, np.full((7, 3), number + 1, np.float32))
+    assert len(imports) == 1
+
+
+def test_an_input_that_sizes_depend_on_is_known_in_its_plan(cache: PrimitiveProvider) -> None:
+    kind = TensorProto.FLOAT
+    nodes = [helper.make_node("Add", ["x", "x"], ["d"]), helper.make_node("Reshape", ["d", "shape"], ["y"])]
+    inputs = {"x": (kind, ["n"]), "shape": (TensorProto.INT64, [2])}
+    made = model(nodes, inputs, {"y": (kind, None)})
+    found, expected = session(made, cache), rival(made)
+    for shape in ((2, 3), (3, 2), (1, -1), (2, 3)):
+        feed = {"x": np.arange(6, dtype=np.float32), "shape": np.array(shape, np.int64)}
+        np.testing.assert_array_equal(found.run(None, feed)[0], expected.run(None, feed)[0], strict=True)
+    with pytest.raises(ort.InvalidGraph, match="Reshape"):
+        found.run(None, {"x": np.arange(6, dtype=np.float32), "shape": np.array([4, 4], np.int64)})
+
+
+def test_sizes_that_depend_on_computed_values_are_refused(cache: PrimitiveProvider) -> None:
+    kind = TensorProto.FLOAT
+    made = model(
+        [helper.make_node("NonZero", ["x"], ["y"])], {"x": (kind, ["n"])}, {"y": (TensorProto.INT64, [1, "m"])}
+    )
+    with pytest.raises(ort.NotImplemented, match="NonZero"):
+        session(made, cache).run(None, {"x": np.ones(1000, np.float32)})
+
+
+@pytest.mark.slow
+def test_an_encoder_of_text_is_right_for_random_sizes_within_its_bound_of_bytes(cache: PrimitiveProvider) -> None:
+    made = bert("sequence")  # type: ignore[arg-type]
+    bound = 3 << 20
+    found, expected = session(made, cache, plan_bytes=bound), rival(made)
+    random = np.random.default_rng()
+    context = found._plans.context  # type: ignore[attr-defined]
+    for _ in range(15):
+        feed = feed_of(random, int(random.integers(1, 9)), int(random.integers(1, 33)))
+        (given,), (wanted,) = found.run(None, feed), expected.run(None, feed)
+        np.testing.assert_allclose(given, wanted, rtol=1e-4, atol=1e-5, err_msg=str(feed["ids"].shape))
+        assert context.nbytes <= bound
+    assert context.statistics().evicted > 0
