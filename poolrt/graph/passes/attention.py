@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from poolrt.workers.desc import MemoryDesc
 
 from ..ir import GraphIR, Node
@@ -14,6 +16,8 @@ from .rewriter import Rewriter, only_reader
 _RANK = 4
 #: The largest depth that an implementation made for speed has.
 _DEEPEST = 2048
+#: Masks that are added to the scores one after the other, such as a bias of positions and one of padding.
+_MOST_MASKS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +27,7 @@ class _Match:
     query: int
     transposed_key: int
     value: int
-    mask: int | None
+    masks: tuple[int, ...]
     scale: float
     replaced: tuple[int, ...]
 
@@ -31,7 +35,9 @@ class _Match:
 def use_attention(ir: GraphIR) -> GraphIR:
     """Replace softmax(scale * query key^T + mask) value by one node, where no other node reads a step between.
 
-    Limitation: a row of scores that are all minus infinity gives 0 then, and not NaN.
+    Query and key may be scaled before they are multiplied, and weights that are NaN may be replaced by 0, as PyTorch exports
+    attention. Several masks are added up first, once for all nodes that read the same ones. Limitations: a row of scores
+    that are all minus infinity gives 0 then, and not NaN; one with a score of NaN gives NaN, even if a graph replaces it.
     """
     producers = {node.output: node for node in ir.nodes}
     finder = _Finder(ir, producers)
@@ -40,6 +46,7 @@ def use_attention(ir: GraphIR) -> GraphIR:
         return ir
     replaced = {value for match in found.values() for value in match.replaced}
     new = Rewriter(ir)
+    sums: dict[tuple[int, ...], int] = {}
     for node in ir.nodes:
         if node.output in replaced:
             continue
@@ -47,7 +54,7 @@ def use_attention(ir: GraphIR) -> GraphIR:
         if match is None:
             new.nodes.append(node)
         else:
-            _append(new, node, match, ir)
+            _append(new, node, match, ir, sums)
     return new.finish()
 
 
@@ -64,28 +71,60 @@ class _Finder:
         if not self._is_product(product) or (product.engine or ir.engine) != "cpu" or product.implementation:
             return None
         weights, value = product.inputs
-        softmax = self._before(weights, product)
+        replaced = self._guard(weights, product)
+        softmax = self._producers.get(replaced[0]) if replaced else self._before(weights, product)
         if softmax is None or softmax.kind != "softmax" or softmax.attrs["algorithm"] != "accurate":
+            return None
+        if not self._is_plain(softmax) or not _is_beside(softmax, product):
             return None
         scores = ir.values[weights].dims
         if softmax.attrs["axis"] != len(scores) - 1:
             return None
-        replaced, current = [weights], softmax.inputs[0]
-        mask, scale = None, 1.0
+        replaced, current = [*replaced, weights], softmax.inputs[0]
+        masks: list[int] = []
+        scale = 1.0
         while (node := self._before(current, product)) is not None and not self._is_product(node):
             replaced.append(current)
             factor = self._factor(node)
             if factor is not None:
                 scale, current = scale * factor[1], factor[0]
-            elif mask is None and scale == 1.0 and (added := self._added(node, scores)) is not None:
-                current, mask = added
+            elif scale == 1.0 and (added := self._added(node, scores)) is not None:
+                current = added[0]
+                masks.append(added[1])
             else:
                 return None
-        if node is None or not math.isfinite(scale):
+        if node is None:
             return None
-        query, transposed = node.inputs
-        match = _Match(query, transposed, value, mask, scale, (*replaced, current))
-        return match if self._fits(match, scores) else None
+        replaced.append(current)
+        operands = []
+        for operand in node.inputs:
+            while (before := self._before(operand, product)) is not None and (
+                factor := self._factor(before)
+            ) is not None:
+                replaced.append(operand)
+                operand, scale = factor[0], scale * factor[1]
+            operands.append(operand)
+        match = _Match(operands[0], operands[1], value, tuple(masks), scale, tuple(replaced))
+        return match if math.isfinite(scale) and self._fits(match, scores) else None
+
+    def _guard(self, weights: int, product: Node) -> list[int]:
+        """Return the values that a choice of 0 for weights that are NaN computes, the weights given to it first; else []."""
+        choice = self._producers.get(weights)
+        if choice is None or choice.kind != "select" or only_reader(weights, self._readers, self._leaving) is None:
+            return []
+        condition, zero, given = choice.inputs
+        test, constant = self._producers.get(condition), self._ir.constants.get(zero)
+        if test is None or test.kind != "binary" or test.attrs["algorithm"] != "ne" or test.inputs != (given, given):
+            return []
+        if constant is None or math.prod(constant.dims) != 1 or constant.float64().any():
+            return []
+        for node in (choice, test):
+            if node.post_ops or node.quantisation or not _is_beside(node, product):
+                return []
+        alone = given not in self._leaving and all(node in (choice, test) for node in self._readers[given])
+        alone = alone and only_reader(condition, self._readers, self._leaving) is choice
+        same = self._ir.values[given] == self._ir.values[weights]
+        return [given, condition] if alone and same else []
 
     def _before(self, value: int, last: Node) -> Node | None:
         """Return the node that computes a value for one reader, on the engine of ``last`` and in float32."""
@@ -93,7 +132,7 @@ class _Finder:
         alone = only_reader(value, self._readers, self._leaving)
         if node is None or alone is None or not self._is_plain(node):
             return None
-        return node if (node.engine, node.implementation) == (last.engine, last.implementation) else None
+        return node if _is_beside(node, last) else None
 
     def _is_plain(self, node: Node) -> bool:
         of_float32 = all(self._ir.values[value].dtype == "f32" for value in (*node.inputs, *node.outputs))
@@ -119,21 +158,27 @@ class _Finder:
             return first, number
         return (first, 1.0 / number) if number else None
 
-    def _added(self, node: Node, scores: tuple[int, ...]) -> tuple[int, int] | None:
-        """Return the scores and the mask that a node adds up."""
+    def _added(self, node: Node, scores: tuple[int, ...], most: int = _MOST_MASKS) -> tuple[int, int] | None:
+        """Return the scores, which may have ``most - 1`` masks already, and the mask that a node adds up."""
         is_sum = node.kind == "sum" and len(node.inputs) == 2 and "scales" not in node.attrs
-        if not is_sum and (node.kind != "binary" or node.attrs["algorithm"] != "add"):
+        if not most or (not is_sum and (node.kind != "binary" or node.attrs["algorithm"] != "add")):
             return None
         # Of two tensors of scores, the mask is the one that no product computes.
         for given, mask in (node.inputs, node.inputs[::-1]):
             dims = self._ir.values[mask].dims
-            if self._ir.values[given].dims == scores and dims[-1] == scores[-1] and self._is_computed(given):
+            if (
+                self._ir.values[given].dims == scores
+                and dims[-1] == scores[-1]
+                and self._is_computed(given, scores, most)
+            ):
                 return given, mask
         return None
 
-    def _is_computed(self, value: int) -> bool:
-        """Return whether a product computes a value, multiplied by constants or not."""
+    def _is_computed(self, value: int, scores: tuple[int, ...], most: int) -> bool:
+        """Return whether a product computes a value, multiplied by constants or not, and then masked or not."""
         node = self._producers.get(value)
+        if node is not None and self._is_plain(node) and self._added(node, scores, most - 1) is not None:
+            return True
         while node is not None and (factor := self._factor(node)) is not None:
             node = self._producers.get(factor[0])
         return node is not None and self._is_product(node)
@@ -152,8 +197,13 @@ class _Finder:
         )
 
 
-def _append(new: Rewriter, product: Node, match: _Match, ir: GraphIR) -> None:
-    """Add the node that replaces a match, and the views of its operands."""
+def _is_beside(node: Node, other: Node) -> bool:
+    """Return whether two nodes are computed on one engine, by the implementation that is named for both."""
+    return (node.engine, node.implementation) == (other.engine, other.implementation)
+
+
+def _append(new: Rewriter, product: Node, match: _Match, ir: GraphIR, sums: dict[tuple[int, ...], int]) -> None:
+    """Add the node that replaces a match, the views of its operands, and the sum of its masks unless ``sums`` has it."""
 
     def view(kind: str, what: str, value: int, dims: tuple[int, ...], perm: tuple[int, ...] = ()) -> int:
         result = new.value(MemoryDesc(dims, "f32"))
@@ -173,8 +223,22 @@ def _append(new: Rewriter, product: Node, match: _Match, ir: GraphIR) -> None:
         padded("keys", key, turned),
         padded("value", match.value, ir.values[match.value].dims),
     ]
-    if match.mask is not None:
-        operands.append(padded("mask", match.mask, ir.values[match.mask].dims))
+    if match.masks in sums:
+        operands.append(sums[match.masks])
+    elif match.masks:
+        total, *others = (
+            padded(f"mask{number or ''}", mask, ir.values[mask].dims) for number, mask in enumerate(match.masks)
+        )
+        for number, mask in enumerate(others):
+            size = np.broadcast_shapes(new.dims(total), new.dims(mask))
+            result = new.value(MemoryDesc(size, "f32"))
+            added = Node(
+                "binary", f"{product.name}/masks{number or ''}", (total, mask), (result,), {"algorithm": "add"}
+            )
+            new.nodes.append(replace(added, engine=product.engine))
+            total = result
+        sums[match.masks] = total
+        operands.append(total)
     dims = ir.values[product.output].dims
     attention = replace(
         product, kind="attention", inputs=tuple(operands), attrs={"scale": match.scale, "causal": False}

@@ -30,6 +30,10 @@ class Rewriter:
         self._values[value] = desc
         return value
 
+    def dims(self, value: int) -> tuple[int, ...]:
+        """Return the shape of a value."""
+        return self._values[value].dims
+
     def constant(self, constant: Constant) -> int:
         """Add a constant."""
         value = self.value(constant.desc)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,22 @@ def spelled(
     if mask is not None:
         scores = g.binary(scores, mask, "add")
     return g.matmul(g.softmax(scores), value)
+
+
+def guarded(g: Graph, query: Value, key: Value, value: Value, masks: Sequence[Any]) -> Value:
+    """Return attention as PyTorch exports it: scaled before the product, 0 for rows without a score that is finite."""
+    scores = g.matmul(g.binary(query, 0.5, "mul"), g.eltwise(key, "linear", 0.25, 0.0))
+    for mask in masks:
+        scores = g.binary(scores, mask, "add")
+    weights = g.softmax(scores)
+    return g.matmul(g.select(g.binary(weights, weights, "ne", dtype="bool"), 0.0, weights), value)
+
+
+def bias() -> Array:
+    """Return a mask that leaves one row without a key."""
+    mask = np.where(drawn(2, 1, 5, 7) > 0.5, np.float32(-np.inf), np.float32(0))
+    mask[1, 0, 3] = -np.inf
+    return mask
 
 
 def heads(g: Graph, x: Value, perm: tuple[int, ...] = (0, 2, 1, 3)) -> Value:
@@ -64,6 +80,7 @@ RECOGNISED: dict[str, Build] = {
     "shared keys": lambda g, q, k, v: spelled(
         g, heads(g, q), g.reshape(g.transpose(g.slice(k, 0, 4, 2), (0, 2, 1)), (2, 1, 4, 7)), g.reshape(v, (2, 1, 7, 12))
     ),
+    "guarded": lambda g, q, k, v: guarded(g, heads(g, q), heads(g, k, (0, 2, 3, 1)), heads(g, v), [bias()]),
     "sum of scores": lambda g, q, k, v: spelled(
         g, q, g.transpose(k, (0, 2, 1)), v, lambda s: g.sum([g.constant(drawn(2, 5, 7)), s])
     ),
@@ -72,8 +89,14 @@ LEFT_ALONE: dict[str, Build] = {
     "masked, then scaled": lambda g, q, k, v: spelled(
         g, q, g.transpose(k, (0, 2, 1)), v, lambda s: g.binary(g.binary(s, drawn(5, 7), "add"), 0.5, "mul")
     ),
-    "masked twice": lambda g, q, k, v: spelled(
-        g, q, g.transpose(k, (0, 2, 1)), v, lambda s: g.binary(s, drawn(5, 7), "add"), drawn(5, 7)
+    "guarded by 1": lambda g, q, k, v: g.matmul(
+        g.select(g.binary(p := g.softmax(g.matmul(q, g.transpose(k, (0, 2, 1)))), p, "ne", dtype="bool"), 1.0, p), v
+    ),
+    "guarded weights read twice": lambda g, q, k, v: g.binary(
+        g.matmul(
+            g.select(g.binary(p := g.softmax(g.matmul(q, g.transpose(k, (0, 2, 1)))), p, "ne", dtype="bool"), 0.0, p), v
+        ),
+        g.reduction(p, "sum", -1), "add",
     ),
     "another axis": lambda g, q, k, v: g.matmul(g.softmax(g.matmul(q, g.transpose(k, (0, 2, 1))), 1), v),
     "logarithm": lambda g, q, k, v: g.matmul(g.softmax(g.matmul(q, g.transpose(k, (0, 2, 1))), -1, "log"), v),
@@ -111,6 +134,22 @@ def test_attention_is_recognised_and_computes_the_same(name: str) -> None:
     inputs = {"q": drawn(2, 5, 12), "k": drawn(2, 7, 12), "v": drawn(2, 7, 12)[::-1].copy()}
     want = run_wire(*g.to_wire(optimize=False), inputs)["y"]
     np.testing.assert_allclose(run_wire(*g.to_wire(), inputs)["y"], want, rtol=1e-5, atol=1e-6)
+
+
+def test_masks_are_added_up_once_for_all_attentions_that_read_them() -> None:
+    g = Graph("g")
+    q, k, v = (g.input(name, (2, rows, 12)) for name, rows in (("q", 5), ("k", 7), ("v", 7)))
+    first, second = g.input("first", (1, 3, 5, 7)), bias()
+    keys = heads(g, k, (0, 2, 3, 1))
+    for number in range(2):
+        g.output(f"y{number}", guarded(g, heads(g, q), keys, heads(g, v), [first, second]))
+    assert kinds(g) == ["binary", "attention", "attention"]
+    inputs = {"q": drawn(2, 5, 12), "k": drawn(2, 7, 12), "v": drawn(2, 7, 12), "first": drawn(1, 3, 5, 7)}
+    want = run_wire(*g.to_wire(optimize=False), inputs)
+    found = run_wire(*g.to_wire(), inputs)
+    assert not np.isnan(want["y0"]).any()
+    for name in want:
+        np.testing.assert_allclose(found[name], want[name], rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", LEFT_ALONE)
