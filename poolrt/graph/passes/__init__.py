@@ -8,6 +8,7 @@ from .attention import use_attention
 from .batches import join_batches
 from .constants import fold_constants
 from .dead import remove_dead
+from .flat_rows import keep_rows_flat
 from .identities import remove_identities
 from .inner_product import use_inner_product
 from .post_ops import fuse_post_ops
@@ -15,14 +16,14 @@ from .quantised import fold_quantisation
 from .rescaled import rescale_products
 
 __all__ = [
-    "PASSES", "fold_affine", "fold_constants", "fold_quantisation", "fuse_post_ops", "join_batches", "merge_affine", "optimize",
-    "remove_dead", "remove_identities", "rescale_products", "use_attention", "use_inner_product",
+    "PASSES", "fold_affine", "fold_constants", "fold_quantisation", "fuse_post_ops", "join_batches", "keep_rows_flat",
+    "merge_affine", "optimize", "remove_dead", "remove_identities", "rescale_products", "use_attention", "use_inner_product",
 ]  # fmt: skip
 
 #: The order matters: constants and identities hide the patterns of the later passes, and joined batches those of attention.
 PASSES = (
     fold_constants, fold_quantisation, rescale_products, use_attention, join_batches, fold_constants, remove_identities,
-    merge_affine, use_inner_product, fold_affine, fuse_post_ops, remove_dead,
+    keep_rows_flat, merge_affine, use_inner_product, fold_affine, fuse_post_ops, remove_dead,
 )  # fmt: skip
 
 
