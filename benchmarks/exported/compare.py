@@ -1,0 +1,140 @@
+"""Compare exported networks in poolrt with ONNX Runtime: ``python benchmarks/exported/compare.py FOLDER [WORD ...]``.
+
+``FOLDER`` has the files that ``export.py`` writes; with words, only files whose names contain one of them are compared.
+Each line has the largest error, relative to the largest expected value, of an Executor (and with ``--pool`` of a pool), the
+time to load (import and compilation) beside ONNX Runtime's, and the ratio of processor times of a run on one thread: above
+1, poolrt takes less. The runs of both alternate in one process. Ends with 1 if a network is not supported or wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import onnxruntime
+
+import poolrt
+
+MOST_ERROR: Final = 1e-4
+Arrays = dict[str, np.ndarray[Any, Any]]
+
+
+def session_of(path: Path) -> onnxruntime.InferenceSession:
+    """Return a session on one thread."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+
+
+def feeds_of(path: Path, session: onnxruntime.InferenceSession) -> Arrays:
+    """Return inputs of other sizes than the exporter saw if the file takes them; exporters leave out what nothing reads."""
+    network, _, sizes = path.stem.split(".")
+    for kind in (sizes, "fixed"):
+        stored = np.load(path.parent / f"{network}.{kind}.npz")
+        feeds = {each.name: stored[f"in:{each.name}"] for each in session.get_inputs()}
+        if all(
+            size in (given, None) or isinstance(size, str)
+            for each in session.get_inputs()
+            for size, given in zip(each.shape, feeds[each.name].shape, strict=True)
+        ):
+            break
+    return feeds
+
+
+def error_of(found: Arrays, expected: Arrays) -> float:
+    """Return the largest difference of any output, relative to its largest expected value."""
+    worst = 0.0
+    for name, wanted in expected.items():
+        got = found[name]
+        if got.shape != wanted.shape or got.dtype != wanted.dtype:
+            print(f"    {name}: {got.dtype}{got.shape} instead of {wanted.dtype}{wanted.shape}")
+            return float("inf")
+        if wanted.size:
+            difference = np.abs(got.astype(np.float64) - wanted).max()
+            worst = max(worst, float(difference / max(np.abs(wanted).max(), 1e-30)))
+    return worst
+
+
+def processor_seconds(run: Callable[[], object], least: float) -> float:
+    """Return the processor time of a call, a mean over calls that take ``least`` seconds together."""
+    calls, start, now = 0, time.process_time(), 0.0
+    while now < least:
+        run()
+        calls += 1
+        now = time.process_time() - start
+    return now / calls
+
+
+def compare(path: Path, pool: poolrt.Pool | None, rounds: int, at_most: float) -> bool:
+    """Print the line of one file; return whether it is supported, right and fast enough."""
+    start = time.perf_counter()
+    session = session_of(path)
+    their_load = time.perf_counter() - start
+    feeds = feeds_of(path, session)
+    wanted = [each.name for each in session.get_outputs()]
+    expected: Arrays = dict(zip(wanted, session.run(wanted, feeds), strict=True))
+    start = time.perf_counter()
+    try:
+        graph = poolrt.load_onnx(path, shapes={name: each.shape for name, each in feeds.items()})
+        imported = time.perf_counter() - start
+        executor = poolrt.Executor(graph)
+        found = executor.run(**feeds)
+    except poolrt.ModelError as error:
+        print(f"{path.stem}: REFUSED: {error}", flush=True)
+        return False
+    except Exception as error:  # noqa: BLE001 -- the other networks are compared, too
+        print(f"{path.stem}: RAISED {type(error).__name__}: {error}", flush=True)
+        return False
+    loaded = time.perf_counter() - start
+    errors = [error_of(found, expected)]
+    if pool is not None:
+        errors.append(error_of(pool.load(graph).run(**feeds), expected))
+    rivals = {"here": lambda: executor.run(**feeds), "there": lambda: session.run(wanted, feeds)}
+    times: dict[str, list[float]] = {name: [] for name in rivals}
+    for _ in range(rounds):
+        for name, run in rivals.items():
+            times[name].append(processor_seconds(run, at_most))
+    here, there = (statistics.median(times[name]) if rounds else float("nan") for name in rivals)
+    right = max(errors) <= MOST_ERROR
+    print(
+        f"{path.stem}: {'right' if right else 'WRONG'} {' '.join(f'{each:.1e}' for each in errors)}, "
+        f"import {imported:.2f} s, load {loaded:.2f} s (ONNX Runtime {their_load:.2f} s), "
+        f"run {here * 1e3:.3f} ms, ratio {there / here:.2f}",
+        flush=True,
+    )
+    return right
+
+
+def main() -> int:
+    """Compare the files that the command line names."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("words", nargs="*", metavar="WORD")
+    parser.add_argument("--pool", action="store_true", help="run on a pool, too")
+    parser.add_argument(
+        "--rounds", type=int, default=5, help="how often runs alternate (default: 5; 0 measures no time)"
+    )
+    parser.add_argument("--seconds", type=float, default=0.05, help="processor time of one round (default: 0.05)")
+    chosen = parser.parse_args()
+    paths = sorted(chosen.folder.glob("*.onnx"))
+    paths = [each for each in paths if not chosen.words or any(word in each.stem for word in chosen.words)]
+    pool = poolrt.Pool(workers=1) if chosen.pool else None
+    try:
+        results = [compare(each, pool, chosen.rounds, chosen.seconds) for each in paths]
+    finally:
+        if pool is not None:
+            pool.shutdown()
+    print(f"{sum(results)} of {len(results)} are right, {os.path.basename(chosen.folder)}")
+    return 0 if all(results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
