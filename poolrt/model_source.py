@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from numpy.typing import ArrayLike
@@ -35,6 +35,24 @@ def to_graph(
 
         return load_onnx(source, batch=batch, shapes=shapes, values=values, constant_bytes=settings.constant_bytes)
     raise TypeError(f"graph: expect a Graph, or the path or the bytes of an ONNX model, got {_describe(source)}")
+
+
+def to_graphs(
+    source: object, batch: int | None, several: Sequence[Mapping[str, Sequence[int]]], settings: Settings
+) -> Iterator[Graph]:
+    """Yield the graph of an ONNX model for each set of shapes; the model is read once. Raises as `to_graph`."""
+    if isinstance(source, Graph) or not all(isinstance(each, Mapping) for each in several):
+        raise TypeError(
+            f"shapes: expect a dict by input, or for an ONNX model a list of them, got {several!r:.200} for "
+            f"{_describe(source)}"
+        )
+    from .graph.onnx.importer import import_model
+    from .graph.onnx.model_file import read_model
+
+    file = read_model(source)
+    initializers = file.initializers()
+    for shapes in several:
+        yield import_model(file, settings, initializers=initializers, batch=batch, shapes=shapes)
 
 
 def _is_proto(source: object) -> bool:

@@ -6,7 +6,7 @@ This module imports almost nothing, so that the coordinator starts before anythi
 from __future__ import annotations
 
 from concurrent.futures import Executor
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 if TYPE_CHECKING:
     import os
@@ -93,6 +93,7 @@ class Pool(Executor):
         self._initializer = initializer, initargs
         self._applied: Functions | None = None
 
+    @overload
     def load(
         self,
         graph: Graph | str | os.PathLike[str] | bytes | Any,
@@ -100,11 +101,31 @@ class Pool(Executor):
         *,
         batch: int | None = None,
         shapes: Mapping[str, Sequence[int]] | None = None,
-    ) -> Model:
+    ) -> Model: ...
+
+    @overload
+    def load(
+        self,
+        graph: str | os.PathLike[str] | bytes | Any,
+        progress: bool | Callable[[int, int, list[str]], None] | None = None,
+        *,
+        batch: int | None = None,
+        shapes: Sequence[Mapping[str, Sequence[int]]],
+    ) -> list[Model]: ...
+
+    def load(
+        self,
+        graph: Graph | str | os.PathLike[str] | bytes | Any,
+        progress: bool | Callable[[int, int, list[str]], None] | None = None,
+        *,
+        batch: int | None = None,
+        shapes: Mapping[str, Sequence[int]] | Sequence[Mapping[str, Sequence[int]]] | None = None,
+    ) -> Model | list[Model]:
         """Load a graph, or an ONNX model, and return it as a model.
 
         An ONNX model is a path, the bytes of a file or an ``onnx.ModelProto``; ``batch`` and ``shapes`` are for sizes that it
-        leaves open, as in `poolrt.load_onnx`, whose errors this raises too.
+        leaves open, as in `poolrt.load_onnx`, whose errors this raises too. A list of ``shapes`` loads the model once for
+        each, and returns a list of models.
 
         Primitives that the cache does not have are created, spread over the cores. ``progress(total, ready, names)`` is
         called as creations finish; True shows a bar, False none, None a bar if standard error is a terminal. In a
@@ -112,10 +133,14 @@ class Pool(Executor):
         engine ``cpu`` runs on the pool's own engine if that is another one. Raises the errors of `poolrt.errors`:
         GraphRefused, ArenaFull, CreationFailed, CreatorLost, WorkerLost, PoolClosed.
         """
+        from collections.abc import Mapping
+
         from .loading import load
-        from .model_source import to_graph
+        from .model_source import to_graph, to_graphs
 
         session = self._session
+        if shapes is not None and not isinstance(shapes, Mapping):
+            return [load(session, each, progress) for each in to_graphs(graph, batch, shapes, session.settings)]
         return load(session, to_graph(graph, batch, shapes, session.settings), progress)
 
     def empty(self, shape: int | Sequence[int], dtype: Any = "float32") -> NDArray[Any]:

@@ -15,7 +15,7 @@ from poolrt.spelling import describe_type, hint
 
 from .binding import IOBinding
 from .errors import Fail, InvalidArgument
-from .feeds import check_feed
+from .feeds import check_feed, check_sizes
 from .logs import LOG, level_of
 from .options import GraphOptimizationLevel, RunOptions, SessionOptions
 from .ort_value import OrtValue
@@ -165,6 +165,20 @@ class InferenceSession:
             raise ValueError("IOBinding must be used with the session that created it.")
         _check_run(run_options)
         iobinding._run(lambda feed, into: self._run(check_feed(self._model.inputs, feed), into))
+
+    def prepare(self, shapes: Mapping[str, Sequence[int]] | Sequence[Mapping[str, Sequence[int]]]) -> None:
+        """Make the plans for sizes that are known ahead of runs: the shape of each input by name, or a list of these.
+
+        Raises as `run` does.
+        """
+        names = [port.name for port in self._model.inputs]
+        for each in [shapes] if isinstance(shapes, Mapping) else shapes:
+            if set(each) != set(names):
+                raise InvalidArgument(
+                    f"shapes: expect one for each of {', '.join(names)}, got {', '.join(each) or 'none'}"
+                )
+            check_sizes(self._model.inputs, each)
+            self._prepare({name: tuple(each[name]) for name in names})
 
     def get_inputs(self) -> list[NodeArg]:
         """Return the inputs that every run needs: not the initialisers that are listed as inputs."""

@@ -33,6 +33,16 @@ def test_a_session_runs_on_a_pool(pool: poolrt.Pool) -> None:
 
 
 @pytest.mark.slow
+def test_a_pool_loads_a_model_for_several_sets_of_shapes(pool: poolrt.Pool) -> None:
+    models = pool.load(sums(), shapes=[{"x": (batch, 3), "y": (batch, 3)} for batch in (4, 6)])
+    for model, batch in zip(models, (4, 6), strict=True):
+        ones = np.ones((batch, 3), np.float32)
+        np.testing.assert_array_equal(model.run(x=ones, y=ones)["s"], 2 * ones)
+    with pytest.raises(TypeError, match="shapes: expect a dict by input, or for an ONNX model a list of them"):
+        pool.load(poolrt.Graph("mine"), shapes=[{"x": (4, 3)}])
+
+
+@pytest.mark.slow
 def test_models_beyond_the_bound_of_bytes_are_unloaded(pool: poolrt.Pool) -> None:
     made = ort.InferenceSession(sums(), pool=pool, plan_bytes="1 MiB")
     used = []

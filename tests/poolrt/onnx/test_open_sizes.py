@@ -63,6 +63,20 @@ def test_threads_that_need_the_same_new_plan_wait_for_one_that_makes_it(
     assert len(imports) == 1
 
 
+def test_plans_can_be_made_ahead_of_runs(cache: PrimitiveProvider) -> None:
+    made = session(sums(), cache)
+    made.prepare([{"x": (batch, 3), "y": (batch, 3)} for batch in (1, 2)])
+    assert len(instances(made, CompiledGraph)) == 2
+    np.testing.assert_array_equal(
+        made.run(["s"], dict.fromkeys("xy", np.ones((2, 3), np.float32)))[0], np.full((2, 3), 2)
+    )
+    assert len(instances(made, CompiledGraph)) == 2
+    with pytest.raises(ort.InvalidArgument, match="shapes: expect one for each of x, y, got x"):
+        made.prepare({"x": (1, 3)})
+    with pytest.raises(ort.InvalidArgument, match="'batch' has two sizes: 1 in input x"):
+        made.prepare({"y": (2, 3), "x": (1, 3)})
+
+
 def test_an_input_that_sizes_depend_on_is_known_in_its_plan(cache: PrimitiveProvider) -> None:
     kind = TensorProto.FLOAT
     nodes = [helper.make_node("Add", ["x", "x"], ["d"]), helper.make_node("Reshape", ["d", "shape"], ["y"])]
