@@ -26,7 +26,9 @@ def eltwise(algorithm: str, **parameters: tuple[str, float]) -> Operator:
         source, alpha, beta = call.operand(0), given.get("alpha"), given.get("beta")
         if not isinstance(source, Value):
             return call.math.eltwise(source, algorithm, alpha, beta)
-        return call.graph.eltwise(source, algorithm, alpha, beta, name=call.name)
+        result = call.graph.eltwise(source, algorithm, alpha, beta, name=call.name)
+        call.patterns.note_function(source, algorithm, result)
+        return result
 
     return operator
 
@@ -40,9 +42,9 @@ def arithmetic(algorithm: str) -> Operator:
         if whole or not (isinstance(left, Value) or isinstance(right, Value)):
             return call.math.binary(left, right, algorithm)
         call.tensor(0), call.tensor(1)
-        found = call.patterns.gelu(left, right, algorithm)
+        found = call.patterns.function(left, right, algorithm)
         if found is not None:
-            return call.graph.eltwise(found, "gelu_erf", name=call.name)
+            return call.graph.eltwise(*found, name=call.name)
         result = call.graph.binary(left, right, algorithm, name=call.name)
         call.patterns.note(left, right, algorithm, result)
         return result
@@ -150,6 +152,7 @@ def power(call: NodeCall) -> Operand:
         algorithm = {2.0: "square", 0.5: "sqrt", 1.0: "linear"}.get(number)
         if algorithm is None:
             raised = call.graph.eltwise(wide, "pow", 1.0, number, name=call.name)
+            call.patterns.note_power(call.operand(0), number, raised)
         else:
             raised = call.graph.eltwise(wide, algorithm, name=call.name)
         return _of_type(call.math, raised, dtype)
