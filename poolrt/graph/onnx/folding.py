@@ -112,6 +112,29 @@ class Folding:
         self._book((*array.shape[:axis], *indices.shape, *array.shape[axis + 1 :]), array.dtype)
         return np.take(array, self.cast(indices, np.dtype(np.int64)), axis=axis)
 
+    def scatter(self, array: Array, indices: Array, updates: Array) -> Array:
+        """Return an array with updates at the places that rows of indices name; the last one of equal places stays."""
+        depth = indices.shape[-1] if indices.ndim else 0
+        if indices.dtype.kind not in "iu" or not 1 <= depth <= array.ndim:
+            raise ValueError(f"indices of type {indices.dtype} and shape {indices.shape} for shape {array.shape}")
+        wanted = (*indices.shape[:-1], *array.shape[depth:])
+        if updates.shape != wanted or updates.dtype != array.dtype:
+            raise ValueError(f"updates: expect {array.dtype}{wanted}, got {updates.dtype}{updates.shape}")
+        self._book(array.shape, array.dtype)
+        result = array.copy()
+        result[tuple(np.moveaxis(indices, -1, 0))] = updates
+        return result
+
+    def accumulate(self, array: Array, axis: int, exclusive: bool, reverse: bool) -> Array:
+        """Return the sums of the elements up to each along an axis, without itself if exclusive; reversed, from the end."""
+        self._book(array.shape, array.dtype)
+        turned = np.moveaxis(array, axis, 0)
+        turned = turned[::-1] if reverse else turned
+        result = np.zeros(turned.shape, array.dtype)
+        with _quiet():
+            np.cumsum(turned[:-1] if exclusive else turned, 0, array.dtype, result[1:] if exclusive else result)
+        return np.moveaxis(result[::-1] if reverse else result, 0, axis)
+
     def join(self, arrays: Sequence[Array], axis: int) -> Array:
         """Return arrays of one rank and type joined along an axis."""
         if len({(array.ndim, array.dtype) for array in arrays}) != 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..values import Value
 from .tensors import Operand, Tensors, shape_of
 
 
@@ -17,6 +18,8 @@ def accumulate(m: Tensors, x: Operand, axis: int, algorithm: str, exclusive: boo
     They are without the element itself if exclusive, and from the end if reversed. Each step of a product doubles the
     distance, so that n elements take log2(n) steps.
     """
+    if algorithm == "add" and not isinstance(x, Value):
+        return m.folding.accumulate(x, axis, exclusive, reverse)
     if algorithm == "add":
         return m.graph.cumulative_sum(m.value(x), axis, exclusive, reverse, name=m.name("sum"))
     size = shape_of(x)[axis]

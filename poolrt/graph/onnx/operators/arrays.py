@@ -69,9 +69,13 @@ def scatter_elements(call: NodeCall) -> Operand:
 
 
 def scatter_nd(call: NodeCall) -> Operand:
-    """Write at places that are rows of the indices."""
-    data, indices, updates = call.math.value(call.tensor(0)), call.tensor(1), call.math.value(call.tensor(2))
-    return call.graph.scatter_nd(data, indices, updates, call.text("reduction", "none"), name=call.name)
+    """Write at places that are rows of the indices; known arrays are written at once."""
+    operands, how = [call.tensor(index) for index in range(3)], call.text("reduction", "none")
+    known = [each for each in operands if not isinstance(each, Value)]
+    if len(known) == 3 and how == "none":
+        return call.folding.scatter(*known)
+    data, indices, updates = operands
+    return call.graph.scatter_nd(call.math.value(data), indices, call.math.value(updates), how, name=call.name)
 
 
 def cast(call: NodeCall) -> Operand:

@@ -6,7 +6,9 @@ import math
 from collections.abc import Mapping
 from typing import Any, Final
 
+from ...values import Value
 from ..call import NodeCall, Operator
+from ..folding import Array
 from ..tensors import Operand, dtype_of
 
 _MODES: Final = {"nearest": "nearest", "linear": "linear", "bilinear": "linear", "cubic": "cubic"}
@@ -41,6 +43,10 @@ def resize(call: NodeCall) -> Operand:
     changed = [axis for axis in axes if crops or wanted[axis] != sizes[axis] or scales[axis] != 1.0]
     if not changed:
         return call.operand(0)
+    source = call.operand(0)
+    if not isinstance(source, Value) and mode == "nearest" and not crops and _is_one_number(source):
+        # A mask of images that have no padding, which detectors resize.
+        return call.folding.fill(source.reshape(-1)[:1], wanted)
     if crops:
         region = _region(call, axes)
         changed = [axis for axis in changed if region[axis] != (0.0, 1.0) or wanted[axis] != sizes[axis]]
@@ -48,6 +54,11 @@ def resize(call: NodeCall) -> Operand:
     return _resample(
         call, changed, [scales[axis] for axis in changed], [wanted[axis] for axis in changed], mode, options
     )
+
+
+def _is_one_number(array: Array) -> bool:
+    """Return whether all elements are the same number."""
+    return bool(array.size and (array == array.reshape(-1)[0]).all())
 
 
 def _resample(
