@@ -135,8 +135,8 @@ class Graph(Windows, Products, Attentions, Pointwise, Normalizations, Recurrent,
     def input(self, name: str, shape: Sequence[int], dtype: DTypeLike | str = "float32") -> Value:
         """Add an input that every run gives by this name, of a fixed shape and data type.
 
-        Types are float64, float32, float16, bfloat16 (given to runs as the uint16 of its bits), int64, int32, int8,
-        uint8 and bool.
+        Types are float64, float32, float16, bfloat16 (given to runs as the uint16 of its bits), bool, and int8,
+        int16, int32 and int64 with and without a u.
         """
         if not isinstance(name, str):
             raise GraphError(f"input: name: expect text, got {shorten(name)}; write input(name, shape, dtype)")

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poolrt.spelling import describe_type
-from poolrt.workers.desc import MemoryDesc, data_type, item_size, type_name
+from poolrt.workers.desc import LIMITS, MemoryDesc, data_type, item_size, type_name
 
 from .bfloat16 import from_bfloat16, to_bfloat16
 
@@ -172,10 +172,11 @@ def _along_first(scale: NDArray[np.float64], ndim: int) -> NDArray[np.float64]:
 
 _STORED: Final = {
     "f64": np.float64, "f32": np.float32, "f16": np.float16, "bf16": np.uint16, "s64": np.int64, "s32": np.int32,
-    "s8": np.int8, "u8": np.uint8, "bool": np.bool_,
+    "s8": np.int8, "u8": np.uint8, "bool": np.bool_, "u64": np.uint64, "u32": np.uint32, "s16": np.int16,
+    "u16": np.uint16,
 }  # fmt: skip
 #: Integers that a type holds exactly, from the least to the greatest.
 _EXACT: Final = {
     "f64": (-(2**53), 2**53), "f32": (-(2**24), 2**24), "f16": (-(2**11), 2**11), "bf16": (-(2**8), 2**8),
-    "s64": (-(2**63), 2**63 - 1), "s32": (-(2**31), 2**31 - 1), "s8": (-128, 127), "u8": (0, 255), "bool": (0, 1),
+    **LIMITS, "bool": (0, 1),
 }  # fmt: skip

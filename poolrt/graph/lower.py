@@ -100,7 +100,7 @@ class _Lowering:
         if is_view(node.kind):
             return [self._view(node, sources[0], dst)]
         op = op_desc(node.kind, [descs[value] for value in node.inputs], node.attrs, dst.dtype)
-        if isinstance(op, Reorder) and not (node.post_ops or node.quantisation):
+        if isinstance(op, Reorder) and not (node.post_ops or node.quantisation or op.wraps):
             return [
                 self.inserter.bring(
                     sources[0], node.engine or self.graph.engine, _layout(op, sources[0].desc), node.label

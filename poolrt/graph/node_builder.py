@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from poolrt.workers.desc import FORWARD, Arg, MemoryDesc, data_type
+from poolrt.workers.desc import FORWARD, LIMITS, Arg, MemoryDesc, data_type
 
 from . import shapes
 from .graph_state import GraphState
@@ -21,7 +21,6 @@ from .values import Operand, Value
 _FLOATS: Final = ("f64", "f32", "f16", "bf16")
 _QUANTISED: Final = {"src": Arg.SRC, "weights": Arg.WEIGHTS, "dst": Arg.DST}
 _BINARY: Final = {"src0": Arg.SRC, "src1": Arg.SRC_1, "dst": Arg.DST}
-_LIMITS: Final = {"s32": (-(2**31), 2**31 - 1), "s8": (-128, 127), "u8": (0, 255)}
 #: Dimension of the weights that counts output channels, if it is not the first.
 _CHANNELS: Final = {"matmul": -1}
 
@@ -171,7 +170,7 @@ def _fit_dtype(given: object, context: str) -> str:
     if not isinstance(given, np.ndarray):
         return context
     own = data_type(array.dtype)
-    if own == "s64" and context in _LIMITS:
-        low, high = _LIMITS[context]
+    if own == "s64" and context in LIMITS:
+        low, high = LIMITS[context]
         return context if array.size and low <= array.min() and array.max() <= high else own
     return own

@@ -16,7 +16,9 @@ from poolrt.workers.desc.typed import shorten, to_integer, to_integers
 from .value_operators import ValueOperators
 
 #: Names of data types that users write.
-_DTYPES: Final = ("float64", "float32", "float16", "bfloat16", "int64", "int32", "int8", "uint8", "bool")
+_DTYPES: Final = (
+    "float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "uint8", "bool",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, eq=False)

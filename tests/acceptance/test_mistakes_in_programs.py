@@ -54,7 +54,8 @@ GRAPHS: Final[list[tuple[Callable[[Any, Any], object], str]]] = [
     (lambda g, x: g.input("x", (2, 3)), "GraphError: input 'x': there is an input of this name already"),
     (
         lambda g, x: g.input("a", (2, 3), "flaot32"),
-        "GraphError: input 'a': dtype: unknown data type 'flaot32'; known: f64, f32, f16, bf16, s64, s32, s8, u8, bool; "
+        "GraphError: input 'a': dtype: unknown data type 'flaot32'; known: f64, f32, f16, bf16, s64, s32, s8, u8, bool, u64, "
+        "u32, s16, u16; "
         "the nearest is 'float32'",
     ),
     (lambda g, x: type(g)(3), "GraphError: name: expect text, got 3; write Graph(name, engine)"),
@@ -83,7 +84,8 @@ GRAPHS: Final[list[tuple[Callable[[Any, Any], object], str]]] = [
     (
         lambda g, x: g.binary(x, x, "plus"),
         "GraphError: binary 'binary_0': algorithm: unknown 'plus'; known: add, sub, mul, div, max, min, ge, gt, le, lt, eq, "
-        "ne, and, or, xor, mod, fmod, floor_div, trunc_div; 'plus' is 'add' here",
+        "ne, and, or, xor, mod, fmod, floor_div, trunc_div, bit_and, bit_or, bit_xor, shift_left, shift_right; "
+        "'plus' is 'add' here",
     ),
     (
         lambda g, x: g.eltwise(x, "relu", nmae="a"),

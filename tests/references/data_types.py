@@ -8,12 +8,12 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from poolrt.workers.desc import numpy_name
+from poolrt.workers.desc import LIMITS, numpy_name
 
 Array = NDArray[Any]
 
 FLOATS: Final = ("f64", "f32", "f16", "bf16")
-INTEGERS: Final = ("s64", "s32", "s8", "u8")
+INTEGERS: Final = tuple(LIMITS)
 #: Precision (bits, the leading one included), lowest and highest exponent of a type narrower than NumPy rounds to.
 _BF16: Final = (8, -126, 127)
 
@@ -48,7 +48,9 @@ def rounded(values: Array, dtype: str) -> Array:
 def converted(values: Array, dtype: str) -> Array:
     """Return float64 values as an array of a data type, each rounded once."""
     near = rounded(values, dtype)
-    if dtype == "s64":
-        return np.where(near >= 2.0**63, np.iinfo(np.int64).max, np.where(near >= 2.0**63, 0, near).astype(np.int64))
+    if dtype in ("s64", "u64"):
+        kind, (_, most) = numpy_type(dtype), LIMITS[dtype]
+        large = near >= float(most + 1)
+        return np.where(large, np.asarray(most, kind), np.where(large, 0, near).astype(kind))
     with np.errstate(invalid="ignore"):
         return near.astype(numpy_type(dtype))

@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poolrt.workers.desc import (
+    LIMITS,
+    WRAPPING,
     Arg,
     ArgReduction,
     Attention,
@@ -80,7 +82,26 @@ def reference(op: OpDesc, attr: PrimitiveAttr, args: Mapping[int, Array]) -> Arr
     writes may be absent from ``args``, unless a sum post-op reads them.
     """
     value = _operation(op, dequantised(attr, args))
+    if _wraps(op, attr):
+        low, high = LIMITS[op.memories()[Arg.DST].dtype]
+        outside = (value < low) | (value > high)
+        value = np.where(outside, low + np.mod(value - low, float(high - low + 1)), value)
     return finished(attr, op.memories()[Arg.DST], value, args)
+
+
+def _wraps(op: OpDesc, attr: PrimitiveAttr) -> bool:
+    """Return whether the results of an operation on integers wrap; float64 holds them, because operands are small."""
+    arithmetic = (
+        (isinstance(op, Binary) and op.algorithm in ("add", "sub", "mul"))
+        or (isinstance(op, Sum) and not op.scales)
+        or (isinstance(op, Reduction) and op.algorithm in ("sum", "mul"))
+        or (isinstance(op, Reorder) and op.wraps)
+    )
+    types = {md.dtype for md in op.memories().values()}
+    one = len(types) == 1 and types <= {*WRAPPING}
+    return (
+        arithmetic and attr.is_plain and not attr.post_ops and (one or (isinstance(op, Reorder) and types <= {*LIMITS}))
+    )
 
 
 def results(op: OpDesc, attr: PrimitiveAttr, args: Mapping[int, Array]) -> dict[int, Array]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .args import Arg, multiple_src, post_op_src, scales_of, zero_points_of
 from .attributes import PostOp, PrimitiveAttr
-from .data_type import data_type, item_size, numpy_name, type_name
+from .data_type import LIMITS, WRAPPING, data_type, item_size, numpy_name, type_name
 from .memory_desc import MemoryDesc
 from .op_desc import FORWARD, OPERATIONS, PROP_KINDS, OpDesc, op_from_wire
 from .quantisation import Quantisation
@@ -46,8 +46,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FORWARD",
+    "LIMITS",
     "OPERATIONS",
     "PROP_KINDS",
+    "WRAPPING",
     "Arg",
     "ArgReduction",
     "Attention",

@@ -15,7 +15,20 @@ _TYPES: Final[dict[str, tuple[int, str | None]]] = {
     "s8": (1, "int8"),
     "u8": (1, "uint8"),
     "bool": (1, "bool"),
+    "u64": (8, "uint64"),
+    "u32": (4, "uint32"),
+    "s16": (2, "int16"),
+    "u16": (2, "uint16"),
 }
+#: Integer type -> the least and the greatest number.
+LIMITS: Final = {
+    name: (-(1 << (8 * size - 1)), (1 << (8 * size - 1)) - 1) if name[0] == "s" else (0, (1 << 8 * size) - 1)
+    for name, (size, _) in _TYPES.items()
+    if name[0] in "su"
+}
+#: Integers that oneDNN has not: their sums, differences and products wrap as NumPy's do, and are exact. The results of s32, s8
+#: and u8 saturate, as oneDNN's do.
+WRAPPING: Final = ("s64", "u64", "u32", "s16", "u16")
 #: What users call a type -> short name. ``bfloat16`` is the name that libraries beside NumPy give theirs.
 _BY_NAME: Final = {name: short for short, (_, name) in _TYPES.items() if name} | {"bfloat16": "bf16"}
 _NAMES: Final = {short: name for name, short in _BY_NAME.items()}

@@ -19,7 +19,7 @@ class Reorder(ReorderDesc, metaclass=Operation):
     @overload
     @staticmethod
     def PrimitiveDesc(
-        engine: Engine, src: MemoryDesc, dst: MemoryDesc, src_engine: str = "", dst_engine: str = "",
+        engine: Engine, src: MemoryDesc, dst: MemoryDesc, src_engine: str = "", dst_engine: str = "", wraps: bool = False,
         *, attr: PrimitiveAttr | None = None, hint: PrimitiveDescIface | None = None, stream: Stream | None = None,
     ) -> PrimitiveDescIface: ...  # fmt: skip
 
@@ -39,7 +39,7 @@ class Reorder(ReorderDesc, metaclass=Operation):
 
     @staticmethod
     def PrimitiveDesc(
-        engine: Engine, src: MemoryDesc, dst: Any, src_engine: Any = "", dst_engine: Any = "",
+        engine: Engine, src: MemoryDesc, dst: Any, src_engine: Any = "", dst_engine: Any = "", wraps: bool = False,
         *, attr: PrimitiveAttr | None = None, hint: PrimitiveDescIface | None = None, stream: Stream | None = None,
     ) -> PrimitiveDescIface:  # fmt: skip
         """Return the primitive descriptor for one engine, ``(engine, src, dst)``, or two: ``(engine, src, dst_engine, dst)``.
@@ -51,4 +51,4 @@ class Reorder(ReorderDesc, metaclass=Operation):
             return describe_cross_engine(engine, src, dst, src_engine, attr, hint, stream)
         if not isinstance(dst_engine, str) and src_engine == "":
             return describe_cross_engine(engine, src, dst_engine, dst, attr, hint, stream)
-        return describe(ReorderDesc, engine, (src, dst, src_engine, dst_engine), attr, hint, stream)
+        return describe(ReorderDesc, engine, (src, dst, src_engine, dst_engine, wraps), attr, hint, stream)

@@ -34,7 +34,7 @@ def concat(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str) 
 def reorder(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str) -> OpDesc:
     """Describe a change of data type and layout; an empty ``tag`` leaves the layout to the plan."""
     (src,) = srcs
-    return op(src, describe_result(src, dtype).with_tag(attrs["tag"]))
+    return op(src, describe_result(src, dtype).with_tag(attrs["tag"]), wraps=attrs.get("wraps", False))
 
 
 def pad(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str) -> OpDesc:

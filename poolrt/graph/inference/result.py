@@ -11,7 +11,8 @@ from poolrt.workers.desc import MemoryDesc, OpDesc
 Attrs: TypeAlias = "Mapping[str, Any]"
 #: The class of an operation's descriptors. It is passed in, so that only those that a graph has are imported.
 Operation: TypeAlias = "Callable[..., OpDesc]"
-_INTEGERS: Final = ("s64", "s32", "s8", "u8", "bool")
+#: Types whose products are s32.
+_INTEGERS: Final = ("s64", "s32", "s16", "s8", "u16", "u8", "bool")
 
 
 def describe_result(src: MemoryDesc, dtype: str, dims: tuple[int, ...] | None = None) -> MemoryDesc:

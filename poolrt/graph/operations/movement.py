@@ -36,10 +36,11 @@ class Movement(Family):
                 [value], axis=normalize_axis(axis, value.ndim), group_size=to_integer("group_size", group_size)
             )
 
-    def reorder(self, src: Operand, format_tag: str = "", **options: Unpack[NodeOptions]) -> Value:
+    def reorder(self, src: Operand, format_tag: str = "", wraps: bool = False, **options: Unpack[NodeOptions]) -> Value:
         """Return the same tensor in another data type (``dtype``), on another engine or in the layout of a tag.
 
-        Values that the type cannot hold are rounded to even and saturated. The plan chooses all other layouts: it
+        Values that the type cannot hold are rounded to even and saturated. Integers that become others lose the high bits that
+        do not fit if the reorder ``wraps``. The plan chooses all other layouts: it
         inserts the reorders that are needed, and outputs are row-major.
         """
         with self._build("reorder", **options) as node:
@@ -53,7 +54,7 @@ class Movement(Family):
             same = node.dtype in ("", data_type(value.dtype)) and not (format_tag or node.engine)
             if same and not (node.scales or node.zero_points):
                 return value
-            return node.add([value], tag=format_tag)
+            return node.add([value], tag=format_tag, **({"wraps": True} if wraps else {}))
 
     def reshape(self, src: Operand, shape: Sequence[int], *, name: str | None = None) -> Value:
         """Return the same elements, in row-major order, in another shape.

@@ -41,6 +41,10 @@ class Pointwise(Family):
 
         Or with ``floor_div`` and ``trunc_div``, quotients rounded down and to zero, and the remainders ``mod`` (of the sign of
         src1, as Python's) and ``fmod`` (of the sign of src0, as C's). Integers divided by 0 give 0.
+        Or bit by bit, integers of one type: ``bit_and bit_or bit_xor``, and ``shift_left shift_right`` by src1 places.
+        Sums, differences and products of int64, int16 and unsigned integers of 16 to 64 bits are exact and wrap; those of
+        int32, int8 and uint8 saturate, as oneDNN's do.
+
         Shapes broadcast as in NumPy: a missing leading dimension counts as 1, and a 1 is repeated. The result has the
         data type of ``src0`` (comparisons and logic give 0 and 1) unless ``dtype`` is given.
         """

@@ -14,7 +14,8 @@ from tests.references import converted
 
 from .interpreter import run_wire
 
-TYPES = ["float64", "float32", "float16", "bfloat16", "int64", "int32", "int8", "uint8", "bool"]
+TYPES = ["float64", "float32", "float16", "bfloat16", "bool"]
+TYPES += [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
 
 
 @pytest.mark.parametrize("dtype", TYPES)

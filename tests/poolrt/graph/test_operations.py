@@ -197,8 +197,8 @@ ERRORS: list[tuple[Callable[[Graph, Value], object], str]] = [
         "direction: unknown 'up'; known: left2right",
     ),
     (lambda g, x: g.eltwise(x, "relu", engine="gpu"), "engine: expect cpu, opencl or opencl:<index>, got 'gpu'"),
-    (lambda g, x: g.eltwise(x, "relu", dtype="int16"), "dtype: unknown data type 'int16'"),
-    (lambda g, x: g.constant(np.zeros(3, np.int16)), "constant: unknown data type 'int16'"),
+    (lambda g, x: g.eltwise(x, "relu", dtype="int24"), "dtype: unknown data type 'int24'"),
+    (lambda g, x: g.constant(np.zeros(3, np.complex64)), "constant: unknown data type 'complex64'"),
 ]
 
 

@@ -198,9 +198,10 @@ def softmax(rng: Random) -> OpDesc:
 
 def reorder(rng: Random) -> OpDesc:
     sizes = dims(rng, rng.choice((1, 2, 4)))
-    types = rng.choice((("f32",), ("f32", "f64", "f16", "bf16", "s32", "s8", "u8")))
+    types = rng.choice((("f32",), ("f32", "f64", "f16", "bf16", "s32", "s8", "u8"), ("s64", "s32", "s8", "u64", "u16")))
     engines = rng.choice((("", ""), ("", ""), ("cpu", "opencl"), ("opencl", "cpu"), ("opencl", "opencl")))
-    return Reorder(_md(sizes, rng.choice(types)), _md(sizes, rng.choice(types)), *engines)
+    wraps = types[0] == "s64" and rng.random() < 0.5
+    return Reorder(_md(sizes, rng.choice(types)), _md(sizes, rng.choice(types)), *engines, wraps)
 
 
 def reduction(rng: Random) -> OpDesc:

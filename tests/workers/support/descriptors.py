@@ -46,7 +46,7 @@ from poolrt.workers.desc.operations.recurrent import DIRECTIONS
 from poolrt.workers.desc.operations.reduction import REDUCTION_ALGORITHMS
 from tests.workers.desc.windows import Channels, Sizes, Window, convolution, deconvolution, pooling
 
-TYPES: Final = ("f64", "f32", "f16", "bf16", "s64", "s32", "s8", "u8", "bool")
+TYPES: Final = ("f64", "f32", "f16", "bf16", "s64", "u64", "s32", "u32", "s16", "u16", "s8", "u8", "bool")
 #: Some with groups, dilations and paddings unlike on both sides at once: of a few channels, of whole blocks, of one each.
 WINDOWS: Final = (
     (Channels(2, 2, 5, 17), Window((5, 6), (3, 3), (1, 1), (0, 0), (1, 1), (1, 1))),

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from ..args import Arg
 from ..attributes import BINARY_ALGORITHMS
+from ..data_type import LIMITS
 from ..memory_desc import MemoryDesc
 from ..op_desc import OpDesc, one_of, require
+
+#: Functions of the bits of integers, which post-ops do not have.
+BITWISE_ALGORITHMS: Final = ("bit_and", "bit_or", "bit_xor", "shift_left", "shift_right")
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +21,10 @@ class Binary(OpDesc):
 
     Comparisons and the logical ``and or xor`` give 1 and 0. ``floor_div`` and ``trunc_div`` are quotients rounded down and to
     zero; ``mod`` has the sign of src1 as Python's, ``fmod`` that of src0 as C's. Integers divided by 0 give 0.
+
+    The sums, differences and products of tensors of one type of `WRAPPING` wrap and are exact; those of other integers
+    saturate. ``bit_and bit_or bit_xor`` combine bits; ``shift_left`` and ``shift_right`` shift those of src0 by src1 places, a
+    negative number as if it were a large one. These take integers of one type.
     """
 
     kind: ClassVar[str] = "binary"
@@ -26,7 +34,14 @@ class Binary(OpDesc):
     algorithm: str
 
     def __post_init__(self) -> None:
-        one_of("algorithm", self.algorithm, BINARY_ALGORITHMS)
+        one_of("algorithm", self.algorithm, (*BINARY_ALGORITHMS, *BITWISE_ALGORITHMS))
+        if self.algorithm in BITWISE_ALGORITHMS:
+            types = tuple(md.dtype for md in (self.src0, self.src1, self.dst))
+            require(
+                len({*types}) == 1 and types[0] in LIMITS,
+                "src0",
+                f"expect integers of one type, got {', '.join(types)}",
+            )
         require(self.src0.ndims == self.src1.ndims, "src1", f"expect rank {self.src0.ndims}, got {self.src1.ndims}")
         pairs = list(zip(self.src0.dims, self.src1.dims, strict=True))
         require(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ..args import Arg
+from ..data_type import LIMITS
 from ..memory_desc import MemoryDesc
 from ..op_desc import OpDesc, one_of, require
 
@@ -15,7 +16,8 @@ class Reorder(OpDesc):
     """Copy a tensor into another layout or data type, or to another engine.
 
     A transposition is a reorder whose source tag names the permuted order. Values that dst's type cannot hold are
-    rounded to even and saturated. ``src_engine`` and ``dst_engine`` are engine kinds if the tensors are on different
+    rounded to even and saturated; integers that become others lose the high bits that do not fit if the reorder ``wraps``.
+    ``src_engine`` and ``dst_engine`` are engine kinds if the tensors are on different
     engines, at least one of them no CPU; both are empty within one engine.
     """
 
@@ -24,10 +26,13 @@ class Reorder(OpDesc):
     dst: MemoryDesc
     src_engine: str = ""
     dst_engine: str = ""
+    wraps: bool = False
 
     def __post_init__(self) -> None:
         require(self.src.dims == self.dst.dims, "dst", f"expect {self.src.dims}, got {self.dst.dims}")
         require(not (self.src.is_any or self.dst.is_any), "dst", "a reorder's layouts must both be given")
+        whole = all(md.dtype in LIMITS for md in (self.src, self.dst))
+        require(whole or not self.wraps, "wraps", f"expect integers, got {self.src.dtype} and {self.dst.dtype}")
         engines = (self.src_engine, self.dst_engine)
         for name, engine in zip(("src_engine", "dst_engine"), engines, strict=True):
             one_of(name, engine, ("", "cpu", "opencl"))

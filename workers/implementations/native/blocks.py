@@ -16,7 +16,9 @@ LANES: Final = 16
 #: Elements that one work item covers: 16 KiB, so that threads share work evenly and never share a cache line.
 CHUNK: Final = 4096
 #: Data types of kernels that compute in float32 or in float64 alike.
-EVERY_TYPE: Final = ("f32", "f64", "f16", "bf16", "s64", "s32", "s8", "u8", "bool")
+EVERY_TYPE: Final = (
+    "f32", "f64", "f16", "bf16", "s64", "s32", "s8", "u8", "bool", "u64", "u32", "s16", "u16",
+)  # fmt: skip
 
 
 def lane_size(dtype: str) -> int:

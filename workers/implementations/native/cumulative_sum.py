@@ -5,14 +5,14 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from ...desc import Arg, CumulativeSum, PrimitiveAttr, item_size
+from ...desc import LIMITS, Arg, CumulativeSum, PrimitiveAttr, item_size
 from ...engines.target import Target
 from ...kernels.spec import KernelSpec
 from ..program import Launch, LaunchArgument, Program
 from .implementation import NativeImplementation
 from .strided_loops import StridedLoop, as_table, byte_strides, nested, refuse_blocks, steps
 
-_TYPES: Final = ("f64", "f32", "s64", "s32", "s8", "u8")
+_TYPES: Final = ("f64", "f32", *LIMITS)
 
 
 class NativeCumulativeSum(NativeImplementation[CumulativeSum]):

@@ -1,11 +1,12 @@
-"""Binary: comparisons, logic, whole quotients and remainders of numbers of any type but the 16-bit floats."""
+"""Binary: comparisons, logic, bits, whole quotients and remainders of numbers of any type but the 16-bit floats."""
 
 from __future__ import annotations
 
 import dataclasses
 from typing import Final
 
-from ...desc import Arg, Binary, PrimitiveAttr
+from ...desc import LIMITS, Arg, Binary, PrimitiveAttr
+from ...desc.operations.binary import BITWISE_ALGORITHMS
 from ...engines.target import Target
 from ..layouts import follow
 from ..program import Program
@@ -13,7 +14,7 @@ from .combined import combine, refuse_operands
 from .implementation import NativeImplementation
 
 #: Data type -> the kernel's kind of elements.
-_KINDS: Final = {"f64": "f64", "f32": "f32", "s64": "s64", "s32": "s32", "s8": "s8", "u8": "u8", "bool": "u8"}
+_KINDS: Final = {"f64": "f64", "f32": "f32", **{name: name for name in LIMITS}, "bool": "u8"}
 _TRUTHS: Final = ("ge", "gt", "le", "lt", "eq", "ne", "and", "or", "xor")
 _REMAINDERS: Final = ("mod", "fmod")
 _QUOTIENTS: Final = ("floor_div", "trunc_div")
@@ -27,7 +28,7 @@ class NativeLogic(NativeImplementation[Binary]):
     general = True
 
     def reject(self, op: Binary, attr: PrimitiveAttr, target: Target) -> str | None:
-        if op.algorithm not in (*_TRUTHS, *_REMAINDERS, *_QUOTIENTS):
+        if op.algorithm not in (*_TRUTHS, *_REMAINDERS, *_QUOTIENTS, *BITWISE_ALGORITHMS):
             return f"algorithm {op.algorithm} is not supported"
         op = self.complete(op, attr, target)
         if op.src0.dtype != op.src1.dtype or op.src0.dtype not in _KINDS or op.dst.dtype not in _KINDS:

@@ -51,8 +51,13 @@ class NestBuilder:
             self._kernels.append(kernel)
         self._launches.append(Launch(self._kernels.index(kernel), args, work))
 
-    def move(self, src: MemoryDesc, dst: MemoryDesc, source: LaunchArgument, to: LaunchArgument) -> None:
-        """Add the launches that move ``src`` at one place to ``dst`` at another. Raises IncompatibleBlocks."""
+    def move(
+        self, src: MemoryDesc, dst: MemoryDesc, source: LaunchArgument, to: LaunchArgument, wraps: bool = False
+    ) -> None:
+        """Add the launches that move ``src`` at one place to ``dst`` at another. Raises IncompatibleBlocks.
+
+        Integers that become others lose the high bits that do not fit if the move ``wraps``.
+        """
         records: list[int] = []
         items = 0
         for mode, nests in ((_FILL, fills(src, dst)), (None, copies(src, dst))):
@@ -62,7 +67,7 @@ class NestBuilder:
                     items += count
                     records += [items, 8 * (len(record) + 2), *record]
         kinds = (src.dtype, dst.dtype) if src.dtype != dst.dtype else (bits(src.dtype),) * 2
-        kernel = KernelSpec.of("reorder", src=kinds[0], dst=kinds[1])
+        kernel = KernelSpec.of("reorder", src=kinds[0], dst=kinds[1], wraps=wraps and kinds[0] != kinds[1])
         self.launch(kernel, (source, to, ("t", self.table(records))), items)
 
 

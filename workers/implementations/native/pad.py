@@ -6,7 +6,7 @@ import math
 import struct
 from typing import Final
 
-from ...desc import Arg, Pad, PrimitiveAttr, item_size
+from ...desc import LIMITS, Arg, Pad, PrimitiveAttr, item_size
 from ...desc.operations.pad import PAD_MODES, Margin
 from ...engines.target import Target
 from ...kernels.spec import KernelSpec
@@ -14,13 +14,6 @@ from ..program import Launch, LaunchArgument, Program
 from .implementation import NativeImplementation
 from .strided_loops import ITEM_BYTES, byte_strides, refuse_blocks
 
-#: Integer data type -> its limits.
-_LIMITS: Final = {
-    "s64": (-(1 << 63), (1 << 63) - 1),
-    "s32": (-(1 << 31), (1 << 31) - 1),
-    "s8": (-128, 127),
-    "u8": (0, 255),
-}
 _FORMATS: Final = {"f64": "<d", "f32": "<f", "f16": "<e"}
 
 
@@ -90,7 +83,7 @@ def _pattern(dtype: str, value: float) -> int | None:
     elif dtype == "bool":
         bits = bytes([value != 0.0])
     else:
-        low, high = _LIMITS[dtype]
+        low, high = LIMITS[dtype]
         if math.isinf(value) or value != int(value) or not low <= int(value) <= high:
             return None
         bits = (int(value) & ((1 << 8 * size) - 1)).to_bytes(size, "little")

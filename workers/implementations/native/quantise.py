@@ -24,8 +24,8 @@ class NativeQuantise:
     general = True
 
     def reject(self, op: Reorder, attr: PrimitiveAttr, target: Target) -> str | None:
-        if op.is_cross_engine or attr.post_ops:
-            return "only reorders within one engine, without post-ops, are supported"
+        if op.is_cross_engine or attr.post_ops or op.wraps:
+            return "only reorders within one engine, without post-ops, that saturate are supported"
         return _refuse(attr, op.src, op.dst)
 
     def complete(self, op: Reorder, attr: PrimitiveAttr, target: Target) -> Reorder:

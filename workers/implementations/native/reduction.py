@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Final, NamedTuple
 
-from ...desc import Arg, PrimitiveAttr, Reduction
+from ...desc import WRAPPING, Arg, PrimitiveAttr, Reduction
 from ...engines.target import Target
 from ...kernels.spec import KernelSpec
 from ..program import Launch, LaunchArgument, Program
 from .blocks import EVERY_TYPE, LANES, lane_size, refuse
 from .implementation import NativeImplementation
+from .whole_reduction import EXACT, NativeWholeReduction
 
 #: Columns that an item covers if results are adjacent.
 _STRIP: Final = 64
@@ -74,6 +75,8 @@ class NativeReduction(NativeImplementation[Reduction]):
         refused = refuse(op.src, op.dst, dtypes=EVERY_TYPE)
         if refused:
             return refused
+        if op.algorithm in EXACT and op.src.dtype in WRAPPING:
+            return f"{op.algorithm} of {op.src.dtype}, which float64 does not hold"
         if op.algorithm not in _PLAIN and (op.algorithm == "mul" or op.p not in _POWERS):
             return f"algorithm {op.algorithm} with p = {op.p:g} is not supported"
         if _shape(op.src.dims, op.dst.dims) is None:
@@ -177,4 +180,4 @@ def _shape(src: Sequence[int], dst: Sequence[int]) -> _Shape | None:
     return _Shape(*found)
 
 
-IMPLEMENTATIONS = (NativeReduction(),)
+IMPLEMENTATIONS = (NativeWholeReduction(), NativeReduction())

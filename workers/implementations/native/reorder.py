@@ -31,13 +31,13 @@ class NativeReorder:
         source: LaunchArgument = ("m", (int(Arg.SRC), 0))
         to: LaunchArgument = ("m", (int(Arg.DST), 0))
         try:
-            build.move(op.src, op.dst, source, to)
+            build.move(op.src, op.dst, source, to, op.wraps)
         except IncompatibleBlocks:
             # Blocks that do not divide one another: through row-major memory, whose blocks divide everything.
             plain = op.src.with_tag("")
             between = build.book(plain.nbytes)
             build.move(op.src, plain, source, between)
-            build.move(plain, op.dst, between, to)
+            build.move(plain, op.dst, between, to, op.wraps)
         return build.program()
 
 

@@ -6,7 +6,7 @@ import math
 import struct
 from typing import Final
 
-from ...desc import Arg, Pad, PrimitiveAttr, Scatter, item_size
+from ...desc import LIMITS, Arg, Pad, PrimitiveAttr, Scatter, item_size
 from ...engines.target import Target
 from ...kernels.spec import KernelSpec
 from ..program import Launch, LaunchArgument, Program
@@ -15,7 +15,7 @@ from .pad import NativePad
 from .strided_loops import StridedLoop, as_table, byte_strides, nested, refuse_blocks, steps
 
 #: Data type -> the kernel's kind of elements, for reductions.
-_KINDS: Final = {"f64": "f64", "f32": "f32", "s64": "s64", "s32": "s32", "s8": "s8", "u8": "u8"}
+_KINDS: Final = {"f64": "f64", "f32": "f32", **{name: name for name in LIMITS}}
 #: Shares of the parts of dst, each of which reads all indices, if the updates have at least as many elements.
 _SHARES: Final = 8
 _LARGE: Final = 1 << 16

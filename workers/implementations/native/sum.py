@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...desc import Arg, PrimitiveAttr, Sum, multiple_src
+from ...desc import WRAPPING, Arg, PrimitiveAttr, Sum, multiple_src
 from ...engines.target import Target
 from ...kernels.spec import KernelSpec
 from ..layouts import complete_sources
@@ -23,7 +23,7 @@ class NativeSum(NativeImplementation[Sum]):
     def reject(self, op: Sum, attr: PrimitiveAttr, target: Target) -> str | None:
         op = self.complete(op, attr, target)
         every = (*op.srcs, op.dst)
-        if len(op.srcs) > _MOST and op.dst.dtype not in ("f32", "f64"):
+        if len(op.srcs) > _MOST and op.dst.dtype not in ("f32", "f64", *WRAPPING):
             return f"more than {_MOST} sources of {op.dst.dtype}, whose sum is rounded once"
         return refuse(*every, dtypes=EVERY_TYPE) or refuse_different(*every) or refuse_chain(attr, op.dst)
 

@@ -20,7 +20,7 @@ from ..program import Launch, LaunchArgument, Program
 from .grid import HEAVY, MAX_ITEMS, group, launch
 
 #: Data types that are computed in double only.
-_WIDE: Final = ("f64", "s64")
+_WIDE: Final = ("f64", "s64", "u64")
 #: Numbers of operands that programs are made for: this, and its doubles.
 _FEW: Final = 16
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from ...desc import Arg, Binary, PrimitiveAttr
+from ...desc.operations.binary import BITWISE_ALGORITHMS
 from ...engines.target import Target
 from ...kernels.codes import BINARY
 from ..layouts import follow
@@ -17,6 +18,11 @@ class ReferenceBinary(ReferenceImplementation[Binary]):
     """One element after another."""
 
     name = "ref:binary"
+
+    def reject(self, op: Binary, attr: PrimitiveAttr, target: Target) -> str | None:
+        if op.algorithm in BITWISE_ALGORITHMS and (attr.post_ops or not attr.is_plain):
+            return "post-ops, scales and zero points of functions of bits are not supported"
+        return super().reject(op, attr, target)
 
     def complete(self, op: Binary, attr: PrimitiveAttr, target: Target) -> Binary:
         src0 = follow(op.src0, op.src1)

@@ -19,6 +19,8 @@ class ReferenceReorder(ReferenceImplementation[Reorder]):
     def reject(self, op: Reorder, attr: PrimitiveAttr, target: Target) -> str | None:
         if op.is_cross_engine:
             return "only reorders within one engine are supported"
+        if op.wraps and not (attr.is_plain and not attr.post_ops):
+            return "post-ops, scales and zero points are not supported if integers lose high bits"
         return refuse_attributes(op, attr, op.dst)
 
     def complete(self, op: Reorder, attr: PrimitiveAttr, target: Target) -> Reorder:
@@ -28,4 +30,4 @@ class ReferenceReorder(ReferenceImplementation[Reorder]):
         if op.dst.elements == 0:
             return Program((), ())
         tables = Tables(attr)
-        return tables.program(*copy(tables, attr, Arg.SRC, op.src, op.dst), [(Arg.DST, op.dst)])
+        return tables.program(*copy(tables, attr, Arg.SRC, op.src, op.dst, wraps=op.wraps), [(Arg.DST, op.dst)])

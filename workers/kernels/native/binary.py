@@ -16,7 +16,7 @@ from numba import types
 from . import functions
 from .elements import elements
 from .vec import iload, vkeep
-from .whole_numbers import ALGORITHMS, TYPES, whole_numbers
+from .whole_numbers import has_whole_numbers, whole_numbers
 
 
 def make(
@@ -25,7 +25,7 @@ def make(
     """Return the kernel, and its signature; ``moves`` says which operands advance along ``inner``."""
     first_moves, second_moves = moves
     finish, finish_part = functions.post_ops(chain, dtype), functions.post_ops_part(chain, dtype)
-    if dtype in TYPES and algorithm in ALGORITHMS and not chain:
+    if has_whole_numbers(dtype, algorithm) and not chain:
         of: Any = whole_numbers(dtype, algorithm)
         combine = of.combine
     else:

@@ -1,4 +1,4 @@
-"""Functions of lanes of two or three tensors: a choice, comparisons, logic, whole quotients and remainders.
+"""Functions of lanes of two or three tensors: a choice, comparisons, logic, bits, whole quotients and remainders.
 
 A kind of elements is ``s``, ``u`` or ``f`` with its bits, as in ``s32``.
 """
@@ -62,6 +62,8 @@ def _combined(b: Builder, function: str, kind: str, x: Value, y: Value) -> Value
     if function in _LOGIC:
         left, right = (_compared(b, "!=", kind, each, _same(each.type, 0)) for each in (x, y))
         return {"and": b.and_, "or": b.or_, "xor": b.xor}[function](left, right)
+    if function.startswith(("bit_", "shift_")):
+        return _bitwise(b, function, kind, x, y)
     if is_float:
         return _float_remainder(b, function, x, y)
     return _divided(b, function, kind, x, y)
@@ -72,6 +74,19 @@ def _compared(b: Builder, predicate: str, kind: str, x: Value, y: Value) -> Valu
         # NaN is unlike everything, itself too.
         return b.fcmp_unordered("!=", x, y) if predicate == "!=" else b.fcmp_ordered(predicate, x, y)
     return (b.icmp_signed if kind[0] == "s" else b.icmp_unsigned)(predicate, x, y)
+
+
+def _bitwise(b: Builder, function: str, kind: str, x: Value, y: Value) -> Value:
+    """Return a function of bits; a number of places that is negative counts as a large one."""
+    if function.startswith("bit_"):
+        return {"bit_and": b.and_, "bit_or": b.or_, "bit_xor": b.xor}[function](x, y)
+    bits = int(kind[1:])
+    large = b.icmp_unsigned(">=", y, _same(y.type, bits))
+    if function == "shift_right" and kind[0] == "s":
+        return b.ashr(x, b.select(large, _same(y.type, bits - 1), y))
+    places = b.select(large, _same(y.type, 0), y)
+    shifted = b.shl(x, places) if function == "shift_left" else b.lshr(x, places)
+    return b.select(large, _same(x.type, 0), shifted)
 
 
 def _float_remainder(b: Builder, function: str, x: Value, y: Value) -> Value:

@@ -1,7 +1,7 @@
 """Elements of every data type as lanes of vectors, read and written 16 at a time.
 
-f32, f16 and bf16 are computed with in float32, the other types in float64, which holds their numbers (s64 beyond 2**53 to
-nearest) as the reference implementations do. A result is rounded once, to even; integers are saturated and NaN becomes 0; a
+f32, f16 and bf16 are computed with in float32, the other types in float64, which holds their numbers (s64 and u64 beyond 2**53
+to nearest) as the reference implementations do. A result is rounded once, to even; integers are saturated and NaN becomes 0; a
 bool is whether a number is not 0. f16 is converted by integer arithmetic where the processor has no instructions for it, and
 bf16 everywhere: AVX-512's instruction takes the smallest numbers for 0.
 
@@ -20,6 +20,7 @@ import llvmlite.ir as ir
 import numpy as np
 from numba.core import types
 
+from ...desc.data_type import LIMITS, item_size
 from .vec import (
     F32,
     F64,
@@ -56,12 +57,12 @@ _VL: Final = ir.VectorType(I64, LANES)
 _VH: Final = ir.VectorType(ir.HalfType(), LANES)
 #: Data type -> its elements in memory.
 STORED: Final[dict[str, ir.Type]] = {
-    "f64": F64, "f32": F32, "f16": I16, "bf16": I16, "s64": I64, "s32": I32, "s8": I8, "u8": I8, "bool": I8,
+    "f64": F64, "f32": F32, "f16": I16, "bf16": I16, "s64": I64, "s32": I32, "s8": I8, "u8": I8, "bool": I8, "u64": I64,
+    "u32": I32, "s16": I16, "u16": I16,
 }  # fmt: skip
 #: Types whose numbers float32 holds.
-SMALL: Final = ("f32", "f16", "bf16", "s8", "u8", "bool")
+SMALL: Final = ("f32", "f16", "bf16", "s16", "u16", "s8", "u8", "bool")
 _IN_FLOAT32: Final = ("f32", "f16", "bf16")
-_BYTES: Final = {"f64": 8, "f32": 4, "f16": 2, "bf16": 2, "s64": 8, "s32": 4, "s8": 1, "u8": 1, "bool": 1}
 #: Levels whose processors convert f16.
 _CONVERTS_HALF: Final = ("x86-64-v3", "x86-64-v4")
 
@@ -148,7 +149,7 @@ def elements(dtype: str) -> Elements:
 
     real, fill = (np.float32, vset) if lanes is vector else (np.float64, dset)
     return Elements(
-        _BYTES[dtype], real, load, load_part, load_tail, load_one, store, store_part, store_one, fill, parameters
+        item_size(dtype), real, load, load_part, load_tail, load_one, store, store_part, store_one, fill, parameters
     )
 
 
@@ -159,7 +160,7 @@ def emit_load(b: Builder, address: Value, dtype: str) -> Value:
 
 def emit_load_tail(b: Builder, address: Value, count: Value, dtype: str) -> Value:
     """Return ``count`` elements as lanes, anything in the others; 64 bytes behind them may be read."""
-    return _load_part(b, address, count, dtype) if _BYTES[dtype] == 8 else emit_load(b, address, dtype)
+    return _load_part(b, address, count, dtype) if item_size(dtype) == 8 else emit_load(b, address, dtype)
 
 
 def _load_part(b: Builder, address: Value, count: Value, dtype: str) -> Value:
@@ -200,9 +201,11 @@ def widened(b: Builder, stored: Value, dtype: str, whole: ir.Type = VD) -> Value
         return b.fpext(b.bitcast(stored, _VH), VF) if isa_of(b) in _CONVERTS_HALF else _half_to_float(b, stored)
     if dtype == "bool":
         return b.select(b.icmp_signed("!=", stored, ir.Constant(_VB, None)), constant(1.0, whole), constant(0.0, whole))
-    if dtype == "u8":
+    if dtype in ("u64", "u32"):
+        return b.uitofp(stored, whole)
+    if dtype in ("u16", "u8"):
         stored = b.zext(stored, VI)
-    elif dtype == "s8":
+    elif dtype in ("s16", "s8"):
         stored = b.sext(stored, VI)
     return b.sitofp(stored, whole)
 
@@ -219,12 +222,12 @@ def narrowed(b: Builder, lanes: Value, dtype: str) -> Value:
         return _to_half(b, narrow) if dtype == "f16" else _to_bfloat(b, narrow)
     if dtype == "bool":
         return b.zext(b.fcmp_unordered("!=", lanes, ir.Constant(lanes.type, None)), _VB)
-    wide = lanes if is_double or dtype in ("s8", "u8") else b.fpext(lanes, VD)
-    if dtype == "s64":
-        return _to_long(b, wide)
-    lowest, highest = {"s32": (-(2.0**31), 2.0**31 - 1.0), "s8": (-128.0, 127.0), "u8": (0.0, 255.0)}[dtype]
-    found = b.fptosi(_limited(b, apply(b, "rint", wide), lowest, highest), VI)
-    return found if dtype == "s32" else b.trunc(found, _VB)
+    wide = lanes if is_double or item_size(dtype) < 4 else b.fpext(lanes, VD)
+    if item_size(dtype) == 8:
+        return _to_long(b, wide, dtype)
+    limited = _limited(b, apply(b, "rint", wide), *map(float, LIMITS[dtype]))
+    found = b.fptoui(limited, VI) if dtype == "u32" else b.fptosi(limited, VI)
+    return found if item_size(dtype) == 4 else b.trunc(found, ir.VectorType(STORED[dtype], LANES))
 
 
 def _limited(b: Builder, value: Value, lowest: float, highest: float) -> Value:
@@ -234,14 +237,15 @@ def _limited(b: Builder, value: Value, lowest: float, highest: float) -> Value:
     return b.select(b.fcmp_ordered("ord", value, value), inside, constant(0.0, kind))
 
 
-def _to_long(b: Builder, value: Value) -> Value:
+def _to_long(b: Builder, value: Value, dtype: str) -> Value:
+    least, most = LIMITS[dtype]
     rounded = apply(b, "rint", value)
-    too_large = b.fcmp_ordered(">=", rounded, constant(2.0**63, VD))
-    too_small = b.fcmp_ordered("<", rounded, constant(-(2.0**63), VD))
+    too_large = b.fcmp_ordered(">=", rounded, constant(float(most + 1), VD))
+    too_small = b.fcmp_ordered("<", rounded, constant(float(least), VD))
     outside = b.or_(b.or_(too_large, too_small), b.fcmp_unordered("uno", rounded, rounded))
-    found = b.fptosi(b.select(outside, constant(0.0, VD), rounded), _VL)
-    found = b.select(too_large, _longs(2**63 - 1), found)
-    return b.select(too_small, _longs(-(2**63)), found)
+    inside = b.select(outside, constant(0.0, VD), rounded)
+    found = b.fptoui(inside, _VL) if dtype == "u64" else b.fptosi(inside, _VL)
+    return b.select(too_small, _longs(least), b.select(too_large, _longs(most), found))
 
 
 def _rounded_to_odd(b: Builder, value: Value) -> Value:

@@ -16,9 +16,10 @@ from .vec import I32, I64, VF, Builder, Value, intrinsic, pointer, vector
 #: Data type -> bits of an element, and of a float those of infinity.
 _TYPES: Final[dict[str, tuple[int, int]]] = {
     "f64": (64, 0x7FF << 52), "f32": (32, 0xFF << 23), "f16": (16, 0x1F << 10), "bf16": (16, 0xFF << 7),
-    "s64": (64, 0), "s32": (32, 0), "s8": (8, 0), "u8": (8, 0), "bool": (8, 0),
+    "s64": (64, 0), "s32": (32, 0), "s8": (8, 0), "u8": (8, 0), "bool": (8, 0), "u64": (64, 0), "u32": (32, 0),
+    "s16": (16, 0), "u16": (16, 0),
 }  # fmt: skip
-_UNSIGNED: Final = ("u8", "bool")
+_UNSIGNED: Final = ("u64", "u32", "u16", "u8", "bool")
 
 
 def key_lanes(dtype: str) -> int:
@@ -115,6 +116,9 @@ def _emit_keys(b: Builder, address: Value, dtype: str, smallest: bool, lanes: in
     value = b.load(pointer(b, address, stored), align=1)
     if bits < wide:
         value = b.zext(value, kind) if dtype in _UNSIGNED else b.sext(value, kind)
+    elif dtype in _UNSIGNED:
+        # Keys are compared as signed numbers.
+        value = b.xor(value, _same(kind, -1 << (wide - 1)))
     if not infinity:
         return b.not_(value) if smallest else value
     magnitude = b.and_(value, _same(kind, (1 << (bits - 1)) - 1))

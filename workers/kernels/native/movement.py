@@ -1,7 +1,8 @@
 """Elements moved from one place to another, 16 at a time, and converted if the data types differ.
 
-A conversion rounds once, to even; integers are saturated and NaN becomes 0. Between types whose numbers float32 holds it is in
-float32, else in float64. Elements of one type are moved bit by bit, as whole numbers of their width (f32 as such).
+A conversion rounds once, to even; integers are saturated and NaN becomes 0. Integers become others without floats, saturated or
+with the high bits cut off that do not fit. What floats take part in is in float32 between types whose numbers float32 holds,
+else in float64. Elements of one type are moved bit by bit, as whole numbers of their width (f32 as such).
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ from typing import Any, Final
 import llvmlite.ir as ir
 from numba.core import types
 
+from ...desc.data_type import LIMITS
 from .elements import SMALL, STORED, masked_load, masked_store, narrowed, widened
 from .vec import F32, I8, I16, I32, I64, LANES, VD, VF, Builder, Value, intrinsic, lanes_below, pointer
 
 #: What data types of one width are moved as.
 _BITS: Final[dict[str, ir.Type]] = {"bits8": I8, "bits16": I16, "bits32": F32, "bits64": I64}
+_WHOLE: Final = (*LIMITS, "bool")
 _WIDTHS: Final = {I8: 1, I16: 2, I32: 4, F32: 4}
 
 
@@ -26,6 +29,7 @@ class Movement:
 
     src: str
     dst: str
+    wraps: bool = False  #: whether integers lose high bits
 
     @property
     def src_size(self) -> int:
@@ -57,9 +61,27 @@ class Movement:
         """Return elements of src as those of dst."""
         if self.src == self.dst:
             return value
+        if self.src in _WHOLE and self.dst in _WHOLE:
+            return self._whole(b, value)
         between = VF if self.src in SMALL and self.dst in SMALL else VD
         lanes = widened(b, value, self.src, between)
         return narrowed(b, lanes, self.dst)
+
+    def _whole(self, b: Builder, value: Value) -> Value:
+        """Return integers and bool as others; a bool is whether a number is not 0."""
+        wide = ir.VectorType(self.dst_kind, LANES)
+        if "bool" in (self.src, self.dst):
+            return b.zext(b.icmp_signed("!=", value, ir.Constant(value.type, None)), wide)
+        signed = self.src[0] == "s"
+        if not self.wraps:
+            (least, most), (low, high) = LIMITS[self.src], LIMITS[self.dst]
+            compare = b.icmp_signed if signed else b.icmp_unsigned
+            for predicate, bound, reached in (("<", low, least < low), (">", high, most > high)):
+                limit = ir.Constant(value.type, [bound] * LANES)
+                value = b.select(compare(predicate, value, limit), limit, value) if reached else value
+        if self.dst_kind.width < self.src_kind.width:
+            return b.trunc(value, wide)
+        return value if self.dst_kind == self.src_kind else (b.sext if signed else b.zext)(value, wide)
 
     def write(self, b: Builder, address: Value, value: Value, mask: Value | None = None) -> None:
         """Write 16 elements of src as elements of dst, or those of a mask."""

@@ -19,9 +19,10 @@ from .transpose import transposes
 from .vec import LANES, Builder, Value, iload, intrinsic, lanes_below, vload, vset, vstore
 
 
-def make(isa: str, src: str, dst: str) -> tuple[Callable[..., None], Any]:
+def make(isa: str, src: str, dst: str, wraps: bool = False) -> tuple[Callable[..., None], Any]:
     """Return the kernel for elements of two data types, or of one width: ``bits8``, ``bits16``, ``bits32``, ``bits64``.
 
+    With ``wraps``, integers lose the high bits that do not fit, else they are saturated.
     Arguments: addresses of src, dst and of a table of records, one a nest, of int64: the work item that ends the nest;
     bytes of the record; the mode of the innermost pair of loops (0 copy, 1 transpose, 2 fill with zeros, 3 and
     4 copy and transpose with zeros up to 16 elements adjacent in dst); offsets of src and dst; two loops as (extent, src
@@ -30,7 +31,7 @@ def make(isa: str, src: str, dst: str) -> tuple[Callable[..., None], Any]:
     ``columns`` contiguous elements; to transpose, ``rows`` rows (row_src apart in src, adjacent in dst) of ``columns``
     elements (adjacent in src, row_dst apart in dst). One item of work is one step of the outer loops.
     """
-    movement = Movement(src, dst)
+    movement = Movement(src, dst, wraps)
     src_size, dst_size = movement.src_size, movement.dst_size
     copy = numba.njit(copier(movement) if src == dst else _convert(movement))
     turn, fill = numba.njit(_transpose(movement)), numba.njit(_fill(dst_size))

@@ -7,9 +7,11 @@ from typing import Any
 
 from numba import types
 
+from ...desc.data_type import WRAPPING
 from . import functions
 from .elements import elements
 from .vec import vadd, vkeep
+from .whole_numbers import whole_numbers
 
 MOST = 4
 
@@ -19,7 +21,11 @@ def make(isa: str, count: int, dtype: str, chain: tuple[Any, ...]) -> tuple[Call
     if not 1 <= count <= MOST:
         raise ValueError(f"count must be 1 to {MOST}, got {count}")
     finish, finish_part = functions.post_ops(chain, dtype), functions.post_ops_part(chain, dtype)
-    of = elements(dtype)
+    of: Any = elements(dtype)
+    add = vadd
+    if dtype in WRAPPING and not chain:
+        of = whole_numbers(dtype, "add")
+        add = of.combine
     width, load, load_tail, store, store_part = of.size, of.load, of.load_tail, of.store, of.store_part
 
     def kernel(
@@ -37,21 +43,21 @@ def make(isa: str, count: int, dtype: str, chain: tuple[Any, ...]) -> tuple[Call
             for at in range(offset, whole, 16 * width):
                 value = load(src0 + at)
                 if count > 1:
-                    value = vadd(value, load(src1 + at))
+                    value = add(value, load(src1 + at))
                 if count > 2:
-                    value = vadd(value, load(src2 + at))
+                    value = add(value, load(src2 + at))
                 if count > 3:
-                    value = vadd(value, load(src3 + at))
+                    value = add(value, load(src3 + at))
                 store(dst + at, vkeep(finish(value, other + at), lanes))
             left = size & 15
             if left:
                 value = load_tail(src0 + whole, left)
                 if count > 1:
-                    value = vadd(value, load_tail(src1 + whole, left))
+                    value = add(value, load_tail(src1 + whole, left))
                 if count > 2:
-                    value = vadd(value, load_tail(src2 + whole, left))
+                    value = add(value, load_tail(src2 + whole, left))
                 if count > 3:
-                    value = vadd(value, load_tail(src3 + whole, left))
+                    value = add(value, load_tail(src3 + whole, left))
                 store_part(dst + whole, finish_part(value, other + whole, left), left)
 
     return kernel, types.void(*[types.int64] * 12)

@@ -19,7 +19,8 @@ from .vec import intrinsic
 #: Numba's types of elements -> data types.
 _ELEMENTS: Final = {
     types.float64: "f64", types.float32: "f32", types.int64: "s64", types.int32: "s32", types.int8: "s8",
-    types.uint8: "u8", types.boolean: "bool",
+    types.uint8: "u8", types.boolean: "bool", types.uint64: "u64", types.uint32: "u32", types.int16: "s16",
+    types.uint16: "u16",
 }  # fmt: skip
 #: Options of a user's own decorator that change results.
 _OPTIONS: Final = ("fastmath", "error_model", "boundscheck")

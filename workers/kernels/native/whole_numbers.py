@@ -1,4 +1,7 @@
-"""Whole numbers combined as such, without float64: what saturates as the reference does, in fewer instructions."""
+"""Whole numbers combined as such, without float64.
+
+Those of `SATURATING` give what float64, rounded and saturated, gives, in fewer instructions. Those of `WRAPPING` are exact.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,19 @@ from typing import Any, Final
 import llvmlite.ir as ir
 from numba.core import types
 
+from ...desc.data_type import WRAPPING
 from .elements import STORED, masked_load, masked_store
 from .vec import LANES, Builder, Value, VectorType, call, intrinsic, lanes_below, pointer, splat
 
-#: Data types, and functions of two variables whose results are those of float64, rounded and saturated.
-TYPES: Final = ("s32", "s8", "u8")
-ALGORITHMS: Final = ("add", "sub", "max", "min")
+SATURATING: Final = ("s32", "s8", "u8")
+_ALGORITHMS: Final = ("add", "sub", "max", "min")
+
+
+def has_whole_numbers(dtype: str, algorithm: str) -> bool:
+    """Return whether numbers of a data type are combined as whole ones by an algorithm."""
+    if dtype in WRAPPING:
+        return algorithm in (*_ALGORITHMS, "mul")
+    return dtype in SATURATING and algorithm in _ALGORITHMS
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +87,17 @@ def whole_numbers(dtype: str, algorithm: str) -> WholeNumbers:
     @intrinsic
     def combine(_: Any, x: Any, y: Any) -> Any:
         def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
-            return _combined(b, algorithm, dtype == "u8", a[0], a[1])
+            return _combined(b, algorithm, dtype, a[0], a[1])
 
         return vector(vector, vector), emit
 
     return WholeNumbers(kind.width // 8, load, load_tail, load_one, store, store_part, combine)
 
 
-def _combined(b: Builder, algorithm: str, unsigned: bool, x: Value, y: Value) -> Value:
+def _combined(b: Builder, algorithm: str, dtype: str, x: Value, y: Value) -> Value:
+    unsigned = dtype[0] == "u"
+    if dtype in WRAPPING and algorithm in ("add", "sub", "mul"):
+        return {"add": b.add, "sub": b.sub, "mul": b.mul}[algorithm](x, y)
     if algorithm in ("add", "sub"):
         name = f"llvm.{'u' if unsigned else 's'}{algorithm}.sat.v{LANES}i{x.type.element.width}"
         return call(b, name, x, y, result=x.type)

@@ -16,7 +16,7 @@ from tests.references import numpy_type
 from tests.workers.native_runner import NativeRunner
 
 Array = NDArray[Any]
-TYPES = ("f16", "f32", "f64", "bf16", "s64", "s32", "s8", "u8", "bool")
+TYPES = ("f16", "f32", "f64", "bf16", "s64", "u64", "s32", "u32", "s16", "u16", "s8", "u8", "bool")
 
 
 def drawn(dims: tuple[int, ...], dtype: str) -> Array:

@@ -102,7 +102,7 @@ def common(dims: tuple[int, ...], source: str, target: str) -> NDArray[Any]:
     return rounded(rounded(np.rint(np.clip(60.0 * normals(dims), -250, 250)), source), target)
 
 
-TYPES = ("f64", "f32", "f16", "bf16", "s64", "s32", "s8", "u8", "bool")
+TYPES = ("f64", "f32", "f16", "bf16", "s64", "u64", "s32", "u32", "s16", "u16", "s8", "u8", "bool")
 
 
 @settings(max_examples=2, deadline=None, database=None, phases=[Phase.generate])

@@ -28,7 +28,7 @@ from tests.references.magnitudes import gradient_magnitudes
 
 Array = NDArray[Any]
 
-TYPES: Final = ("f64", "f32", "f16", "bf16", "s64", "s32", "s8", "u8", "bool")
+TYPES: Final = ("f64", "f32", "f16", "bf16", "s64", "u64", "s32", "u32", "s16", "u16", "s8", "u8", "bool")
 #: Relative error of a result computed in float64 by other means, which may be rounded to a neighbour of the data type.
 LAST_PLACE: Final = {"f64": 1e-12, "f32": 2.0**-23, "f16": 2.0**-10, "bf16": 2.0**-7}
 #: The same for integers, of operations whose quotients and roots float64 does not hold: see `assert_close`.
@@ -76,7 +76,7 @@ def values(md: MemoryDesc, seed: int, low: float = -6.0, high: float = 6.0) -> A
     """Return values of a descriptor's type between two bounds (and its own): halves, which are exact in every float."""
     rng = np.random.default_rng([seed, len(md.dims), *md.dims])
     halves = rng.integers(round(2 * low), round(2 * high) + 1, md.dims) / 2
-    if md.dtype in ("u8", "bool"):
+    if md.dtype[0] == "u" or md.dtype == "bool":
         halves = np.abs(halves)
     return converted(halves if md.dtype in FLOATS else np.rint(halves), md.dtype)
 

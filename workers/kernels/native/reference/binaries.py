@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 
 from ...codes import BINARY
+from .data_types import S8, S16, S32, S64, U64, is_less
 from .scalars import piece
 
 ADD: Final = BINARY["add"]
@@ -28,6 +29,10 @@ XOR: Final = BINARY["xor"]
 MOD: Final = BINARY["mod"]
 FMOD: Final = BINARY["fmod"]
 FLOOR_DIV: Final = BINARY["floor_div"]
+BIT_AND: Final = BINARY["bit_and"]
+BIT_OR: Final = BINARY["bit_or"]
+BIT_XOR: Final = BINARY["bit_xor"]
+SHIFT_LEFT: Final = BINARY["shift_left"]
 
 
 @piece
@@ -66,6 +71,48 @@ def binary(algorithm: int, x: float, y: float) -> float:
     else:
         holds = (x != 0.0) != (y != 0.0)
     return 1.0 if holds else 0.0
+
+
+@piece
+def has_whole(algorithm: int) -> bool:
+    """Return whether `whole_binary` has a function."""
+    return (ADD <= algorithm <= MIN and algorithm != DIV) or GE <= algorithm <= NE
+
+
+@piece
+def whole_binary(algorithm: int, x: int, y: int, code: int) -> int:
+    """Return x (op) y of integers of a type as int64, those of u64 by their bits; only low bits of a result count."""
+    if algorithm == ADD:
+        return x + y
+    if algorithm == SUB:
+        return x - y
+    if algorithm == MUL:
+        return x * y
+    less, more = is_less(x, y, code), is_less(y, x, code)
+    if algorithm in (MAX, MIN):
+        return x if (less if algorithm == MIN else more) else y
+    if algorithm in (GE, LT):
+        return 1 if less == (algorithm == LT) else 0
+    if algorithm in (GT, LE):
+        return 1 if more == (algorithm == GT) else 0
+    return 1 if (x == y) == (algorithm == EQ) else 0
+
+
+@piece
+def bitwise(algorithm: int, x: int, y: int, code: int, bits: int) -> int:
+    """Return a function of the bits of integers of a type as int64, those of u64 by their bits; only low bits count."""
+    if algorithm == BIT_AND:
+        return x & y
+    if algorithm == BIT_OR:
+        return x | y
+    if algorithm == BIT_XOR:
+        return x ^ y
+    large = y < 0 or y >= bits
+    if algorithm == SHIFT_LEFT:
+        return 0 if large else x << y
+    if code == U64 and x < 0:
+        return 0 if large else x if y == 0 else (x >> 1 & (1 << 63) - 1) >> (y - 1)
+    return x >> (bits - 1 if large else y) if code in (S64, S32, S16, S8) else 0 if large else x >> y
 
 
 @piece

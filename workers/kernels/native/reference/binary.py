@@ -7,15 +7,34 @@ from typing import Any
 
 from numba.core import types
 
+from .binaries import BIT_AND, GE, bitwise, has_whole, whole_binary
 from .binaries import binary as combine
-from .epilogue import fetch, finish
+from .data_types import bits_of_type
+from .epilogue import fetch, finish, put_whole, whole_element, wraps_as
+from .scalars import read_s64
+from .tensor import dtype
 
 
 def make(isa: str) -> tuple[Callable[..., None], Any]:
     """Return the kernel (src0, src1, dst, chain, algorithm, operands)."""
 
     def binary(begin: int, end: int, src0: int, src1: int, dst: int, chain: int, algorithm: int, operands: Any) -> None:
+        bits = bits_of_type(dtype(dst))
+        whole = has_whole(algorithm) and wraps_as(src0, src1)
         for item in range(begin, end):
+            if algorithm >= BIT_AND:
+                x, y = whole_element(operands, src0, item), whole_element(operands, src1, item)
+                put_whole(operands, dst, item, bitwise(algorithm, x, y, dtype(src0), bits))
+                continue
+            if whole:
+                x, y = whole_element(operands, src0, item), whole_element(operands, src1, item)
+                found = whole_binary(algorithm, x, y, dtype(src0))
+                if algorithm >= GE:
+                    finish(operands, dst, chain, item, float(found))
+                    continue
+                if wraps_as(src0, dst) and read_s64(chain) == 0:
+                    put_whole(operands, dst, item, found)
+                    continue
             value = combine(algorithm, fetch(operands, src0, item), fetch(operands, src1, item))
             finish(operands, dst, chain, item, value)
 

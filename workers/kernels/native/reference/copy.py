@@ -19,7 +19,8 @@ from .tensor import base, dtype, where
 def make(isa: str) -> tuple[Callable[..., None], Any]:
     """Return the kernel (src, dst, chain, plain, src axis, dst axis, inner, first, group, rows, operands).
 
-    With ``plain`` there are no attributes, and elements of one type are copied bit for bit.
+    With ``plain`` there are no attributes, and elements of one type are copied bit for bit. ``plain`` of 2 says that integers
+    that become others lose high bits.
     """
 
     def copy(
@@ -35,7 +36,7 @@ def make(isa: str) -> tuple[Callable[..., None], Any]:
             target = (outer * dst_axis + index) * inner + item - rest * inner
             if plain != 0:
                 source = base(operands, src) + where(src, item)
-                move(source, dtype(src), base(operands, dst) + where(dst, target), dtype(dst))
+                move(source, dtype(src), base(operands, dst) + where(dst, target), dtype(dst), plain == 2)
             else:
                 finish(operands, dst, chain, target, fetch(operands, src, item))
 

@@ -1,7 +1,8 @@
-"""Elements of every data type as float64: read exactly (s64 beyond 2**53 to nearest) and written rounded once, to even.
+"""Elements of every data type as float64: read exactly (64 bits beyond 2**53 to nearest) and written rounded once, to even.
 
-Integers are saturated and NaN becomes 0; a bool is whether a number is not 0. f16 and bf16 are converted by integer
-arithmetic, because their instructions are not there on every ISA level and the compiler's library is not on every system.
+Integers are also read and written as int64, those of u64 by their bits. Floats become integers saturated, and NaN becomes 0; a
+bool is whether a number is not 0. f16 and bf16 are converted by integer arithmetic, because their instructions are not there on
+every ISA level and the compiler's library is not on every system.
 """
 
 from __future__ import annotations
@@ -18,10 +19,12 @@ from .scalars import (
     read_f32,
     read_f64,
     read_s8,
+    read_s16,
     read_s32,
     read_s64,
     read_u8,
     read_u16,
+    read_u32,
     write_8,
     write_16,
     write_32,
@@ -39,6 +42,12 @@ S32: Final = CODES["s32"]
 S8: Final = CODES["s8"]
 U8: Final = CODES["u8"]
 BOOL: Final = CODES["bool"]
+U64: Final = CODES["u64"]
+U32: Final = CODES["u32"]
+S16: Final = CODES["s16"]
+U16: Final = CODES["u16"]
+#: The bits of the least int64, which order the bits of u64 if they are turned.
+_SIGN: Final = -(1 << 63)
 
 #: Bits of the fraction, and exponent of the smallest normal number.
 _F16: Final = (10, -14)
@@ -65,6 +74,12 @@ def load(address: int, code: int) -> float:
         return float(read_s8(address))
     if code == U8:
         return float(read_u8(address))
+    if code == U64:
+        bits = read_s64(address)
+        # Half of a number that is too large for int64, with its last bit kept for the rounding.
+        return float(bits) if bits >= 0 else 2.0 * float((bits >> 1 & ~_SIGN) | bits & 1)
+    if code >= U32:
+        return float(read_whole(address, code))
     return 1.0 if read_u8(address) != 0 else 0.0
 
 
@@ -87,23 +102,128 @@ def store(address: int, code: int, value: float) -> None:
         write_8(address, saturated(value, -128.0, 127.0))
     elif code == U8:
         write_8(address, saturated(value, 0.0, 255.0))
+    elif code == U64:
+        write_64(address, _saturated_u64(value))
+    elif code == U32:
+        write_32(address, saturated(value, 0.0, 4294967295.0))
+    elif code == S16:
+        write_16(address, saturated(value, -32768.0, 32767.0))
+    elif code == U16:
+        write_16(address, saturated(value, 0.0, 65535.0))
     else:
         write_8(address, 1 if value != 0.0 else 0)
 
 
 @piece
-def move(source: int, source_code: int, target: int, target_code: int) -> None:
-    """Copy an element: bit for bit if both have one type."""
-    if source_code != target_code:
+def move(source: int, source_code: int, target: int, target_code: int, wraps: bool = False) -> None:
+    """Copy an element: bit for bit if both have one type. Integers become others saturated, or lose high bits."""
+    if source_code != target_code and is_whole(source_code) and is_whole(target_code):
+        value = read_whole(source, source_code)
+        write_whole(target, target_code, value if wraps else _inside(value, source_code, target_code))
+    elif source_code != target_code:
         store(target, target_code, load(source, source_code))
-    elif source_code in (F64, S64):
+    elif source_code in (F64, S64, U64):
         write_64(target, read_s64(source))
-    elif source_code in (F32, S32):
+    elif source_code in (F32, S32, U32):
         write_32(target, read_s32(source))
-    elif source_code in (F16, BF16):
+    elif source_code in (F16, BF16, S16, U16):
         write_16(target, read_u16(source))
     else:
         write_8(target, read_u8(source))
+
+
+@piece
+def is_whole(code: int) -> bool:
+    """Return whether a data type is an integer."""
+    return code >= S64 and code != BOOL
+
+
+@piece
+def wraps(code: int) -> bool:
+    """Return whether sums, differences and products of an integer type wrap."""
+    return code == S64 or code >= U64
+
+
+@piece
+def bits_of_type(code: int) -> int:
+    """Return the bits of an integer type."""
+    return 64 if code in (S64, U64) else 32 if code in (S32, U32) else 16 if code in (S16, U16) else 8
+
+
+@piece
+def read_whole(address: int, code: int) -> int:
+    """Return an integer as int64, one of u64 by its bits."""
+    if code in (S64, U64):
+        return read_s64(address)
+    if code == S32:
+        return read_s32(address)
+    if code == U32:
+        return read_u32(address)
+    if code == S16:
+        return read_s16(address)
+    if code == U16:
+        return read_u16(address)
+    return read_s8(address) if code == S8 else read_u8(address)
+
+
+@piece
+def write_whole(address: int, code: int, value: int) -> None:
+    """Write the low bits of an int64 as an integer of a type."""
+    if code in (S64, U64):
+        write_64(address, value)
+    elif code in (S32, U32):
+        write_32(address, value)
+    elif code in (S16, U16):
+        write_16(address, value)
+    else:
+        write_8(address, value)
+
+
+@piece
+def is_less(x: int, y: int, code: int) -> bool:
+    """Return whether an integer is less than another of its type; those of u64 are given by their bits."""
+    return x ^ _SIGN < y ^ _SIGN if code == U64 else x < y
+
+
+@piece
+def _inside(value: int, code: int, other: int) -> int:
+    """Return an integer of one type as the nearest one of another type; those of u64 are bits."""
+    if code == U64 and value < 0:
+        return value if other == U64 else _highest(other)
+    if other == U64:
+        return max(value, 0)
+    return min(max(value, _lowest(other)), _highest(other))
+
+
+@piece
+def _lowest(code: int) -> int:
+    if code == S64:
+        return _SIGN
+    if code in (U8, U16, U32):
+        return 0
+    return -128 if code == S8 else -32768 if code == S16 else -2147483648
+
+
+@piece
+def _highest(code: int) -> int:
+    if code == S64:
+        return ~_SIGN
+    if code in (S8, U8):
+        return 127 if code == S8 else 255
+    if code in (S16, U16):
+        return 32767 if code == S16 else 65535
+    return 2147483647 if code == S32 else 4294967295
+
+
+@piece
+def _saturated_u64(value: float) -> int:
+    """Return the bits of the nearest u64, ties to even; 0 for NaN."""
+    rounded = np.rint(value)
+    if rounded >= 18446744073709551616.0:
+        return -1
+    if rounded >= 9223372036854775808.0:
+        return int(rounded - 9223372036854775808.0) ^ _SIGN
+    return int(rounded) if rounded > 0.0 else 0
 
 
 @piece

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from ...codes import STEPS
 from .binaries import binary
-from .data_types import load, store
+from .data_types import load, read_whole, store, wraps, write_whole
 from .functions import eltwise
 from .scalars import piece, read_f64, read_s64
 from .tensor import base, dtype, where
@@ -43,6 +43,25 @@ def quantised(operands: Any, record: int, item: int, stored: float) -> float:
 def element(operands: Any, record: int, item: int) -> float:
     """Return an element by its row-major number, as it is stored."""
     return load(base(operands, record) + where(record, item), dtype(record))
+
+
+@piece
+def wraps_as(record: int, other: int) -> bool:
+    """Return whether two tensors are of one integer type whose arithmetic wraps, without scales and zero points."""
+    plain = read_s64(record + 24) | read_s64(record + 32) | read_s64(other + 24) | read_s64(other + 32)
+    return plain == 0 and dtype(record) == dtype(other) and wraps(dtype(record))
+
+
+@piece
+def whole_element(operands: Any, record: int, item: int) -> int:
+    """Return an integer by its row-major number, see `data_types.read_whole`."""
+    return read_whole(base(operands, record) + where(record, item), dtype(record))
+
+
+@piece
+def put_whole(operands: Any, record: int, item: int, value: int) -> None:
+    """Write the low bits of an int64 as an element of integers."""
+    write_whole(base(operands, record) + where(record, item), dtype(record), value)
 
 
 @piece

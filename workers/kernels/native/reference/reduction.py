@@ -9,9 +9,10 @@ from typing import Any, Final
 from numba.core import types
 
 from ...codes import REDUCTION
-from .epilogue import fetch, finish
-from .scalars import piece
-from .tensor import dim, rank
+from .data_types import is_less
+from .epilogue import fetch, finish, put_whole, whole_element, wraps_as
+from .scalars import piece, read_s64
+from .tensor import dim, dtype, rank
 
 _MAX: Final = REDUCTION["max"]
 _MIN: Final = REDUCTION["min"]
@@ -30,7 +31,15 @@ def make(isa: str) -> tuple[Callable[..., None], Any]:
         begin: int, end: int, src: int, dst: int, chain: int, algorithm: int, count: int, p: float, eps: float,
         operands: Any,
     ) -> None:  # fmt: skip
+        whole = algorithm <= _MUL and count > 0 and read_s64(chain) == 0 and wraps_as(src, dst)
         for item in range(begin, end):
+            if whole:
+                found = whole_element(operands, src, _source(src, dst, item, 0))
+                for number in range(1, count):
+                    x = whole_element(operands, src, _source(src, dst, item, number))
+                    found = _whole_accumulated(algorithm, found, x, dtype(src))
+                put_whole(operands, dst, item, found)
+                continue
             value = _neutral(algorithm)
             for number in range(count):
                 value = _accumulated(algorithm, value, fetch(operands, src, _source(src, dst, item, number)), p)
@@ -77,6 +86,16 @@ def _accumulated(algorithm: int, value: float, x: float, p: float) -> float:
     if algorithm in (_SUM, _MEAN):
         return value + x
     return value + math.pow(math.fabs(x), p)
+
+
+@piece
+def _whole_accumulated(algorithm: int, value: int, x: int, code: int) -> int:
+    if algorithm == _SUM:
+        return value + x
+    if algorithm == _MUL:
+        return value * x
+    less = is_less(x, value, code)
+    return x if less == (algorithm == _MIN) else value
 
 
 @piece

@@ -7,7 +7,7 @@ from typing import Any
 
 from numba.core import types
 
-from .epilogue import fetch, finish
+from .epilogue import fetch, finish, put_whole, whole_element, wraps_as
 from .scalars import read_f64, read_s64
 
 
@@ -18,7 +18,17 @@ def make(isa: str) -> tuple[Callable[..., None], Any]:
     """
 
     def total(begin: int, end: int, sources: int, dst: int, chain: int, operands: Any) -> None:
+        whole = read_s64(chain) == 0
+        for number in range(read_s64(sources)):
+            entry = sources + 8 + 16 * number
+            whole = whole and wraps_as(sources + read_s64(entry), dst) and read_f64(entry + 8) == 1.0
         for item in range(begin, end):
+            if whole:
+                added = 0
+                for number in range(read_s64(sources)):
+                    added += whole_element(operands, sources + read_s64(sources + 8 + 16 * number), item)
+                put_whole(operands, dst, item, added)
+                continue
             value = 0.0
             for number in range(read_s64(sources)):
                 entry = sources + 8 + 16 * number

@@ -35,6 +35,15 @@ static void finish(real x, tensor dst, __global const long *chain, long number)
     store(x + zero_point_of(dst, number), type_of(dst), place);
 }
 
+/* Whether two tensors are of one integer type whose arithmetic wraps, without scales and zero points. */
+static int wraps_as(tensor t, tensor other)
+{
+    long attributes = t.record[3] | t.record[4] | other.record[3] | other.record[4];
+    return attributes == 0 && type_of(t) == type_of(other) && wraps(type_of(t));
+}
+static long integer(tensor t, long number) { return read_whole(type_of(t), base_of(t) + where(t, number)); }
+static void put_integer(long x, tensor t, long number) { write_whole(x, type_of(t), base_of(t) + where(t, number)); }
+
 /* An update combined with the value before it, by the number of the reduction; NaN stays NaN. */
 static real scattered(long reduction, real value, real update)
 {
@@ -48,12 +57,14 @@ static real scattered(long reduction, real value, real update)
 }
 
 /* Store element `item` of dst: element `number` of a tensor, or 0 if that is not `inside`. With `plain` there are no
- * attributes, and elements of one type are copied bit for bit.
+ * attributes, and elements of one type are copied bit for bit; integers become others, which lose high bits if it is 2.
  */
-static void copy_element(tensor from, tensor to, __global const long *chain, long plain, long item, long number, int inside)
+static void copy_element(tensor from, tensor to, __global const long *chain, long plain, long item, long number, int is_inside)
 {
-    if (plain && type_of(from) == type_of(to) && inside)
+    if (plain && type_of(from) == type_of(to) && is_inside)
         move_bits(type_of(from), base_of(from) + where(from, number), base_of(to) + where(to, item));
+    else if (plain && is_whole(type_of(from)) && is_whole(type_of(to)) && is_inside)
+        put_integer(plain == 2 ? integer(from, number) : inside(integer(from, number), type_of(from), type_of(to)), to, item);
     else
-        finish(inside ? fetch(from, number) : 0, to, chain, item);
+        finish(is_inside ? fetch(from, number) : 0, to, chain, item);
 }

@@ -28,6 +28,15 @@ static real accumulated(int algorithm, real value, real x, real p)
     return value + pow(fabs(x), p);
 }
 
+static long whole_accumulated(long algorithm, long value, long x, int type)
+{
+    if (algorithm == REDUCTION_SUM)
+        return (long)((ulong)value + (ulong)x);
+    if (algorithm == REDUCTION_MUL)
+        return (long)((ulong)value * (ulong)x);
+    return is_less(x, value, type) == (algorithm == REDUCTION_MIN) ? x : value;
+}
+
 static real reduced(int algorithm, real value, long count, real p, real eps)
 {
     switch (algorithm) {
@@ -45,6 +54,13 @@ __kernel void reduction(PRIMITIVE, long src, long dst, long chain, long algorith
 {
     BEGIN(item);
     tensor from = tensor_at(src), to = tensor_at(dst);
+    if (algorithm <= REDUCTION_MUL && count > 0 && *table_at(chain) == 0 && wraps_as(from, to)) {
+        long found = integer(from, source_of(from, to, item, 0));
+        for (long number = 1; number < count; ++number)
+            found = whole_accumulated(algorithm, found, integer(from, source_of(from, to, item, number)), type_of(from));
+        put_integer(found, to, item);
+        return;
+    }
     real value = algorithm == REDUCTION_MUL;
     if (algorithm == REDUCTION_MAX || algorithm == REDUCTION_MIN)
         value = algorithm == REDUCTION_MAX ? -INFINITY : INFINITY;

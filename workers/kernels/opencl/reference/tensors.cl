@@ -98,6 +98,10 @@ static real load(int type, __global const char *p)
     case TYPE_S8: return *(__global const char *)p;
     case TYPE_U8: return *(__global const uchar *)p;
     case TYPE_BOOL: return *p != 0;
+    case TYPE_U64: return *(__global const ulong *)p;
+    case TYPE_U32: return *(__global const uint *)p;
+    case TYPE_S16: return *(__global const short *)p;
+    case TYPE_U16: return *(__global const ushort *)p;
     }
     return 0;
 }
@@ -126,6 +130,12 @@ static long whole(real x, long low, long high, real limit)
     return rounded >= limit ? high : rounded < (real)low ? low : (long)rounded;
 }
 
+static ulong whole_u64(real x)
+{
+    real rounded = rint(x);
+    return rounded >= 18446744073709551616.0f ? ULONG_MAX : rounded > 0 ? (ulong)rounded : 0;
+}
+
 static void store(real x, int type, __global char *p)
 {
     switch (type) {
@@ -140,6 +150,10 @@ static void store(real x, int type, __global char *p)
     case TYPE_S8: *p = (char)whole(x, -128, 127, 128.0f); break;
     case TYPE_U8: *(__global uchar *)p = (uchar)whole(x, 0, 255, 256.0f); break;
     case TYPE_BOOL: *p = x != 0; break;
+    case TYPE_U64: *(__global ulong *)p = whole_u64(x); break;
+    case TYPE_U32: *(__global uint *)p = (uint)whole(x, 0, UINT_MAX, 4294967296.0f); break;
+    case TYPE_S16: *(__global short *)p = (short)whole(x, SHRT_MIN, SHRT_MAX, 32768.0f); break;
+    case TYPE_U16: *(__global ushort *)p = (ushort)whole(x, 0, USHRT_MAX, 65536.0f); break;
     }
 }
 
@@ -148,13 +162,69 @@ static void move_bits(int type, __global const char *source, __global char *targ
 {
     switch (type) {
     case TYPE_F64:
+    case TYPE_U64:
     case TYPE_S64: *(__global long *)target = *(__global const long *)source; break;
     case TYPE_F32:
+    case TYPE_U32:
     case TYPE_S32: *(__global int *)target = *(__global const int *)source; break;
     case TYPE_F16:
+    case TYPE_S16:
+    case TYPE_U16:
     case TYPE_BF16: *(__global short *)target = *(__global const short *)source; break;
     default: *target = *source;
     }
+}
+
+/* Whether a type is an integer, and whether the sums, differences and products of one wrap. */
+static int is_whole(int type) { return type >= TYPE_S64 && type != TYPE_BOOL; }
+static int wraps(int type) { return type == TYPE_S64 || type >= TYPE_U64; }
+
+/* An integer, and the low bits of one as an integer of a type; those of u64 are bits. */
+static long read_whole(int type, __global const char *p)
+{
+    switch (type) {
+    case TYPE_U64:
+    case TYPE_S64: return *(__global const long *)p;
+    case TYPE_S32: return *(__global const int *)p;
+    case TYPE_U32: return *(__global const uint *)p;
+    case TYPE_S16: return *(__global const short *)p;
+    case TYPE_U16: return *(__global const ushort *)p;
+    case TYPE_S8: return *p;
+    }
+    return *(__global const uchar *)p;
+}
+
+static void write_whole(long x, int type, __global char *p)
+{
+    switch (type) {
+    case TYPE_U64:
+    case TYPE_S64: *(__global long *)p = x; break;
+    case TYPE_S32:
+    case TYPE_U32: *(__global int *)p = (int)x; break;
+    case TYPE_S16:
+    case TYPE_U16: *(__global short *)p = (short)x; break;
+    default: *p = (char)x;
+    }
+}
+
+static int is_less(long x, long y, int type) { return type == TYPE_U64 ? (ulong)x < (ulong)y : x < y; }
+
+/* An integer of one type as the nearest one of another type. */
+static long inside(long x, int type, int other)
+{
+    long low = 0, high = LONG_MAX;
+    switch (other) {
+    case TYPE_S64: low = LONG_MIN; break;
+    case TYPE_S32: low = INT_MIN; high = INT_MAX; break;
+    case TYPE_S16: low = SHRT_MIN; high = SHRT_MAX; break;
+    case TYPE_S8: low = CHAR_MIN; high = CHAR_MAX; break;
+    case TYPE_U32: high = UINT_MAX; break;
+    case TYPE_U16: high = USHRT_MAX; break;
+    case TYPE_U8: high = UCHAR_MAX; break;
+    }
+    if (type == TYPE_U64 && x < 0)
+        return other == TYPE_U64 ? x : high;
+    return clamp(x, low, high);
 }
 
 /* An element of s32 or s64. */

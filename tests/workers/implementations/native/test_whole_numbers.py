@@ -1,0 +1,165 @@
+"""Integers whose arithmetic wraps, against NumPy's own: extreme numbers, exact in all bits, native and reference alike."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from poolrt.workers.desc import (
+    LIMITS,
+    WRAPPING,
+    Arg,
+    Binary,
+    MemoryDesc,
+    OpDesc,
+    PrimitiveAttr,
+    Reduction,
+    Reorder,
+    Sum,
+    multiple_src,
+)
+from poolrt.workers.engines.target import cpu_target
+from poolrt.workers.implementations.primitive_desc import primitive_descs
+from tests.references import numpy_type
+from tests.workers.native_runner import NativeRunner
+
+Array = NDArray[Any]
+ARITHMETIC: Final = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
+COMPARISONS: Final = {
+    "ge": np.greater_equal, "gt": np.greater, "le": np.less_equal, "lt": np.less, "eq": np.equal, "ne": np.not_equal,
+}  # fmt: skip
+BITS: Final[dict[str, np.ufunc]] = {
+    "bit_and": np.bitwise_and, "bit_or": np.bitwise_or, "bit_xor": np.bitwise_xor, "shift_left": np.left_shift,
+    "shift_right": np.right_shift,
+}  # fmt: skip
+REDUCTIONS: Final[dict[str, Any]] = {"sum": np.sum, "mul": np.prod, "max": np.max, "min": np.min}
+
+
+def drawn(dims: tuple[int, ...], dtype: str) -> Array:
+    """Return numbers of a type, many of them near its limits and near 2**53 and 0."""
+    rng, (low, high) = np.random.default_rng(), LIMITS[dtype]
+    anchors = [a for a in (low, low + 1, high - 1, high, 0, 1, -1, 2**53, 2**53 + 1, 2**63) if low <= a <= high]
+    found = rng.integers(low, high, dims, numpy_type(dtype), endpoint=True)
+    chosen = rng.choice(np.array(anchors, numpy_type(dtype)), dims)
+    return np.where(rng.random(dims) < 0.5, chosen, found)
+
+
+def both(native: NativeRunner, op: OpDesc, args: dict[int, Array], wanted: Array, isa: str) -> None:
+    """Compare the first native implementation, and the reference, with the expected results."""
+    found = list(primitive_descs(op, PrimitiveAttr(), cpu_target(isa)))
+    assert found[0].impl_name().startswith("native:"), op
+    for pd in (found[0], found[-1]):
+        got = native.results(pd, args)[Arg.DST]
+        assert got.dtype == wanted.dtype
+        np.testing.assert_array_equal(got, wanted, f"{pd.impl_name()} {op}")
+
+
+def types(*others: str) -> list[Any]:
+    """Return the types whose arithmetic wraps: u64 and s16 in the default tests, the others in the thorough ones."""
+    return [d if d in ("u64", *others) else pytest.param(d, marks=pytest.mark.slow) for d in WRAPPING]
+
+
+@pytest.mark.parametrize("dtype", types())
+@pytest.mark.parametrize(
+    "algorithm", ["mul", *(pytest.param(a, marks=pytest.mark.slow) for a in ("add", "sub", "max", "min"))]
+)
+def test_arithmetic_is_that_of_numpy(native: NativeRunner, isa: str, dtype: str, algorithm: str) -> None:
+    for left, right in (((3, 37), (3, 37)), ((2, 1, 19), (1, 5, 1))):
+        x, y = drawn(left, dtype), drawn(right, dtype)
+        wanted = ARITHMETIC[algorithm](x, y)
+        op = Binary(MemoryDesc(left, dtype), MemoryDesc(right, dtype), MemoryDesc(wanted.shape, dtype), algorithm)
+        both(native, op, {Arg.SRC: x, Arg.SRC_1: y}, wanted, isa)
+
+
+@pytest.mark.parametrize("dtype", types())
+@pytest.mark.parametrize(
+    "algorithm", ["lt", *(pytest.param(a, marks=pytest.mark.slow) for a in ("ge", "gt", "le", "eq", "ne"))]
+)
+def test_comparisons_see_every_bit(native: NativeRunner, isa: str, dtype: str, algorithm: str) -> None:
+    x = drawn((5, 33), dtype)
+    y = np.where(np.random.default_rng().random(x.shape) < 0.5, x, x ^ np.asarray(1, x.dtype))
+    op = Binary(MemoryDesc(x.shape, dtype), MemoryDesc(x.shape, dtype), MemoryDesc(x.shape, "bool"), algorithm)
+    both(native, op, {Arg.SRC: x, Arg.SRC_1: y}, COMPARISONS[algorithm](x, y), isa)
+
+
+@pytest.mark.parametrize("dtype", [d if d == "u32" else pytest.param(d, marks=pytest.mark.slow) for d in LIMITS])
+def test_bits_are_combined_and_shifted(native: NativeRunner, isa: str, dtype: str) -> None:
+    kind, bits = numpy_type(dtype), 8 * numpy_type(dtype).itemsize
+    for algorithm, function in BITS.items():
+        x, y = drawn((5, 37), dtype), drawn((5, 37), dtype)
+        if algorithm.startswith("shift"):
+            y = np.random.default_rng().integers(0, min(127, 2 * bits), x.shape).astype(kind)
+        wanted = function(x, y)
+        md = MemoryDesc(x.shape, dtype)
+        both(native, Binary(md, md, md, algorithm), {Arg.SRC: x, Arg.SRC_1: y}, wanted, isa)
+
+
+@pytest.mark.parametrize("dtype", types())
+def test_sums_of_tensors_wrap(native: NativeRunner, isa: str, dtype: str) -> None:
+    for count in (2, 6):
+        given = [drawn((3, 21), dtype) for _ in range(count)]
+        md = MemoryDesc((3, 21), dtype)
+        with np.errstate(over="ignore"):
+            wanted = np.sum(given, 0, numpy_type(dtype))
+        both(native, Sum((md,) * count, md), {multiple_src(i): each for i, each in enumerate(given)}, wanted, isa)
+
+
+@pytest.mark.parametrize("dtype", types("s16"))
+@pytest.mark.parametrize(
+    "algorithm", ["sum", *(pytest.param(a, marks=pytest.mark.slow) for a in ("mul", "max", "min"))]
+)
+def test_reductions_are_exact(native: NativeRunner, isa: str, dtype: str, algorithm: str) -> None:
+    for dims, axes, tag in (
+        ((3, 5, 39), (2,), ""), ((3, 5, 39), (0, 1), ""), ((2, 3, 4, 35), (1, 3), ""), ((3, 5, 19), (0,), "cab"),
+        ((7,), (0,), ""), ((2, 0), (1,), ""),
+    ):  # fmt: skip
+        x = drawn(dims, dtype)
+        op = Reduction(
+            MemoryDesc(dims, dtype, tag),
+            MemoryDesc(tuple(1 if axis in axes else size for axis, size in enumerate(dims)), dtype),
+            algorithm,
+        )
+        if x.size:
+            with np.errstate(over="ignore"):
+                wanted = REDUCTIONS[algorithm](x, axis=axes, keepdims=True)
+        else:
+            nothing = {"sum": 0, "mul": 1, "max": LIMITS[dtype][0], "min": LIMITS[dtype][1]}[algorithm]
+            wanted = np.full(op.dst.dims, nothing)
+        both(native, op, {Arg.SRC: x}, wanted.astype(numpy_type(dtype)), isa)
+
+
+def test_integers_become_others_exactly(native: NativeRunner, isa: str) -> None:
+    pairs = [(source, target) for source in LIMITS for target in LIMITS if source != target]
+    chosen = np.random.default_rng().choice(len(pairs), 2, replace=False)
+    for source, target in (pairs[index] for index in chosen):
+        convert(native, source, target, isa)
+
+
+@pytest.mark.slow
+def test_all_integers_become_all_others_exactly(native: NativeRunner, isa: str) -> None:
+    for source in LIMITS:
+        for target in LIMITS:
+            convert(native, source, target, isa)
+
+
+def convert(native: NativeRunner, source: str, target: str, isa: str) -> None:
+    x = drawn((3, 5, 21), source)
+    for wraps in (False, True):
+        op = Reorder(MemoryDesc(x.shape, source, "cab"), MemoryDesc(x.shape, target), wraps=wraps)
+        low, high = LIMITS[target]
+        kept = x if wraps else np.array([min(max(int(each), low), high) for each in x.ravel()], object).reshape(x.shape)
+        both(native, op, {Arg.SRC: x}, kept.astype(numpy_type(target)), isa)
+
+
+def test_functions_of_bits_take_integers_of_one_type() -> None:
+    md = MemoryDesc((3,), "f32")
+    with pytest.raises(ValueError, match="src0: expect integers of one type, got f32, f32, f32"):
+        Binary(md, md, md, "bit_and")
+
+
+def test_only_integers_can_lose_high_bits() -> None:
+    with pytest.raises(ValueError, match="wraps: expect integers, got f32 and s8"):
+        Reorder(MemoryDesc((3,), "f32"), MemoryDesc((3,), "s8"), wraps=True)
