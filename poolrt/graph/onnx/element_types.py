@@ -6,24 +6,29 @@ from typing import Any, Final
 
 import numpy as np
 
+from poolrt.workers.desc import LIMITS as TYPE_LIMITS
+from poolrt.workers.desc import WRAPPING as WRAPPING_TYPES
+from poolrt.workers.desc import type_name
+
 from .model_file import onnx_package
 
 #: TensorProto.DataType -> the name of the data type in graphs (that of NumPy's type, or bfloat16).
 GRAPH_TYPES: Final = {
-    1: "float32", 2: "uint8", 3: "int8", 6: "int32", 7: "int64", 9: "bool", 10: "float16", 11: "float64", 16: "bfloat16",
+    1: "float32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64", 9: "bool", 10: "float16",
+    11: "float64", 12: "uint32", 13: "uint64", 16: "bfloat16",
 }  # fmt: skip
 FLOATS: Final = ("float64", "float32", "float16", "bfloat16")
 #: ``int64`` and so on of a graph -> the least and the greatest number.
-LIMITS: Final = {
-    "int64": (-(2**63), 2**63 - 1), "int32": (-(2**31), 2**31 - 1), "int8": (-128, 127), "uint8": (0, 255),
-}  # fmt: skip
+LIMITS: Final = {type_name(short): limits for short, limits in TYPE_LIMITS.items()}
+#: Integers whose sums, differences and products wrap in a graph too.
+WRAPPING: Final = tuple(map(type_name, WRAPPING_TYPES))
 #: Names in the types of ONNX's schemas that differ from NumPy's.
 _SCHEMA_NAMES: Final = {"float": "float32", "double": "float64"}
 
 
 def array_type(number: int) -> np.dtype[Any] | None:
     """Return the type of known arrays of a TensorProto.DataType; None for one that arrays do not have."""
-    if number not in GRAPH_TYPES and number not in (4, 5, 12, 13):
+    if number not in GRAPH_TYPES:
         return None
     found: np.dtype[Any] = onnx_package().helper.tensor_dtype_to_np_dtype(number)
     return found
@@ -31,9 +36,8 @@ def array_type(number: int) -> np.dtype[Any] | None:
 
 def number_of(name: str) -> int:
     """Return the TensorProto.DataType of a data type's name in graphs or of known arrays."""
-    for number in (*GRAPH_TYPES, 4, 5, 12, 13):
-        found = array_type(number)
-        if found is not None and found.name == name:
+    for number, known in GRAPH_TYPES.items():
+        if known == name:
             return number
     raise ValueError(f"data type {name} is none of ONNX's")
 

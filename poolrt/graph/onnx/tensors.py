@@ -26,7 +26,8 @@ _COMPARISONS: Final = {
 }  # fmt: skip
 _ARITHMETIC: Final = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "max": np.maximum, "min": np.minimum, "and": np.logical_and,
-    "or": np.logical_or, "xor": np.logical_xor, "mod": np.remainder, "fmod": np.fmod,
+    "or": np.logical_or, "xor": np.logical_xor, "mod": np.remainder, "fmod": np.fmod, "bit_and": np.bitwise_and,
+    "bit_or": np.bitwise_or, "bit_xor": np.bitwise_xor, "shift_left": np.left_shift, "shift_right": np.right_shift,
 }  # fmt: skip
 #: Functions of one variable that known arrays have too.
 _FUNCTIONS: Final[dict[str, np.ufunc]] = {
@@ -148,17 +149,8 @@ class Tensors:
             return self.folding.cast(x, array_dtype(dtype))
         if dtype in LIMITS and given in FLOATS:
             x = self.truncate(x)
-        elif dtype in LIMITS and given in LIMITS and not _holds(dtype, given):
-            return self.wrap(self.cast(x, "float64"), dtype)
-        return self.graph.reorder(x, dtype=dtype, name=self.name("cast"))
-
-    def wrap(self, whole: Operand, dtype: str) -> Operand:
-        """Return whole numbers of float64 modulo the size of an integer type: exact for those of up to 53 bits."""
-        low, high = LIMITS[dtype]
-        span = float(high - low + 1)
-        turns = self.floor(self.eltwise(whole, "linear", 1.0 / span, -low / span))
-        wrapped = self.binary(whole, self.eltwise(turns, "linear", span), "sub")
-        return self.graph.reorder(self.value(wrapped), dtype=dtype, name=self.name("cast"))
+        wraps = dtype in LIMITS and given in LIMITS
+        return self.graph.reorder(self.value(x), wraps=wraps, dtype=dtype, name=self.name("cast"))
 
     def select(self, condition: Operand, a: Operand, b: Operand) -> Operand:
         """Return a where a condition is true, else b; all three are broadcast."""
@@ -330,7 +322,7 @@ class Tensors:
         """Pad with one number."""
         if isinstance(x, Value) and not isinstance(number, Value):
             value = float(number.reshape(()))
-            if _are_float32(value) and not math.isnan(value):
+            if _are_float32(value) and value == number.reshape(()).item():
                 around = list(zip(before, after, strict=True))
                 return self.graph.pad(x, around, value=value, name=self.name("pad"))
         for axis, ends in enumerate(zip(before, after, strict=True)):
@@ -380,9 +372,3 @@ def array_dtype_name(array: Array) -> str:
     if name not in (*FLOATS, *LIMITS, "bool"):
         raise ValueError(f"data type {name}: a graph has no tensors of it")
     return name
-
-
-def _holds(dtype: str, given: str) -> bool:
-    """Return whether an integer type holds all numbers of another."""
-    (low, high), (least, most) = LIMITS[dtype], LIMITS[given]
-    return low <= least and most <= high

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...values import Value
 from ..call import NodeCall, Operator
-from ..element_types import array_type
+from ..element_types import GRAPH_TYPES, array_type
 from ..folding import Array
 from ..model_file import tensor
 from ..tensors import MOST_SORTED, Operand, dtype_of
@@ -83,18 +83,16 @@ def cast(call: NodeCall) -> Operand:
     number = call.integer("to")
     found = call.operand(0)
     target = array_type(number)
-    if target is None or dtype_of(found) not in _NUMBERS:
+    if target is None or dtype_of(found) not in GRAPH_TYPES.values():
         which = f"data type {number}" if target is None else dtype_of(found)
         raise call.unsupported(f"{which} is not supported")
-    if isinstance(found, Value) and target.name not in _TENSORS:
-        raise call.unsupported(f"a tensor cannot be cast to {target.name}")
     return call.math.cast(found, target.name)
 
 
 def cast_like(call: NodeCall) -> Operand:
     """Convert to the data type of another operand."""
     found, wanted = call.operand(0), dtype_of(call.operand(1))
-    if isinstance(found, Value) and wanted not in _TENSORS:
+    if isinstance(found, Value) and wanted not in GRAPH_TYPES.values():
         raise call.unsupported(f"a tensor cannot be cast to {wanted}")
     return call.math.cast(found, wanted)
 
@@ -131,7 +129,8 @@ def range_(call: NodeCall) -> Operand:
     call.folding.book((count,), first.dtype)
     call.folding.book((count,), np.dtype(np.float64))
     if first.dtype.kind in "iu":
-        return (int(first) + int(pace) * np.arange(count, dtype=np.int64)).astype(first.dtype)
+        whole = np.uint64(int(pace) % 2**64) * np.arange(count, dtype=np.uint64)
+        return (np.uint64(int(first) % 2**64) + whole).astype(first.dtype)
     return (float(first) + float(pace) * np.arange(count, dtype=np.float64)).astype(first.dtype)
 
 
@@ -178,9 +177,6 @@ def compress(call: NodeCall) -> Operand:
     places: Array = np.flatnonzero(condition[: data.shape[axis]]).astype(np.int64)
     return call.math.take(data, places, axis)
 
-
-_TENSORS: Final = frozenset({"float64", "float32", "float16", "bfloat16", "int64", "int32", "int8", "uint8", "bool"})
-_NUMBERS: Final = _TENSORS | {"int16", "uint16", "uint32", "uint64"}
 
 OPERATORS: Final[Mapping[str, Operator]] = {
     "Constant": constant,

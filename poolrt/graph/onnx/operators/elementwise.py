@@ -12,7 +12,7 @@ import numpy as np
 from ...shapes import normalize_axis
 from ...values import Value
 from ..call import NodeCall, Operator
-from ..element_types import FLOATS
+from ..element_types import FLOATS, LIMITS, WRAPPING
 from ..tensors import Operand, Tensors, dtype_of
 
 _LARGEST: Final = float(np.finfo(np.float32).max)
@@ -26,11 +26,23 @@ def eltwise(algorithm: str, **parameters: tuple[str, float]) -> Operator:
         source, alpha, beta = call.operand(0), given.get("alpha"), given.get("beta")
         if not isinstance(source, Value):
             return call.math.eltwise(source, algorithm, alpha, beta)
+        if source.dtype in WRAPPING and (found := _of_whole(call.math, source, algorithm)) is not None:
+            return found
         result = call.graph.eltwise(source, algorithm, alpha, beta, name=call.name)
         call.patterns.note_function(source, algorithm, result)
         return result
 
     return operator
+
+
+def _of_whole(m: Tensors, x: Value, algorithm: str) -> Operand | None:
+    """Return a function of integers that functions of two have exactly; None if there is no such function."""
+    zero = m.number(0, x)
+    if algorithm == "relu":
+        return m.binary(x, zero, "max")
+    if algorithm != "abs":
+        return None
+    return m.binary(x, m.binary(zero, x, "sub"), "max") if LIMITS[x.dtype][0] else x
 
 
 def arithmetic(algorithm: str) -> Operator:
@@ -139,7 +151,7 @@ def gelu(call: NodeCall) -> Operand:
 
 
 def power(call: NodeCall) -> Operand:
-    """Raise to a power, in the type of the base; integers are computed in float64."""
+    """Raise to a power, in the type of the base; integers are computed in float64 unless they wrap and the power is whole."""
     base, exponent = call.operand(0), call.operand(1)
     if not isinstance(base, Value) and not isinstance(exponent, Value):
         return call.folding.combine(np.power, base, exponent)
@@ -148,6 +160,8 @@ def power(call: NodeCall) -> Operand:
         number = float(exponent.reshape(()))
         dims = np.broadcast_shapes(tuple(base.shape), exponent.shape)
         base = call.math.expand(call.math.reshape(base, (*(1,) * (len(dims) - len(base.shape)), *base.shape)), dims)
+        if dtype in WRAPPING and number in range(65):
+            return _product(call.math, base, int(number))
         wide = base if dtype in FLOATS else call.math.cast(base, "float64")
         algorithm = {2.0: "square", 0.5: "sqrt", 1.0: "linear"}.get(number)
         if algorithm is None:
@@ -158,6 +172,16 @@ def power(call: NodeCall) -> Operand:
         return _of_type(call.math, raised, dtype)
     result = _power(call.math, call.math.cast(base, "float64"), call.math.cast(exponent, "float64"))
     return _of_type(call.math, result, dtype)
+
+
+def _product(m: Tensors, base: Operand, exponent: int) -> Operand:
+    """Return a power of integers as products, which wrap."""
+    found: Operand = m.expand(m.reshape(m.number(1, base), (1,) * len(base.shape)), tuple(base.shape))
+    while exponent:
+        found = m.binary(found, base, "mul") if exponent & 1 else found
+        exponent >>= 1
+        base = m.binary(base, base, "mul") if exponent else base
+    return found
 
 
 def _of_type(m: Tensors, raised: Operand, dtype: str) -> Operand:
@@ -195,9 +219,11 @@ def _power(math_: Tensors, base: Operand, exponent: Operand) -> Operand:
 def negative(call: NodeCall) -> Operand:
     """Multiply by -1."""
     source = call.operand(0)
-    if isinstance(source, Value):
-        return call.graph.eltwise(source, "linear", -1.0, name=call.name)
-    return call.folding.negate(source)
+    if not isinstance(source, Value):
+        return call.folding.negate(source)
+    if source.dtype in WRAPPING:
+        return call.math.binary(call.math.number(0, source), source, "sub")
+    return call.graph.eltwise(source, "linear", -1.0, name=call.name)
 
 
 def reciprocal(call: NodeCall) -> Operand:

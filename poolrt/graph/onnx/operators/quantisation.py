@@ -16,6 +16,9 @@ from ..tensors import MOST_SORTED, Operand, dtype_of
 from .integer_products import signed
 from .windows import window_of
 
+#: Types of quantised tensors.
+_QUANTISED: Final = ("int8", "uint8", "int16", "uint16")
+
 
 def quantize(call: NodeCall) -> Operand:
     """Divide by a scale, round to even, add the zero point and saturate."""
@@ -33,7 +36,7 @@ def quantize(call: NodeCall) -> Operand:
 def dequantize(call: NodeCall) -> Operand:
     """Subtract the zero point and multiply by a scale."""
     source, m = call.tensor(0), call.math
-    if dtype_of(source) not in ("int8", "uint8", "int32"):
+    if dtype_of(source) not in (*_QUANTISED, "int32"):
         raise call.unsupported(f"input 0 is of type {dtype_of(source)}")
     scale, zero = _along(call, 1), _along(call, 2) if call.has(2) else None
     dtype = dtype_of(scale)
@@ -248,7 +251,7 @@ def _target(call: NodeCall) -> str:
     elif "output_dtype" in call.attrs and call.integer("output_dtype"):
         target = array_type(call.integer("output_dtype"))
         wanted = "another type" if target is None else target.name
-    if wanted not in ("uint8", "int8"):
+    if wanted not in _QUANTISED:
         raise call.unsupported(f"results of {wanted} are not supported")
     return wanted
 

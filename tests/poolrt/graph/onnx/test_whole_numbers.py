@@ -1,0 +1,99 @@
+"""Integers of models beyond what float64 holds, computed and folded, against NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
+
+from poolrt import Executor, load_onnx
+from poolrt.workers.primitives.provider import PrimitiveProvider
+
+Array = NDArray[Any]
+LARGE = 2**53 + 1
+
+
+def results(model: Any, given: Mapping[str, Array], cache: PrimitiveProvider) -> list[Array]:
+    """Return the output with all inputs open, and with all of them known."""
+    data = model.SerializeToString()
+    open_inputs, known = load_onnx(data), load_onnx(data, values=given)
+    return [Executor(open_inputs, cache=cache).run(**given)["y"], Executor(known, cache=cache).run()["y"]]
+
+
+def model_of(operator: str, given: Mapping[str, Array], wanted: Array, **attributes: Any) -> Any:
+    """Return a model of one node on arrays."""
+    ports = [
+        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(each.dtype), each.shape)
+        for name, each in {**given, "y": wanted}.items()
+    ]
+    node = helper.make_node(operator, list(given), ["y"], **attributes)
+    graph = helper.make_graph([node], "g", ports[:-1], ports[-1:])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+
+
+def _cases() -> list[Any]:
+    signed = np.array([LARGE, -LARGE, 2**63 - 1, -(2**63), 5, -(2**31) - 1], np.int64)
+    unsigned = np.array([LARGE, 2**64 - 1, 2**63, 7], np.uint64)
+    places = np.array([1, 63, 64, 0], np.uint64)
+    small = np.array([300, -300, 32767, -32768], np.int16)
+    return [
+        ("Cast", {"x": signed}, signed.astype(np.int32), {"to": TensorProto.INT32}),
+        ("Cast", {"x": signed}, signed.astype(np.uint64), {"to": TensorProto.UINT64}),
+        ("Cast", {"x": unsigned}, unsigned.astype(np.int64), {"to": TensorProto.INT64}),
+        ("Cast", {"x": small}, small.astype(np.uint8), {"to": TensorProto.UINT8}),
+        ("Add", {"x": small, "z": small}, small + small, {}),
+        ("Mul", {"x": unsigned, "z": unsigned}, unsigned * unsigned, {}),
+        ("Div", {"x": signed, "z": np.array([3, 3, -7, 2, -2, 2], np.int64)},
+         np.array([LARGE // 3, -(LARGE // 3), -((2**63 - 1) // 7), -(2**62), -2, -(2**30)]), {}),
+        ("Mod", {"x": unsigned, "z": np.array([10, 10, 10, 10], np.uint64)}, unsigned % np.uint64(10), {}),
+        ("Max", {"x": signed, "z": signed - 1}, np.maximum(signed, signed - 1), {}),
+        ("Neg", {"x": signed}, -signed, {}),
+        ("Abs", {"x": signed}, np.abs(signed), {}),
+        ("Abs", {"x": unsigned}, unsigned, {}),
+        ("BitShift", {"x": unsigned, "z": places}, np.right_shift(unsigned, places), {"direction": "RIGHT"}),
+        ("BitwiseXor", {"x": signed, "z": signed[::-1].copy()}, signed ^ signed[::-1], {}),
+        ("BitwiseNot", {"x": unsigned}, ~unsigned, {}),
+        ("Less", {"x": signed, "z": signed + np.array([1, 1, 0, 1, 0, -1])},
+         np.array([True, True, False, True, False, False]), {}),
+        ("Sum", {"x": small, "z": small, "w": small}, small * np.int16(3), {}),
+        ("ReduceSum", {"x": unsigned}, np.array(int(unsigned.astype(object).sum()) % 2**64, np.uint64), {"keepdims": 0}),
+        ("ReduceMin", {"x": unsigned}, np.array(7, np.uint64), {"keepdims": 0}),
+    ]  # fmt: skip
+
+
+_SHOWN = ("Cast-0", "Mul-5", "BitShift-12")
+_NAMED = [(f"{case[0]}-{number}", case) for number, case in enumerate(_cases())]
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(c, id=n, marks=() if n in _SHOWN else pytest.mark.slow) for n, c in _NAMED]
+)
+def test_every_bit_of_an_integer_counts(
+    cache: PrimitiveProvider, case: tuple[str, dict[str, Array], Array, Any]
+) -> None:
+    operator, given, wanted, attributes = case
+    for found in results(model_of(operator, given, wanted, **attributes), given, cache):
+        assert found.dtype == wanted.dtype
+        np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.slow
+def test_powers_and_paddings_are_exact(cache: PrimitiveProvider) -> None:
+    x = np.array([[3, -7, 2_000_000_011]], np.int64)
+    graph = helper.make_graph(
+        [helper.make_node("Pow", ["x", "three"], ["cube"]), helper.make_node("Pad", ["cube", "ends", "number"], ["y"])],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.INT64, x.shape)],
+        [helper.make_tensor_value_info("y", TensorProto.INT64, (1, 4))],
+        [
+            numpy_helper.from_array(np.array(given), name)
+            for name, given in (("three", 3), ("ends", [0, 0, 0, 1]), ("number", LARGE))
+        ],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+    for found in results(model, {"x": x}, cache):
+        np.testing.assert_array_equal(found, np.append(x**3, LARGE)[None])
