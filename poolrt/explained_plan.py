@@ -24,10 +24,14 @@ class ExplainedPlan:
     """A plan, and for each of its steps the nodes of the model that it computes; an inserted reorder has none.
 
     ``views`` take no step: they only change how memory is read, or the tensor has the form already. ``folded`` are known
-    before the first run. ``removed`` are nodes that change nothing, or that no output depends on.
+    before the first run. ``removed`` are nodes that change nothing, or that no output depends on. ``graph`` is the optimised
+    graph; for each of its nodes ``sources`` has the nodes of the model that it computes, ``steps`` the numbers of its steps.
     """
 
     listing: PlanListing
+    graph: TypedGraph
+    sources: tuple[tuple[SourceNode, ...], ...]
+    steps: tuple[tuple[int, ...], ...]
     nodes: tuple[tuple[SourceNode, ...], ...]
     views: tuple[SourceNode, ...]
     folded: tuple[SourceNode, ...]
@@ -62,17 +66,23 @@ def explain_plan(listing: PlanListing, graph: Graph, optimised: TypedGraph | Non
 
 def _join(listing: PlanListing, optimised: TypedGraph, origins: Origins) -> ExplainedPlan:
     # Names may repeat; nodes become steps in their order.
-    waiting: defaultdict[str, deque[tuple[SourceNode, ...]]] = defaultdict(deque)
+    waiting: defaultdict[str, deque[tuple[int, tuple[SourceNode, ...]]]] = defaultdict(deque)
     made = {step.name for step in listing.steps}
-    for node, sources in zip(optimised.nodes, origins.nodes, strict=True):
-        apart = [f"{node.name}/{use.algorithm}"[:_NAME] for use in node.post_ops]
+    for number, (node, sources) in enumerate(zip(optimised.nodes, origins.nodes, strict=True)):
         # Steps of their own for post-ops: the last nodes of the model are theirs.
-        alone = apart if apart and apart[0] in made and len(sources) > len(apart) else []
-        waiting[node.label[:_NAME]].append(sources[: len(sources) - len(alone)])
-        for name, source in zip(alone, sources[len(sources) - len(alone) :], strict=True):
-            waiting[name].append((source,))
-    nodes = tuple(waiting[step.name].popleft() if waiting[step.name] else () for step in listing.steps)
-    computed = {source for sources in nodes for source in sources}
-    left = {source for sources in origins.nodes for source in sources} - computed
+        apart = [name for use in node.post_ops if (name := f"{node.name}/{use.algorithm}"[:_NAME]) in made]
+        own = max(len(sources) - len(apart), 0)
+        waiting[node.label[:_NAME]].append((number, sources[:own]))
+        for place, name in enumerate(apart):
+            waiting[name].append((number, sources[own + place : own + place + 1]))
+    nodes: list[tuple[SourceNode, ...]] = []
+    steps: list[list[int]] = [[] for _ in optimised.nodes]
+    for number, step in enumerate(listing.steps):
+        node_number, sources = waiting[step.name].popleft() if waiting[step.name] else (None, ())
+        nodes.append(sources)
+        if node_number is not None:
+            steps[node_number].append(number)
+    left = {source for sources in origins.nodes for source in sources} - {each for found in nodes for each in found}
     views = tuple(sorted({*left, *origins.views}, key=lambda source: source.first))
-    return ExplainedPlan(listing, nodes, views, origins.folded, origins.removed)
+    computed = tuple(nodes), views, origins.folded, origins.removed
+    return ExplainedPlan(listing, optimised, origins.nodes, tuple(map(tuple, steps)), *computed)

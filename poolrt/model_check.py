@@ -73,6 +73,12 @@ class ModelCheck:
     plan: ExplainedPlan
     memory: PlanMemory
 
+    def to_svg(self) -> str:
+        """Return a picture of the graph, as `poolrt check --draw` writes it. Raises ValueError if it is too large."""
+        from .drawing import draw_svg, make_diagram
+
+        return draw_svg(make_diagram(self.plan, f"{self.name} on {self.engine}"))
+
 
 def check_model(
     source: Graph | str | os.PathLike[str] | bytes | Any,

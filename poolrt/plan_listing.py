@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -9,7 +10,7 @@ from poolrt.workers.desc import Arg, MemoryDesc, PrimitiveAttr, op_from_wire
 from poolrt.workers.desc.args import argument_name
 from poolrt.workers.desc.codec import decode, unpack
 from poolrt.workers.implementations.contract import REFERENCE
-from poolrt.workers.plans.execution_plan import CrossEngineReorder, ExecutionPlan, PlaceKind, Step
+from poolrt.workers.plans.execution_plan import CrossEngineReorder, ExecutionPlan, Place, PlaceKind, Step
 
 if TYPE_CHECKING:
     from poolrt.workers.implementations.primitive_desc import PrimitiveDesc
@@ -23,7 +24,8 @@ _CROSS_ENGINE: Final = "cross-engine reorder"
 class PlannedTensor:
     """An operand or result of a step: its argument, data type, layout and place.
 
-    ``where`` is ``input``, ``output`` or ``constant`` with its number, or empty for an intermediate result.
+    ``where`` is ``input``, ``output`` or ``constant`` with its number, or empty for an intermediate result. ``step`` is the
+    number of the step that wrote it, for an operand that a step wrote.
     """
 
     argument: str
@@ -31,6 +33,7 @@ class PlannedTensor:
     layout: str
     dims: tuple[int, ...]
     where: str
+    step: int | None = None
 
     def __str__(self) -> str:
         place = f" ({self.where})" if self.where else ""
@@ -91,18 +94,23 @@ class PlanListing:
 
     @classmethod
     def _of(cls, plan: ExecutionPlan, primitives: list[_Primitive]) -> PlanListing:
-        steps = tuple(
-            _describe_cross_engine(step, plan)
-            if isinstance(step, CrossEngineReorder)
-            else primitives[step.primitive].describe_step(step, plan)
-            for step in plan.steps
-        )
+        steps = []
+        #: The last step that wrote each place, on its engine if it is in a workspace.
+        written: dict[tuple[PlaceKind, int, int], int] = {}
+        for number, step in enumerate(plan.steps):
+            if isinstance(step, CrossEngineReorder):
+                steps.append(_describe_cross_engine(step, plan))
+                written[_home(step.destination, step.destination_engine)] = number
+            else:
+                primitive, home = primitives[step.primitive], plan.primitives[step.primitive]
+                steps.append(primitive.describe_step(step, plan, written))
+                written.update({_home(place, home): number for arg, place in step.args if arg in primitive.written})
         constants = []
         for number, constant in enumerate(plan.constants):
             if constant.reorder is not None:
                 primitive, engine = primitives[constant.reorder], plan.engines[plan.primitives[constant.reorder]]
                 constants.append(primitive.describe_reorder(number, engine))
-        return cls(steps, tuple(constants))
+        return cls(tuple(steps), tuple(constants))
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,13 +132,19 @@ class _Primitive:
     def of(cls, primitive: PrimitiveDesc) -> _Primitive:
         return cls(primitive.op.kind, primitive.impl_name(), primitive.memories(), primitive.op.outputs())
 
-    def describe_step(self, step: Step, plan: ExecutionPlan) -> PlannedStep:
-        """Describe a step that executes it."""
+    def describe_step(
+        self, step: Step, plan: ExecutionPlan, written: Mapping[tuple[PlaceKind, int, int], int]
+    ) -> PlannedStep:
+        """Describe a step that executes it; ``written`` has the last step that wrote each place."""
+        home = plan.primitives[step.primitive]
         operands: list[PlannedTensor] = []
         results: list[PlannedTensor] = []
         for arg, place in step.args:
             where = "" if place.kind is PlaceKind.WORK else f"{place.kind.name.lower()} {place.value}"
-            (results if arg in self.written else operands).append(self._tensor(arg, where))
+            if arg in self.written:
+                results.append(self._tensor(arg, where))
+            else:
+                operands.append(self._tensor(arg, where, written.get(_home(place, home))))
         engine = plan.engines[plan.primitives[step.primitive]]
         parts = tuple(operands), tuple(results)
         return PlannedStep(step.name, self.operation, self.implementation, engine, *parts)
@@ -141,10 +155,14 @@ class _Primitive:
         results = (self._tensor(Arg.DST, f"constant {number}"),)
         return PlannedStep(f"constant {number}", self.operation, self.implementation, engine, operands, results)
 
-    def _tensor(self, arg: int, where: str) -> PlannedTensor:
+    def _tensor(self, arg: int, where: str, step: int | None = None) -> PlannedTensor:
         desc = self.memories[arg]
         layout = "s" + "x".join(map(str, desc.strides)) if desc.strides else desc.tag
-        return PlannedTensor(argument_name(arg, arg in self.written), desc.dtype, layout, desc.dims, where)
+        return PlannedTensor(argument_name(arg, arg in self.written), desc.dtype, layout, desc.dims, where, step)
+
+
+def _home(place: Place, engine: int) -> tuple[PlaceKind, int, int]:
+    return place.kind, place.value, engine if place.kind is PlaceKind.WORK else 0
 
 
 def _describe_cross_engine(step: CrossEngineReorder, plan: ExecutionPlan) -> PlannedStep:

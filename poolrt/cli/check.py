@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from poolrt.cli.command_line import add_common
+from poolrt.cli.drawing_option import add_draw, require_folder, write_drawing
 from poolrt.cli.model_option import add_open, model_path, open_arguments, require_file
 from poolrt.cli.numbers import positive
 from poolrt.cli.plan_text import cell, fates, say_fates
@@ -32,6 +33,7 @@ examples:
   poolrt check resnet50.onnx
   poolrt check model.onnx --engine opencl:0
   poolrt check model.onnx --json | jq '.unsupported[].operator'
+  poolrt check model.onnx --draw model.svg     a picture of the graph
   poolrt check --operators                the operators that poolrt has
 
 --json prints model, runs, unsupported: [{operator, reason, node, count, missing}], and for a model that runs engine,
@@ -50,6 +52,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--operators", action="store_true", help="list the ONNX operators that poolrt has, without a model"
     )
     add_open(parser)
+    add_draw(parser)
     parser.add_argument(
         "--threads", type=positive, metavar="N", help="threads of one worker (default: cores / workers)"
     )
@@ -64,6 +67,7 @@ def _execute(options: argparse.Namespace, settings: Settings, report: Report) ->
         raise UsageError("the following arguments are required: MODEL.onnx (see poolrt check --help)")
     require_file(options.model)
 
+    require_folder(options.draw)
     given = open_arguments(options)
     from poolrt.graph.errors import GraphError, UnsupportedNode
     from poolrt.model_check import check_model
@@ -74,6 +78,8 @@ def _execute(options: argparse.Namespace, settings: Settings, report: Report) ->
         return _report_unsupported(str(options.model), error, report)
     except GraphError as error:
         raise JobFailed(str(error)) from error
+    if options.draw:
+        write_drawing(options.draw, check.plan, f"{check.name} on {check.engine}")
     _say_check(str(options.model), check, report)
     report.result(_check_object(str(options.model), check))
     return 0

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from poolrt.cli.command_line import add_common
+from poolrt.cli.drawing_option import add_draw, require_folder, write_drawing
 from poolrt.cli.model_option import add_open, model_path, open_arguments, require_file
 from poolrt.cli.numbers import finite, natural, positive
 from poolrt.cli.plan_text import cell, fates, node_object, say_fates
@@ -85,6 +86,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="time each step in this process, slowest first, over the runs of --repeat, 10 at least: implementations, GFLOP/s "
         "of steps that sum products, GB/s of others, and their share of the rates measured on this machine",
     )
+    add_draw(values)
     values.add_argument("--save", type=Path, metavar="OUT.npz", help="write the outputs")
     pool = parser.add_argument_group("pool")
     pool.add_argument("--workers", type=positive, metavar="N", help="worker processes (default: one for each core)")
@@ -115,6 +117,7 @@ def _execute(options: argparse.Namespace, settings: Settings, report: Report) ->
     # Errors that need no process come before one is started.
     require_file(options.model)
     given = open_arguments(options)
+    require_folder(options.draw)
     if options.save and not options.save.parent.is_dir():
         raise UsageError(f"--save {options.save}: there is no folder {options.save.parent}")
     if settings.socket and (options.workers or options.threads or options.read_only):
@@ -138,13 +141,15 @@ def _execute(options: argparse.Namespace, settings: Settings, report: Report) ->
         expected = tensors.read_expected(options.expect, list(outputs), list(inputs), outputs) if options.expect else {}
         tolerance = measure.Tolerance(options.rtol, options.atol)
         model = pool.load(graph)
-        plan = explain_plan(model.plan(), graph) if options.plan else None
+        plan = explain_plan(model.plan(), graph) if options.plan or options.draw else None
         measured = measure.repeat(model, inputs, expected, tolerance, options.repeat, pool.workers)
         stats, threads = pool.stats(), pool.threads
     profile = None
     if options.profile:
         use_store_of(settings)
         profile = _profile(graph, inputs, threads, max(options.repeat, _PROFILED))
+    if options.draw and plan is not None:
+        write_drawing(options.draw, plan, f"{graph.name} on {settings.engine}")
     if options.save:
         tensors.save(options.save, measured.results)
 
@@ -167,7 +172,7 @@ def _execute(options: argparse.Namespace, settings: Settings, report: Report) ->
         found["max_abs_error"] = measured.max_abs_error
     if options.top:
         found["top"] = {name: tensors.top(array, options.top) for name, array in measured.results.items()}
-    if plan is not None:
+    if options.plan and plan is not None:
         found["plan"] = _plan(plan)
     if profile is not None:
         found["profile"] = profile_object(profile)
@@ -245,8 +250,8 @@ def _print_result(
             f"plan        {len(plan['steps'])} steps, {plan['reorders']} reorders, {plan['crossings']} across engines"
         )
         report.say_table([_row(step) for step in plan["steps"]], indent=" " * 12)
-    if explained is not None:
-        say_fates(explained, report)
+        if explained is not None:
+            say_fates(explained, report)
 
 
 def _row(step: Mapping[str, Any]) -> list[str]:
