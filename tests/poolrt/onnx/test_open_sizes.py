@@ -101,7 +101,7 @@ def test_sizes_that_depend_on_computed_values_are_refused(cache: PrimitiveProvid
 
 @pytest.mark.slow
 def test_an_encoder_of_text_is_right_for_random_sizes_within_its_bound_of_bytes(cache: PrimitiveProvider) -> None:
-    made = bert("sequence")  # type: ignore[arg-type]
+    made = bert("sequence")
     bound = 3 << 20
     found, expected = session(made, cache, plan_bytes=bound), rival(made)
     random = np.random.default_rng()

@@ -102,8 +102,8 @@ class Export:
         return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
 
 
-def bert(length: int = 7) -> onnx.ModelProto:
-    """Return an encoder of tokens with a padding mask, whose last step is the pooler."""
+def bert(length: int | str = 7) -> onnx.ModelProto:
+    """Return an encoder of tokens with a padding mask, whose last step is the pooler; a length may be a symbol."""
     made = Export(1)
     positions = made.node(
         "Slice", made.constant(np.arange(32)[None]), made.integers(0), made.size("ids", 1), made.integers(1)
