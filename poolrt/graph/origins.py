@@ -6,7 +6,7 @@ neither is left was absorbed by the nodes that read its result.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import TypeVar
@@ -96,6 +96,8 @@ def _fates(built: GraphIR, optimised: TypedGraph) -> list[_Fate]:
     for number in reversed(range(len(built.nodes))):
         node = built.nodes[number]
         own = {by_value[value] for value in node.outputs if value in by_value}
+        if not is_view(node.kind):
+            own = {_computing(each, optimised, by_value) for each in own}
         if node.name in known and node.name in by_name:
             own.add(by_name[node.name])
         reached[number] = own or {each for reader in readers[number] for each in reached[reader]}
@@ -112,6 +114,13 @@ def _fates(built: GraphIR, optimised: TypedGraph) -> list[_Fate]:
         else:
             found[number] = _Fate(reached[number])
     return found
+
+
+def _computing(number: int, optimised: TypedGraph, by_value: Mapping[int, int]) -> int:
+    """Return the node that computes what a view shows: a pass may leave a view in the place of a node that it merges."""
+    while is_view(optimised.nodes[number].kind) and optimised.nodes[number].inputs[0] in by_value:
+        number = by_value[optimised.nodes[number].inputs[0]]
+    return number
 
 
 def _folded_nodes(built: GraphIR) -> list[bool]:

@@ -42,7 +42,9 @@ def test_each_node_of_a_model_has_one_end() -> None:
     assert {node.operator for node in plan.folded} >= {"Shape", "Slice", "Concat"}
     assert [node.operator for node in plan.removed] == ["Identity"]
     together = {" ".join(node.operator for node in nodes) for nodes in plan.nodes if len(nodes) > 1}
-    assert together == {"MatMul Div Add Softmax MatMul", "Div Erf Add Mul Mul"}
+    assert together >= {"MatMul Div Add Softmax MatMul", "Div Erf Add Mul Mul", "MatMul Add"}
+    # Nodes that compute are not taken for the views that passes leave in their places
+    assert {node.operator for node in plan.views} <= {"Reshape", "Transpose", "Unsqueeze", "Gather"}
     assert {str(port) for port in check.inputs} == {"ids int64[batch=1, 7]", "mask int64[batch=1, 7]"}
 
 
