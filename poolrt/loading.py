@@ -47,7 +47,7 @@ def load(session: Session, graph: Graph, progress: bool | Callable[[int, int, li
     with watch(name, wanted, forced=progress is True) as show:
         link, answer = session.repeat(lambda link: (link, load_on(link, show)))
     report = {**answer[5], "load_s": time.perf_counter() - started}
-    return Model(session, load_on if session.settings.keep_graphs else None, link, answer, report, name)
+    return Model(session, load_on if session.settings.keep_graphs else None, link, answer, report, name, graph.cuts)
 
 
 def _load_on(

@@ -14,6 +14,7 @@ from poolrt.workers.ipc.channel import Message
 from poolrt.workers.ipc.protocol import Kind
 
 from .client import Client, Request
+from .cut_outputs import Cut, cut_outputs, hidden_outputs
 from .link import Link
 from .loaded_model import LoadedModel
 from .run_inputs import Outputs, check_inputs, refuse_unnamed, suggest_method
@@ -56,7 +57,8 @@ class TensorSpec:
 class Model:
     """A loaded graph. Made by `Pool.load`; its memory on the pool is freed when it is closed or no longer referred to.
 
-    ``inputs`` and ``outputs`` describe its tensors, ``report`` the sources of its primitives:
+    ``inputs`` and ``outputs`` describe its tensors (the largest shape, if a run counts how many elements an output has),
+    ``report`` the sources of its primitives:
     ``{"primitives": {"total", "created", "waited", "memory", "files", "redis"}, "load_s"}``.
 
     It keeps its graph (see the setting ``keep_graphs``): in a forked process, and after a restart of the server, the next
@@ -71,12 +73,16 @@ class Model:
         loaded: Message,
         report: dict[str, Any],
         name: str,
+        cuts: Mapping[str, Cut],
     ) -> None:
-        """Take what a connection has answered; ``load`` loads the graph on another one."""
+        """Take what a connection has answered; ``load`` loads the graph on another one, ``cuts`` are the graph's."""
         _, _, number, inputs, outputs, _ = loaded
         self.name = name
         self.inputs = tuple(_spec(port) for port in inputs)
-        self.outputs = tuple(_spec(port) for port in outputs)
+        self._results = tuple(_spec(port) for port in outputs)
+        self._cuts = cuts
+        hidden = hidden_outputs(cuts.values())
+        self.outputs = tuple(spec for spec in self._results if spec.name not in hidden)
         self.report = report
         self._session = session
         self._load = load
@@ -323,9 +329,12 @@ class _Run:
         self._model = None
         arrays = (
             memory.array(offset, spec.shape, spec.array_dtype)
-            for spec, offset in zip(model.outputs, answer[2], strict=True)
+            for spec, offset in zip(model._results, answer[2], strict=True)
         )
-        return Outputs(zip((spec.name for spec in model.outputs), arrays, strict=True))
+        outputs = Outputs(zip((spec.name for spec in model._results), arrays, strict=True))
+        if model._cuts:
+            cut_outputs(outputs, model._cuts)
+        return outputs
 
     def abandon(self) -> None:
         """Release the outputs as soon as they exist."""

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .operations.lrn import Lrn
     from .operations.lstm import Lstm
     from .operations.matmul import Matmul
+    from .operations.non_max_suppression import NonMaxSuppression
     from .operations.pad import Pad
     from .operations.pooling import Pooling
     from .operations.prelu import Prelu
@@ -88,6 +89,7 @@ __all__ = [
     "Memory",
     "MemoryDesc",
     "NativePool",
+    "NonMaxSuppression",
     "Pad",
     "Pooling",
     "PostOp",

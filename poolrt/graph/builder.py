@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from numpy.typing import ArrayLike, DTypeLike
 
+from poolrt.cut_outputs import Cut, hidden_outputs
 from poolrt.spelling import describe_type
 from poolrt.workers.desc import MemoryDesc, type_name
 from poolrt.workers.desc.typed import shorten
@@ -27,6 +29,7 @@ from .operations.products import Products
 from .operations.rearrangement import Rearrangement
 from .operations.recurrent import Recurrent
 from .operations.windows import Windows
+from .shapes import normalize_axis
 from .source_node import SourceNode
 from .values import Value, parse_dtype
 from .wire import to_wire
@@ -65,6 +68,7 @@ class Graph(Windows, Products, Attentions, Pointwise, Normalizations, Recurrent,
         self._state = GraphState(implementation)
         self._inputs: dict[str, int] = {}
         self._outputs: dict[str, int] = {}
+        self._cuts: dict[str, Cut] = {}
 
     if not TYPE_CHECKING:  # type checkers refuse unknown names themselves
 
@@ -78,7 +82,7 @@ class Graph(Windows, Products, Attentions, Pointwise, Normalizations, Recurrent,
             raise AttributeError(text, name=name)
 
     def __repr__(self) -> str:
-        counts = f"{len(self._inputs)} inputs, {len(self._state.nodes)} nodes, {len(self._outputs)} outputs"
+        counts = f"{len(self._inputs)} inputs, {len(self._state.nodes)} nodes, {len(self.outputs)} outputs"
         return f"<poolrt.Graph {self.name!r}: {counts}>"
 
     def _repr_html_(self) -> str:
@@ -91,7 +95,7 @@ class Graph(Windows, Products, Attentions, Pointwise, Normalizations, Recurrent,
 
         rows = [row(name, "input", (value,)) for name, value in self._inputs.items()]
         rows += [row(node.name, node.kind, node.outputs) for node in self._state.nodes]
-        rows += [row(name, "output", (value,)) for name, value in self._outputs.items()]
+        rows += [row(name, "output", (self._outputs[name],)) for name in self.outputs]
         return table(f"Graph {self.name}, engine {self.engine}", ("name", "operation", "shape", "dtype"), rows)
 
     @property
@@ -114,8 +118,13 @@ class Graph(Windows, Products, Attentions, Pointwise, Normalizations, Recurrent,
 
     @property
     def outputs(self) -> dict[str, tuple[int, ...]]:
-        """The shape of each output by name, in the order they were made."""
-        return {name: self._state.descs[value].dims for name, value in self._outputs.items()}
+        """The shape of each output by name, in the order they were made; the largest one if its size is counted."""
+        return {name: self._state.descs[self._outputs[name]].dims for name in self._seen_outputs()}
+
+    @property
+    def cuts(self) -> dict[str, Cut]:
+        """The outputs whose size a run counts, by name; see `output`."""
+        return dict(self._cuts)
 
     @property
     def input_types(self) -> dict[str, str]:
@@ -125,7 +134,7 @@ class Graph(Windows, Products, Attentions, Pointwise, Normalizations, Recurrent,
     @property
     def output_types(self) -> dict[str, str]:
         """The data type of each output by name: NumPy's name of it, or ``bfloat16``."""
-        return {name: type_name(self._state.descs[value].dtype) for name, value in self._outputs.items()}
+        return {name: type_name(self._state.descs[self._outputs[name]].dtype) for name in self._seen_outputs()}
 
     @property
     def node_count(self) -> int:
@@ -163,15 +172,44 @@ class Graph(Windows, Products, Attentions, Pointwise, Normalizations, Recurrent,
         except ValueError as error:
             raise GraphError(f"constant: {error}") from error
 
-    def output(self, name: str, value: Value) -> None:
-        """Name a value as a result of every run."""
+    def output(self, name: str, value: Value, count: Value | None = None, axis: int = 0) -> None:
+        """Name a value as a result of every run.
+
+        With a ``count``, a value of one integer, a run returns that many elements along an axis of it, from the first on:
+        the results of `non_max_suppression` are of this kind.
+        """
         if not isinstance(name, str):
             raise GraphError(f"output: name: expect text, got {shorten(name)}; write output(name, value)")
         if name in self._outputs:
             raise GraphError(f"output {name!r}: there is an output of this name already")
         if getattr(value, "owner", None) is not self._state:
             raise GraphError(f"output {name!r}: value: expect a value of this graph, got {_describe_value(value)}")
+        cut = None if count is None else self._cut(name, value, count, axis)
         self._outputs[name] = value.id
+        if cut is not None:
+            self._cuts[name] = cut
+
+    def _cut(self, name: str, value: Value, count: Value, axis: int) -> Cut:
+        """Return how an output is cut; its count becomes an output that callers do not see."""
+        if getattr(count, "owner", None) is not self._state:
+            raise GraphError(f"output {name!r}: count: expect a value of this graph, got {_describe_value(count)}")
+        if math.prod(count.shape) != 1 or count.dtype not in ("int32", "int64"):
+            text = f"expect one integer of int32 or int64, got {count.dtype}{list(count.shape)}"
+            raise GraphError(f"output {name!r}: count: {text}")
+        try:
+            along = normalize_axis(axis, value.ndim)
+        except ValueError as error:
+            raise GraphError(f"output {name!r}: {error}") from error
+        known = {self._outputs[each.count]: each.count for each in self._cuts.values()}
+        hidden = known.get(count.id, f"{name}:count")
+        while hidden in self._outputs and hidden not in known.values():
+            hidden += "'"
+        self._outputs[hidden] = count.id
+        return Cut(along, hidden)
+
+    def _seen_outputs(self) -> list[str]:
+        hidden = hidden_outputs(self._cuts.values())
+        return [name for name in self._outputs if name not in hidden]
 
     def to_ir(self) -> GraphIR:
         """Return the graph as it was built, as immutable data. Raises GraphError if it has no output."""

@@ -62,6 +62,12 @@ def _scatter(op: Any, operands: Sequence[MemoryDesc], constant: Sequence[bool]) 
     return _strided(op, operands, ("src", "indices", "updates"))
 
 
+def _boxes(op: Any, operands: Sequence[MemoryDesc], constant: Sequence[bool]) -> Iterator[OpDesc]:
+    if not any(md.layout.blocks for md in operands):
+        yield replace(op, **dict(zip(("boxes", "scores", "limits"), operands, strict=True)))
+    yield op
+
+
 def _strided(op: Any, operands: Sequence[MemoryDesc], names: Sequence[str]) -> Iterator[OpDesc]:
     """Yield operands as they are unless they have blocks, then row-major ones."""
     given = {name: md for name, md in zip(names, operands, strict=True) if not md.layout.blocks}
@@ -135,6 +141,7 @@ _POLICIES: Final[dict[str, _Policy]] = {
     "gather": _gather,
     "select": _select,
     "scatter": _scatter,
+    "non_max_suppression": _boxes,
     "binary": _binary,
     "sum": _many,
     "concat": _many,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Never
 
 import numpy as np
 
+from poolrt.cut_outputs import cut_outputs
 from poolrt.graph import passes
 from poolrt.graph.builder import Graph
 from poolrt.graph.constant import storage_type
@@ -75,6 +76,7 @@ class Executor:
         self.engine = engine
         self.context = DeviceContext(stream=stream) if context is None else context
         self.phase = phase
+        self._cuts: Final = graph.cuts
         self._built: Final = replace(graph.to_ir(), engine=name_of(engine))
         #: Data types of the inputs by name, as graphs and arrays have them.
         self._wanted: Final = {
@@ -120,7 +122,10 @@ class Executor:
         """
         if unnamed:
             refuse_unnamed(f"graph {self.graph}", self.inputs, unnamed)
-        return self._graphs.run(self._check(inputs), self._phase, self._graph_for)
+        outputs = self._graphs.run(self._check(inputs), self._phase, self._graph_for)
+        if self._cuts:
+            cut_outputs(outputs, self._cuts)
+        return outputs
 
     def time_steps(self, runs: int, /, **inputs: Any) -> tuple[LoweredPlan, list[list[int]]]:
         """Execute the graph once and then ``runs`` times; return its plan and the times of each step in nanoseconds.

@@ -143,7 +143,7 @@ def _load(stage: Stage, pool: poolrt.Pool, fields: list[Any]) -> str:
             if answer[0] == Kind.STAGE:
                 # Constants are any bytes that the slots had before.
                 link.client.tell(Kind.WRITTEN, request.number, [grant[0] for grant in answer[2]])
-        model = Model(session, None, link, answer, answer[5], "damaged")
+        model = Model(session, None, link, answer, answer[5], "damaged", {})
         try:
             model.run(**{spec.name: np.zeros(spec.shape, spec.array_dtype) for spec in model.inputs})
         finally:

@@ -29,6 +29,7 @@ from poolrt.workers.desc import (
     Lrn,
     Lstm,
     Matmul,
+    NonMaxSuppression,
     OpDesc,
     Pad,
     Pooling,
@@ -58,6 +59,7 @@ from .eltwise import eltwise
 from .gather import gather
 from .gradients import gradients
 from .moments import normalization
+from .non_max_suppression import non_max_suppression
 from .normalization import lrn, lrn_within
 from .pad import pad
 from .pooling import pooling, pooling_winners
@@ -122,6 +124,9 @@ def results(op: OpDesc, attr: PrimitiveAttr, args: Mapping[int, Array]) -> dict[
         case TopK():
             values, indices = top_k(op, wide[Arg.SRC])
             return {Arg.DST: values, Arg.DST_1: indices}
+        case NonMaxSuppression():
+            rows, count = non_max_suppression(op, wide[Arg.SRC], wide[Arg.SRC_1], wide[Arg.SRC_2])
+            return {Arg.DST: rows, Arg.DST_1: count}
         case Pooling() if Arg.WORKSPACE in op.outputs():
             return {Arg.DST: reference(op, attr, args), Arg.WORKSPACE: pooling_winners(op, wide[Arg.SRC])}
         case _:

@@ -50,3 +50,10 @@ def top_k(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str) -
     (src,) = srcs
     dims = tuple(attrs["k"] if dim == attrs["axis"] else size for dim, size in enumerate(src.dims))
     return op(src, describe_result(src, dtype, dims), MemoryDesc(dims, "s64"), **attrs)
+
+
+def non_max_suppression(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str) -> OpDesc:
+    """Describe chosen boxes as rows of three indices of s64 by default, and their number."""
+    boxes, scores, limits = srcs
+    rows = scores.dims[0] * scores.dims[1] * attrs["most"] if scores.ndims == 3 else 0
+    return op(boxes, scores, limits, MemoryDesc((rows, 3), dtype or "s64"), MemoryDesc((1,), "s64"), **attrs)

@@ -80,5 +80,6 @@ _DESCRIBE: Final[Mapping[str, _Describe]] = {
     "select": indexing.select,
     "arg_reduction": indexing.arg_reduction,
     "top_k": indexing.top_k,
+    "non_max_suppression": indexing.non_max_suppression,
     "call": calls.call,
 }

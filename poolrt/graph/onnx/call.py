@@ -12,6 +12,7 @@ from ..builder import Graph
 from ..errors import ModelError, UnsupportedNode
 from ..graph_state import GraphState
 from ..values import Value
+from .bounds import Bounds
 from .element_types import FLOATS
 from .folding import MOST_DIMS, Array, Folding
 from .model_file import onnx_package, tensor
@@ -28,7 +29,8 @@ class NodeCall:
 
     ``outputs`` are the indices of the outputs that are read, of ``results`` in all.
     ``math`` computes with tensors and known arrays alike, ``folding`` with what is known while the model is loaded.
-    ``inputs`` are the names of the model's inputs by value, ``patterns`` what is known of values that nodes before gave.
+    ``inputs`` are the names of the model's inputs by value, ``patterns`` what is known of values that nodes before gave,
+    ``bounds`` those whose size a run counts.
     """
 
     graph: Graph
@@ -45,6 +47,7 @@ class NodeCall:
     math: Tensors
     inputs: Mapping[int, str]
     patterns: Patterns
+    bounds: Bounds
 
     def name_part(self, part: str) -> str:
         """Return a name for another graph node that this one needs."""
@@ -95,16 +98,25 @@ class NodeCall:
         """Return an operand that is known while the model is loaded. Raises UnsupportedNode for a computed one."""
         found = self.operand(index)
         if isinstance(found, Value):
-            asked = self._inputs_of(found)
+            asked = self.inputs_of(index)
             if asked:
-                given = ", ".join(f"{name!r}: ..." for name in asked)
-                words = " ".join(f"--value {name}=..." for name in asked)
-                text = f"values={{{given}}}, or {words} on the command line"
-                error = self.unsupported(f"{what}: give the input while loading: {text}")
-                error.asked = tuple(asked)
-                raise error
+                raise self.ask(what, asked)
             raise self.unsupported(f"{what} is computed by the model; it must be constant")
         return found
+
+    def inputs_of(self, index: int) -> tuple[str, ...]:
+        """Return which inputs a user may give while loading, so that an operand is known; empty if there are none."""
+        found = self.operand(index)
+        return tuple(self._inputs_of(found)) if isinstance(found, Value) else ()
+
+    def ask(self, what: str, asked: Sequence[str]) -> UnsupportedNode:
+        """Return the error for what is known only if some inputs are given while loading."""
+        given = ", ".join(f"{name!r}: ..." for name in asked)
+        words = " ".join(f"--value {name}=..." for name in asked)
+        text = f"values={{{given}}}, or {words} on the command line"
+        error = self.unsupported(f"{what}: give the input while loading: {text}")
+        error.asked = tuple(asked)
+        return error
 
     def _inputs_of(self, value: Value) -> list[str]:
         """Return the input that a value is, or those that it is computed from if all are integers or booleans; else none."""

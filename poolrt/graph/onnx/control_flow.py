@@ -65,6 +65,8 @@ def scan(call: NodeCall, outer: Scope, add_nodes: AddNodes) -> _Results:
     if len(axes) != count or len(backwards) != count or len(output_axes) != outputs or len(output_backwards) != outputs:
         raise call.malformed("axes or directions do not fit its inputs and outputs")
     sequences = operands[states:]
+    if any(call.bounds.of(each) for each in sequences):
+        raise call.unsupported("the size of a sequence is known only after a run")
     places = [axis % len(each.shape) for axis, each in zip(axes, sequences, strict=True)]
     lengths = {each.shape[place] for each, place in zip(sequences, places, strict=True)}
     if len(lengths) != 1:
@@ -113,6 +115,10 @@ def _stacked(call: NodeCall, parts: list[Operand], axis: int) -> Operand:
         raise call.unsupported("a loop without a pass collects nothing")
     if len({dtype_of(each) for each in parts}) != 1:
         raise call.malformed("its results are of different types")
+    for each in parts:
+        bound = call.bounds.of(each)
+        if bound is not None:
+            raise call.unsupported("a result of its body has a size that is known only after a run")
     place = axis % (len(parts[0].shape) + 1)
     return call.math.concat([call.math.unsqueeze(each, (place,)) for each in parts], place)
 

@@ -17,6 +17,7 @@ from ..builder import Graph
 from ..errors import GraphError, ModelError, UnsupportedNode
 from ..source_node import SourceNode
 from ..values import Value
+from .bounds import Bounds
 from .call import NodeCall, Results
 from .control_flow import CONTROL_FLOW
 from .expansion import MOST_DEPTH, MOST_NODES, Expansion, find_expansion, local_functions
@@ -125,6 +126,7 @@ class _Import:
         self.expanded: Counter[str] = Counter()
         self.expanded_nodes = 0
         self.patterns = Patterns()
+        self.bounds = Bounds()
         self.unsupported = Unsupported()
 
     def run(
@@ -163,7 +165,12 @@ class _Import:
         self._add_nodes(scope)
         self.graph.expanded = dict(self.expanded)
         for declared in self.proto.output:
-            self.graph.output(declared.name, self._output(declared, scope))
+            value = self._output(declared, scope)
+            bound = self.bounds.of(value)
+            if bound is None:
+                self.graph.output(declared.name, value)
+            else:
+                self.graph.output(declared.name, value, bound.count, bound.axis)
         return self.graph
 
     def _add_nodes(self, scope: Scope) -> None:
@@ -261,7 +268,7 @@ class _Import:
         refused: Exception | None = None
         if operator is not None:
             try:
-                return _as_tuple(operator(call))
+                return self.bounds.carry(call, _as_tuple(operator(call)))
             except (UnsupportedNode, Unavailable) as error:
                 refused = error
         given = onnx_package().NodeProto()
@@ -321,6 +328,7 @@ class _Import:
             math,
             self.inputs,
             self.patterns,
+            self.bounds,
         )
 
     def _unique(self, label: str) -> str:

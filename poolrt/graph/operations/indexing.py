@@ -129,6 +129,28 @@ class Indexing(Family):
             values, indices = node.add_all([value], k=count, axis=along, largest=to_bool("largest", largest))
             return values, indices
 
+    def non_max_suppression(
+        self, boxes: Operand, scores: Operand, limits: Operand, most: int | None = None, center_point: bool = False,
+        **options: Unpack[NodeOptions],
+    ) -> tuple[Value, Value]:  # fmt: skip
+        """Return the best boxes of each class, without those that overlap a better one, and how many there are, as int64.
+
+        ``boxes`` (images, boxes, 4) have two opposite corners each, or a centre and a size if ``center_point``; ``scores`` are
+        (images, classes, boxes). ``limits`` are three numbers of float32: how many boxes a class may have, the intersection
+        over union that a box may have with a better one, and the score that it must exceed. A row is image, class and box,
+        the boxes of a class by falling score. There is room for ``most`` boxes a class (all, unless given); rows that are not
+        used are zeros behind the others: `output` cuts them off with the count.
+        """
+        with self._build("non_max_suppression", **options) as node:
+            first, values = node.operand("boxes", boxes), node.operand("scores", scores)
+            bounds = node.operand("limits", limits)
+            number = (
+                first.shape[1] if most is None and first.ndim == 3 else to_integer("most", 0 if most is None else most)
+            )
+            attrs = {"most": number, "center_point": to_bool("center_point", center_point)}
+            chosen, count = node.add_all([first, values, bounds], **attrs)
+            return chosen, count
+
     def _arg_reduction(
         self, algorithm: str, src: Operand, axis: int, keep_dims: bool, select_last: bool, options: NodeOptions
     ) -> Value:

@@ -99,6 +99,9 @@ OPERATIONS: Final[dict[str, tuple[tuple[int, ...], Build]]] = {
     "cumulative_sum": (
         IMAGE, lambda g, x: (g.cumulative_sum(x, -1), g.cumulative_sum(x, 1, exclusive=True, reverse=True))
     ),
+    "non_max_suppression": (
+        (3, 7, 4), lambda g, x: g.non_max_suppression(x, array(3, 2, 7), np.array([4, 0.25, 0], np.float32), 4)
+    ),
     "top_k": (IMAGE, lambda g, x: (*g.top_k(x, 4), *g.top_k(x, 2, 1, largest=False))),
     "lrn": (IMAGE, lambda g, x: g.lrn(x, 3, 0.5, algorithm="within_channel")),
     "sum": (IMAGE, lambda g, x: g.sum([x, g.eltwise(x, "tanh")], (0.5, -2.0))),

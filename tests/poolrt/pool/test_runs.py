@@ -249,3 +249,22 @@ def test_statistics_tell_of_workers_queue_arena_and_cache(pool: poolrt.Pool, mod
     assert stats["queue"] == {"waiting": 0, "in_flight": 0, "creating": 0}
     assert stats["arena"]["bytes"] == 64 * 1024 * 1024
     assert "creations" in stats["cache"]
+
+
+def test_an_output_has_as_many_elements_as_the_run_counted(pool: poolrt.Pool) -> None:
+    graph = poolrt.Graph("counted")
+    boxes, scores = graph.input("boxes", (1, 6, 4)), graph.input("scores", (1, 2, 6))
+    rows, count = graph.non_max_suppression(boxes, scores, [6.0, 0.5, 0.0])
+    graph.output("rows", rows, count)
+    graph.output("columns", graph.transpose(rows, (1, 0)), count, axis=-1)
+    model = pool.load(graph)
+    assert [(spec.name, spec.shape) for spec in model.outputs] == [("rows", (12, 3)), ("columns", (3, 12))]
+    # Boxes of 2 x 2, side by side
+    edges = np.array([[0, 2 * place, 2, 2 * place + 2] for place in range(6)], np.float32)[None]
+    for used in (5, 0, 12):
+        given = np.where(np.arange(12) < used, np.arange(12, 0, -1), -1).astype(np.float32).reshape(1, 2, 6)
+        found = model.submit(boxes=edges, scores=given).result(BOUND_S)
+        assert list(found) == ["rows", "columns"]
+        wanted = [(0, place // 6, place % 6) for place in range(used)]
+        np.testing.assert_array_equal(found["rows"], np.array(wanted, np.int64).reshape(-1, 3))
+        np.testing.assert_array_equal(found["columns"], found["rows"].T)

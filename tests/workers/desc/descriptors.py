@@ -26,6 +26,7 @@ from poolrt.workers.desc import (
     Lstm,
     Matmul,
     MemoryDesc,
+    NonMaxSuppression,
     OpDesc,
     Pad,
     PostOp,
@@ -357,6 +358,15 @@ def top_k(rng: Random) -> OpDesc:
     return TopK(_md(sizes), _md(out), _md(out, rng.choice(("s32", "s64"))), k, axis, rng.random() < 0.5)
 
 
+def non_max_suppression(rng: Random) -> OpDesc:
+    images, classes, size = dims(rng, 3, False)
+    most = rng.randint(1, size)
+    kinds = rng.choice(("s32", "s64")), rng.choice(("s32", "s64"))
+    rows, count = _md((images * classes * most, 3), kinds[0]), _md((1,), kinds[1])
+    sources = _md((images, size, 4)), _md((images, classes, size)), _md((3,))
+    return NonMaxSuppression(*sources, rows, count, most, rng.random() < 0.5)
+
+
 #: Kind -> what draws a row-major descriptor of it.
 _DRAWN: Final[dict[str, Callable[[Random], OpDesc]]] = {
     "convolution": convolution, "deconvolution": deconvolution, "pooling": pooling, "eltwise": eltwise, "binary": binary,
@@ -367,7 +377,7 @@ _DRAWN: Final[dict[str, Callable[[Random], OpDesc]]] = {
     "attention": attention, "gather": gather,
     "select": select, "arg_reduction": arg_reduction,
     "pad": pad, "scatter": scatter,
-    "cumulative_sum": cumulative_sum, "top_k": top_k,
+    "cumulative_sum": cumulative_sum, "top_k": top_k, "non_max_suppression": non_max_suppression,
 }  # fmt: skip
 assert _DRAWN.keys() == OPERATIONS.keys()
 

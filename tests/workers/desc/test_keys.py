@@ -24,7 +24,7 @@ from .descriptors import attributes, changed, drawn, operation, rebuilt
 #: What the dimensions of src and weights imply: no two descriptors differ in it alone.
 IMPLIED = {
     ("convolution", "groups"), ("deconvolution", "groups"), ("gather", "batch_dims"), ("pad", "padding_l"),
-    ("pad", "padding_r"), ("top_k", "k"),
+    ("pad", "padding_r"), ("top_k", "k"), ("non_max_suppression", "most"),
 }  # fmt: skip
 
 

@@ -27,6 +27,7 @@ from poolrt.workers.desc import (
     Lstm,
     Matmul,
     MemoryDesc,
+    NonMaxSuppression,
     OpDesc,
     Pad,
     Prelu,
@@ -429,6 +430,21 @@ def top_ks(prop: str, dtype: str) -> list[OpDesc]:
     return found
 
 
+def non_max_suppressions(prop: str, dtype: str) -> list[OpDesc]:
+    """Indices and counts are s64 and s32 in turn; limits are f32."""
+    shapes: tuple[tuple[Sizes, int], ...] = (
+        ((2, 3, 19), 5), ((1, 1, 40), 40), ((3, 2, 1), 1), ((1, 4, 33), 17), ((2, 0, 5), 2), ((2, 1, 8), 8),
+    )  # fmt: skip
+    found: list[OpDesc] = []
+    for number, ((images, classes, size), most) in enumerate(shapes):
+        kind, other = ("s64", "s32")[:: 1 - 2 * (number % 2)]
+        boxes, scores = MemoryDesc((images, size, 4), dtype), MemoryDesc((images, classes, size), dtype)
+        rows, count = MemoryDesc((images * classes * most, 3), kind), MemoryDesc((1,), other)
+        limits = MemoryDesc((3,), "f32")
+        found.append(NonMaxSuppression(boxes, scores, limits, rows, count, most, number % 3 == 1))
+    return found
+
+
 _BACKWARD: Final = (*FORWARD, "backward_data")
 #: Of operations that know no propagation kind.
 _ANY: Final = ("forward",)
@@ -464,4 +480,5 @@ MAKERS: Final[dict[str, tuple[tuple[str, ...], Callable[[str, str], list[OpDesc]
     "scatter": (_ANY, scatters),
     "cumulative_sum": (_ANY, cumulative_sums),
     "top_k": (_ANY, top_ks),
+    "non_max_suppression": (_ANY, non_max_suppressions),
 }

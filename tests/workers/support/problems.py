@@ -14,6 +14,7 @@ from poolrt.workers.desc import (
     BatchNormalization,
     GroupNormalization,
     LayerNormalization,
+    NonMaxSuppression,
     OpDesc,
     Pooling,
     PrimitiveAttr,
@@ -91,6 +92,9 @@ def values(op: OpDesc, attr: PrimitiveAttr, seed: int) -> dict[int, Array]:
         1.5 if op.kind in (*RECURRENT, "attention", "softmax") else 3.0 if op.kind.endswith("normalization") else 6.0
     )
     args = arguments(op, attr, seed, -bound, bound)
+    if isinstance(op, NonMaxSuppression):
+        # Others would leave no box.
+        args[Arg.SRC_2] = np.array([7.0, 0.5, 0.0])
     if Arg.VARIANCE in args:
         args[Arg.VARIANCE] = np.abs(args[Arg.VARIANCE])
     if Arg.WORKSPACE in args and isinstance(op, Pooling):

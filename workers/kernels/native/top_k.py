@@ -41,17 +41,17 @@ def make(isa: str, dtype: str, size: int, index_size: int, smallest: bool) -> tu
                     index += position * iload(table + 32 * loop + 24)
                 # Sunk from the back, the first k elements become a heap.
                 for number in range(k - 1, -1, -1):
-                    _sink(heap, number, k, key(source + number * src_step), number)
+                    sink(heap, number, k, key(source + number * src_step), number)
                 worst = iload(heap)
                 for number in range(k, length):
                     x = key(source + number * src_step)
                     if x > worst:
-                        _sink(heap, 0, k, x, number)
+                        sink(heap, 0, k, x, number)
                         worst = iload(heap)
                 # The worst of those that are left goes behind them.
                 for left in range(k - 1, 0, -1):
                     top, place = iload(heap), iload(heap + 8)
-                    _sink(heap, 0, left, iload(heap + 16 * left), iload(heap + 16 * left + 8))
+                    sink(heap, 0, left, iload(heap + 16 * left), iload(heap + 16 * left + 8))
                     _store_8(heap + 16 * left, top)
                     _store_8(heap + 16 * left + 8, place)
                 for number in range(k):
@@ -63,7 +63,7 @@ def make(isa: str, dtype: str, size: int, index_size: int, smallest: bool) -> tu
 
 
 @extending.register_jitable
-def _sink(heap: int, place: int, size: int, key: int, index: int) -> None:
+def sink(heap: int, place: int, size: int, key: int, index: int) -> None:
     """Put a pair at a place of a heap of a size, or below it: worse pairs rise, those of a smaller key or a later index."""
     while True:
         child = 2 * place + 1

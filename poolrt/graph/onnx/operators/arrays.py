@@ -10,7 +10,6 @@ import numpy as np
 from ...values import Value
 from ..call import NodeCall, Operator
 from ..element_types import GRAPH_TYPES, array_type
-from ..folding import Array
 from ..model_file import tensor
 from ..tensors import MOST_SORTED, Operand, dtype_of
 
@@ -164,20 +163,6 @@ def one_hot(call: NodeCall) -> Operand:
     return m.select(hot, m.reshape(on, ()), m.reshape(off, ()))
 
 
-def compress(call: NodeCall) -> Operand:
-    """Keep the slices along an axis whose condition is true."""
-    condition = call.known(1, "condition")
-    if condition.dtype != np.bool_ or condition.ndim != 1:
-        raise call.malformed("condition: expect booleans in one dimension")
-    data: Operand = call.tensor(0)
-    if "axis" not in call.attrs:
-        data, axis = call.math.reshape(data, (-1,)), 0
-    else:
-        axis = call.axis(len(data.shape))
-    places: Array = np.flatnonzero(condition[: data.shape[axis]]).astype(np.int64)
-    return call.math.take(data, places, axis)
-
-
 OPERATORS: Final[Mapping[str, Operator]] = {
     "Constant": constant,
     "ConstantOfShape": constant_of_shape,
@@ -194,5 +179,4 @@ OPERATORS: Final[Mapping[str, Operator]] = {
     "Range": range_,
     "EyeLike": eye_like,
     "OneHot": one_hot,
-    "Compress": compress,
 }

@@ -13,7 +13,7 @@ from ...values import Value
 from ..call import NodeCall, Operator
 from ..element_types import FLOATS
 from ..rearranging import accumulate, arg_reduce
-from ..tensors import MOST_SORTED, Operand, Tensors, dtype_of
+from ..tensors import Operand, Tensors, dtype_of
 
 #: The greatest finite number of a type.
 _LARGEST: Final = {
@@ -125,26 +125,6 @@ def cumulative(algorithm: str) -> Operator:
     return operator
 
 
-def top_k(call: NodeCall) -> tuple[Operand, ...]:
-    """Return the greatest or least elements along an axis, and their places."""
-    source = call.tensor(0)
-    count = call.integer("k") if call.opset < 10 else call.known_integers(1, "k")[0]
-    axis = call.axis(len(source.shape), -1)
-    if not 1 <= count <= source.shape[axis]:
-        raise call.malformed(f"k: expect 1..{source.shape[axis]}, got {count}")
-    largest = bool(call.integer("largest", 1)) if call.opset >= 11 else True
-    return call.graph.top_k(call.math.value(source), count, axis, largest, name=call.name)
-
-
-def non_zero(call: NodeCall) -> Operand:
-    """Return the indices of the elements that are not 0, of a known array."""
-    found = call.known(0, "data")
-    if found.size > MOST_SORTED:
-        raise call.unsupported(f"{found.size} elements; at most {MOST_SORTED} are searched")
-    call.folding.book((found.ndim, found.size), np.dtype(np.int64))
-    return np.asarray(np.nonzero(found), np.int64).reshape(found.ndim, -1)
-
-
 def size(call: NodeCall) -> Operand:
     """Return the number of elements."""
     return np.asarray(math.prod(call.shape(0)), np.int64)
@@ -165,7 +145,5 @@ OPERATORS: Final[Mapping[str, Operator]] = {
     "ArgMin": arg_reduction("min"),
     "CumSum": cumulative("add"),
     "CumProd": cumulative("mul"),
-    "TopK": top_k,
-    "NonZero": non_zero,
     "Size": size,
 }

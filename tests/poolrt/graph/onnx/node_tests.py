@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, numpy_helper
 
 from poolrt import Executor, Graph, ModelError, UnsupportedNode, load_onnx
+from poolrt.cut_outputs import cut_outputs
 from poolrt.graph.errors import LoweringError
 from poolrt.workers.desc import data_type
 from tests.poolrt.graph.interpreter import run_wire
@@ -96,6 +97,7 @@ def interpret(graph: Graph, feeds: Mapping[str, Array]) -> Mapping[str, Array]:
     bits = {name for name, dtype in {**graph.input_types, **graph.output_types}.items() if dtype == "bfloat16"}
     given = {name: array.view(ml_dtypes.bfloat16) if name in bits else array for name, array in feeds.items()}
     found = run_wire(*graph.to_wire(), given)
+    cut_outputs(found, graph.cuts)
     kinds = {name: numpy_type(data_type(dtype)) for name, dtype in graph.output_types.items()}
     made = {name: array.astype(kinds[name]) for name, array in found.items()}
     return {name: array.view(np.uint16) if name in bits else array for name, array in made.items()}

@@ -1,0 +1,34 @@
+"""Outputs whose size is known only after a run: there is room for the largest, and the arrays are cut to what a run counted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, MutableMapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Along ``axis``, an output has as many elements as ``count``, another output of one integer that callers do not see."""
+
+    axis: int
+    count: str
+
+
+def cut_outputs(outputs: MutableMapping[str, NDArray[Any]], cuts: Mapping[str, Cut]) -> None:
+    """Cut the outputs of a run, in place: they become C-contiguous arrays of their real shape; counts are taken out."""
+    for name, cut in cuts.items():
+        whole = outputs[name]
+        size = min(max(int(outputs[cut.count].reshape(-1)[0]), 0), whole.shape[cut.axis])
+        part = whole[(slice(None),) * cut.axis + (slice(size),)]
+        outputs[name] = part if part.flags.c_contiguous else part.copy()
+    for count in {cut.count for cut in cuts.values()}:
+        del outputs[count]
+
+
+def hidden_outputs(cuts: Iterable[Cut]) -> frozenset[str]:
+    """Return the names of the outputs that callers do not see."""
+    return frozenset(cut.count for cut in cuts)
