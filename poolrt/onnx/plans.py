@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import numpy as np
 
 from poolrt.cachestore.forked_locks import freed_in_children
+from poolrt.cut_outputs import Cut, cut_outputs
 from poolrt.graph import passes
 from poolrt.graph.constant import Constant
 from poolrt.inprocess.compiled_graphs import CompiledGraphs, open_engine
@@ -74,6 +75,8 @@ class LocalPlans:
         found = open_engine(engine) if stream is None else stream.engine
         self._model = model
         self._optimize = optimize
+        #: Outputs whose size a run counts, by the shapes and the variant of a graph that has some.
+        self._cuts: Final[dict[tuple[Shapes, str], dict[str, Cut]]] = {}
         self.context: Final = DeviceContext(capacity_bytes=plan_bytes, shared=True)
         self._graphs: Final = CompiledGraphs(
             model.name,
@@ -89,7 +92,11 @@ class LocalPlans:
         arrays = [readable(_plain(array)) for array in inputs.values()]
         make = partial(self._graph, tuple(inputs), values)
         plain = {name: _plain(array) for name, array in into.items()}
-        outputs: dict[str, NDArray[Any]] = self._graphs.run(arrays, self._variant(values), make, plain)
+        variant = self._variant(values)
+        outputs: dict[str, NDArray[Any]] = self._graphs.run(arrays, variant, make, plain)
+        cuts = self._cuts.get((tuple(array.shape for array in arrays), variant))
+        if cuts:
+            cut_outputs(outputs, cuts)
         return {name: into[name] if plain.get(name) is array else array for name, array in outputs.items()}
 
     def prepare(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
@@ -99,7 +106,10 @@ class LocalPlans:
         return f"{digest(values)}{'' if self._optimize else _PLAIN}"
 
     def _graph(self, names: tuple[str, ...], values: Arrays, shapes: Shapes, variant: str) -> GraphIR:
-        ir = self._model.graph(dict(zip(names, shapes, strict=True)), values).to_ir()
+        graph = self._model.graph(dict(zip(names, shapes, strict=True)), values)
+        if graph.cuts:
+            self._cuts[shapes, variant] = graph.cuts
+        ir = graph.to_ir()
         return passes.optimize(ir) if self._optimize else ir
 
 

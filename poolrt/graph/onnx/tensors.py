@@ -372,3 +372,13 @@ def array_dtype_name(array: Array) -> str:
     if name not in (*FLOATS, *LIMITS, "bool"):
         raise ValueError(f"data type {name}: a graph has no tensors of it")
     return name
+
+
+def extreme(like: Operand, greatest: bool) -> Array:
+    """Return the greatest or the least of all elements of a data type, infinities included."""
+    name = dtype_of(like)
+    if name in FLOATS:
+        return np.asarray(math.inf if greatest else -math.inf, array_dtype(name))
+    if name == "bool":
+        return np.asarray(greatest)
+    return np.asarray(LIMITS[name][int(greatest)], np.dtype(name))

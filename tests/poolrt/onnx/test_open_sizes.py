@@ -90,13 +90,25 @@ def test_an_input_that_sizes_depend_on_is_known_in_its_plan(cache: PrimitiveProv
         found.run(None, {"x": np.arange(6, dtype=np.float32), "shape": np.array([4, 4], np.int64)})
 
 
-def test_sizes_that_depend_on_computed_values_are_refused(cache: PrimitiveProvider) -> None:
+def test_outputs_are_cut_to_what_a_run_counts(cache: PrimitiveProvider) -> None:
     kind = TensorProto.FLOAT
-    made = model(
-        [helper.make_node("NonZero", ["x"], ["y"])], {"x": (kind, ["n"])}, {"y": (TensorProto.INT64, [1, "m"])}
-    )
-    with pytest.raises(ort.NotImplemented, match="NonZero"):
-        session(made, cache).run(None, {"x": np.ones(1000, np.float32)})
+    nodes = [
+        helper.make_node("Cast", ["n"], ["k"], to=TensorProto.INT64),
+        helper.make_node("TopK", ["x", "k"], ["y", "places"]),
+    ]
+    made = model(nodes, {"x": (kind, ["size"]), "n": (kind, [1])}, {"y": (kind, ["m"])})
+    found, expected = session(made, cache), rival(made)
+    for size, count in ((70, 3), (70, 70), (9, 8)):
+        feed = {"x": np.random.default_rng(size).random(size, np.float32), "n": np.array([count], np.float32)}
+        np.testing.assert_array_equal(found.run(None, feed)[0], expected.run(None, feed)[0], strict=True)
+
+
+def test_other_uses_of_a_counted_size_are_refused(cache: PrimitiveProvider) -> None:
+    kind = TensorProto.FLOAT
+    nodes = [helper.make_node("NonZero", ["x"], ["places"]), helper.make_node("ReduceSum", ["places", "axis"], ["y"])]
+    made = model(nodes, {"x": (kind, ["n"]), "axis": (TensorProto.INT64, [1])}, {"y": (TensorProto.INT64, [1, 1])})
+    with pytest.raises(ort.NotImplemented, match=r"ReduceSum.*known only after a run"):
+        session(made, cache).run(None, {"x": np.ones(1000, np.float32), "axis": np.array([1], np.int64)})
 
 
 @pytest.mark.slow

@@ -14,19 +14,43 @@ from ..rearranging import arg_reduce
 from ..tensors import Operand, dtype_of
 
 
-def batch_normalization(call: NodeCall) -> Operand:
-    """Reorder the operands: ONNX's order is src, scale, shift, mean, variance."""
-    call.only_output("of running statistics")
-    if call.integer("training_mode", 0):
-        raise call.unsupported("training_mode is 1")
+def batch_normalization(call: NodeCall) -> tuple[Operand, ...]:
+    """Reorder the operands: ONNX's order is src, scale, shift, mean, variance.
+
+    In training, the statistics are those of the batch, and the running ones move towards them.
+    """
+    is_training = bool(call.integer("training_mode", 0)) and call.opset >= 14
+    if not is_training:
+        call.only_output("of running statistics")
     if call.opset < 9 and not call.integer("spatial", 1):
         raise call.unsupported("spatial=0 (statistics for each element) is not supported")
     src, scale, shift, mean, variance = (call.real(index) for index in range(5))
     epsilon = call.number("epsilon", 1e-5)
+    running: list[Operand] = []
+    if is_training:
+        (mean, variance), running = _batch_statistics(call, src, (mean, variance))
     scale, shift, mean, variance = (call.math.cast(each, "float32") for each in (scale, shift, mean, variance))
-    return call.graph.batch_normalization(
+    normalized = call.graph.batch_normalization(
         call.math.value(src), mean, variance, scale, shift, epsilon=epsilon, name=call.name
     )
+    return normalized, *running
+
+
+def _batch_statistics(
+    call: NodeCall, src: Operand, former: tuple[Operand, Operand]
+) -> tuple[tuple[Operand, Operand], list[Operand]]:
+    """Return mean and variance of each channel of a batch, and the running ones, which move towards them."""
+    m, rank = call.math, len(src.shape)
+    axes, dtype = [axis for axis in range(rank) if axis != 1], dtype_of(former[0])
+    wide = m.cast(src, "float64" if dtype_of(src) == "float64" else "float32")
+    mean = m.reduce(wide, "mean", axes, True)
+    variance = m.reduce(m.eltwise(m.binary(wide, mean, "sub"), "square"), "mean", axes, False)
+    found = m.reshape(mean, (src.shape[1],)), variance
+    momentum, running = call.number("momentum", 0.9), []
+    for old, new in zip(former, found, strict=True):
+        moved = (m.eltwise(m.cast(old, dtype_of(new)), "linear", momentum), m.eltwise(new, "linear", 1.0 - momentum))
+        running.append(m.cast(m.binary(*moved, "add"), dtype))
+    return found, running
 
 
 def instance_normalization(call: NodeCall) -> Operand:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import string
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -11,7 +12,7 @@ import numpy as np
 from ...values import Value
 from ..call import NodeCall, Operator
 from ..element_types import FLOATS
-from ..tensors import Operand, dtype_of
+from ..tensors import Operand, Tensors, dtype_of
 from .integer_products import integer_product
 
 
@@ -73,24 +74,28 @@ def _zero_points(call: NodeCall, index: int, operand: Operand, axis: int) -> Ope
 def einsum(call: NodeCall) -> Operand:
     """Multiply and add up along named dimensions, two operands at a time by one matrix product."""
     equation = call.text("equation", "").replace(" ", "")
-    if "..." in equation:
-        raise call.unsupported("an equation with an ellipsis")
     left, arrow, right = equation.partition("->")
     terms = left.split(",")
     operands = [call.real(index) for index in range(len(call.operands))]
+    if "..." in equation and len(terms) == len(operands):
+        terms, right = _named(call, terms, right if arrow else None, operands)
+        arrow = "->"
     letters = "".join(terms)
     if (letters and not letters.isalpha()) or len(terms) != len(operands):
         raise call.malformed(f"equation {equation!r:.80} does not fit {len(operands)} inputs")
     if not arrow:
         right = "".join(sorted(each for each in set(letters) if letters.count(each) == 1))
+    for number, (term, operand) in enumerate(zip(terms, operands, strict=True)):
+        if len(term) == len(operand.shape):
+            operands[number], terms[number] = _diagonal(call.math, operand, term)
     sizes: dict[str, int] = {}
     for term, operand in zip(terms, operands, strict=True):
         if len(term) != len(operand.shape) or any(
             sizes.setdefault(n, d) != d for n, d in zip(term, operand.shape, strict=True)
         ):
             raise call.malformed(f"equation {equation!r:.80} does not fit the shapes")
-    if any(len(set(term)) != len(term) for term in (*terms, right)) or not set(right) <= set(letters):
-        raise call.unsupported("an equation that repeats a letter in one term")
+    if len(set(right)) != len(right) or not set(right) <= set(letters):
+        raise call.malformed(f"equation {equation!r:.80}: the letters of its result")
     current, term = operands[0], terms[0]
     for position in range(1, len(operands)):
         later = set(right).union(*terms[position + 1 :])
@@ -100,6 +105,45 @@ def einsum(call: NodeCall) -> Operand:
         current = call.math.reduce(current, "sum", dropped, False)
         term = "".join(letter for letter in term if letter in right)
     return call.math.transpose(current, [term.index(letter) for letter in right])
+
+
+def _named(call: NodeCall, terms: list[str], right: str | None, operands: list[Operand]) -> tuple[list[str], str]:
+    """Return the terms with letters in the place of each ellipsis, and operands broadcast along these dimensions."""
+    free = [each for each in string.ascii_letters if each not in "".join(terms) + (right or "")]
+    counts = [len(each.shape) - len(term.replace("...", "")) for term, each in zip(terms, operands, strict=True)]
+    most = max((count for term, count in zip(terms, counts, strict=True) if "..." in term), default=0)
+    if min(counts) < 0 or most > len(free):
+        raise call.malformed("the equation does not fit the shapes")
+    letters, sizes = "".join(free[:most]), dict.fromkeys(free[:most], 1)
+    made = [term.replace("...", letters[most - count :]) for term, count in zip(terms, counts, strict=True)]
+    for term, operand in zip(made, operands, strict=True):
+        for letter, size in zip(term, operand.shape, strict=False):
+            if letter in sizes:
+                sizes[letter] = max(sizes[letter], size)
+    for number, (term, operand) in enumerate(zip(made, operands, strict=True)):
+        wide = [sizes.get(letter, size) for letter, size in zip(term, operand.shape, strict=False)]
+        if len(wide) == len(operand.shape):
+            operands[number] = call.math.expand(operand, wide)
+    if right is None:
+        named = "".join(terms).replace("...", "")
+        right = "..." + "".join(sorted(each for each in set(named) if named.count(each) == 1))
+    return made, right.replace("...", letters)
+
+
+def _diagonal(m: Tensors, operand: Operand, term: str) -> tuple[Operand, str]:
+    """Return the elements whose indices are equal along dimensions of one letter, which are then one dimension."""
+    for letter in dict.fromkeys(term):
+        while term.count(letter) > 1:
+            first, second = term.index(letter), term.rindex(letter)
+            size = operand.shape[first]
+            if operand.shape[second] != size:
+                raise ValueError(f"dimensions {letter} of {tuple(operand.shape)} differ")
+            order = [axis for axis in range(len(term)) if axis not in (first, second)]
+            outer = [operand.shape[axis] for axis in order]
+            flat = m.reshape(m.transpose(operand, [*order, first, second]), (*outer, size * size))
+            operand = m.slice(flat, [0], [size * size], [len(outer)], [size + 1])
+            term = "".join(term[axis] for axis in order) + letter
+    return operand, term
 
 
 def _contract(

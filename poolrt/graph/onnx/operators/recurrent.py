@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from ...values import Value
 from ..call import NodeCall, Operator
 from ..tensors import Operand
+from .unrolled_lstm import unrolled_lstm
 
 _DIRECTIONS: Final = {
     "forward": "left2right", "reverse": "right2left", "bidirectional": "bidirectional_concat",
@@ -21,6 +23,9 @@ def recurrent(kind: str, order: Sequence[int], states: int, activations: Sequenc
         if direction not in _DIRECTIONS:
             raise call.malformed(f"unknown direction {direction!r}")
         count, gates = 2 if direction == "bidirectional" else 1, len(order)
+        if kind == "lstm" and _is_special(call, [*activations] * count):
+            _check_lengths(call)
+            return unrolled_lstm(call)
         algorithm = _check(call, kind, count, activations)
         m, layout = call.math, call.integer("layout", 0)
         source, wide, deep = (call.real(index) for index in range(3))
@@ -65,15 +70,7 @@ def recurrent(kind: str, order: Sequence[int], states: int, activations: Sequenc
 
 def _check(call: NodeCall, kind: str, count: int, usual: Sequence[str]) -> str:
     """Return the activation of a plain network. Raises UnsupportedNode for options that no operation here has."""
-    if call.has(4):
-        lengths = call.known_integers(4, "sequence_lens")
-        steps = call.shape(0)[1 if call.integer("layout", 0) else 0]
-        if any(length != steps for length in lengths):
-            raise call.unsupported("sequences of different lengths are not supported")
-    if call.has(7):
-        peepholes = call.known(7, "the peephole weights")
-        if peepholes.any():
-            raise call.unsupported("peephole weights are not supported")
+    _check_lengths(call)
     if "clip" in call.attrs or call.integer("input_forget", 0):
         raise call.unsupported("clip and input_forget are not supported")
     if "activation_alpha" in call.attrs or "activation_beta" in call.attrs:
@@ -85,6 +82,23 @@ def _check(call: NodeCall, kind: str, count: int, usual: Sequence[str]) -> str:
     if given != [*usual] * count:
         raise call.unsupported(f"activations {', '.join(given)} are not supported")
     return "tanh"
+
+
+def _check_lengths(call: NodeCall) -> None:
+    if call.has(4):
+        lengths = call.known_integers(4, "sequence_lens")
+        steps = call.shape(0)[1 if call.integer("layout", 0) else 0]
+        if any(length != steps for length in lengths):
+            raise call.unsupported("sequences of different lengths are not supported")
+
+
+def _is_special(call: NodeCall, usual: list[str]) -> bool:
+    """Return whether an LSTM has options that the operation of a graph has not."""
+    peepholes = call.optional(7)
+    sees = peepholes is not None and (isinstance(peepholes, Value) or bool(peepholes.any()))
+    options = "clip" in call.attrs or bool(call.integer("input_forget", 0))
+    plain = "activation_alpha" not in call.attrs and "activation_beta" not in call.attrs
+    return plain and (sees or options or call.texts("activations", usual) != usual)
 
 
 def _reordered(call: NodeCall, operand: Operand, order: Sequence[int], axis: int) -> Operand:

@@ -6,10 +6,13 @@ import math
 from collections.abc import Mapping
 from typing import Any, Final
 
+import numpy as np
+
 from ...values import Value
 from ..call import NodeCall, Operator
 from ..folding import Array
 from ..tensors import Operand, dtype_of
+from .resize_weights import resize_weights
 
 _MODES: Final = {"nearest": "nearest", "linear": "linear", "bilinear": "linear", "cubic": "cubic"}
 
@@ -21,8 +24,6 @@ def resize(call: NodeCall) -> Operand:
     axes = [axis % rank for axis in call.integers("axes", range(rank))] if rank else []
     if len(set(axes)) != len(axes):
         raise call.malformed(f"axes: expect each axis once, got {axes}")
-    if call.integer("antialias", 0):
-        raise call.unsupported("antialias=1 is not supported")
     scales, wanted = _targets(call, axes)
     mode = call.text("mode", "nearest")
     if mode not in _MODES:
@@ -37,8 +38,6 @@ def resize(call: NodeCall) -> Operand:
             "exclude_outside": bool(call.integer("exclude_outside", 0)),
             "extrapolation": call.number("extrapolation_value", 0.0),
         }
-    if options["coordinates"] == "tf_half_pixel_for_nn":
-        raise call.unsupported("coordinate_transformation_mode='tf_half_pixel_for_nn' is not supported")
     crops = options["coordinates"] == "tf_crop_and_resize"
     changed = [axis for axis in axes if crops or wanted[axis] != sizes[axis] or scales[axis] != 1.0]
     if not changed:
@@ -51,9 +50,13 @@ def resize(call: NodeCall) -> Operand:
         region = _region(call, axes)
         changed = [axis for axis in changed if region[axis] != (0.0, 1.0) or wanted[axis] != sizes[axis]]
         options["roi"] = [region[axis][side] for side in range(2) for axis in changed]
-    return _resample(
-        call, changed, [scales[axis] for axis in changed], [wanted[axis] for axis in changed], mode, options
-    )
+    chosen = [scales[axis] for axis in changed], [wanted[axis] for axis in changed]
+    if call.integer("antialias", 0) or options["coordinates"] == "tf_half_pixel_for_nn":
+        return _weigh(call, changed, *chosen, mode, options)
+    extent = _extent(call, changed, *chosen, options)
+    if extent is None:
+        return _weigh(call, changed, *chosen, mode, options)
+    return _resample(call, changed, chosen[1], mode, extent)
 
 
 def _is_one_number(array: Array) -> bool:
@@ -61,9 +64,39 @@ def _is_one_number(array: Array) -> bool:
     return bool(array.size and (array == array.reshape(-1)[0]).all())
 
 
-def _resample(
+def _weigh(
     call: NodeCall, axes: list[int], scales: list[float], wanted: list[int], mode: str, options: dict[str, Any]
 ) -> Operand:
+    """Multiply by a matrix of weights along each dimension: what the operation of a graph has no form for."""
+    source, m = call.real(0), call.math
+    dtype, rank = dtype_of(source), len(source.shape)
+    exact = "float64" if dtype == "float64" else "float32"
+    result: Operand = m.cast(source, exact)
+    outside: Array = np.zeros((1,) * rank, np.bool_)
+    for number, (axis, scale, size) in enumerate(zip(axes, scales, wanted, strict=True)):
+        given = source.shape[axis]
+        call.folding.book((3, size, given), np.dtype(np.float64))
+        roi = options.get("roi")
+        ends = (roi[number], roi[number + len(axes)]) if roi else None
+        form = _MODES[mode]
+        weights = resize_weights(given, size, scale, form, bool(call.integer("antialias", 0)), {**options, "roi": ends})
+        beyond = np.isnan(weights[:, 0])
+        shape = [-1 if each == axis else 1 for each in range(rank)]
+        outside = outside | beyond.reshape(shape)
+        weights = np.where(beyond[:, None], 0.0, weights)
+        if form == "nearest":
+            result = m.take(result, weights.argmax(1).astype(np.int64), axis)
+            continue
+        order = [*(each for each in range(rank) if each != axis), axis]
+        rows = m.matmul(m.transpose(result, order), np.ascontiguousarray(weights.T).astype(exact))
+        result = m.transpose(rows, [order.index(each) for each in range(rank)])
+    if outside.any():
+        value = np.asarray(options["extrapolation"], exact)
+        result = m.select(outside, value.reshape((1,) * rank), result)
+    return m.cast(result, dtype)
+
+
+def _resample(call: NodeCall, axes: list[int], wanted: list[int], mode: str, extent: dict[str, Any]) -> Operand:
     source, sizes, m = call.real(0), call.shape(0), call.math
     rank = len(sizes)
     kept = [axis for axis in range(rank) if axis not in axes]
@@ -76,27 +109,25 @@ def _resample(
         m.transpose(source, order) if order != sorted(order) else source, (*given, *(sizes[axis] for axis in axes))
     )
     dtype = dtype_of(images)
-    result: Operand = call.graph.resampling(
-        m.value(images), _MODES[mode], **_extent(call, axes, scales, wanted, options), name=call.name
-    )
+    result: Operand = call.graph.resampling(m.value(images), _MODES[mode], **extent, name=call.name)
     result = m.reshape(m.cast(result, dtype), (*(sizes[axis] for axis in kept), *wanted))
     return m.transpose(result, [order.index(axis) for axis in range(rank)]) if order != sorted(order) else result
 
 
 def _extent(
     call: NodeCall, axes: list[int], scales: list[float], wanted: list[int], options: dict[str, Any]
-) -> dict[str, Any]:
-    """Return the options with sizes, or with factors if these are not the quotients of the sizes."""
+) -> dict[str, Any] | None:
+    """Return the options with sizes, or with factors if these are not the quotients of the sizes; None if neither fits."""
     products = [call.shape(0)[axis] * scale for axis, scale in zip(axes, scales, strict=True)]
     if all(math.isclose(product, size, rel_tol=1e-6) for product, size in zip(products, wanted, strict=True)):
         return {**options, "sizes": wanted}
     if [int(product) for product in products] != wanted:
-        raise call.unsupported("a size that is rounded up is not supported")
+        return None
     if options["coordinates"] == "align_corners":
-        raise call.unsupported("align_corners with a size that is rounded down is not supported")
+        return None
     if options["coordinates"] == "half_pixel":
         if 1 in wanted:
-            raise call.unsupported("half_pixel with a size of 1 that is rounded down is not supported")
+            return None
         # The same, but for sizes of 1.
         options = {**options, "coordinates": "pytorch_half_pixel"}
     return {**options, "factors": scales}

@@ -40,7 +40,7 @@ def grid_sample(call: NodeCall) -> Operand:
         place = m.eltwise(part, "linear", factor, shift)
         if padding != "zeros" and _MODES[mode] != "cubic":
             place = _inside(m, place, size, padding, corners)
-        taps.append(_taps(m, place, size, _MODES[mode], padding, corners))
+        taps.append(neighbours(m, place, size, _MODES[mode], padding, corners))
     rows = m.reshape(m.value(source), (sizes[0], sizes[1], math.prod(sizes[2:])))
     result: Operand | None = None
     for chosen in product(*taps):
@@ -68,7 +68,7 @@ def _picked(m: Tensors, rows: Operand, sizes: Sequence[int], chosen: Sequence[tu
     return m.binary(m.cast(m.gather_elements(rows, wide, 2), "float64"), m.unsqueeze(weight, (1,)), "mul")
 
 
-def _taps(
+def neighbours(
     m: Tensors, place: Operand, size: int, mode: str, padding: str, corners: bool
 ) -> list[tuple[Operand, Operand]]:
     """Return indices and weights of the neighbours of places along one dimension; those outside weigh nothing."""

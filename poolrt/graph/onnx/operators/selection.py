@@ -11,10 +11,10 @@ import numpy as np
 from ...values import Value
 from ..bounds import Bound, used
 from ..call import NodeCall, Operator
-from ..element_types import FLOATS, LIMITS
+from ..element_types import FLOATS
 from ..folding import Array
 from ..rearranging import accumulate, arg_reduce
-from ..tensors import MOST_SORTED, Operand, Tensors, array_dtype, dtype_of, shape_of
+from ..tensors import MOST_SORTED, Operand, Tensors, dtype_of, extreme, shape_of
 
 #: Elements that are compared with each other to find equal slices, at most.
 _MOST_COMPARED: Final = 1 << 22
@@ -61,7 +61,7 @@ def top_k(call: NodeCall) -> tuple[Operand, ...]:
     else:
         count = call.integer("k") if call.opset < 10 else call.known_integers(1, "k")[0]
     if bound is not None and bound.axis == axis:
-        source = call.math.select(used(call, source, bound), source, _extreme(source, not largest))
+        source = call.math.select(used(call, source, bound), source, extreme(source, not largest))
         count = min(count, size)
     if not 1 <= count <= size:
         raise call.malformed(f"k: expect 1..{size}, got {count}")
@@ -77,16 +77,6 @@ def top_k(call: NodeCall) -> tuple[Operand, ...]:
         for each in results:
             call.bounds.note(each, taken)
     return results
-
-
-def _extreme(x: Operand, greatest: bool) -> Operand:
-    """Return the number that comes last among all of a data type."""
-    name = dtype_of(x)
-    if name in FLOATS:
-        return np.asarray(math.inf if greatest else -math.inf, array_dtype(name))
-    if name == "bool":
-        return np.asarray(greatest)
-    return np.asarray(LIMITS[name][int(greatest)], np.dtype(name))
 
 
 def non_zero(call: NodeCall) -> Operand:

@@ -1,4 +1,4 @@
-"""Trigonometric functions and Fourier transforms, in float64 by the operations that a graph has."""
+"""Trigonometric functions, in float64 by the operations that a graph has."""
 
 from __future__ import annotations
 
@@ -97,55 +97,6 @@ def _acos(m: Tensors, x: Operand) -> Operand:
     return m.eltwise(_atan(m, m.eltwise(quotient, "sqrt")), "linear", 2.0)
 
 
-def fourier(call: NodeCall) -> Operand:
-    """Multiply by matrices of cosines and sines along an axis."""
-    source, m = call.real(0), call.math
-    sizes = call.shape(0)
-    rank = len(sizes)
-    if call.opset >= 20:
-        given = call.known(2, "the axis") if call.has(2) else np.asarray(-2)
-        if given.size != 1:
-            raise call.malformed("the axis: expect one integer")
-        axis = int(given.reshape(()))
-    else:
-        axis = call.integer("axis", 1)
-    if rank < 2 or not -rank <= axis < rank or axis % rank == rank - 1 or sizes[-1] not in (1, 2):
-        raise call.malformed(
-            f"axis {axis} of shape {sizes}: expect numbers of one or two parts along the last dimension"
-        )
-    axis %= rank
-    length = sizes[axis]
-    if call.has(1):
-        given = call.known(1, "dft_length")
-        if given.size != 1 or int(given.reshape(())) < 1:
-            raise call.malformed("dft_length: expect one positive integer")
-        length = int(given.reshape(()))
-    inverse, one_sided = bool(call.integer("inverse", 0)), bool(call.integer("onesided", 0))
-    if inverse and one_sided:
-        raise call.unsupported("onesided=1 with inverse=1 is not supported")
-    wide = m.cast(source, "float64")
-    if length < sizes[axis]:
-        wide = m.slice(wide, [0], [length], [axis], [1])
-    elif length > sizes[axis]:
-        ends = [0] * rank
-        ends[axis] = length - sizes[axis]
-        wide = m.pad_constant(wide, [0] * rank, ends, m.number(0, wide))
-    kept = length // 2 + 1 if one_sided else length
-    call.folding.book((4 * length, kept), np.dtype(np.float64))
-    angles = 2 * math.pi / length * (np.outer(np.arange(length), np.arange(kept)) % length)
-    scale, sign = (1 / length, 1.0) if inverse else (1.0, -1.0)
-    cosines, sines = np.cos(angles) * scale, np.sin(angles) * scale * sign
-    order = [each for each in range(rank) if each not in (axis, rank - 1)] + [rank - 1, axis]
-    rows = m.transpose(wide, order)
-    parts = [m.slice(rows, [part], [part + 1], [rank - 2], [1]) for part in range(sizes[-1])]
-    real, imaginary = (m.matmul(parts[0], each) for each in (cosines, sines))
-    if len(parts) == 2:
-        real = m.binary(real, m.matmul(parts[1], sines), "sub")
-        imaginary = m.binary(imaginary, m.matmul(parts[1], cosines), "add")
-    joined = m.concat([real, imaginary], rank - 2)
-    return m.cast(m.transpose(joined, [order.index(each) for each in range(rank)]), dtype_of(source))
-
-
 OPERATORS: Final[Mapping[str, Operator]] = {
     "Sin": function(np.sin, _sin),
     "Cos": function(np.cos, _cos),
@@ -153,5 +104,4 @@ OPERATORS: Final[Mapping[str, Operator]] = {
     "Asin": function(np.arcsin, _asin),
     "Acos": function(np.arccos, _acos),
     "Atan": function(np.arctan, _atan),
-    "DFT": fourier,
 }

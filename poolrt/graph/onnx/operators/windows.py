@@ -9,7 +9,8 @@ from typing import Any, Final
 import numpy as np
 
 from ..call import NodeCall, Operator
-from ..tensors import Operand, dtype_of
+from ..tensors import Operand, array_dtype, dtype_of
+from .pool_indices import max_indices
 
 #: Elements of a block, each of which is a channel.
 _MOST_BLOCK: Final = 1024
@@ -26,12 +27,12 @@ def convolution(call: NodeCall) -> Operand:
     )
 
 
-def max_pooling(call: NodeCall) -> Operand:
+def max_pooling(call: NodeCall) -> tuple[Operand, ...]:
     """Pool the maximum; padding never is one."""
-    call.only_output("Indices")
-    kernel = call.integers("kernel_shape")
+    kernel, source = call.integers("kernel_shape"), call.tensor(0)
     window, _ = window_of(call, kernel)
-    return call.graph.pooling(call.math.value(call.tensor(0)), "max", kernel, name=call.name, **window)
+    pooled = call.graph.pooling(call.math.value(source), "max", kernel, name=call.name, **window)
+    return (pooled, max_indices(call, source, kernel, window)) if 1 in call.outputs else (pooled,)
 
 
 def average_pooling(call: NodeCall) -> Operand:
@@ -40,10 +41,27 @@ def average_pooling(call: NodeCall) -> Operand:
     window, added = window_of(call, kernel)
     counts = bool(call.integer("count_include_pad", 0))
     padded = any(before or after for before, after in window["padding"])
-    if counts and added:
-        raise call.unsupported("ceil_mode=1 with count_include_pad=1 is not supported if the last window is cut")
     algorithm = "avg_include_padding" if counts or not padded else "avg_exclude_padding"
-    return call.graph.pooling(call.math.value(call.tensor(0)), algorithm, kernel, name=call.name, **window)
+    source = call.tensor(0)
+    pooled = call.graph.pooling(call.math.value(source), algorithm, kernel, name=call.name, **window)
+    return call.math.binary(pooled, _cut_windows(call, kernel, window, pooled), "mul") if counts and added else pooled
+
+
+def _cut_windows(call: NodeCall, kernel: tuple[int, ...], window: Mapping[str, Any], pooled: Operand) -> Operand:
+    """Return for each window its number of elements over that of elements which are not behind the padding."""
+    found, sizes, pads = (
+        np.ones((1, 1, *(1 for _ in kernel))),
+        call.shape(0)[2:],
+        call.integers("pads", (0,) * 2 * len(kernel)),
+    )
+    for axis, (size, count) in enumerate(zip(sizes, pooled.shape[2:], strict=True)):
+        starts = np.arange(count)[:, None] * window["strides"][axis]
+        places = starts + np.arange(kernel[axis]) * (window["dilations"][axis] + 1)
+        inside = (places < size + pads[axis] + pads[axis + len(kernel)]).sum(1)
+        found = found * (kernel[axis] / inside).reshape(
+            [-1 if each == axis + 2 else 1 for each in range(len(kernel) + 2)]
+        )
+    return call.folding.cast(found, array_dtype(dtype_of(pooled)))
 
 
 def global_pooling(algorithm: str) -> Operator:

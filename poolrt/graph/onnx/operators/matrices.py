@@ -1,0 +1,51 @@
+"""Determinants, by elimination."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+
+from ..call import NodeCall, Operator
+from ..rearranging import arg_reduce
+from ..tensors import Operand, dtype_of, shape_of
+
+#: Rows of a matrix: each is a step of about ten operations.
+_MOST_ROWS: Final = 64
+
+
+def determinant(call: NodeCall) -> Operand:
+    """Multiply pivots, the greatest elements of what is left of each column, in float64."""
+    m, source = call.math, call.real(0)
+    *outer, rows, columns = shape_of(source) if len(source.shape) > 1 else (0, 1)
+    if rows != columns:
+        raise call.malformed(f"expect square matrices, got shape {shape_of(source)}")
+    if rows > _MOST_ROWS:
+        raise call.unsupported(f"matrices of {rows} rows; at most {_MOST_ROWS} are supported")
+    left: Operand = m.reshape(m.cast(source, "float64"), (-1, rows, rows))
+    batch = shape_of(left)[0]
+    total: Operand = np.ones((batch, 1, 1))
+    for size in range(rows, 0, -1):
+        head = m.slice(left, [0], [1], [2], [1])
+        if size == 1:
+            total = m.binary(total, head, "mul")
+            break
+        place = arg_reduce(m, m.eltwise(head, "abs"), "max", 1, True, False)
+        chosen = m.gather_elements(left, m.expand(place, (batch, 1, size)), 1)
+        pivot = m.slice(chosen, [0], [1], [2], [1])
+        is_first = m.binary(place, np.zeros((1, 1, 1), np.int64), "eq")
+        signed = m.select(is_first, pivot, m.eltwise(pivot, "linear", -1.0, 0.0))
+        total = m.binary(total, signed, "mul")
+        # The chosen row and the first change places.
+        numbers = np.arange(size, dtype=np.int64).reshape(1, size, 1)
+        swapped = m.select(m.binary(place, numbers, "eq"), m.slice(left, [0], [1], [1], [1]), left)
+        rest = m.slice(swapped, [1], [size], [1], [1])
+        is_zero = m.binary(pivot, m.number(0, pivot), "eq")
+        factors = m.binary(m.slice(rest, [0], [1], [2], [1]), m.select(is_zero, m.number(1, pivot), pivot), "div")
+        ahead = m.slice(chosen, [1], [size], [2], [1])
+        left = m.binary(m.slice(rest, [1], [size], [2], [1]), m.binary(factors, ahead, "mul"), "sub")
+    return m.cast(m.reshape(total, outer), dtype_of(source))
+
+
+OPERATORS: Final[Mapping[str, Operator]] = {"Det": determinant}

@@ -1,0 +1,132 @@
+"""Operators that read an image at computed places: RoiAlign and DeformConv, by rows of channels gathered and weighed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import reduce
+from itertools import product
+from typing import Final
+
+import numpy as np
+
+from ..call import NodeCall, Operator
+from ..tensors import Operand, Tensors, dtype_of, shape_of
+from .sampling import neighbours
+
+#: One neighbour of each place along a dimension: its index, and its weight.
+_Tap = tuple[Operand, Operand]
+
+
+def roi_align(call: NodeCall) -> Operand:
+    """Pool samples of an image in each part of a box: each sample lies between four elements."""
+    m = call.math
+    source, boxes = call.real(0), m.cast(call.real(1), "float64")
+    channels, *sizes = shape_of(source)[1:]
+    count = shape_of(boxes)[0]
+    if len(source.shape) != 4 or shape_of(boxes) != (count, 4) or call.shape(2) != (count,):
+        raise call.malformed(f"shapes {shape_of(source)}, {shape_of(boxes)} and {call.shape(2)} do not go together")
+    pooled = [call.integer("output_height", 1), call.integer("output_width", 1)]
+    samples, mode = call.integer("sampling_ratio", 0), call.text("mode", "avg")
+    if samples < 1:
+        raise call.unsupported("sampling_ratio=0, as many samples as a box has elements, is not supported")
+    if mode not in ("avg", "max") or min(pooled) < 1:
+        raise call.malformed(f"unknown mode {mode!r}, or sizes {pooled}")
+    usual = "half_pixel" if call.opset >= 16 else "output_half_pixel"
+    is_half = call.text("coordinate_transformation_mode", usual) == "half_pixel"
+    scaled = m.eltwise(boxes, "linear", call.number("spatial_scale", 1.0), -0.5 if is_half else 0.0)
+    # Columns of a box are x1, y1, x2 and y2.
+    axes = []
+    for axis, (size, parts) in enumerate(zip(sizes, pooled, strict=True)):
+        first, last = (m.slice(scaled, [place], [place + 1], [1], [1]) for place in (1 - axis, 3 - axis))
+        length = m.binary(last, first, "sub")
+        if not is_half:
+            length = m.binary(length, m.number(1, length), "max")
+        share = (np.arange(parts * samples) + 0.5) / (parts * samples)
+        axes.append(_inside(m, m.binary(first, m.binary(length, share[None], "mul"), "add"), size))
+    rows = _rows(m, source, 1)
+    image = m.reshape(m.cast(call.operand(2), "int64"), (count, 1, 1))
+    found: list[Operand] = []
+    for (y, high), (x, wide) in product(*axes):
+        place = m.binary(
+            m.binary(m.unsqueeze(y, (2,)), np.asarray(sizes[1], np.int64), "mul"), m.unsqueeze(x, (1,)), "add"
+        )
+        place = m.binary(m.binary(image, np.asarray(math.prod(sizes), np.int64), "mul"), place, "add")
+        weight = m.cast(m.binary(m.unsqueeze(high, (2,)), m.unsqueeze(wide, (1,)), "mul"), dtype_of(source))
+        found.append(m.binary(m.take(rows, place, 0), m.unsqueeze(weight, (3,)), "mul"))
+    total = reduce(lambda a, b: m.binary(a, b, "add" if mode == "avg" else "max"), found)
+    apart = m.reshape(total, (count, pooled[0], samples, pooled[1], samples, channels))
+    joined = m.reduce(apart, "mean" if mode == "avg" else "max", (2, 4), False)
+    return m.transpose(joined, (0, 3, 1, 2))
+
+
+def _inside(m: Tensors, place: Operand, size: int) -> list[_Tap]:
+    """Return both neighbours of places along a dimension; what is more than one element outside weighs nothing."""
+    low, high = m.binary(place, m.number(-1, place), "ge"), m.binary(place, m.number(size, place), "le")
+    is_near = m.cast(m.binary(low, high, "and"), dtype_of(place))
+    held = m.binary(m.binary(place, m.number(0, place), "max"), m.number(size - 1, place), "min")
+    first = m.floor(held)
+    ratio = m.binary(held, first, "sub")
+    after = m.binary(m.eltwise(first, "linear", 1.0, 1.0), m.number(size - 1, place), "min")
+    shares = m.eltwise(ratio, "linear", -1.0, 1.0), ratio
+    return [
+        (m.cast(each, "int64"), m.binary(share, is_near, "mul"))
+        for each, share in zip((first, after), shares, strict=True)
+    ]
+
+
+def deform_conv(call: NodeCall) -> Operand:
+    """Convolve what lies at moved places: all of them are gathered as columns, which one matrix product reads."""
+    m = call.math
+    source, weights, offsets = call.real(0), call.real(1), m.cast(call.real(2), "float64")
+    if len(source.shape) != 4:
+        raise call.unsupported(f"images of shape {shape_of(source)}; only those of two dimensions are supported")
+    batch, channels, *sizes = shape_of(source)
+    outputs, part, *kernel = shape_of(weights)
+    groups, moved = call.integer("group", 1), call.integer("offset_group", 1)
+    strides, dilations = call.integers("strides", (1, 1)), call.integers("dilations", (1, 1))
+    pads, places = call.integers("pads", (0,) * 4), list(shape_of(offsets)[2:])
+    elements = math.prod(kernel)
+    fits = part * groups == channels and outputs % groups == 0 and moved > 0 and channels % moved == 0
+    if not fits or shape_of(offsets)[:2] != (batch, moved * elements * 2):
+        raise call.malformed(
+            f"shapes {shape_of(source)}, {shape_of(weights)} and {shape_of(offsets)} do not go together"
+        )
+    # Image, group of offsets, element of the kernel, dimension, place
+    apart = m.reshape(offsets, (batch, moved, *kernel, 2, *places))
+    axes = []
+    for axis, size in enumerate(sizes):
+        first = np.arange(places[axis]) * strides[axis] - pads[axis]
+        step = np.arange(kernel[axis]) * dilations[axis]
+        shape = [1] * 6
+        shape[2 + axis], shape[4 + axis] = kernel[axis], places[axis]
+        known = (step[:, None] + first[None]).astype(np.float64).reshape(shape)
+        offset = m.squeeze(m.slice(apart, [axis], [axis + 1], [4], [1]), (4,))
+        axes.append(neighbours(m, m.binary(offset, known, "add"), size, "linear", "zeros", True))
+    rows = _rows(m, source, moved)
+    start = np.arange(batch * moved, dtype=np.int64).reshape(batch, moved, 1, 1, 1, 1) * math.prod(sizes)
+    columns: Operand | None = None
+    for (y, high), (x, wide) in product(*axes):
+        place = m.binary(m.binary(m.binary(y, np.asarray(sizes[1], np.int64), "mul"), x, "add"), start, "add")
+        weight = m.cast(m.binary(high, wide, "mul"), dtype_of(source))
+        if call.has(4):
+            weight = m.binary(weight, m.reshape(call.real(4), (batch, moved, *kernel, *places)), "mul")
+        added = m.binary(m.take(rows, place, 0), m.unsqueeze(weight, (6,)), "mul")
+        columns = added if columns is None else m.binary(columns, added, "add")
+    if columns is None:
+        raise call.malformed("there are no dimensions")
+    flat = m.reshape(columns, (batch, moved, elements, math.prod(places), channels // moved))
+    ordered = m.reshape(m.transpose(flat, (0, 1, 4, 2, 3)), (batch, groups, part * elements, math.prod(places)))
+    factors = m.reshape(weights, (1, groups, outputs // groups, part * elements))
+    result = m.reshape(m.matmul(factors, ordered), (batch, outputs, *places))
+    return result if not call.has(3) else m.binary(result, m.reshape(call.real(3), (1, outputs, 1, 1)), "add")
+
+
+def _rows(m: Tensors, source: Operand, groups: int) -> Operand:
+    """Return the channels of each place of each image, or of each group of channels of it, as a row."""
+    batch, channels, *sizes = shape_of(source)
+    apart = m.reshape(source, (batch * groups, channels // groups, math.prod(sizes)))
+    return m.reshape(m.transpose(apart, (0, 2, 1)), (batch * groups * math.prod(sizes), channels // groups))
+
+
+OPERATORS: Final[Mapping[str, Operator]] = {"DeformConv": deform_conv, "RoiAlign": roi_align}

@@ -1,0 +1,134 @@
+"""Fourier transforms of whole signals and of windows, and the weights of mel spectra."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+
+from ..call import NodeCall, Operator
+from ..element_types import array_type
+from ..tensors import Operand, dtype_of, shape_of
+
+
+def fourier(call: NodeCall) -> Operand:
+    """Transform along an axis; the last dimension has the real and the imaginary part, or the real one alone."""
+    source = call.real(0)
+    sizes = call.shape(0)
+    rank = len(sizes)
+    if call.opset >= 20:
+        given = call.known(2, "the axis") if call.has(2) else np.asarray(-2)
+        if given.size != 1:
+            raise call.malformed("the axis: expect one integer")
+        axis = int(given.reshape(()))
+    else:
+        axis = call.integer("axis", 1)
+    if rank < 2 or not -rank <= axis < rank or axis % rank == rank - 1 or sizes[-1] not in (1, 2):
+        raise call.malformed(
+            f"axis {axis} of shape {sizes}: expect numbers of one or two parts along the last dimension"
+        )
+    axis %= rank
+    inverse, one_sided = bool(call.integer("inverse", 0)), bool(call.integer("onesided", 0))
+    # Half of the frequencies, of an even number of elements
+    length = max(2 * (sizes[axis] - 1), 1) if inverse and one_sided else sizes[axis]
+    if call.has(1):
+        given = call.known(1, "dft_length")
+        if given.size != 1 or int(given.reshape(())) < 1:
+            raise call.malformed("dft_length: expect one positive integer")
+        length = int(given.reshape(()))
+    return _transform(call, source, axis, length, inverse, one_sided)
+
+
+def _transform(call: NodeCall, source: Operand, axis: int, length: int, inverse: bool, one_sided: bool) -> Operand:
+    """Multiply by matrices of cosines and sines, in float64."""
+    m, sizes = call.math, shape_of(source)
+    rank, half = len(sizes), length // 2 + 1
+    read = half if inverse and one_sided else length
+    wide = m.cast(source, "float64")
+    if read < sizes[axis]:
+        wide = m.slice(wide, [0], [read], [axis], [1])
+    elif read > sizes[axis]:
+        ends = [0] * rank
+        ends[axis] = read - sizes[axis]
+        wide = m.pad_constant(wide, [0] * rank, ends, m.number(0, wide))
+    made = half if one_sided and not inverse else length
+    call.folding.book((4 * read, made), np.dtype(np.float64))
+    angles = 2 * math.pi / length * (np.outer(np.arange(read), np.arange(made)) % length)
+    scale, sign = (1 / length, 1.0) if inverse else (1.0, -1.0)
+    cosines, sines = np.cos(angles) * scale, np.sin(angles) * scale * sign
+    if inverse and one_sided:
+        # The other half is the conjugate of this one, but for the first and, of an even number, the last.
+        twice = np.where((np.arange(read) == 0) | (2 * np.arange(read) == length), 1.0, 2.0)[:, None]
+        cosines, sines = cosines * twice, sines * twice
+    order = [each for each in range(rank) if each not in (axis, rank - 1)] + [rank - 1, axis]
+    rows = m.transpose(wide, order)
+    parts = [m.slice(rows, [part], [part + 1], [rank - 2], [1]) for part in range(sizes[-1])]
+    real = m.matmul(parts[0], cosines)
+    if len(parts) == 2:
+        real = m.binary(real, m.matmul(parts[1], sines), "sub")
+    results = [real]
+    if not (inverse and one_sided):
+        imaginary = m.matmul(parts[0], sines)
+        if len(parts) == 2:
+            imaginary = m.binary(imaginary, m.matmul(parts[1], cosines), "add")
+        results.append(imaginary)
+    joined = results[0] if len(results) == 1 else m.concat(results, rank - 2)
+    return m.cast(m.transpose(joined, [order.index(each) for each in range(rank)]), dtype_of(source))
+
+
+def short_fourier(call: NodeCall) -> Operand:
+    """Transform windows of a signal, one frame after the other."""
+    m, source = call.math, call.real(0)
+    if len(source.shape) == 2:
+        source = m.unsqueeze(source, (2,))
+    sizes = shape_of(source)
+    step = _integer(call, 1, "frame_step")
+    window = call.real(2) if call.has(2) else None
+    length = _integer(call, 3, "frame_length") if call.has(3) else sizes[1] if window is None else shape_of(window)[0]
+    if len(sizes) != 3 or sizes[2] not in (1, 2) or step < 1 or not 1 <= length <= sizes[1]:
+        raise call.malformed(f"frames of {length} elements every {step} do not fit a signal of shape {sizes}")
+    if window is not None and shape_of(window) != (length,):
+        raise call.malformed(f"window: expect ({length},), got {shape_of(window)}")
+    frames = 1 + (sizes[1] - length) // step
+    call.folding.book((frames, length), np.dtype(np.int64))
+    places = np.arange(frames)[:, None] * step + np.arange(length)
+    cut = m.reshape(m.take(source, places.reshape(-1), 1), (sizes[0], frames, length, sizes[2]))
+    if window is not None:
+        cut = m.binary(cut, m.reshape(window, (1, 1, length, 1)), "mul")
+    return _transform(call, cut, 2, length, False, bool(call.integer("onesided", 1)))
+
+
+def mel_weights(call: NodeCall) -> Operand:
+    """Return the triangles that add up frequencies to bins of the mel scale."""
+    bins, length, rate = (_integer(call, index, what) for index, what in enumerate(("bins", "dft_length", "rate")))
+    low, high = (float(call.known(index, "a frequency").reshape(())) for index in (3, 4))
+    if bins < 1 or length < 1 or rate < 1 or not 0 <= low < high:
+        raise call.malformed(f"{bins} bins of {length} elements at {rate} Hz, from {low} to {high} Hz")
+    dtype = array_type(call.integer("output_datatype", 1))
+    if dtype is None:
+        raise call.unsupported(f"data type {call.integer('output_datatype')} is not supported")
+    call.folding.book((length // 2 + 1, bins), np.dtype(np.float64))
+    least, most = (2595 * math.log10(1 + each / 700) for each in (low, high))
+    scale = np.arange(bins + 2) * ((most - least) / (bins + 2)) + least
+    ends = ((length + 1) * (700 * (10 ** (scale / 2595) - 1)) // rate).astype(np.int64)
+    if ends[-1] > length // 2 + 1:
+        raise call.malformed(f"{high} Hz is beyond half of {rate} Hz")
+    places = np.arange(length // 2 + 1)[:, None]
+    start, middle, end = ends[:-2], ends[1:-1], ends[2:]
+    with np.errstate(all="ignore"):
+        rising = np.where(middle == start, 1.0 * (places == middle), (places - start) / (middle - start))
+        falling = (end - places) / (end - middle)
+    found = np.where((places >= start) & (places <= middle), rising, 0.0)
+    return np.where((places >= middle) & (places < end), falling, found).astype(dtype)
+
+
+def _integer(call: NodeCall, index: int, what: str) -> int:
+    found = call.known(index, what)
+    if found.size != 1 or found.dtype.kind not in "iu":
+        raise call.malformed(f"{what}: expect one integer")
+    return int(found.reshape(()))
+
+
+OPERATORS: Final[Mapping[str, Operator]] = {"DFT": fourier, "STFT": short_fourier, "MelWeightMatrix": mel_weights}
