@@ -14,13 +14,15 @@ from poolrt.graph import passes
 from poolrt.workers.primitives.provider import PrimitiveProvider
 from tests.poolrt.graph.interpreter import run_wire
 
-from .transformers import LAYERS, Array, bert, gpt2, vit
+from .transformers import LAYERS, Array, bert, gpt2, sdpa, vit
 
 _IDS = np.random.default_rng(4).integers(0, 50, (2, 7))
 _MASK = np.array([[1] * 7, [1] * 4 + [0] * 3], np.int64)
 CASES: dict[str, tuple[onnx.ModelProto, dict[str, Array]]] = {
     "bert": (bert(), {"ids": _IDS, "mask": _MASK}),
     "gpt2": (gpt2(), {"ids": _IDS[:, :6]}),
+    # The first row has no token that counts.
+    "sdpa": (sdpa(), {"ids": _IDS[:, :5], "mask": np.array([[0] * 5, [1, 0, 1, 1, 0]])}),
     "vit": (vit(), {"x": np.random.default_rng(5).standard_normal((2, 3, 12, 12)).astype(np.float32)}),
 }
 
@@ -72,5 +74,6 @@ def test_attention_that_is_spelled_out_is_one_operation() -> None:
     } == {
         "bert": LAYERS,
         "gpt2": 0,
+        "sdpa": LAYERS,
         "vit": LAYERS,
     }

@@ -126,6 +126,55 @@ def bert(length: int | str = 7) -> onnx.ModelProto:
     return made.model({"ids": (TensorProto.INT64, dims), "mask": (TensorProto.INT64, dims)}, pooled)
 
 
+def sdpa(length: int = 5) -> onnx.ModelProto:
+    """Return an encoder as PyTorch's dynamo exporter writes it: all sizes from shapes, and a mask that is gathered."""
+    made = Export(4)
+    zero, one, last = made.constant(np.int64(0)), made.constant(np.int64(1)), made.integers(-1)
+    batch, steps = (made.node("Shape", "ids", start=axis, end=axis + 1) for axis in range(2))
+    wide = made.node("Cast", "mask", to=TensorProto.BOOL)
+    rows, columns = (made.node("Range", zero, made.node("Squeeze", each), one) for each in (batch, steps))
+    rows = made.node("Unsqueeze", rows, made.integers(1, 2, 3))
+    columns = made.node("Unsqueeze", columns, made.integers(0, 1, 2))
+    shape = made.node("Shape", made.node("Max", rows, columns), start=0)
+    places = [made.node("Unsqueeze", made.node("Expand", each, shape), last) for each in (rows, columns)]
+    gathered = made.node("GatherND", wide, made.node("Concat", *places, axis=-1), batch_dims=0)
+    kept = made.node("And", made.node("GreaterOrEqual", columns, zero), gathered)
+    nothing, lowest = made.constant(np.float32(0)), made.constant(np.float32(-np.inf))
+    half = made.constant(np.float32((WIDTH / HEADS) ** -0.25))
+    apart = made.node("Concat", batch, steps, last, made.integers(WIDTH // HEADS), axis=0)
+    joined = made.node("Concat", batch, steps, last, axis=0)
+
+    def norm(x: str) -> str:
+        return str(made.node("LayerNormalization", x, made.weight(WIDTH), made.weight(WIDTH), axis=-1, epsilon=1e-12))
+
+    def head(x: str) -> str:
+        parts = made.node("Reshape", made.linear(x, WIDTH, WIDTH), apart, allowzero=1)
+        return str(made.node("Transpose", parts, perm=[0, 2, 1, 3]))
+
+    x = norm(made.node("Gather", made.weight(50, WIDTH), "ids"))
+    for _ in range(LAYERS):
+        q, k, v = head(x), head(x), head(x)
+        sizes = made.node("Shape", k, start=0)
+        ends = [
+            made.node("Slice", sizes, made.integers(first), made.integers(end)) for first, end in ((0, -2), (-1, 99))
+        ]
+        long = made.node("Slice", sizes, made.integers(-2), last)
+        flat = made.node("Reshape", k, made.node("Concat", last, long, ends[1], axis=0), allowzero=0)
+        turned = made.node("Transpose", flat, perm=[0, 2, 1])
+        key = made.node("Reshape", turned, made.node("Concat", ends[0], ends[1], long, axis=0), allowzero=0)
+        bias = made.node("Where", kept, nothing, lowest)
+        scores = made.node("Add", made.node("MatMul", made.node("Mul", q, half), made.node("Mul", key, half)), bias)
+        weights = made.node("Softmax", scores, axis=-1)
+        weights = made.node("Where", made.node("IsNaN", weights), nothing, weights)
+        mixed = made.node("Transpose", made.node("MatMul", weights, v), perm=[0, 2, 1, 3])
+        mixed = made.node("Reshape", mixed, joined, allowzero=1)
+        x = norm(made.node("Add", made.linear(mixed, WIDTH, WIDTH), x))
+        hidden = made.node("Gelu", made.linear(x, WIDTH, 4 * WIDTH))
+        x = norm(made.node("Add", made.linear(hidden, 4 * WIDTH, WIDTH), x))
+    dims = ("batch", length)
+    return made.model({"ids": (TensorProto.INT64, dims), "mask": (TensorProto.INT64, dims)}, x, 20)
+
+
 def gpt2(length: int = 6) -> onnx.ModelProto:
     """Return a decoder of tokens with a causal mask that is cut out of a constant, and the logits of a vocabulary."""
     made = Export(2)
