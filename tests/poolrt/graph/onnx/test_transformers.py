@@ -73,7 +73,7 @@ def test_attention_that_is_spelled_out_is_one_operation() -> None:
         for name, (model, _) in CASES.items()
     } == {
         "bert": LAYERS,
-        "gpt2": 0,
+        "gpt2": LAYERS,
         "sdpa": LAYERS,
         "vit": LAYERS,
     }

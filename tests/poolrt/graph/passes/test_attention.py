@@ -81,6 +81,14 @@ RECOGNISED: dict[str, Build] = {
         g, heads(g, q), g.reshape(g.transpose(g.slice(k, 0, 4, 2), (0, 2, 1)), (2, 1, 4, 7)), g.reshape(v, (2, 1, 7, 12))
     ),
     "guarded": lambda g, q, k, v: guarded(g, heads(g, q), heads(g, k, (0, 2, 3, 1)), heads(g, v), [bias()]),
+    "filled by a constant": lambda g, q, k, v: spelled(
+        g, heads(g, q), heads(g, k, (0, 2, 3, 1)), heads(g, v),
+        lambda s: g.select(np.tri(5, 7, dtype=np.bool_), s, np.float32(-3e38)),
+    ),
+    "filled where a condition is true": lambda g, q, k, v: spelled(
+        g, heads(g, q), heads(g, k, (0, 2, 3, 1)), heads(g, v),
+        lambda s: g.select(np.tri(5, 7, -2, dtype=np.bool_)[::-1].copy(), np.float32(-np.inf), s),
+    ),
     "sum of scores": lambda g, q, k, v: spelled(
         g, q, g.transpose(k, (0, 2, 1)), v, lambda s: g.sum([g.constant(drawn(2, 5, 7)), s])
     ),
@@ -97,6 +105,9 @@ LEFT_ALONE: dict[str, Build] = {
             g.select(g.binary(p := g.softmax(g.matmul(q, g.transpose(k, (0, 2, 1)))), p, "ne", dtype="bool"), 0.0, p), v
         ),
         g.reduction(p, "sum", -1), "add",
+    ),
+    "filled by a small number": lambda g, q, k, v: spelled(
+        g, heads(g, q), heads(g, k, (0, 2, 3, 1)), heads(g, v), lambda s: g.select(np.tri(5, 7, dtype=np.bool_), s, -1e4)
     ),
     "another axis": lambda g, q, k, v: g.matmul(g.softmax(g.matmul(q, g.transpose(k, (0, 2, 1))), 1), v),
     "logarithm": lambda g, q, k, v: g.matmul(g.softmax(g.matmul(q, g.transpose(k, (0, 2, 1))), -1, "log"), v),
@@ -148,6 +159,21 @@ def test_masks_are_added_up_once_for_all_attentions_that_read_them() -> None:
     want = run_wire(*g.to_wire(optimize=False), inputs)
     found = run_wire(*g.to_wire(), inputs)
     assert not np.isnan(want["y0"]).any()
+    for name in want:
+        np.testing.assert_allclose(found[name], want[name], rtol=1e-5, atol=1e-6)
+
+
+def test_a_computed_condition_is_one_mask_for_all_layers() -> None:
+    g = Graph("g")
+    q, k, v = (g.input(name, (2, rows, 12)) for name, rows in (("q", 5), ("k", 7), ("v", 7)))
+    kept = g.binary(g.input("kept", (2, 1, 1, 7)), 0.0, "gt", dtype="bool")
+    for number in range(2):
+        scores = g.select(kept, g.matmul(heads(g, q), heads(g, k, (0, 2, 3, 1))), np.float32(-np.inf))
+        g.output(f"y{number}", g.matmul(g.softmax(scores), heads(g, v)))
+    assert kinds(g) == ["binary", "select", "attention", "attention"]
+    inputs = {"q": drawn(2, 5, 12), "k": drawn(2, 7, 12), "v": drawn(2, 7, 12), "kept": drawn(2, 1, 1, 7)}
+    want = run_wire(*g.to_wire(optimize=False), inputs)
+    found = run_wire(*g.to_wire(), inputs)
     for name in want:
         np.testing.assert_allclose(found[name], want[name], rtol=1e-5, atol=1e-6)
 
