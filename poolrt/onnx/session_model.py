@@ -103,6 +103,9 @@ def _read(source: Any) -> ModelFile:
     if isinstance(source, bytearray | memoryview):
         source = bytes(source)
     try:
+        if type(source).__name__ == "ModelProto":
+            # Plans are made later, too: what the caller changes in a ModelProto meanwhile must not be in them.
+            source = source.SerializeToString()
         return read_model(source)
     except TypeError as error:
         raise TypeError(f"Unable to load from type '{type(source)}': {error}") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -75,6 +76,22 @@ def test_plans_can_be_made_ahead_of_runs(cache: PrimitiveProvider) -> None:
         made.prepare({"x": (1, 3)})
     with pytest.raises(ort.InvalidArgument, match="'batch' has two sizes: 1 in input x"):
         made.prepare({"y": (2, 3), "x": (1, 3)})
+
+
+def test_later_changes_of_a_model_are_in_no_plan(cache: PrimitiveProvider) -> None:
+    source = sums()
+    made = session(source, cache)
+    source.graph.node[0].op_type = "Sub"
+    ones = np.ones((2, 3), np.float32)
+    np.testing.assert_array_equal(made.run(["s"], {"x": ones, "y": ones})[0], 2 * ones)
+
+
+def test_a_session_that_is_dropped_releases_its_plans(cache: PrimitiveProvider) -> None:
+    made = session(sums(), cache)
+    made.run(None, dict.fromkeys("xy", np.ones((2, 3), np.float32)))
+    plans = [weakref.ref(each) for each in instances(made, CompiledGraph)]
+    del made
+    assert [plan() for plan in plans] == [None]
 
 
 def test_an_input_that_sizes_depend_on_is_known_in_its_plan(cache: PrimitiveProvider) -> None:

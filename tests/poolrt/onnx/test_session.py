@@ -18,6 +18,7 @@ from onnx import TensorProto, helper
 import poolrt
 import poolrt.onnx as ort
 from poolrt.workers.primitives.provider import PrimitiveProvider
+from tests.workers.own_process import python
 
 from .models import Array, model, rival, session, sums
 
@@ -95,6 +96,11 @@ def test_wrong_models_raise_the_kind_of_error_that_onnx_runtime_raises(tmp_path:
             model([helper.make_node("Identity", ["x"], ["y"])], {"x": (TensorProto.STRING, ["n"])}, {"y": kind})
         )
     assert ort.capi.onnxruntime_pybind11_state.NotImplemented is ort.NotImplemented
+
+
+def test_onnx_is_imported_with_the_first_session_and_not_before() -> None:
+    code = "import sys, poolrt.onnx as ort; ort.SessionOptions(); print('onnx' in sys.modules, 'numpy' in sys.modules)"
+    assert python(code).split() == ["False", "False"]
 
 
 def test_a_session_takes_a_path_bytes_and_a_model(cache: PrimitiveProvider, tmp_path: Path) -> None:
