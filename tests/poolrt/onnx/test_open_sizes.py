@@ -40,6 +40,29 @@ def test_plans_of_different_sizes_share_the_weights(cache: PrimitiveProvider) ->
     assert len(instances(made, Memory)) == 1
 
 
+@pytest.mark.slow
+def test_weights_that_the_model_rearranges_are_in_memory_once(cache: PrimitiveProvider) -> None:
+    random, kind = np.random.default_rng(), TensorProto.FLOAT
+    nodes = [
+        helper.make_node("MatMul", ["x", "a"], ["p"]),
+        helper.make_node("Transpose", ["b"], ["turned"], perm=[1, 0]),
+        helper.make_node("MatMul", ["p", "turned"], ["q"]),
+        helper.make_node("Mul", ["c", "half"], ["scaled"]),
+        helper.make_node("MatMul", ["q", "scaled"], ["y"]),
+    ]
+    weights = {name: random.standard_normal((32, 32), np.float32) for name in "abc"}
+    port = (kind, ["batch", "length", 32])
+    made = session(model(nodes, {"x": port}, {"y": port}, {**weights, "half": np.array([0.5], np.float32)}), cache)
+    counts = []
+    for batch, length in ((1, 1), (2, 3), (5, 1), (3, 40), (1, 7)):
+        x = random.standard_normal((batch, length, 32), np.float32)
+        a, b, c = (each.astype(np.float64) for each in weights.values())
+        expected = x @ a @ b.T @ (c / 2)
+        np.testing.assert_allclose(made.run(None, {"x": x})[0], expected, rtol=1e-4, atol=1e-3)
+        counts.append(len([each for each in instances(made, Memory) if each.desc.nbytes >= 4 * 32 * 32]))
+    assert counts == [3] * 5
+
+
 def test_threads_that_need_the_same_new_plan_wait_for_one_that_makes_it(
     cache: PrimitiveProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
