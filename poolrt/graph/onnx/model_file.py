@@ -31,6 +31,8 @@ _RAW_TYPES: Final = {
 }  # fmt: skip
 FLOAT: Final = 1
 _BOOL, _BFLOAT16 = 9, 16
+#: TensorProto.DataType that NumPy does not have, of 8 bits or less -> the bits of an element in a tensor's data.
+_BITS: Final = {17: 8, 18: 8, 19: 8, 20: 8, 24: 8, 21: 4, 22: 4, 23: 4, 25: 2, 26: 2}
 #: NumPy's limit for the rank of an array.
 _MOST_DIMS: Final = 64
 #: Protobuf's limit for a message, without the raw data that are taken out before.
@@ -108,8 +110,12 @@ def tensor(proto: Any, folder: Path | None, detached: memoryview | None = None) 
     """
     try:
         dims, raw_type = _dims(proto), _RAW_TYPES.get(proto.data_type)
-        if raw_type is None and proto.data_type != _BFLOAT16:
+        if raw_type is None and proto.data_type != _BFLOAT16 and proto.data_type not in _BITS:
             raise ValueError(f"data type {proto.data_type} is not supported")
+        if proto.data_location == 1 and proto.data_type in _BITS:
+            return _unpacked(proto, _external(proto, dims, folder))
+        if detached is None and proto.data_type in _BITS and proto.HasField("raw_data"):
+            _check_bytes(len(proto.raw_data), _needed(proto.data_type, dims), f"{dims} of data type {proto.data_type}")
         if proto.data_location == 1:
             return _typed(_external(proto, dims, folder), proto.data_type, dims)
         if raw_type is not None and (detached is not None or proto.HasField("raw_data")):
@@ -169,10 +175,26 @@ def _typed(data: Any, data_type: int, dims: tuple[int, ...]) -> Array:
     return given.reshape(dims) != 0 if data_type == _BOOL else given.view(kind).reshape(dims)
 
 
+def _unpacked(proto: Any, data: Array) -> Array:
+    """Return the elements of bytes that hold one element or several each."""
+    whole = onnx_package().TensorProto(dims=proto.dims, data_type=proto.data_type, raw_data=data.tobytes())
+    values: Array = onnx_package().numpy_helper.to_array(whole)
+    return values
+
+
+def _needed(number: int, dims: tuple[int, ...]) -> int:
+    """Return the bytes of a tensor's data."""
+    kind = numpy_type(number)
+    return -(-math.prod(dims) * (_BITS[number] if kind is None else 8 * kind.itemsize) // 8)
+
+
 def _check_size(size: int, kind: np.dtype[Any], dims: tuple[int, ...]) -> None:
-    needed = math.prod(dims) * kind.itemsize
+    _check_bytes(size, math.prod(dims) * kind.itemsize, f"{dims} of {kind}")
+
+
+def _check_bytes(size: int, needed: int, shape: str) -> None:
     if size != needed:
-        raise ValueError(f"its shape {dims} of {kind} needs {needed} bytes, its data have {size}")
+        raise ValueError(f"its shape {shape} needs {needed} bytes, its data have {size}")
 
 
 def _open(path: Path, follow: int = 0) -> BinaryIO:
@@ -193,7 +215,7 @@ def _external(proto: Any, dims: tuple[int, ...], folder: Path | None) -> Array:
     if folder is None:
         raise ValueError("its data is in another file; load the model by its path")
     kind = numpy_type(proto.data_type)
-    if kind is None:
+    if kind is None and proto.data_type not in _BITS:
         raise ValueError(f"data type {proto.data_type} is not supported in another file")
     location = Path(where.get("location", ""))
     root = folder.resolve()
@@ -203,9 +225,9 @@ def _external(proto: Any, dims: tuple[int, ...], folder: Path | None) -> Array:
         raise ValueError(str(error)) from error
     if location.is_absolute() or ".." in location.parts or not path.is_relative_to(root):
         raise ValueError(f"its data is outside of the model's folder ({where.get('location')})")
-    needed = math.prod(dims) * kind.itemsize
+    needed = _needed(proto.data_type, dims)
     offset = _natural(where, "offset", 0)
-    _check_size(_natural(where, "length", needed), kind, dims)
+    _check_bytes(_natural(where, "length", needed), needed, f"{dims} of {kind or f'data type {proto.data_type}'}")
     with _open(path, os.O_NOFOLLOW) as file:
         size = os.fstat(file.fileno()).st_size
         if offset + needed > size:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..errors import ModelError
-from .element_types import GRAPH_TYPES, array_type, label
+from .element_types import GRAPH_TYPES, STORED_TYPES, array_type, label
 from .folding import Array
 from .tensors import Operand, dtype_of
 
@@ -19,7 +19,8 @@ def open_input(declared: Any, batch: int | None, given: Sequence[int] | None) ->
     number = _element_type(declared)
     if number not in GRAPH_TYPES:
         known = ", ".join(map(label, GRAPH_TYPES))
-        raise ModelError(f"input {declared.name!r}: a graph has no tensors of {label(number)}; it has {known}")
+        hint = f"; give the input while loading: values={{{declared.name!r}: ...}}" if number in STORED_TYPES else ""
+        raise ModelError(f"input {declared.name!r}: a graph has no tensors of {label(number)}; it has {known}{hint}")
     return _input_shape(declared, batch, given), GRAPH_TYPES[number]
 
 

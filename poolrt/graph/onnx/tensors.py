@@ -15,7 +15,7 @@ import numpy as np
 from ..builder import Graph
 from ..shapes import normalize_axes, normalize_axis
 from ..values import Value
-from .element_types import FLOATS, LIMITS
+from .element_types import FLOATS, LIMITS, STORED_TYPES, array_type, number_of
 from .folding import Array, Folding
 
 #: A tensor of the graph, or an array that is known while the model is loaded.
@@ -276,12 +276,23 @@ class Tensors:
                 total = self.folding.reduce(np.sum, powers, along, keep)
                 is_root = p == 2.0 and algorithm == "norm_lp_sum"
                 return self.folding.apply(np.sqrt, total) if is_root else total
+            if algorithm in ("max", "min") and not x.size:
+                return self._extreme_of_none(x, along, keep, algorithm == "max")
             if algorithm in _REDUCTIONS and x.size <= MOST_SORTED and (x.size or algorithm in ("sum", "mul")):
                 return self.folding.reduce(_REDUCTIONS[algorithm], x, along, keep)
             x = self.value(x)
         if not along:
             raise Unavailable("a reduction over no axes is not supported")
         return self.graph.reduction(x, algorithm, along, keep_dims=keep, p=p, name=self.name(algorithm))
+
+    def _extreme_of_none(self, x: Array, axes: Sequence[int], keep: bool, largest: bool) -> Array:
+        """Return the greatest or least of no elements: the least or greatest number of their type."""
+        dims = [1 if axis in axes else size for axis, size in enumerate(x.shape) if keep or axis not in axes]
+        name = dtype_of(x)
+        if name in FLOATS:
+            return self.folding.fill(self.number(-math.inf if largest else math.inf, x), dims)
+        low, high = LIMITS.get(name, (0, 1))
+        return self.folding.fill(self.number(low if largest else high, x), dims)
 
     def matmul(self, a: Operand, b: Operand, dtype: str | None = None) -> Operand:
         """Multiply as NumPy's matmul does, operands of rank 1 included."""
@@ -356,12 +367,10 @@ def _are_float32(*parameters: float | None) -> bool:
 
 def array_dtype(name: str) -> np.dtype[Any]:
     """Return the type of arrays of a data type."""
-    if name == "bfloat16":
-        from .element_types import array_type
-
-        found = array_type(16)
+    if name == "bfloat16" or name in STORED_TYPES.values():
+        found = array_type(number_of(name))
         if found is None:
-            raise ValueError("data type bfloat16 is not supported")
+            raise ValueError(f"data type {name} is not supported")
         return found
     return np.dtype(name)
 

@@ -9,9 +9,9 @@ import numpy as np
 
 from ...values import Value
 from ..call import NodeCall, Operator
-from ..element_types import GRAPH_TYPES, array_type
+from ..element_types import STORED_TYPES, array_type
 from ..model_file import tensor
-from ..tensors import MOST_SORTED, Operand, dtype_of
+from ..tensors import MOST_SORTED, Operand, array_dtype, dtype_of
 
 
 def constant(call: NodeCall) -> Operand:
@@ -82,17 +82,30 @@ def cast(call: NodeCall) -> Operand:
     number = call.integer("to")
     found = call.operand(0)
     target = array_type(number)
-    if target is None or dtype_of(found) not in GRAPH_TYPES.values():
-        which = f"data type {number}" if target is None else dtype_of(found)
-        raise call.unsupported(f"{which} is not supported")
-    return call.math.cast(found, target.name)
+    if target is None:
+        raise call.unsupported(f"data type {number} is not supported")
+    return _converted(call, found, target.name)
 
 
 def cast_like(call: NodeCall) -> Operand:
     """Convert to the data type of another operand."""
     found, wanted = call.operand(0), dtype_of(call.operand(1))
-    if isinstance(found, Value) and wanted not in GRAPH_TYPES.values():
+    return _converted(call, found, wanted)
+
+
+def _converted(call: NodeCall, found: Operand, wanted: str) -> Operand:
+    """Return an operand in another data type; to one that graphs do not have, known arrays alone are converted."""
+    if wanted not in STORED_TYPES.values():
+        return call.math.cast(found, wanted)
+    if isinstance(found, Value):
         raise call.unsupported(f"a tensor cannot be cast to {wanted}")
+    if wanted == "float8_e8m0fnu":
+        raise call.unsupported(f"an array cannot be cast to {wanted}")
+    if wanted.startswith("float8") and dtype_of(found) not in STORED_TYPES.values() and call.integer("saturate", 1):
+        numbers = np.arange(256, dtype=np.uint8).view(array_dtype(wanted)).astype(np.float64)
+        limit = numbers[np.isfinite(numbers)].max()
+        wide = call.folding.cast(found, np.dtype(np.float64))
+        found = call.folding.cast(np.clip(wide, -limit, limit), found.dtype)
     return call.math.cast(found, wanted)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...values import Value
 from ..call import NodeCall, Operator
-from ..element_types import array_type
+from ..element_types import STORED_TYPES, array_type
 from ..folding import Array
 from ..tensors import MOST_SORTED, Operand, dtype_of
 from .integer_products import signed
@@ -36,9 +36,13 @@ def quantize(call: NodeCall) -> Operand:
 def dequantize(call: NodeCall) -> Operand:
     """Subtract the zero point and multiply by a scale."""
     source, m = call.tensor(0), call.math
-    if dtype_of(source) not in (*_QUANTISED, "int32"):
-        raise call.unsupported(f"input 0 is of type {dtype_of(source)}")
     scale, zero = _along(call, 1), _along(call, 2) if call.has(2) else None
+    if dtype_of(source) in STORED_TYPES.values():
+        # Small integers are bytes, whose scale the operation that reads them may take.
+        wider = {"uint4": "uint8", "uint2": "uint8", "int4": "int8", "int2": "int8"}.get(dtype_of(source), "float32")
+        source, zero = m.cast(source, wider), None if zero is None else m.cast(zero, wider)
+    elif dtype_of(source) not in (*_QUANTISED, "int32"):
+        raise call.unsupported(f"input 0 is of type {dtype_of(source)}")
     dtype = dtype_of(scale)
     if "output_dtype" in call.attrs and call.integer("output_dtype"):
         number = call.integer("output_dtype")

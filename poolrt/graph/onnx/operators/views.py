@@ -25,10 +25,10 @@ def reshaped(call: NodeCall, source: Operand, dims: Sequence[int]) -> Operand:
 
 
 def reshape(call: NodeCall) -> Operand:
-    """Reshape; a size of 0 keeps the source's unless ``allowzero`` is set, which is not supported."""
+    """Reshape; a size of 0 keeps the source's unless ``allowzero`` is set."""
     wanted = call.integers("shape") if call.opset < 5 else call.known_integers(1, "shape")
     if 0 in wanted and call.integer("allowzero", 0):
-        raise call.unsupported("a size of 0")
+        return call.math.reshape(call.operand(0), wanted)
     return reshaped(call, call.operand(0), wanted)
 
 
@@ -83,7 +83,7 @@ def concat(call: NodeCall) -> Operand:
 
 def split(call: NodeCall) -> tuple[Operand, ...]:
     """Cut along an axis into parts of given sizes, or of one size, the last of which may be smaller."""
-    source = call.tensor(0)
+    source = call.operand(0)
     axis = call.axis(len(source.shape), 0)
     size, count = source.shape[axis], call.results
     if "split" in call.attrs:
@@ -204,7 +204,7 @@ def pad(call: NodeCall) -> Operand:
 
 def trilu(call: NodeCall) -> Operand:
     """Keep the upper or lower triangle."""
-    source = call.tensor(0)
+    source = call.operand(0)
     shift = int(call.known(1, "k").reshape(-1)[0]) if call.has(1) else 0
     if len(source.shape) < 2:
         raise call.malformed(f"expect matrices, got shape {tuple(source.shape)}")
