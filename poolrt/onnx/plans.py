@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from poolrt.inprocess.compiled_graphs import Shapes
     from poolrt.model import Model
     from poolrt.pool import Pool
+    from poolrt.workers.engines.engine import Engine
     from poolrt.workers.primitives.provider import PrimitiveProvider
 
     Arrays = Mapping[str, NDArray[Any]]
@@ -72,35 +73,48 @@ class LocalPlans:
         cache: PrimitiveProvider | None,
     ) -> None:
         """Compute on ``stream``, or on a new one of the engine; ``threads`` is then the number of threads of a processor."""
-        found = open_engine(engine) if stream is None else stream.engine
         self._model = model
         self._optimize = optimize
         #: Outputs whose size a run counts, by the shapes and the variant of a graph that has some.
         self._cuts: Final[dict[tuple[Shapes, str], dict[str, Cut]]] = {}
-        self.context: Final = DeviceContext(capacity_bytes=plan_bytes, shared=True)
-        self._graphs: Final = CompiledGraphs(
-            model.name,
-            found,
-            _new_stream(found, threads) if stream is None and found.kind == "cpu" else stream,
-            (),
-            [Constant(array) for array in model.initializers.values()],
-            self.context,
-            cache,
-        )
+        self._plan_bytes = plan_bytes
+        self._stream = stream
+        self._engine = open_engine(engine) if stream is None else stream.engine
+        self._threads = threads if stream is None and self._engine.kind == "cpu" else 1
+        self._cache = cache
+        self._lock = freed_in_children(threading.Lock())
+        self._begin()
 
     def run(self, inputs: Arrays, values: Arrays, into: Arrays) -> Mapping[str, NDArray[Any]]:
         arrays = [readable(_plain(array)) for array in inputs.values()]
         make = partial(self._graph, tuple(inputs), values)
         plain = {name: _plain(array) for name, array in into.items()}
         variant = self._variant(values)
-        outputs: dict[str, NDArray[Any]] = self._graphs.run(arrays, variant, make, plain)
+        outputs: dict[str, NDArray[Any]] = self._graphs_here().run(arrays, variant, make, plain)
         cuts = self._cuts.get((tuple(array.shape for array in arrays), variant))
         if cuts:
             cut_outputs(outputs, cuts)
         return {name: into[name] if plain.get(name) is array else array for name, array in outputs.items()}
 
     def prepare(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
-        self._graphs.find(tuple(shapes.values()), self._variant({}), partial(self._graph, tuple(shapes), {}))
+        self._graphs_here().find(tuple(shapes.values()), self._variant({}), partial(self._graph, tuple(shapes), {}))
+
+    def _begin(self) -> None:
+        stream = self._stream
+        if self._threads > 1:
+            stream = _new_stream(self._engine, self._threads)
+        constants = [Constant(array) for array in self._model.initializers.values()]
+        self.context = DeviceContext(capacity_bytes=self._plan_bytes, shared=True)
+        self._graphs = CompiledGraphs(self._model.name, self._engine, stream, (), constants, self.context, self._cache)
+        self._process = os.getpid()
+
+    def _graphs_here(self) -> CompiledGraphs:
+        """Return the graphs of this process. A forked one has no threads of its parent's pool, so it begins anew."""
+        if self._threads > 1 and self._process != os.getpid():
+            with self._lock:
+                if self._process != os.getpid():
+                    self._begin()
+        return self._graphs
 
     def _variant(self, values: Arrays) -> str:
         return f"{digest(values)}{'' if self._optimize else _PLAIN}"
@@ -192,9 +206,8 @@ def _plain(array: NDArray[Any]) -> NDArray[Any]:
     return array.view(np.uint16) if array.dtype.name == "bfloat16" else array
 
 
-def _new_stream(engine: Any, threads: int) -> Stream:
-    if threads == 1:
-        return Stream(engine)
+def _new_stream(engine: Engine, threads: int) -> Stream:
+    """Return a stream on a processor with threads of its own."""
     from poolrt.workers.threadpools.native import NativePool
 
     attr = StreamAttr("cpu")
