@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
 
 import poolrt
 import poolrt.onnx as ort
 
-from .models import rival, sums
+from .models import Array, model, rival, sums
 
 
 @pytest.fixture(scope="module")
@@ -33,11 +34,31 @@ def test_a_session_runs_on_a_pool(pool: poolrt.Pool) -> None:
 
 
 @pytest.mark.slow
+def test_inputs_that_shapes_depend_on_and_bound_memory_work_on_a_pool(pool: poolrt.Pool) -> None:
+    nodes = [helper.make_node("Add", ["x", "x"], ["d"]), helper.make_node("Reshape", ["d", "shape"], ["y"])]
+    inputs = {"x": (TensorProto.FLOAT, ["n"]), "shape": (TensorProto.INT64, [2])}
+    source = model(nodes, inputs, {"y": (TensorProto.FLOAT, None)})
+    made, expected = ort.InferenceSession(source, pool=pool), rival(source)
+    x = np.random.default_rng().standard_normal(6, np.float32)
+    for shape in ((2, 3), (3, 2), (2, 3)):
+        feed: dict[str, Array] = {"x": x, "shape": np.array(shape, np.int64)}
+        (wanted,) = expected.run(None, feed)
+        np.testing.assert_array_equal(made.run(None, feed)[0], wanted, strict=True)
+        result = ort.OrtValue.ortvalue_from_shape_and_type(shape, np.float32)
+        binding = made.io_binding()
+        for name, array in feed.items():
+            binding.bind_cpu_input(name, array)
+        binding.bind_ortvalue_output("y", result)
+        made.run_with_iobinding(binding)
+        np.testing.assert_array_equal(result.numpy(), wanted, strict=True)
+
+
+@pytest.mark.slow
 def test_a_pool_loads_a_model_for_several_sets_of_shapes(pool: poolrt.Pool) -> None:
     models = pool.load(sums(), shapes=[{"x": (batch, 3), "y": (batch, 3)} for batch in (4, 6)])
-    for model, batch in zip(models, (4, 6), strict=True):
+    for loaded, batch in zip(models, (4, 6), strict=True):
         ones = np.ones((batch, 3), np.float32)
-        np.testing.assert_array_equal(model.run(x=ones, y=ones)["s"], 2 * ones)
+        np.testing.assert_array_equal(loaded.run(x=ones, y=ones)["s"], 2 * ones)
     with pytest.raises(TypeError, match="shapes: expect a dict by input, or for an ONNX model a list of them"):
         pool.load(poolrt.Graph("mine"), shapes=[{"x": (4, 3)}])
 
