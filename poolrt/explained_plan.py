@@ -50,7 +50,7 @@ class ExplainedPlan:
 
     @property
     def references(self) -> tuple[PlannedStep, ...]:
-        """The steps that a reference implementation computes."""
+        """The steps that a reference implementation computes, or a part of them."""
         return tuple(step for step in self.listing.steps if step.is_reference)
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from poolrt.workers.desc import Arg, MemoryDesc, PrimitiveAttr, op_from_wire
@@ -42,7 +42,10 @@ class PlannedTensor:
 
 @dataclass(frozen=True, slots=True)
 class PlannedStep:
-    """One step: the operation (``cross-engine reorder`` between engines), its implementation and engine."""
+    """One step: the operation (``cross-engine reorder`` between engines), its implementation and engine.
+
+    ``nested`` are the implementations of the primitives nested in it, to any depth.
+    """
 
     name: str
     operation: str
@@ -50,11 +53,12 @@ class PlannedStep:
     engine: str
     operands: tuple[PlannedTensor, ...] = ()
     results: tuple[PlannedTensor, ...] = ()
+    nested: tuple[str, ...] = ()
 
     @property
     def is_reference(self) -> bool:
-        """Whether its implementation is a reference, which accepts everything and is slow."""
-        return self.implementation.startswith(REFERENCE)
+        """Whether a reference, which accepts everything and is slow, computes it, or a part of it."""
+        return any(name.startswith(REFERENCE) for name in (self.implementation, *self.nested))
 
     def __str__(self) -> str:
         tensors = [", ".join(map(str, each)) for each in (self.operands, self.results)]
@@ -103,7 +107,8 @@ class PlanListing:
                 written[_home(step.destination, step.destination_engine)] = number
             else:
                 primitive, home = primitives[step.primitive], plan.primitives[step.primitive]
-                steps.append(primitive.describe_step(step, plan, written))
+                found = primitive.describe_step(step, plan, written)
+                steps.append(replace(found, nested=tuple(_nested(step.primitive, plan, primitives))))
                 written.update({_home(place, home): number for arg, place in step.args if arg in primitive.written})
         constants = []
         for number, constant in enumerate(plan.constants):
@@ -159,6 +164,12 @@ class _Primitive:
         desc = self.memories[arg]
         layout = "s" + "x".join(map(str, desc.strides)) if desc.strides else desc.tag
         return PlannedTensor(argument_name(arg, arg in self.written), desc.dtype, layout, desc.dims, where, step)
+
+
+def _nested(number: int, plan: ExecutionPlan, primitives: Sequence[_Primitive]) -> Iterator[str]:
+    for inner in plan.nested_in(number):
+        yield primitives[inner].implementation
+        yield from _nested(inner, plan, primitives)
 
 
 def _home(place: Place, engine: int) -> tuple[PlaceKind, int, int]:

@@ -11,6 +11,7 @@ from poolrt.cli.report import Report
 if TYPE_CHECKING:
     from poolrt.explained_plan import ExplainedPlan
     from poolrt.graph.source_node import SourceNode
+    from poolrt.plan_listing import PlannedStep
 
 #: Names in one line of the text; JSON has all.
 _MOST_NAMES: Final = 8
@@ -43,7 +44,7 @@ def say_fates(plan: ExplainedPlan, report: Report) -> None:
     ):
         if nodes:
             report.say(f"{title:<12}{_count(len(nodes), 'node')} {what}: {some(list(map(str, nodes)))}")
-    references = [f"{step.name} ({step.operation} {step.implementation})" for step in plan.references]
+    references = [f"{step.name} ({step.operation} {_implementations(step)})" for step in plan.references]
     if references:
         report.say(
             f"references  {_count(len(references), 'step')} by plain and slow implementations: {some(references)}"
@@ -65,6 +66,10 @@ def fates(plan: ExplainedPlan) -> dict[str, Any]:
 def node_object(node: SourceNode) -> dict[str, Any]:
     """Return a node of the model as a JSON object."""
     return {"name": node.name, "operator": node.operator}
+
+
+def _implementations(step: PlannedStep) -> str:
+    return " with ".join(dict.fromkeys((step.implementation, *step.nested)))
 
 
 def _patterns(shared: Sequence[Sequence[SourceNode]]) -> str:

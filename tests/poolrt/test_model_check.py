@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -71,6 +72,19 @@ def test_a_step_of_a_reference_is_named() -> None:
     check = _check(g)
     assert [step.name for step in check.plan.references] == ["slow"]
     assert _named(check) == [["slow (eltwise)"]]
+
+
+def test_references_within_a_nested_implementation_are_named() -> None:
+    # Given a convolution that is computed as a product
+    g = poolrt.Graph("nested", implementation="nested:")
+    x = g.input("x", (1, 16, 6, 6))
+    g.output("y", g.convolution(x, np.ones((16, 16, 3, 3), np.float32), padding=1, name="conv"))
+    (step,) = [each for each in _check(g).plan.listing.steps if each.name == "conv"]
+    assert step.implementation == "nested:matmul"
+    assert step.nested == ("native:tiles",)
+    # Then it is a fallback only if a reference computes a part of it
+    assert not step.is_reference
+    assert replace(step, nested=("native:tiles", "ref:reorder")).is_reference
 
 
 def test_casts_that_are_steps_have_the_names_of_their_nodes() -> None:

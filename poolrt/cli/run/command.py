@@ -274,4 +274,5 @@ def _plan(plan: ExplainedPlan) -> dict[str, Any]:
 
 def _step(step: PlannedStep) -> dict[str, Any]:
     names = {name: getattr(step, name) for name in ("name", "operation", "implementation", "engine")}
-    return {**names, "operands": list(map(str, step.operands)), "results": list(map(str, step.results))}
+    tensors = {"operands": list(map(str, step.operands)), "results": list(map(str, step.results))}
+    return {**names, "nested": list(step.nested), **tensors}
