@@ -53,13 +53,14 @@ def watch_long(action: str, parts: str, name: str, progress: bool) -> Iterator[C
         return
     bar = NotebookProgress(name, displays, parts) if displays else _Bar(name, f"{action} {parts}")
     due = time.monotonic() + _DELAY_S
-    shown = finished = False
+    shown = 0
+    finished = False
 
     def show(total: int, done: int) -> None:
         nonlocal due, shown
         now = time.monotonic()
         if now >= due:
-            due, shown = now + _PERIOD_S, True
+            due, shown = now + _PERIOD_S, total
             bar.show(total, done, [])
 
     try:
@@ -67,6 +68,8 @@ def watch_long(action: str, parts: str, name: str, progress: bool) -> Iterator[C
         finished = True
     finally:
         if shown:
+            if finished:
+                bar.show(shown, shown, [])
             bar.close(loaded=finished)
 
 
