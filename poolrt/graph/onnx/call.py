@@ -119,7 +119,10 @@ class NodeCall:
         return error
 
     def _inputs_of(self, value: Value) -> list[str]:
-        """Return the input that a value is, or those that it is computed from if all are integers or booleans; else none."""
+        """Return the input that a value is, or those that it is computed from if all are such as shapes depend on; else none.
+
+        These are integers, booleans, and single numbers.
+        """
         if value.id in self.inputs:
             return [self.inputs[value.id]]
         state = cast("GraphState", value.owner)
@@ -132,7 +135,7 @@ class NodeCall:
                 left += [source for source in producers[each].inputs if source not in seen]
                 seen.update(producers[each].inputs)
             elif each in self.inputs:
-                if type_name(state.descs[each].dtype) in FLOATS:
+                if type_name(state.descs[each].dtype) in FLOATS and state.descs[each].elements > 1:
                     return []
                 found.append(self.inputs[each])
         return sorted(found)

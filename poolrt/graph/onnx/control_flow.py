@@ -1,35 +1,67 @@
-"""Branches and loops whose course is known while a model is loaded: their nodes are added once for each pass."""
+"""Branches and loops: their nodes are added once for each pass that there may be, and a run chooses between results."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 
+from ..values import Value
+from .bounds import Bound
 from .call import NodeCall
 from .scope import Scope
-from .tensors import Operand, dtype_of
+from .tensors import Operand, dtype_of, shape_of
 
 #: Adds the nodes of a graph in a scope, on behalf of a node.
 AddNodes: TypeAlias = Callable[[Sequence[Any], Scope, NodeCall], None]
 _Results: TypeAlias = "tuple[Operand | None, ...]"
 #: Passes of one loop.
 MOST_PASSES: Final = 10_000
+#: Passes of a loop that a computed condition ends: a run computes all of them.
+_MOST_COUNTED: Final = 256
 
 
 def branch(call: NodeCall, outer: Scope, add_nodes: AddNodes) -> _Results:
-    """Add the branch that a known condition chooses."""
+    """Add the branch that a known condition chooses; both if it is computed, and choose between their results."""
+    condition = call.operand(0)
+    if isinstance(condition, Value):
+        return _both(call, condition, outer, add_nodes)
     chosen = call.graph_attribute("then_branch" if _truth(call, call.known(0, "the condition")) else "else_branch")
     return _run(call, chosen, outer, [], add_nodes)
 
 
+def _both(call: NodeCall, condition: Value, outer: Scope, add_nodes: AddNodes) -> _Results:
+    """Return the results of the branch that a run chooses: those of both have one shape and data type."""
+    if math.prod(condition.shape) != 1 or condition.dtype != "bool":
+        raise call.malformed(f"the condition: expect one bool, got {condition.dtype} of {condition.shape}")
+    m = call.math
+    one, other = (
+        _run(call, call.graph_attribute(name), outer, [], add_nodes) for name in ("then_branch", "else_branch")
+    )
+    chooses = m.reshape(condition, ())
+    results: list[Operand | None] = []
+    for number, (left, right) in enumerate(zip(one, other, strict=True)):
+        if left is None or right is None:
+            raise call.unsupported("a branch leaves a result out, and a run chooses it")
+        if call.bounds.of(left) or call.bounds.of(right) or shape_of(left) != shape_of(right):
+            asked = call.inputs_of(0)
+            what = f"a run chooses between results {number} of shapes {shape_of(left)} and {shape_of(right)}"
+            raise call.ask(what, asked) if asked else call.unsupported(f"{what}; the condition must be constant")
+        results.append(m.select(chooses, left, right))
+    return tuple(results)
+
+
 def loop(call: NodeCall, outer: Scope, add_nodes: AddNodes) -> _Results:
-    """Add the body for each pass; how many there are, and when a condition ends them, is known."""
+    """Add the body for each pass, of which the number is known, or the most; a computed condition ends them in a run."""
     count = MOST_PASSES
     if call.has(0):
         (count,) = call.known_integers(0, "the number of passes")
-    goes_on = _truth(call, call.known(1, "the condition")) if call.has(1) else True
+    first = call.operand(1) if call.has(1) else np.asarray(True)
+    if isinstance(first, Value):
+        return _counted_loop(call, count, first, outer, add_nodes)
+    goes_on = _truth(call, first)
     body = call.graph_attribute("body")
     carried: list[Operand | None] = list(call.operands[2:])
     collected: list[list[Operand]] = [[] for _ in range(len(body.output) - 1 - len(carried))]
@@ -41,17 +73,51 @@ def loop(call: NodeCall, outer: Scope, add_nodes: AddNodes) -> _Results:
         condition, *results = _run(call, body, outer, given, add_nodes)
         if condition is None:
             raise call.malformed("its body gives no condition")
+        if isinstance(condition, Value):
+            return _counted_loop(call, count, np.asarray(True), outer, add_nodes)
         carried = list(results[: len(carried)])
         _collect(call, collected, results[len(carried) :])
-        goes_on = _truth(call, _known(call, condition))
+        goes_on = _truth(call, condition)
         done += 1
     return (*carried, *(_stacked(call, each, 0) for each in collected))
+
+
+def _counted_loop(call: NodeCall, most: int, first: Operand, outer: Scope, add_nodes: AddNodes) -> _Results:
+    """Add all passes that there may be: those after the condition has ended the loop leave what is carried as it is."""
+    m, body = call.math, call.graph_attribute("body")
+    if not 1 <= most <= _MOST_COUNTED:
+        asked = call.inputs_of(1) if call.has(1) else ()
+        what = f"the model computes a condition that ends the loop within {most} passes; at most {_MOST_COUNTED} are supported"
+        raise call.ask(what, asked) if asked else call.unsupported(what)
+    carried: list[Operand | None] = list(call.operands[2:])
+    collected: list[list[Operand]] = [[] for _ in range(len(body.output) - 1 - len(carried))]
+    goes_on: Operand = m.reshape(first, ())
+    count: Operand = np.zeros(1, np.int64)
+    for done in range(most):
+        given = [np.asarray(done, np.int64), np.asarray(True), *carried]
+        condition, *results = _run(call, body, outer, given, add_nodes)
+        if condition is None:
+            raise call.malformed("its body gives no condition")
+        for number, new in enumerate(results[: len(carried)]):
+            old = carried[number]
+            if new is None or old is None or call.bounds.of(new) or shape_of(new) != shape_of(old):
+                raise call.unsupported(
+                    f"what its body carries on as {number} has another shape in each pass of a computed loop"
+                )
+            carried[number] = m.select(goes_on, new, old)
+        _collect(call, collected, results[len(carried) :])
+        count = m.binary(count, m.reshape(m.cast(goes_on, "int64"), (1,)), "add")
+        goes_on = m.binary(goes_on, m.reshape(condition, ()), "and")
+    stacked = [_stacked(call, each, 0) for each in collected]
+    for each in stacked:
+        call.bounds.note(m.value(each), Bound(0, m.value(count)))
+    return (*carried, *(m.value(each) for each in stacked))
 
 
 def scan(call: NodeCall, outer: Scope, add_nodes: AddNodes) -> _Results:
     """Add the body for each element along an axis of the sequences."""
     if call.opset < 9:
-        raise call.unsupported("Scan of opset 8 is not supported")
+        return _batched_scan(call, outer, add_nodes)
     body, count = call.graph_attribute("body"), call.integer("num_scan_inputs")
     operands = call.operands_given()
     states = len(operands) - count
@@ -91,6 +157,39 @@ def scan(call: NodeCall, outer: Scope, add_nodes: AddNodes) -> _Results:
     return (*carried, *found)
 
 
+def _batched_scan(call: NodeCall, outer: Scope, add_nodes: AddNodes) -> _Results:
+    """Add the body for each element of each image of a batch: the form of opset 8."""
+    m, body, count = call.math, call.graph_attribute("body"), call.integer("num_scan_inputs")
+    if call.has(0):
+        raise call.unsupported("sequences of different lengths are not supported")
+    operands = [call.operand(index) for index in range(1, len(call.operands))]
+    states = len(operands) - count
+    backwards = call.integers("directions", (0,) * count)
+    if count < 1 or states < 0 or len(body.output) < states or len(backwards) != count:
+        raise call.malformed(f"{count} sequences of {len(operands)} inputs")
+    if any(call.bounds.of(each) for each in operands):
+        raise call.unsupported("the size of a sequence is known only after a run")
+    batch, length = shape_of(operands[states])[:2]
+    if batch * length > MOST_PASSES:
+        raise call.unsupported(f"more than {MOST_PASSES} passes")
+    images: list[list[Operand]] = [[] for _ in body.output]
+    for image in range(batch):
+        own = [m.squeeze(m.slice(each, [image], [image + 1], [0], [1]), (0,)) for each in operands]
+        carried: list[Operand | None] = list(own[:states])
+        collected: list[list[Operand]] = [[] for _ in range(len(body.output) - states)]
+        for step in range(length):
+            places = [length - 1 - step if turned else step for turned in backwards]
+            elements = [
+                m.squeeze(m.slice(each, [at], [at + 1], [0], [1]), (0,))
+                for each, at in zip(own[states:], places, strict=True)
+            ]
+            results = _run(call, body, outer, [*carried, *elements], add_nodes)
+            carried = list(results[:states])
+            _collect(call, collected, results[states:])
+        _collect(call, images, (*carried, *(_stacked(call, parts, 0) for parts in collected)))
+    return tuple(_stacked(call, each, 0) for each in images)
+
+
 def _run(call: NodeCall, graph: Any, outer: Scope, given: Sequence[Operand | None], add_nodes: AddNodes) -> _Results:
     """Add the nodes of a graph that an attribute has, and return its results."""
     scope = Scope.of_branch(graph, outer, call.label)
@@ -121,12 +220,6 @@ def _stacked(call: NodeCall, parts: list[Operand], axis: int) -> Operand:
             raise call.unsupported("a result of its body has a size that is known only after a run")
     place = axis % (len(parts[0].shape) + 1)
     return call.math.concat([call.math.unsqueeze(each, (place,)) for each in parts], place)
-
-
-def _known(call: NodeCall, operand: Operand) -> Any:
-    if not isinstance(operand, np.ndarray):
-        raise call.unsupported("the condition is computed by the model; it must be constant")
-    return operand
 
 
 def _truth(call: NodeCall, array: Any) -> bool:

@@ -42,12 +42,15 @@ def local_functions(model: Any) -> dict[tuple[str, str], Expansion]:
     }
 
 
-def find_expansion(node: Any, opset: int, operands: Sequence[Operand | None]) -> Expansion | None:
-    """Return the body that ONNX gives an operator for these operands, None if it gives none."""
-    schema = find_schema(node.op_type, "", opset)
+def find_expansion(node: Any, opset: int, version: int, operands: Sequence[Operand | None]) -> Expansion | None:
+    """Return the body that ONNX gives an operator for these operands, None if it gives none.
+
+    ``opset`` is the version of ONNX's own operators in the model, ``version`` that of the operators of the node's domain.
+    """
+    schema = find_schema(node.op_type, "" if node.domain == "ai.onnx" else node.domain, version)
     if schema is None:
         return None
-    serialised = _body(schema, node, opset, operands)
+    serialised = _body(schema, node, version, operands)
     if not serialised:
         return None
     body = onnx_package().FunctionProto.FromString(serialised)

@@ -212,8 +212,15 @@ class _Import:
             return True
         if node.domain in _DOMAINS and (node.op_type in OPERATORS or node.op_type in CONTROL_FLOW):
             return True
-        schema = find_schema(node.op_type, "", self.opset) if node.domain in _DOMAINS else None
+        domain = "" if node.domain in _DOMAINS else node.domain
+        schema = find_schema(node.op_type, domain, self._version(node.domain, self.opset))
         return schema is not None and bool(schema.has_function or schema.has_context_dependent_function)
+
+    def _version(self, domain: str, opset: int) -> int:
+        """Return the version of the operators of a domain; ``opset`` is that of ONNX's own here."""
+        if domain in _DOMAINS:
+            return opset
+        return max((int(each.version) for each in self.file.proto.opset_import if each.domain == domain), default=1)
 
     def _add_missing(self, node: Any) -> None:
         """Note a node whose operator poolrt does not have."""
@@ -244,8 +251,8 @@ class _Import:
         if node.domain not in _DOMAINS:
             foreign = OPERATORS_OF.get(node.domain, {}).get(node.op_type)
             if foreign is None:
-                raise _missing(node, call.label, scope.opset)
-            return _as_tuple(foreign(call))
+                return self._define(node, attributes, call, scope, None)
+            return self.bounds.carry(call, _as_tuple(foreign(call)))
         if node.op_type in CONTROL_FLOW:
             return CONTROL_FLOW[node.op_type](call, scope, self._add_inner)
         schema = find_schema(node.op_type, "", scope.opset)
@@ -271,11 +278,17 @@ class _Import:
                 return self.bounds.carry(call, _as_tuple(operator(call)))
             except (UnsupportedNode, Unavailable) as error:
                 refused = error
+        return self._define(node, attributes, call, scope, refused)
+
+    def _define(
+        self, node: Any, attributes: list[Any], call: NodeCall, scope: Scope, refused: Exception | None
+    ) -> tuple[Operand | None, ...]:
+        """Return the results of the function that defines an operator. Raises ``refused``, or that there is none."""
         given = onnx_package().NodeProto()
         given.CopyFrom(node)
         del given.attribute[:]
         given.attribute.extend(attributes)
-        body = find_expansion(given, scope.opset, call.operands)
+        body = find_expansion(given, scope.opset, self._version(node.domain, scope.opset), call.operands)
         if body is None:
             raise refused or _missing(node, call.label, scope.opset)
         try:

@@ -85,6 +85,8 @@ class Tensors:
             return self.graph.eltwise(x, algorithm, alpha, beta, name=self.name(algorithm))
         if algorithm in _FUNCTIONS and alpha is None and beta is None:
             return self.folding.apply(_FUNCTIONS[algorithm], x)
+        if algorithm == "relu" and not alpha and dtype_of(x) != "bool":
+            return self.folding.combine(np.maximum, x, self.number(0, x))
         return self.graph.eltwise(self.value(x), algorithm, alpha, beta, name=self.name(algorithm))
 
     def binary(self, a: Operand, b: Operand, algorithm: str) -> Operand:
