@@ -47,6 +47,11 @@ examples:
 
 random inputs are numpy.random.default_rng(SEED).standard_normal(shape), or integers(0, 2, shape) for integers and
 booleans, drawn in the order of the model's inputs
+
+--json prints, with --plan, plan: {reorders, crossings, constants, steps: [{name, operation, implementation, engine, nested,
+operands, results, nodes}], fused, folded, removed, views, expanded: [{name, operator}], references: [step]}, and with
+--profile, profile: {threads, runs, steps_s, peak: {flops_per_s, bytes_per_s}, steps: [{name, operation, implementation,
+engine, seconds, share, operations, nbytes, of_peak, nodes}]}
 """
 
 
