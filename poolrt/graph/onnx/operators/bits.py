@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+import numpy as np
+
+from ...values import Value
 from ..call import NodeCall, Operator
-from ..element_types import LIMITS
-from ..tensors import Operand, dtype_of
+from ..element_types import LIMITS, array_type
+from ..tensors import Operand, array_dtype, dtype_of
 
 
 def shift(call: NodeCall) -> Operand:
@@ -28,6 +31,22 @@ def inverted(call: NodeCall) -> Operand:
     return m.binary(m.number(whole, source), source, "sub")
 
 
+def bit_cast(call: NodeCall) -> Operand:
+    """Return the same bits as elements of another type of their size: known arrays of any type, and tensors of integers."""
+    source, target = call.operand(0), array_type(call.integer("to"))
+    given = array_dtype(dtype_of(source))
+    if target is None or target.itemsize != given.itemsize:
+        raise call.malformed(f"elements of type {given} are no elements of data type {call.integer('to')}")
+    if not isinstance(source, Value):
+        return np.ascontiguousarray(source).view(target).reshape(source.shape)
+    if given == target:
+        return source
+    if given.name not in (*LIMITS, "bool") or target.name not in LIMITS:
+        raise call.unsupported(f"bits of computed {given} as {target}; only those of integers are supported")
+    # Casts of integers keep the bits that fit.
+    return call.math.cast(source, target.name)
+
+
 def bitwise(algorithm: str) -> Operator:
     """Return the operator that combines each bit of two integers."""
     return lambda call: _combined(call, algorithm)
@@ -41,6 +60,7 @@ def _combined(call: NodeCall, algorithm: str) -> Operand:
 
 
 OPERATORS: Final[Mapping[str, Operator]] = {
+    "BitCast": bit_cast,
     "BitShift": shift,
     "BitwiseNot": inverted,
     "BitwiseAnd": bitwise("bit_and"),

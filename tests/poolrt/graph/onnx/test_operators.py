@@ -15,6 +15,7 @@ from poolrt import Executor, UnsupportedNode, load_onnx
 from poolrt.workers.primitives.provider import PrimitiveProvider
 from tests.poolrt.graph.interpreter import run_wire
 
+from .node_tests import interpret
 from .single_node import model_of, runtime
 
 Array = NDArray[Any]
@@ -369,3 +370,21 @@ def test_whole_numbers_are_summed_as_exponentials_in_float64(cache: PrimitivePro
     values = np.arange(6).reshape(2, 3)
     found = Executor(load_onnx(model.SerializeToString()), cache=cache).run(x=values)["y"]
     assert found == int(np.log(np.exp(values).sum()))
+
+
+@pytest.mark.parametrize("kinds", [("int16", "uint16"), ("uint32", "int32"), ("int8", "uint8"), ("bool", "int8")])
+def test_bits_of_integers_are_those_of_other_integers(kinds: tuple[str, str]) -> None:
+    given, wanted = (np.dtype(kind) for kind in kinds)
+    values = (
+        np.array([0, 1], given) if given.kind == "b" else np.array([np.iinfo(given).min, 7, np.iinfo(given).max], given)
+    )
+    numbers = [helper.np_dtype_to_tensor_dtype(kind) for kind in (given, wanted)]
+    x, y = (
+        helper.make_tensor_value_info(name, number, values.shape) for name, number in zip("xy", numbers, strict=True)
+    )
+    graph = helper.make_graph([helper.make_node("BitCast", ["x"], ["y"], to=numbers[1])], "g", [x], [y])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 26)], ir_version=10)
+    found = interpret(load_onnx(model), {"x": values})["y"]
+    np.testing.assert_array_equal(found, values.view(wanted))
+    known = load_onnx(model, values={"x": values})
+    np.testing.assert_array_equal(interpret(known, {})["y"], values.view(wanted))
