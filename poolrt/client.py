@@ -112,7 +112,11 @@ class Client:
         return threading.current_thread() is self.open_futures.thread
 
     def begin(self, kind: Kind, *fields: Any, request: Request) -> Request:
-        """Send a request, its number before ``fields``. Raises PoolClosed, and PoolRefused for one too large."""
+        """Send a request, its number before ``fields``. Raises PoolClosed, and PoolRefused for one too large.
+
+        After an error, its ``resolve`` has not been called and never will be.
+        """
+        is_future = request.resolve is not None
         try:
             with self._lock:
                 self._numbers += 1
@@ -126,11 +130,13 @@ class Client:
                         self._answered.notify_all()
             self._check()
             self._send([kind, request.number, *fields])
-        except BaseException:
+        except BaseException as error:
             with self._lock:
-                if self._requests.pop(request.number, None) is not None and request.resolve is not None:
+                resolve, request.resolve = request.resolve, None
+                if self._requests.pop(request.number, None) is not None and is_future:
                     self._futures -= 1
-            raise
+            if resolve is not None or not is_future or not isinstance(error, PoolClosed):
+                raise  # else the end of the connection, which this error tells of, has resolved it already
         return request
 
     def tell(self, kind: Kind, *fields: Any) -> None:
@@ -482,7 +488,10 @@ class Client:
         try:
             if message[0] == Kind.TEXT:
                 self._printed.write(message, request.context)
-            elif request.resolve is not None:
-                request.resolve(message)
+            else:
+                with self._lock:
+                    resolve, request.resolve = request.resolve, None
+                if resolve is not None:
+                    resolve(message)
         except BaseException:
             logging.getLogger("concurrent.futures").exception("exception calling callback of a future")

@@ -54,6 +54,19 @@ def test_a_killed_coordinator_is_a_clear_error_for_everyone_and_takes_its_proces
     assert set(family()) - before == set()
 
 
+def test_a_call_that_finds_the_coordinator_gone_gets_one_error(
+    settings: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    with poolrt.Pool(workers=1, **settings) as pool:
+        assert pool.submit(len, "abc").result(BOUND_S) == 3
+        coordinator = pool.stats()["pid"]
+        os.kill(coordinator, signal.SIGKILL)
+        wait_until(lambda: not is_alive(coordinator), "the coordinator is gone")
+        with pytest.raises(CoordinatorLost):
+            pool.submit(len, "abc").result(BOUND_S)
+    assert not caplog.records  # a future that is resolved twice would be logged
+
+
 _CLIENT = """
     import os, sys, time
     import numpy as np
