@@ -97,6 +97,7 @@ def _wraps(op: OpDesc, attr: PrimitiveAttr) -> bool:
         (isinstance(op, Binary) and op.algorithm in ("add", "sub", "mul"))
         or (isinstance(op, Sum) and not op.scales)
         or (isinstance(op, Reduction) and op.algorithm in ("sum", "mul"))
+        or isinstance(op, CumulativeSum)
         or (isinstance(op, Reorder) and op.wraps)
     )
     types = {md.dtype for md in op.memories().values()}

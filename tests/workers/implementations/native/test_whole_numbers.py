@@ -13,6 +13,7 @@ from poolrt.workers.desc import (
     WRAPPING,
     Arg,
     Binary,
+    CumulativeSum,
     MemoryDesc,
     OpDesc,
     PrimitiveAttr,
@@ -129,6 +130,15 @@ def test_reductions_are_exact(native: NativeRunner, isa: str, dtype: str, algori
             nothing = {"sum": 0, "mul": 1, "max": LIMITS[dtype][0], "min": LIMITS[dtype][1]}[algorithm]
             wanted = np.full(op.dst.dims, nothing)
         both(native, op, {Arg.SRC: x}, wanted.astype(numpy_type(dtype)), isa)
+
+
+@pytest.mark.parametrize("dtype", types())
+def test_running_sums_wrap(native: NativeRunner, isa: str, dtype: str) -> None:
+    x = drawn((3, 19), dtype)
+    md = MemoryDesc(x.shape, dtype)
+    both(native, CumulativeSum(md, md, 1), {Arg.SRC: x}, np.cumsum(x, 1, x.dtype), isa)
+    reverse = np.cumsum(x[:, ::-1], 1, x.dtype)[:, ::-1] - x
+    both(native, CumulativeSum(md, md, 1, exclusive=True, reverse=True), {Arg.SRC: x}, reverse, isa)
 
 
 def test_integers_become_others_exactly(native: NativeRunner, isa: str) -> None:

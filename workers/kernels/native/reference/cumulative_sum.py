@@ -7,7 +7,8 @@ from typing import Any
 
 from numba.core import types
 
-from .epilogue import fetch, finish
+from .epilogue import fetch, finish, put_whole, whole_element, wraps_as
+from .scalars import read_s64
 
 
 def make(isa: str) -> tuple[Callable[..., None], Any]:
@@ -17,9 +18,18 @@ def make(isa: str) -> tuple[Callable[..., None], Any]:
         begin: int, end: int, src: int, dst: int, chain: int, size: int, inner: int, exclusive: int, reverse: int,
         operands: Any,
     ) -> None:  # fmt: skip
+        whole = read_s64(chain) == 0 and wraps_as(src, dst)
         for item in range(begin, end):
             outer = item // inner
             first = outer * size * inner + item - outer * inner
+            if whole:
+                added = 0
+                for step in range(size):
+                    place = first + (size - 1 - step if reverse != 0 else step) * inner
+                    last = added
+                    added += whole_element(operands, src, place)
+                    put_whole(operands, dst, place, last if exclusive != 0 else added)
+                continue
             total = 0.0
             for step in range(size):
                 place = first + (size - 1 - step if reverse != 0 else step) * inner
