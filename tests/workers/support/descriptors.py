@@ -437,9 +437,9 @@ def non_max_suppressions(prop: str, dtype: str) -> list[OpDesc]:
     )  # fmt: skip
     found: list[OpDesc] = []
     for number, ((images, classes, size), most) in enumerate(shapes):
-        kind, other = ("s64", "s32")[:: 1 - 2 * (number % 2)]
+        kind = ("s64", "s32")[number % 2]
         boxes, scores = MemoryDesc((images, size, 4), dtype), MemoryDesc((images, classes, size), dtype)
-        rows, count = MemoryDesc((images * classes * most, 3), kind), MemoryDesc((1,), other)
+        rows, count = MemoryDesc((images * classes * most, 3), kind), MemoryDesc((1,), kind)
         limits = MemoryDesc((3,), "f32")
         found.append(NonMaxSuppression(boxes, scores, limits, rows, count, most, number % 3 == 1))
     return found
