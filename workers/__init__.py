@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .operations.lrn import Lrn
     from .operations.lstm import Lstm
     from .operations.matmul import Matmul
+    from .operations.matmul_nbits import MatmulNbits
     from .operations.non_max_suppression import NonMaxSuppression
     from .operations.pad import Pad
     from .operations.pooling import Pooling
@@ -86,6 +87,7 @@ __all__ = [
     "LruPrimitiveCache",
     "Lstm",
     "Matmul",
+    "MatmulNbits",
     "Memory",
     "MemoryDesc",
     "NativePool",

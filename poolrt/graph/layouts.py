@@ -36,6 +36,13 @@ def _product(op: Any, operands: Sequence[MemoryDesc], constant: Sequence[bool]) 
         yield replace(op, weights=each, dst=_any(op.dst))
 
 
+def _matmul_nbits(op: Any, operands: Sequence[MemoryDesc], constant: Sequence[bool]) -> Iterator[OpDesc]:
+    extra = [name for name in ("bias", "scales", "points") if getattr(op, name) is not None]
+    fixed = [name for name, known in zip(("src", "weights", *extra), constant, strict=True) if known]
+    packed = {name: _any(getattr(op, name)) for name in fixed if name in ("weights", "scales", "points")}
+    yield replace(op, **packed, dst=_any(op.dst))
+
+
 def _attention(op: Any, operands: Sequence[MemoryDesc], constant: Sequence[bool]) -> Iterator[OpDesc]:
     names = ("query", "key", "value", "mask")[: len(operands)]
     given = dict(zip(names, operands, strict=True))
@@ -137,6 +144,7 @@ _POLICIES: Final[dict[str, _Policy]] = {
     "deconvolution": _windows,
     "inner_product": _product,
     "matmul": _matmul,
+    "matmul_nbits": _matmul_nbits,
     "attention": _attention,
     "gather": _gather,
     "select": _select,

@@ -29,6 +29,7 @@ from poolrt.workers.desc import (
     Lrn,
     Lstm,
     Matmul,
+    MatmulNbits,
     NonMaxSuppression,
     OpDesc,
     Pad,
@@ -58,6 +59,7 @@ from .cumulative_sum import cumulative_sum
 from .eltwise import eltwise
 from .gather import gather
 from .gradients import gradients
+from .matmul_nbits import matmul_nbits
 from .moments import normalization
 from .non_max_suppression import non_max_suppression
 from .normalization import lrn, lrn_within
@@ -143,6 +145,9 @@ def _operation(op: OpDesc, args: Mapping[int, Array]) -> Array:
             return convolution(op, args[Arg.SRC], args[Arg.WEIGHTS], args.get(Arg.BIAS))
         case Matmul():
             return matmul(args[Arg.SRC], args[Arg.WEIGHTS], args.get(Arg.BIAS))
+        case MatmulNbits():
+            points, bias = args.get(Arg.SHIFT), args.get(Arg.BIAS)
+            return matmul_nbits(op, args[Arg.SRC], args[Arg.WEIGHTS], args[Arg.SCALE], points, bias)
         case InnerProduct():
             return inner_product(args[Arg.SRC], args[Arg.WEIGHTS], args.get(Arg.BIAS))
         case Pooling():

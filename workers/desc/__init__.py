@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .operations.lrn import Lrn
     from .operations.lstm import Lstm
     from .operations.matmul import Matmul
+    from .operations.matmul_nbits import MatmulNbits
     from .operations.non_max_suppression import NonMaxSuppression
     from .operations.pad import Pad
     from .operations.pooling import Pooling
@@ -69,6 +70,7 @@ __all__ = [
     "Lrn",
     "Lstm",
     "Matmul",
+    "MatmulNbits",
     "MemoryDesc",
     "NonMaxSuppression",
     "OpDesc",

@@ -49,6 +49,7 @@ OPERATIONS: Final = {
     "cumulative_sum": "CumulativeSum",
     "top_k": "TopK",
     "non_max_suppression": "NonMaxSuppression",
+    "matmul_nbits": "MatmulNbits",
 }
 #: Operations without a public class, created and cached like the others. Graphs have only calls, which `Graph.call` makes.
 INTERNAL: Final = {"region_loop": "RegionLoop", "padding": "Padding", "call": "Call"}

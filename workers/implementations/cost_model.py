@@ -48,6 +48,8 @@ def products(op: OpDesc) -> int:
     if weights is None or op.kind == "prelu":
         return 0
     src, dst = getattr(op, "src", None), getattr(op, "dst", None)
+    if op.kind == "matmul_nbits":
+        return dst.elements * src.dims[1] if dst and src else 0
     if op.kind == "matmul":
         return dst.elements * weights.dims[-2] if dst else 0
     if op.kind == "inner_product":

@@ -81,5 +81,6 @@ _DESCRIBE: Final[Mapping[str, _Describe]] = {
     "arg_reduction": indexing.arg_reduction,
     "top_k": indexing.top_k,
     "non_max_suppression": indexing.non_max_suppression,
+    "matmul_nbits": products.matmul_nbits,
     "call": calls.call,
 }

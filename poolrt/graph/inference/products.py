@@ -37,6 +37,18 @@ def inner_product(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype
     return op(src, weights, check_bias(bias, (weights.dims[0],)), dst, **attrs)
 
 
+def matmul_nbits(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str) -> OpDesc:
+    """Describe a product of (M, K) and weights of a few bits, with optional zero points and an optional bias."""
+    src, weights, *rest = srcs
+    bias = rest.pop(0) if rest[0].ndims == 1 else None
+    if src.ndims != 2 or weights.ndims != 3 or not 1 <= len(rest) <= 2:
+        raise ValueError(
+            f"weights: expect src (M, K) and weights (N, blocks, bytes), got {src.dims} and {weights.dims}"
+        )
+    dst = describe_product(src, dtype, (src.dims[0], weights.dims[0]))
+    return op(src, weights, rest[0], rest[1] if len(rest) > 1 else None, bias, dst, **attrs)
+
+
 def check_bias(given: Sequence[MemoryDesc], expected: tuple[int, ...]) -> MemoryDesc | None:
     """Return the bias, None if there is none. Raises ValueError if its shape is not the expected one."""
     if not given:

@@ -102,6 +102,12 @@ OPERATIONS: Final[dict[str, tuple[tuple[int, ...], Build]]] = {
     "non_max_suppression": (
         (3, 7, 4), lambda g, x: g.non_max_suppression(x, array(3, 2, 7), np.array([4, 0.25, 0], np.float32), 4)
     ),
+    "matmul_nbits": (
+        (3, 40),
+        lambda g, x: g.matmul_nbits(
+            x, np.arange(192, dtype=np.uint8).reshape(6, 2, 16), np.full((6, 2), 0.1), np.full((6, 1), 0x78, np.uint8)
+        ),
+    ),
     "top_k": (IMAGE, lambda g, x: (*g.top_k(x, 4), *g.top_k(x, 2, 1, largest=False))),
     "lrn": (IMAGE, lambda g, x: g.lrn(x, 3, 0.5, algorithm="within_channel")),
     "sum": (IMAGE, lambda g, x: g.sum([x, g.eltwise(x, "tanh")], (0.5, -2.0))),

@@ -152,6 +152,10 @@ ERRORS: list[tuple[Callable[[Graph, Value], object], str]] = [
     (lambda g, x: g.scatter_nd(x, [[1]], ones(4, 10, 12)), "updates: expect (1, 4, 10, 12), got (4, 10, 12)"),
     (lambda g, x: g.scatter_elements(x, [[[[3]]]], ones(1, 1, 1), 1), "updates: expect (1, 1, 1, 1), got (1, 1, 1)"),
     (lambda g, x: g.scatter_nd(x, [[1]], x, "mean"), "reduction: unknown 'mean'; known: none, add, mul, min, max"),
+    (
+        lambda g, x: g.matmul_nbits(g.reshape(x, (-1, 4)), np.zeros((2, 3, 8), np.uint8), np.ones((2, 3))),
+        "blocks of 16",
+    ),
     (lambda g, x: g.top_k(x, 13), "k: expect 1..12, got 13"),
     (lambda g, x: g.non_max_suppression(x, x, [1, 0, 0]), "boxes: expect (images, boxes, 4), got (2, 4, 10, 12)"),
     (lambda g, x: g.gather(x, [0, 4], 1), "indices: 4 is out of range for sizes of (4,)"),

@@ -25,6 +25,7 @@ from poolrt.workers.desc import (
     Lrn,
     Lstm,
     Matmul,
+    MatmulNbits,
     MemoryDesc,
     NonMaxSuppression,
     OpDesc,
@@ -294,6 +295,16 @@ def attention(rng: Random) -> OpDesc:
     return Attention(query, key, value, mask, dst, rng.choice((None, 0.5, 1.0)), rng.random() < 0.5)
 
 
+def matmul_nbits(rng: Random) -> OpDesc:
+    (columns, rows, depth), bits = dims(rng, 3, False), rng.choice((4, 8))
+    nbytes = rng.choice((2, 4))
+    blocks = -(-depth * bits // (8 * nbytes))
+    points = rng.choice((None, _md((columns, blocks)), _md((columns, -(-blocks * bits // 8)), "u8")))
+    bias = _md((columns,)) if rng.random() < 0.5 else None
+    weights, scales = _md((columns, blocks, nbytes), "u8"), _md((columns, blocks))
+    return MatmulNbits(_md((rows, depth)), weights, scales, points, bias, _md((rows, columns)), bits)
+
+
 def gather(rng: Random) -> OpDesc:
     algorithm, sizes = rng.choice(GATHER_ALGORITHMS), dims(rng, rng.choice((1, 2, 3)))
     axis, batch = 0, 0
@@ -378,6 +389,7 @@ _DRAWN: Final[dict[str, Callable[[Random], OpDesc]]] = {
     "select": select, "arg_reduction": arg_reduction,
     "pad": pad, "scatter": scatter,
     "cumulative_sum": cumulative_sum, "top_k": top_k, "non_max_suppression": non_max_suppression,
+    "matmul_nbits": matmul_nbits,
 }  # fmt: skip
 assert _DRAWN.keys() == OPERATIONS.keys()
 

@@ -26,6 +26,7 @@ from poolrt.workers.desc import (
     Lrn,
     Lstm,
     Matmul,
+    MatmulNbits,
     MemoryDesc,
     NonMaxSuppression,
     OpDesc,
@@ -445,6 +446,20 @@ def non_max_suppressions(prop: str, dtype: str) -> list[OpDesc]:
     return found
 
 
+def matmuls_nbits(prop: str, dtype: str) -> list[OpDesc]:
+    """Zero points are packed, missing or numbers in turn. Shapes are (M, K, N), bytes of a block, and bits."""
+    shapes = ((3, 37, 19, 8, 4), (1, 70, 33, 16, 4), (20, 33, 5, 16, 8), (2, 64, 17, 32, 8), (0, 9, 4, 8, 4))
+    found: list[OpDesc] = []
+    for number, (rows, depth, columns, nbytes, bits) in enumerate(shapes):
+        blocks = -(-depth * bits // (8 * nbytes))
+        packed = MemoryDesc((columns, -(-blocks * bits // 8)), "u8")
+        points = (packed, None, MemoryDesc((columns, blocks), dtype))[number % 3]
+        weights, bias = MemoryDesc((columns, blocks, nbytes), "u8"), MemoryDesc((columns,), dtype)
+        src, scales, dst = (MemoryDesc(d, dtype) for d in ((rows, depth), (columns, blocks), (rows, columns)))
+        found.append(MatmulNbits(src, weights, scales, points, None if number % 2 else bias, dst, bits))
+    return found
+
+
 _BACKWARD: Final = (*FORWARD, "backward_data")
 #: Of operations that know no propagation kind.
 _ANY: Final = ("forward",)
@@ -481,4 +496,5 @@ MAKERS: Final[dict[str, tuple[tuple[str, ...], Callable[[str, str], list[OpDesc]
     "cumulative_sum": (_ANY, cumulative_sums),
     "top_k": (_ANY, top_ks),
     "non_max_suppression": (_ANY, non_max_suppressions),
+    "matmul_nbits": (_ANY, matmuls_nbits),
 }

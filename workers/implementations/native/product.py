@@ -59,7 +59,7 @@ class Shape:
         return cls(rows, left.dims[-1], columns, tuple(batch))
 
 
-class _Matrices(NamedTuple):
+class Matrices(NamedTuple):
     """One factor as the kernel reads it: its place, the offset of each product's matrix, and two distances, in bytes.
 
     Of a left factor these are from row to row of tiles and from one input to the next, of a right one from 16 columns
@@ -110,9 +110,9 @@ def describe(shape: Shape, left: MemoryDesc, right: MemoryDesc, bias: bool, attr
     room = items * blocks * depth * 64
     if depth == 0:
         depth, none = 1, [0] * len(shape.batch)
-        rows, columns = (_Matrices(("t", 0), none, 0, 0) for _ in range(2))
+        rows, columns = (Matrices(("t", 0), none, 0, 0) for _ in range(2))
     else:
-        rows, in_rows = _rows(build, shape, left, positions, large, tiles)
+        rows, in_rows = describe_left(build, shape, left, positions, large, tiles)
         columns = _columns(build, shape, right, tiles, room)
     step = build.table([0, depth, 0])
     dst_matrix = shape.rows * shape.columns * 4
@@ -159,9 +159,9 @@ def _describe_row(shape: Shape, left: MemoryDesc, right: MemoryDesc, bias: bool,
     return describe_row(shape.depth, shape.columns, order, pairs, (lane, block, step), bias, attr)
 
 
-def _rows(
+def describe_left(
     build: NestBuilder, shape: Shape, left: MemoryDesc, positions: int, large: int, tiles: int
-) -> tuple[_Matrices, bool]:
+) -> tuple[Matrices, bool]:
     """Return the left factor, packed if its rows compete for the cache, and whether the inputs of a row are adjacent.
 
     Packed ones have a distance of 0 from one input to the next, in place of the rows of their tile.
@@ -170,7 +170,7 @@ def _rows(
     strides = [4 * stride for stride in left.outer_strides()]
     *_, row, lane = strides
     if lane != 4 or positions == 1 or row % _ALIASING:
-        return _Matrices(src, [_offset(index, strides) for index, _ in shape.batch], row, lane), lane == 4
+        return Matrices(src, [_offset(index, strides) for index, _ in shape.batch], row, lane), lane == 4
     outer = left.dims[:-2]
     packed_row = shape.depth * 4 + 64
     packed = -(-shape.rows * packed_row // 64) * 64
@@ -179,10 +179,10 @@ def _rows(
     sizes = (tiles, positions, large, shape.depth, row, packed, packed_row)
     args: tuple[LaunchArgument, ...] = (src, to, ("t", build.table(matrices)), *(("i", value) for value in sizes))
     build.launch(KernelSpec.of("gemm_pack"), args, len(matrices) * tiles)
-    return _Matrices(to, [_flat(index, outer) * packed for index, _ in shape.batch], packed_row, 0), False
+    return Matrices(to, [_flat(index, outer) * packed for index, _ in shape.batch], packed_row, 0), False
 
 
-def _columns(build: NestBuilder, shape: Shape, right: MemoryDesc, tiles: int, room: int) -> _Matrices:
+def _columns(build: NestBuilder, shape: Shape, right: MemoryDesc, tiles: int, room: int) -> Matrices:
     """Return the right factor: packed, or to be packed by items of work if their ``room`` in bytes is not too much."""
     source: LaunchArgument = ("m", (int(Arg.WEIGHTS), 0))
     packed = right.with_tag(packed_tag(right.ndims))
@@ -193,15 +193,15 @@ def _columns(build: NestBuilder, shape: Shape, right: MemoryDesc, tiles: int, ro
         offsets = [_offset(index, strides) for _, index in shape.batch]
         in_rows = column == 4 or shape.columns == 1
         if in_rows and (tiles < _WORTH_PACKING or shape.depth * row <= _NEAR):
-            return _Matrices(source, offsets, 64, row)
+            return Matrices(source, offsets, 64, row)
         if in_rows and row % _LINE == 0 and tiles < _WORTH_SHARING:
-            return _Matrices(source, offsets, 64, row, aligns=True)
+            return Matrices(source, offsets, 64, row, aligns=True)
         if (in_rows or row == 4) and tiles < _WORTH_SHARING and room <= _ROOM:
-            return _Matrices(source, offsets, 16 * column, row, "rows" if in_rows else "columns", column)
+            return Matrices(source, offsets, 16 * column, row, "rows" if in_rows else "columns", column)
         to = build.book(packed.nbytes)
         build.move(right, packed, source, to)
         source = to
-    return _Matrices(source, [_flat(index, right.dims[:-2]) * matrix for _, index in shape.batch], shape.depth * 64, 64)
+    return Matrices(source, [_flat(index, right.dims[:-2]) * matrix for _, index in shape.batch], shape.depth * 64, 64)
 
 
 def _clip(index: list[int], dims: tuple[int, ...]) -> tuple[int, ...]:

@@ -46,13 +46,13 @@ def sum_packed(count: int) -> Any:
                 row, weights = b.add(left, b.mul(k, lane)), b.add(right, b.mul(k, step))
                 found = []
                 for number, value in enumerate(sums):
-                    factor = _broadcast(b, b.add(row, b.mul(lane, I64(number))))
+                    factor = spread(b, b.add(row, b.mul(lane, I64(number))))
                     found.append(fma(b, factor, load(b, b.add(weights, b.mul(step, I64(number)))), value))
                 return found
 
             whole = b.mul(b.sdiv(K, I64(count)), I64(count))
-            sums = _loop(b, I64(0), whole, count, [constant(0.0)] * count, add)
-            (first,) = _loop(b, whole, K, 1, [sums[0]], add)
+            sums = carry(b, I64(0), whole, count, [constant(0.0)] * count, add)
+            (first,) = carry(b, whole, K, 1, [sums[0]], add)
             sums = [first, *sums[1:]]
             while len(sums) > 1:
                 sums = [b.fadd(x, y) for x, y in zip(sums[::2], sums[1::2], strict=True)]
@@ -74,7 +74,7 @@ def add_rows(count: int) -> Any:
     def add(_: Any, left: Any, lane: Any, right: Any, step: Any, to: Any, columns: Any) -> Any:
         def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
             left, lane, right, step, to, columns = a
-            factors = [_broadcast(b, b.add(left, b.mul(lane, I64(number)))) for number in range(count)]
+            factors = [spread(b, b.add(left, b.mul(lane, I64(number)))) for number in range(count)]
             rows = [b.add(right, b.mul(step, I64(number))) for number in range(count)]
 
             def add_vector(j: Value, _: Sequence[Value]) -> list[Value]:
@@ -101,7 +101,7 @@ def add_rows(count: int) -> Any:
             with b.if_then(b.icmp_signed(">", lead, I64(0))):
                 add_part(I64(0), lead)
             end = b.add(lead, b.and_(b.sub(columns, lead), I64(-16)))
-            _loop(b, lead, end, WIDTH // 4, [], add_vector)
+            carry(b, lead, end, WIDTH // 4, [], add_vector)
             with b.if_then(b.icmp_signed("<", end, columns)):
                 add_part(end, b.sub(columns, end))
             return context.get_dummy_value()
@@ -130,14 +130,14 @@ def sum_columns(count: int) -> Any:
                 return [fma(b, row, load(b, b.add(c, place)), s) for c, s in zip(columns, sums, strict=True)]
 
             whole = b.and_(K, I64(-16))
-            sums = _loop(b, I64(0), whole, WIDTH // 4, [constant(0.0)] * count, add)
+            sums = carry(b, I64(0), whole, WIDTH // 4, [constant(0.0)] * count, add)
 
             def add_rest(k: Value, sums: Sequence[Value]) -> list[Value]:
                 place, mask = b.mul(k, I64(4)), lanes_below(b, b.sub(K, k))
                 row = _masked(b, b.add(left, place), mask)
                 return [fma(b, row, _masked(b, b.add(c, place), mask), s) for c, s in zip(columns, sums, strict=True)]
 
-            sums = _loop(b, whole, K, WIDTH // 4, sums, add_rest)
+            sums = carry(b, whole, K, WIDTH // 4, sums, add_rest)
             for number, value in enumerate(sums):
                 result = fold(b, value, lambda b, x, y: b.fadd(x, y))
                 b.store(result, pointer(b, b.add(to, I64(4 * number)), F32), align=4)
@@ -148,7 +148,7 @@ def sum_columns(count: int) -> Any:
     return total
 
 
-def _loop(
+def carry(
     b: Builder, begin: Value, end: Value, by: int, values: Sequence[Value],
     body: Callable[[Value, Sequence[Value]], list[Value]],
 ) -> list[Value]:  # fmt: skip
@@ -175,7 +175,8 @@ def _loop(
     return carried
 
 
-def _broadcast(b: Builder, address: Value) -> Value:
+def spread(b: Builder, address: Value) -> Value:
+    """Load one float and return it in every lane."""
     return splat(b, b.load(pointer(b, address, F32), align=4))
 
 

@@ -315,9 +315,28 @@ def _group_query(d: Draw, angles: Mapping[str, Array]) -> list[Case]:
     return found
 
 
+def weight_only_cases(seed: int) -> list[Case]:
+    """Return cases of products by weights of a few bits."""
+    d = Draw(seed)
+    found: list[Case] = []
+    for bits in (4, 8):
+        for number, (rows, depth, columns, block) in enumerate(((1, 64, 24, 32), (5, 100, 17, 16), (20, 64, 33, 32))):
+            blocks = -(-depth // block)
+            operands: dict[str, Array | None] = {
+                "a": d.floats(1, rows, depth), "b": d.bytes(columns, blocks, block * bits // 8),
+                "s": d.scale(columns, blocks), "z": None, "g": None, "bias": d.floats(columns) if number else None,
+            }  # fmt: skip
+            if number == 0:
+                operands["z"] = d.bytes(columns, -(-blocks * bits // 8))
+            attributes = {"K": depth, "N": columns, "bits": bits, "block_size": block}
+            found.append(Case("MatMulNBits", operands, ("a",), attributes=attributes, tolerance=1e-4))
+    return found
+
+
 CASES: dict[str, Callable[[int], list[Case]]] = {
     "quantised": quantised_cases,
     "dynamic": dynamic_cases,
     "fused": fused_cases,
     "attention": attention_cases,
+    "weight only": weight_only_cases,
 }

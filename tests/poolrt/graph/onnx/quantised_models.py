@@ -21,7 +21,17 @@ from onnxruntime.quantization import (
 
 Array = NDArray[Any]
 IMAGE, ROWS = (1, 3, 12, 12), (2, 5, 24)
-FORMS = ("qdq", "qdq per channel", "operators", "operators of int8", "dynamic", "dynamic of int8")
+BLOCK = 16
+FORMS = (
+    "qdq",
+    "qdq per channel",
+    "operators",
+    "operators of int8",
+    "dynamic",
+    "dynamic of int8",
+    "4 bits",
+    "8 bits symmetric",
+)
 
 
 def network() -> onnx.ModelProto:
@@ -98,6 +108,8 @@ def quantise(model: onnx.ModelProto, form: str, folder: Path) -> onnx.ModelProto
     source, target = folder / "source.onnx", folder / "target.onnx"
     onnx.save(model, source)
     dims = tuple(each.dim_value for each in model.graph.input[0].type.tensor_type.shape.dim)
+    if " bits" in form:
+        return _with_few_bits(model, int(form[0]), form.endswith("symmetric"))
     if form.startswith("dynamic"):
         kind = QuantType.QInt8 if form.endswith("int8") else QuantType.QUInt8
         quantize_dynamic(source, target, weight_type=kind)
@@ -112,6 +124,44 @@ def quantise(model: onnx.ModelProto, form: str, folder: Path) -> onnx.ModelProto
             per_channel=form.endswith("per channel"),
         )
     return onnx.load(target)
+
+
+def _with_few_bits(model: onnx.ModelProto, bits: int, symmetric: bool) -> onnx.ModelProto:
+    """Return a model whose products have weights of a few bits, as ONNX Runtime's quantizer writes them."""
+    found: onnx.ModelProto = onnx.ModelProto.FromString(model.SerializeToString())
+    fixed = {each.name: each for each in found.graph.initializer}
+    for node in found.graph.node:
+        if node.op_type != "MatMul" or node.input[1] not in fixed:
+            continue
+        name = node.input[1]
+        wide = numpy_helper.to_array(fixed[name]).T
+        columns, depth = wide.shape
+        blocks = np.pad(wide, ((0, 0), (0, -depth % BLOCK))).reshape(columns, -1, BLOCK)
+        most = (1 << bits) - 1
+        low, high = blocks.min(-1, keepdims=True), blocks.max(-1, keepdims=True)
+        if symmetric:
+            high = np.maximum(-low, high)
+            low = -high
+        scale = (high - low) / most
+        zero = np.full(low.shape, (most + 1) // 2) if symmetric else np.clip(np.rint(-low / scale), 0, most)
+        numbers = np.clip(np.rint(blocks / scale + zero), 0, most).astype(np.uint8)
+        arrays = {f"{name}_q": _packed(numbers, bits), f"{name}_scales": scale[:, :, 0].astype(np.float32)}
+        if not symmetric:
+            arrays[f"{name}_points"] = _packed(zero[:, :, 0].astype(np.uint8), bits)
+        found.graph.initializer.extend(numpy_helper.from_array(array, key) for key, array in arrays.items())
+        attributes = {"K": depth, "N": columns, "bits": bits, "block_size": BLOCK}
+        inputs, outputs = [node.input[0], *arrays], list(node.output)
+        node.CopyFrom(helper.make_node("MatMulNBits", inputs, outputs, domain="com.microsoft", **attributes))
+    found.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    return found
+
+
+def _packed(numbers: Array, bits: int) -> Array:
+    """Return numbers side by side in bytes, the first in the lowest bits."""
+    count = 8 // bits
+    wide = np.pad(numbers, (*((0, 0),) * (numbers.ndim - 1), (0, -numbers.shape[-1] % count)))
+    parts = wide.reshape(*wide.shape[:-1], -1, count) << (bits * np.arange(count, dtype=np.uint8))
+    return np.asarray(parts.sum(-1), np.uint8)
 
 
 def session(model: onnx.ModelProto) -> onnxruntime.InferenceSession:

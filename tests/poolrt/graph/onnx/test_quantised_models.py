@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import pytest
 
-from poolrt import Executor, Graph, load_onnx
+from poolrt import Executor, Graph, Pool, load_onnx
 from poolrt.graph import passes
 from poolrt.workers.primitives.provider import PrimitiveProvider
 from tests.poolrt.graph.interpreter import run_wire
@@ -18,7 +18,7 @@ from .quantised_models import FORMS, IMAGE, ROWS, Array, network, perceptron, qu
 
 MODELS = {"network": (network(), IMAGE), "perceptron": (perceptron(), ROWS)}
 #: Form -> products whose source is of bytes, in either model.
-ON_BYTES = {"qdq": 7, "qdq per channel": 7, "operators of int8": 7, "dynamic": 14, "dynamic of int8": 7}
+ON_BYTES = {"qdq": 7, "qdq per channel": 7, "operators of int8": 7, "dynamic": 14, "dynamic of int8": 7, "4 bits": 0}
 
 
 def prepare(name: str, form: str, folder: Path) -> tuple[onnx.ModelProto, Array, Array]:
@@ -54,3 +54,15 @@ def test_a_quantised_model_is_executed(form: str, tmp_path: Path, cache: Primiti
         model, x, want = prepare(name, form, tmp_path)
         found = Executor(load_onnx(model), cache=cache).run(x=x)["y"]
         np.testing.assert_allclose(found, want, atol=0.01 * np.abs(want).max())
+
+
+@pytest.mark.slow
+def test_quantised_models_run_in_a_pool(tmp_path: Path) -> None:
+    home = str(tmp_path / "home")
+    (tmp_path / "home").mkdir(mode=0o700)
+    with Pool(workers=1, threads=1, home=home, redis_url=f"unix://{home}/none.sock") as pool:
+        for form in ("qdq", "operators of int8", "dynamic of int8", "4 bits"):
+            for name in MODELS:
+                model, x, want = prepare(name, form, tmp_path)
+                found = pool.load(load_onnx(model)).run(x=x)["y"]
+                np.testing.assert_allclose(found, want, atol=0.01 * np.abs(want).max())

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from ...call import Operator
-from . import attention, dynamic, fused, group_query, multi_head, normalization, quantised, rotary
+from . import attention, dynamic, fused, group_query, multi_head, normalization, quantised, rotary, weight_only
 
 OPERATORS: Final[Mapping[str, Operator]] = {
     **attention.OPERATORS,
@@ -17,4 +17,5 @@ OPERATORS: Final[Mapping[str, Operator]] = {
     **normalization.OPERATORS,
     **quantised.OPERATORS,
     **rotary.OPERATORS,
+    **weight_only.OPERATORS,
 }

@@ -1,0 +1,94 @@
+"""Products by weights of a few bits: packed weights, few and many rows, odd sizes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from poolrt.workers.desc import Arg, MatmulNbits, MemoryDesc, PrimitiveAttr
+from poolrt.workers.engines.target import cpu_target
+from poolrt.workers.implementations.primitive_desc import UnsupportedPrimitive, primitive_desc
+from tests.references.matmul_nbits import matmul_nbits
+from tests.workers.native_runner import NativeRunner
+
+Array = NDArray[Any]
+
+
+def describe(
+    rows: int, depth: int, columns: int, block: int, bits: int, points: str = "", bias: bool = False, tag: str = "any"
+) -> MatmulNbits:
+    """Return a descriptor; ``points`` is the data type of zero points, nothing for none."""
+    blocks = -(-depth // block)
+    weights = MemoryDesc((columns, blocks, block * bits // 8), "u8", tag)
+    sizes = (columns, -(-blocks * bits // 8) if points == "u8" else blocks)
+    return MatmulNbits(
+        MemoryDesc((rows, depth), "f32"), weights, MemoryDesc((columns, blocks), "f32", tag),
+        MemoryDesc(sizes, points, tag) if points else None, MemoryDesc((columns,), "f32") if bias else None,
+        MemoryDesc((rows, columns), "f32"), bits,
+    )  # fmt: skip
+
+
+def draw(op: MatmulNbits, seed: int) -> dict[int, Array]:
+    """Return random arguments."""
+    rng = np.random.default_rng(seed)
+    args: dict[int, Array] = {}
+    for arg, md in op.memories().items():
+        if md.dtype == "u8":
+            args[arg] = rng.integers(0, 256, md.dims).astype(np.uint8)
+        elif arg == Arg.SCALE:
+            args[arg] = rng.uniform(0.01, 0.02, md.dims).astype(np.float32)
+        elif arg != Arg.DST:
+            args[arg] = (rng.standard_normal(md.dims) + (8.0 if arg == Arg.SHIFT else 0.0)).astype(np.float32)
+    return args
+
+
+def check(native: NativeRunner, op: MatmulNbits, seed: int) -> None:
+    pd = primitive_desc(op, PrimitiveAttr(), cpu_target())
+    assert pd.impl_name() == "native:matmul_nbits"
+    args = draw(op, seed)
+    names = (Arg.SRC, Arg.WEIGHTS, Arg.SCALE, Arg.SHIFT, Arg.BIAS)
+    want = matmul_nbits(op, *(None if args.get(n) is None else args[n].astype(np.float64) for n in names))  # type: ignore[arg-type]
+    got = native.results(pd, args)[Arg.DST]
+    np.testing.assert_allclose(got, want, rtol=0, atol=4e-6 * np.abs(want).max(initial=1.0), err_msg=str(op))
+
+
+@pytest.mark.slow
+def test_one_row_and_many_are_multiplied(native: NativeRunner) -> None:
+    check(native, describe(1, 128, 40, 32, 4, "u8"), 1)
+    check(native, describe(19, 75, 23, 32, 4), 2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("points", ["", "u8", "f32"])
+def test_every_number_of_rows_is_multiplied(native: NativeRunner, bits: int, points: str) -> None:
+    for rows in (1, 2, 3, 5, 8, 13, 16, 17, 40, 128):
+        check(native, describe(rows, 96, 50, 32, bits, points, bias=rows % 2 == 0), rows)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bits", [4, 8])
+def test_odd_sizes_and_blocks_are_multiplied(native: NativeRunner, bits: int) -> None:
+    for rows in (1, 6, 33):
+        for depth, columns, block in ((1, 1, 16), (33, 17, 16), (257, 31, 64), (300, 64, 128), (4099, 48, 32)):
+            check(native, describe(rows, depth, columns, block, bits, "u8", bias=True), depth)
+            check(native, describe(rows, depth, columns, block, bits, tag=""), depth)
+
+
+@pytest.mark.slow
+def test_columns_of_several_strips_are_multiplied(native: NativeRunner) -> None:
+    check(native, describe(30, 4096, 200, 32, 4, "f32", bias=True), 3)
+
+
+def test_what_is_not_supported_is_refused_with_the_reason() -> None:
+    op = describe(2, 64, 8, 32, 4)
+    with pytest.raises(UnsupportedPrimitive, match="blocks of 2 bytes"):
+        short = MatmulNbits(op.src, MemoryDesc((8, 16, 2), "u8"), MemoryDesc((8, 16), "f32"), None, None, op.dst)
+        primitive_desc(short, PrimitiveAttr(), cpu_target(), references=False)
+    with pytest.raises(ValueError, match="expect 2 blocks of 32 inputs, got 3"):
+        MatmulNbits(op.src, MemoryDesc((8, 3, 16), "u8"), MemoryDesc((8, 3), "f32"), None, None, op.dst)
+    with pytest.raises(ValueError, match="bits: expect 4 or 8, got 5"):
+        MatmulNbits(op.src, op.weights, op.scales, None, None, op.dst, 5)

@@ -1,0 +1,153 @@
+"""Product by weights of 4 or 8 bits: a few rows at the speed of memory, more of them by columns that become f32 first."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any, Final
+
+from ...desc import Arg, MatmulNbits, MemoryDesc, PrimitiveAttr
+from ...engines.target import Target
+from ...kernels.spec import KernelSpec
+from ..program import LaunchArgument, Program
+from .convolution_tiles import output_blocks, row_tiles
+from .nest_builder import NestBuilder
+from .product import Shape, describe_left
+
+#: Layouts with 16 columns side by side.
+_WEIGHTS: Final = "Abc16a"
+_BLOCKS: Final = "Ab16a"
+#: Rows of more are multiplied by columns that were converted to f32: that costs as much as 8 rows or so.
+_FEW: Final = 16
+#: ISA level -> most rows of a tile, whose sums are in registers.
+_ROWS: Final = {"x86-64-v4": 8, "x86-64-v3": 2}
+#: Bytes of converted columns, which the second-level cache holds.
+_STRIP: Final = 1 << 20
+_NONE: Final[LaunchArgument] = ("i", 0)
+
+
+class NativeMatmulNbits:
+    """f32, row-major src and dst; weights, scales and zero points packed, or in any layout without blocks."""
+
+    name = "native:matmul_nbits"
+    engine_kind = "cpu"
+    general = True
+
+    def reject(self, op: MatmulNbits, attr: PrimitiveAttr, target: Target) -> str | None:
+        if attr.post_ops or not attr.is_plain:
+            return "post-ops, scales and zero points are not supported"
+        op = self.complete(op, attr, target)
+        rows = [md for md in (op.src, op.dst, op.bias) if md is not None]
+        for md in (*rows, op.scales, *([op.points] if op.points and op.points.dtype != "u8" else [])):
+            if md.dtype != "f32":
+                return f"data type {md.dtype}; only f32 is supported beside packed numbers"
+        if not all(md.is_plain for md in rows):
+            return "src, bias and dst must be row-major"
+        if op.weights.dims[2] % 4:
+            return f"blocks of {op.weights.dims[2]} bytes; only multiples of 4 are supported"
+        for md in (op.weights, op.scales, *([op.points] if op.points else [])):
+            if md.tag != _packed(md) and (md.layout.blocks or md.repeats):
+                return f"layout {md}; only {_packed(md)} and layouts without blocks are supported"
+        return None
+
+    def complete(self, op: MatmulNbits, attr: PrimitiveAttr, target: Target) -> MatmulNbits:
+        tensors = {field.name: getattr(op, field.name) for field in dataclasses.fields(op) if field.name != "bits"}
+        chosen: dict[str, Any] = {
+            name: md.with_tag(_packed(md) if name in ("weights", "scales", "points") else "")
+            for name, md in tensors.items()
+            if md is not None and md.is_any
+        }
+        return dataclasses.replace(op, **chosen)
+
+    def program(self, op: MatmulNbits, attr: PrimitiveAttr, target: Target) -> Program:
+        if op.dst.elements == 0:
+            return Program((), ())
+        build = NestBuilder(bytes(64))
+        weights, scales = (_factor(build, arg, op.memories()[arg]) for arg in (Arg.WEIGHTS, Arg.SCALE))
+        points, kind, line = _NONE, "", 0
+        if op.points is not None:
+            points = _factor(build, Arg.SHIFT, op.points)
+            kind = "bytes" if op.points.dtype == "u8" else "floats"
+            line = op.points.dims[1] * (16 if kind == "bytes" else 64)
+        factors = (weights, scales, points)
+        if op.src.dims[0] > _FEW:
+            _describe_strips(build, op, factors, kind, line, target.isa)
+        else:
+            _describe_rows(build, op, factors, kind, line, target.isa)
+        return build.program()
+
+
+_Factors = tuple[LaunchArgument, LaunchArgument, LaunchArgument]
+
+
+def _packed(md: MemoryDesc) -> str:
+    return _WEIGHTS if md.ndims == 3 else _BLOCKS
+
+
+def _factor(build: NestBuilder, arg: Arg, md: MemoryDesc) -> LaunchArgument:
+    """Return the place of weights, scales or zero points, which are packed first if they are not."""
+    source: LaunchArgument = ("m", (int(arg), 0))
+    packed = md.with_tag(_packed(md))
+    if md.tag == packed.tag:
+        return source
+    to = build.book(packed.nbytes)
+    build.move(md, packed, source, to)
+    return to
+
+
+def _describe_rows(build: NestBuilder, op: MatmulNbits, factors: _Factors, kind: str, line: int, isa: str) -> None:
+    """Add the launches for a few rows: weights become floats in registers."""
+    (rows, depth), (columns, blocks, nbytes) = op.src.dims, op.weights.dims
+    src: LaunchArgument = ("m", (int(Arg.SRC), 0))
+    sums = build.book(rows * blocks * 4)
+    tile = min(1 << (rows.bit_length() - 1), _ROWS.get(isa, 1))
+    numbers = (depth, op.block, blocks)
+    total = KernelSpec.of("matmul_nbits", part="sums", rows=1, bits=8, points="")
+    build.launch(total, (src, sums, *(("i", n) for n in numbers)), rows)
+    bias: LaunchArgument = _NONE if op.bias is None else ("m", (int(Arg.BIAS), 0))
+    args: tuple[LaunchArgument, ...] = (
+        src, *factors, sums, bias, ("m", (int(Arg.DST), 0)),
+        *(("i", n) for n in (rows, depth, columns, nbytes, blocks, line)),
+    )  # fmt: skip
+    kernel = KernelSpec.of("matmul_nbits", part="rows", rows=tile, bits=op.bits, points=kind)
+    build.launch(kernel, args, -(-columns // 16))
+
+
+def _describe_strips(build: NestBuilder, op: MatmulNbits, factors: _Factors, kind: str, line: int, isa: str) -> None:
+    """Add the launches for many rows: some columns after the others become f32, and multiply all rows."""
+    (rows, depth), (columns, blocks, nbytes) = op.src.dims, op.weights.dims
+    shape = Shape(rows, depth, columns, (((), ()),))
+    positions, large, tiles = row_tiles(isa, rows)
+    vectors = -(-columns // 16)
+    wide = output_blocks(isa, positions, vectors)
+    together = min(vectors, max(1, _STRIP // (depth * 64 * wide)) * wide)
+    left, in_rows = describe_left(build, shape, op.src, positions, large, tiles)
+    step, table = build.table([0, depth, 0]), build.table([left.offsets[0], 0, 0])
+    room = build.book(together * depth * 64)
+    unpack = KernelSpec.of("matmul_nbits", part="unpack", rows=1, bits=op.bits, points=kind)
+    gemm = KernelSpec.of("gemm", positions=positions, blocks=wide, rows=in_rows, packs="")
+    lanes = (left.along, left.along) if left.along else (positions * 4, (positions - 1) * 4)
+    strides = (blocks * nbytes * 16, blocks * 64, line)
+    for first in range(0, vectors, together):
+        count = min(together, vectors - first)
+        sources = (_moved(place, stride * first) for place, stride in zip(factors, strides, strict=True))
+        build.launch(unpack, (*sources, room, *(("i", n) for n in (depth, nbytes, blocks, line))), count)
+        wanted = min(columns - first * 16, count * 16)
+        bias: LaunchArgument = _NONE if op.bias is None else ("m", (int(Arg.BIAS), first * 64))
+        sizes = (tiles, large, wanted, 1, left.across, *lanes, depth * 64, 64, 4, columns * 4)
+        args: tuple[LaunchArgument, ...] = (
+            left.at, room, bias, ("m", (int(Arg.DST), first * 64)), _NONE, ("t", table), ("t", step),
+            *(("i", n) for n in sizes), _NONE, _NONE, ("f", -math.inf), ("f", -math.inf),
+        )  # fmt: skip
+        build.launch(gemm, args, -(-count // wide))
+
+
+def _moved(place: LaunchArgument, nbytes: int) -> LaunchArgument:
+    """Return a place of memory or scratchpad some bytes on; none stays none."""
+    kind, where = place
+    if kind == "m" and isinstance(where, tuple):
+        return ("m", (where[0], where[1] + nbytes))
+    return ("s", int(where) + nbytes) if kind == "s" and isinstance(where, int) else place
+
+
+IMPLEMENTATIONS = (NativeMatmulNbits(),)
