@@ -15,6 +15,7 @@ from .every_operation import OPERATIONS, array, graph_of
 #: Operations whose constants say how many samples there are, or that cut a part of given size out of the batch.
 BOUND_TO_A_BATCH = {
     *("given statistics", "expand", "slice", "tile", "gather_nd", "rnn", "lstm", "gru", "gru linear before reset"),
+    "non_max_suppression",
 }
 BATCHED = sorted(OPERATIONS.keys() - BOUND_TO_A_BATCH)
 
