@@ -52,10 +52,11 @@ from poolrt.workers.desc import (
 
 from .arg_reduction import arg_reduction
 from .attention import attention
-from .binary import binary, total
+from .binary import FUNCTIONS, binary, total
 from .concat import concat
 from .convolution import convolution, deconvolution
 from .cumulative_sum import cumulative_sum
+from .data_types import numpy_type
 from .eltwise import eltwise
 from .gather import gather
 from .gradients import gradients
@@ -85,16 +86,13 @@ def reference(op: OpDesc, attr: PrimitiveAttr, args: Mapping[int, Array]) -> Arr
     Scales, zero points and post-ops are applied; it is not rounded to dst's type. Execution arguments that the operation
     writes may be absent from ``args``, unless a sum post-op reads them.
     """
-    value = _operation(op, dequantised(attr, args))
-    if _wraps(op, attr):
-        low, high = LIMITS[op.memories()[Arg.DST].dtype]
-        outside = (value < low) | (value > high)
-        value = np.where(outside, low + np.mod(value - low, float(high - low + 1)), value)
+    wide = dequantised(attr, args)
+    value = _wrapped(op, wide) if _wraps(op, attr) else _operation(op, wide)
     return finished(attr, op.memories()[Arg.DST], value, args)
 
 
 def _wraps(op: OpDesc, attr: PrimitiveAttr) -> bool:
-    """Return whether the results of an operation on integers wrap; float64 holds them, because operands are small."""
+    """Return whether the results of an operation on integers wrap."""
     arithmetic = (
         (isinstance(op, Binary) and op.algorithm in ("add", "sub", "mul"))
         or (isinstance(op, Sum) and not op.scales)
@@ -107,6 +105,24 @@ def _wraps(op: OpDesc, attr: PrimitiveAttr) -> bool:
     return (
         arithmetic and attr.is_plain and not attr.post_ops and (one or (isinstance(op, Reorder) and types <= {*LIMITS}))
     )
+
+
+def _wrapped(op: OpDesc, args: Mapping[int, Array]) -> Array:
+    """Return the results of an operation whose results wrap; operands are integers that float64 holds."""
+    whole = {arg: each.astype(np.int64).astype(np.uint64) for arg, each in args.items()}
+    match op:
+        case Binary():
+            found = FUNCTIONS[op.algorithm](whole[Arg.SRC], whole[Arg.SRC_1])
+        case Sum():
+            found = np.sum([whole[multiple_src(i)] for i in range(len(op.srcs))], 0)
+        case CumulativeSum():
+            found = cumulative_sum(op, whole[Arg.SRC])
+        case Reduction():
+            axes = tuple(i for i, (d, s) in enumerate(zip(op.dst.dims, op.src.dims, strict=True)) if d == 1 and s != 1)
+            found = (np.prod if op.algorithm == "mul" else np.sum)(whole[Arg.SRC], axis=axes, keepdims=True)
+        case _:
+            found = whole[Arg.SRC]
+    return found.astype(numpy_type(op.memories()[Arg.DST].dtype)).astype(np.float64)
 
 
 def results(op: OpDesc, attr: PrimitiveAttr, args: Mapping[int, Array]) -> dict[int, Array]:

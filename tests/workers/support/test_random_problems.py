@@ -33,7 +33,7 @@ from .verification import Verification
 PROBLEMS = {"cpu": (16, 3), "opencl": (6, 2)}
 DRAWS = 10_000
 #: Types that implementations of their own have, or that are computed in f32, and how many of the problems are in one of them.
-OTHER_TYPES = ("f16", "bf16", "u8", "s8")
+OTHER_TYPES = ("f16", "bf16", "u8", "s8", "s64", "u16")
 SHARE_OF_OTHER_TYPES = 0.4
 PRODUCTS = ("convolution", "inner_product", "matmul")
 RELU = PostOp("eltwise", "relu")
