@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from numpy.typing import ArrayLike
 
 from .graph.builder import Graph
 from .settings import Settings
 from .spelling import describe_type
+
+_OF_GRAPHS: Final = "batch and shapes are for ONNX models: the shapes of a Graph are those that it was built with"
 
 
 def to_graph(
@@ -26,9 +28,7 @@ def to_graph(
     """
     if isinstance(source, Graph):
         if batch is not None or shapes or values:
-            raise TypeError(
-                "batch and shapes are for ONNX models: the shapes of a Graph are those that it was built with"
-            )
+            raise TypeError(_OF_GRAPHS)
         return source
     if isinstance(source, str | bytes | bytearray | memoryview | os.PathLike) or _is_proto(source):
         from .graph.onnx.importer import load_onnx
@@ -41,11 +41,13 @@ def to_graphs(
     source: object, batch: int | None, several: Sequence[Mapping[str, Sequence[int]]], settings: Settings
 ) -> Iterator[Graph]:
     """Yield the graph of an ONNX model for each set of shapes; the model is read once. Raises as `to_graph`."""
-    if isinstance(source, Graph) or not all(isinstance(each, Mapping) for each in several):
-        raise TypeError(
-            f"shapes: expect a dict by input, or for an ONNX model a list of them, got {several!r:.200} for "
-            f"{_describe(source)}"
-        )
+    if isinstance(source, Graph):
+        raise TypeError(_OF_GRAPHS)
+    for each in several:
+        if not isinstance(each, Mapping):
+            example = "{'x': (1, 3)}"
+            found = describe_type(each)
+            raise TypeError(f"shapes: expect a dict by input, such as {example}, or a list of these, got {found} in it")
     from .graph.onnx.importer import import_model
     from .graph.onnx.model_file import read_model
 

@@ -166,7 +166,7 @@ POOLS: Final[list[tuple[Callable[[Any, Any], object], str]]] = [
     ),
     (
         lambda p, m: p.load("none.onnx", shapes=[(1, 3)]),
-        "TypeError: shapes: expect a dict by input, such as {'x': (1, 3)}, got list",
+        "TypeError: shapes: expect a dict by input, such as {'x': (1, 3)}, or a list of these, got tuple in it",
     ),
     (
         lambda p, m: p.submit(len([])),

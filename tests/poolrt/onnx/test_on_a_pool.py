@@ -59,7 +59,7 @@ def test_a_pool_loads_a_model_for_several_sets_of_shapes(pool: poolrt.Pool) -> N
     for loaded, batch in zip(models, (4, 6), strict=True):
         ones = np.ones((batch, 3), np.float32)
         np.testing.assert_array_equal(loaded.run(x=ones, y=ones)["s"], 2 * ones)
-    with pytest.raises(TypeError, match="shapes: expect a dict by input, or for an ONNX model a list of them"):
+    with pytest.raises(TypeError, match="batch and shapes are for ONNX models"):
         pool.load(poolrt.Graph("mine"), shapes=[{"x": (4, 3)}])
 
 
