@@ -37,9 +37,7 @@ def to_graph(
     raise TypeError(f"graph: expect a Graph, or the path or the bytes of an ONNX model, got {_describe(source)}")
 
 
-def to_graphs(
-    source: object, batch: int | None, several: Sequence[Mapping[str, Sequence[int]]], settings: Settings
-) -> Iterator[Graph]:
+def to_graphs(source: object, batch: int | None, several: Sequence[Any], settings: Settings) -> Iterator[Graph]:
     """Yield the graph of an ONNX model for each set of shapes; the model is read once. Raises as `to_graph`."""
     if isinstance(source, Graph):
         raise TypeError(_OF_GRAPHS)
