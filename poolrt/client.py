@@ -136,7 +136,7 @@ class Client:
                 if self._requests.pop(request.number, None) is not None and is_future:
                     self._futures -= 1
             if resolve is not None or not is_future or not isinstance(error, PoolClosed):
-                raise  # else the end of the connection, which this error tells of, has resolved it already
+                raise  # else the end of the connection has resolved it already
         return request
 
     def tell(self, kind: Kind, *fields: Any) -> None:

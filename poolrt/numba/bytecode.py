@@ -24,7 +24,7 @@ _INSTRUCTIONS: Final = {
 _GLOBALS: Final = ("LOAD_GLOBAL", "LOAD_NAME")
 _CELLS: Final = ("LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF")
 _ATTRIBUTES: Final = ("LOAD_ATTR", "LOAD_METHOD")
-#: What stands between an instruction and the next one that does something.
+#: Instructions that do nothing by themselves.
 _SKIPPED: Final = ("EXTENDED_ARG", "CACHE", "NOP", "PUSH_NULL")
 #: Versions of Python whose arguments of these instructions `_fast_instructions` knows; `dis` takes six times as long.
 _KNOWN: Final = ((3, 11), (3, 12), (3, 13))

@@ -109,7 +109,7 @@ class LocalPlans:
         self._process = os.getpid()
 
     def _graphs_here(self) -> CompiledGraphs:
-        """Return the graphs of this process. A forked one has no threads of its parent's pool, so it begins anew."""
+        """Return the graphs of this process. A forked one has no threads of its parent's pool, so it makes its own."""
         if self._threads > 1 and self._process != os.getpid():
             with self._lock:
                 if self._process != os.getpid():

@@ -1,4 +1,4 @@
-"""What a check tells of a model: each node's end, fallbacks, open sizes and memory."""
+"""What a check says of a model: each node's end, fallbacks, open sizes and memory."""
 
 from __future__ import annotations
 

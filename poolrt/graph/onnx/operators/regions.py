@@ -19,7 +19,7 @@ _Tap = tuple[Operand, Operand]
 
 
 def roi_align(call: NodeCall) -> Operand:
-    """Pool samples of an image in each part of a box: each sample lies between four elements."""
+    """Pool samples of an image in each part of a box: each sample is between four elements."""
     m = call.math
     source, boxes = call.real(0), m.cast(call.real(1), "float64")
     channels, *sizes = shape_of(source)[1:]
@@ -76,7 +76,7 @@ def _inside(m: Tensors, place: Operand, size: int) -> list[_Tap]:
 
 
 def deform_conv(call: NodeCall) -> Operand:
-    """Convolve what lies at moved places: all of them are gathered as columns, which one matrix product reads."""
+    """Convolve what is at moved places: all of them are gathered as columns, which one matrix product reads."""
     m = call.math
     source, weights, offsets = call.real(0), call.real(1), m.cast(call.real(2), "float64")
     if len(source.shape) != 4:

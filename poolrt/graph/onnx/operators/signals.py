@@ -59,7 +59,7 @@ def _transform(call: NodeCall, source: Operand, axis: int, length: int, inverse:
     scale, sign = (1 / length, 1.0) if inverse else (1.0, -1.0)
     cosines, sines = np.cos(angles) * scale, np.sin(angles) * scale * sign
     if inverse and one_sided:
-        # The other half is the conjugate of this one, but for the first and, of an even number, the last.
+        # The other half is the conjugate of this one, except for the first and, of an even number, the last.
         twice = np.where((np.arange(read) == 0) | (2 * np.arange(read) == length), 1.0, 2.0)[:, None]
         cosines, sines = cosines * twice, sines * twice
     order = [each for each in range(rank) if each not in (axis, rank - 1)] + [rank - 1, axis]
