@@ -36,8 +36,9 @@ def describe_type(value: object) -> str:
     return "None" if value is None else type(value).__name__
 
 
-def _is_shown(word: str) -> bool:
-    return len(word) <= _MOST_CHARACTERS and word.isprintable()
+def _is_shown(word: object) -> bool:
+    """Return whether a message shows a known word; names of damaged model files may be bytes."""
+    return isinstance(word, str) and len(word) <= _MOST_CHARACTERS and word.isprintable()
 
 
 def _plain(word: str) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from poolrt import load_onnx
+from poolrt import ModelError, load_onnx
 from tests.drills import model_files
 from tests.drills.model_mutations import mutate
 from tests.drills.model_seeds import seeds
@@ -57,3 +57,8 @@ def test_a_process_that_dies_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
     (broken,) = model_files.drill(5).broken
     assert broken.startswith("mutation 0 raises a process that ended with status 1")
+
+
+def test_names_that_are_bytes_are_left_out_of_hints() -> None:
+    with pytest.raises(ModelError, match="reads 'next', which no node before it computes"):
+        load_onnx(mutate(414527554))
