@@ -1,4 +1,4 @@
-"""The places of boxes: nothing overlaps, whatever the graph, and edges pass beside the boxes."""
+"""The places of boxes: in every graph nothing overlaps, and edges pass beside the boxes."""
 
 from __future__ import annotations
 
