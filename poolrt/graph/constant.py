@@ -50,6 +50,19 @@ class Constant:
         """Bytes of the tensor."""
         return item_size(self.dtype) * math.prod(self.array.shape)
 
+    def in_order(self) -> tuple[NDArray[Any], MemoryDesc] | None:
+        """Return the array in the order of its elements in memory, and how that describes the tensor.
+
+        None if the stored values are not side by side in memory as `write_into` writes them, but for their order.
+        """
+        if self.scale is not None or self.dtype == "bf16" or self.array.dtype != storage_type(self.dtype):
+            return None
+        order = sorted(range(self.array.ndim), key=lambda axis: -self.array.strides[axis])
+        turned = self.array.transpose(order)
+        if not turned.flags.c_contiguous:
+            return None
+        return turned, self.desc.with_tag("".join("abcdefghijkl"[axis] for axis in order))
+
     def write_into(self, view: NDArray[Any]) -> None:
         """Write the values, row-major, to the start of ``view``; bf16 as the uint16 of their bits.
 
@@ -79,6 +92,8 @@ class Constant:
 
     def multiply(self, scale: NDArray[np.float64]) -> Constant:
         """Return this constant times ``scale``, one factor for each index of dimension 0."""
+        if (scale == 1.0).all():
+            return self
         return Constant(self.array, scale if self.scale is None else self.scale * scale, self.dtype)
 
     def reshape(self, dims: Sequence[int]) -> Constant:

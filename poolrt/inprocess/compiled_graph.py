@@ -19,7 +19,7 @@ from poolrt.workers.primitives.provider import PrimitiveProvider
 from poolrt.workers.streams.stream import Stream
 from poolrt.workers.verbose.text import describe_primitive
 
-from .constants import ConstantKeys, copy_to_engine, reorder_constant, store_constant
+from .constants import ConstantKeys, copy_to_engine, reorder_constant, source_form, store_constant
 
 T = TypeVar("T")
 #: Bytes of Python's objects for a step, of its primitive and of an executor: 2.8 KB were measured for a plan of 75 steps.
@@ -138,7 +138,8 @@ class CompiledGraph:
             if planned.reorder is None:
                 return store_constant(constant)
             stream = self._streams[self._plan.primitives[planned.reorder]]
-            return reorder_constant(constant, self._primitive(planned.reorder), stream)
+            form = source_form(constant, self._descs[planned.reorder])
+            return reorder_constant(constant, Primitive(form, stream.engine, self._context.cache), stream)
 
         return self._context.find_or_add(self._constant_key(number, "", constant), make)
 

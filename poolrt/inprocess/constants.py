@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 from collections.abc import Hashable, Iterable
 from typing import Any
@@ -10,10 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poolrt.graph.constant import Constant
-from poolrt.workers.desc import Arg, MemoryDesc
+from poolrt.graph.mapped_file import file_of
+from poolrt.workers.desc import Arg, MemoryDesc, Reorder
 from poolrt.workers.engines.engine import Engine
 from poolrt.workers.execution.memory import Memory
 from poolrt.workers.execution.primitive import Primitive
+from poolrt.workers.implementations.primitive_desc import PrimitiveDesc, UnsupportedPrimitive, primitive_desc
+from poolrt.workers.memory.array_address import address_of
+from poolrt.workers.memory.array_room import readable_in_place
 from poolrt.workers.streams.stream import Stream
 from poolrt.workers.threadpools.nesting import can_wait
 
@@ -38,24 +43,44 @@ class ConstantKeys:
         return where, array.shape, array.dtype.str, scale, constant.dtype
 
 
+def source_form(constant: Constant, planned: PrimitiveDesc) -> PrimitiveDesc:
+    """Return the reorder that brings a constant into its layout: ``planned``, or one that reads the constant where it is."""
+    found = constant.in_order()
+    if planned.target.engine_kind != "cpu" or found is None or found[1] == planned.memories()[Arg.SRC]:
+        return planned
+    try:
+        return primitive_desc(Reorder(found[1], planned.memories()[Arg.DST]), planned.attr, planned.target, False)
+    except UnsupportedPrimitive:
+        return planned
+
+
 def store_constant(constant: Constant) -> Memory:
-    """Return a constant in the host's memory, row-major."""
-    found = _bytes(constant.nbytes)
-    constant.write_into(np.frombuffer(found.map(), np.uint8))
-    return found
+    """Return a constant in the host's memory, row-major: where it is if it is in a file, which is then not read."""
+    file = file_of(constant.array)
+    found = None if file is None else _bytes_in_place(constant, constant.desc)
+    if found is not None:
+        return Memory(MemoryDesc((constant.nbytes,), "u8"), None, found)
+    memory = _bytes(constant.nbytes)
+    constant.write_into(np.frombuffer(memory.map(), np.uint8))
+    if file is not None:
+        file.leave(constant.array)
+    return memory
 
 
 def reorder_constant(constant: Constant, reorder: Primitive, stream: Stream) -> Memory:
-    """Return a constant in the host's memory, in the layout that a reorder on the stream's engine writes."""
-    forms = reorder.pd.memories()
-    source, destination = (Memory(forms[arg], stream.engine) for arg in (Arg.SRC, Arg.DST))
-    constant.write_into(np.frombuffer(source.map(), np.uint8))
-    source.unmap()
-    if stream.engine.kind == "cpu" and not can_wait(stream.pool):
-        stream = Stream(stream.engine)  # in a task of the stream's pool: on its thread
-    reorder.execute(stream, {Arg.SRC: source, Arg.DST: destination})
+    """Return a constant in the host's memory, in the layout that a reorder of `source_form` on the stream's engine writes."""
+    forms, engine = reorder.pd.memories(), stream.engine
+    on_host = engine.kind == "cpu"
+    final = _bytes(forms[Arg.DST].nbytes)
+    destination = Memory(forms[Arg.DST], engine, final.map() if on_host else None)
+    if on_host and not can_wait(stream.pool):
+        stream = Stream(engine)  # in a task of the stream's pool: on its thread
+    reorder.execute(stream, {Arg.SRC: _source(constant, forms[Arg.SRC], engine), Arg.DST: destination})
     stream.wait()
-    return _copy(destination, None)
+    file = file_of(constant.array)
+    if file is not None:
+        file.leave(constant.array)
+    return final if on_host else _copy(destination, None)
 
 
 def copy_to_engine(constant: Memory, engine: Engine) -> Memory:
@@ -77,6 +102,37 @@ def _copy(source: Memory, engine: Engine | None) -> Memory:
 def _bytes(nbytes: int, engine: Engine | None = None) -> Memory:
     """Return memory of ``nbytes`` bytes, in the host's memory unless an engine is given."""
     return Memory(MemoryDesc((nbytes,), "u8"), engine)
+
+
+def _source(constant: Constant, form: MemoryDesc, engine: Engine) -> Memory:
+    """Return a constant in a form, row-major or as its array is, on an engine: where it is if kernels can read it there."""
+    given = _bytes_in_place(constant, form) if engine.kind == "cpu" else None
+    if given is not None:
+        return Memory(form, engine, given)
+    source, found = Memory(form, engine), constant.in_order()
+    staged = np.frombuffer(source.map(), np.uint8)
+    if found is not None and found[1] == form:
+        np.copyto(staged[: constant.nbytes], found[0].reshape(-1).view(np.uint8))
+    else:
+        constant.write_into(staged)
+    source.unmap()
+    return source
+
+
+def _bytes_in_place(constant: Constant, form: MemoryDesc) -> Any | None:
+    """Return the bytes of a constant's array, which they keep, if these have a form and kernels can read them there.
+
+    The buffer seems writable, and may be read-only memory.
+    """
+    found = constant.in_order()
+    if found is None or found[1] != form:
+        return None
+    array, file = found[0], file_of(found[0])
+    if not (readable_in_place(array) if file is None else file.holds(array)):
+        return None
+    buffer = (ctypes.c_char * array.nbytes).from_address(address_of(array))
+    buffer.array = array  # type: ignore[attr-defined]
+    return buffer
 
 
 def _root(array: NDArray[Any]) -> NDArray[Any]:

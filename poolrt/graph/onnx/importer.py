@@ -53,9 +53,9 @@ def load_onnx(
     ``batch`` is the size of a first dimension that the model leaves open (1 unless given); ``shapes`` gives the whole
     shape of inputs by name. ``values`` gives inputs that are constant, such as axes and sizes, which a graph has to know.
     Initialisers that are listed as inputs too are constants. Inputs and outputs keep the model's names and data types.
-    Large weights stay in the file, which is mapped, until the graph is loaded into a pool: do not overwrite it in place
-    before. ``constant_bytes`` bounds all that nodes compute from constants, beside the file's own data; by default it is
-    the setting of this name (768 MiB).
+    Large weights stay in the file, which is mapped, until the graph is loaded into a pool, and as long as an executor runs
+    it: rename another file over it, and do not overwrite it in place. ``constant_bytes`` bounds all that nodes compute from
+    constants, beside the file's own data; by default it is the setting of this name (768 MiB).
 
     An import that takes over half a second shows a bar, if standard error is a terminal, or a line in a notebook, unless the
     setting ``progress`` is off.

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-import mmap
 import os
-import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import Any, BinaryIO, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +18,9 @@ from poolrt.cachestore.portable_error import sendable
 from poolrt.spelling import describe_type
 
 from ..errors import ModelError
+from ..mapped_file import MappedFile
 from .detached import detach
+from .external_data import ExternalData, open_regular
 from .foreign_format import describe_format
 from .message_count import TooManyMessages, check_messages
 
@@ -43,18 +43,18 @@ _MOST_BYTES: Final = (1 << 31) - 1
 class ModelFile:
     """A parsed model: its ``ModelProto``, a label for messages, and the places of the data of its large tensors.
 
-    ``folder`` contains tensors in separate files, ``detached`` the raw data of initialisers by number.
+    ``external`` has tensors in separate files, ``detached`` the raw data of initialisers by number.
     """
 
     proto: Any
     label: str
-    folder: Path | None = None
+    external: ExternalData | None = None
     detached: Mapping[int, memoryview] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
         """A name for the graph: the file's, or the graph's own."""
-        if self.folder is not None:
+        if self.external is not None:
             return sendable(Path(self.label).stem)
         name = self.proto.graph.name
         return name if name and isinstance(name, str) else "model"
@@ -63,7 +63,7 @@ class ModelFile:
         """Return the initialisers by name. Raises ModelError naming the tensor that is malformed or missing."""
         found = {}
         for number, initializer in enumerate(self.proto.graph.initializer):
-            found[initializer.name] = tensor(initializer, self.folder, self.detached.get(number))
+            found[initializer.name] = tensor(initializer, self.external, self.detached.get(number))
         return found
 
 
@@ -95,15 +95,15 @@ def read_model(source: str | os.PathLike[str] | bytes | Any) -> ModelFile:
         )
     path = Path(source)
     try:
-        with _open(path) as file:
+        with open_regular(path) as file:
             size = os.fstat(file.fileno()).st_size
-            content = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b"")
+            content = MappedFile(file).data if size else memoryview(b"")
     except (OSError, ValueError) as error:
         raise ModelError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
-    return _parse(onnx, content, str(path), path.parent)
+    return _parse(onnx, content, str(path), ExternalData(path.parent))
 
 
-def tensor(proto: Any, folder: Path | None, detached: memoryview | None = None) -> Array:
+def tensor(proto: Any, external: ExternalData | None, detached: memoryview | None = None) -> Array:
     """Return a TensorProto of numbers as an array. Raises ModelError naming the tensor.
 
     Its data must have exactly the bytes that its shape and type need.
@@ -113,11 +113,11 @@ def tensor(proto: Any, folder: Path | None, detached: memoryview | None = None) 
         if raw_type is None and proto.data_type != _BFLOAT16 and proto.data_type not in _BITS:
             raise ValueError(f"data type {proto.data_type} is not supported")
         if proto.data_location == 1 and proto.data_type in _BITS:
-            return _unpacked(proto, _external(proto, dims, folder))
+            return _unpacked(proto, _external(proto, dims, external))
         if detached is None and proto.data_type in _BITS and proto.HasField("raw_data"):
             _check_bytes(len(proto.raw_data), _needed(proto.data_type, dims), f"{dims} of data type {proto.data_type}")
         if proto.data_location == 1:
-            return _typed(_external(proto, dims, folder), proto.data_type, dims)
+            return _typed(_external(proto, dims, external), proto.data_type, dims)
         if raw_type is not None and (detached is not None or proto.HasField("raw_data")):
             return _typed(proto.raw_data if detached is None else detached, proto.data_type, dims)
         if detached is not None:
@@ -134,7 +134,7 @@ def numpy_type(number: int) -> np.dtype[Any] | None:
     return None if raw_type is None else np.dtype(raw_type)
 
 
-def _parse(onnx: ModuleType, content: memoryview, label: str, folder: Path | None) -> ModelFile:
+def _parse(onnx: ModuleType, content: memoryview, label: str, external: ExternalData | None) -> ModelFile:
     rest, detached = detach(content)
     if len(rest) > _MOST_BYTES:
         raise ModelError(f"{label}: not an ONNX model: {len(rest)} bytes beside its data, expect {_MOST_BYTES} at most")
@@ -148,7 +148,7 @@ def _parse(onnx: ModuleType, content: memoryview, label: str, folder: Path | Non
         raise _no_model(label, content, str(error)) from error
     if not model.HasField("graph"):
         raise _no_model(label, content, "it holds no graph")
-    return ModelFile(model, label, folder, detached)
+    return ModelFile(model, label, external, detached)
 
 
 def _no_model(label: str, content: memoryview, reason: str) -> ModelError:
@@ -197,42 +197,18 @@ def _check_bytes(size: int, needed: int, shape: str) -> None:
         raise ValueError(f"its shape {shape} needs {needed} bytes, its data have {size}")
 
 
-def _open(path: Path, follow: int = 0) -> BinaryIO:
-    """Open a regular file; a pipe or device, which may never end, is refused without waiting for it."""
-    number = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | follow)
-    try:
-        if not stat.S_ISREG(os.fstat(number).st_mode):
-            raise ValueError("Is a directory" if path.is_dir() else "not a regular file")
-        return os.fdopen(number, "rb")
-    except BaseException:
-        os.close(number)
-        raise
-
-
-def _external(proto: Any, dims: tuple[int, ...], folder: Path | None) -> Array:
-    """Map a tensor in a separate file, which must be in the model's folder, and return its bytes."""
+def _external(proto: Any, dims: tuple[int, ...], external: ExternalData | None) -> Array:
+    """Return the bytes of a tensor in a separate file, which must be in the model's folder."""
     where = {entry.key: entry.value for entry in proto.external_data}
-    if folder is None:
+    if external is None:
         raise ValueError("its data is in another file; load the model by its path")
     kind = numpy_type(proto.data_type)
     if kind is None and proto.data_type not in _BITS:
         raise ValueError(f"data type {proto.data_type} is not supported in another file")
-    location = Path(where.get("location", ""))
-    root = folder.resolve()
-    try:
-        path = (root / location).resolve()
-    except RuntimeError as error:  # links in a circle
-        raise ValueError(str(error)) from error
-    if location.is_absolute() or ".." in location.parts or not path.is_relative_to(root):
-        raise ValueError(f"its data is outside of the model's folder ({where.get('location')})")
     needed = _needed(proto.data_type, dims)
     offset = _natural(where, "offset", 0)
     _check_bytes(_natural(where, "length", needed), needed, f"{dims} of {kind or f'data type {proto.data_type}'}")
-    with _open(path, os.O_NOFOLLOW) as file:
-        size = os.fstat(file.fileno()).st_size
-        if offset + needed > size:
-            raise ValueError(f"its data end at byte {offset + needed} of {location}, which has {size}")
-        return np.memmap(file, np.uint8, "r", offset, (needed,)) if needed else np.empty(0, np.uint8)
+    return external.read(where.get("location", ""), offset, needed)
 
 
 def _natural(where: Mapping[str, str], key: str, default: int) -> int:

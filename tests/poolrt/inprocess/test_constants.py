@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+import mmap
+from pathlib import Path
+
 import numpy as np
+import pytest
 
 from poolrt.graph.constant import Constant, make_constant
-from poolrt.inprocess.constants import ConstantKeys
+from poolrt.graph.mapped_file import MappedFile
+from poolrt.inprocess.constants import ConstantKeys, reorder_constant, source_form, store_constant
+from poolrt.workers.desc import Arg, MemoryDesc, PrimitiveAttr, Reorder
+from poolrt.workers.engines.engine import Engine
+from poolrt.workers.execution.primitive import Primitive
+from poolrt.workers.implementations.primitive_desc import primitive_desc
+from poolrt.workers.primitives.provider import PrimitiveProvider
+from poolrt.workers.streams.stream import Stream
 
 from .networks import array
 
@@ -42,3 +53,43 @@ def test_what_passes_made_is_known_by_its_content() -> None:
     assert keys.key(make_constant(np.zeros((2, 3), np.int32), None)) != keys.key(
         make_constant(np.zeros((2, 3), np.float32))
     )
+
+
+def test_a_constant_in_a_file_is_used_there(tmp_path: Path) -> None:
+    values = np.random.default_rng().standard_normal((2, mmap.PAGESIZE // 4)).astype(np.float32)
+    (tmp_path / "weights").write_bytes(values.tobytes())
+    with (tmp_path / "weights").open("rb") as opened:
+        file = MappedFile(opened)
+    whole = file.part(0, file.nbytes).view(np.float32).reshape(values.shape)
+    for rows, in_place in ((slice(0, 1), True), (slice(1, 2), False)):  # the second ends with the mapping
+        stored = store_constant(Constant(whole[rows]))
+        assert (stored.address == whole[rows].ctypes.data) == in_place
+        assert bytes(stored.map()) == values[rows].tobytes()
+
+
+@pytest.mark.parametrize("tag", ["Ab16a", "AB16b16a", "ba"])
+def test_a_constant_is_brought_into_a_layout_from_its_own_order(
+    tag: str, tmp_path: Path, cache: PrimitiveProvider
+) -> None:
+    random, engine = np.random.default_rng(), Engine("cpu", 0)
+    stream = Stream(engine)
+    for dims in ((1, 1), (17, 5), (48, 16), (592, 33), (800, 64), tuple(map(int, random.integers(1, 200, 2)))):
+        values = random.standard_normal(dims).astype(np.float32)
+        (tmp_path / "weights").write_bytes(bytes(4) + np.ascontiguousarray(values.T).tobytes() + bytes(mmap.PAGESIZE))
+        with (tmp_path / "weights").open("rb") as opened:
+            file = MappedFile(opened)
+        in_file = file.part(4, values.nbytes).view(np.float32).reshape(dims[::-1]).T
+        made, wanted = MemoryDesc(dims, "f32", tag), MemoryDesc(dims, "f32")
+        planned = primitive_desc(Reorder(wanted, made), PrimitiveAttr(), engine.target)
+        expected = reorder_constant(Constant(values), Primitive(planned, engine, cache), stream)
+        for array_ in (in_file, np.asfortranarray(values), values[:, :]):
+            constant = Constant(array_)
+            form = source_form(constant, planned)
+            read = constant.in_order()
+            assert read is not None
+            assert form.memories()[Arg.SRC] == read[1]
+            found = reorder_constant(constant, Primitive(form, engine, cache), stream)
+            assert bytes(found.map()) == bytes(expected.map()), (dims, tag)
+        # Back to row-major by NumPy: an independent reading of the simplest of the layouts.
+        if tag == "ba":
+            assert bytes(expected.map()) == values.T.tobytes()

@@ -84,7 +84,7 @@ def _record(mode: int | None, nest: Nest, src_size: int, dst_size: int) -> tuple
         mode = mode or (_COPY_PADDED if nest.pads else _COPY)
         row = Loop(1, 0, 0)
         if _reads_ahead(mode, loops):
-            loops[-2:] = loops[:-3:-1]
+            loops[-2:] = _few_places(loops[-2], loops[-1])
         if loops and (loops[-1].extent * column.extent <= PIECE or steps(tuple(loops[:-1])) >= _ITEMS):
             row = loops.pop()
         innermost = (row.extent, row.src * src_size, row.dst * dst_size, column.extent)
@@ -105,7 +105,21 @@ def _record(mode: int | None, nest: Nest, src_size: int, dst_size: int) -> tuple
 
 def _reads_ahead(mode: int, loops: list[Loop]) -> bool:
     """Return whether a copy had better read in order than write in order: into few places, each on a page of its own."""
-    return mode == _COPY and len(loops) > 1 and loops[-2].src < loops[-1].src and loops[-2].extent <= _PLACES
+    return mode == _COPY and len(loops) > 1 and loops[-2].src < loops[-1].src and _places(loops[-2]) > 1
+
+
+def _few_places(places: Loop, rows: Loop) -> list[Loop]:
+    """Return loops over rows that are read in order, each written to few places at a time."""
+    few = _places(places)
+    inner = Loop(few, places.src, places.dst)
+    if few == places.extent:
+        return [rows, inner]
+    return [Loop(places.extent // few, places.src * few, places.dst * few), rows, inner]
+
+
+def _places(places: Loop) -> int:
+    """Return the most places that divide those of a loop, up to the limit."""
+    return next(few for few in range(min(places.extent, _PLACES), 0, -1) if places.extent % few == 0)
 
 
 def _take(loops: list[Loop], index: int | None) -> Loop:

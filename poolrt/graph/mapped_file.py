@@ -1,0 +1,76 @@
+"""Files whose bytes are arrays: mapped, not read, and found again from the arrays that are parts of them."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple, cast
+
+import numpy as np
+from numpy.lib.array_utils import byte_bounds
+
+from poolrt.workers.memory.array_address import address_of
+from poolrt.workers.memory.array_room import readable_in_place
+from poolrt.workers.memory.buffer import SLACK
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_PAGE: Final = mmap.PAGESIZE
+
+
+class FileIdentity(NamedTuple):
+    """What distinguishes a file with its content from others: the system changes ``changed_ns`` at every change of either."""
+
+    device: int
+    number: int
+    size: int
+    modified_ns: int
+    changed_ns: int
+
+
+class MappedFile(np.memmap):
+    """All bytes of a file, read-only. Its `identity` is None for arrays that are parts of it."""
+
+    identity: FileIdentity | None
+
+    def __new__(cls, file: BinaryIO) -> MappedFile:
+        """Map an open file, which may be closed afterwards. Raises ValueError if it is empty, OSError if it cannot be mapped."""
+        status = os.fstat(file.fileno())
+        mapped = cast("MappedFile", super().__new__(cls, file, np.uint8, "r"))
+        size, times = status.st_size, (status.st_mtime_ns, status.st_ctime_ns)
+        mapped.identity = FileIdentity(status.st_dev, status.st_ino, size, *times)
+        return mapped
+
+    def __array_finalize__(self, made_of: Any) -> None:
+        super().__array_finalize__(made_of)
+        self.identity = None
+
+    def part(self, start: int, nbytes: int) -> NDArray[np.uint8]:
+        """Return bytes of the file as an array, which keeps the mapping."""
+        return self.view(np.ndarray)[start : start + nbytes]
+
+    def holds(self, array: NDArray[Any]) -> bool:
+        """Return whether kernels can read a part of this file where it is."""
+        if not (array.flags.c_contiguous and array.flags.aligned):
+            return False
+        behind = address_of(self) + self.nbytes - address_of(array) - array.nbytes
+        return behind >= SLACK or readable_in_place(array)
+
+    def leave(self, array: NDArray[Any]) -> None:
+        """Give the pages that only hold a part of this file back to the system, which reads them again on the next use."""
+        low, high = (bound - address_of(self) for bound in byte_bounds(array))
+        first, last = -(-low // _PAGE) * _PAGE, high // _PAGE * _PAGE
+        if last > first:
+            content: mmap.mmap = self._mmap  # type: ignore[attr-defined]
+            content.madvise(mmap.MADV_DONTNEED, first, last - first)
+
+
+def file_of(array: NDArray[Any]) -> MappedFile | None:
+    """Return the mapped file that an array is a part of, with its own bytes or others; None for any other array."""
+    found: Any = array
+    while found is not None:
+        if isinstance(found, MappedFile) and found.identity is not None:
+            return found
+        found = found.obj if isinstance(found, memoryview) else getattr(found, "base", None)
+    return None
