@@ -22,7 +22,7 @@ from .threadpools.interface import ThreadpoolInterface
 from .threadpools.nesting import can_wait
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
@@ -232,6 +232,7 @@ class _Products:
         import numpy
 
         self.engine = Engine("cpu")
+        self._verbose = self.engine.verbose
         from .memory.array_address import address_of
 
         self._array, self._empty, self._float32 = numpy.ndarray, numpy.empty, numpy.dtype("float32")
@@ -257,25 +258,26 @@ class _Products:
         float32 = self._float32
         if type(a) is not self._array or type(b) is not self._array or a.dtype != float32 or b.dtype != float32:
             return None
-        execution = self._ready(a.shape, a.strides, b.shape, b.strides, transa, transb)
-        if execution is None or self.engine.verbose.executes:
+        ready = self._ready(a.shape, a.strides, b.shape, b.strides, transa, transb)
+        if ready is None or self._verbose.executes:
             return None
-        shape = (a.shape[1] if transa else a.shape[0], b.shape[0] if transb else b.shape[1])
+        shape, execute = ready
         if c is None:
             c = self._empty(shape, float32)
         elif c.dtype != float32 or c.shape != shape or not c.flags.c_contiguous or not c.flags.writeable:
             return None
         address_of = self._address_of
-        execution.execute((address_of(a), address_of(b), address_of(c)))
+        execute((address_of(a), address_of(b), address_of(c)))
         return c
 
     def _bind(
         self, a: tuple[int, ...], a_steps: tuple[int, ...], b: tuple[int, ...], b_steps: tuple[int, ...], transa: bool,
         transb: bool,
-    ) -> CallingThreadExecution | None:  # fmt: skip
-        """Return what multiplies matrices of float32 with these shapes and strides in bytes; None if it is not possible.
+    ) -> tuple[tuple[int, int], Callable[[tuple[int, ...]], None]] | None:  # fmt: skip
+        """Return the product's shape and what multiplies matrices at their addresses; None if it is not possible.
 
-        Matrices are read in whole vectors, so the last columns of ``b`` must be whole ones: there may be no memory behind.
+        Shapes and strides, in bytes, are those of matrices of float32. Matrices are read in whole vectors, so the last
+        columns of ``b`` must be whole ones: there may be no memory behind.
         """
         left, right = (a[::-1] if transa else a), (b[::-1] if transb else b)
         left_steps, right_steps = (a_steps[::-1] if transa else a_steps), (b_steps[::-1] if transb else b_steps)
@@ -288,7 +290,8 @@ class _Products:
         resource = self.primitive(src, weights, dst, PrimitiveAttr()).resource
         if not isinstance(resource, RealizedPrimitive):
             return None
-        return CallingThreadExecution(resource, (Arg.SRC, Arg.WEIGHTS, Arg.DST), self._scratchpads)
+        execution = CallingThreadExecution(resource, (Arg.SRC, Arg.WEIGHTS, Arg.DST), self._scratchpads)
+        return (left[0], right[1]), execution.execute
 
     def _create(self, src: MemoryDesc, weights: MemoryDesc, dst: MemoryDesc, attr: PrimitiveAttr) -> Primitive:
         return Matmul.PrimitiveDesc(self.engine, src, weights, None, dst, attr=attr).create()

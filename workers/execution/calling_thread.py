@@ -17,6 +17,8 @@ from .native_binding import BoundPrimitive, RealizedPrimitive
 _KEPT: Final = 64 << 20
 #: Slots of a packed argument block before its arguments.
 _RANGE: Final = 2
+#: Place of the address of what a kernel raised in the room of a call.
+_ERROR: Final = 4
 
 
 class ThreadScratchpads(threading.local):
@@ -53,46 +55,43 @@ class CallingThreadExecution:
 
     def execute(self, addresses: tuple[int, ...]) -> None:
         """Execute on memory at addresses and return when it has ended. Raises KernelFailed."""
+        # In one piece: for a small product, calls of functions take as long as what they do here.
         idle = self._idle
         try:
             launches = idle.pop()
         except IndexError:
             launches = _Launches(self._primitive, self._args)
         if self._nbytes:
-            scratchpad = self._scratchpads.grant(self._nbytes)
-            launches.run((*addresses, scratchpad.address))
-        else:
-            launches.run(addresses)
+            addresses = (*addresses, self._scratchpads.grant(self._nbytes).address)
+        for block, index, number, offset in launches.places:
+            block[index] = addresses[number] + offset
+        for kernel, packed, region in launches.calls:
+            if kernel(launches.start, launches.error, packed):
+                raise region.failure(launches.room[_ERROR])
         idle.append(launches)
 
 
 class _Launches:
     """Bound launches for one execution at a time."""
 
-    __slots__ = ("_bound", "_calls", "_places", "_room", "_start")
+    __slots__ = ("_bound", "calls", "error", "places", "room", "start")
 
     def __init__(self, primitive: RealizedPrimitive, args: tuple[int, ...]) -> None:
         arguments = (*args, int(Arg.SCRATCHPAD)) if primitive.entry.scratchpad else args
         bound = self._bound = BoundPrimitive(primitive, dict.fromkeys(arguments), None, Jobs(1))
         #: The slots of addresses: block, index, number of the address, bytes that are added to it.
-        self._places = [
+        self.places = [
             (block.blocks[0], _RANGE + index, number, offset)
             for number, arg in enumerate(arguments)
             for block, index, offset in bound.moving.get(arg, ())
         ]
         name = primitive.entry.implementation
-        self._calls = [
+        #: Each kernel, its packed arguments, and the region that an error of it comes from.
+        self.calls = [
             (KERNEL_TYPE(block.kernel.address), block.addresses[0], Region(block.kernel.address, block.addresses, name))
             for block in bound.blocks
         ]
-        self._room = (ctypes.c_int64 * 8)()
-        self._start = ctypes.addressof(self._room)
-
-    def run(self, addresses: tuple[int, ...]) -> None:
-        """Move the launches to addresses, the scratchpad's last if there is one, and run them."""
-        for block, index, number, offset in self._places:
-            block[index] = addresses[number] + offset
-        start = self._start
-        for kernel, packed, region in self._calls:
-            if kernel(start, start + 32, packed):
-                raise region.failure(self._room[4])
+        #: What kernels return, and from `_ERROR` on what they raise; and the addresses of both.
+        self.room = (ctypes.c_int64 * 8)()
+        self.start = ctypes.addressof(self.room)
+        self.error = self.start + 8 * _ERROR

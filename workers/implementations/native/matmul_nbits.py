@@ -12,7 +12,7 @@ from ...kernels.spec import KernelSpec
 from ..program import LaunchArgument, Program
 from .convolution_tiles import output_blocks, row_tiles
 from .nest_builder import NestBuilder
-from .product import Shape, describe_left
+from .product import Shape, describe_left, lanes, moved, pack_left
 
 #: Layouts with 16 columns side by side.
 _WEIGHTS: Final = "Abc16a"
@@ -121,33 +121,26 @@ def _describe_strips(build: NestBuilder, op: MatmulNbits, factors: _Factors, kin
     vectors = -(-columns // 16)
     wide = output_blocks(isa, positions, vectors)
     together = min(vectors, max(1, _STRIP // (depth * 64 * wide)) * wide)
-    left, in_rows = describe_left(build, shape, op.src, positions, large, tiles)
+    left = describe_left(build, shape, op.src, positions, depth)
+    if left.packs:
+        pack_left(build, shape, op.src, left, (positions, large, tiles), 0, depth)
     step, table = build.table([0, depth, 0]), build.table([left.offsets[0], 0, 0])
     room = build.book(together * depth * 64)
     unpack = KernelSpec.of("matmul_nbits", part="unpack", rows=1, bits=op.bits, points=kind)
-    gemm = KernelSpec.of("gemm", positions=positions, blocks=wide, rows=in_rows, packs="")
-    lanes = (left.along, left.along) if left.along else (positions * 4, (positions - 1) * 4)
+    gemm = KernelSpec.of("gemm", positions=positions, blocks=wide, rows=left.along == 4, packs="")
     strides = (blocks * nbytes * 16, blocks * 64, line)
     for first in range(0, vectors, together):
         count = min(together, vectors - first)
-        sources = (_moved(place, stride * first) for place, stride in zip(factors, strides, strict=True))
+        sources = (moved(place, stride * first) for place, stride in zip(factors, strides, strict=True))
         build.launch(unpack, (*sources, room, *(("i", n) for n in (depth, nbytes, blocks, line))), count)
         wanted = min(columns - first * 16, count * 16)
         bias: LaunchArgument = _NONE if op.bias is None else ("m", (int(Arg.BIAS), first * 64))
-        sizes = (tiles, large, wanted, 1, left.across, *lanes, depth * 64, 64, 4, columns * 4)
+        sizes = (tiles, large, wanted, 1, left.across, *lanes(left, positions), depth * 64, 64, 4, columns * 4)
         args: tuple[LaunchArgument, ...] = (
             left.at, room, bias, ("m", (int(Arg.DST), first * 64)), _NONE, ("t", table), ("t", step),
             *(("i", n) for n in sizes), _NONE, _NONE, ("f", -math.inf), ("f", -math.inf),
         )  # fmt: skip
         build.launch(gemm, args, -(-count // wide))
-
-
-def _moved(place: LaunchArgument, nbytes: int) -> LaunchArgument:
-    """Return a place of memory or scratchpad some bytes on; none stays none."""
-    kind, where = place
-    if kind == "m" and isinstance(where, tuple):
-        return ("m", (where[0], where[1] + nbytes))
-    return ("s", int(where) + nbytes) if kind == "s" and isinstance(where, int) else place
 
 
 IMPLEMENTATIONS = (NativeMatmulNbits(),)

@@ -21,10 +21,16 @@ from .row_product import describe_row
 _STRIP: Final = 512 << 10
 #: Least tiles of a strip: fewer would read the columns from memory too often.
 _STRIP_TILES: Final = 4
+#: Inputs that are summed at once if rows with all of theirs do not fit in that: they, and as many rows of the columns that
+#: an item of work multiplies, stay in the first two levels of caches. With more than `_SLICES`, slices are longer.
+_SLICE: Final = 512
+_SLICES: Final = 16
 #: So many tiles of rows are worth a packed copy of the columns that an item of work multiplies.
 _WORTH_PACKING: Final = 3
-#: Bytes of a matrix whose rows are near enough to be read where they are each time.
-_NEAR: Final = 128 << 10
+#: Bytes of rows that are near enough to be read where they are each time: they stay in the second-level cache.
+_NEAR: Final = 1 << 20
+#: The same if so many tiles read them that a packed copy costs little beside.
+_NEAR_FOR_MANY: Final = 128 << 10
 #: So many are worth a packed copy of all columns, which items of work share.
 _WORTH_SHARING: Final = 48
 #: Most bytes for the columns that all items of work pack; threads use only a part.
@@ -64,7 +70,8 @@ class Matrices(NamedTuple):
 
     Of a left factor these are from row to row of tiles and from one input to the next, of a right one from 16 columns
     to the next 16 and from row to row. ``packs`` says which elements of a right one are adjacent if items of work pack
-    it, ``column`` is from column to column; ``aligns`` if rows begin in the same place of a cache line.
+    it, or of a left one if `pack_left` packs it: then there is no distance from input to input. ``column`` is from column
+    to column; ``aligns`` if rows begin in the same place of a cache line.
     """
 
     at: LaunchArgument
@@ -99,43 +106,61 @@ def describe(shape: Shape, left: MemoryDesc, right: MemoryDesc, bias: bool, attr
     positions, large, tiles = row_tiles(isa, shape.rows)
     vectors = -(-shape.columns // 16)
     blocks = output_blocks(isa, positions, vectors)
+    low, bound = bounds(attr)
+    slices = _slices(shape, right, tiles) if low == -math.inf else [(0, shape.depth)]
+    most = slices[0][1]
     # The table begins with zeros, both factors of a product over nothing.
     build = NestBuilder(bytes(64))
-    in_rows = False
-    depth = shape.depth
-    strip_tiles = min(tiles, max(_STRIP_TILES, _STRIP // (max(depth, 1) * positions * 4)))
+    strip_tiles = min(tiles, max(_STRIP_TILES, _STRIP // (max(most, 1) * positions * 4)))
     strips = -(-tiles // strip_tiles)
     parts = -(-vectors // blocks)
     items = len(shape.batch) * strips * parts
-    room = items * blocks * depth * 64
-    if depth == 0:
-        depth, none = 1, [0] * len(shape.batch)
-        rows, columns = (Matrices(("t", 0), none, 0, 0) for _ in range(2))
-    else:
-        rows, in_rows = describe_left(build, shape, left, positions, large, tiles)
-        columns = _columns(build, shape, right, tiles, room)
-    step = build.table([0, depth, 0])
-    dst_matrix = shape.rows * shape.columns * 4
-    offsets = zip(rows.offsets, columns.offsets, range(0, dst_matrix * len(shape.batch), dst_matrix), strict=True)
-    table = build.table([value for entry in offsets for value in entry])
-    low, bound = bounds(attr)
-    lanes = (rows.along, rows.along) if rows.along else (positions * 4, (positions - 1) * 4)
-    sizes = (
-        tiles, large, shape.columns, strips, rows.across, *lanes, columns.across, columns.along, columns.column,
-        shape.columns * 4,
-    )  # fmt: skip
-    bias_at: LaunchArgument = ("m", (int(Arg.BIAS), 0)) if bias else ("i", 0)
-    args: tuple[LaunchArgument, ...] = (
-        rows.at, columns.at, bias_at, ("m", (int(Arg.DST), 0)), chain_source(attr), ("t", table), ("t", step),
-        *(("i", value) for value in sizes), build.book(room) if columns.packs else ("i", 0),
-        ("i", int(columns.aligns)), ("f", low), ("f", bound),
-    )  # fmt: skip
-    kernel = KernelSpec.of("gemm", positions=positions, blocks=blocks, rows=in_rows, packs=columns.packs)
+    room = items * blocks * most * 64
+    rows = columns = Matrices(("t", 0), [0] * len(shape.batch), 0, 0)
+    if shape.depth:
+        rows = describe_left(build, shape, left, positions, most)
+        columns = _columns(build, shape, right, tiles, most, room)
+    packed_columns: LaunchArgument = build.book(room) if columns.packs else ("i", 0)
     if columns.aligns:
         # The first vector of each row may have fewer columns.
         items = items // parts * (((shape.columns + 30) // 16 + blocks - 1) // blocks)
-    build.launch(kernel, args, items)
+    dst: LaunchArgument = ("m", (int(Arg.DST), 0))
+    dst_matrix = shape.rows * shape.columns * 4
+    targets = range(0, dst_matrix * len(shape.batch), dst_matrix)
+    table = build.table([n for offsets in zip(rows.offsets, columns.offsets, targets, strict=True) for n in offsets])
+    sizes = (
+        tiles, large, shape.columns, strips, rows.across, *lanes(rows, positions), columns.across, columns.along,
+        columns.column, shape.columns * 4,
+    )  # fmt: skip
+    kernel = KernelSpec.of("gemm", positions=positions, blocks=blocks, rows=rows.along == 4, packs=columns.packs)
+    bias_at: LaunchArgument = ("m", (int(Arg.BIAS), 0)) if bias else ("i", 0)
+    residual = chain_source(attr)
+    for first, count in slices:
+        if rows.packs:
+            pack_left(build, shape, left, rows, (positions, large, tiles), first, count)
+        is_last = first + count == shape.depth
+        args: tuple[LaunchArgument, ...] = (
+            moved(rows.at, first * rows.along), moved(columns.at, first * columns.along), bias_at, dst, residual,
+            ("t", table), ("t", build.table([0, max(count, 1), 0])), *(("i", size) for size in sizes), packed_columns,
+            ("i", int(columns.aligns)), ("f", low), ("f", bound if is_last else -math.inf),
+        )  # fmt: skip
+        build.launch(kernel, args, items)
+        # The next slice adds to the sums in dst.
+        bias_at, residual = ("i", 0), dst
     return build.program()
+
+
+def _slices(shape: Shape, right: MemoryDesc, tiles: int) -> list[tuple[int, int]]:
+    """Return (first, count) of the inputs that are summed at once.
+
+    All, or so few that all rows of them stay in the cache and columns that are not packed are read from memory only once.
+    """
+    is_packed = right.tag == packed_tag(right.ndims) or tiles >= _WORTH_SHARING
+    if is_packed or shape.rows * shape.depth * 4 <= _STRIP or shape.depth <= _SLICE:
+        return [(0, shape.depth)]
+    number = min(-(-shape.depth // _SLICE), _SLICES)
+    count = -(-shape.depth // (16 * number)) * 16
+    return [(first, min(count, shape.depth - first)) for first in range(0, shape.depth, count)]
 
 
 def _describe_row(shape: Shape, left: MemoryDesc, right: MemoryDesc, bias: bool, attr: PrimitiveAttr) -> Program | None:
@@ -159,31 +184,55 @@ def _describe_row(shape: Shape, left: MemoryDesc, right: MemoryDesc, bias: bool,
     return describe_row(shape.depth, shape.columns, order, pairs, (lane, block, step), bias, attr)
 
 
-def describe_left(
-    build: NestBuilder, shape: Shape, left: MemoryDesc, positions: int, large: int, tiles: int
-) -> tuple[Matrices, bool]:
-    """Return the left factor, packed if its rows compete for the cache, and whether the inputs of a row are adjacent.
-
-    Packed ones have a distance of 0 from one input to the next, in place of the rows of their tile.
-    """
+def describe_left(build: NestBuilder, shape: Shape, left: MemoryDesc, positions: int, most: int) -> Matrices:
+    """Return the left factor: where it is, or room for ``most`` inputs of each row, packed if rows compete for the cache."""
     src: LaunchArgument = ("m", (int(Arg.SRC), 0))
     strides = [4 * stride for stride in left.outer_strides()]
     *_, row, lane = strides
     if lane != 4 or positions == 1 or row % _ALIASING:
-        return Matrices(src, [_offset(index, strides) for index, _ in shape.batch], row, lane), lane == 4
+        return Matrices(src, [_offset(index, strides) for index, _ in shape.batch], row, lane)
     outer = left.dims[:-2]
-    packed_row = shape.depth * 4 + 64
-    packed = -(-shape.rows * packed_row // 64) * 64
-    to = build.book(math.prod(outer) * packed)
-    matrices = [_offset(index, strides) for index in itertools.product(*map(range, outer))]
-    sizes = (tiles, positions, large, shape.depth, row, packed, packed_row)
-    args: tuple[LaunchArgument, ...] = (src, to, ("t", build.table(matrices)), *(("i", value) for value in sizes))
-    build.launch(KernelSpec.of("gemm_pack"), args, len(matrices) * tiles)
-    return Matrices(to, [_flat(index, outer) * packed for index, _ in shape.batch], packed_row, 0), False
+    packed_row = most * 4 + 64
+    matrix = _packed_matrix(shape, packed_row)
+    to = build.book(math.prod(outer) * matrix)
+    return Matrices(to, [_flat(index, outer) * matrix for index, _ in shape.batch], packed_row, 0, "rows")
 
 
-def _columns(build: NestBuilder, shape: Shape, right: MemoryDesc, tiles: int, room: int) -> Matrices:
-    """Return the right factor: packed, or to be packed by items of work if their ``room`` in bytes is not too much."""
+def pack_left(
+    build: NestBuilder, shape: Shape, left: MemoryDesc, to: Matrices, tiles: tuple[int, int, int], first: int, count: int,
+) -> None:  # fmt: skip
+    """Pack ``count`` inputs of each row from number ``first`` on; ``tiles`` are those of `row_tiles`."""
+    strides = [4 * stride for stride in left.outer_strides()]
+    matrices = [_offset(index, strides) + first * 4 for index in itertools.product(*map(range, left.dims[:-2]))]
+    positions, large, panels = tiles
+    sizes = (panels, positions, large, count, strides[-2], _packed_matrix(shape, to.across), to.across)
+    table: LaunchArgument = ("t", build.table(matrices))
+    args = (("m", (int(Arg.SRC), 0)), to.at, table, *(("i", value) for value in sizes))
+    build.launch(KernelSpec.of("gemm_pack"), args, len(matrices) * panels)
+
+
+def lanes(left: Matrices, positions: int) -> tuple[int, int]:
+    """Return the bytes from one input of a left factor to the next, in a tile of ``positions`` rows and in one of one less."""
+    return (positions * 4, (positions - 1) * 4) if left.packs else (left.along, left.along)
+
+
+def moved(place: LaunchArgument, nbytes: int) -> LaunchArgument:
+    """Return a place of memory, tables or scratchpad some bytes on; a number stays what it is."""
+    kind, where = place
+    if kind == "m" and isinstance(where, tuple):
+        return ("m", (where[0], where[1] + nbytes))
+    return (kind, int(where) + nbytes) if kind in "st" and isinstance(where, int) else place
+
+
+def _packed_matrix(shape: Shape, packed_row: int) -> int:
+    return -(-shape.rows * packed_row // 64) * 64
+
+
+def _columns(build: NestBuilder, shape: Shape, right: MemoryDesc, tiles: int, most: int, room: int) -> Matrices:
+    """Return the right factor: packed, or to be packed by items of work if their ``room`` in bytes is not too much.
+
+    ``most`` of its rows are read at once.
+    """
     source: LaunchArgument = ("m", (int(Arg.WEIGHTS), 0))
     packed = right.with_tag(packed_tag(right.ndims))
     matrix = -(-shape.columns // 16) * shape.depth * 64
@@ -192,7 +241,8 @@ def _columns(build: NestBuilder, shape: Shape, right: MemoryDesc, tiles: int, ro
         *_, row, column = strides
         offsets = [_offset(index, strides) for _, index in shape.batch]
         in_rows = column == 4 or shape.columns == 1
-        if in_rows and (tiles < _WORTH_PACKING or shape.depth * row <= _NEAR):
+        near = _NEAR if tiles < _WORTH_SHARING else _NEAR_FOR_MANY
+        if in_rows and (tiles < _WORTH_PACKING or most * row <= near):
             return Matrices(source, offsets, 64, row)
         if in_rows and row % _LINE == 0 and tiles < _WORTH_SHARING:
             return Matrices(source, offsets, 64, row, aligns=True)

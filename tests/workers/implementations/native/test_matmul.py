@@ -10,7 +10,9 @@ import pytest
 from poolrt.workers.desc import Arg, Matmul, MemoryDesc, PrimitiveAttr
 from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.implementations.primitive_desc import UnsupportedPrimitive, primitive_desc
+from poolrt.workers.implementations.program import Launch
 from tests.workers.cases import Case, cases
+from tests.workers.cases.case import RELU, chains, integers, plain, post_op_args, residual
 from tests.workers.native_runner import NativeRunner
 
 TRANSPOSED = {2: "ba", 3: "acb", 4: "dabc"}
@@ -69,6 +71,23 @@ def test_rows_are_packed_only_if_they_compete_for_the_cache() -> None:
         op = Matmul(MemoryDesc((64, depth), "f32"), MemoryDesc((depth, 64), "f32"), None, MemoryDesc((64, 64), "f32"))
         program = primitive_desc(op, PrimitiveAttr(), cpu_target()).program()
         assert {spec.generator for spec in program.kernels} == kernels
+
+
+@pytest.mark.parametrize("depth", [1024, 1030])
+def test_rows_beyond_the_cache_are_summed_in_slices(native: NativeRunner, depth: int, isa: str) -> None:
+    dst = plain(2, 150, 50)
+    for title, steps in (*chains(dst), (" +relu+add", (RELU, residual(dst)))):
+        op = Matmul(plain(2, 150, depth), plain(1, depth, 50), plain(1, 1, 50), dst)
+        args = {int(arg): integers(md.dims, int(arg)) for arg, md in op.memories().items() if arg != Arg.DST}
+        whole = Case(f"{depth}{title}", op, {**args, **post_op_args(steps)}, PrimitiveAttr(steps))
+        for tag in ("", "acb"):
+            case = with_weights(whole, tag)
+            program = primitive_desc(case.op, case.attr, cpu_target(isa)).program()
+            launched = [program.kernels[run.kernel].generator for run in program.launches if isinstance(run, Launch)]
+            # A relu before an addition bounds sums that are complete; small tiles are so many that all columns are packed.
+            slices = 1 if steps[:1] == (RELU,) and len(steps) > 1 else -(-depth // 512)
+            assert launched.count("gemm") == (1 if isa == "x86-64-v2" else slices)
+            native.check(case, isa)
 
 
 def test_a_source_without_adjacent_elements_is_refused() -> None:
