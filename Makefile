@@ -73,7 +73,7 @@ drills: $(VENV)/.for-test ## run the fault drills of store and pool and print on
 	@$(PY) -m tests.drills $(ARGS)
 
 bench: $(VENV)/.for-bench ## measure poolrt beside its rivals, print the ratios (ARGS=--short: once, on less work)
-	@failed=0; for b in $(filter-out benchmarks/measure.py benchmarks/onednn.py,$(wildcard benchmarks/*.py)); do \
+	@failed=0; for b in $(filter-out benchmarks/measure.py benchmarks/onednn.py benchmarks/rivals.py,$(wildcard benchmarks/*.py)); do \
 	  echo "== $$b"; $(PY) "$$b" $(ARGS) || failed=$$?; done; exit $$failed
 
 lint: $(VENV)/.for-lint ## run ruff, mypy (strict), pyright, import-linter

@@ -13,10 +13,10 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Modules of the others: no programs.
-MODULES = {"measure.py", "onednn.py"}
+MODULES = {"measure.py", "onednn.py", "rivals.py"}
 PROGRAMS = sorted(path.name for path in (ROOT / "benchmarks").glob("*.py") if path.name not in MODULES)
 #: The rivals that only `make bench` and `make test-all` install.
-RIVALS = ("cachetools", "diskcache", "dogpile")
+RIVALS = ("cachetools", "diskcache", "dogpile", "openvino")
 
 
 def _run(program: str, home: Path, *words: str) -> str:

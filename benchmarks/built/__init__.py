@@ -1,0 +1,1 @@
+"""Networks that are built through `Graph`, with seeded weights."""
