@@ -75,6 +75,8 @@ class Settings:
     files_capacity: int = _knob(16384, "cache", Integer(0))
     #: Bytes that the node keeps in files.
     files_bytes: int = _knob(2 * KIB**3, "cache", Size(0))
+    #: Bytes of models' weights, in the layouts of plans, that the node keeps in files for all its processes; 0: none.
+    constant_files_bytes: int = _knob(8 * KIB**3, "cache", Size(0))
     #: Whether a namespace without a capacity gets `store_capacity`; otherwise `poolrt cache capacity` sets one.
     set_store_capacity: bool = _knob(False, "cache", Flag())
     #: Entries that the namespace keeps for all its nodes, if `set_store_capacity`.

@@ -57,8 +57,7 @@ class Constant:
         """
         if self.scale is not None or self.dtype == "bf16" or self.array.dtype != storage_type(self.dtype):
             return None
-        order = sorted(range(self.array.ndim), key=lambda axis: -self.array.strides[axis])
-        turned = self.array.transpose(order)
+        turned, order = turn_as_stored(self.array)
         if not turned.flags.c_contiguous:
             return None
         return turned, self.desc.with_tag("".join("abcdefghijkl"[axis] for axis in order))
@@ -119,6 +118,12 @@ class Constant:
         """Return a view that repeats dimensions of 1."""
         array = self.array if self.scale is None else self.float64()
         return Constant(np.broadcast_to(array, tuple(dims)), None, self.dtype)
+
+
+def turn_as_stored(array: NDArray[Any]) -> tuple[NDArray[Any], list[int]]:
+    """Return a view whose dimensions are in the order of the strides, the largest first, and that order."""
+    order = sorted(range(array.ndim), key=lambda axis: -array.strides[axis])
+    return array.transpose(order), order
 
 
 def storage_type(dtype: str) -> np.dtype[Any]:

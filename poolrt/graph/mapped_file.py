@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import time
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple, cast
 
 import numpy as np
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _PAGE: Final = mmap.PAGESIZE
+#: Changes of a file that are further apart have different times: file systems count in up to two seconds.
+_RESOLUTION_NS: Final = 2_000_000_000
 
 
 class FileIdentity(NamedTuple):
@@ -33,18 +36,17 @@ class MappedFile(np.memmap):
     """All bytes of a file, read-only. Its `identity` is None for arrays that are parts of it."""
 
     identity: FileIdentity | None
+    path: str
 
-    def __new__(cls, file: BinaryIO) -> MappedFile:
+    def __new__(cls, file: BinaryIO, path: str | os.PathLike[str]) -> MappedFile:
         """Map an open file, which may be closed afterwards. Raises ValueError if it is empty, OSError if it cannot be mapped."""
-        status = os.fstat(file.fileno())
         mapped = cast("MappedFile", super().__new__(cls, file, np.uint8, "r"))
-        size, times = status.st_size, (status.st_mtime_ns, status.st_ctime_ns)
-        mapped.identity = FileIdentity(status.st_dev, status.st_ino, size, *times)
+        mapped.identity, mapped.path = _identity(os.fstat(file.fileno())), os.path.abspath(path)
         return mapped
 
     def __array_finalize__(self, made_of: Any) -> None:
         super().__array_finalize__(made_of)
-        self.identity = None
+        self.identity, self.path = None, ""
 
     def part(self, start: int, nbytes: int) -> NDArray[np.uint8]:
         """Return bytes of the file as an array, which keeps the mapping."""
@@ -57,6 +59,22 @@ class MappedFile(np.memmap):
         behind = address_of(self) + self.nbytes - address_of(array) - array.nbytes
         return behind >= SLACK or readable_in_place(array)
 
+    def is_settled(self) -> bool:
+        """Return whether the path still names this file, unchanged, and its times show the next change.
+
+        They do not if the last change is as recent as their resolution. No time shows what programs write to mappings of a
+        file whose earlier writes are not on the disk yet.
+        """
+        try:
+            found = _identity(os.stat(self.path))
+        except OSError:
+            return False
+        return found == self.identity and time.time_ns() - found.changed_ns > _RESOLUTION_NS
+
+    def place(self, array: NDArray[Any]) -> int:
+        """Return at which byte of the file an array begins."""
+        return address_of(array) - address_of(self)
+
     def leave(self, array: NDArray[Any]) -> None:
         """Give the pages that only hold a part of this file back to the system, which reads them again on the next use."""
         low, high = (bound - address_of(self) for bound in byte_bounds(array))
@@ -64,6 +82,11 @@ class MappedFile(np.memmap):
         if last > first:
             content: mmap.mmap = self._mmap  # type: ignore[attr-defined]
             content.madvise(mmap.MADV_DONTNEED, first, last - first)
+
+
+def _identity(status: os.stat_result) -> FileIdentity:
+    times = status.st_mtime_ns, status.st_ctime_ns
+    return FileIdentity(status.st_dev, status.st_ino, status.st_size, *times)
 
 
 def file_of(array: NDArray[Any]) -> MappedFile | None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
+from poolrt.cachestore.constant_files import ConstantFiles
 from poolrt.graph.constant import Constant
 from poolrt.graph.lowered_plan import LoweredPlan
 from poolrt.inprocess.device_context import DeviceContext, InstanceKey
@@ -19,7 +20,8 @@ from poolrt.workers.primitives.provider import PrimitiveProvider
 from poolrt.workers.streams.stream import Stream
 from poolrt.workers.verbose.text import describe_primitive
 
-from .constants import ConstantKeys, copy_to_engine, reorder_constant, source_form, store_constant
+from .constants import ConstantKeys, copy_to_engine, is_in_file, reorder_constant, source_form, store_constant
+from .shared_constants import share_constant
 
 T = TypeVar("T")
 #: Bytes of Python's objects for a step, of its primitive and of an executor: 2.8 KB were measured for a plan of 75 steps.
@@ -39,6 +41,8 @@ class ExecutionContext:
     instances: DeviceContext
     executor: object
     locks: tuple[threading.RLock, threading.RLock]
+    #: Large constants that all processes of the node share; None: each has its own.
+    files: ConstantFiles | None
 
     def within(self) -> bool:
         """Return whether the calling thread runs a task of a threadpool that a stream computes on."""
@@ -134,12 +138,22 @@ class CompiledGraph:
         planned = self._plan.constants[number]
         constant = constants[planned.value]
 
+        files = self._context.files
+
         def make() -> Memory:
             if planned.reorder is None:
-                return store_constant(constant)
+                if files is None or is_in_file(constant):
+                    return store_constant(constant)
+                return share_constant(files, constant, None, constant.nbytes, lambda: store_constant(constant))
             stream = self._streams[self._plan.primitives[planned.reorder]]
             form = source_form(constant, self._descs[planned.reorder])
-            return reorder_constant(constant, Primitive(form, stream.engine, self._context.cache), stream)
+
+            def reordered() -> Memory:
+                return reorder_constant(constant, Primitive(form, stream.engine, self._context.cache), stream)
+
+            if files is None or stream.engine.kind != "cpu":
+                return reordered()
+            return share_constant(files, constant, form, form.memories()[Arg.DST].nbytes, reordered)
 
         return self._context.find_or_add(self._constant_key(number, "", constant), make)
 

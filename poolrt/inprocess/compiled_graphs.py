@@ -27,6 +27,7 @@ from .device_context import DeviceContext, ExecutorIdentity, InstanceKey
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from poolrt.cachestore.constant_files import ConstantFiles
     from poolrt.graph.ir import GraphIR
     from poolrt.graph.lowered_plan import LoweredPlan
     from poolrt.workers.plans.execution_plan import ExecutionPlan
@@ -55,10 +56,12 @@ class CompiledGraphs:
         constants: Iterable[Constant],
         context: DeviceContext,
         cache: PrimitiveProvider | None,
+        files: ConstantFiles | None = None,
     ) -> None:
         """Compute on ``stream``, or a new one of ``engine``, and on one for each engine that ``engines`` names.
 
-        ``constants`` are those that graphs have in common: their arrays outlive this and do not change.
+        ``constants`` are those that graphs have in common: their arrays outlive this and do not change. ``files`` has those
+        that processes share.
         """
         self._keys: Final = ConstantKeys(constants)
         self._engine: Final = engine
@@ -66,7 +69,7 @@ class CompiledGraphs:
         identity = ExecutorIdentity(name)
         locks = freed_in_children(threading.RLock()), freed_in_children(threading.RLock())
         streams = _open_streams(engine, stream, engines)
-        self.context: Final = ExecutionContext(streams, cache, context, identity, locks)
+        self.context: Final = ExecutionContext(streams, cache, context, identity, locks, files)
         self._instances: Final = context
         self._pools: Final = [stream.pool for stream in streams.values() if stream.engine.kind == "cpu"]
         self._jobs: Final = JobsOnPools(self._pools)

@@ -54,14 +54,18 @@ def source_form(constant: Constant, planned: PrimitiveDesc) -> PrimitiveDesc:
         return planned
 
 
+def is_in_file(constant: Constant) -> bool:
+    """Return whether a constant is row-major in a file, where kernels can read it."""
+    return file_of(constant.array) is not None and _bytes_in_place(constant, constant.desc) is not None
+
+
 def store_constant(constant: Constant) -> Memory:
     """Return a constant in the host's memory, row-major: where it is if it is in a file, which is then not read."""
-    file = file_of(constant.array)
-    found = None if file is None else _bytes_in_place(constant, constant.desc)
-    if found is not None:
-        return Memory(MemoryDesc((constant.nbytes,), "u8"), None, found)
+    if is_in_file(constant):
+        return Memory(MemoryDesc((constant.nbytes,), "u8"), None, _bytes_in_place(constant, constant.desc))
     memory = _bytes(constant.nbytes)
     constant.write_into(np.frombuffer(memory.map(), np.uint8))
+    file = file_of(constant.array)
     if file is not None:
         file.leave(constant.array)
     return memory

@@ -31,6 +31,7 @@ from .session_model import SessionModel
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from poolrt.cachestore.constant_files import ConstantFiles
     from poolrt.graph.ir import GraphIR
     from poolrt.inprocess.compiled_graphs import Shapes
     from poolrt.model import Model
@@ -71,8 +72,12 @@ class LocalPlans:
         optimize: bool,
         plan_bytes: int,
         cache: PrimitiveProvider | None,
+        files: ConstantFiles | None,
     ) -> None:
-        """Compute on ``stream``, or on a new one of the engine; ``threads`` is then the number of threads of a processor."""
+        """Compute on ``stream``, or on a new one of the engine; ``threads`` is then the number of threads of a processor.
+
+        ``files`` has the weights that processes of the node share.
+        """
         self._model = model
         self._optimize = optimize
         #: Outputs whose size a run counts, by the shapes and the variant of a graph that has some.
@@ -82,6 +87,7 @@ class LocalPlans:
         self._engine = open_engine(engine) if stream is None else stream.engine
         self._threads = threads if stream is None and self._engine.kind == "cpu" else 1
         self._cache = cache
+        self._files = files
         self._lock = freed_in_children(threading.Lock())
         self._begin()
 
@@ -105,7 +111,8 @@ class LocalPlans:
             stream = _new_stream(self._engine, self._threads)
         constants = [Constant(array) for array in self._model.initializers.values()]
         self.context = DeviceContext(capacity_bytes=self._plan_bytes, shared=True)
-        self._graphs = CompiledGraphs(self._model.name, self._engine, stream, (), constants, self.context, self._cache)
+        places = self.context, self._cache, self._files
+        self._graphs = CompiledGraphs(self._model.name, self._engine, stream, (), constants, *places)
         self._process = os.getpid()
 
     def _graphs_here(self) -> CompiledGraphs:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from poolrt.cachestore.constant_files import ConstantFiles
 from poolrt.graph.errors import UnsupportedNode
 from poolrt.settings import Settings
 from poolrt.spelling import describe_type, hint
@@ -89,7 +90,8 @@ class InferenceSession:
                 threads = count_threads(self._options.intra_op_num_threads)
                 optimize = self._options.graph_optimization_level != GraphOptimizationLevel.ORT_DISABLE_ALL
                 bound = settings.plan_bytes
-                self._plans = LocalPlans(self._model, engine, stream, threads, optimize, bound, cache)
+                files = _constant_files(settings)
+                self._plans = LocalPlans(self._model, engine, stream, threads, optimize, bound, cache, files)
             #: Inputs that the model's shapes depend on, as far as runs have shown.
             self._values: frozenset[str] = frozenset()
             shapes = self._model.fixed_shapes()
@@ -286,6 +288,14 @@ def _checked_options(options: SessionOptions | None) -> SessionOptions:
     if options.optimized_model_filepath:
         raise Fail(f"optimized_model_filepath: poolrt writes no model files, got {options.optimized_model_filepath!r}")
     return options
+
+
+def _constant_files(settings: Settings) -> ConstantFiles | None:
+    """Return the weights that processes of the node share, None if the settings say that there are none."""
+    if not settings.constant_files_bytes:
+        return None
+    folder = settings.home_path / settings.namespace / "constants"
+    return ConstantFiles(os.path.abspath(folder), settings.constant_files_bytes, settings.read_only)
 
 
 def _check_run(options: RunOptions | None) -> None:

@@ -20,31 +20,34 @@ class ExternalData:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._files: dict[Path, MappedFile] = {}
+        #: Files by the names that tensors give.
+        self._files: dict[str, MappedFile] = {}
 
     def read(self, name: str, offset: int, nbytes: int) -> NDArray[Any]:
         """Return bytes of a file, which is mapped.
 
         Raises ValueError if the file is outside of the folder, has not these bytes or is no regular file, and OSError.
         """
-        location = Path(name)
-        root = self._folder.resolve()
+        mapped = self._files.get(name)
+        if mapped is None:
+            path = self._resolve(name)
+            with open_regular(path, os.O_NOFOLLOW) as file:
+                if os.fstat(file.fileno()).st_size:
+                    mapped = self._files[name] = MappedFile(file, path)
+        size = 0 if mapped is None else mapped.nbytes
+        if offset + nbytes > size:
+            raise ValueError(f"its data end at byte {offset + nbytes} of {name}, which has {size}")
+        return np.empty(0, np.uint8) if mapped is None else mapped.part(offset, nbytes)
+
+    def _resolve(self, name: str) -> Path:
+        location, root = Path(name), self._folder.resolve()
         try:
             path = (root / location).resolve()
         except RuntimeError as error:  # links in a circle
             raise ValueError(str(error)) from error
         if location.is_absolute() or ".." in location.parts or not path.is_relative_to(root):
             raise ValueError(f"its data is outside of the model's folder ({name})")
-        mapped = self._files.get(path)
-        if mapped is None:
-            with open_regular(path, os.O_NOFOLLOW) as file:
-                size = os.fstat(file.fileno()).st_size
-                if size:
-                    mapped = self._files[path] = MappedFile(file)
-        size = 0 if mapped is None else mapped.nbytes
-        if offset + nbytes > size:
-            raise ValueError(f"its data end at byte {offset + nbytes} of {location}, which has {size}")
-        return np.empty(0, np.uint8) if mapped is None else mapped.part(offset, nbytes)
+        return path
 
 
 def open_regular(path: Path, follow: int = 0) -> BinaryIO:

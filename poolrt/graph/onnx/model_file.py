@@ -97,7 +97,7 @@ def read_model(source: str | os.PathLike[str] | bytes | Any) -> ModelFile:
     try:
         with open_regular(path) as file:
             size = os.fstat(file.fileno()).st_size
-            content = MappedFile(file).data if size else memoryview(b"")
+            content = MappedFile(file, path).data if size else memoryview(b"")
     except (OSError, ValueError) as error:
         raise ModelError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
     return _parse(onnx, content, str(path), ExternalData(path.parent))

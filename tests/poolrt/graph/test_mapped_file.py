@@ -28,7 +28,7 @@ def _resident(path: Path) -> int:
 def _mapped(path: Path, content: bytes) -> MappedFile:
     path.write_bytes(content)
     with path.open("rb") as file:
-        return MappedFile(file)
+        return MappedFile(file, path)
 
 
 def test_the_file_of_an_array_is_found_through_views_and_buffers(tmp_path: Path) -> None:
@@ -45,7 +45,7 @@ def test_the_file_of_an_array_is_found_through_views_and_buffers(tmp_path: Path)
 def test_a_file_is_another_one_after_every_change(tmp_path: Path) -> None:
     first = _mapped(tmp_path / "a", bytes(64)).identity
     with (tmp_path / "a").open("rb") as file:
-        assert MappedFile(file).identity == first
+        assert MappedFile(file, tmp_path / "a").identity == first
     assert _mapped(tmp_path / "b", bytes(64)).identity != first
     assert _mapped(tmp_path / "a", bytes(63)).identity != first
 

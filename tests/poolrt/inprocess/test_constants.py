@@ -59,7 +59,7 @@ def test_a_constant_in_a_file_is_used_there(tmp_path: Path) -> None:
     values = np.random.default_rng().standard_normal((2, mmap.PAGESIZE // 4)).astype(np.float32)
     (tmp_path / "weights").write_bytes(values.tobytes())
     with (tmp_path / "weights").open("rb") as opened:
-        file = MappedFile(opened)
+        file = MappedFile(opened, tmp_path / "weights")
     whole = file.part(0, file.nbytes).view(np.float32).reshape(values.shape)
     for rows, in_place in ((slice(0, 1), True), (slice(1, 2), False)):  # the second ends with the mapping
         stored = store_constant(Constant(whole[rows]))
@@ -77,7 +77,7 @@ def test_a_constant_is_brought_into_a_layout_from_its_own_order(
         values = random.standard_normal(dims).astype(np.float32)
         (tmp_path / "weights").write_bytes(bytes(4) + np.ascontiguousarray(values.T).tobytes() + bytes(mmap.PAGESIZE))
         with (tmp_path / "weights").open("rb") as opened:
-            file = MappedFile(opened)
+            file = MappedFile(opened, tmp_path / "weights")
         in_file = file.part(4, values.nbytes).view(np.float32).reshape(dims[::-1]).T
         made, wanted = MemoryDesc(dims, "f32", tag), MemoryDesc(dims, "f32")
         planned = primitive_desc(Reorder(wanted, made), PrimitiveAttr(), engine.target)
