@@ -40,6 +40,7 @@ class ArgumentBlock:
 
     def __init__(self, launch: LinkedLaunch[NativeKernel], jobs: Jobs) -> None:
         self.kernel = launch.kernel
+        self.nanoseconds = launch.nanoseconds
         parts = jobs.cut(launch.work, launch.nanoseconds)
         bounds = [launch.work * i // parts for i in range(parts + 1)]
         size = _RANGE + len(launch.args)
@@ -75,7 +76,7 @@ class BoundPrimitive:
 
     def regions(self, name: str) -> list[Region]:
         """Return the launches as parallel regions, which keep this primitive; errors say ``name``."""
-        return [Region(block.kernel.address, block.addresses, name, keep=self) for block in self.blocks]
+        return [Region(block.kernel.address, block.addresses, name, self, block.nanoseconds) for block in self.blocks]
 
     def move(self, arg: int, address: int) -> None:
         """Write the address of an argument that moves into all its places."""

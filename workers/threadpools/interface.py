@@ -32,13 +32,14 @@ class Region(NamedTuple):
     """A parallel region of native tasks: a kernel's entry point and the address of each task's packed arguments.
 
     ``keep`` must live until the last task has run; its ``error``, if it has one, is what a task raised. Errors contain
-    ``name``.
+    ``name``. ``nanoseconds`` is the estimated time of all tasks together on one thread, -1 if it is unknown.
     """
 
     function: int
     blobs: Sequence[int]
     name: str = ""
     keep: object = None
+    nanoseconds: int = -1
 
     def failure(self, address: int = 0) -> BaseException:
         """Return the error to raise for a task that returned an error status and wrote an address (0, 1: none)."""

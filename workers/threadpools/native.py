@@ -19,6 +19,8 @@ from .regions import PackedRegions
 
 #: Regions that a thread submits at once to a synchronous pool.
 _SHARE: Final = CAPACITY // 4
+#: Microseconds that a thread of a synchronous pool spins for the next submission.
+SPIN_US: Final = 100
 
 
 class _Inside(threading.local):
@@ -39,20 +41,33 @@ class NativePool(OwnThreads):
     few regions of one task each. ``kernels`` are those of a region loop, realized; by default they come from the
     primitive cache of this process. An interrupt during a synchronous region is raised when the region has ended.
 
-    Raises what `PrimitiveProvider.fetch` raises, and RuntimeError when used after `close`. What an asynchronous region
-    keeps is released when it has ended: by the next thread that submits or waits, else by the pool a tenth of a
-    second later.
+    A synchronous pool wakes sleeping threads only for regions that take longer than waking, as far as their time is
+    known. Its threads spin up to ``spin_us`` microseconds for the next submission before they sleep, but not while
+    other programs need the processor; 0 lets them sleep at once. A thread that wakes on the caller's processor moves
+    to another one of those that it may run on.
+
+    Raises what `PrimitiveProvider.fetch` raises, ValueError for a negative ``spin_us``, and RuntimeError when used after
+    `close`. What an asynchronous region keeps is released when it has ended: by the next thread that submits or waits,
+    else by the pool a tenth of a second later.
     """
 
     IS_CONSTANT = True
     #: A region of two jobs takes 5 us more than calling them.
     least_job_ns: int = 10_000
 
-    def __init__(self, threads: int, asynchronous: bool = False, kernels: Sequence[NativeKernel] | None = None) -> None:
+    def __init__(
+        self,
+        threads: int,
+        asynchronous: bool = False,
+        kernels: Sequence[NativeKernel] | None = None,
+        spin_us: int = SPIN_US,
+    ) -> None:
         super().__init__(threads, asynchronous)
+        if spin_us < 0:
+            raise ValueError(f"spin_us: expect microseconds, at least 0, got {spin_us}")
         loop, submit, nest, clock = _region_loop() if kernels is None else kernels
         self.clock = clock
-        self._queue = NativeQueue(loop, submit, nest, clock)
+        self._queue = NativeQueue(loop, submit, nest, clock, asynchronous, spin_us)
         #: Held by the thread whose regions a synchronous pool's threads run.
         self._occupied = threading.Lock()
         self._inside = _Inside()
@@ -63,6 +78,11 @@ class NativePool(OwnThreads):
 
     def get_flags(self) -> int:
         return self.NESTED | self.AUTO_BALANCING | (self.ASYNCHRONOUS if self._asynchronous else 0)
+
+    @property
+    def wake_ups(self) -> int:
+        """How often sleeping threads of a synchronous pool were woken for a region."""
+        return self._queue.wake_ups
 
     def parallel_for(self, n: int, fn: Callable[[int, int], None]) -> None:
         self._require_own()
@@ -140,8 +160,7 @@ class NativePool(OwnThreads):
         # In shares: no other thread may be free to run what the queue has no room for.
         for number in range(begin, len(regions), _SHARE):
             try:
-                with self._queue.lock:
-                    self._queue.submit(regions, number, min(_SHARE, len(regions) - number))
+                self._queue.submit(regions, number, min(_SHARE, len(regions) - number))
             finally:
                 # No other thread submits meanwhile.
                 self._run_until(self._queue.submitted)

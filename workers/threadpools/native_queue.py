@@ -9,6 +9,7 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Final
 
 from ..engines.object_loader import NativeKernel
@@ -17,6 +18,8 @@ from .python_tasks import python_region
 from .regions import PackedRegions
 
 _LINE: Final = 64
+#: Words of the queue, each on a cache line of its own, before the ring.
+_HEAD: Final = 13
 #: Regions that the ring holds before a thread that submits has to wait, a power of two.
 CAPACITY: Final = 1024
 #: Seconds that a thread outside of tasks waits before it adds a region to more of them than the ring holds.
@@ -29,10 +32,18 @@ _GENERATIONS: Final = 0x7FFFFFFF
 #: What regions are nested in that are opened by tasks of the ring, or of a region that its caller runs alone.
 OF_RING: Final = 1
 IN_PLACE: Final = 2
-#: Times that a thread looks for the next region before it sleeps, in all some tens of microseconds.
-_SPINS: Final = 1000
+#: Microseconds that a thread spins for the next region of a submission, or for the end of one.
+_SPIN_WITHIN_US: Final = 200
+#: The same on an asynchronous pool, whose threads cannot know how far the next region is.
+_SPIN_ASYNCHRONOUS_US: Final = 30
+#: Nanoseconds from a wake-up to the first task, until the first one is measured.
+_ARRIVAL_NS: Final = 50_000
+#: Seconds in which the rate of the time stamp counter is measured.
+_MEASURED_S: Final = 0.001
 #: Words of the queue, each on a cache line of its own.
-_ENDED, _SUBMITTED, _, _, _STOP, _RING, _RING_SIZE, _RELEASED, _SLOTS, _OPEN = range(10)
+_ENDED, _SUBMITTED, _, _, _STOP, _RING, _RING_SIZE, _RELEASED, _SLOTS, _OPEN, _, _PLACE, _TIMES = range(_HEAD)
+#: Words behind those two: the processor of the caller, the time of an arrival, how often threads were woken.
+_CALLER, _ARRIVAL, _WAKES = 0, 3, 6
 #: Words of a slot: the number of tasks, the next one with the generation in its upper half, those that have ended.
 _COUNT, _NEXT, _DONE = 2, 4, 5
 
@@ -83,8 +94,16 @@ class NativeQueue:
     regions that the ring has no room for: a task never waits for room.
     """
 
-    def __init__(self, loop: NativeKernel, submit: NativeKernel, nest: NativeKernel, clock: NativeKernel) -> None:
-        self._kernels = (loop, submit, nest)
+    def __init__(
+        self,
+        loop: NativeKernel,
+        submit: NativeKernel,
+        nest: NativeKernel,
+        clock: NativeKernel,
+        asynchronous: bool = True,
+        spin_us: int = 0,
+    ) -> None:
+        self._loop, self._submit, self._nest = loop, submit, nest
         self._clock = clock
         #: Held while regions are submitted.
         self.lock = threading.Lock()
@@ -103,14 +122,27 @@ class NativeQueue:
         self._free_slots = list(range(SLOT_COUNT))
         self._open_slots: set[int] = set()
         self._slots_lock = threading.Lock()
-        size = _LINE * (_OPEN + 1 + CAPACITY + SLOT_COUNT)
+        size = _LINE * (_HEAD + CAPACITY + SLOT_COUNT)
         self._memory = (ctypes.c_char * (size + _LINE))()
         start = -(-ctypes.addressof(self._memory) // _LINE) * _LINE
-        self._words = [ctypes.c_int64.from_address(start + _LINE * i) for i in range(_OPEN + 1)]
+        self._words = [ctypes.c_int64.from_address(start + _LINE * i) for i in range(_HEAD)]
         self._start = start
-        self._words[_RING].value = start + _LINE * (_OPEN + 1)
-        self._words[_SLOTS].value = start + _LINE * (_OPEN + 1 + CAPACITY)
+        self._words[_RING].value = start + _LINE * _HEAD
+        self._words[_SLOTS].value = start + _LINE * (_HEAD + CAPACITY)
         self._words[_RING_SIZE].value = CAPACITY
+        self._place = (ctypes.c_int64 * 8).from_address(start + _LINE * _PLACE)
+        self._place[_CALLER] = -1 if asynchronous else 0
+        self._place[_ARRIVAL] = _ARRIVAL_NS
+        rate = _ticks_of_a_microsecond(submit)
+        within = _SPIN_ASYNCHRONOUS_US if asynchronous else _SPIN_WITHIN_US
+        after = _SPIN_ASYNCHRONOUS_US if asynchronous else spin_us
+        times: list[ctypes.c_int64 | int] = [rate, rate * within, rate * after]
+        (ctypes.c_int64 * 3).from_address(start + _LINE * _TIMES)[:] = times
+
+    @property
+    def wake_ups(self) -> int:
+        """How often a thread of a synchronous pool was woken for work."""
+        return self._place[_WAKES]
 
     @property
     def ended(self) -> int:
@@ -123,8 +155,11 @@ class NativeQueue:
         return self._words[_SUBMITTED].value
 
     def submit(self, regions: PackedRegions, begin: int, count: int) -> None:
-        """Append ``count`` regions from number ``begin`` on. The caller holds `lock`, and keeps them until they have ended."""
-        self._call(1, self._start, regions.address_of(begin), count)
+        """Append ``count`` regions from number ``begin`` on. The caller holds `lock`, and keeps them until they have ended.
+
+        On a synchronous pool it needs no lock, and runs tasks until they have ended, or a slice of time was idle.
+        """
+        self._call(self._submit, self._start, regions.address_of(begin), count)
 
     def submit_and_keep(self, regions: PackedRegions) -> None:
         """Append regions behind all others and keep them until they have ended. The caller is no task of the pool.
@@ -199,7 +234,7 @@ class NativeQueue:
         while True:
             try:
                 while place.value >> 32 != generation or done.value != count.value:
-                    self._call(2, self._start, slot, record, generation, parent, _SPINS)
+                    self._call(self._nest, self._start, slot, record, generation, parent)
                 break
             except BaseException as error:  # noqa: BLE001 - raised below
                 interrupt = error
@@ -211,7 +246,7 @@ class NativeQueue:
 
         Meanwhile it only waits if ``helps`` is 0, runs tasks and those nested in them if it is 1, and all nested ones if 2.
         """
-        self._call(0, self._start, until, helps, _SPINS)
+        self._call(self._loop, self._start, until, helps)
 
     def serve(self) -> None:
         """Run tasks until `stop`, and those that are queued then."""
@@ -238,7 +273,7 @@ class NativeQueue:
     def stop(self) -> None:
         """Let the threads return once the queue is empty."""
         self._words[_STOP].value = 1
-        self._call(1, self._start, 0, 0)
+        self._call(self._submit, self._start, 0, 0)
 
     def _append(self, regions: PackedRegions, begin: int, whole: bool) -> int:
         """Append regions from a number on as far as there is room, or the ``whole`` rest; return the number of the next one.
@@ -322,9 +357,31 @@ class NativeQueue:
         self._words[_RELEASED].value = ended
         return found
 
-    def _call(self, kernel: int, *arguments: int) -> None:
+    @staticmethod
+    def _call(kernel: NativeKernel, *arguments: int) -> None:
         room = (ctypes.c_int64 * 8)()
         start = ctypes.addressof(room)
         blob = (ctypes.c_int64 * (2 + len(arguments)))(0, 1, *arguments)
-        if self._kernels[kernel].function(start, start + 32, ctypes.addressof(blob)):
+        if kernel.function(start, start + 32, ctypes.addressof(blob)):
             raise RuntimeError("the region loop failed")
+
+
+@lru_cache(maxsize=1)
+def _ticks_of_a_microsecond(submit: NativeKernel) -> int:
+    """Return the rate of the time stamp counter that kernels read; to measure it takes a millisecond."""
+    begin = _read(submit)
+    time.sleep(_MEASURED_S)
+    end = _read(submit)
+    return max(1, round((end[1] - begin[1]) * 1000 / (end[0] - begin[0])))
+
+
+def _read(submit: NativeKernel) -> tuple[int, int]:
+    """Return the time in nanoseconds and in ticks, read closely after one another."""
+    ticks = ctypes.c_int64()
+    found: list[tuple[int, int, int]] = []
+    for _ in range(3):
+        before = time.perf_counter_ns()
+        NativeQueue._call(submit, 0, ctypes.addressof(ticks), -1)
+        after = time.perf_counter_ns()
+        found.append((after - before, (before + after) // 2, ticks.value))
+    return min(found)[1:]

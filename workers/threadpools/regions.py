@@ -10,7 +10,7 @@ from typing import Any, overload
 from .interface import KERNEL_TYPE, Region
 
 #: Words of one region's record.
-_WORDS = 4
+_WORDS = 5
 #: Regions that a thread calls at 1 us each, in place of 5 us for submitting any number of them.
 _FEW = 4
 
@@ -30,7 +30,9 @@ class PackedRegions(Sequence[Region]):
         #: Where a kernel that is called writes its status, and the address of an error behind it.
         self._room = (ctypes.c_int64 * 8)()
         self._status = ctypes.addressof(self._room)
-        start = ctypes.addressof(self._failed)
+        #: The nanoseconds of each region's tasks, and the ticks of those under way: kept from run to run.
+        self._times = (ctypes.c_int64 * (2 * count))()
+        start, times = ctypes.addressof(self._failed), ctypes.addressof(self._times)
         self._records = (ctypes.c_int64 * (_WORDS * count))()
         for i, (region, blobs) in enumerate(zip(self._regions, self._blobs, strict=True)):
             record: list[ctypes.c_int64 | int] = [
@@ -38,7 +40,9 @@ class PackedRegions(Sequence[Region]):
                 ctypes.addressof(blobs),
                 len(region.blobs),
                 start + 8 * i,
+                times + 16 * i if region.nanoseconds >= 0 else 0,
             ]
+            self._times[2 * i] = region.nanoseconds
             self._records[_WORDS * i : _WORDS * (i + 1)] = record
 
     @cached_property

@@ -6,7 +6,8 @@ import ctypes
 import threading
 import time
 
-from poolrt.workers.kernels.native.region_loop import LINE, NEXT, RING, SLEEPERS, SLICE_MS
+from poolrt.workers.kernels.native.region_loop import SLICE_MS
+from poolrt.workers.kernels.native.region_queue import LINE, NEXT, RING, SLEEPERS
 from poolrt.workers.threadpools.native import NativePool
 from poolrt.workers.threadpools.native_queue import CAPACITY, NativeQueue
 from poolrt.workers.threadpools.python_tasks import python_region

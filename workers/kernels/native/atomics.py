@@ -14,6 +14,9 @@ from .vec import I32, I64, Builder, Value, call, intrinsic, pointer
 
 _FUTEX: Final = 202  # the number of the system call, x86-64
 _CLOCK_GETTIME: Final = 228
+_GETCPU: Final = 309
+_SET_AFFINITY: Final = 203
+_GET_AFFINITY: Final = 204
 _MONOTONIC: Final = 1
 _WAIT_PRIVATE: Final = 128
 _WAKE_PRIVATE: Final = 129
@@ -112,6 +115,61 @@ def read_clock(_: Any, address: types.Integer) -> Any:
         return context.get_dummy_value()
 
     return types.void(types.int64), emit
+
+
+@intrinsic
+def read_ticks(_: Any) -> Any:
+    """Return the time stamp counter: ticks of a steady rate, the same for all processors; some 10 ns."""
+
+    def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+        return call(b, "llvm.readcyclecounter", result=I64)
+
+    return types.int64(), emit
+
+
+@intrinsic
+def stack_room(_: Any) -> Any:
+    """Return the address of 256 bytes on the stack, which last as long as the calling function runs."""
+
+    def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+        return b.ptrtoint(cgutils.alloca_once(b, ir.ArrayType(I64, 32)), I64)
+
+    return types.int64(), emit
+
+
+@intrinsic
+def read_processor(_: Any, room: types.Integer) -> Any:
+    """Return the number of the processor that runs the calling thread; ``room`` is the address of an int64 to overwrite."""
+
+    def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+        zero = I64(0)
+        b.store(zero, pointer(b, a[0], I64))
+        _system_call(b, I64(_GETCPU), a[0], zero, zero, zero, zero, zero)
+        return b.load(pointer(b, a[0], I64))
+
+    return types.int64(types.int64), emit
+
+
+@intrinsic
+def get_affinity(_: Any, address: types.Integer, nbytes: types.Integer) -> Any:
+    """Write the set of processors that the calling thread may run on, a bit each; return its bytes, negative for an error."""
+
+    def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+        zero = I64(0)
+        return _system_call(b, I64(_GET_AFFINITY), zero, a[1], a[0], zero, zero, zero)
+
+    return types.int64(types.int64, types.int64), emit
+
+
+@intrinsic
+def set_affinity(_: Any, address: types.Integer, nbytes: types.Integer) -> Any:
+    """Set the processors that the calling thread may run on, as `get_affinity` writes them; return 0, or else an error."""
+
+    def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+        zero = I64(0)
+        return _system_call(b, I64(_SET_AFFINITY), zero, a[1], a[0], zero, zero, zero)
+
+    return types.int64(types.int64, types.int64), emit
 
 
 @intrinsic

@@ -1,24 +1,6 @@
 """The loop of a threadpool's threads: take tasks of parallel regions in order and run them, without the interpreter.
 
-A queue is memory of int64 words, each of the first ten on a cache line of its own:
-
-0 regions that have ended · 1 regions submitted · 2 an event counter that every change of the other two increments (the
-futex word) · 3 threads that sleep on it · 4 not 0: threads are to return · 5 address of the ring · 6 number of regions
-that the ring holds, a power of two · 7 regions that had ended when their owner last released their resources · 8 address
-of the slots of nested regions · 9 number of slots to look at, 0 if no nested region is under way
-
-A record of the ring is a cache line: the kernel's entry point, the address of an array of addresses of packed
-arguments, the number of tasks, the address of a word for what `call_kernel` returns if a task fails; the next task, the
-tasks that have ended. The next task carries the low half of the region's number in its upper half: a thread that was
-delayed can never take a task of a later region in the same record.
-
-Regions run one after the other; the thread that ends the last task of one opens the next. A waiting thread spins for
-some microseconds, since the next region is usually near, and then sleeps.
-
-A slot is such a record, for a region that a task has submitted and waits for; its upper half is a generation. The slot
-also has the address of the slot in whose task it was opened, or `OF_RING`, or `IN_PLACE`. Threads of the pool without
-a task of the ring run tasks of any slot. A thread that waits for a region runs only tasks of regions nested in it:
-others might wait for that thread.
+`region_queue` describes the memory that they share, `wake_ups` when they sleep and wake.
 """
 
 from __future__ import annotations
@@ -39,23 +21,56 @@ from .atomics import (
     futex_wake,
     pause,
     read_clock,
+    read_processor,
+    read_ticks,
+    stack_room,
+)
+from .region_queue import (
+    ARRIVAL,
+    BLOBS,
+    CALLER,
+    CAPACITY,
+    COUNT,
+    DONE,
+    ENDED,
+    EVENT,
+    FINISHED,
+    FUNCTION,
+    IN_PLACE,
+    LINE,
+    NEXT,
+    NONE,
+    OF_RING,
+    OPEN,
+    PARENT,
+    RATE,
+    RECORD,
+    RELEASED,
+    RING,
+    SHARING,
+    SLEEPERS,
+    SLOT_COUNT,
+    SLOTS,
+    SPARED,
+    SPIN_AFTER,
+    SPIN_WITHIN,
+    STATUS,
+    STOP,
+    SUBMITTED,
+    TASK,
+    WAITING,
+    WORK,
 )
 from .vec import iload
+from .wake_ups import announce, arrive, is_worth_waking, nanoseconds, parallel_work, wake, work_ahead
 
-#: Bytes of a cache line: distance of the queue's words, and size of a record.
-LINE: Final = 64
-ENDED, SUBMITTED, EVENT, SLEEPERS, STOP, RING, CAPACITY, RELEASED, SLOTS, OPEN = (LINE * i for i in range(10))
-FUNCTION, BLOBS, COUNT, STATUS, NEXT, DONE, PARENT = (8 * i for i in range(7))
-#: What a slot has instead of a parent: opened by a task of the ring, or of a region that its caller runs alone.
-OF_RING: Final = 1
-IN_PLACE: Final = 2
-#: Nested regions that are under way at once; further ones run in place.
-SLOT_COUNT: Final = 64
-#: No task to take, and no region's number: before a record changes, so that a delayed thread finds no mixture.
-_NONE: Final = -1
-_TASK: Final = 0xFFFFFFFF
 #: Longest sleep, in milliseconds, before a thread that waits for a region returns, to look after signals.
 SLICE_MS: Final = 100
+#: Microseconds between two looks of a spinning thread that show that others need the processor, and how long they do.
+_GAP_US: Final = 30
+_REST_US: Final = 20_000
+#: Spins after a submission without another one in that time, after which a thread sleeps at once.
+_MISSES: Final = 4
 
 
 def make(isa: str, part: str) -> tuple[Callable[..., None], Any]:
@@ -68,22 +83,37 @@ def make(isa: str, part: str) -> tuple[Callable[..., None], Any]:
 
 
 @njit
-def _run_task(record: int, place: int) -> bool:
+def _run_task(queue: int, record: int, place: int) -> bool:
     """Run the task that the caller has taken; return whether it was the last of its region to end."""
     count = iload(record + COUNT)
-    blob = iload(iload(record + BLOBS) + (place & _TASK) * 8)
+    blob = iload(iload(record + BLOBS) + (place & TASK) * 8)
+    work = iload(record + WORK)
+    begin = read_ticks()
     failure = call_kernel(iload(record + FUNCTION), blob)
     if failure != 0:
         atomic_store(iload(record + STATUS), failure)
-    return atomic_add(record + DONE, 1) + 1 == count
+    if work != 0:
+        atomic_add(work + 8, read_ticks() - begin)
+    if atomic_add(record + DONE, 1) + 1 != count:
+        return False
+    if work != 0:
+        taken = nanoseconds(queue, atomic_load(work + 8))
+        before = atomic_load(work)
+        # A task that was held up seems to take longer.
+        atomic_store(work, taken if taken < before else before + (taken - before) // 4)
+        atomic_store(work + 8, 0)
+    return True
 
 
 @njit
-def _announce(queue: int) -> None:
-    """Tell all threads that something has changed."""
-    atomic_add(queue + EVENT, 1)
-    if atomic_load(queue + SLEEPERS) != 0:
-        futex_wake(queue + EVENT)
+def _open_next(queue: int, number: int) -> None:
+    """Open the region with a number, if it is submitted, and tell the threads that need to know or are worth waking."""
+    atomic_store(queue + ENDED, number)
+    announce(queue)
+    if atomic_load(queue + SLEEPERS) == 0 or iload(queue + CALLER) < 0:
+        return
+    if is_worth_waking(queue, work_ahead(queue, number, 0)):
+        wake(queue)
 
 
 @njit
@@ -107,12 +137,12 @@ def _help(queue: int, owner: int) -> bool:
     for index in range(atomic_load(queue + OPEN)):
         record = iload(queue + SLOTS) + index * LINE
         place = atomic_load(record + NEXT)
-        if (place & _TASK) >= atomic_load(record + COUNT) or not _is_nested_in(record, owner):
+        if (place & TASK) >= atomic_load(record + COUNT) or not _is_nested_in(record, owner):
             continue
         # If the slot's region is another one by now, so is its generation.
         if compare_and_swap(record + NEXT, place, place + 1):
-            if _run_task(record, place):
-                _announce(queue)
+            if _run_task(queue, record, place):
+                announce(queue)
             return True
     return False
 
@@ -126,86 +156,191 @@ def _clock() -> tuple[Callable[..., None], Any]:
     return clock, types.void(*[types.int64] * 3)
 
 
+@njit
+def _patience(queue: int, until: int, active: bool, rests: bool, shares: bool) -> int:
+    """Return the ticks that a thread without a task spins before it sleeps."""
+    if until >= 0:
+        return 0 if atomic_load(queue + SHARING) != 0 else iload(queue + SPIN_WITHIN)
+    if shares or (rests and not active):
+        return 0
+    return iload(queue + SPIN_WITHIN) if active else iload(queue + SPIN_AFTER)
+
+
+@njit
+def _take(queue: int, helps: int) -> bool:
+    """Run a task of the ring, or else of a slot; return whether there was one."""
+    ended = atomic_load(queue + ENDED)
+    if helps != 0 and ended < atomic_load(queue + SUBMITTED):
+        record = iload(queue + RING) + (ended & (iload(queue + CAPACITY) - 1)) * LINE
+        place = atomic_load(record + NEXT)
+        if (place >> 32) == (ended & 0x7FFFFFFF) and (place & TASK) < iload(record + COUNT):
+            if compare_and_swap(record + NEXT, place, place + 1) and _run_task(queue, record, place):
+                _open_next(queue, ended + 1)
+            return True
+    if helps != 0 and atomic_load(queue + OPEN) != 0:
+        return _help(queue, OF_RING if helps == 1 else 0)
+    return False
+
+
+@njit
+def _sleep(queue: int, event: int, waits: bool) -> bool:
+    """Sleep for a slice of time unless something has changed since the event; return whether something has."""
+    atomic_add(queue + SLEEPERS, 1)
+    if waits:
+        atomic_add(queue + WAITING, 1)
+    if atomic_load(queue + EVENT) == event:
+        futex_wait(queue + EVENT, event, SLICE_MS)
+    if waits:
+        atomic_add(queue + WAITING, -1)
+    atomic_add(queue + SLEEPERS, -1)
+    return atomic_load(queue + EVENT) != event
+
+
+@njit
+def _work(queue: int, until: int, helps: int) -> None:
+    """Run tasks; see `_loop` for the arguments."""
+    room = stack_room()
+    idle = looked = misses = rest = patience = 0
+    shares = was_active = False
+    while True:
+        event = atomic_load(queue + EVENT)
+        ended = atomic_load(queue + ENDED)
+        if until >= 0 and ended >= until:
+            break
+        if until < 0 and atomic_load(queue + STOP) != 0:
+            break
+        if _take(queue, helps):
+            if idle != 0 and not was_active:
+                misses = 0
+            idle = 0
+            continue
+        now = read_ticks()
+        active = until >= 0 or ended < atomic_load(queue + SUBMITTED)
+        if idle == 0 or active != was_active:
+            idle = now
+            was_active = active
+            if until < 0 and iload(queue + CALLER) >= 0:
+                is_there = read_processor(room) == atomic_load(queue + CALLER)
+                if is_there != shares:
+                    shares = is_there
+                    atomic_add(queue + SHARING, 1 if shares else -1)
+            patience = _patience(queue, until, active, misses >= _MISSES or now < rest, shares)
+        elif now - looked > _GAP_US * iload(queue + RATE):
+            patience = 0
+            rest = now + _REST_US * iload(queue + RATE)
+        looked = now
+        if now - idle < patience:
+            pause()
+            continue
+        if not active and patience != 0:
+            misses += 1
+        if shares:
+            shares = False
+            atomic_add(queue + SHARING, -1)
+        if _sleep(queue, event, until >= 0):
+            if until < 0 and iload(queue + CALLER) >= 0:
+                if read_ticks() - idle < iload(queue + SPIN_AFTER):
+                    misses = 0
+                arrive(queue, room)
+            idle = 0
+        else:
+            if until >= 0 or atomic_load(queue + RELEASED) < atomic_load(queue + ENDED):
+                break
+            patience = 0
+            looked = read_ticks()
+    if shares:
+        atomic_add(queue + SHARING, -1)
+
+
 def _loop() -> tuple[Callable[..., None], Any]:
     """Return the loop.
 
     Arguments: the queue's address; the number of regions that must have ended for the call to return (negative: only
     after a request to stop, or if a slice of time was idle and there are ended regions to release); 0 to wait only, 1 to
-    run tasks of the ring meanwhile and those nested in them, 2 to run all nested ones too; and how often to look before
-    sleeping. A call that waits for regions may return early; the caller looks and calls again.
+    run tasks of the ring meanwhile and those nested in them, 2 to run all nested ones too. A call that waits for regions
+    may return early; the caller looks and calls again.
     """
 
-    def loop(begin: int, end: int, queue: int, until: int, helps: int, spins: int) -> None:
-        ring = iload(queue + RING)
-        mask = iload(queue + CAPACITY) - 1
-        looks = 0
-        while True:
-            event = atomic_load(queue + EVENT)
-            ended = atomic_load(queue + ENDED)
-            if until >= 0 and ended >= until:
-                return
-            if until < 0 and atomic_load(queue + STOP) != 0:
-                return
-            took = False
-            if helps != 0 and ended < atomic_load(queue + SUBMITTED):
-                record = ring + (ended & mask) * LINE
-                place = atomic_load(record + NEXT)
-                if (place >> 32) == (ended & 0x7FFFFFFF) and (place & _TASK) < iload(record + COUNT):
-                    took = True
-                    if compare_and_swap(record + NEXT, place, place + 1) and _run_task(record, place):
-                        atomic_store(queue + ENDED, ended + 1)
-                        _announce(queue)
-            if helps != 0 and not took and atomic_load(queue + OPEN) != 0:
-                took = _help(queue, OF_RING if helps == 1 else 0)
-            if took:
-                looks = 0
-                continue
-            looks += 1
-            if looks < spins:
-                pause()
-                continue
-            atomic_add(queue + SLEEPERS, 1)
-            if atomic_load(queue + EVENT) == event:
-                futex_wait(queue + EVENT, event, SLICE_MS)
-            atomic_add(queue + SLEEPERS, -1)
-            looks = 0
-            if atomic_load(queue + EVENT) == event and (until >= 0 or atomic_load(queue + RELEASED) < ended):
-                return
+    def loop(begin: int, end: int, queue: int, until: int, helps: int) -> None:
+        _work(queue, until, helps)
 
-    return loop, types.void(*[types.int64] * 6)
+    return loop, types.void(*[types.int64] * 5)
+
+
+@njit
+def _append(queue: int, region: int) -> None:
+    """Append a region, given by the address of its record, to a ring with room for it."""
+    number = atomic_load(queue + SUBMITTED)
+    record = iload(queue + RING) + (number & (iload(queue + CAPACITY) - 1)) * LINE
+    atomic_store(record + NEXT, NONE)
+    _fill(record, region)
+    atomic_store(record + NEXT, (number & 0x7FFFFFFF) << 32)
+    atomic_store(queue + SUBMITTED, number + 1)
+
+
+@njit
+def _fill(record: int, region: int) -> None:
+    for word in range(0, RECORD - 8, 8):
+        atomic_store(record + word, iload(region + word))
+    atomic_store(record + WORK, iload(region + RECORD - 8))
+    atomic_store(record + DONE, 0)
+
+
+@njit
+def _run(queue: int, regions: int, count: int) -> None:
+    """Submit regions to a synchronous pool with room for them, and run tasks until they have ended."""
+    atomic_store(queue + CALLER, read_processor(stack_room()))
+    number = atomic_load(queue + SUBMITTED)
+    for index in range(count):
+        _append(queue, regions + index * RECORD)
+    atomic_add(queue + EVENT, 1)
+    if atomic_load(queue + SLEEPERS) != 0:
+        before = atomic_load(queue + SPARED)
+        if read_ticks() - atomic_load(queue + FINISHED) > iload(queue + SPIN_AFTER):
+            before = 0
+        work = work_ahead(queue, number, before)
+        if is_worth_waking(queue, work):
+            work = 0
+            wake(queue)
+        else:
+            # Lest a machine that was busy once seems to be for ever.
+            arrival = atomic_load(queue + ARRIVAL)
+            atomic_store(queue + ARRIVAL, arrival - (arrival >> 8))
+        atomic_store(queue + SPARED, work)
+    _work(queue, number + count, 1)
+    atomic_store(queue + FINISHED, read_ticks())
 
 
 def _submit() -> tuple[Callable[..., None], Any]:
-    """Return the kernel that appends regions; it waits while the ring is full. One thread at a time may call it.
+    """Return the kernel that appends regions. One thread at a time may call it.
 
-    Arguments: the queue's address; the address of records of four int64 (entry point, address of the array of addresses
-    of packed arguments, number of tasks, at least 1, address of the word that records a failure); how many. None only
-    wakes the threads.
+    Arguments: the queue's address; the address of records of five int64 (entry point, address of the array of addresses
+    of packed arguments, number of tasks, at least 1, address of the word that records a failure, address of the two words
+    of its time or 0); how many. None only wakes the threads; -1 writes the ticks of now to the address of records.
+    On an asynchronous pool the call waits while the ring is full. On a synchronous one, whose ring has room for the
+    regions, it runs tasks until they have ended; it may return earlier.
     """
 
     def submit(begin: int, end: int, queue: int, regions: int, count: int) -> None:
-        ring = iload(queue + RING)
-        capacity = iload(queue + CAPACITY)
+        if count < 0:
+            atomic_store(regions, read_ticks())
+            return
         if count == 0:
             atomic_add(queue + EVENT, 1)
             futex_wake(queue + EVENT)
+            return
+        if iload(queue + CALLER) >= 0:
+            _run(queue, regions, count)
+            return
+        capacity = iload(queue + CAPACITY)
         for index in range(count):
             number = atomic_load(queue + SUBMITTED)
             while number - atomic_load(queue + ENDED) >= capacity:
                 event = atomic_load(queue + EVENT)
                 if number - atomic_load(queue + ENDED) >= capacity:
-                    atomic_add(queue + SLEEPERS, 1)
-                    futex_wait(queue + EVENT, event, SLICE_MS)
-                    atomic_add(queue + SLEEPERS, -1)
-            record = ring + (number & (capacity - 1)) * LINE
-            region = regions + index * 32
-            atomic_store(record + NEXT, _NONE)
-            for word in range(0, 32, 8):
-                atomic_store(record + word, iload(region + word))
-            atomic_store(record + DONE, 0)
-            atomic_store(record + NEXT, (number & 0x7FFFFFFF) << 32)
-            atomic_store(queue + SUBMITTED, number + 1)
-            _announce(queue)
+                    _sleep(queue, event, True)
+            _append(queue, regions + index * RECORD)
+            announce(queue)
 
     return submit, types.void(*[types.int64] * 5)
 
@@ -213,47 +348,43 @@ def _submit() -> tuple[Callable[..., None], Any]:
 def _nest() -> tuple[Callable[..., None], Any]:
     """Return the kernel that runs a nested region on the calling thread, together with idle ones.
 
-    Arguments: the queue's address; the slot's; that of a region's four int64, as for submitting; a generation above 0, of
-    which the slot has had none; what the slot was opened in, see above; and how often to look before sleeping. A call may
-    return early; the caller looks and calls again with the same arguments.
+    Arguments: the queue's address; the slot's; that of a region's record, as for submitting; a generation above 0, of
+    which the slot has had none; and what the slot was opened in, see above. A call may return early; the caller looks and
+    calls again with the same arguments.
     """
 
-    def nest(
-        begin: int, end: int, queue: int, record: int, region: int, generation: int, parent: int, spins: int
-    ) -> None:
+    def nest(begin: int, end: int, queue: int, record: int, region: int, generation: int, parent: int) -> None:
         if (atomic_load(record + NEXT) >> 32) != generation:
-            atomic_store(record + NEXT, _NONE)
-            for word in range(0, 32, 8):
-                atomic_store(record + word, iload(region + word))
-            atomic_store(record + DONE, 0)
+            atomic_store(record + NEXT, NONE)
+            _fill(record, region)
             atomic_store(record + PARENT, parent)
             atomic_store(record + NEXT, generation << 32)
-            _announce(queue)
+            announce(queue)
+            if atomic_load(queue + SLEEPERS) != 0 and is_worth_waking(queue, parallel_work(record)):
+                wake(queue)
         count = iload(record + COUNT)
-        looks = 0
+        idle = 0
         while True:
             event = atomic_load(queue + EVENT)
             if atomic_load(record + DONE) == count:
                 return
             place = atomic_load(record + NEXT)
-            if (place & _TASK) < count:
+            if (place & TASK) < count:
                 if compare_and_swap(record + NEXT, place, place + 1):
-                    _run_task(record, place)
-                looks = 0
+                    _run_task(queue, record, place)
+                idle = 0
                 continue
             if _help(queue, record):
-                looks = 0
+                idle = 0
                 continue
-            looks += 1
-            if looks < spins:
+            now = read_ticks()
+            if idle == 0:
+                idle = now
+            if now - idle < _patience(queue, 0, True, False, False):
                 pause()
                 continue
-            atomic_add(queue + SLEEPERS, 1)
-            if atomic_load(queue + EVENT) == event:
-                futex_wait(queue + EVENT, event, SLICE_MS)
-            atomic_add(queue + SLEEPERS, -1)
-            looks = 0
-            if atomic_load(queue + EVENT) == event:
+            if not _sleep(queue, event, True):
                 return
+            idle = 0
 
-    return nest, types.void(*[types.int64] * 8)
+    return nest, types.void(*[types.int64] * 7)
