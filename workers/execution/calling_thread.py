@@ -51,7 +51,7 @@ class CallingThreadExecution:
         self._nbytes = primitive.entry.scratchpad
         self._scratchpads = scratchpads
         #: Launches that no execution uses now.
-        self._idle: list[_Launches] = []
+        self._idle: list[BoundLaunches] = []
 
     def execute(self, addresses: tuple[int, ...]) -> None:
         """Execute on memory at addresses and return when it has ended. Raises KernelFailed."""
@@ -60,7 +60,7 @@ class CallingThreadExecution:
         try:
             launches = idle.pop()
         except IndexError:
-            launches = _Launches(self._primitive, self._args)
+            launches = BoundLaunches(self._primitive, self._args)
         if self._nbytes:
             addresses = (*addresses, self._scratchpads.grant(self._nbytes).address)
         for block, index, number, offset in launches.places:
@@ -71,13 +71,17 @@ class CallingThreadExecution:
         idle.append(launches)
 
 
-class _Launches:
-    """Bound launches for one execution at a time."""
+class BoundLaunches:
+    """Bound launches for one execution at a time on the calling thread.
 
-    __slots__ = ("_bound", "calls", "error", "places", "room", "start")
+    ``args`` are the arguments whose addresses an execution gets, in this order, before that of the scratchpad.
+    """
+
+    __slots__ = ("_addresses", "_bound", "calls", "error", "places", "room", "start")
 
     def __init__(self, primitive: RealizedPrimitive, args: tuple[int, ...]) -> None:
-        arguments = (*args, int(Arg.SCRATCHPAD)) if primitive.entry.scratchpad else args
+        own = int(Arg.SCRATCHPAD)
+        arguments = (*args, own) if primitive.entry.scratchpad and own not in args else args
         bound = self._bound = BoundPrimitive(primitive, dict.fromkeys(arguments), None, Jobs(1))
         #: The slots of addresses: block, index, number of the address, bytes that are added to it.
         self.places = [
@@ -91,7 +95,19 @@ class _Launches:
             (KERNEL_TYPE(block.kernel.address), block.addresses[0], Region(block.kernel.address, block.addresses, name))
             for block in bound.blocks
         ]
+        self._addresses: Sequence[int] | None = None
         #: What kernels return, and from `_ERROR` on what they raise; and the addresses of both.
         self.room = (ctypes.c_int64 * 8)()
         self.start = ctypes.addressof(self.room)
         self.error = self.start + 8 * _ERROR
+
+    def run(self, addresses: Sequence[int]) -> None:
+        """Run on memory at addresses, which mostly are those of the last time. Raises KernelFailed."""
+        if addresses != self._addresses:
+            self._addresses = addresses
+            for block, index, number, offset in self.places:
+                block[index] = addresses[number] + offset
+        start, error = self.start, self.error
+        for kernel, packed, region in self.calls:
+            if kernel(start, error, packed):
+                raise region.failure(self.room[_ERROR])

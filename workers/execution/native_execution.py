@@ -13,6 +13,7 @@ from ..threadpools.interface import Region
 from ..threadpools.jobs import Jobs
 from ..threadpools.nesting import Computing
 from ..threadpools.regions import PackedRegions
+from .calling_thread import BoundLaunches
 from .native_binding import BoundPrimitive, RealizedPrimitive
 from .stamps import stamp
 
@@ -40,19 +41,34 @@ class CpuExecution:
         self.jobs = jobs
         #: Launches that no execution uses now, by how they are cut into jobs.
         self._idle: dict[Jobs, list[_Launches]] = {}
+        #: The same for the calling thread alone.
+        self._alone: list[BoundLaunches] = []
+        self._scratchpad = primitive.entry.scratchpad
 
     def execute(self, stream: Stream, args: Mapping[int, Memory], text: str | None = None) -> None:
         """Run on a stream, or submit to its asynchronous threadpool; ``text`` is for its verbose line. Raises KernelFailed.
 
         Within a task of the threadpool it does the same if the pool takes regions of tasks, and otherwise runs in place.
         """
+        if stream.is_sequential and text is None:
+            with stream.order:
+                try:
+                    alone = self._alone.pop()
+                except IndexError:
+                    alone = BoundLaunches(self._primitive, tuple(args))
+                addresses = [memory.address for memory in args.values()]
+                if self._scratchpad and _SCRATCHPAD not in args:
+                    addresses.append(stream.scratchpad(self._scratchpad).address)
+                alone.run(addresses)
+                self._alone.append(alone)
+            return
         pool, within, asynchronous = Computing.on(stream.pool)
         jobs = Jobs.on(pool, self.jobs)
         # Within a task without the lock: the pool may let this thread run another task of the stream meanwhile.
         with _UNLOCKED if within else stream.order:
             used: dict[int, Addressed] = {**args}
             if _SCRATCHPAD not in used:
-                nbytes = self._primitive.entry.scratchpad
+                nbytes = self._scratchpad
                 used[_SCRATCHPAD] = stream.take_scratchpad(nbytes) if within else stream.scratchpad(nbytes)
             if asynchronous:
                 # The bytes too: the memory may get others before the tasks have run.
@@ -82,7 +98,10 @@ class _Launches:
         name = primitive.entry.implementation
         # The regions must not keep this object: only the garbage collector would free such a cycle, and its memory.
         self._regions = PackedRegions(
-            [Region(b.kernel.address, b.addresses, name, (b.blocks, primitive, keep)) for b in bound.blocks]
+            [
+                Region(b.kernel.address, b.addresses, name, (b.blocks, primitive, keep), b.nanoseconds)
+                for b in bound.blocks
+            ]
         )
         self._move = bound.move
 

@@ -80,9 +80,10 @@ class Primitive(Immutable):
         Raises ValueError if one is missing, has another descriptor or is on another engine, KernelFailed if a kernel
         failed, and what realizing binaries raises.
         """
-        if stream.engine is not self.engine:
+        engine = self.engine
+        if stream.engine is not engine:
             raise ValueError(
-                f"stream: expect one on the primitive's {self.engine}, got one on another engine, {stream.engine}"
+                f"stream: expect one on the primitive's {engine}, got one on another engine, {stream.engine}"
             )
         given: Mapping[Any, Memory] = args
         wanted = self._wanted
@@ -92,21 +93,18 @@ class Primitive(Immutable):
         used: dict[int, Memory] = {}
         for arg, desc in wanted.items():
             memory = given.get(arg)
-            if memory is None or memory.desc is not desc or memory.engine is not self.engine:
-                memory = check_argument(arg, memory, desc, self.engine)
+            if memory is None or memory.desc is not desc or memory.engine is not engine:
+                memory = check_argument(arg, memory, desc, engine)
             used[arg] = memory
-        self._run(stream, used)
+        execution = self._execution or self._keep_execution()
+        execution.execute(stream, used, self._described() if engine.verbose.executes else None)
 
-    def _run(self, stream: Stream, args: Mapping[int, Memory]) -> None:
-        execution = self._execution
-        if execution is None:
-            # Several threads may each make one here, of the same resource: any of them will do.
-            execution = self._realized()
-            self.__dict__["_execution"] = execution
-        if self.engine.verbose.executes:
-            execution.execute(stream, args, self._described())
-        else:
-            execution.execute(stream, args)
+    def _keep_execution(self) -> Execution:
+        """Realize this primitive and keep what executes it."""
+        # Several threads may each make one here, of the same resource: any of them will do.
+        execution = self._realized()
+        self.__dict__["_execution"] = execution
+        return execution
 
     def _described(self) -> str:
         """Return what verbose lines say of this primitive."""

@@ -70,6 +70,7 @@ class Stream:
         "_target",
         "_timed",
         "engine",
+        "is_sequential",
         "order",
     )
 
@@ -99,6 +100,8 @@ class Stream:
             self._queue = engine.opencl.new_queue()
         else:
             self._pool = self._attr.get_threadpool() or SequentialPool()
+        #: Whether a primitive runs on the thread that executes it, and has ended then.
+        self.is_sequential = type(self._pool) is SequentialPool
 
     @property
     def attr(self) -> StreamAttr:
@@ -202,6 +205,8 @@ class Stream:
         Raises RuntimeError in a task of the stream's threadpool if the task's executions run after it, as on an asynchronous
         pool that takes regions of tasks.
         """
+        if self.is_sequential:
+            return
         if self._queue is not None:
             with self.order:
                 self._finish()

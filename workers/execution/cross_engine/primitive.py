@@ -45,7 +45,9 @@ class CrossEnginePrimitive(Primitive):
         self._engines.check_stream(stream, self.resources.engine.kind)
         given: Mapping[Any, Memory] = args
         places = self._places.items()
-        self._run(stream, {a: check_argument(a, given.get(a), desc, engine) for a, (desc, engine) in places})
+        used = {a: check_argument(a, given.get(a), desc, engine) for a, (desc, engine) in places}
+        execution = self._execution or self._keep_execution()
+        execution.execute(stream, used, self._described() if self.engine.verbose.executes else None)
 
     def _realized(self) -> Execution:
         inner, entry = super()._realized(), self._cached.entry
