@@ -56,25 +56,36 @@ def openvino_session(model: bytes, threads: int) -> Session:
     return lambda feeds: tuple(request.infer(dict(feeds), share_inputs=True).values())
 
 
-def rival_sessions(model: bytes, threads: int) -> dict[str, Session]:
+def rival_sessions(model: bytes, threads: int, with_openvino: bool = True) -> dict[str, Session]:
     """Return the sessions of the rivals by name, without OpenVINO if it does not take the model."""
     found = {"ONNX Runtime": onnx_runtime_session(model, threads)}
-    try:
-        found["OpenVINO"] = openvino_session(model, threads)
-    except RuntimeError as error:
-        print(f"OpenVINO sits out: {str(error).strip().splitlines()[-1]}", flush=True)
+    if with_openvino:
+        try:
+            found["OpenVINO"] = openvino_session(model, threads)
+        except RuntimeError as error:
+            print(f"OpenVINO sits out: {str(error).strip().splitlines()[-1]}", flush=True)
     return found
 
 
-def check(name: str, got: tuple[Array, ...], expected: tuple[Array, ...], near: float = NEAR) -> None:
-    """Raise AssertionError if results differ by more than ``near`` of the largest number of each output."""
-    assert len(got) == len(expected), f"{name}: {len(got)} outputs, expected {len(expected)}"
+def differs(got: tuple[Array, ...], expected: tuple[Array, ...], near: float = NEAR) -> str:
+    """Return how results differ by more than ``near`` of the largest number of an output, or an empty text."""
+    if len(got) != len(expected):
+        return f"{len(got)} outputs, expected {len(expected)}"
     for number, (ours, theirs) in enumerate(zip(got, expected, strict=True)):
-        assert ours.shape == theirs.shape, f"{name}: output {number}: shape {ours.shape}, expected {theirs.shape}"
+        if ours.shape != theirs.shape:
+            return f"output {number} has the shape {ours.shape}, expected {theirs.shape}"
         wide, exact = np.asarray(ours, np.float64), np.asarray(theirs, np.float64)
         reach = float(np.abs(exact).max(initial=0.0)) or 1.0
         worst = float(np.abs(wide - exact).max(initial=0.0)) / reach
-        assert worst <= near, f"{name}: output {number} differs by {worst:.2g} of its largest number"
+        if not worst <= near:
+            return f"output {number} differs by {worst:.2g} of its largest number"
+    return ""
+
+
+def check(name: str, got: tuple[Array, ...], expected: tuple[Array, ...], near: float = NEAR) -> None:
+    """Raise AssertionError, which begins with a name, if results differ."""
+    why = differs(got, expected, near)
+    assert not why, f"{name}: {why}"
 
 
 def measure(

@@ -108,7 +108,7 @@ def profile_graph(
     stream = Stream(Engine("cpu"), attr)
     executor = Executor(graph, stream=stream if graph.engine == "cpu" else None, cache=cache)
     lowered, times = executor.time_steps(runs, **inputs)
-    peak = _measure_peak(stream, cache)
+    peak = measure_peak(stream, cache)
     listing = PlanListing.of_lowered(lowered)
     nodes = explain_plan(listing, graph).nodes
     medians = [statistics.median(each) / 1e9 if each else 0.0 for each in times]
@@ -129,17 +129,8 @@ def profile_graph(
     return Profile(stream.pool.get_num_threads(), runs, total, peak, tuple(steps))
 
 
-def _moved(primitive: PrimitiveDesc) -> int:
-    """Return the bytes that a primitive reads and writes; of a source that it gathers from, as many as it writes."""
-    memories = primitive.memories()
-    moved = sum(desc.nbytes for desc in memories.values())
-    if primitive.op.kind == "gather":
-        moved += min(0, memories[Arg.DST].nbytes - memories[Arg.SRC].nbytes)
-    return moved
-
-
-def _measure_peak(stream: Stream, cache: PrimitiveProvider | None) -> Peak:
-    """Return the rates of the best of a few runs."""
+def measure_peak(stream: Stream, cache: PrimitiveProvider | None) -> Peak:
+    """Return the best rates of a few runs on the stream of a CPU, with the threads of its pool."""
     product, relu = Graph("peak of computing"), Graph("peak of memory")
     matrix = np.ones((_PRODUCT, _PRODUCT), np.float32)
     product.output("y", product.matmul(product.input("x", matrix.shape), matrix))
@@ -151,3 +142,12 @@ def _measure_peak(stream: Stream, cache: PrimitiveProvider | None) -> Peak:
         # A plan may reorder its source before the product
         best.append(min(map(sum, zip(*times, strict=True))) / 1e9)
     return Peak(2 * _PRODUCT**3 / best[0], 2 * _MOVED / best[1])
+
+
+def _moved(primitive: PrimitiveDesc) -> int:
+    """Return the bytes that a primitive reads and writes; of a source that it gathers from, as many as it writes."""
+    memories = primitive.memories()
+    moved = sum(desc.nbytes for desc in memories.values())
+    if primitive.op.kind == "gather":
+        moved += min(0, memories[Arg.DST].nbytes - memories[Arg.SRC].nbytes)
+    return moved

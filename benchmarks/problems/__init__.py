@@ -1,0 +1,1 @@
+"""Problems of the benchmark of single operations, by family."""
