@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
+_erf = np.vectorize(math.erf, otypes=[np.float64])
 _erfc = np.vectorize(math.erfc, otypes=[np.float64])
 
 
@@ -48,6 +49,13 @@ FUNCTIONS: dict[str, Callable[[Array, float, float], Array]] = {
     # Not a number as the exponent: NumPy takes 0.5 for a square root, which has no value at minus infinity.
     "pow": lambda x, a, b: a * np.power(x, np.full_like(x, b)),
     "round": lambda x, a, b: np.rint(x),
+    "floor": lambda x, a, b: np.floor(x),
+    "ceil": lambda x, a, b: np.ceil(x),
+    "trunc": lambda x, a, b: np.trunc(x),
+    "erf": lambda x, a, b: _erf(x),
+    "sin": lambda x, a, b: np.sin(x),
+    "cos": lambda x, a, b: np.cos(x),
+    "softsign": lambda x, a, b: x / (1 + np.abs(x)),
 }
 
 

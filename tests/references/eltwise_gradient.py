@@ -51,6 +51,10 @@ FROM_SRC: dict[str, Derivative] = {
     "swish": lambda x, a, b: _sigmoid(a * x) * (1 + a * x * _sigmoid(-a * x)),
     "mish": _mish,
     "pow": lambda x, a, b: a * b * np.power(x, b - 1) if b else np.zeros(x.shape),
+    "erf": lambda x, a, b: 2 / math.sqrt(math.pi) * np.exp(-x * x),
+    "sin": lambda x, a, b: np.cos(x),
+    "cos": lambda x, a, b: -np.sin(x),
+    "softsign": lambda x, a, b: 1 / (1 + np.abs(x)) ** 2,
 }
 FROM_DST: dict[str, Derivative] = {
     "relu": lambda y, a, b: np.where(y > 0, 1, a),

@@ -210,6 +210,13 @@ INDEPENDENT: dict[str, Any] = {
     "gelu_tanh": lambda x, a, b: x * scipy.special.expit(2 * np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)),
     "pow": lambda x, a, b: a * np.exp(b * np.log(x)),
     "round": lambda x, a, b: np.floor(x + 0.5) - ((x % 1 == 0.5) & (np.floor(x) % 2 == 0)),
+    "floor": lambda x, a, b: x - x % 1,
+    "ceil": lambda x, a, b: x + -x % 1,
+    "trunc": lambda x, a, b: x - np.fmod(x, 1),
+    "erf": lambda x, a, b: scipy.special.erf(x),
+    "sin": lambda x, a, b: np.exp(1j * x).imag,
+    "cos": lambda x, a, b: np.exp(1j * x).real,
+    "softsign": lambda x, a, b: np.sign(x) * (1 - 1 / (1 + np.abs(x))),
 }
 
 

@@ -13,7 +13,8 @@ from ..desc import MemoryDesc, OpDesc, PrimitiveAttr
 VECTOR_ALGORITHMS: Final = frozenset(
     (
         "relu", "tanh", "elu", "square", "abs", "sqrt", "linear", "logistic", "exp", "log", "clip", "clip_v2", "gelu_erf",
-        "gelu_tanh", "hardswish", "hardsigmoid", "softplus", "swish", "mish", "pow", "round",
+        "gelu_tanh", "hardswish", "hardsigmoid", "softplus", "swish", "mish", "pow", "round", "floor", "ceil", "trunc", "erf",
+        "sin", "cos", "softsign",
         "add", "sub", "mul", "div", "max", "min",
     )
 )  # fmt: skip

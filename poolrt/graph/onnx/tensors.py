@@ -32,6 +32,7 @@ _ARITHMETIC: Final = {
 #: Functions of one variable that known arrays have too.
 _FUNCTIONS: Final[dict[str, np.ufunc]] = {
     "abs": np.abs, "sqrt": np.sqrt, "exp": np.exp, "log": np.log, "tanh": np.tanh, "round": np.rint, "square": np.square,
+    "floor": np.floor, "ceil": np.ceil, "trunc": np.trunc, "sin": np.sin, "cos": np.cos,
 }  # fmt: skip
 _REDUCTIONS: Final[dict[str, Callable[..., Any]]] = {
     "sum": np.sum, "max": np.max, "min": np.min, "mul": np.prod, "mean": np.mean,
@@ -118,8 +119,7 @@ class Tensors:
             return self.folding.apply(np.floor, x)
         if dtype_of(x) not in FLOATS:
             return x
-        rounded = self.eltwise(x, "round")
-        return self.binary(rounded, self.cast(self.binary(rounded, x, "gt"), dtype_of(x)), "sub")
+        return self.eltwise(x, "floor")
 
     def ceil(self, x: Operand) -> Operand:
         """Round up."""
@@ -127,16 +127,7 @@ class Tensors:
             return self.folding.apply(np.ceil, x)
         if dtype_of(x) not in FLOATS:
             return x
-        rounded = self.eltwise(x, "round")
-        return self.binary(rounded, self.cast(self.binary(rounded, x, "lt"), dtype_of(x)), "add")
-
-    def truncate(self, x: Operand) -> Operand:
-        """Round towards zero."""
-        if not isinstance(x, Value):
-            return self.folding.apply(np.trunc, x)
-        size = self.floor(self.eltwise(x, "abs"))
-        negative = self.binary(x, self.number(0, x), "lt")
-        return self.binary(size, self.eltwise(self.cast(negative, dtype_of(x)), "linear", -2.0, 1.0), "mul")
+        return self.eltwise(x, "ceil")
 
     def logical_not(self, x: Operand) -> Operand:
         """Return whether a bool is false."""
@@ -150,7 +141,7 @@ class Tensors:
         if not isinstance(x, Value):
             return self.folding.cast(x, array_dtype(dtype))
         if dtype in LIMITS and given in FLOATS:
-            x = self.truncate(x)
+            return self.graph.eltwise(self.value(x), "trunc", dtype=dtype, name=self.name("cast"))
         wraps = dtype in LIMITS and given in LIMITS
         return self.graph.reorder(self.value(x), wraps=wraps, dtype=dtype, name=self.name("cast"))
 

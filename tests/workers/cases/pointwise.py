@@ -44,6 +44,9 @@ _ELTWISE_TOLERANCE: Final[dict[str, tuple[float, float]]] = {
     "hardsigmoid": (1e-6, 1e-7),
     "exp": (4e-7, 0.0),
     "log": (1e-6, 0.0),
+    "erf": (1e-6, 0.0),
+    "sin": (1e-6, 0.0),
+    "cos": (1e-6, 0.0),
 }
 
 _BINARY = tuple(filter(VECTOR_ALGORITHMS.__contains__, BINARY_ALGORITHMS))

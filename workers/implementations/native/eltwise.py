@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ...desc import Arg, Eltwise, PrimitiveAttr
+from ...desc.attributes import STEP_ALGORITHMS
 from ...engines.target import Target
 from ...kernels.spec import KernelSpec
 from ..program import Launch, LaunchArgument, Program
@@ -13,7 +14,7 @@ from .implementation import NativeImplementation
 
 
 class NativeEltwise(NativeImplementation[Eltwise]):
-    """Runs of elements, 16 at a time; src and dst in the same layout."""
+    """Runs of elements, 16 at a time; src and dst in the same layout, and of one data type if there are post-ops."""
 
     name = "native:eltwise"
 
@@ -21,15 +22,20 @@ class NativeEltwise(NativeImplementation[Eltwise]):
         if op.algorithm == "softplus" and op.alpha == 0.0:
             return "softplus divides by alpha, which is 0"
         op = self.complete(op, attr, target)
+        if attr.post_ops and op.src.dtype != op.dst.dtype:
+            return f"post-ops between {op.src.dtype} and {op.dst.dtype}"
         return (
-            refuse(op.src, op.dst, dtypes=EVERY_TYPE) or refuse_different(op.src, op.dst) or refuse_chain(attr, op.dst)
+            refuse(op.src, dtypes=EVERY_TYPE)
+            or refuse(op.dst, dtypes=EVERY_TYPE)
+            or refuse_different(op.src, op.dst)
+            or refuse_chain(attr, op.dst)
         )
 
     def program(self, op: Eltwise, attr: PrimitiveAttr, target: Target) -> Program:
         if op.dst.elements == 0:
             return Program((), ())
         runs = span(op.dst)
-        kernel = KernelSpec.of("eltwise", algorithm=op.algorithm, dtype=op.dst.dtype, chain=chain(attr))
+        kernel = KernelSpec.of("eltwise", algorithm=op.algorithm, src=op.src.dtype, dst=op.dst.dtype, chain=chain(attr))
         args = (
             ("m", (Arg.SRC, 0)), ("m", (Arg.DST, 0)), chain_source(attr), *runs.arguments(),
             ("f", float(op.alpha)), ("f", float(op.beta)),
@@ -43,8 +49,8 @@ class NativeEltwiseBackward(NativeBackward[Eltwise]):
     name = "native:eltwise_backward"
 
     def reject(self, op: Eltwise, attr: PrimitiveAttr, target: Target) -> str | None:
-        if op.algorithm == "round":
-            return "round has no gradient"
+        if op.algorithm in STEP_ALGORITHMS:
+            return f"{op.algorithm} has no gradient"
         op = self.complete(op, attr, target)
         return refuse_gradient(op, attr, op.dst if op.use_dst else op.src, op.diff_dst, op.diff_src)
 

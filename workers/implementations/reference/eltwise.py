@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ...desc import Arg, Eltwise, PrimitiveAttr
+from ...desc.attributes import STEP_ALGORITHMS
 from ...engines.target import Target
 from ...kernels.codes import ELTWISE
 from ..layouts import complete_layouts
@@ -18,8 +19,8 @@ class ReferenceEltwise(ReferenceImplementation[Eltwise]):
     name = "ref:eltwise"
 
     def reject(self, op: Eltwise, attr: PrimitiveAttr, target: Target) -> str | None:
-        if op.algorithm == "round" and not op.is_forward:
-            return "round has no gradient"
+        if op.algorithm in STEP_ALGORITHMS and not op.is_forward:
+            return f"{op.algorithm} has no gradient"
         return refuse_attributes(op, attr, op.dst)
 
     def complete(self, op: Eltwise, attr: PrimitiveAttr, target: Target) -> Eltwise:

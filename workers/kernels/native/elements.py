@@ -222,6 +222,8 @@ def narrowed(b: Builder, lanes: Value, dtype: str) -> Value:
         return _to_half(b, narrow) if dtype == "f16" else _to_bfloat(b, narrow)
     if dtype == "bool":
         return b.zext(b.fcmp_unordered("!=", lanes, ir.Constant(lanes.type, None)), _VB)
+    if dtype == "s32" and not is_double:
+        return _to_int(b, apply(b, "rint", lanes))
     wide = lanes if is_double or item_size(dtype) < 4 else b.fpext(lanes, VD)
     if item_size(dtype) == 8:
         return _to_long(b, wide, dtype)
@@ -235,6 +237,15 @@ def _limited(b: Builder, value: Value, lowest: float, highest: float) -> Value:
     kind = value.type
     inside = minimum(b, constant(highest, kind), maximum(b, constant(lowest, kind), value))
     return b.select(b.fcmp_ordered("ord", value, value), inside, constant(0.0, kind))
+
+
+def _to_int(b: Builder, rounded: Value) -> Value:
+    """Return whole numbers of float32 as int32, saturated, 0 for NaN; float32 does not hold the largest int32."""
+    too_large = b.fcmp_ordered(">=", rounded, constant(2.0**31))
+    outside = b.or_(too_large, b.fcmp_unordered("<", rounded, constant(-(2.0**31))))
+    found = b.fptosi(b.select(outside, constant(0.0), rounded), VI)
+    too_small = b.fcmp_ordered("<", rounded, constant(-(2.0**31)))
+    return b.select(too_small, _ints(-(2**31)), b.select(too_large, _ints(2**31 - 1), found))
 
 
 def _to_long(b: Builder, value: Value, dtype: str) -> Value:

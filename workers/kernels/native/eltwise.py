@@ -12,13 +12,16 @@ from .elements import elements
 from .vec import vkeep
 
 
-def make(isa: str, algorithm: str, dtype: str, chain: tuple[Any, ...]) -> tuple[Callable[..., None], Any]:
-    """Return the kernel of an algorithm on a data type and a chain of post-ops, and its signature."""
+def make(isa: str, algorithm: str, src: str, dst: str, chain: tuple[Any, ...]) -> tuple[Callable[..., None], Any]:
+    """Return the kernel of an algorithm, the data types of src and dst and a chain of post-ops, and its signature.
+
+    With a chain, the data types are the same.
+    """
     apply = functions.eltwise(algorithm)
-    finish, finish_part = functions.post_ops(chain, dtype), functions.post_ops_part(chain, dtype)
-    of = elements(dtype)
-    size, real = of.size, of.real
-    load, load_tail, store, store_part = of.load, of.load_tail, of.store, of.store_part
+    finish, finish_part = functions.post_ops(chain, dst), functions.post_ops_part(chain, dst)
+    read, written = elements(src), elements(dst)
+    size, step, real = read.size, written.size, read.real
+    load, load_tail, store, store_part = read.load, read.load_tail, written.store, written.store_part
 
     def kernel(
         begin: int, end: int, src: int, dst: int, other: int,
@@ -31,13 +34,14 @@ def make(isa: str, algorithm: str, dtype: str, chain: tuple[Any, ...]) -> tuple[
             first = (item - block * pieces) * chunk
             count = min(chunk, length - first)
             lanes = tail if block % period == period - 1 else 16
-            offset = size * (block * length + first)
-            for at in range(offset, offset + size * (count & -16), 16 * size):
-                value = finish(apply(load(src + at), a, b), other + at)
-                store(dst + at, vkeep(value, lanes))
+            start = block * length + first
+            whole = start + (count & -16)
+            for at in range(start, whole, 16):
+                value = finish(apply(load(src + at * size), a, b), other + at * step)
+                store(dst + at * step, vkeep(value, lanes))
             if count & 15:
-                at = offset + size * (count & -16)
-                value = finish_part(apply(load_tail(src + at, count & 15), a, b), other + at, count & 15)
-                store_part(dst + at, value, count & 15)
+                value = apply(load_tail(src + whole * size, count & 15), a, b)
+                value = finish_part(value, other + whole * step, count & 15)
+                store_part(dst + whole * step, value, count & 15)
 
     return kernel, types.void(*[types.int64] * 9, types.float64, types.float64)

@@ -10,21 +10,17 @@ import math
 from collections.abc import Callable
 from typing import Any, Final
 
-import llvmlite.ir as ir
 from numba.core import types
 
 from .elements import emit_load, emit_load_tail
 from .exponentials import emit_exp, emit_expm1, emit_log
 from .power import emit_power
+from .sines import each, emit_sine
 from .vec import (
-    F64,
-    I32,
-    LANES,
     VD,
     Builder,
     Value,
     apply,
-    call,
     constant,
     fma,
     intrinsic,
@@ -101,7 +97,7 @@ def _gelu_erf(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
     Beyond 15 the result is 0 in float32. In float64 erfc is the C library's.
     """
     if x.type == VD:
-        tail = _each(b, "erfc", b.fmul(x, constant(-math.sqrt(0.5), VD)))
+        tail = each(b, "erfc", b.fmul(x, constant(-math.sqrt(0.5), VD)))
         return b.fmul(b.fmul(constant(0.5, VD), x), tail)
     size = minimum(b, constant(15.0, x.type), apply(b, "fabs", x))
     # t is half of the book's; its coefficients are multiplied by powers of two.
@@ -163,16 +159,32 @@ def _mish(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
 
 def _pow(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
     """Return alpha x**beta; in float64 the power is the C library's."""
-    return b.fmul(alpha, _each(b, "pow", x, beta)) if x.type == VD else emit_power(b, x, beta, alpha)
+    return b.fmul(alpha, each(b, "pow", x, beta)) if x.type == VD else emit_power(b, x, beta, alpha)
 
 
-def _each(b: Builder, name: str, *args: Value) -> Value:
-    """Call a function of the C library on each lane of float64."""
-    found = ir.Constant(VD, ir.Undefined)
-    for lane in range(LANES):
-        taken = [b.extract_element(value, I32(lane)) for value in args]
-        found = b.insert_element(found, call(b, name, *taken, result=F64), I32(lane))
-    return found
+def _erf(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
+    """Return the error function to 2 ulp: a polynomial near 0, else 1 less an exponential; from 4 on it is 1 in float32.
+
+    In float64 it is the C library's.
+    """
+    if x.type == VD:
+        return each(b, "erf", x)
+    size = minimum(b, constant(4.0), apply(b, "fabs", x))
+    square = b.fmul(size, size)
+    far = fma(b, constant(-1.72853470e-5), size, constant(3.83197126e-4))
+    far = fma(b, far, square, fma(b, constant(-3.88396438e-3), size, constant(2.42546219e-2)))
+    for c in (-1.06777877e-1, -6.34846687e-1, -1.28717512e-1):
+        far = fma(b, far, size, constant(c))
+    far = b.fsub(constant(1.0), emit_exp(b, fma(b, far, size, b.fneg(size)), limited=False))
+    near = constant(-5.96761703e-4)
+    for c in (4.99119423e-3, -2.67681349e-2, 1.12819925e-1, -3.76125336e-1, 1.28379166e-1):
+        near = fma(b, near, square, constant(c))
+    near = fma(b, near, size, size)
+    return apply(b, "copysign", b.select(b.fcmp_ordered(">", size, constant(475 / 512)), far, near), x)
+
+
+def _softsign(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
+    return b.fdiv(x, b.fadd(apply(b, "fabs", x), constant(1.0, x.type)))
 
 
 Function = Callable[[Builder, Value, Value, Value], Value]
@@ -198,6 +210,13 @@ ELTWISE: Final[dict[str, Function]] = {
     "mish": _mish,
     "pow": _pow,
     "round": lambda b, x, alpha, beta: apply(b, "rint", x),
+    "floor": lambda b, x, alpha, beta: apply(b, "floor", x),
+    "ceil": lambda b, x, alpha, beta: apply(b, "ceil", x),
+    "trunc": lambda b, x, alpha, beta: apply(b, "trunc", x),
+    "erf": _erf,
+    "sin": lambda b, x, alpha, beta: emit_sine(b, x, 0),
+    "cos": lambda b, x, alpha, beta: emit_sine(b, x, 1),
+    "softsign": _softsign,
 }
 BINARY: Final[dict[str, Callable[[Builder, Value, Value], Value]]] = {
     "add": lambda b, x, y: b.fadd(x, y),

@@ -10,11 +10,13 @@ from numba.core import types
 from .exponentials import emit_exp
 from .functions import Function
 from .power import emit_power
+from .sines import emit_sine
 from .vec import Builder, Value, call, constant, fma, intrinsic, maximum, minimum, splat, vector
 
 _DENSITY: Final = 1.0 / math.sqrt(2.0 * math.pi)
 _TWICE_ROOT: Final = 2.0 * math.sqrt(2.0 / math.pi)
 _CUBE: Final = 0.044715
+_ERF_SLOPE: Final = 2.0 / math.sqrt(math.pi)
 
 
 def _choose(b: Builder, condition: Value, yes: float | Value, no: float | Value) -> Value:
@@ -138,6 +140,20 @@ def _pow(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
     return _choose(b, b.fcmp_unordered("==", beta, constant(0.0)), 0.0, steep)
 
 
+def _erf(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
+    """Return 2 / sqrt(pi) exp(-x * x), with the rounding error of the product added as a factor; beyond 15 it is 0."""
+    limit = constant(15.0)
+    x = maximum(b, b.fneg(limit), minimum(b, limit, x))
+    square = b.fmul(x, x)
+    bell = b.fmul(constant(_ERF_SLOPE), emit_exp(b, b.fneg(square)))
+    return fma(b, bell, b.fneg(fma(b, x, x, b.fneg(square))), bell)
+
+
+def _softsign(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
+    share = b.fdiv(constant(1.0), b.fadd(call(b, "llvm.fabs.v16f32", x), constant(1.0)))
+    return b.fmul(share, share)
+
+
 #: Of the argument.
 SLOPES: Final[dict[str, Function]] = {
     "relu": _relu,
@@ -160,6 +176,10 @@ SLOPES: Final[dict[str, Function]] = {
     "swish": _swish,
     "mish": _mish,
     "pow": _pow,
+    "erf": _erf,
+    "sin": lambda b, x, alpha, beta: emit_sine(b, x, 1),
+    "cos": lambda b, x, alpha, beta: b.fneg(emit_sine(b, x, 0)),
+    "softsign": _softsign,
 }
 #: Of the result, for the functions that allow it.
 SLOPES_OF_RESULTS: Final[dict[str, Function]] = {

@@ -130,6 +130,13 @@ static vec eltwise_gelu_tanh(vec x, float alpha, float beta)
 }
 static vec eltwise_pow(vec x, float alpha, float beta) { return alpha * pow(x, (vec)beta); }
 static vec eltwise_round(vec x, float alpha, float beta) { return rint(x); }
+static vec eltwise_floor(vec x, float alpha, float beta) { return floor(x); }
+static vec eltwise_ceil(vec x, float alpha, float beta) { return ceil(x); }
+static vec eltwise_trunc(vec x, float alpha, float beta) { return trunc(x); }
+static vec eltwise_erf(vec x, float alpha, float beta) { return erf(x); }
+static vec eltwise_sin(vec x, float alpha, float beta) { return sin(x); }
+static vec eltwise_cos(vec x, float alpha, float beta) { return cos(x); }
+static vec eltwise_softsign(vec x, float alpha, float beta) { return x / (fabs(x) + 1.0f); }
 static vec eltwise_hardsigmoid(vec x, float alpha, float beta)
 {
     return eltwise_clip(mad(x, (vec)alpha, (vec)beta), 0.0f, 1.0f);

@@ -134,13 +134,6 @@ def mean(call: NodeCall) -> Operand:
     return call.math.eltwise(_combine(call, "add"), "linear", 1 / len(call.operands), 0.0)
 
 
-def softsign(call: NodeCall) -> Operand:
-    """Compute x / (1 + |x|)."""
-    source = call.real(0)
-    divisor = call.math.eltwise(call.math.eltwise(source, "abs"), "linear", 1.0, 1.0)
-    return call.math.binary(source, divisor, "div")
-
-
 def gelu(call: NodeCall) -> Operand:
     """Compute the exact form, with the error function, or the approximation by tanh."""
     algorithms = {"none": "gelu_erf", "tanh": "gelu_tanh"}
@@ -290,13 +283,9 @@ def sign(call: NodeCall) -> Operand:
 
 
 def erf(call: NodeCall) -> Operand:
-    """Return the error function, by GELU in float64: gelu(x) is x / 2 times 1 plus erf(x / sqrt(2))."""
-    source, m = call.math.value(call.real(0)), call.math
-    wide = m.eltwise(m.cast(source, "float64"), "linear", math.sqrt(2.0))
-    zero = m.cast(m.binary(wide, m.number(0, wide), "eq"), "float64")
-    quotient = m.binary(m.eltwise(m.value(wide), "gelu_erf"), m.binary(wide, zero, "add"), "div")
-    one_less = m.eltwise(quotient, "linear", 2.0, -1.0)
-    result = m.cast(m.binary(one_less, zero, "add"), source.dtype)
+    """Return the error function."""
+    source = call.math.value(call.real(0))
+    result = call.graph.eltwise(source, "erf", name=call.name)
     call.patterns.note_erf(source, result)
     return result
 
@@ -339,7 +328,7 @@ OPERATORS: Final[Mapping[str, Operator]] = {
     "Clip": clip,
     "PRelu": prelu,
     "Selu": selu,
-    "Softsign": softsign,
+    "Softsign": eltwise("softsign"),
     "Mean": mean,
     "Gelu": gelu,
     "Pow": power,

@@ -1,4 +1,4 @@
-"""Trigonometric functions, in float64 by the operations that a graph has."""
+"""Trigonometric functions; those that a graph does not have are computed in float64, by those that it has."""
 
 from __future__ import annotations
 
@@ -12,11 +12,8 @@ from ...values import Value
 from ..call import NodeCall, Operator
 from ..tensors import Operand, Tensors, dtype_of
 
-#: Terms of the series of the sine, whose arguments are at most pi / 2, and of the arc tangent, at most tan(pi / 16).
-_SINE_TERMS: Final = 11
+#: Terms of the series of the arc tangent, whose arguments are at most tan(pi / 16).
 _ARC_TERMS: Final = 12
-#: 2 pi as a sum of two numbers, the first with 33 bits: a multiple of up to 20 bits is exact.
-_TURN: Final = (float.fromhex("0x1.921fb544p+2"), 2 * math.pi - float.fromhex("0x1.921fb544p+2"))
 
 
 def function(known: np.ufunc, computed: Callable[[Tensors, Operand], Operand]) -> Operator:
@@ -31,6 +28,11 @@ def function(known: np.ufunc, computed: Callable[[Tensors, Operand], Operand]) -
     return operator
 
 
+def _same(algorithm: str) -> Operator:
+    """Return the operator of a function that a graph has."""
+    return lambda call: call.math.eltwise(call.real(0), algorithm)
+
+
 def _series(m: Tensors, x: Operand, coefficients: Sequence[float]) -> Operand:
     """Return x times a polynomial in x * x, whose coefficients begin with that of the highest power."""
     square = m.eltwise(x, "square")
@@ -40,36 +42,8 @@ def _series(m: Tensors, x: Operand, coefficients: Sequence[float]) -> Operand:
     return m.binary(total, x, "mul")
 
 
-def _sine(m: Tensors, x: Operand, turns: Operand) -> Operand:
-    """Return the sine of x less a number of turns."""
-    rest = x
-    for part in _TURN:
-        rest = m.binary(rest, m.eltwise(turns, "linear", part), "sub")
-    # sin(pi - r) is sin(r): what is beyond a quarter turn is folded back.
-    size = m.eltwise(rest, "abs")
-    folded = m.binary(size, m.eltwise(size, "linear", -1.0, math.pi), "min")
-    terms = [(-1) ** k / math.factorial(2 * k + 1) for k in range(_SINE_TERMS)]
-    negative = m.binary(rest, m.number(0, rest), "lt")
-    found = _series(m, folded, terms[::-1])
-    return m.select(negative, m.eltwise(found, "linear", -1.0), found)
-
-
-def _sin(m: Tensors, x: Operand) -> Operand:
-    return _sine(m, x, m.eltwise(m.eltwise(x, "linear", 1 / (2 * math.pi)), "round"))
-
-
-def _cos(m: Tensors, x: Operand) -> Operand:
-    # cos(x) is sin(x + pi / 2); the turns are taken off before the quarter is added.
-    turns = m.eltwise(m.eltwise(x, "linear", 1 / (2 * math.pi)), "round")
-    rest = x
-    for part in _TURN:
-        rest = m.binary(rest, m.eltwise(turns, "linear", part), "sub")
-    quarter = m.eltwise(m.eltwise(rest, "abs"), "linear", -1.0, math.pi / 2)
-    return _sine(m, quarter, m.number(0, quarter))
-
-
 def _tan(m: Tensors, x: Operand) -> Operand:
-    return m.binary(_sin(m, x), _cos(m, x), "div")
+    return m.binary(m.eltwise(x, "sin"), m.eltwise(x, "cos"), "div")
 
 
 def _atan(m: Tensors, x: Operand) -> Operand:
@@ -98,8 +72,8 @@ def _acos(m: Tensors, x: Operand) -> Operand:
 
 
 OPERATORS: Final[Mapping[str, Operator]] = {
-    "Sin": function(np.sin, _sin),
-    "Cos": function(np.cos, _cos),
+    "Sin": _same("sin"),
+    "Cos": _same("cos"),
     "Tan": function(np.tan, _tan),
     "Asin": function(np.arcsin, _asin),
     "Acos": function(np.arccos, _acos),

@@ -20,7 +20,7 @@ from poolrt.workers.desc import (
     PrimitiveAttr,
     Softmax,
 )
-from poolrt.workers.desc.attributes import ELTWISE_ALGORITHMS
+from poolrt.workers.desc.attributes import ELTWISE_ALGORITHMS, STEP_ALGORITHMS
 from poolrt.workers.desc.operations.eltwise import FROM_DST
 from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.implementations.primitive_desc import primitive_desc
@@ -38,7 +38,7 @@ PARAMETERS: Final = {
     "hardswish": (1 / 6, 0.5), "hardsigmoid": (0.2, 0.5), "softplus": (1.3, 0.0), "swish": (1.7, 0.0), "pow": (0.7, 1.3),
 }  # fmt: skip
 POSITIVE: Final = ("sqrt", "log", "pow")
-ALGORITHMS: Final = [(a, False) for a in ELTWISE_ALGORITHMS if a != "round"] + [(a, True) for a in FROM_DST]
+ALGORITHMS: Final = [(a, False) for a in ELTWISE_ALGORITHMS if a not in STEP_ALGORITHMS] + [(a, True) for a in FROM_DST]
 WINDOWS: Final = (
     (Channels(2, 1, 19, 19), Window((9, 8), (3, 3), (2, 2), (0, 0), (1, 1), (1, 1))),
     (Channels(1, 1, 33, 33), Window((7, 18), (3, 2), (1, 1), (1, 0), (2, 1), (2, 0))),

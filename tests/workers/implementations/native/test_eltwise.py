@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
-from poolrt.workers.desc import Arg, Eltwise, MemoryDesc
+from poolrt.workers.desc import Arg, Eltwise, MemoryDesc, PrimitiveAttr
+from poolrt.workers.engines.target import cpu_target
+from poolrt.workers.implementations.primitive_desc import primitive_desc
+from tests.references import converted, numpy_type, results
 from tests.workers.cases import Case, cases, integers
+from tests.workers.cases.pointwise import eltwise_values
 from tests.workers.native_runner import NativeRunner
 
 
@@ -19,6 +25,22 @@ def test_native_result_is_right(case: Case, isa: str, native: NativeRunner) -> N
 def test_runs_of_any_length_are_cut_into_pieces(native: NativeRunner, isa: str, length: int) -> None:
     md = MemoryDesc((length,), "f32")
     native.check(Case(f"{length}", Eltwise(md, md, "linear", 2.0, 1.0), {Arg.SRC: integers(md.dims)}), isa)
+
+
+@pytest.mark.parametrize(("src", "dst"), [("f32", "s32"), ("f32", "u8"), ("f64", "s64"), ("f16", "s32"), ("u8", "f32")])
+def test_a_result_of_another_type_is_rounded_and_saturated(native: NativeRunner, isa: str, src: str, dst: str) -> None:
+    values = np.concatenate([eltwise_values("trunc")[::3], np.exp2(np.arange(5, 66)), -np.exp2(np.arange(5, 66))])
+    given = np.nan_to_num(values).clip(0, 255) if src == "u8" else values
+    for algorithm in ("trunc", "floor", "relu"):
+        for dims in ((values.size,), (1, 19, values.size // 19)):
+            layout = "aBc16b" if len(dims) == 3 else ""
+            op = Eltwise(MemoryDesc(dims, src, layout), MemoryDesc(dims, dst, layout), algorithm)
+            with np.errstate(all="ignore"):
+                part = given[: math.prod(dims)].reshape(dims).astype(numpy_type(src))
+            pd = primitive_desc(op, PrimitiveAttr(), cpu_target(isa))
+            assert pd.impl_name() == "native:eltwise"
+            want = results(op, PrimitiveAttr(), {Arg.SRC: part})[Arg.DST]
+            np.testing.assert_array_equal(native.results(pd, {Arg.SRC: part})[Arg.DST], converted(want, dst), str(op))
 
 
 @pytest.mark.parametrize(("alpha", "beta"), [(0.5, 1.7), (2.0**-100, 3.0), (-(2.0**100), -3.0)])

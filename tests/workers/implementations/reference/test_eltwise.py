@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from poolrt.workers.desc import Arg, Eltwise, MemoryDesc, PostOp, PrimitiveAttr
-from poolrt.workers.desc.attributes import ELTWISE_ALGORITHMS
+from poolrt.workers.desc.attributes import ELTWISE_ALGORITHMS, STEP_ALGORITHMS
 from poolrt.workers.desc.operations.eltwise import FROM_DST
 from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.implementations.primitive_desc import UnsupportedPrimitive, primitive_desc
@@ -43,7 +43,7 @@ def test_every_algorithm_is_right_on_special_and_ordinary_values(runner: Runner,
     check(runner, op, args={Arg.SRC: x}, threshold=threshold)
 
 
-@pytest.mark.parametrize("algorithm", [a for a in ELTWISE_ALGORITHMS if a != "round"])
+@pytest.mark.parametrize("algorithm", [a for a in ELTWISE_ALGORITHMS if a not in STEP_ALGORITHMS])
 def test_every_gradient_from_src_is_right(runner: Runner, algorithm: str) -> None:
     x = np.concatenate([np.linspace(-30, 30, 1201), [0.0, np.nan, 6.0, -1.0, 1e-6, -1e-6]])
     x = np.abs(x) + 1e-3 if algorithm in POSITIVE else x
@@ -94,7 +94,8 @@ def test_layouts_left_open_follow_the_other_tensor() -> None:
         assert primitive_desc(backward, PrimitiveAttr(), cpu_target()).memories()[Arg.DIFF_DST].tag == wanted
 
 
-def test_rounding_has_no_gradient() -> None:
-    op = Eltwise(flat(3, "f32"), flat(3, "f32"), "round", prop="backward_data")
-    with pytest.raises(UnsupportedPrimitive, match="round has no gradient"):
+@pytest.mark.parametrize("algorithm", STEP_ALGORITHMS)
+def test_a_function_of_steps_has_no_gradient(algorithm: str) -> None:
+    op = Eltwise(flat(3, "f32"), flat(3, "f32"), algorithm, prop="backward_data")
+    with pytest.raises(UnsupportedPrimitive, match=f"{algorithm} has no gradient"):
         primitive_desc(op, PrimitiveAttr(), cpu_target())

@@ -31,6 +31,13 @@ SWISH: Final = ELTWISE["swish"]
 MISH: Final = ELTWISE["mish"]
 POW: Final = ELTWISE["pow"]
 ROUND: Final = ELTWISE["round"]
+FLOOR: Final = ELTWISE["floor"]
+CEIL: Final = ELTWISE["ceil"]
+TRUNC: Final = ELTWISE["trunc"]
+ERF: Final = ELTWISE["erf"]
+SIN: Final = ELTWISE["sin"]
+COS: Final = ELTWISE["cos"]
+SOFTSIGN: Final = ELTWISE["softsign"]
 
 SQRT_HALF: Final = math.sqrt(0.5)
 SQRT_2_OVER_PI: Final = math.sqrt(2.0 / math.pi)
@@ -80,6 +87,20 @@ def eltwise(algorithm: int, x: float, alpha: float, beta: float) -> float:
         return x * math.tanh(softplus(x))
     if algorithm == POW:
         return alpha * math.pow(x, beta)
+    if algorithm == FLOOR:
+        return np.floor(x)
+    if algorithm == CEIL:
+        return np.ceil(x)
+    if algorithm == TRUNC:
+        return np.trunc(x)
+    if algorithm == ERF:
+        return math.erf(x)
+    if algorithm == SIN:
+        return math.sin(x)
+    if algorithm == COS:
+        return math.cos(x)
+    if algorithm == SOFTSIGN:
+        return x / (1.0 + math.fabs(x))
     return np.rint(x)
 
 

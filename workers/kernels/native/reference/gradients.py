@@ -9,8 +9,10 @@ from .functions import (
     ABS,
     CLIP,
     CLIP_V2,
+    COS,
     CUBE,
     ELU,
+    ERF,
     EXP,
     GELU_ERF,
     GELU_TANH,
@@ -22,7 +24,9 @@ from .functions import (
     MISH,
     POW,
     RELU,
+    SIN,
     SOFTPLUS,
+    SOFTSIGN,
     SQRT,
     SQRT_2_OVER_PI,
     SQRT_HALF,
@@ -34,12 +38,13 @@ from .functions import (
 )
 from .scalars import piece
 
+_TWICE_ROOT: Final = 2.0 / math.sqrt(math.pi)
 _DENSITY: Final = 1.0 / math.sqrt(2.0 * math.pi)
 
 
 @piece
 def slope(algorithm: int, x: float, alpha: float, beta: float) -> float:
-    """Return f'(x) of every algorithm but ``round``; NaN gives NaN if f' is not constant."""
+    """Return f'(x) of every algorithm that has one; NaN gives NaN if f' is not constant."""
     if algorithm == RELU:
         return 1.0 if x > 0.0 else alpha
     if algorithm == TANH:
@@ -83,6 +88,14 @@ def slope(algorithm: int, x: float, alpha: float, beta: float) -> float:
     if algorithm == MISH:
         part = math.tanh(softplus(x))
         return part + x * (1.0 - part * part) * logistic(x)
+    if algorithm == ERF:
+        return _TWICE_ROOT * math.exp(-x * x)
+    if algorithm == SIN:
+        return math.cos(x)
+    if algorithm == COS:
+        return -math.sin(x)
+    if algorithm == SOFTSIGN:
+        return 1.0 / (1.0 + math.fabs(x)) ** 2
     # POW, the only one left; a power of 0 is constant, at x = 0 too.
     return alpha * beta * math.pow(x, beta - 1.0) if algorithm == POW and beta != 0.0 else 0.0
 

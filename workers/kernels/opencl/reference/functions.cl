@@ -13,6 +13,7 @@ static real logistic(real x)
 static real softplus(real x) { return at_least(x, 0) + log1p(exp(-fabs(x))); }
 
 #define SQRT_HALF ((real)0.70710678118654752440)
+#define SQRT_2 ((real)1.41421356237309504880)
 #define SQRT_2_OVER_PI ((real)0.79788456080286535588)
 #define GELU_CUBIC ((real)0.044715)
 
@@ -41,11 +42,18 @@ static real eltwise_value(int algorithm, real x, real alpha, real beta)
     case ELTWISE_MISH: return x * tanh(softplus(x));
     case ELTWISE_POW: return alpha * pow(x, beta);
     case ELTWISE_ROUND: return rint(x);
+    case ELTWISE_FLOOR: return floor(x);
+    case ELTWISE_CEIL: return ceil(x);
+    case ELTWISE_TRUNC: return trunc(x);
+    case ELTWISE_ERF: return erf(x);
+    case ELTWISE_SIN: return sin(x);
+    case ELTWISE_COS: return cos(x);
+    case ELTWISE_SOFTSIGN: return x / (fabs(x) + 1);
     }
     return NAN;
 }
 
-/* f'(x) of every algorithm but `round`. */
+/* f'(x) of every algorithm that has one. */
 static real slope(int algorithm, real x, real alpha, real beta)
 {
     real y;
@@ -79,6 +87,12 @@ static real slope(int algorithm, real x, real alpha, real beta)
     case ELTWISE_MISH:
         y = tanh(softplus(x));
         return y + x * (1 - y * y) * logistic(x);
+    case ELTWISE_ERF: return SQRT_2_OVER_PI * SQRT_2 * exp(-x * x);
+    case ELTWISE_SIN: return cos(x);
+    case ELTWISE_COS: return -sin(x);
+    case ELTWISE_SOFTSIGN:
+        y = fabs(x) + 1;
+        return 1 / (y * y);
     /* A power of 0 is constant, at x = 0 too. */
     case ELTWISE_POW: return beta == 0 ? 0 : alpha * beta * pow(x, beta - 1);
     }
