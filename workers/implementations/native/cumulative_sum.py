@@ -10,13 +10,15 @@ from ...engines.target import Target
 from ...kernels.spec import KernelSpec
 from ..program import Launch, LaunchArgument, Program
 from .implementation import NativeImplementation
-from .strided_loops import StridedLoop, as_table, byte_strides, nested, refuse_blocks, steps
+from .strided_loops import ITEM_BYTES, StridedLoop, as_table, byte_strides, nested, refuse_blocks, steps
 
 _TYPES: Final = ("f64", "f32", *LIMITS)
+#: Adjacent rows of one item at most and at least: their sums stay in the first-level cache, their elements fill cache lines.
+_ROWS: Final = (1024, 64)
 
 
 class NativeCumulativeSum(NativeImplementation[CumulativeSum]):
-    """Eight rows at once if they are adjacent; sums of 64 bits."""
+    """Vectors of rows if they are adjacent, or along the axis if its elements are; sums of 64 bits."""
 
     name = "native:cumulative_sum"
     # Strides are possible, which other implementations made for speed do not get.
@@ -42,10 +44,15 @@ class NativeCumulativeSum(NativeImplementation[CumulativeSum]):
         # From the last element backwards, if the sums begin there.
         ends = [(length - 1) * step if op.reverse else 0 for step in steps_along]
         nexts = [-step if op.reverse else step for step in steps_along]
-        kernel = KernelSpec.of(
-            "cumulative_sum", kind=op.dst.dtype, exclusive=op.exclusive, adjacent=inner.steps == (size, size)
-        )
-        numbers = (len(loops), inner.extent, *inner.steps, length, *nexts)
+        form = {(size, size): "forward", (-size, -size): "backward"}.get((nexts[0], nexts[1]), "apart")
+        chunk = max(1, min(inner.extent, ITEM_BYTES // (size * length)))
+        if form == "apart" and inner.steps == (size, size) and inner.extent > 1:
+            form = "rows"
+            most, least = _ROWS
+            chunk = most if steps(loops) > 1 else max(least, min(most, -(-inner.extent // 2)))
+            chunk = min(chunk, inner.extent)
+        kernel = KernelSpec.of("cumulative_sum", kind=op.dst.dtype, exclusive=op.exclusive, form=form)
+        numbers = (len(loops), inner.extent, chunk, *inner.steps, length, *nexts)
         memories: list[LaunchArgument] = [
             ("m", (int(Arg.SRC), ends[0])),
             ("m", (int(Arg.DST), ends[1])),
@@ -54,8 +61,9 @@ class NativeCumulativeSum(NativeImplementation[CumulativeSum]):
         ]
         args = (*memories, *(("i", number) for number in numbers))
         table = as_table(loops)
-        work = steps(loops) * -(-inner.extent // 8)
-        return Program((kernel,), (Launch(0, args, work),), struct.pack(f"<{len(table)}q", *table), 64 * work)
+        work = steps(loops) * -(-inner.extent // chunk)
+        scratch = 8 * chunk * work if form == "rows" else 0
+        return Program((kernel,), (Launch(0, args, work),), struct.pack(f"<{len(table)}q", *table), scratch)
 
 
 IMPLEMENTATIONS = (NativeCumulativeSum(),)

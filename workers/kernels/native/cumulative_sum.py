@@ -1,7 +1,7 @@
-"""The sums of the elements up to each one along an axis, of eight adjacent rows at once if there are.
+"""The sums of the elements up to each one along an axis: by vectors of adjacent rows, or along an axis of adjacent elements.
 
-The table has the outer loops, innermost first, as (extent, bytes from step to step in src and dst). An item is eight steps of the
-inner loop, whose sums are in 64 bytes of the scratchpad.
+The table has the outer loops, innermost first, as (extent, bytes from step to step in src and dst). An item is ``chunk`` steps
+of the inner loop. The sums of adjacent rows are in eight bytes each of the scratchpad.
 """
 
 from __future__ import annotations
@@ -11,25 +11,36 @@ from typing import Any
 
 from numba.core import types
 
-from .running_sum import clear_sums, make_add
+from .bits import zero_bytes
+from .running_sum import LANES, WIDE_LANES, make_rows, make_scan, make_sums
 from .vec import iload
 
 
-def make(isa: str, kind: str, exclusive: bool, adjacent: bool) -> tuple[Callable[..., None], Any]:
-    """Return the kernel, and its signature; rows are ``adjacent`` if the elements of the inner loop are."""
-    one, eight = make_add(kind, 1, exclusive), make_add(kind, 8, exclusive)
+def make(isa: str, kind: str, exclusive: bool, form: str) -> tuple[Callable[..., None], Any]:
+    """Return the kernel, and its signature.
+
+    The ``form`` is ``rows`` if the elements of the inner loop are adjacent, ``forward`` or ``backward`` if those along the
+    axis are, in this order, and else ``apart``.
+    """
+    size = int(kind[1:]) // 8
+    open_sums, close_sums, add = make_rows(kind, exclusive)
+    sums = make_sums(kind)
+    load, store, zero = sums.load, sums.store, sums.zero
+    vectors, scan, first_lane = make_scan(kind, exclusive, form == "backward")
+    rows, along = form == "rows", form in ("forward", "backward") and kind != "f64"
+    # A vector's lowest address, of elements that are taken in order.
+    lowest = (LANES - 1) * size if form == "backward" else 0
 
     def kernel(
-        begin: int, end: int, src: int, dst: int, table: int, sums: int, loops: int, count: int, src_step: int,
-        dst_step: int, length: int, src_next: int, dst_next: int,
+        begin: int, end: int, src: int, dst: int, table: int, scratch: int, loops: int, count: int, chunk: int,
+        src_step: int, dst_step: int, length: int, src_next: int, dst_next: int,
     ) -> None:  # fmt: skip
-        pieces = (count + 7) // 8
+        pieces = (count + chunk - 1) // chunk
         for item in range(begin, end):
             outer = item // pieces
-            start = (item - outer * pieces) * 8
+            start = (item - outer * pieces) * chunk
             source = src + start * src_step
             target = dst + start * dst_step
-            total = sums + 64 * item
             for loop in range(loops):
                 extent = iload(table + 24 * loop)
                 left = outer // extent
@@ -37,15 +48,33 @@ def make(isa: str, kind: str, exclusive: bool, adjacent: bool) -> tuple[Callable
                 outer = left
                 source += position * iload(table + 24 * loop + 8)
                 target += position * iload(table + 24 * loop + 16)
-            clear_sums(total)
-            rows = min(8, count - start)
-            if adjacent and rows == 8:
-                for index in range(length):
-                    eight(total, source + index * src_next, target + index * dst_next)
-            else:
-                for row in range(rows):
-                    place, to = source + row * src_step, target + row * dst_step
-                    for index in range(length):
-                        one(total + 8 * row, place + index * src_next, to + index * dst_next)
+            steps, whole = min(chunk, count - start), 0
+            if rows:
+                totals = scratch + 8 * chunk * item
+                zero_bytes(totals, 8 * steps)
+                whole = steps // WIDE_LANES * WIDE_LANES
+                # Two elements of each row at once: sums are loaded and stored half as often.
+                for index in range(0, length - 1, 2):
+                    for at in range(0, whole, WIDE_LANES):
+                        place, to = source + index * src_next + at * size, target + index * dst_next + at * size
+                        row = add(open_sums(totals + 8 * at), place, to)
+                        close_sums(totals + 8 * at, add(row, place + src_next, to + dst_next))
+                if length & 1:
+                    place, to = source + (length - 1) * src_next, target + (length - 1) * dst_next
+                    for at in range(0, whole, WIDE_LANES):
+                        add(open_sums(totals + 8 * at), place + at * size, to + at * size)
+            for step in range(whole, steps):
+                place, to = source + step * src_step, target + step * dst_step
+                begun, total = 0, zero()
+                if along:
+                    carried = vectors()
+                    while begun + LANES <= length:
+                        carried = scan(carried, place + begun * src_next - lowest, to + begun * dst_next - lowest)
+                        begun += LANES
+                    total = first_lane(carried)
+                for index in range(begun, length):
+                    before = total
+                    total += load(place + index * src_next)
+                    store(to + index * dst_next, before if exclusive else total)
 
-    return kernel, types.void(*[types.int64] * 13)
+    return kernel, types.void(*[types.int64] * 14)

@@ -1,56 +1,164 @@
-"""Elements added to a sum that is kept wider: float64 of floats, int64 of integers; one, or several side by side."""
+"""Elements added to a sum that is kept wider: float64 of floats, int64 of integers.
+
+A kind is ``s``, ``u`` or ``f`` with the bits of an element.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Final
 
 import llvmlite.ir as ir
 from numba.core import types
 
-from .vec import I64, Builder, Value, intrinsic, pointer
+from .vec import F32, F64, I32, I64, Builder, Value, VectorType, intrinsic, pointer
 
-_F64: Final = ir.DoubleType()
+#: Elements of a vector along an axis.
+LANES: Final = 8
+#: Rows side by side.
+WIDE_LANES: Final = 16
 
 
-def make_add(kind: str, lanes: int, exclusive: bool) -> Any:
-    """Return the intrinsic that adds ``lanes`` elements to sums in memory and stores these, or those before, as elements.
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """One sum: ``load`` (address) returns an element widened, ``store`` (address, sum) cuts it, ``zero`` () is the first."""
 
-    A kind is ``s``, ``u`` or ``f`` with its bits. Arguments: the addresses of the sums, of src and of dst.
-    """
-    element = ir.IntType(int(kind[1:])) if kind[0] != "f" else ir.FloatType() if kind == "f32" else _F64
-    sums = _F64 if kind[0] == "f" else I64
+    load: Any
+    store: Any
+    zero: Any
+
+
+def make_sums(kind: str) -> Sums:
+    """Return the functions of a sum."""
+    element, wide = _types(kind)
+    scalar = types.float64 if kind[0] == "f" else types.int64
 
     @intrinsic
-    def add(_: Any, total: types.Integer, source: types.Integer, target: types.Integer) -> Any:
+    def load(_: Any, address: types.Integer) -> Any:
         def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
-            stored, wide = (each if lanes == 1 else ir.VectorType(each, lanes) for each in (element, sums))
-            place = pointer(b, a[0], wide)
-            before = b.load(place, align=8)
-            value = b.load(pointer(b, a[1], stored), align=1)
-            if kind[0] == "f":
-                after = b.fadd(before, value if kind == "f64" else b.fpext(value, wide))
-            else:
-                same = kind[1:] == "64"
-                after = b.add(before, value if same else (b.zext if kind[0] == "u" else b.sext)(value, wide))
-            b.store(after, place, align=8)
-            result = before if exclusive else after
-            if kind[1:] != "64":
-                result = b.fptrunc(result, stored) if kind[0] == "f" else b.trunc(result, stored)
-            b.store(result, pointer(b, a[2], stored), align=1)
+            return _widened(b, b.load(pointer(b, a[0], element), align=1), kind, wide)
+
+        return scalar(types.int64), emit
+
+    @intrinsic
+    def store(_: Any, address: types.Integer, total: Any) -> Any:
+        def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+            b.store(_cut(b, a[1], kind, element), pointer(b, a[0], element), align=1)
             return context.get_dummy_value()
 
-        return types.void(*[types.int64] * 3), emit
+        return types.void(types.int64, scalar), emit
 
-    return add
+    @intrinsic
+    def zero(_: Any) -> Any:
+        return scalar(), lambda context, b, sig, a: wide(0)
+
+    return Sums(load, store, zero)
 
 
-@intrinsic
-def clear_sums(_: Any, total: types.Integer) -> Any:
-    """Write zero to eight sums."""
+def make_rows(kind: str, exclusive: bool) -> tuple[Any, Any, Any]:
+    """Return three intrinsics for 16 sums side by side.
 
-    def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
-        kind = ir.VectorType(I64, 8)
-        b.store(ir.Constant(kind, [0] * 8), pointer(b, a[0], kind), align=8)
-        return context.get_dummy_value()
+    ``begin`` (address) loads them, ``end`` (address, sums) stores them; ``add`` (sums, addresses of src and dst) adds elements,
+    stores the sums or those before as elements, and returns them.
+    """
+    element, sums = _types(kind)
+    stored, wide = ir.VectorType(element, WIDE_LANES), ir.VectorType(sums, WIDE_LANES)
+    held = VectorType(f"{sums} wide sums", wide, types.float64 if sums == F64 else types.int64)
 
-    return types.void(types.int64), emit
+    @intrinsic
+    def begin(_: Any, address: types.Integer) -> Any:
+        return held(types.int64), lambda context, b, sig, a: b.load(pointer(b, a[0], wide), align=8)
+
+    @intrinsic
+    def end(_: Any, address: types.Integer, sums: Any) -> Any:
+        def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+            b.store(a[1], pointer(b, a[0], wide), align=8)
+            return context.get_dummy_value()
+
+        return types.void(types.int64, held), emit
+
+    @intrinsic
+    def add(_: Any, sums: Any, source: types.Integer, target: types.Integer) -> Any:
+        def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+            after = _sum(b, a[0], _widened(b, b.load(pointer(b, a[1], stored), align=1), kind, wide))
+            b.store(_cut(b, a[0] if exclusive else after, kind, stored), pointer(b, a[2], stored), align=1)
+            return after
+
+        return held(held, types.int64, types.int64), emit
+
+    return begin, end, add
+
+
+def make_scan(kind: str, exclusive: bool, backward: bool) -> tuple[Any, Any, Any]:
+    """Return three intrinsics for elements that are adjacent along the axis.
+
+    ``vectors`` () returns no sum yet; ``scan`` (sum, addresses of src and dst) stores the sums of a vector of elements, from the
+    last one if ``backward``, and returns the sum of all; ``first_lane`` (sum) returns it as a number.
+    """
+    element, sums = _types(kind)
+    stored, wide = ir.VectorType(element, LANES), ir.VectorType(sums, LANES)
+    scalar = types.float64 if kind[0] == "f" else types.int64
+    held = VectorType(f"{'f' if kind[0] == 'f' else 's'}64 sums", wide, scalar)
+
+    @intrinsic
+    def vectors(_: Any) -> Any:
+        return held(), lambda context, b, sig, a: ir.Constant(wide, None)
+
+    @intrinsic
+    def scan(_: Any, before: Any, source: types.Integer, target: types.Integer) -> Any:
+        def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+            none = ir.Constant(wide, None)
+            part = _widened(b, b.load(pointer(b, a[1], stored), align=1), kind, wide)
+            if backward:
+                part = _lanes(b, part, none, range(LANES - 1, -1, -1))
+            for distance in (1, 2, 4):
+                part = _sum(b, part, _moved(b, part, none, distance))
+            found = _sum(b, a[0], _moved(b, part, none, 1) if exclusive else part)
+            if backward:
+                found = _lanes(b, found, none, range(LANES - 1, -1, -1))
+            b.store(_cut(b, found, kind, stored), pointer(b, a[2], stored), align=1)
+            # The sum of this vector does not wait for those before it.
+            return _sum(b, a[0], _lanes(b, part, none, [LANES - 1] * LANES))
+
+        return held(held, types.int64, types.int64), emit
+
+    @intrinsic
+    def first_lane(_: Any, sums: Any) -> Any:
+        return scalar(held), lambda context, b, sig, a: b.extract_element(a[0], I32(0))
+
+    return vectors, scan, first_lane
+
+
+def _types(kind: str) -> tuple[ir.Type, ir.Type]:
+    """Return the types of an element and of a sum."""
+    if kind[0] == "f":
+        return F32 if kind == "f32" else F64, F64
+    return ir.IntType(int(kind[1:])), I64
+
+
+def _widened(b: Builder, value: Value, kind: str, wide: ir.Type) -> Value:
+    if kind[1:] == "64":
+        return value
+    if kind[0] == "f":
+        return b.fpext(value, wide)
+    return (b.zext if kind[0] == "u" else b.sext)(value, wide)
+
+
+def _cut(b: Builder, total: Value, kind: str, stored: ir.Type) -> Value:
+    if kind[1:] == "64":
+        return total
+    return b.fptrunc(total, stored) if kind[0] == "f" else b.trunc(total, stored)
+
+
+def _sum(b: Builder, x: Value, y: Value) -> Value:
+    lanes = getattr(x.type, "element", x.type)
+    return b.fadd(x, y) if lanes == F64 else b.add(x, y)
+
+
+def _moved(b: Builder, value: Value, none: Value, distance: int) -> Value:
+    """Return lanes moved to higher numbers, zeros below them."""
+    return _lanes(b, value, none, [lane - distance if lane >= distance else LANES for lane in range(LANES)])
+
+
+def _lanes(b: Builder, value: Value, other: Value, numbers: Any) -> Value:
+    return b.shuffle_vector(value, other, ir.Constant(ir.VectorType(I32, LANES), list(numbers)))
