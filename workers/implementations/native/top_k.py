@@ -42,7 +42,7 @@ class NativeTopK(NativeImplementation[TopK]):
         group = -(-rows // _ITEMS)
         kernel = KernelSpec.of(
             "top_k", dtype=op.src.dtype, size=item_size(op.src.dtype), index_size=item_size(op.indices.dtype),
-            smallest=not op.largest,
+            smallest=not op.largest, adjacent=strides[op.axis][0] == item_size(op.src.dtype),
         )  # fmt: skip
         numbers = (len(loops), rows, group, op.k, op.src.dims[op.axis], *strides[op.axis])
         memories: list[LaunchArgument] = [("m", (int(arg), 0)) for arg in (Arg.SRC, Arg.DST, Arg.DST_1)]

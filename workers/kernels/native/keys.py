@@ -11,7 +11,7 @@ from typing import Any, Final
 import llvmlite.ir as ir
 from numba.core import types
 
-from .vec import I32, I64, VF, Builder, Value, intrinsic, pointer, vector
+from .vec import I32, I64, VF, Builder, Value, call, intrinsic, pointer, vector
 
 #: Data type -> bits of an element, and of a float those of infinity.
 _TYPES: Final[dict[str, tuple[int, int]]] = {
@@ -90,6 +90,31 @@ def make_choose(dtype: str, last: bool) -> Any:
         return vector(vector, vector, vector, vector), cast
 
     return choose
+
+
+def make_above(dtype: str) -> Any:
+    """Return the intrinsic that returns the lanes above a key, one bit a lane."""
+    kind = _vector_type(key_lanes(dtype))
+
+    @intrinsic
+    def above(_: Any, keys: Any, key: types.Integer) -> Any:
+        def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+            larger = b.icmp_signed(">", b.bitcast(a[0], kind), _splat(b, a[1], kind))
+            return b.zext(b.bitcast(larger, ir.IntType(kind.count)), I64)
+
+        return types.int64(vector, types.int64), emit
+
+    return above
+
+
+@intrinsic
+def lowest_bit(_: Any, bits: types.Integer) -> Any:
+    """Return the number of the lowest bit that is 1; there is one."""
+
+    def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+        return call(b, "llvm.cttz.i64", a[0], ir.IntType(1)(1), result=I64)
+
+    return types.int64(types.int64), emit
 
 
 def make_lane(dtype: str) -> Any:

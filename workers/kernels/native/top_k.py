@@ -13,14 +13,20 @@ from numba import extending
 from numba.core import types
 
 from .bits import make_load, make_store
-from .keys import make_key
+from .keys import key_lanes, lowest_bit, make_above, make_key, make_keys
 from .vec import iload
 
 _store_8 = make_store(8)
 
 
-def make(isa: str, dtype: str, size: int, index_size: int, smallest: bool) -> tuple[Callable[..., None], Any]:
-    """Return the kernel, and its signature; elements have ``size`` bytes, indices ``index_size``."""
+def make(
+    isa: str, dtype: str, size: int, index_size: int, smallest: bool, adjacent: bool
+) -> tuple[Callable[..., None], Any]:
+    """Return the kernel, and its signature; elements have ``size`` bytes, indices ``index_size``.
+
+    If the elements of a row are ``adjacent``, vectors of them without one that is better than the worst are passed over.
+    """
+    keys, above, lanes = make_keys(dtype, smallest), make_above(dtype), key_lanes(dtype)
     key, load, store, store_index = make_key(dtype, smallest), make_load(size), make_store(size), make_store(index_size)
 
     def kernel(
@@ -43,7 +49,18 @@ def make(isa: str, dtype: str, size: int, index_size: int, smallest: bool) -> tu
                 for number in range(k - 1, -1, -1):
                     sink(heap, number, k, key(source + number * src_step), number)
                 worst = iload(heap)
-                for number in range(k, length):
+                behind = k
+                while adjacent and behind + lanes <= length:
+                    found = above(keys(source + behind * size), worst)
+                    while found != 0:
+                        number = behind + lowest_bit(found)
+                        found &= found - 1
+                        x = key(source + number * size)
+                        if x > worst:
+                            sink(heap, 0, k, x, number)
+                            worst = iload(heap)
+                    behind += lanes
+                for number in range(behind, length):
                     x = key(source + number * src_step)
                     if x > worst:
                         sink(heap, 0, k, x, number)
