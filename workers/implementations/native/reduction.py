@@ -23,7 +23,13 @@ _LEAST_SHARE: Final = 8192
 #: Vectors or rows that are added to one intermediate sum, at least.
 _LEAST_GROUP: Final = 64
 #: Algorithm -> (the term of an element, the last step); the term of norms depends on p.
-_PLAIN: Final = {"sum": ("sum", ""), "mean": ("sum", "mean"), "max": ("max", ""), "min": ("min", "")}
+_PLAIN: Final = {
+    "sum": ("sum", ""),
+    "mean": ("sum", "mean"),
+    "max": ("max", ""),
+    "min": ("min", ""),
+    "mul": ("mul", ""),
+}
 _POWERS: Final = {1.0: "abs", 2.0: "square"}
 
 
@@ -77,7 +83,7 @@ class NativeReduction(NativeImplementation[Reduction]):
             return refused
         if op.algorithm in EXACT and op.src.dtype in WRAPPING:
             return f"{op.algorithm} of {op.src.dtype}, which float64 does not hold"
-        if op.algorithm not in _PLAIN and (op.algorithm == "mul" or op.p not in _POWERS):
+        if op.algorithm not in _PLAIN and op.p not in _POWERS:
             return f"algorithm {op.algorithm} with p = {op.p:g} is not supported"
         if _shape(op.src.dims, op.dst.dims) is None:
             return "more than two runs of dimensions are reduced"

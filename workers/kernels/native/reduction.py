@@ -38,7 +38,7 @@ def make(
 ) -> tuple[Callable[..., None], Any]:
     """Return the kernel and its signature.
 
-    ``step`` is the term of an element: ``sum``, ``max``, ``min``, ``abs`` or ``square``. ``result`` is the last step:
+    ``step`` is the term of an element: ``sum``, ``mul``, ``max``, ``min``, ``abs`` or ``square``. ``result`` is the last step:
     nothing (empty), ``mean``, or the ``max`` or ``sum`` with eps, of which ``root`` takes the square root.
     """
     return (_row if part == "row" else _strided)(_steps(step), _finish(result, root), src_type, dst_type)
@@ -207,6 +207,9 @@ def _steps(step: str) -> tuple[Any, Any, Any, float]:
     def plus(b: Builder, x: Value, y: Value) -> Value:
         return b.fadd(x, y)
 
+    def times(b: Builder, x: Value, y: Value) -> Value:
+        return b.fmul(x, y)
+
     def absolute(b: Builder, total: Value, x: Value) -> Value:
         return b.fadd(total, apply(b, "fabs", x))
 
@@ -216,6 +219,7 @@ def _steps(step: str) -> tuple[Any, Any, Any, float]:
 
     add, merge, neutral = {
         "sum": (plus, plus, 0.0),
+        "mul": (times, times, 1.0),
         "abs": (absolute, plus, 0.0),
         "square": (square, plus, 0.0),
         "max": (_larger, _larger, -math.inf),

@@ -94,7 +94,7 @@ def check(problem: Problem, isa: str | None, native: NativeRunner) -> None:
         assert_close(got, want, "f32", THRESHOLD, f"seed {SEED}: {problem} on {threads} threads", size)
 
 
-@pytest.mark.parametrize("algorithm", ["sum", "max", "min"])
+@pytest.mark.parametrize("algorithm", ["sum", "max", "min", "mul"])
 @pytest.mark.parametrize("dims", [(1, 20_000), (20_000, 3)])
 @pytest.mark.parametrize("threads", [1, THREADS])
 def test_nan_and_infinities_reach_the_result_from_anywhere(
@@ -112,6 +112,18 @@ def test_nan_and_infinities_reach_the_result_from_anywhere(
                 want = reduction(op, src.astype(np.float64))
             got = native.run(pd, {Arg.SRC: src})[Arg.DST].reshape(dst)
             np.testing.assert_array_equal(got, want, err_msg=f"{special} at {place}")
+
+
+@pytest.mark.parametrize("dims", [(1, 3), (2, 4003), (20_011, 1), (1501, 71)])
+def test_products_are_right(dims: tuple[int, int], native: NativeRunner) -> None:
+    chance = np.random.default_rng(SEED)
+    src = (np.exp(chance.normal(0.0, 0.1, dims)) * chance.choice([-1.0, 1.0], dims)).astype(np.float32)
+    for dst in ((1, dims[1]), (dims[0], 1), (1, 1)):
+        problem = Problem(dims, dst, "mul")
+        want = reduction(operation(problem), src.astype(np.float64))
+        for threads in (1, THREADS):
+            got = native.results(described(problem, threads), {Arg.SRC: src})[Arg.DST]
+            np.testing.assert_allclose(got, want, rtol=6e-8 * src.size, err_msg=f"seed {SEED}: {problem}, {threads}")
 
 
 def test_parts_are_put_together_alike_on_threadpools_of_every_kind(native: NativeRunner) -> None:
@@ -151,7 +163,6 @@ def test_partial_results_have_scratch_memory_and_the_last_launch_is_one_task() -
     ("op", "attr", "reason"),
     [
         (Reduction(MemoryDesc((4, 5), "f16"), MemoryDesc((4, 1), "f32"), "sum"), PrimitiveAttr(), "data types differ: f16"),
-        (Reduction(MemoryDesc((4, 5), "f32"), MemoryDesc((4, 1), "f32"), "mul"), PrimitiveAttr(), "algorithm mul"),
         (
             Reduction(MemoryDesc((4, 5), "f32"), MemoryDesc((4, 1), "f32"), "norm_lp_sum", 3.0), PrimitiveAttr(),
             "norm_lp_sum with p = 3",
@@ -165,7 +176,7 @@ def test_partial_results_have_scratch_memory_and_the_last_launch_is_one_task() -
             PrimitiveAttr((PostOp("eltwise", "relu"),)), "post-ops",
         ),
     ],
-    ids=["type", "product", "power", "runs", "post-ops"],
+    ids=["type", "power", "runs", "post-ops"],
 )  # fmt: skip
 def test_what_is_not_made_for_speed_is_left_to_the_reference(op: Reduction, attr: PrimitiveAttr, reason: str) -> None:
     assert primitive_desc(op, attr, cpu_target()).impl_name() == "ref:reduction"
