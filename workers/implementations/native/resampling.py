@@ -57,7 +57,8 @@ class NativeResampling(NativeImplementation[Resampling]):
             ("m", (int(Arg.SRC), 0)), ("m", (int(Arg.DST), 0)), chain_source(attr), *(("t", start) for start in starts),
             *(("i", number) for number in (*sizes, *wanted, *more)),
         )  # fmt: skip
-        kernel = KernelSpec.of("resampling", part=part, linear=op.algorithm == "linear", chain=chain(attr))
+        close = part == "rows" and _are_close(axes[2])
+        kernel = KernelSpec.of("resampling", part=part, linear=op.algorithm == "linear", close=close, chain=chain(attr))
         if op.algorithm == "cubic":
             kernel = KernelSpec.of("resampling_cubic", part=part, chain=chain(attr))
         return Program((kernel,), (Launch(0, args, work),), tables=b"".join(tables))
@@ -91,10 +92,20 @@ def _pairs(seen: list[Place]) -> int:
     return first + 1
 
 
+def _are_close(seen: list[Place]) -> bool:
+    """Return whether each vector of indices sees elements at most 15 behind that of the first index, low and high ones."""
+    for elements in zip(*(elements for elements, _ in map(_shared, seen)), strict=True):
+        for start in range(0, len(elements), LANES):
+            part = elements[start : start + LANES]
+            if min(part) != part[0] or max(part) - part[0] >= LANES:
+                return False
+    return True
+
+
 def _arrays(seen: list[Place]) -> bytes:
     """Return an array of the first elements, of the second ones and so on, then of weights, padded to whole vectors."""
     places = list(map(_shared, seen))
-    places += places[:1] * (-len(places) % LANES)
+    places += places[-1:] * (-len(places) % LANES)
     columns = [*zip(*(elements for elements, _ in places), strict=True)]
     weights = [*zip(*(weights for _, weights in places), strict=True)]
     packed = [struct.pack(f"<{len(column)}i", *column) for column in columns]

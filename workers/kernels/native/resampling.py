@@ -35,6 +35,8 @@ from .vec import (
     fload,
     iload,
     intrinsic,
+    isa_of,
+    load,
     pointer,
     splat,
     vector,
@@ -57,9 +59,14 @@ ROW = 4 * STRIP
 _RECORD = 24
 
 
-def make(isa: str, part: str, linear: bool, chain: tuple[Any, ...]) -> tuple[Callable[..., None], Any]:
-    """Return a kernel and its signature."""
-    return _rows(linear, chain) if part == "rows" else _blocked(linear, chain)
+def make(isa: str, part: str, linear: bool, close: bool, chain: tuple[Any, ...]) -> tuple[Callable[..., None], Any]:
+    """Return a kernel and its signature.
+
+    Positions are ``close`` if each vector of them sees elements of which the last is at most 15 behind the first.
+    """
+    if part == "blocked":
+        return _blocked(linear, chain)
+    return _rows(linear, pick if close else gather, chain)
 
 
 def stack(rows: int) -> Any:
@@ -92,12 +99,31 @@ def istore(_: Any, address: types.Integer, value: types.Integer) -> Any:
 def gather(_: Any, line: types.Integer, table: types.Integer) -> Any:
     """Load the 16 floats of a row whose numbers a table has."""
 
+    return vector(types.int64, types.int64), lambda context, b, sig, a: _gathered(b, *a)
+
+
+def _gathered(b: Builder, line: Value, table: Value) -> Value:
+    numbers = b.load(pointer(b, table, VI), align=4)
+    offsets = b.shl(b.sext(numbers, ir.VectorType(I64, LANES)), ir.Constant(ir.VectorType(I64, LANES), [2] * LANES))
+    where = b.inttoptr(b.add(splat(b, line), offsets), ir.VectorType(F32.as_pointer(), LANES))
+    every = ir.Constant(VM, [1] * LANES)
+    return call(b, "llvm.masked.gather.v16f32.v16p0", where, I32(4), every, constant(0.0))
+
+
+@intrinsic
+def pick(_: Any, line: types.Integer, table: types.Integer) -> Any:
+    """Load what `gather` does, of numbers that are at most 15 above the first one: by a permutation if the level has one.
+
+    Limitation: up to 60 bytes behind the row are read.
+    """
+
     def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+        if isa_of(b) != "x86-64-v4":
+            return _gathered(b, *a)
         numbers = b.load(pointer(b, a[1], VI), align=4)
-        offsets = b.shl(b.sext(numbers, ir.VectorType(I64, LANES)), ir.Constant(ir.VectorType(I64, LANES), [2] * LANES))
-        where = b.inttoptr(b.add(splat(b, a[0]), offsets), ir.VectorType(F32.as_pointer(), LANES))
-        every = ir.Constant(VM, [1] * LANES)
-        return call(b, "llvm.masked.gather.v16f32.v16p0", where, I32(4), every, constant(0.0))
+        first = b.extract_element(numbers, I32(0))
+        found = load(b, b.add(a[0], b.shl(b.sext(first, I64), I64(2))))
+        return call(b, "llvm.x86.avx512.permvar.sf.512", found, b.sub(numbers, splat(b, first)))
 
     return vector(types.int64, types.int64), emit
 
@@ -108,8 +134,11 @@ def _mixed(low: Any, high: Any, lower: Any, upper: Any) -> Any:
     return vfma(high, upper, vmul(low, lower))
 
 
-def _widener(linear: bool) -> Any:
-    """Return a function that writes a row of src, seen from ``count`` positions of dst, to an address."""
+def _widener(linear: bool, take: Any) -> Any:
+    """Return a function that writes a row of src, seen from ``count`` positions of dst, to an address.
+
+    ``take`` loads elements.
+    """
 
     @njit(inline="always")
     def widen(line: int, to: int, width: int, padded: int, first: int, count: int, pairs: int) -> None:
@@ -123,20 +152,20 @@ def _widener(linear: bool) -> Any:
                 lower, upper = vload(width + 8 * padded + at), vload(width + 12 * padded + at)
                 vstore(to + at - 4 * first, _mixed(veven(one, two), vodd(one, two), lower, upper))
         for at in range(start, 4 * (first + count), 64):
-            value = gather(line, width + at)
+            value = take(line, width + at)
             if linear:
                 upper = vload(width + 12 * padded + at)
                 # An infinite neighbour of weight 0 would give NaN
-                high = vselect_gt(upper, zero, gather(line, width + 4 * padded + at), zero)
+                high = vselect_gt(upper, zero, take(line, width + 4 * padded + at), zero)
                 value = _mixed(value, high, vload(width + 8 * padded + at), upper)
             vstore(to + at - 4 * first, value)
 
     return widen
 
 
-def _rows(linear: bool, chain: tuple[Any, ...]) -> tuple[Callable[..., None], Any]:
+def _rows(linear: bool, take: Any, chain: tuple[Any, ...]) -> tuple[Callable[..., None], Any]:
     finish = functions.post_ops(chain)
-    widen = _widener(linear)
+    widen = _widener(linear, take)
     memory = stack(4)
 
     @njit(inline="always")
@@ -169,9 +198,13 @@ def _rows(linear: bool, chain: tuple[Any, ...]) -> tuple[Callable[..., None], An
             image = src + 4 * plane * in_depth * in_height * in_width
             for slot in range(4):
                 istore(rows + 4 * ROW + 8 * slot, -1)
+            d = depth + _RECORD * (start // out_height)
+            h = height + _RECORD * (start % out_height) - _RECORD
             for line in range(start, min(lines, start + chunk)):
-                d = depth + _RECORD * (line // out_height)
-                h = height + _RECORD * (line % out_height)
+                h += _RECORD
+                if h == height + _RECORD * out_height:
+                    h = height
+                    d += _RECORD
                 deep, high = fload(d + 20), fload(h + 20)
                 near = brought(
                     rows, image, iload(d), iload(h), in_height, in_width, width, padded, first, count, pairs
