@@ -13,7 +13,16 @@ from .case import EPSILON, RELU, Array, Case, normals, plain
 
 def batch_normalization_cases() -> list[Case]:
     found = []
-    shapes = ((2, 19, 5, 7), (1, 64, 9, 9), (3, 33), (2, 5, 31), (1, 17, 3, 4, 5), (1, 16, 1, 1), (0, 8, 2, 2))
+    shapes = (
+        (2, 19, 5, 7),
+        (1, 64, 9, 9),
+        (3, 33),
+        (131, 40),
+        (2, 5, 31),
+        (1, 17, 3, 4, 5),
+        (1, 16, 1, 1),
+        (0, 8, 2, 2),
+    )
     for (index, dims), relu in itertools.product(enumerate(shapes), (False, True)):
         c = dims[1]
         op = BatchNormalization(plain(*dims), plain(*dims), 1e-5 if index % 2 else 1e-3)

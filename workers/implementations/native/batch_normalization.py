@@ -6,6 +6,7 @@ Forward, one launch prepares a factor a channel in the scratchpad, one applies i
 from __future__ import annotations
 
 import math
+from typing import Final
 
 from ...desc import Arg, BatchNormalization, PrimitiveAttr
 from ...engines.target import Target
@@ -15,6 +16,9 @@ from .backward import NativeBackward, refuse_gradient
 from .blocks import CHUNK, EVERY_TYPE, LANES, channel_tail, is_blocked, lane_size, refuse_different, refuse_permuted
 from .chain import chain, chain_source, refuse_chain
 from .implementation import NativeImplementation
+
+#: Rows of channels, without positions, of one item.
+_ROWS: Final = 64
 
 
 class NativeBatchNormalization(NativeImplementation[BatchNormalization]):
@@ -42,9 +46,13 @@ class NativeBatchNormalization(NativeImplementation[BatchNormalization]):
         args: tuple[LaunchArgument, ...]
         if is_blocked(op.dst) or positions == 1:
             part = "lanes"
-            full, image = (1, padded * positions) if is_blocked(op.dst) else (0, channels)
-            chunk = CHUNK // LANES
-            strides = (blocks, channel_tail(op.dst), full, image, positions * LANES, positions, LANES, chunk)
+            full, image, position, chunk = 1, padded * positions, LANES, CHUNK // LANES
+            if not is_blocked(op.dst):
+                # Rows of channels are the positions of one image: numbers of 16 channels are loaded once for many rows.
+                full, image, position, chunk = 0, 0, channels, _ROWS
+                batch, positions = 1, batch
+            block = positions * LANES if is_blocked(op.dst) else LANES
+            strides = (blocks, channel_tail(op.dst), full, image, block, positions, position, chunk)
             args = (*shared, *(("i", n) for n in strides))
             work = batch * blocks * -(-positions // chunk)
         else:

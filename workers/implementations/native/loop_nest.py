@@ -15,7 +15,7 @@ from typing import Final
 from ...desc import MemoryDesc
 
 #: Contiguous or transposed lengths are cut here, so that work divides over threads.
-PIECE: Final = 1024
+PIECE: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
