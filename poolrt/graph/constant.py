@@ -128,7 +128,7 @@ def turn_as_stored(array: NDArray[Any]) -> tuple[NDArray[Any], list[int]]:
 
 def storage_type(dtype: str) -> np.dtype[Any]:
     """Return the NumPy type of the stored elements of a data type: uint16 for bf16."""
-    return np.dtype(_STORED[dtype])
+    return _STORED[dtype]
 
 
 def make_constant(value: object, dtype: str | None = "f32") -> Constant:
@@ -190,10 +190,12 @@ def _along_first(scale: NDArray[np.float64], ndim: int) -> NDArray[np.float64]:
     return scale.reshape(-1, *(1,) * (ndim - 1))
 
 
-_STORED: Final = {
-    "f64": np.float64, "f32": np.float32, "f16": np.float16, "bf16": np.uint16, "s64": np.int64, "s32": np.int32,
-    "s8": np.int8, "u8": np.uint8, "bool": np.bool_, "u64": np.uint64, "u32": np.uint32, "s16": np.int16,
-    "u16": np.uint16,
+_STORED: Final[dict[str, np.dtype[Any]]] = {
+    name: np.dtype(kind) for name, kind in {
+        "f64": np.float64, "f32": np.float32, "f16": np.float16, "bf16": np.uint16, "s64": np.int64, "s32": np.int32,
+        "s8": np.int8, "u8": np.uint8, "bool": np.bool_, "u64": np.uint64, "u32": np.uint32, "s16": np.int16,
+        "u16": np.uint16,
+    }.items()
 }  # fmt: skip
 #: Integers that a type holds exactly, from the least to the greatest.
 _EXACT: Final = {

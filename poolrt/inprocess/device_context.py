@@ -40,7 +40,7 @@ CAPACITY_BYTES: Final = 1 << 30
 _RESERVED_SHARE: Final = 8
 _MOST_RESERVED: Final = 16 << 20
 #: The share of a context's bytes that is kept for outputs.
-_OUTPUT_SHARE: Final = 32
+_OUTPUT_SHARE: Final = 8
 
 
 class InstanceKey(NamedTuple):

@@ -142,7 +142,7 @@ def test_a_smaller_bound_evicts_at_once() -> None:
     for number, memory in enumerate(memories):
         context.add(InstanceKey("memory", (number,), (), "me"), memory)
     assert context.nbytes == 4000
-    context.set_capacity(capacity_bytes=2500)
+    context.set_capacity(capacity_bytes=2700)
     assert (context.nbytes, context.statistics().evicted) == (2000, 2)
     # One that is still in use is found and counts again, until another is added.
     assert context.find(InstanceKey("memory", (0,), (), "me")) is memories[0]

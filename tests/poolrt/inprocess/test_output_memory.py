@@ -76,9 +76,9 @@ def test_a_context_bounds_the_memory_of_outputs_by_its_own() -> None:
     context = DeviceContext(capacity_bytes=1 << 20)
     for count in range(100, 10_000, 100):
         take(context.output_memory, count)
-    assert 0 < context.output_memory.nbytes <= (1 << 20) // 32
+    assert 0 < context.output_memory.nbytes <= (1 << 20) // 8
     context.set_capacity(capacity_bytes=3200)
-    assert context.output_memory.nbytes <= 100
+    assert context.output_memory.nbytes <= 3200 // 8
 
 
 def test_threads_never_get_memory_that_another_holds(cache: PrimitiveProvider) -> None:
