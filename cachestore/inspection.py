@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from .asks import AskedBy
-from .errors import EntryCorrupt, EntryForged
+from .errors import EntryCorrupt, EntryForged, StoreUnavailable
 from .explain import Explainer, Known, kind_of
 from .hits import HitCounts
 from .key import Key
@@ -93,6 +93,16 @@ class Inspection:
         found = [self._info(item, blob, now, asked, hits) for item, blob in zip(listed, blobs, strict=True)]
         found.reverse()
         return found
+
+    def sizes(self, tier: RedisTier | None) -> tuple[int, int]:
+        """Return the number of entries and the sum of their bytes: in Redis, or in this node's files without it."""
+        if tier is not None:
+            try:
+                return tier.size()
+            except StoreUnavailable:
+                pass
+        files = self._node.listing(self._node.state())
+        return len(files), sum(file.bytes for file in files)
 
     def explainer(self, tier: RedisTier | None) -> Explainer:
         """Return an explainer that compares keys with all entries in this node's files and in Redis."""

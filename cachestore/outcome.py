@@ -18,10 +18,10 @@ class Found(NamedTuple):
 class Outcome(NamedTuple):
     """A payload, where it came from, the seconds that the call took, and those that the creation took.
 
-    `source` is "memory", "files", "redis", "waited" (for another creator) or "created".
+    `source` is "memory", "files", "redis", "waited" (for another creator) or "created"; a caller may have others of its own.
     """
 
     value: bytes
-    source: Source
+    source: str
     seconds: float
     creation_s: float = 0.0

@@ -81,6 +81,16 @@ class CacheStore:
         payload = self._memory.hit(key)
         return payload if payload is not None else self._get_elsewhere(key)
 
+    def find_here(self, key: Key) -> Outcome | None:
+        """Return the payload of a key that this process or this node has, without asking Redis; counts no miss."""
+        begin = time.monotonic()
+        components, state = self._enter()
+        if components.node.capacity(state) == 0:
+            return None
+        found, creation_s = self._find_here(components, state, key, keep=False)
+        self._flush_hits(components, [found])
+        return found and Outcome(found.value, found.source, time.monotonic() - begin, creation_s)
+
     def get_many(self, keys: Sequence[Key], *, creates: bool = False) -> list[Found | None]:
         """Return the payloads of several keys in order, asking Redis once for all that are not on this node.
 
@@ -216,7 +226,7 @@ class CacheStore:
     def size(self) -> int:
         """Number of entries in Redis, or in this node's files while Redis is away."""
         components, _ = self._enter()
-        return self._sizes(components, components.limits.tier())[0]
+        return components.inspection.sizes(components.limits.tier())[0]
 
     def stats(self) -> Stats:
         """Return the counters of all processes of the namespace; without Redis, those in this node's journal.
@@ -226,7 +236,7 @@ class CacheStore:
         components, _ = self._enter()
         state = self._settle(components)
         tier, counts = components.flusher.counts_of_all(components.limits.tier())
-        entries, total = self._sizes(components, tier)
+        entries, total = components.inspection.sizes(tier)
         return as_stats(counts, entries, total, components.node.capacity(state), components.node.capacity_bytes(state))
 
     def entries(self) -> list[EntryInfo]:
@@ -476,16 +486,6 @@ class CacheStore:
             except StoreUnavailable:
                 return components.node.state()
         return components.node.state()
-
-    def _sizes(self, components: Components, tier: RedisTier | None) -> tuple[int, int]:
-        """Return the number of entries and the sum of their bytes."""
-        if tier is not None:
-            try:
-                return tier.size()
-            except StoreUnavailable:
-                pass
-        files = components.node.listing(components.node.state())
-        return len(files), sum(file.bytes for file in files)
 
 
 def _begin_again(reference: weakref.ref[CacheStore]) -> None:

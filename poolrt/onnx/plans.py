@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import numpy as np
 
 from poolrt.cachestore.forked_locks import freed_in_children
+from poolrt.cachestore.lru import Lru
 from poolrt.cut_outputs import Cut, cut_outputs
 from poolrt.graph import passes
 from poolrt.graph.constant import Constant
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
     from poolrt.cachestore.constant_files import ConstantFiles
     from poolrt.graph.ir import GraphIR
-    from poolrt.inprocess.compiled_graphs import Shapes
+    from poolrt.inprocess.compiled_graphs import MakeGraph, Shapes
     from poolrt.model import Model
     from poolrt.pool import Pool
     from poolrt.workers.engines.engine import Engine
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
 
 #: The end of a variant's name whose graphs are lowered as they were imported.
 _PLAIN: Final = "plain"
+#: Sets of sizes whose outputs to cut are kept; importing the model again finds those of others.
+_CUTS: Final = 1024
 
 
 class Plans(Protocol):
@@ -80,8 +83,9 @@ class LocalPlans:
         """
         self._model = model
         self._optimize = optimize
-        #: Outputs whose size a run counts, by the shapes and the variant of a graph that has some.
-        self._cuts: Final[dict[tuple[Shapes, str], dict[str, Cut]]] = {}
+        #: Outputs whose size a run counts, by the shapes and the variant of a graph; unused until a graph has some.
+        self._cuts: Final = Lru[tuple["Shapes", str], dict[str, Cut]](_CUTS)
+        self._has_cuts = False
         self._plan_bytes = plan_bytes
         self._stream = stream
         self._engine = open_engine(engine) if stream is None else stream.engine
@@ -97,9 +101,8 @@ class LocalPlans:
         plain = {name: _plain(array) for name, array in into.items()}
         variant = self._variant(values)
         outputs: dict[str, NDArray[Any]] = self._graphs_here().run(arrays, variant, make, plain)
-        cuts = self._cuts.get((tuple(array.shape for array in arrays), variant))
-        if cuts:
-            cut_outputs(outputs, cuts)
+        if self._has_cuts:
+            cut_outputs(outputs, self._find_cuts(tuple(array.shape for array in arrays), variant, make))
         return {name: into[name] if plain.get(name) is array else array for name, array in outputs.items()}
 
     def prepare(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
@@ -128,10 +131,19 @@ class LocalPlans:
 
     def _graph(self, names: tuple[str, ...], values: Arrays, shapes: Shapes, variant: str) -> GraphIR:
         graph = self._model.graph(dict(zip(names, shapes, strict=True)), values)
-        if graph.cuts:
-            self._cuts[shapes, variant] = graph.cuts
+        if graph.cuts or self._has_cuts:
+            self._cuts.put((shapes, variant), graph.cuts)
+            self._has_cuts = True
         ir = graph.to_ir()
         return passes.optimize(ir) if self._optimize else ir
+
+    def _find_cuts(self, shapes: Shapes, variant: str, make: MakeGraph) -> dict[str, Cut]:
+        """Return the outputs of a graph to cut; they may have been dropped although its plan is kept."""
+        found = self._cuts.get((shapes, variant))
+        while found is None:
+            make(shapes, variant)
+            found = self._cuts.get((shapes, variant))
+        return found
 
 
 class PoolPlans:

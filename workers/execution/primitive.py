@@ -36,8 +36,9 @@ class Primitive(Immutable):
     """A created primitive with its resources on one engine. Any number of threads and streams may execute it at once.
 
     Scratch memory belongs to the stream, or is an argument: see `PrimitiveAttr.scratchpad_mode`.
-    `source` is where the primitive came from: ``memory`` (the cache of this process or the store's), ``files``,
-    ``redis``, ``waited`` (another creator was at work), or ``created``. Immutable.
+    `source` is where the primitive came from: ``memory`` (the cache of this process or the store's), ``derived`` (made of
+    kernels that other primitives of this process have), ``files``, ``redis``, ``waited`` (another creator was at work), or
+    ``created``. Immutable.
     """
 
     pd: PrimitiveDesc

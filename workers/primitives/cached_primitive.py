@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from weakref import WeakValueDictionary
 
+from .derivation import SharedKernel
 from .entry import Entry
 
 
@@ -12,8 +12,8 @@ from .entry import Entry
 class CachedPrimitive:
     """An entry with its nested primitives, under its identity: the canonical bytes of the key. Immutable.
 
-    Its entry has ``nbytes`` bytes, and took ``creation_s`` seconds to create, on this host or another; nested primitives
-    have entries of their own.
+    Its entry has ``nbytes`` bytes, and took ``creation_s`` seconds to create, on this host or another, or to derive; nested
+    primitives have entries of their own.
     """
 
     identity: bytes
@@ -21,30 +21,8 @@ class CachedPrimitive:
     nested: tuple[CachedPrimitive, ...] = ()
     creation_s: float = 0.0
     nbytes: int = 0
+    #: Keeps them in the table of the process, where others are derived from them.
+    kernels: tuple[SharedKernel, ...] = ()
 
     def __repr__(self) -> str:
         return f"<cached primitive {self.entry.implementation}>"
-
-
-class BinaryTable:
-    """Finds the binaries that living cached primitives have, so that equal ones are in memory once.
-
-    Primitives of many shapes often have the same kernels. Safe from many threads.
-    """
-
-    def __init__(self) -> None:
-        #: Binary -> one of the primitives that have it. With that one goes the record, and at worst a copy is made.
-        self._owners: WeakValueDictionary[bytes, CachedPrimitive] = WeakValueDictionary()
-
-    def share(self, entry: Entry) -> Entry:
-        """Return an entry with the binaries of living primitives in the place of equal ones."""
-        return entry._replace(binaries=tuple(map(self._find, entry.binaries)))
-
-    def add(self, primitive: CachedPrimitive) -> None:
-        """Have the binaries of a primitive found as long as it lives."""
-        for binary in primitive.entry.binaries:
-            self._owners.setdefault(binary, primitive)
-
-    def _find(self, binary: bytes) -> bytes:
-        owner = self._owners.get(binary)
-        return binary if owner is None else next(b for b in owner.entry.binaries if b == binary)

@@ -6,15 +6,13 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Final
 
-from poolrt.cachestore import Key
 from poolrt.cachestore.lru import Lru
 
 from ..engines.target import Target
-from ..implementations.cost_model import nanoseconds
 from ..implementations.primitive_desc import PrimitiveDesc
 from ..kernels.spec import KernelSpec
-from .entry import MalformedEntry, pack_entry, parse_entry
-from .key import primitive_key
+from .derivation import identities_of, pack_program
+from .entry import MalformedEntry, parse_entry
 from .sources import check_kernel
 
 #: Kernels that a creator keeps.
@@ -29,7 +27,7 @@ class PrimitiveCreator:
 
     def __init__(self, compiler: Callable[[KernelSpec, Target], bytes] | None = None) -> None:
         self._compile = compiler or compile_kernel
-        self._compiled: Lru[tuple[bytes, Target], bytes] = Lru(_KEPT)
+        self._compiled: Lru[bytes, bytes] = Lru(_KEPT)
 
     def create(self, pd: PrimitiveDesc) -> bytes:
         """Return the entry of a primitive descriptor; its nested primitives have entries of their own, not made here.
@@ -37,29 +35,23 @@ class PrimitiveCreator:
         Raises the compiler's error if a kernel does not compile, LookupError if its source is not in the key, and
         MalformedEntry, before anything is compiled, if no process could parse the entry.
         """
-        program, kind = pd.program(), pd.target.engine_kind
+        program = pd.program()
         for spec in program.kernels:
-            check_kernel(kind, pd.op.kind, pd.implementation, spec.generator)
-        names = [spec.name for spec in program.kernels] if kind == "opencl" else []
-        nested = [primitive_key(pd).canonical for pd in program.nested]
-
-        def pack(binaries: list[bytes]) -> bytes:
-            return pack_entry(pd.impl_name(), kind, program, binaries, names, nested, nanoseconds(pd))
-
+            check_kernel(pd.target.engine_kind, pd.op.kind, pd.implementation, spec.generator)
+        identities = identities_of(pd, program)
         try:
-            parse_entry(pack([b""] * len(program.kernels)))
+            parse_entry(pack_program(pd, program, identities, [b""] * len(identities)))
         except OverflowError as error:  # msgpack's, for integers beyond 64 bits
             raise MalformedEntry(f"{pd.impl_name()}: {error}") from error
-        return pack([self._binary(spec, pd.target) for spec in program.kernels])
+        kernels = zip(program.kernels, identities, strict=True)
+        binaries = [self._binary(spec, identity, pd.target) for spec, identity in kernels]
+        return pack_program(pd, program, identities, binaries)
 
-    def _binary(self, spec: KernelSpec, target: Target) -> bytes:
-        # By the canonical form: parameters that compare equal, such as 0.0 and -0.0, can make different code. Without the
-        # threads: which part of the work is one thread's, a kernel reads from its arguments.
-        known = Key(spec.fields()).canonical, target.on_threads(0)
-        found = self._compiled.get(known)
+    def _binary(self, spec: KernelSpec, identity: bytes, target: Target) -> bytes:
+        found = self._compiled.get(identity)
         if found is None:
             found = self._compile(spec, target)
-            self._compiled.put(known, found)
+            self._compiled.put(identity, found)
         return found
 
 

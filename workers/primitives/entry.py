@@ -13,7 +13,7 @@ import msgpack
 
 from ..implementations.program import Launch, LaunchArgument, NestedLaunch, Program, Transfer
 
-FORMAT: Final = 5
+FORMAT: Final = 6
 
 #: The range of a launch's numbers: int64.
 _LEAST: Final = -(1 << 63)
@@ -31,6 +31,7 @@ class MalformedEntry(ValueError):
 class Entry(NamedTuple):
     """A parsed entry. ``binaries`` holds native objects (one a kernel) or OpenCL program binaries with their kernel names.
 
+    ``kernels`` holds the identity of each binary (see `kernel_identity`); it is empty if no other primitive has use of them.
     ``nested`` holds the canonical bytes of the keys of nested primitives, ``nanoseconds`` the estimated time of executing
     the primitive on one thread, what is nested in it aside.
     """
@@ -46,6 +47,7 @@ class Entry(NamedTuple):
     copies_in: tuple[Transfer, ...] = ()
     copies_out: tuple[Transfer, ...] = ()
     nanoseconds: int = 0
+    kernels: tuple[bytes, ...] = ()
 
 
 def pack_entry(
@@ -56,8 +58,12 @@ def pack_entry(
     kernel_names: list[str],
     nested: Sequence[bytes] = (),
     nanoseconds: int = 0,
+    kernels: Sequence[bytes] = (),
 ) -> bytes:
-    """Return the entry of a compiled program; ``nested`` are the canonical bytes of its nested primitives' keys."""
+    """Return the entry of a compiled program.
+
+    ``nested`` are the canonical bytes of its nested primitives' keys, ``kernels`` the identities of its binaries.
+    """
     launches = [
         [run.primitive, run.args, run.scratchpad]
         if isinstance(run, NestedLaunch)
@@ -78,6 +84,7 @@ def pack_entry(
             "copies_in": program.copies_in,
             "copies_out": program.copies_out,
             "nanoseconds": nanoseconds,
+            "kernels": list(kernels),
         }
     )
     return packed
@@ -115,7 +122,10 @@ def _checked(raw: Any) -> Entry:
     copies_in, copies_out = (
         tuple(_transfer(item, room) for item in _of(tuple, raw[name])) for name in ("copies_in", "copies_out")
     )
-    ended = copies_in, copies_out, _number(raw["nanoseconds"], 0, _MOST)
+    kernels = tuple(_of(bytes, identity) for identity in _of(tuple, raw["kernels"]))
+    if len(kernels) not in (0, len(binaries)):
+        raise MalformedEntry(f"{len(kernels)} identities of kernels for {len(binaries)} binaries")
+    ended = copies_in, copies_out, _number(raw["nanoseconds"], 0, _MOST), kernels
     return Entry(implementation, engine, binaries, names, launches, tables, scratchpad, nested, *ended)
 
 

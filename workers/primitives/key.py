@@ -16,7 +16,7 @@ from .toolchain import toolchain
 
 #: Raise it when the framework, which is in no key, no longer reads the entries of before: their format, how arguments are
 #: packed, which symbols the object loader resolves, how an OpenCL kernel takes numbers and memories.
-SCHEMA: Final = 2
+SCHEMA: Final = 3
 
 
 def primitive_key(pd: PrimitiveDesc) -> Key:

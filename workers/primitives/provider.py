@@ -1,4 +1,4 @@
-"""The provider of primitives in a process: found in its primitive cache, else in the store, else created, once.
+"""The provider of primitives in a process: found in its primitive cache, else in the store, else derived or created, once.
 
 The cache holds created primitives as data, no engine, no mapped kernel and no scratch memory, in front of a store that
 processes share. Its eviction policy can be exchanged: see `PrimitiveCache`.
@@ -16,25 +16,28 @@ from itertools import count
 from typing import Any, Final, TypedDict
 
 from poolrt.cachestore import CacheStore, CreationFailed, CreationTimeout, Key, StoreError, StoreReadOnly
+from poolrt.cachestore.outcome import Outcome
 from poolrt.cachestore.portable_error import describe_exception
 from poolrt.cachestore.single_flight import Abandoned, SharedFuture
 
 from ..implementations.primitive_desc import PrimitiveDesc
 from .cache import Future, PrimitiveCache
-from .cached_primitive import BinaryTable, CachedPrimitive
+from .cached_primitive import CachedPrimitive
+from .derivation import KernelTable
 from .entry import Entry, MalformedEntry, parse_entry
 from .key import primitive_key
 from .policies import LruPrimitiveCache
 
 #: Sources of a primitive, the nearest first. The source of one that is made of others is the farthest of theirs.
-_SOURCES: Final = ("memory", "files", "redis", "waited", "created")
+_SOURCES: Final = ("memory", "derived", "files", "redis", "waited", "created")
 
 
 class PrimitiveCacheStats(TypedDict):
     """The result of `primitive_cache_stats`, counted since the cache was installed; nested primitives count too.
 
     ``hits`` were found created, ``waits`` under creation by another thread, ``misses`` neither: one thread then asked the
-    store. ``evictions`` are the primitives that the cache has dropped by its policy, or for a lower capacity.
+    store. ``derived`` are the misses that followed from kernels of other primitives in this process. ``evictions`` are the
+    primitives that the cache has dropped by its policy, or for a lower capacity.
     """
 
     hits: int
@@ -43,6 +46,7 @@ class PrimitiveCacheStats(TypedDict):
     evictions: int
     size: int
     capacity: int
+    derived: int
 
 
 class _Counter:
@@ -67,12 +71,13 @@ class _Counter:
 class _Installed:
     """A cache with the counts since it was installed."""
 
-    __slots__ = ("cache", "count_hit", "hits", "misses", "placed", "size_before", "waits", "withdrawn")
+    __slots__ = ("cache", "count_hit", "derived", "hits", "misses", "placed", "size_before", "waits", "withdrawn")
 
     def __init__(self, cache: PrimitiveCache) -> None:
         self.cache = cache
         self.hits, self.misses, self.waits = _Counter(), _Counter(), _Counter()
         self.count_hit = self.hits.add
+        self.derived = _Counter()
         #: Futures added, and those of them that were removed as failed.
         self.placed, self.withdrawn = _Counter(), _Counter()
         self.size_before = cache.get_size()
@@ -87,6 +92,7 @@ class _Installed:
             evictions=max(0, self.size_before + self.placed.value() - self.withdrawn.value() - size),
             size=size,
             capacity=self.cache.get_capacity(),
+            derived=self.derived.value(),
         )
 
 
@@ -115,7 +121,7 @@ class PrimitiveProvider:
         self._store = CacheStore.connect() if store is None else store
         capacity = self._store.options.capacity if capacity is None else capacity
         self._installed = _Installed(LruPrimitiveCache(capacity) if cache is None else cache)
-        self._binaries = BinaryTable()
+        self._kernels = KernelTable(self.cache.get_capacity())
         #: Futures that threads of this process may have to complete, and whether they are counted as added.
         self._under_way: dict[Future, bool] = {}
         provider: weakref.ref[PrimitiveProvider] = weakref.ref(self)
@@ -145,6 +151,7 @@ class PrimitiveProvider:
             raise TypeError(f"cache: expect an instance of a subclass of PrimitiveCache, got {cache!r}")
         installed = _Installed(cache)
         self._store.set_memory_capacity(cache.get_capacity())
+        self._kernels.set_capacity(cache.get_capacity())
         self._installed = installed
 
     def set_capacity(self, capacity: int) -> None:
@@ -154,13 +161,17 @@ class PrimitiveProvider:
         """
         self._installed.cache.set_capacity(capacity)
         self._store.set_memory_capacity(capacity)
+        self._kernels.set_capacity(capacity)
 
     def stats(self) -> PrimitiveCacheStats:
         """Return hits, misses, waits and evictions of the cache, its size and its capacity."""
         return self._installed.stats()
 
     def fetch(self, pd: PrimitiveDesc, timeout: float | None = None) -> tuple[CachedPrimitive, str]:
-        """Return a primitive and its source: ``memory``, ``waited``, or as `CacheStore.fetch_or_create` says.
+        """Return a primitive and its source: ``memory``, ``waited``, ``derived``, or as `CacheStore.fetch_or_create` says.
+
+        One that is not on this node, but whose kernels other primitives of this process have, is derived from them: that
+        asks no server, takes no lease and compiles nothing, and the store does not get it.
 
         Nested primitives come from the cache too, each under its own key; the source is the farthest of all. Raises
         CreationFailed with the creator's type, message and log, CreationTimeout after ``timeout`` seconds of waiting
@@ -224,8 +235,12 @@ class PrimitiveProvider:
 
         def fetch() -> CachedPrimitive:
             try:
-                outcome = self._store.fetch_or_create(key, lambda: self._create_entry(pd), limit, keep_in_memory=False)
-                entry = self._binaries.share(self._parse(pd, key, outcome.value))
+                outcome = self._find_or_derive(pd, key, installed)
+                if outcome is None:
+                    outcome = self._store.fetch_or_create(
+                        key, lambda: self._create_entry(pd), limit, keep_in_memory=False
+                    )
+                entry, kernels = self._kernels.share(self._parse(pd, key, outcome.value))
                 # After the outer one, which needs only their keys: no creation waits for another.
                 nested = [self.fetch(inner, limit) for inner in pd.nested()]
             except StoreError:
@@ -234,9 +249,7 @@ class PrimitiveProvider:
                 raise CreationFailed(*describe_exception(error)) from error
             sources.extend([outcome.source, *(source for _, source in nested)])
             inner = tuple(primitive for primitive, _ in nested)
-            primitive = CachedPrimitive(key.canonical, entry, inner, outcome.creation_s, len(outcome.value))
-            self._binaries.add(primitive)
-            return primitive
+            return CachedPrimitive(key.canonical, entry, inner, outcome.creation_s, len(outcome.value), kernels)
 
         installed.misses.add()
         held = installed.cache.get_capacity() > 0
@@ -249,6 +262,18 @@ class PrimitiveProvider:
             if held and future.failed():
                 installed.withdrawn.add()
             installed.cache.remove_if_invalidated(key)
+
+    def _find_or_derive(self, pd: PrimitiveDesc, key: Key, installed: _Installed) -> Outcome | None:
+        """Return the entry that this node has, else the one that follows from the kernels of this process, else None."""
+        found = self._store.find_here(key)
+        if found is None:
+            begin = time.monotonic()
+            entry = self._kernels.derive(pd)
+            if entry is not None:
+                installed.derived.add()
+                seconds = time.monotonic() - begin
+                found = Outcome(entry, "derived", seconds, seconds)
+        return found
 
     def _create_entry(self, pd: PrimitiveDesc) -> bytes:
         entry = self._create(pd)

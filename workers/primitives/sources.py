@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -84,8 +84,19 @@ def _defining(implementation: Any) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1024)
 def _digest(engine_kind: str, kind: str, modules: tuple[str, ...]) -> str:
+    return _hash(_files(engine_kind, kind, modules))
+
+
+@lru_cache(maxsize=1024)
+def generator_digest(engine_kind: str, generator: str) -> str:
+    """Return the SHA-256 over the source files that a kernel's binary depends on: its generator's, and the compiler's."""
+    own = [path for path in generator_files(engine_kind, generator) if _exists(path)]
+    return _hash(sorted(_closure(engine_kind, [*_ALWAYS[engine_kind], *own])))
+
+
+def _hash(paths: Iterable[str]) -> str:
     digest = hashlib.sha256()
-    for path in _files(engine_kind, kind, modules):
+    for path in paths:
         digest.update(f"{path}\0".encode() + _source(path).digest)
     return digest.hexdigest()
 
@@ -93,7 +104,14 @@ def _digest(engine_kind: str, kind: str, modules: tuple[str, ...]) -> str:
 @lru_cache(maxsize=1024)
 def _files(engine_kind: str, kind: str, modules: tuple[str, ...]) -> tuple[str, ...]:
     """Follow imports and names. The module that lists an operation's implementations has their constants; it is not followed."""
-    left = [*_ALWAYS[engine_kind], *(f"{name.removeprefix(_PACKAGE).replace('.', '/')}.py" for name in modules)]
+    own = (f"{name.removeprefix(_PACKAGE).replace('.', '/')}.py" for name in modules)
+    found = _closure(engine_kind, [*_ALWAYS[engine_kind], *own])
+    listing = f"implementations/{'opencl' if engine_kind == 'opencl' else 'native'}/{kind}.py"
+    return tuple(sorted(found | {listing} if _exists(listing) else found))
+
+
+def _closure(engine_kind: str, left: list[str]) -> set[str]:
+    """Return files with all that they import and name."""
     found: set[str] = set()
     while left:
         path = left.pop()
@@ -106,8 +124,7 @@ def _files(engine_kind: str, kind: str, modules: tuple[str, ...]) -> tuple[str, 
         for name in source.names:
             files = generator_files(engine_kind, prefix + name)
             left += files if _exists(files[-1]) else ()
-    listing = f"implementations/{'opencl' if engine_kind == 'opencl' else 'native'}/{kind}.py"
-    return tuple(sorted(found | {listing} if _exists(listing) else found))
+    return found
 
 
 @lru_cache(maxsize=1024)

@@ -22,6 +22,7 @@ _TEMPLATE: Final = (
 _FOUND: Final = {
     "memory": "create:cache_hit",
     "waited": "create:cache_hit",
+    "derived": "create:from_cached_kernels",
     "files": "create:persistent_cache_hit",
     "redis": "create:persistent_cache_hit",
     "created": "create:cache_miss",

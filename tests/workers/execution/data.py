@@ -8,11 +8,12 @@ from typing import Final
 
 from poolrt.workers.implementations.program import Launch, NestedLaunch, Transfer
 from poolrt.workers.primitives.cached_primitive import CachedPrimitive
+from poolrt.workers.primitives.derivation import SharedKernel
 from poolrt.workers.primitives.entry import Entry
 
 #: The kinds of objects that cached primitives are made of.
 DATA: Final = frozenset(
-    (CachedPrimitive, Entry, Launch, NestedLaunch, Transfer, tuple, bytes, str, int, float, type(None))
+    (CachedPrimitive, SharedKernel, Entry, Launch, NestedLaunch, Transfer, tuple, bytes, str, int, float, type(None))
 )
 
 

@@ -89,7 +89,15 @@ def test_a_capacity_of_0_empties_the_process_at_once_and_nothing_is_called_a_hit
     provider.set_capacity(0)
     # The node's files have the entry; the memory of the process has nothing, and gets nothing
     assert [provider.fetch(pd)[1] for _ in range(3)] == ["files"] * 3
-    assert provider.stats() == {"hits": 1, "misses": 4, "waits": 0, "evictions": 1, "size": 0, "capacity": 0}
+    assert provider.stats() == {
+        "hits": 1,
+        "misses": 4,
+        "waits": 0,
+        "evictions": 1,
+        "size": 0,
+        "capacity": 0,
+        "derived": 0,
+    }
     assert near.stats()["hits"]["memory"] == before["hits"]["memory"]
     assert (near.stats()["entries"], implementation.times) == (before["entries"] + 1, 1)
     provider.set_capacity(2)
@@ -106,7 +114,7 @@ def test_each_request_is_counted_once_and_evictions_too(policy: Policy, near: Ca
         provider.fetch(broken)
     provider.fetch(pds[2])
     found = provider.stats()
-    assert found == {"hits": 2, "misses": 4, "waits": 0, "evictions": 1, "size": 2, "capacity": 2}
+    assert found == {"hits": 2, "misses": 4, "waits": 0, "evictions": 1, "size": 2, "capacity": 2, "derived": 2}
     provider.set_capacity(1)
     assert (provider.stats()["evictions"], provider.stats()["size"]) == (2, 1)
 
@@ -143,7 +151,7 @@ from poolrt.workers.primitives.provider import primitive_provider
 primitive_provider()._store.down()
 """
     assert run(f"from tests.workers.primitives.fifo import Fifo\n{code}") == [
-        *("5 0", "created memory 1", "0 0", "files memory 1", "1 1 0 0 1 3"),
+        *("5 0", "created memory 1", "0 0", "files memory 1", "1 1 0 0 1 3 0"),
         "cache: expect an instance of a subclass of PrimitiveCache, got <class 'tests.workers.primitives.fifo.Fifo'>",
         "0 0 files",
     ]
@@ -212,7 +220,15 @@ def test_a_cache_installed_during_a_creation_has_the_next_ones(near: CacheStore)
     pd, implementation = described(installed)
     assert [cache.fetch(pd)[1] for _ in range(3)] == ["created", "files", "memory"]
     assert (implementation.times, fifo.get_size()) == (1, 1)
-    assert cache.stats() == {"hits": 1, "misses": 1, "waits": 0, "evictions": 0, "size": 1, "capacity": 16}
+    assert cache.stats() == {
+        "hits": 1,
+        "misses": 1,
+        "waits": 0,
+        "evictions": 0,
+        "size": 1,
+        "capacity": 16,
+        "derived": 0,
+    }
 
 
 def test_many_threads_that_ask_at_once_have_one_creation(policy: Policy, store: CacheStore) -> None:
@@ -225,15 +241,21 @@ def test_many_threads_that_ask_at_once_have_one_creation(policy: Policy, store: 
     assert implementation.times == 1
     # And later there is nothing to create or to look up
     assert cache.fetch(pd)[1] == "memory"
-    counts = {"hits": 1, "misses": 1, "waits": THREADS - 1, "evictions": 0, "size": 1, "capacity": 16}
+    counts = {"hits": 1, "misses": 1, "waits": THREADS - 1, "evictions": 0, "size": 1, "capacity": 16, "derived": 0}
     assert cache.stats() == counts
 
 
 def test_a_cache_that_evicts_what_is_under_way_costs_no_second_creation(store: CacheStore) -> None:
     # Given a cache of one place, and threads that ask for two primitives by turns
-    provider = PrimitiveProvider(None, store, compiled.creator().create, Careless(1))
+    creator, created = compiled.creator(), list[str]()
+
+    def create(pd: PrimitiveDesc) -> bytes:
+        created.append(pd.impl_name())
+        return creator.create(pd)
+
+    provider = PrimitiveProvider(None, store, create, Careless(1))
     together = threading.Barrier(THREADS)
-    pds, implementations = zip(*(described(lambda _: SOUND) for _ in range(2)), strict=True)
+    pds = [described(lambda _: SOUND)[0] for _ in range(2)]
 
     def ask(number: int) -> list[bool]:
         together.wait(BOUND_S)
@@ -242,7 +264,8 @@ def test_a_cache_that_evicts_what_is_under_way_costs_no_second_creation(store: C
 
     with ThreadPoolExecutor(THREADS) as threads:
         assert all(right for found in threads.map(ask, range(THREADS), timeout=BOUND_S) for right in found)
-    assert [implementation.times for implementation in implementations] == [1, 1]
+    # One at least, from whose kernel the other one may be derived
+    assert 1 <= len(created) == len(set(created))
     found = provider.stats()
     assert found["hits"] + found["misses"] + found["waits"] == THREADS * 10
     assert (found["size"], found["evictions"] > 0) == (1, True)
@@ -263,7 +286,7 @@ def test_all_that_wait_for_a_failed_creation_get_an_equal_error_and_the_next_one
     assert cache.cache.get_size() == 0
     assert [cache.fetch(pd)[1] for _ in range(2)] == ["created", "memory"]
     assert implementation.times == 2
-    counts = {"hits": 1, "misses": 2, "waits": THREADS - 1, "evictions": 0, "size": 1, "capacity": 16}
+    counts = {"hits": 1, "misses": 2, "waits": THREADS - 1, "evictions": 0, "size": 1, "capacity": 16, "derived": 0}
     assert cache.stats() == counts
 
 

@@ -83,12 +83,12 @@ def test_three_processes_with_three_capacities_share_100_entries(tmp_path: Path)
                 assert done.returncode == 0, done.stderr
                 return done.stdout.splitlines()
 
-            #: hits, misses, waits, evictions, size, capacity, and entries in the store's memory
-            assert process(1, 1000, 0, 60) == ["created 0 60 0 0 60 1000 60"]
-            assert process(2, 3, 60, COUNT) == ["created 0 40 0 37 3 3 3"]
+            #: hits, misses, waits, evictions, size, capacity, derived, and entries in the store's memory
+            assert process(1, 1000, 0, 60) == ["created 0 60 0 0 60 1000 0 60"]
+            assert process(2, 3, 60, COUNT) == ["created 0 40 0 37 3 3 0 3"]
             assert store.size == COUNT
-            assert process(3, 0, 0, COUNT) == ["redis 0 100 0 0 0 0 0"]
-            assert process(1, 1000, 0, COUNT, "empty") == ["files redis 0 100 0 0 100 1000 100", "0 0", "", "0"]
+            assert process(3, 0, 0, COUNT) == ["redis 0 100 0 0 0 0 0 0"]
+            assert process(1, 1000, 0, COUNT, "empty") == ["files redis 0 100 0 0 100 1000 0 100", "0 0", "", "0"]
             stats = store.stats()
             assert (stats["entries"], stats["evictions"], stats["creations"]) == (COUNT, 0, COUNT)
             assert store.capacity == 1024

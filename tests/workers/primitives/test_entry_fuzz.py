@@ -164,3 +164,11 @@ def changed(**parts: Any) -> bytes:
     """Return the entry with other parts."""
     packed: bytes = msgpack.packb({**msgpack.unpackb(ENTRY), **parts})
     return packed
+
+
+def test_each_binary_has_an_identity_or_none_has() -> None:
+    assert parse_entry(changed(kernels=[b"one"])).kernels == (b"one",)
+    assert parse_entry(changed(kernels=[])).kernels == ()
+    for kernels in ([b"one", b"two"], ["one"], b"one", None):
+        with pytest.raises(MalformedEntry):
+            parse_entry(changed(kernels=kernels))

@@ -31,11 +31,11 @@ def test_a_primitive_outlives_its_engine_and_is_shared_by_threads_and_streams(de
     try:
         found = run(tmp_path)
         assert found["wrong"] == [[[], []], []]
-        assert (found["library"], found["user"]) == ([False, "created"], [True, "created"])
+        assert (found["library"], found["user"]) == ([False, "created"], [True, "derived"])
         assert found["held"]
         assert found["gone"] == [True, True]
         assert found["again"] == ["memory", True]
-        assert found["creations"] == 2
+        assert found["creations"] == 1
         stream, source, host = found["refused"]
         assert stream.startswith(
             "stream: expect one on the primitive's Engine('opencl', 0), got one on another engine, "
@@ -44,6 +44,6 @@ def test_a_primitive_outlives_its_engine_and_is_shared_by_threads_and_streams(de
         assert host == "argument 1 (SRC): expect memory on Engine('opencl', 0), got Memory(f32:abcd:1x32x6x6)"
         # A new process creates nothing
         again = run(tmp_path)
-        assert (again["library"][1], again["user"][1], again["creations"]) == ("files", "files", 2)
+        assert (again["library"][1], again["user"][1], again["creations"]) == ("files", "derived", 1)
     finally:
         CacheStore.connect(home=str(tmp_path)).down()
