@@ -120,8 +120,9 @@ def describe(order: str, found: Findings) -> list[str]:
     """Return the findings of one run as lines."""
     made, workers = found["primitives"], found["workers"]
     sources = ", ".join(f"{made[tier]} from {tier}" for tier in ("memory", "files", "redis") if made[tier])
-    if made["waited"]:
-        sources = ", ".join(filter(None, (f"{made['waited']} waited for", sources)))
+    for source, words in (("derived", "derived"), ("waited", "waited for")):
+        if made[source]:
+            sources = ", ".join(filter(None, (f"{made[source]} {words}", sources)))
     reused = f"{made['total'] - made['created']} ({sources})" if sources else "none"
     with_numba = sum(worker["numba_imported"] for worker in workers)
     return [

@@ -23,19 +23,21 @@ from poolrt.workers.ipc.bounded_decoding import Payload
 from poolrt.workers.verbose.output import LEVELS
 
 from .fair_queue import FairQueue
-from .instructions import CollectStatistics, Forget, LookUp, Lower, LoweredGraph, TrimMemory
+from .instructions import CollectStatistics, Forget, LookUp, Lower, LoweredGraph, NoteCreated, TrimMemory
 from .lowering import Lowered, LoweringRequest, lower_here
 from .lowering_process import lower_in_process
 from .peers import Owner
 
 if TYPE_CHECKING:
-    from poolrt.cachestore import CacheStore, Key
+    from poolrt.cachestore import CacheStore
+    from poolrt.workers.primitives.derivation import KernelTable
 
 T = TypeVar("T")
 
 #: The outcome of a task: the name of the state machine's handler, and its arguments.
 Outcome: TypeAlias = tuple[str, tuple[Any, ...]]
-Task: TypeAlias = Lower | LookUp | Forget | CollectStatistics | TrimMemory
+ShortTask: TypeAlias = LookUp | NoteCreated | Forget | CollectStatistics | TrimMemory
+Task: TypeAlias = Lower | ShortTask
 #: Seconds that the current task may take to end after `stop`: a coordinator exits within a second.
 _STOP_S: Final = 0.7
 #: After a graph was refused, its process waits this many times as long as that took until another of its graphs is lowered,
@@ -45,6 +47,8 @@ _DELAY_S: Final = 10.0
 #: Lowered graphs that are kept for the next load of the same graph, and bytes of their plans and, roughly, primitives.
 _KEPT_GRAPHS: Final = 64
 _KEPT_BYTES: Final = 16 * 1024 * 1024
+#: Kernels that are kept, from which primitives are derived.
+_KERNELS: Final = 1024
 #: Bytes of a graph from which on it is lowered in a process of its own: that takes a while, and much memory.
 _LARGE_BYTES: Final = 256 * 1024
 
@@ -77,13 +81,15 @@ class BackgroundThread:
         self._is_beside_others = is_beside_others
         self._functions = functions
         self._changed = threading.Condition()
-        self._short_tasks: deque[LookUp | Forget | CollectStatistics | TrimMemory] = deque()
+        self._short_tasks: deque[ShortTask] = deque()
         self._graphs = FairQueue[Owner, Lower]()
         self._lowered = Lru[bytes, Lowered](_KEPT_GRAPHS, _KEPT_BYTES, weigh=Lowered.nbytes)
         self._outcomes: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
         self._event = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._store: CacheStore | None = None
-        self._keys: dict[int, tuple[Key, ...]] = {}
+        self._kernels: KernelTable | None = None
+        #: The graphs of the loads that are not looked up yet.
+        self._loads: dict[int, Lowered] = {}
         #: When `close` stops waiting for the thread; 0 before `stop`.
         self._until = 0.0
         self._thread = threading.Thread(target=self._work, name="poolrt-background", daemon=True)
@@ -146,7 +152,9 @@ class BackgroundThread:
 
     def _do(self, owner: Owner, task: Task) -> None:
         if isinstance(task, Forget):
-            self._keys.pop(task.load, None)
+            self._loads.pop(task.load, None)
+        elif isinstance(task, NoteCreated):
+            self._attempt(partial(self._note_kernels, task.entry))
         elif isinstance(task, TrimMemory):
             _trim_memory()
         elif isinstance(task, CollectStatistics):
@@ -230,7 +238,7 @@ class BackgroundThread:
         if lowered is None:
             lowered = self._lower_anew(task, data)
             self._lowered.put(digest.digest(), lowered)
-        self._keys[task.load] = lowered.keys
+        self._loads[task.load] = lowered
         self._opened().note_asked(task.name, lowered.keys)
         return lowered.graph
 
@@ -245,11 +253,46 @@ class BackgroundThread:
             return lower_here(request, data)  # no process can be started
 
     def _look_up(self, task: LookUp) -> dict[int, tuple[bytes, str]]:
-        keys = self._keys.get(task.load, ())
-        found = self._opened().get_many([keys[i] for i in task.primitives], creates=True)
-        if None in found:
+        lowered = self._loads.get(task.load)
+        if lowered is None:
+            return {}
+        hits = self._opened().get_many([lowered.keys[i] for i in task.primitives], creates=True)
+        if None in hits:
             self._opened().keeps_nothing()  # prints the warning once; the creators, which find the same, do not
-        return {i: (hit.value, hit.source) for i, hit in zip(task.primitives, found, strict=True) if hit is not None}
+        found = {
+            i: (hit.value, str(hit.source)) for i, hit in zip(task.primitives, hits, strict=True) if hit is not None
+        }
+        for entry, _ in found.values():
+            self._note_kernels(entry)
+        for i in task.primitives:
+            if i not in found and (derived := self._derive(lowered.graph.primitives[i].descriptor)) is not None:
+                found[i] = derived, "derived"
+        return found
+
+    def _note_kernels(self, entry: bytes) -> None:
+        """Keep the kernels of a verified entry."""
+        from poolrt.workers.primitives.entry import MalformedEntry, parse_entry
+
+        try:
+            self._kernel_table().share(parse_entry(entry))
+        except MalformedEntry:
+            pass  # the worker that gets it names it
+
+    def _derive(self, descriptor: list[Any]) -> bytes | None:
+        """Return the entry of a primitive whose kernels are all known, else None."""
+        from poolrt.workers.implementations.primitive_desc import PrimitiveDesc
+
+        try:
+            return self._kernel_table().derive(PrimitiveDesc.from_wire(descriptor))
+        except Exception:  # noqa: BLE001 - the creator gets the same error, and its log is the client's
+            return None
+
+    def _kernel_table(self) -> KernelTable:
+        if self._kernels is None:
+            from poolrt.workers.primitives.derivation import KernelTable
+
+            self._kernels = KernelTable(_KERNELS)
+        return self._kernels
 
 
 def _trim_memory() -> None:

@@ -88,14 +88,20 @@ class Lower(NamedTuple):
 
 
 class LookUp(NamedTuple):
-    """Ask the store for some primitives of a load, by number; the outcome is reported by `State.on_looked_up`."""
+    """Ask the store for some primitives of a load, by number, and derive others; the outcome goes to `State.on_looked_up`."""
 
     load: int
     primitives: list[int]
 
 
+class NoteCreated(NamedTuple):
+    """Keep the kernels of a created entry, from which later look-ups derive others; there is no outcome."""
+
+    entry: bytes
+
+
 class Forget(NamedTuple):
-    """Drop the keys that the background thread keeps for a load."""
+    """Drop the keys and descriptors that the background thread keeps for a load."""
 
     load: int
 
@@ -112,7 +118,7 @@ class TrimMemory(NamedTuple):
     """Return memory that was freed to the system; there is no outcome."""
 
 
-Instruction: TypeAlias = Send | HangUp | Slow | Spawn | Kill | Lower | LookUp | Forget | CollectStatistics
+Instruction: TypeAlias = Send | HangUp | Slow | Spawn | Kill | Lower | LookUp | NoteCreated | Forget | CollectStatistics
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from poolrt.workers.ipc.bounded_decoding import Payload
 from poolrt.workers.ipc.protocol import Kind
 
 from .creations import Creation, Creations
-from .instructions import Forget, Instruction, LookUp, Lower, LoweredGraph, PendingGraph, Send
+from .instructions import Forget, Instruction, LookUp, Lower, LoweredGraph, NoteCreated, PendingGraph, Send
 from .jobs import Job, Model
 from .leases import Leases
 from .staging import Staging
@@ -38,7 +38,8 @@ CONSTANTS_LIMIT: Final = 20_000
 NAME_LIMIT: Final = 200
 #: Sources of an entry in reports. Of several loads that wait for one creation, the first has its source, the others
 #: "waited", as has a load for which another pool was just creating: over all reports, "created" counts each creation once.
-SOURCES: Final = ("created", "waited", "memory", "files", "redis")
+#: "derived" are made by the coordinator, of kernels that it has from other primitives.
+SOURCES: Final = ("created", "waited", "derived", "memory", "files", "redis")
 
 
 @dataclass(slots=True, eq=False)
@@ -149,7 +150,7 @@ class Loads:
         self._advance(load)
 
     def looked_up(self, number: int, found: dict[int, tuple[bytes, str]]) -> None:
-        """Take the entries that the store has; create the others."""
+        """Take the entries that the store has or that were derived; create the others."""
         load = self.under_way.get(number)
         if load is None or load.lowered is None:
             return
@@ -169,6 +170,7 @@ class Loads:
     def created(self, creation: Creation, entry: bytes, source: str) -> None:
         """Give the entry of a finished creation to all loads that wait for it."""
         self._memory.put(creation.primitive.digest, entry)
+        self._out.append(NoteCreated(entry))
         loads = dict.fromkeys(number for number, _ in creation.waiting)
         for number, index in creation.waiting:
             if number in self.under_way:

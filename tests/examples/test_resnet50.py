@@ -25,7 +25,15 @@ def example() -> Any:
 
 
 def findings(agrees: bool = True, created: int = 0, numba: bool = False) -> dict[str, Any]:
-    primitives = {"total": 9, "created": created, "waited": 0, "memory": 0, "files": 9 - created, "redis": 0}
+    primitives = {
+        "total": 9,
+        "created": created,
+        "waited": 0,
+        "derived": 0,
+        "memory": 0,
+        "files": 9 - created,
+        "redis": 0,
+    }
     workers = [{"pid": 1, "numba_imported": numba}, {"pid": 2, "numba_imported": False}]
     return {"agrees": agrees, "load_s": 1.0, "primitives": primitives, "workers": workers}
 

@@ -20,6 +20,7 @@ from poolrt.coordinator.instructions import (
     LookUp,
     Lower,
     LoweredGraph,
+    NoteCreated,
     PrimitiveToLoad,
     Role,
     Send,
@@ -124,7 +125,7 @@ class Coordination(RuleBasedStateMachine):
             elif isinstance(step, Kill):
                 self.end(step.peer)
             else:
-                assert isinstance(step, CollectStatistics | Slow)
+                assert isinstance(step, CollectStatistics | NoteCreated | Slow)
 
     def end(self, number: int) -> None:
         """No process of ours breaks the rules, so one that is killed has been at the same thing for too long."""
@@ -213,7 +214,7 @@ class Coordination(RuleBasedStateMachine):
             client.models[message[2]] = [port[3] for port in message[3]]
             client.output_sizes[message[2]] = [port[3] for port in message[4]]
             counts = message[5]["primitives"]
-            assert counts["total"] == sum(counts[name] for name in ("created", "waited", "memory", "files", "redis"))
+            assert counts["total"] == sum(count for name, count in counts.items() if name != "total")
             self.reported += counts["created"]
             assert self.reported <= self.creations, "a creation is reported as one load's"
         elif kind == Kind.DONE:

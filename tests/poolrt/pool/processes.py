@@ -122,10 +122,10 @@ def workers_of(pool: poolrt.Pool, killed: Collection[int] = ()) -> list[int]:
     return found
 
 
-def relu_graph(shape: tuple[int, ...] = (4, 8), name: str = "relu") -> poolrt.Graph:
-    """Return a graph of one step: y = relu(x)."""
+def relu_graph(shape: tuple[int, ...] = (4, 8), name: str = "relu", step: str = "relu") -> poolrt.Graph:
+    """Return a graph of one step: y = relu(x). Another ``step`` has a kernel of its own, another shape does not."""
     graph = poolrt.Graph(name)
-    graph.output("y", graph.eltwise(graph.input("x", shape, "float32"), "relu"))
+    graph.output("y", graph.eltwise(graph.input("x", shape, "float32"), step))
     return graph
 
 

@@ -57,7 +57,7 @@ def test_a_compiler_that_is_broken_is_an_error_with_its_type_message_log_and_the
     create(private["home"], relu_graph())
     # When the compiler is broken
     _break(shadow, package, "raise RuntimeError('this installation is broken')")
-    other = relu_graph((5, 7), name="other")
+    other = relu_graph((5, 7), name="other", step="abs")
     with poolrt.Pool(workers=1, threads=1, **private) as pool:
         # Then loading a graph without entries raises the reason
         with pytest.raises(CreationFailed) as caught:
@@ -77,6 +77,7 @@ def test_a_compiler_that_is_broken_is_an_error_with_its_type_message_log_and_the
             "total": 1,
             "created": 0,
             "waited": 0,
+            "derived": 0,
             "memory": 0,
             "files": 1,
             "redis": 0,

@@ -51,7 +51,7 @@ def test_a_stopped_worker_and_a_stopped_creator_are_replaced_and_their_work_is_r
 ) -> None:
     patient = {**private, "lease_s": 3 * BOUND_S}
     with poolrt.Pool(workers=1, threads=1, **patient) as pool, ThreadPoolExecutor(1) as threads:
-        model, other = pool.load(relu_graph()), relu_graph((2, 4))
+        model, other = pool.load(relu_graph()), relu_graph((2, 4), step="abs")
         coordinator, (worker,) = pool.stats()["pid"], workers_of(pool)
         with creation_held(private["home"], other):
             load = threads.submit(pool.load, other)

@@ -29,19 +29,19 @@ from .created import create
 from .processes import BOUND_S, below, creation_held, family, relu_graph, wait_until, workers_of
 
 
-def _sum_graph(rows: int, constants: int = 3) -> tuple[poolrt.Graph, float]:
-    """Return a graph that adds constants to x, and their sum."""
+def _sum_graph(rows: int, constants: int = 3, operation: str = "add") -> tuple[poolrt.Graph, float]:
+    """Return a graph that adds constants to x, and their sum; it does not compute that with another operation."""
     graph = poolrt.Graph("sums")
     value = graph.input("x", (rows,), "float32")
     for number in range(constants):
-        value = graph.binary(value, np.full(rows, number + 0.5, np.float32), "add")
+        value = graph.binary(value, np.full(rows, number + 0.5, np.float32), operation)
     graph.output("y", value)
     return graph, sum(number + 0.5 for number in range(constants))
 
 
 @pytest.fixture(scope="module")
 def fresh(settings: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """Settings with a home of these tests' own, where each test creates graphs of shapes of its own."""
+    """Settings with a home of these tests' own, where each test creates kernels of its own."""
     return {**settings, "home": str(tmp_path_factory.mktemp("fresh")), "lease_s": 3 * BOUND_S}
 
 
@@ -58,7 +58,15 @@ def test_the_first_load_creates_the_next_pool_finds_files_and_the_second_load_as
     shape = (3, 5)
     before = creating.stats()["cache"]
     report = creating.load(relu_graph(shape, name="first")).report
-    assert report["primitives"] == {"total": 1, "created": 1, "waited": 0, "memory": 0, "files": 0, "redis": 0}
+    assert report["primitives"] == {
+        "total": 1,
+        "created": 1,
+        "waited": 0,
+        "derived": 0,
+        "memory": 0,
+        "files": 0,
+        "redis": 0,
+    }
     assert report["load_s"] > 0
     # One creation is one miss, although the coordinator and a creator have looked for it.
     cache = creating.stats()["cache"]
@@ -66,13 +74,44 @@ def test_the_first_load_creates_the_next_pool_finds_files_and_the_second_load_as
     with CacheStore.connect(fresh["redis_url"], home=fresh["home"]) as store:
         assert "first" in {entry.asked_by for entry in store.entries()}
     again = creating.load(relu_graph(shape, name="again")).report
-    assert again["primitives"] == {"total": 1, "created": 0, "waited": 0, "memory": 1, "files": 0, "redis": 0}
+    assert again["primitives"] == {
+        "total": 1,
+        "created": 0,
+        "waited": 0,
+        "derived": 0,
+        "memory": 1,
+        "files": 0,
+        "redis": 0,
+    }
     with poolrt.Pool(workers=1, threads=1, **fresh) as pool:
         report = pool.load(relu_graph(shape)).report
-        assert report["primitives"] == {"total": 1, "created": 0, "waited": 0, "memory": 0, "files": 1, "redis": 0}
+        assert report["primitives"] == {
+            "total": 1,
+            "created": 0,
+            "waited": 0,
+            "derived": 0,
+            "memory": 0,
+            "files": 1,
+            "redis": 0,
+        }
         files, redis = (pool.stats()["cache"]["tiers"][tier] for tier in ("files", "redis"))
         assert {name: files[name] - before["tiers"]["files"][name] for name in files} == {"hits": 1, "misses": 1}
         assert redis == {"hits": 0, "misses": 0}  # there is none to ask
+
+
+def test_another_shape_is_derived_from_kernels_that_the_pool_has(creating: poolrt.Pool) -> None:
+    creating.load(relu_graph((3, 8), step="logistic"))
+    before = creating.stats()["cache"]
+    model = creating.load(relu_graph((70, 3, 9), step="logistic"))
+    nothing = {"total": 1, "created": 0, "waited": 0, "derived": 0, "memory": 0, "files": 0, "redis": 0}
+    assert model.report["primitives"] == {**nothing, "derived": 1}
+    x = np.random.default_rng().standard_normal((70, 3, 9), np.float32)
+    np.testing.assert_allclose(model.run(x=x)["y"], 1 / (1 + np.exp(-x.astype(np.float64))), rtol=1e-5)
+    # It is no creation, and no entry of the store; the coordinator has it for the next load
+    after = creating.stats()["cache"]
+    assert [after[name] - before[name] for name in ("entries", "creations", "misses", "waits")] == [0] * 4
+    again = creating.load(relu_graph((70, 3, 9), step="logistic")).report["primitives"]
+    assert again == {**nothing, "memory": 1}
 
 
 def test_several_loads_at_once_create_each_primitive_once(creating: poolrt.Pool, fresh: dict[str, Any]) -> None:
@@ -81,12 +120,12 @@ def test_several_loads_at_once_create_each_primitive_once(creating: poolrt.Pool,
     before = creating.stats()["cache"]["creations"]
 
     def load(name: str) -> None:
-        graph = relu_graph((3, 6), name=name)
+        graph = relu_graph((3, 6), name=name, step="tanh")
         reports.append(creating.load(graph, lambda *_: waiting.add(name)).report["primitives"])
 
     threads = [threading.Thread(target=load, args=(name,)) for name in "abc"]
     # Given a creation that ends only when all loads wait for it
-    with creation_held(fresh["home"], relu_graph((3, 6))):
+    with creation_held(fresh["home"], relu_graph((3, 6), step="tanh")):
         for thread in threads:
             thread.start()
         wait_until(lambda: len(waiting) == len(threads), "all loads wait")
@@ -94,7 +133,7 @@ def test_several_loads_at_once_create_each_primitive_once(creating: poolrt.Pool,
         thread.join(BOUND_S)
     assert creating.stats()["cache"]["creations"] - before == 1
     # One has created it, the others have waited for that
-    others = {"total": 1, "created": 0, "waited": 1, "memory": 0, "files": 0, "redis": 0}
+    others = {"total": 1, "created": 0, "waited": 1, "derived": 0, "memory": 0, "files": 0, "redis": 0}
     assert sorted(reports, key=lambda report: report["waited"]) == [
         {**others, "created": 1, "waited": 0},
         others,
@@ -190,7 +229,7 @@ def test_a_load_that_is_given_up_leaves_nothing_on_the_pool(creating: poolrt.Poo
     def give_up(total: int, ready: int, names: list[str]) -> None:
         raise Interruption
 
-    graph, _ = _sum_graph(50_000)
+    graph, _ = _sum_graph(50_000, operation="max")
     gc.collect()  # models of other tests
     used = creating.stats()["arena"]["used"]
     with pytest.raises(Interruption):
@@ -201,7 +240,7 @@ def test_a_load_that_is_given_up_leaves_nothing_on_the_pool(creating: poolrt.Poo
 
 
 def test_a_creation_whose_creator_dies_once_is_repeated(creating: poolrt.Pool, fresh: dict[str, Any]) -> None:
-    graph = relu_graph((3, 7))
+    graph = relu_graph((3, 7), step="abs")
     with ThreadPoolExecutor(1) as threads:
         coordinator = creating.stats()["pid"]
         under_way = threading.Event()
@@ -225,7 +264,7 @@ def test_a_creation_whose_creator_dies_once_is_repeated(creating: poolrt.Pool, f
 def test_a_creation_that_kills_every_creator_is_an_error_that_names_the_primitive(
     creating: poolrt.Pool, fresh: dict[str, Any]
 ) -> None:
-    graph = relu_graph((3, 9))
+    graph = relu_graph((3, 9), step="square")
     with ThreadPoolExecutor(1) as threads:
         coordinator = creating.stats()["pid"]
         with creation_held(fresh["home"], graph):
