@@ -21,7 +21,7 @@ from poolrt.workers.streams.stream import Stream
 from poolrt.workers.verbose.text import describe_primitive
 
 from .constants import ConstantKeys, copy_to_engine, is_in_file, reorder_constant, source_form, store_constant
-from .shared_constants import share_constant
+from .shared_constants import SharedConstants
 
 T = TypeVar("T")
 #: Bytes of Python's objects for a step, of its primitive and of an executor: 2.8 KB were measured for a plan of 75 steps.
@@ -80,9 +80,11 @@ class CompiledGraph:
         self._descs = lowered.primitives
         used = dict.fromkeys(step.primitive for step in plan.steps if isinstance(step, Step))
         self._primitives = {number: self._primitive(number) for number in used}
+        self._shared = None if context.files is None else SharedConstants(context.files)
         # Before this graph is an instance, which may evict the last plan that holds the same constants.
         self._memories = [self._constant(number, constants) for number in range(len(plan.constants))]
         self._uploads = {place: self._upload(*place, constants) for place in self._read_elsewhere()}
+        self._shared = None
 
     @property
     def primitives(self) -> tuple[Primitive, ...]:
@@ -135,25 +137,23 @@ class CompiledGraph:
 
     def _constant(self, number: int, constants: Mapping[int, Constant]) -> Memory:
         """Return a constant in its final layout, in the host's memory."""
-        planned = self._plan.constants[number]
+        planned, shared = self._plan.constants[number], self._shared
         constant = constants[planned.value]
-
-        files = self._context.files
 
         def make() -> Memory:
             if planned.reorder is None:
-                if files is None or is_in_file(constant):
+                if shared is None or is_in_file(constant):
                     return store_constant(constant)
-                return share_constant(files, constant, None, constant.nbytes, lambda: store_constant(constant))
+                return shared.share(constant, None, constant.nbytes, lambda room: store_constant(constant, room))
             stream = self._streams[self._plan.primitives[planned.reorder]]
             form = source_form(constant, self._descs[planned.reorder])
 
-            def reordered() -> Memory:
-                return reorder_constant(constant, Primitive(form, stream.engine, self._context.cache), stream)
+            def reordered(room: Memory | None = None) -> Memory:
+                return reorder_constant(constant, Primitive(form, stream.engine, self._context.cache), stream, room)
 
-            if files is None or stream.engine.kind != "cpu":
+            if shared is None or stream.engine.kind != "cpu":
                 return reordered()
-            return share_constant(files, constant, form, form.memories()[Arg.DST].nbytes, reordered)
+            return shared.share(constant, form, form.memories()[Arg.DST].nbytes, reordered)
 
         return self._context.find_or_add(self._constant_key(number, "", constant), make)
 

@@ -59,11 +59,11 @@ def is_in_file(constant: Constant) -> bool:
     return file_of(constant.array) is not None and _bytes_in_place(constant, constant.desc) is not None
 
 
-def store_constant(constant: Constant) -> Memory:
-    """Return a constant in the host's memory, row-major: where it is if it is in a file, which is then not read."""
+def store_constant(constant: Constant, room: Memory | None = None) -> Memory:
+    """Return a constant in the host's memory, row-major: where it is if it is in a file, else in ``room`` or new memory."""
     if is_in_file(constant):
         return Memory(MemoryDesc((constant.nbytes,), "u8"), None, _bytes_in_place(constant, constant.desc))
-    memory = _bytes(constant.nbytes)
+    memory = room or new_bytes(constant.nbytes)
     constant.write_into(np.frombuffer(memory.map(), np.uint8))
     file = file_of(constant.array)
     if file is not None:
@@ -71,11 +71,14 @@ def store_constant(constant: Constant) -> Memory:
     return memory
 
 
-def reorder_constant(constant: Constant, reorder: Primitive, stream: Stream) -> Memory:
-    """Return a constant in the host's memory, in the layout that a reorder of `source_form` on the stream's engine writes."""
+def reorder_constant(constant: Constant, reorder: Primitive, stream: Stream, room: Memory | None = None) -> Memory:
+    """Return a constant in the host's memory, in the layout that a reorder of `source_form` on the stream's engine writes.
+
+    It is in ``room`` if that is given and the engine works on the host's memory.
+    """
     forms, engine = reorder.pd.memories(), stream.engine
     on_host = engine.kind == "cpu"
-    final = _bytes(forms[Arg.DST].nbytes)
+    final = room if on_host and room else new_bytes(forms[Arg.DST].nbytes)
     destination = Memory(forms[Arg.DST], engine, final.map() if on_host else None)
     if on_host and not can_wait(stream.pool):
         stream = Stream(engine)  # in a task of the stream's pool: on its thread
@@ -93,7 +96,7 @@ def copy_to_engine(constant: Memory, engine: Engine) -> Memory:
 
 
 def _copy(source: Memory, engine: Engine | None) -> Memory:
-    found = _bytes(source.desc.nbytes, engine)
+    found = new_bytes(source.desc.nbytes, engine)
     given, taken = source.map(), found.map()
     try:
         taken[: len(given)] = given
@@ -103,7 +106,7 @@ def _copy(source: Memory, engine: Engine | None) -> Memory:
     return found
 
 
-def _bytes(nbytes: int, engine: Engine | None = None) -> Memory:
+def new_bytes(nbytes: int, engine: Engine | None = None) -> Memory:
     """Return memory of ``nbytes`` bytes, in the host's memory unless an engine is given."""
     return Memory(MemoryDesc((nbytes,), "u8"), engine)
 

@@ -17,6 +17,8 @@ from poolrt.workers.desc import MemoryDesc
 from poolrt.workers.execution.memory import Memory
 from poolrt.workers.primitives.key import primitive_key
 
+from .constants import new_bytes
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -29,27 +31,36 @@ _SAMPLE: Final = 4096
 _PIECE: Final = 1 << 20
 
 
-def share_constant(
-    files: ConstantFiles, constant: Constant, reorder: PrimitiveDesc | None, nbytes: int, make: Callable[[], Memory]
-) -> Memory:
-    """Return a constant of ``nbytes`` bytes as a reorder writes it, or row-major, that all processes of the node share.
+class SharedConstants:
+    """The constants of one graph that other processes share, while they are made: one after the other, in one piece of memory."""
 
-    ``make`` makes it if no process of the node has it yet. It is this process's own if it is small or cannot be shared.
-    """
-    if nbytes < LEAST_BYTES:
-        return make()
-    made: list[Memory] = []
+    def __init__(self, files: ConstantFiles) -> None:
+        self._files = files
+        self._room: Memory | None = None
 
-    def content() -> memoryview:
-        made.append(make())
-        return made[0].map()
+    def share(
+        self, constant: Constant, reorder: PrimitiveDesc | None, nbytes: int, make: Callable[[Memory], Memory]
+    ) -> Memory:
+        """Return a constant of ``nbytes`` bytes as a reorder writes it, or row-major.
 
-    found = files.find_or_write(_digest(constant, reorder), nbytes, content)
-    if found is None:
-        return made[0] if made else make()
-    buffer = (ctypes.c_char * nbytes).from_address(found.address)
-    buffer.mapped = found  # type: ignore[attr-defined]
-    return Memory(MemoryDesc((nbytes,), "u8"), None, buffer)
+        ``make`` writes it into the memory that it is given, if no process of the node has it yet. The result is this process's
+        own memory if it is small or cannot be shared.
+        """
+        if nbytes < LEAST_BYTES:
+            return make(new_bytes(nbytes))
+        found = self._files.find_or_write(_digest(constant, reorder), nbytes, lambda: make(self._take(nbytes)).map())
+        if found is None:
+            return make(new_bytes(nbytes))
+        buffer = (ctypes.c_char * nbytes).from_address(found.address)
+        buffer.mapped = found  # type: ignore[attr-defined]
+        return Memory(MemoryDesc((nbytes,), "u8"), None, buffer)
+
+    def _take(self, nbytes: int) -> Memory:
+        """Return memory that the next constant takes too: its pages are touched for the first time only once."""
+        if self._room is None or self._room.desc.nbytes < nbytes:
+            self._room = None
+            self._room = new_bytes(nbytes)
+        return Memory(MemoryDesc((nbytes,), "u8"), None, self._room.map())
 
 
 def _digest(constant: Constant, reorder: PrimitiveDesc | None) -> str:

@@ -13,6 +13,7 @@ from poolrt.graph.mapped_file import MappedFile
 from poolrt.inprocess.constants import ConstantKeys, reorder_constant, source_form, store_constant
 from poolrt.workers.desc import Arg, MemoryDesc, PrimitiveAttr, Reorder
 from poolrt.workers.engines.engine import Engine
+from poolrt.workers.execution.memory import Memory
 from poolrt.workers.execution.primitive import Primitive
 from poolrt.workers.implementations.primitive_desc import primitive_desc
 from poolrt.workers.primitives.provider import PrimitiveProvider
@@ -90,6 +91,9 @@ def test_a_constant_is_brought_into_a_layout_from_its_own_order(
             assert form.memories()[Arg.SRC] == read[1]
             found = reorder_constant(constant, Primitive(form, engine, cache), stream)
             assert bytes(found.map()) == bytes(expected.map()), (dims, tag)
+            room = Memory(MemoryDesc((expected.desc.nbytes,), "u8"), None, bytearray(b"\xff" * expected.desc.nbytes))
+            reorder_constant(constant, Primitive(form, engine, cache), stream, room)
+            assert bytes(room.map()) == bytes(expected.map()), (dims, tag)
         # Back to row-major by NumPy: an independent reading of the simplest of the layouts.
         if tag == "ba":
             assert bytes(expected.map()) == values.T.tobytes()
