@@ -89,12 +89,17 @@ def _cancel(client: Client, request: Request) -> None:
 def _write(
     client: Client, memory: SharedMemory, request: Request, answer: Message, by_value: Mapping[int, Constant]
 ) -> None:
-    """Write the constants that have slots."""
+    """Write the constants that have slots, and give the pages of the model's file back that they were read from."""
+    from .graph.mapped_file import file_of
+
     written: list[int] = []
     nbytes = 0
     for number, value, offset in answer[2]:
         constant = by_value[value]
         constant.write_into(memory.bytes_at(offset, constant.nbytes))
+        file = file_of(constant.array)
+        if file is not None:
+            file.leave(constant.array)
         written.append(number)
         nbytes += constant.nbytes
         if nbytes >= _BATCH or len(written) == NUMBERS_LIMIT:
