@@ -46,7 +46,8 @@ class NativePad(NativeImplementation[Pad]):
         ]
         start = sum(step * margin.cut for step, margin in zip(byte_strides(op.src), op.margins(), strict=True))
         dims = [dim for dim in sorted(dims, key=lambda dim: -dim[1]) if dim[0] != 1 or dim[3] or dim[5] != 1]
-        while dims and dims[-1][1:4] == (unit, unit, 0) and dims[-1][0] == dims[-1][5]:
+        # Not beyond an item's bytes: a tensor that is one run has parts for threads, too.
+        while dims and dims[-1][1:4] == (unit, unit, 0) and dims[-1][0] == dims[-1][5] <= ITEM_BYTES // unit:
             unit *= dims.pop()[0]
         size, to, step, before, _, kept = dims.pop() if dims else (1, unit, unit, *Margin(0, 0, 1))
         lines, *line, _, own = dims.pop() if dims else (1, 0, 0, *Margin(0, 0, 1))
