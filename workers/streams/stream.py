@@ -100,8 +100,8 @@ class Stream:
             self._queue = engine.opencl.new_queue()
         else:
             self._pool = self._attr.get_threadpool() or SequentialPool()
-        #: Whether a primitive runs on the thread that executes it, and has ended then.
-        self.is_sequential = type(self._pool) is SequentialPool
+        #: Whether it has no threadpool: a primitive runs on the thread that executes it, and has ended then.
+        self.is_sequential = self._pool is not None and self._attr.get_threadpool() is None
 
     @property
     def attr(self) -> StreamAttr:
