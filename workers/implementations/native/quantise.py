@@ -8,7 +8,9 @@ import math
 from ...desc import Arg, Binary, MemoryDesc, PrimitiveAttr, Reorder
 from ...engines.target import Target
 from ...kernels.spec import KernelSpec
+from ..layouts import follow
 from ..program import Launch, LaunchArgument, Program
+from .implementation import NativeImplementation
 from .integer_epilogue import NONE, Epilogue
 
 _TYPES = ("u8", "s8", "f32")
@@ -55,6 +57,41 @@ class NativeQuantisedAdd:
 
     def program(self, op: Binary, attr: PrimitiveAttr, target: Target) -> Program:
         return _describe(attr, {Arg.SRC: op.src0, Arg.SRC_1: op.src1}, op.dst)
+
+
+class NativeQuantisedDivision(NativeImplementation[Binary]):
+    """An f32 tensor divided by one number and rounded, as u8 or s8, in one layout without padding; a zero point is then added."""
+
+    name = "native:quantised_division"
+    # Zero points are possible, which other implementations made for speed do not get.
+    general = True
+
+    def reject(self, op: Binary, attr: PrimitiveAttr, target: Target) -> str | None:
+        if op.algorithm != "div" or [step.algorithm for step in attr.post_ops] != ["round"]:
+            return "only a division that is rounded is supported"
+        if attr.scales or any(item.arg != Arg.DST for item in attr.zero_points):
+            return "the only attribute supported is a zero point of dst"
+        op = self.complete(op, attr, target)
+        if (op.src0.dtype, op.src1.dtype) != ("f32", "f32") or math.prod(op.src1.dims) != 1:
+            return f"{op.src0} by {op.src1}; only f32 by one number of f32 is supported"
+        return _refuse(attr, op.src0, op.dst)
+
+    def complete(self, op: Binary, attr: PrimitiveAttr, target: Target) -> Binary:
+        src0 = follow(op.src0, op.dst)
+        src1 = op.src1.with_tag("") if op.src1.is_any else op.src1
+        return dataclasses.replace(op, src0=src0, src1=src1, dst=follow(op.dst, src0))
+
+    def program(self, op: Binary, attr: PrimitiveAttr, target: Target) -> Program:
+        count = math.prod(op.dst.dims)
+        if count == 0:
+            return Program((), ())
+        epilogue = Epilogue.of(PrimitiveAttr((), (), attr.zero_points), op.dst)
+        kernel = KernelSpec.of("quantise", first="f32", second="", result=op.dst.dtype, rounds=True)
+        args: tuple[LaunchArgument, ...] = (
+            ("m", (int(Arg.SRC), 0)), NONE, ("m", (int(Arg.DST), 0)), *(NONE,) * 4, ("m", (int(Arg.SRC_1), 0)),
+            epilogue.point(Arg.DST), ("i", count), ("f", -math.inf),
+        )  # fmt: skip
+        return Program((kernel,), (Launch(0, args, -(-count // _CHUNK)),), epilogue.tables)
 
 
 def _refuse(attr: PrimitiveAttr, *tensors: MemoryDesc) -> str | None:

@@ -10,21 +10,23 @@ from numba.core import types
 
 from .integer_tile import SIZES, load_float, narrowed, store_lanes
 from .integers import load_s32
-from .vec import I64, LANES, Builder, Value, fload, intrinsic, lanes_below, maximum, minimum, splat
+from .vec import I64, LANES, Builder, Value, apply, fload, intrinsic, lanes_below, maximum, minimum, splat
 
 #: Elements of one item of work.
 CHUNK: Final = 4096
 _RANGES: Final = {"u8": (0.0, 255.0), "s8": (-128.0, 127.0), "f32": (-np.inf, np.inf)}
 
 
-def make(isa: str, first: str, second: str, result: str) -> tuple[Callable[..., None], Any]:
+def make(isa: str, first: str, second: str, result: str, rounds: bool = False) -> tuple[Callable[..., None], Any]:
     """Return the kernel for sources of two data types (the second nothing: none) and a result of a third.
+
+    It ``rounds`` before the zero point is added, and then again.
 
     Arguments: addresses of the sources and of the result, then those of their scales (f32) and zero points (s32), source by
     source, each 0 for none; the number of elements; and as a float the least result before scale and zero point.
     One item of work is a piece of `CHUNK` elements.
     """
-    convert = _make_convert(first, second, result)
+    convert = _make_convert(first, second, result, rounds)
     least, most = _RANGES[result]
     low_limit, high_limit = np.float32(least), np.float32(most)
     sizes = [SIZES.get(dtype, 0) for dtype in (first, second, result)]
@@ -57,7 +59,7 @@ def make(isa: str, first: str, second: str, result: str) -> tuple[Callable[..., 
     return quantise, types.void(*[types.int64] * 12, types.float64)
 
 
-def _make_convert(first: str, second: str, result: str) -> Any:
+def _make_convert(first: str, second: str, result: str, rounds: bool) -> Any:
     """Return the intrinsic that converts up to 16 elements."""
 
     @intrinsic
@@ -73,7 +75,8 @@ def _make_convert(first: str, second: str, result: str) -> Any:
                 value = b.fmul(b.fsub(load_float(b, src0, first, mask), minus0), factor0)
                 if second:
                     value = b.fadd(value, b.fmul(b.fsub(load_float(b, src1, second, mask), minus1), factor1))
-                value = b.fadd(b.fdiv(maximum(b, bound, value), divisor), plus)
+                value = b.fdiv(maximum(b, bound, value), divisor)
+                value = b.fadd(apply(b, "rint", value) if rounds else value, plus)
                 if result != "f32":
                     value = maximum(b, minimum(b, value, high), low)
                 store_lanes(b, dst, narrowed(b, value, result), mask)

@@ -77,6 +77,23 @@ def test_numbers_are_converted_by_scale_and_zero_point(
 
 
 @pytest.mark.parametrize("dtype", ["u8", "s8"])
+def test_a_quotient_is_rounded_before_its_zero_point_is_added(native: NativeRunner, dtype: str, isa: str) -> None:
+    rng = np.random.default_rng(random.SystemRandom().randrange(1 << 32))
+    # Halves of whole numbers, which are rounded to even
+    given = rng.integers(-700, 700, DIMS) * 0.25
+    attr = PrimitiveAttr((PostOp("eltwise", "round"),), (), (Quantisation(Arg.DST),))
+    md = MemoryDesc(DIMS, "f32", "acdb")
+    op = Binary(md, MemoryDesc((1, 1, 1, 1), "f32"), MemoryDesc(DIMS, dtype, "acdb"), "div")
+    pd = primitive_desc(op, attr, cpu_target(isa))
+    assert pd.impl_name() == "native:quantised_division"
+    args: dict[int, Array] = {
+        Arg.SRC: given, Arg.SRC_1: np.full((1, 1, 1, 1), 0.5), zero_points_of(Arg.DST): np.array([17])
+    }  # fmt: skip
+    low, high = {"u8": (0, 255), "s8": (-128, 127)}[dtype]
+    np.testing.assert_array_equal(native.results(pd, args)[Arg.DST], np.clip(np.rint(given / 0.5) + 17, low, high))
+
+
+@pytest.mark.parametrize("dtype", ["u8", "s8"])
 @pytest.mark.parametrize("channels", [pytest.param(3, marks=pytest.mark.slow), 97])
 def test_the_maximum_of_bytes_is_exact(native: NativeRunner, dtype: str, channels: int, isa: str) -> None:
     rng = np.random.default_rng(random.SystemRandom().randrange(1 << 32))

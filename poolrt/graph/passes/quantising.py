@@ -1,0 +1,94 @@
+"""Quantise in one step what a graph spells out: a division by one number, rounding, a zero point, and a type of 8 bits.
+
+A reorder with a scale and a zero point would round after the zero point is added, which differs for halves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from poolrt.workers.desc import LIMITS, Arg
+
+from ..constant import Constant
+from ..ir import GraphIR, Node, PostOpUse, QuantisationUse
+from .rewriter import Rewriter, only_reader
+
+_BYTES = ("u8", "s8")
+#: Channels of layouts with blocks, which the step takes without padding.
+_CHANNELS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class _Match:
+    """The division, the conversion, the zero point, and the results of all nodes but the last."""
+
+    division: Node
+    last: Node
+    point: int
+    replaced: tuple[int, ...]
+
+
+def quantise_at_once(ir: GraphIR) -> GraphIR:
+    """Replace round(x / scale) + zero point, converted to u8 or s8, by one division that rounds, on the CPU."""
+    readers, leaving = ir.readers(), ir.output_values()
+    found: dict[int, _Match] = {}
+    for node in ir.nodes:
+        match = _match(node, ir, readers, leaving)
+        if match is not None:
+            found[match.last.output] = match
+    if not found:
+        return ir
+    replaced = {value for match in found.values() for value in match.replaced}
+    new = Rewriter(ir)
+    for node in ir.nodes:
+        match = found.get(node.output)
+        if match is None:
+            if node.output not in replaced:
+                new.nodes.append(node)
+            continue
+        uses: tuple[QuantisationUse, ...] = ()
+        if match.point:
+            point = new.constant(Constant(np.array([match.point], np.int32), None, "s32"))
+            uses = (QuantisationUse("zero_points", int(Arg.DST), 0, point),)
+        steps = (PostOpUse("eltwise", "round"),)
+        new.nodes.append(replace(match.division, outputs=node.outputs, post_ops=steps, quantisation=uses))
+    return new.finish()
+
+
+def _match(node: Node, ir: GraphIR, readers: dict[int, list[Node]], leaving: frozenset[int]) -> _Match | None:
+    """Return the quantisation that begins with a division, None if there is none."""
+    if node.kind != "binary" or node.attrs["algorithm"] != "div" or not _is_plain(node, ir):
+        return None
+    (source, scale), values = node.inputs, ir.values
+    dims = values[source].dims
+    if values[source] != values[node.output] or values[source].dtype != "f32" or values[scale].dtype != "f32":
+        return None
+    if any(size != 1 for size in values[scale].dims) or (len(dims) > 3 and dims[1] % _CHANNELS):
+        return None
+    replaced = [node.output]
+    reader = only_reader(node.output, readers, leaving)
+    if reader is None or reader.kind != "eltwise" or reader.attrs["algorithm"] != "round" or not _is_plain(reader, ir):
+        return None
+    replaced.append(reader.output)
+    reader = only_reader(reader.output, readers, leaving)
+    point = 0
+    if reader is not None and reader.kind == "binary" and reader.attrs["algorithm"] == "add" and _is_plain(reader, ir):
+        constant = ir.constants.get(reader.inputs[1])
+        if constant is None or constant.float64().size != 1 or values[reader.inputs[0]] != values[reader.output]:
+            return None
+        number = float(constant.float64().reshape(-1)[0])
+        if not (number.is_integer() and abs(number) <= LIMITS["u8"][1]):
+            return None
+        point = int(number)
+        replaced.append(reader.output)
+        reader = only_reader(reader.output, readers, leaving)
+    if reader is None or reader.kind != "reorder" or reader.attrs["tag"] or not _is_plain(reader, ir):
+        return None
+    return _Match(node, reader, point, tuple(replaced)) if values[reader.output].dtype in _BYTES else None
+
+
+def _is_plain(node: Node, ir: GraphIR) -> bool:
+    """Return whether a node has no post-ops, scales and zero points, and is on the CPU."""
+    return not (node.post_ops or node.quantisation or node.implementation) and (node.engine or ir.engine) == "cpu"
