@@ -1,10 +1,12 @@
 """Single operations beside ONNX Runtime and OpenVINO, on one thread and on two: a graph of one node through `Executor`.
 
 Each operation has real shapes of networks; weights are constants, as they are there. A ratio is the time of the faster rival
-divided by poolrt's, all with what their interfaces add: checks of the inputs, memory of the outputs. A share of the peak is
-the rate of poolrt's operations, or of the bytes of inputs, constants and outputs if the operation sums no products, as a share
-of the rates that `poolrt run --profile` measures; it is above 1 if they are in a cache. Times on one thread are the
-processor's. Sixty pairs of an operation and a shape, marked with a star, count in a mean of their own.
+divided by poolrt's, all with what their interfaces add: checks of the inputs, memory of the outputs. Times on one thread are
+the processor's. All results are compared with those of the tests' references in float64.
+
+A share of the peak is the rate of poolrt's operations, or of the bytes of inputs, constants and outputs if the operation sums
+no products, as a share of the rates that `poolrt run --profile` measures; it is above 1 if they are in a cache. Sixty pairs of
+an operation and a shape, marked with a star, count in a mean of their own.
 
 The setting max_cpu_isa (POOLRT_MAX_CPU_ISA=x86-64-v3, for one) bounds the instructions of poolrt, and of OpenVINO as far as
 oneDNN's ONEDNN_MAX_CPU_ISA does. Limitation: ONNX Runtime has no such bound, and uses all instructions that it finds.
@@ -16,9 +18,11 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Final
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parent))
 
 from measure import arguments, record, sized
@@ -39,6 +43,7 @@ from poolrt.settings import Settings
 from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.implementations.cost_model import products
 from poolrt.workers.primitives.provider import PrimitiveProvider
+from tests.poolrt.graph.interpreter import run_wire
 
 _LEVEL: Final = Settings.load().max_cpu_isa
 #: oneDNN's name of an ISA level; OpenVINO reads it when it is loaded.
@@ -106,18 +111,20 @@ def compare(
 ) -> tuple[str, dict[str, float]]:
     """Return poolrt's implementations and share of the peak, and the seconds of each contestant.
 
-    Raises AssertionError if poolrt's results differ from ONNX Runtime's. OpenVINO sits out if its own do, and for types that it
-    does not compute in.
+    Raises AssertionError if results differ from those of the NumPy references in float64. OpenVINO sits out instead, and for
+    types that it does not compute in.
     """
     given, near = problem.arrays(), _NEAR.get(problem.dtype, 1e-4)
     rivals = rival_sessions(problem.model(), threads, with_openvino=problem.dtype not in _NEAR)
     sessions = {POOLRT: poolrt_session(problem.graph(), stream, cache), **rivals}
-    wanted = sessions["ONNX Runtime"](given)
-    check(f"{problem}: {POOLRT}", sessions[POOLRT](given), wanted, near)
-    if "OpenVINO" in sessions and (why := differs(sessions["OpenVINO"](given), wanted, near)):
+    wire, constants = problem.graph().to_wire()
+    exact = tuple(run_wire(wire, constants, given).values())
+    for name in (POOLRT, "ONNX Runtime"):
+        check(f"{problem}: {name}", sessions[name](given), exact, near)
+    if "OpenVINO" in sessions and (why := differs(sessions["OpenVINO"](given), exact, near)):
         print(f"OpenVINO sits out, its result is another: {why}", flush=True)
         del sessions["OpenVINO"]
-    contestants = {name: lambda session=session: session(given) for name, session in sessions.items()}
+    contestants = {name: partial(session, given) for name, session in sessions.items()}
     found = measure(contestants, threads, _ROUNDS, _LEAST_S)
     names, operations = _work(problem, stream)
     share = (2 * operations / peak.operations or problem.nbytes() / peak.nbytes) / found[POOLRT]
