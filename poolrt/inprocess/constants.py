@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 from collections.abc import Hashable, Iterable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -48,10 +49,7 @@ def source_form(constant: Constant, planned: PrimitiveDesc) -> PrimitiveDesc:
     found = constant.in_order()
     if planned.target.engine_kind != "cpu" or found is None or found[1] == planned.memories()[Arg.SRC]:
         return planned
-    try:
-        return primitive_desc(Reorder(found[1], planned.memories()[Arg.DST]), planned.attr, planned.target, False)
-    except UnsupportedPrimitive:
-        return planned
+    return _reorder_from(found[1], planned)
 
 
 def is_in_file(constant: Constant) -> bool:
@@ -93,6 +91,15 @@ def reorder_constant(constant: Constant, reorder: Primitive, stream: Stream, roo
 def copy_to_engine(constant: Memory, engine: Engine) -> Memory:
     """Return a copy of bytes in the host's memory on a device that does not work on it."""
     return _copy(constant, engine)
+
+
+@lru_cache(maxsize=64)
+def _reorder_from(form: MemoryDesc, planned: PrimitiveDesc) -> PrimitiveDesc:
+    """Return a reorder from another form, else the planned one. Kept, with its key: weights of a model have few shapes."""
+    try:
+        return primitive_desc(Reorder(form, planned.memories()[Arg.DST]), planned.attr, planned.target, False)
+    except UnsupportedPrimitive:
+        return planned
 
 
 def _copy(source: Memory, engine: Engine | None) -> Memory:
