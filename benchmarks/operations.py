@@ -1,8 +1,8 @@
 """Single operations beside ONNX Runtime and OpenVINO, on one thread and on two: a graph of one node through `Executor`.
 
 Each operation has real shapes of networks; weights are constants, as they are there. A ratio is the time of the faster rival
-divided by poolrt's, all with what their interfaces add: checks of the inputs, memory of the outputs. Times on one thread are
-the processor's. All results are compared with those of the tests' references in float64.
+divided by poolrt's, all with what their interfaces add: checks of the inputs, memory of the outputs, which OpenVINO keeps
+for itself. Times on one thread are the processor's. All results are compared with those of the tests' references in float64.
 
 A share of the peak is the rate of poolrt's operations, or of the bytes of inputs, constants and outputs if the operation sums
 no products, as a share of the rates that `poolrt run --profile` measures; it is above 1 if they are in a cache. Sixty pairs of
@@ -115,7 +115,7 @@ def compare(
     types that it does not compute in.
     """
     given, near = problem.arrays(), _NEAR.get(problem.dtype, 1e-4)
-    rivals = rival_sessions(problem.model(), threads, with_openvino=problem.dtype not in _NEAR)
+    rivals = rival_sessions(problem.model(), threads, problem.dtype not in _NEAR, lends=True)
     sessions = {POOLRT: poolrt_session(problem.graph(), stream, cache), **rivals}
     wire, constants = problem.graph().to_wire()
     exact = tuple(run_wire(wire, constants, given).values())

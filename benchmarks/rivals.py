@@ -44,8 +44,10 @@ def onnx_runtime_session(model: bytes, threads: int) -> Session:
     return lambda feeds: tuple(session.run(None, dict(feeds)))
 
 
-def openvino_session(model: bytes, threads: int) -> Session:
+def openvino_session(model: bytes, threads: int, lends: bool = False) -> Session:
     """Return a session of OpenVINO, which reads inputs where they are. Raises RuntimeError for an operator it does not have.
+
+    Outputs that it ``lends`` are its own memory, which its next run overwrites; other ones are copies.
 
     It would compute in bfloat16 on processors that have it, unless told not to.
     """
@@ -53,15 +55,15 @@ def openvino_session(model: bytes, threads: int) -> Session:
     how = {"INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32"}
     compiled = core.compile_model(core.read_model(model), "CPU", how)
     request = compiled.create_infer_request()
-    return lambda feeds: tuple(request.infer(dict(feeds), share_inputs=True).values())
+    return lambda feeds: tuple(request.infer(dict(feeds), share_inputs=True, share_outputs=lends).values())
 
 
-def rival_sessions(model: bytes, threads: int, with_openvino: bool = True) -> dict[str, Session]:
-    """Return the sessions of the rivals by name, without OpenVINO if it does not take the model."""
+def rival_sessions(model: bytes, threads: int, with_openvino: bool = True, lends: bool = False) -> dict[str, Session]:
+    """Return the sessions of the rivals by name, without OpenVINO if it does not take the model; it may lend its outputs."""
     found = {"ONNX Runtime": onnx_runtime_session(model, threads)}
     if with_openvino:
         try:
-            found["OpenVINO"] = openvino_session(model, threads)
+            found["OpenVINO"] = openvino_session(model, threads, lends)
         except RuntimeError as error:
             print(f"OpenVINO sits out: {str(error).strip().splitlines()[-1]}", flush=True)
     return found
